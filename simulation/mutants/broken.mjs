@@ -36,8 +36,8 @@ export const MUTATIONS = [
   [
     "a grant from before a seal is taken",
     "crates/tally-core/src/counter/cell/shards.rs",
-    "let is_current = self.seals == seals_when_asked;",
-    "let is_current = self.seals >= seals_when_asked;",
+    "let is_current = self.seals == seals_at_request;",
+    "let is_current = self.seals >= seals_at_request;",
     "shards::a_shard_that_was_silent_when_it_was_sealed_takes_no_grant_from_before",
   ],
   [
@@ -155,8 +155,8 @@ export const MUTATIONS = [
   [
     "a strong read does not wait for batches",
     "crates/tally-core/src/counter/inbox.rs",
-    "!dues.any(|due| due.counter == *counter)",
-    "!dues.any(|due| due.counter != due.counter || counter.as_str().is_empty())",
+    "!deliveries.any(|delivery| delivery.counter == *counter)",
+    "!deliveries.any(|delivery| delivery.counter != delivery.counter || counter.as_str().is_empty())",
     "queued::nothing_is_exact_while_a_write_is_on_its_way",
   ],
   [
@@ -169,15 +169,15 @@ export const MUTATIONS = [
   [
     "a queued write of unknown outcome is struck off",
     "crates/tally-core/src/counter/inbox.rs",
-    "WriteOutcome::Later => left.push(due),",
-    "WriteOutcome::Later => drop(due),",
+    "WriteOutcome::Later => left.push(delivery),",
+    "WriteOutcome::Later => drop(delivery),",
     "queued::a_write_of_unknown_outcome_is_sent_until_it_is_known",
   ],
   [
     "events of two generations are summed",
     "crates/tally-core/src/counter/queue.rs",
-    "let place = (&event.counter, *generation);",
-    "let place = (&event.counter, 0);",
+    "let group = (&event.counter, *generation);",
+    "let group = (&event.counter, 0);",
     "queued::events_that_wait_together_are_counted_in_the_generation_of_each",
   ],
   [
@@ -218,8 +218,8 @@ export const MUTATIONS = [
   [
     "a home is told before the root has written it down",
     "src/node/objects/operations.rs",
-    "        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n        if let Some(home) = &home {\n            let telling = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n",
-    "        if let Some(home) = &home {\n            let telling = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n",
+    "        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n        if let Some(home) = &home {\n            let notice = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, notice, generation, Some(&root))\n                .await?;\n        }\n",
+    "        if let Some(home) = &home {\n            let notice = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, notice, generation, Some(&root))\n                .await?;\n        }\n        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n",
     "operations::a_home_knows_no_more_than_its_root",
   ],
   [
@@ -232,8 +232,8 @@ export const MUTATIONS = [
   [
     "what came after an operation is forgotten where a datacenter is settled",
     "crates/tally-core/src/cluster/operation.rs",
-    "let since = Sum::from(heard.since).min(held);",
-    "let since = Sum::from(heard.since).min(held).min(Sum::ZERO);",
+    "let since = Sum::from(report.since).min(held);",
+    "let since = Sum::from(report.since).min(held).min(Sum::ZERO);",
     "operations::what_a_set_has_not_seen_is_set_over_and_what_came_since_is_kept",
   ],
   [
@@ -631,8 +631,8 @@ export const MUTATIONS = [
   [
     "what a counter was is asked of its own partition alone",
     "src/node/objects/directory.rs",
-    "if self.places.is_ever_plain()? || (has_all && !asked.is_range) {",
-    "if self.places.is_ever_plain()? || !asked.is_range || asked.is_range {",
+    "if self.places.is_ever_plain()? || (has_all && !message.is_range) {",
+    "if self.places.is_ever_plain()? || !message.is_range || message.is_range {",
     "services/data::snapshots::what_a_counter_was_is_found_after_its_root_has_moved",
   ],
   [

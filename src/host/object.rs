@@ -1,4 +1,5 @@
-//! What an object asks of its platform besides what its isolate does, and what it offers.
+//! An object and its platform: what the object needs in addition to what its isolate needs, and what the platform
+//! calls.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -179,15 +180,15 @@ pub struct Forms {
 struct SetAlarm {
     /// When it is meant to ring by the clock of the isolate, unix milliseconds; `None` once it has rung.
     due_ms: Cell<Option<i64>>,
-    /// What the platform was told, unix milliseconds.
+    /// The time that was set at the platform, unix milliseconds.
     set_ms: Cell<i64>,
 }
 
 /// How much earlier than its time an alarm may ring, milliseconds: clocks of one machine differ by less.
 const EARLY_MS_MAX: i64 = 100;
 
-/// By how much an alarm that rang too early is put off at a time, at most, milliseconds: so much later it may ring
-/// where a clock was set right meanwhile.
+/// The longest time by which an early alarm is put off at once, milliseconds. An alarm may ring so much too late if a
+/// clock is corrected meanwhile.
 const PUT_OFF_MS_MAX: i64 = 1_000;
 
 /// An object's platform. A copy costs three counts.
@@ -274,15 +275,15 @@ pub enum Reply {
     Unknown,
 }
 
-/// Answers a call by the message whose path it has: reads it as `$asked`, which is a `Result`, and writes what stands
-/// beside it, a `Result` too. A message is named once, so its path, its type and its answer cannot part.
+/// Answers a call. The message of the call's path is decoded as `$request`, which is a `Result`. The expression beside
+/// its type is the answer, also a `Result`. Each message is named once, so its path, its type and its answer agree.
 macro_rules! dispatch {
-    ($arrived:expr, $asked:ident, { $($(#[$built:meta])* $call:ty => $answer:expr),+ $(,)? }) => {{
+    ($arrived:expr, $request:ident, { $($(#[$built:meta])* $call:ty => $answer:expr),+ $(,)? }) => {{
         let arrived: &$crate::host::object::IncomingCall = $arrived;
         match arrived.path.as_str() {
             $($(#[$built])* <$call as $crate::protocol::messages::Call>::PATH => {
                 let lacks = <$call as $crate::protocol::messages::Call>::LACKS.0;
-                let $asked = $crate::protocol::messages::decode_padded::<$call>(&arrived.message, lacks);
+                let $request = $crate::protocol::messages::decode_padded::<$call>(&arrived.message, lacks);
                 $crate::host::object::reply::<$call>(&$answer)
             })+
             _ => $crate::host::object::Reply::Unknown,

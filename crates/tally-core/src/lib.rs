@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`alert`] | when a number is over its threshold, and who is told |
+//! | [`alert`] | when a number is over its threshold, and who is notified |
 //! | [`callers`] | who calls, as limits know callers |
 //! | [`board`] | members with scores, and their ranks |
 //! | [`counter`] | cells, totals, windows, settings |

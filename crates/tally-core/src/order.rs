@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the items in order; the order of equal ones is kept. Cost: O(n log n), and a `usize` for each.
 pub fn in_order<T>(items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
-    let places = places_in_order(items.len(), &|one, other| {
+    let indices = indices_in_order(items.len(), &|one, other| {
         match (items.get(one), items.get(other)) {
             (Some(one), Some(other)) => compare(one, other),
             // Indexes are below the length.
@@ -14,9 +14,9 @@ pub fn in_order<T>(items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T
         }
     });
     let mut slots: Vec<Option<T>> = items.into_iter().map(Some).collect();
-    places
+    indices
         .into_iter()
-        .filter_map(|place| slots.get_mut(place).and_then(Option::take))
+        .filter_map(|index| slots.get_mut(index).and_then(Option::take))
         .collect()
 }
 
@@ -40,8 +40,8 @@ pub fn set_of<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
     set
 }
 
-fn places_in_order(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..count).collect();
-    places.sort_unstable_by(|one, other| compare(*one, *other).then(one.cmp(other)));
-    places
+fn indices_in_order(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
+    let mut indices: Vec<usize> = (0..count).collect();
+    indices.sort_unstable_by(|one, other| compare(*one, *other).then(one.cmp(other)));
+    indices
 }

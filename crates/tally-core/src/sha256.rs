@@ -122,13 +122,13 @@ pub fn hmac(secret: &[u8], message: &[u8]) -> [u8; DIGEST_BYTES] {
 fn absorb(state: &mut [u32; 8], block: &[u8]) {
     let mut words = [0_u32; 64];
     read_words(block, &mut words);
-    for place in 16..64 {
-        let (old, new) = (words[place - 15], words[place - 2]);
+    for index in 16..64 {
+        let (old, new) = (words[index - 15], words[index - 2]);
         let low = old.rotate_right(7) ^ old.rotate_right(18) ^ (old >> 3);
         let high = new.rotate_right(17) ^ new.rotate_right(19) ^ (new >> 10);
-        words[place] = words[place - 16]
+        words[index] = words[index - 16]
             .wrapping_add(low)
-            .wrapping_add(words[place - 7])
+            .wrapping_add(words[index - 7])
             .wrapping_add(high);
     }
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;

@@ -19,7 +19,7 @@ use super::spending::Spending;
 /// How long a refusal is cached: others may give tokens back meanwhile.
 const DRY_MS_MAX: u64 = 1_000;
 
-/// A borrower that is granted less than this part of its wish, or gets no answer, sends no voluntary request for
+/// A borrower that is granted less than this part of what it wanted, or gets no answer, sends no voluntary request for
 /// [`REST_MS`].
 const SCARCE_PART: u64 = 8;
 const REST_MS: i64 = 100;
@@ -39,8 +39,8 @@ pub(super) struct PendingRequest {
     pub(super) spent: u64,
     pub(super) need: u64,
     pub(super) want: u64,
-    /// Whether it tells of what was given back.
-    pub(super) tells: bool,
+    /// Whether it reports what was given back.
+    pub(super) reports_returns: bool,
 }
 
 /// A refusal of the lender, cached.
@@ -63,8 +63,8 @@ pub struct Borrower {
     pub(super) spent: u64,
     pub(super) returned: u64,
     pub(super) refunded: u64,
-    /// Whether something was given back of which no request tells yet.
-    pub(super) is_untold: bool,
+    /// Whether something was given back that no request reports yet.
+    pub(super) has_unreported: bool,
     pub(super) until_ms: i64,
     pub(super) valid_ms: i64,
     /// What was spent and not yet confirmed, oldest first.
@@ -79,7 +79,7 @@ pub struct Borrower {
     pub(super) is_short: bool,
     /// Until when no more is asked for than calls wait for: hardly anything was given last.
     pub(super) rests_until_ms: i64,
-    pub(super) dry: CachedRefusal,
+    pub(super) refusal: CachedRefusal,
     /// Until when the lender is not asked for a call: it did not answer.
     pub(super) away_until_ms: i64,
     pub(super) demand: Demand,
@@ -99,7 +99,7 @@ impl Borrower {
             spent: 0,
             returned: 0,
             refunded: 0,
-            is_untold: false,
+            has_unreported: false,
             until_ms: i64::MIN,
             valid_ms: 0,
             recent: Spending::default(),
@@ -109,7 +109,7 @@ impl Borrower {
             waiting: 0,
             is_short: false,
             rests_until_ms: i64::MIN,
-            dry: CachedRefusal::default(),
+            refusal: CachedRefusal::default(),
             away_until_ms: i64::MIN,
             demand: Demand::default(),
             spent_at_ms: i64::MIN,
@@ -128,9 +128,9 @@ impl Borrower {
             .saturating_sub(self.returned)
     }
 
-    /// What becomes of a call of this cost. A call that is told to ask waits until [`Self::leave`], and may then ask
-    /// again. Times are of the borrower's own clock, and must not go back. How much the verdict says is left is as
-    /// the lender last said.
+    /// What becomes of a call of this cost. A call that gets [`Admission::Ask`] waits until [`Self::leave`], and may
+    /// then be checked again. Times are of the borrower's own clock, and must not go back. How much the verdict says is
+    /// left is as the lender last said.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
         if cost > policy.capacity() {
             return Admission::Decided(self.verdict(policy, now_ms, NEVER_MS));
@@ -138,20 +138,20 @@ impl Borrower {
         let tokens = self.tokens(now_ms);
         let missing = cost.saturating_sub(tokens);
         if missing == 0 {
-            self.demand.note(policy, now_ms, cost);
+            self.demand.record(policy, now_ms, cost);
             self.spend(policy, now_ms, cost);
             return Admission::Decided(self.verdict(policy, now_ms, 0));
         }
-        if now_ms < self.dry.until_ms && missing >= self.dry.need {
-            self.demand.note(policy, now_ms, cost);
-            let wait_ms = match self.dry.ends_ms {
+        if now_ms < self.refusal.until_ms && missing >= self.refusal.need {
+            self.demand.record(policy, now_ms, cost);
+            let wait_ms = match self.refusal.ends_ms {
                 i64::MAX => NEVER_MS,
                 ends_ms => u64::try_from(ends_ms.saturating_sub(now_ms)).unwrap_or(0),
             };
             return Admission::Decided(self.verdict(policy, now_ms, wait_ms.max(1)));
         }
         if now_ms < self.away_until_ms {
-            self.demand.note(policy, now_ms, cost);
+            self.demand.record(policy, now_ms, cost);
             return self.without_lender(policy, now_ms);
         }
         self.largest = self.largest.max(cost);
@@ -159,7 +159,7 @@ impl Borrower {
         Admission::Ask
     }
 
-    /// Notes that a call of this cost waits no longer, which was told to ask.
+    /// Ends the wait of a call of this cost, which got [`Admission::Ask`].
     pub fn leave(&mut self, cost: u64) {
         self.waiting = self.waiting.saturating_sub(cost);
         if self.waiting == 0 {
@@ -168,7 +168,7 @@ impl Borrower {
     }
 
     /// What becomes of a call for which too little is held while the lender does not answer: a lease that is spent is
-    /// a refusal, since what it was lent is all that may be admitted here. Without a lease nobody can tell.
+    /// a refusal, since what it was lent is all that may be admitted here. Without a lease the verdict is unknown.
     pub fn without_lender(&self, policy: &Policy, now_ms: i64) -> Admission {
         if now_ms >= self.until_ms {
             return Admission::Away;
@@ -179,9 +179,9 @@ impl Borrower {
     }
 
     /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged
-    /// elsewhere, and more is asked for on the side. What the verdict says of the rest is as the lender last told.
+    /// elsewhere, and more is asked for on the side. What the verdict says of the rest is as the lender last said.
     pub fn take(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Option<Verdict> {
-        self.demand.note(policy, now_ms, cost);
+        self.demand.record(policy, now_ms, cost);
         if cost > self.tokens(now_ms) {
             self.is_short = true;
             return None;
@@ -194,17 +194,17 @@ impl Borrower {
     fn verdict(&self, policy: &Policy, now_ms: i64, retry_after_ms: u64) -> Verdict {
         let remaining = self.free.saturating_add(self.tokens(now_ms));
         let remaining = remaining.min(policy.capacity());
-        // Once that time is over: the end of the lease, when the lender hears of it and says more.
-        let told_ms = match self.reset_at_ms.saturating_sub(now_ms) {
+        // Once that time is over: the end of the lease, when the lender gets a report and answers.
+        let reset_ms = match self.reset_at_ms.saturating_sub(now_ms) {
             _ if remaining == policy.capacity() => 0,
-            told_ms if told_ms > 0 => told_ms,
+            reset_ms if reset_ms > 0 => reset_ms,
             _ => self.until_ms.saturating_sub(now_ms).max(1),
         };
         Verdict {
             is_allowed: retry_after_ms == 0,
             limit: policy.limit,
             remaining,
-            reset_ms: u64::try_from(told_ms).unwrap_or(0),
+            reset_ms: u64::try_from(reset_ms).unwrap_or(0),
             retry_after_ms,
         }
     }
@@ -212,7 +212,7 @@ impl Borrower {
     fn spend(&mut self, policy: &Policy, now_ms: i64, amount: u64) {
         self.spent = self.spent.saturating_add(amount);
         self.spent_at_ms = now_ms;
-        self.recent.note(lease_ms(policy), now_ms, amount);
+        self.recent.record(lease_ms(policy), now_ms, amount);
     }
 
     /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
@@ -223,17 +223,17 @@ impl Borrower {
         let amount = amount.min(self.spent.saturating_sub(self.refunded));
         self.refunded = self.refunded.saturating_add(amount);
         if amount > 0 {
-            self.is_untold = true;
+            self.has_unreported = true;
             // Others wait for it: that the lender gave little last is no reason to keep it back.
             self.rests_until_ms = i64::MIN;
-            self.hope();
+            self.forget_refusal();
         }
         amount
     }
 
     /// Forgets the cached refusal: something was given back.
-    pub fn hope(&mut self) {
-        self.dry = CachedRefusal::default();
+    pub fn forget_refusal(&mut self) {
+        self.refusal = CachedRefusal::default();
         self.away_until_ms = i64::MIN;
     }
 
@@ -242,9 +242,10 @@ impl Borrower {
     pub fn give_up(&mut self, now_ms: i64) {
         let tokens = self.tokens(now_ms);
         self.returned = self.returned.saturating_add(tokens);
-        self.is_untold |= tokens > 0 || self.pending.is_some_and(|pending| pending.tells);
+        self.has_unreported |=
+            tokens > 0 || self.pending.is_some_and(|pending| pending.reports_returns);
         self.pending = None;
-        self.hope();
+        self.forget_refusal();
     }
 
     /// Takes in an answer; one to another than the newest request changes nothing.
@@ -261,15 +262,15 @@ impl Borrower {
         self.free = answer.free;
         self.reset_at_ms = at_ms(now_ms, answer.reset_ms);
         if answer.retry_after_ms > 0 {
-            self.dry = CachedRefusal {
+            self.refusal = CachedRefusal {
                 need: pending.need.max(1),
                 until_ms: at_ms(now_ms, answer.retry_after_ms.min(DRY_MS_MAX)),
                 ends_ms: at_ms(now_ms, answer.retry_after_ms),
             };
         }
         let more = answer.granted.saturating_sub(self.granted);
-        // What was given back since is told at once.
-        if more < pending.want / SCARCE_PART && !self.is_untold {
+        // What was given back since is reported at once.
+        if more < pending.want / SCARCE_PART && !self.has_unreported {
             self.rest(now_ms);
         }
         if answer.valid_ms == 0 {
@@ -294,17 +295,17 @@ impl Borrower {
     pub(super) fn begin_anew(&mut self) {
         self.lease.number = self.lease.number.saturating_add(1);
         (self.granted, self.spent, self.returned, self.refunded) = (0, 0, 0, 0);
-        self.is_untold = false;
+        self.has_unreported = false;
         self.until_ms = i64::MIN;
         self.recent.clear();
     }
 
-    /// Notes that no answer to this request will be waited for.
+    /// Gives up a request: nobody will wait for its answer.
     pub fn lost(&mut self, sequence: u64, now_ms: i64) {
         let pending = self.pending.filter(|pending| pending.sequence == sequence);
         if let Some(pending) = pending {
             self.pending = None;
-            self.is_untold |= pending.tells;
+            self.has_unreported |= pending.reports_returns;
             self.rest(now_ms);
             if pending.need > 0 {
                 self.away_until_ms = now_ms.saturating_add(AWAY_MS);
@@ -314,7 +315,7 @@ impl Borrower {
 
     /// Whether it holds nothing and waits for nothing, so that it may be dropped.
     pub fn is_idle(&self, now_ms: i64) -> bool {
-        !self.is_asking(now_ms) && now_ms >= self.until_ms
+        !self.has_pending_request(now_ms) && now_ms >= self.until_ms
     }
 }
 

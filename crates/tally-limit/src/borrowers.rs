@@ -66,9 +66,9 @@ impl BorrowedKey {
         self.policy = policy.clone();
     }
 
-    fn due(&mut self, name: &str, key: &str, now_ms: i64) -> Option<DueRequest> {
+    fn next_request(&mut self, name: &str, key: &str, now_ms: i64) -> Option<DueRequest> {
         Some(DueRequest {
-            request: self.borrower.due(&self.policy, now_ms)?,
+            request: self.borrower.next_request(&self.policy, now_ms)?,
             name: name.to_owned(),
             policy: self.policy.clone(),
             key: key.to_owned(),
@@ -146,8 +146,8 @@ impl Borrowers {
             number: self.begun.saturating_mul(NUMBERS_EACH),
         };
         self.begun = self.begun.saturating_add(1);
-        let place = Box::from(self.scratch.as_str());
-        let held = self.held.entry(place).or_insert_with(|| BorrowedKey {
+        let subject = Box::from(self.scratch.as_str());
+        let held = self.held.entry(subject).or_insert_with(|| BorrowedKey {
             policy: check.policy.clone(),
             owner: check.owner,
             borrower: Borrower::new(first),
@@ -199,7 +199,7 @@ impl Borrowers {
         };
         held.adapt(policy, now_ms);
         let verdict = held.borrower.take(policy, now_ms, cost);
-        (verdict, held.due(name, key, now_ms))
+        (verdict, held.next_request(name, key, now_ms))
     }
 
     fn read(&mut self, wall_ms: i64) -> i64 {
@@ -223,7 +223,7 @@ impl Borrowers {
             .map_or(0, |held| held.borrower.refund(now_ms, amount))
     }
 
-    /// Notes that a call of this cost waits no longer, which was told to ask.
+    /// Ends the wait of a call of this cost, which got [`Admission::Ask`].
     pub fn leave(&mut self, name: &str, key: &str, cost: u64) {
         if let Some(held) = self.find(name, key) {
             held.borrower.leave(cost);
@@ -255,10 +255,10 @@ impl Borrowers {
         borrower.recall(policy, lease, takes_all, now_ms)
     }
 
-    /// Notes that something of a key was given back elsewhere: a cached refusal of it is forgotten.
+    /// Forgets the cached refusal of a key, of which something was given back elsewhere.
     pub fn hope(&mut self, name: &str, key: &str) {
         if let Some(held) = self.find(name, key) {
-            held.borrower.hope();
+            held.borrower.forget_refusal();
         }
     }
 
@@ -266,24 +266,24 @@ impl Borrowers {
     pub fn is_asking(&mut self, name: &str, key: &str, wall_ms: i64) -> bool {
         let now_ms = self.read(wall_ms);
         self.find(name, key)
-            .is_some_and(|held| held.borrower.is_asking(now_ms))
+            .is_some_and(|held| held.borrower.has_pending_request(now_ms))
     }
 
     /// The request to send now for this key, if there is one; ask after each check of it.
     pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<DueRequest> {
         let now_ms = self.read(wall_ms);
-        self.find(name, key)?.due(name, key, now_ms)
+        self.find(name, key)?.next_request(name, key, now_ms)
     }
 
     /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at
     /// most so many; keys without a lease are dropped. Ask by a timer, about once a second while [`Self::is_empty`]
     /// is false. Cost: O(keys).
-    pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<DueRequest> {
+    pub fn all_due(&mut self, limit: usize, wall_ms: i64) -> Vec<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.sweep(now_ms);
         let mut all = Vec::new();
-        for (place, held) in &mut self.held {
-            if all.len() >= most {
+        for (subject, held) in &mut self.held {
+            if all.len() >= limit {
                 break;
             }
             let is_due = held
@@ -293,10 +293,10 @@ impl Borrowers {
             if !is_due {
                 continue;
             }
-            let Some((name, key)) = place.split_once('\0') else {
+            let Some((name, key)) = subject.split_once('\0') else {
                 continue;
             };
-            all.extend(held.due(name, key, now_ms));
+            all.extend(held.next_request(name, key, now_ms));
         }
         all
     }
@@ -309,29 +309,34 @@ impl Borrowers {
         }
     }
 
-    /// Takes in what came of a request, and passes on how it failed.
+    /// Merges the outcome of a request, and passes on its fault.
     ///
     /// # Errors
     /// That of the outcome.
     pub fn heard<E>(
         &mut self,
-        due: &DueRequest,
+        due_request: &DueRequest,
         outcome: Result<LeaseAnswer, E>,
         wall_ms: i64,
     ) -> Result<(), E> {
         match outcome {
             Ok(answer) => {
-                self.answered(&due.name, &due.key, &answer, wall_ms);
+                self.answered(&due_request.name, &due_request.key, &answer, wall_ms);
                 Ok(())
             }
             Err(fault) => {
-                self.lost(&due.name, &due.key, due.request.sequence, wall_ms);
+                self.lost(
+                    &due_request.name,
+                    &due_request.key,
+                    due_request.request.sequence,
+                    wall_ms,
+                );
                 Err(fault)
             }
         }
     }
 
-    /// Notes that a request failed.
+    /// Gives up a request that failed.
     pub fn lost(&mut self, name: &str, key: &str, sequence: u64, wall_ms: i64) {
         let now_ms = self.read(wall_ms);
         if let Some(held) = self.find(name, key) {

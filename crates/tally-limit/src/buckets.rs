@@ -1,18 +1,18 @@
 //! What was used, by the time of its use: sliding, precise and fixed windows, which differ only in how time is cut.
 //!
-//! Time is cut into places; place `i` is from `i · part / parts` milliseconds on, in exact integers. What was used in
-//! a place counts in it and in the `kept` places after it:
+//! Time is cut into ticks. Tick `i` begins at `i · part / parts` milliseconds, in exact integers. What was used in a
+//! tick counts in it and in the `kept` ticks after it:
 //!
-//! | window of W ms | a place | kept | counts at most |
+//! | window of W ms | a tick | kept | counts at most |
 //! |---|---|---|---|
 //! | sliding | W / 60 | 60 | W + W / 60 |
 //! | precise | 1 ms | W − 1 | W |
 //! | fixed | W, from multiples of W | 0 | W |
 //!
-//! Invariants: slots are in order of time, each place at most once, none of them empty; their sum is `total`.
+//! Invariants: slots are in order of time, each tick at most once, none of them empty; their sum is `total`.
 //!
-//! **Sliding**: two calls at most W apart are at most 60 places apart, since adding W to a time adds 60 to its place.
-//! So when the later is judged, the earlier counts: no interval of length W admits more than the limit. A place
+//! **Sliding**: two calls at most W apart are at most 60 ticks apart, since adding W to a time adds 60 to its tick.
+//! So when the later is judged, the earlier counts: no interval of length W admits more than the limit. A tick
 //! counts no longer than W + W / 60 from its beginning, so quota returns at most W / 60 late. **Precise**: what was
 //! used at t counts from t to just before t + W. **Fixed**: each window by itself.
 
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::{Algorithm, Policy};
 
-/// Places of a sliding window.
+/// Ticks of a sliding window.
 pub(super) const PARTS: i64 = 60;
 
 /// The most slots: a precise window has one for each of its at most 1,000 units. What was spent elsewhere may be
@@ -46,7 +46,7 @@ impl Grid {
         let (parts, part_ms, kept) = match policy.algorithm {
             Algorithm::SlidingWindow if policy.is_precise => (1, 1, window_ms - 1),
             Algorithm::SlidingWindow => (PARTS, window_ms, PARTS),
-            // A token bucket has no places.
+            // A token bucket has no ticks.
             Algorithm::FixedWindow | Algorithm::TokenBucket => (1, window_ms, 0),
         };
         Self {
@@ -56,25 +56,25 @@ impl Grid {
         }
     }
 
-    /// The place of a time.
-    fn place(self, at_ms: i64) -> i64 {
+    /// The tick of a time.
+    fn tick(self, at_ms: i64) -> i64 {
         at_ms.saturating_mul(self.parts).div_euclid(self.part_ms)
     }
 
-    /// The first millisecond in which a place no longer counts.
-    fn ends_at_ms(self, place: i64) -> i64 {
-        let end = place.saturating_add(self.kept + 1);
-        // Rounded up: the time at which the place after the last begins, or the first after it.
+    /// The first millisecond in which a tick no longer counts.
+    fn ends_at_ms(self, tick: i64) -> i64 {
+        let end = tick.saturating_add(self.kept + 1);
+        // Rounded up: the time at which the tick after the last begins, or the first after it.
         end.saturating_mul(-self.part_ms)
             .div_euclid(self.parts)
             .saturating_neg()
     }
 }
 
-/// What was used in one place.
+/// What was used in one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Slot {
-    /// The place, counted from the first slot's. A precise window has the most: 2,592,000,000, below 2^32.
+    /// The tick, counted from the first slot's. A precise window has the most: 2,592,000,000, below 2^32.
     offset: u32,
     amount: u64,
 }
@@ -82,23 +82,23 @@ struct Slot {
 /// What was used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Buckets {
-    /// The place of the first slot.
+    /// The tick of the first slot.
     first: i64,
     total: u64,
     slots: Vec<Slot>,
 }
 
 impl Buckets {
-    fn place_of(&self, slot: Slot) -> i64 {
+    fn tick_of(&self, slot: Slot) -> i64 {
         self.first.saturating_add(i64::from(slot.offset))
     }
 
     /// The number of slots that no longer count, and what they hold.
     fn expired(&self, grid: Grid, now_ms: i64) -> (usize, u64) {
-        let oldest = grid.place(now_ms).saturating_sub(grid.kept);
+        let oldest = grid.tick(now_ms).saturating_sub(grid.kept);
         let mut amount = 0_u64;
         for (number, slot) in self.slots.iter().enumerate() {
-            if self.place_of(*slot) >= oldest {
+            if self.tick_of(*slot) >= oldest {
                 return (number, amount);
             }
             amount = amount.saturating_add(slot.amount);
@@ -123,7 +123,7 @@ impl Buckets {
                 break;
             }
             left = left.saturating_sub(slot.amount);
-            at_ms = grid.ends_at_ms(self.place_of(*slot));
+            at_ms = grid.ends_at_ms(self.tick_of(*slot));
         }
         at_ms
     }
@@ -138,7 +138,7 @@ impl Buckets {
         }
     }
 
-    /// Counts places from the first slot again.
+    /// Counts ticks from the first slot again.
     fn rebase(&mut self) {
         let moved = self.slots.first().map_or(0, |slot| slot.offset);
         if moved > 0 {
@@ -149,27 +149,27 @@ impl Buckets {
         }
     }
 
-    /// Adds what was used at a time up to now; what no longer counts is left out. Cost: O(1) for the newest place,
+    /// Adds what was used at a time up to now; what no longer counts is left out. Cost: O(1) for the newest tick,
     /// else O(slots).
     pub(super) fn add(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) {
         self.expire(policy, now_ms);
         let grid = Grid::of(policy);
-        let place = grid.place(at_ms.min(now_ms));
-        let is_over = place < grid.place(now_ms).saturating_sub(grid.kept);
+        let tick = grid.tick(at_ms.min(now_ms));
+        let is_over = tick < grid.tick(now_ms).saturating_sub(grid.kept);
         if amount == 0 || is_over {
             return;
         }
         if self.slots.is_empty() {
-            self.first = place;
+            self.first = tick;
         }
-        if place < self.first {
-            let moved = u32::try_from(self.first.saturating_sub(place)).unwrap_or(u32::MAX);
-            self.first = place;
+        if tick < self.first {
+            let moved = u32::try_from(self.first.saturating_sub(tick)).unwrap_or(u32::MAX);
+            self.first = tick;
             for slot in &mut self.slots {
                 slot.offset = slot.offset.saturating_add(moved);
             }
         }
-        let offset = u32::try_from(place.saturating_sub(self.first)).unwrap_or(u32::MAX);
+        let offset = u32::try_from(tick.saturating_sub(self.first)).unwrap_or(u32::MAX);
         let later = self.slots.iter().rev();
         let later = later.take_while(|slot| slot.offset > offset).count();
         let after = self.slots.len() - later;
@@ -195,11 +195,11 @@ impl Buckets {
     pub(super) fn take(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) -> u64 {
         self.expire(policy, now_ms);
         let grid = Grid::of(policy);
-        let place = grid.place(at_ms.min(now_ms));
+        let tick = grid.tick(at_ms.min(now_ms));
         let first = self.first;
         let until = self
             .slots
-            .partition_point(|slot| first.saturating_add(i64::from(slot.offset)) <= place);
+            .partition_point(|slot| first.saturating_add(i64::from(slot.offset)) <= tick);
         let mut left = amount;
         let (before, after) = self.slots.split_at_mut(until);
         for slot in before.iter_mut().rev().chain(after) {
@@ -216,7 +216,7 @@ impl Buckets {
     /// Whether what was used at this time still counts.
     pub(super) fn counts(policy: &Policy, now_ms: i64, at_ms: i64) -> bool {
         let grid = Grid::of(policy);
-        grid.place(at_ms) >= grid.place(now_ms).saturating_sub(grid.kept)
+        grid.tick(at_ms) >= grid.tick(now_ms).saturating_sub(grid.kept)
     }
 
     /// Joins slots until there are at most [`SLOTS_COMPACT`], each at the time of its last.

@@ -102,22 +102,22 @@ impl Budgets {
         Self { adds: true, ..self }
     }
 
-    /// Where the times of a caller stand.
-    fn places(&self, caller: u64) -> [usize; ROWS] {
+    /// The indices of a caller's cells.
+    fn cells_of(&self, caller: u64) -> [usize; ROWS] {
         let mask = (1 << self.bits) - 1;
         let mut rest = caller;
         let mut begin = 0_u64;
         [(); ROWS].map(|()| {
-            let place = begin + (rest & mask);
+            let index = begin + (rest & mask);
             rest >>= self.bits;
             begin += mask + 1;
-            usize::try_from(place).unwrap_or(0)
+            usize::try_from(index).unwrap_or(0)
         })
     }
 
     fn used_until_ms(&self, caller: u64, now_ms: i64) -> i64 {
-        let places = self.places(caller);
-        let times = places.iter().filter_map(|place| self.cells.get(*place));
+        let indices = self.cells_of(caller);
+        let times = indices.iter().filter_map(|index| self.cells.get(*index));
         times.copied().min().unwrap_or(now_ms).max(now_ms)
     }
 
@@ -143,10 +143,10 @@ impl Budgets {
         let budget = self.budget;
         let until_ms = self.used_until_ms(caller, now_ms);
         let until_ms = until_ms.checked_add(self.cost_ms(cost));
-        let most_ms = now_ms.saturating_add(self.cost_ms(budget.burst.into()));
+        let limit_ms = now_ms.saturating_add(self.cost_ms(budget.burst.into()));
         let wait_ms = match until_ms {
             Some(until_ms) if cost <= budget.burst.into() => {
-                u64::try_from(until_ms.saturating_sub(most_ms)).unwrap_or(0)
+                u64::try_from(until_ms.saturating_sub(limit_ms)).unwrap_or(0)
             }
             _ => NEVER_MS,
         };
@@ -166,8 +166,8 @@ impl Budgets {
         let until_ms = self.used_until_ms(caller, now_ms);
         let until_ms = until_ms.saturating_add(cost_ms);
         let adds = self.adds;
-        for place in self.places(caller) {
-            if let Some(cell) = self.cells.get_mut(place) {
+        for index in self.cells_of(caller) {
+            if let Some(cell) = self.cells.get_mut(index) {
                 *cell = match adds {
                     true => (*cell).max(now_ms).saturating_add(cost_ms),
                     false => (*cell).max(until_ms),
@@ -186,8 +186,8 @@ impl Budgets {
         self.latest_ms = self.latest_ms.max(now_ms);
         let passed_ms = self.latest_ms.saturating_sub(charged_ms).max(0);
         let left_ms = self.cost_ms(cost).saturating_sub(passed_ms).max(0);
-        for place in self.places(caller) {
-            if let Some(cell) = self.cells.get_mut(place) {
+        for index in self.cells_of(caller) {
+            if let Some(cell) = self.cells.get_mut(index) {
                 *cell = cell.saturating_sub(left_ms);
             }
         }

@@ -3,7 +3,7 @@
 //! Invariant: of two readings the later is never less, and between two steps of the wall clock it runs as the wall
 //! clock does. So a wall clock that steps back by ten minutes neither frees quota nor freezes it: the time goes on
 //! from the last reading. The bound: a step back loses no more than what had passed since that reading; a step
-//! forward cannot be told from time that passed, and returns quota as that would. After steps back this time is ahead
+//! forward looks like time that passed, and returns quota as that would. After steps back this time is ahead
 //! of the wall clock by their sum, which only a fixed window shows, by its boundaries.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! How a table is written and read, row by row; what the rows are is told in [`super::log`].
+//! How a table is written and read, row by row. [`super::log`] describes the rows.
 
 use super::log::{Broken, Reader, Stored, StoredRef, Writer};
 use super::table::{Commit, Full, Table};
@@ -14,12 +14,12 @@ impl Table {
     /// again.
     pub fn commit(&mut self) -> Option<Commit> {
         let log = self.log.as_mut().filter(|_| !self.dirty.is_empty())?;
-        if let Some((oldest, places)) = log.take_oldest() {
-            for place in places {
-                let entry = self.slots.get_mut(place);
+        if let Some((oldest, slots)) = log.take_oldest() {
+            for slot in slots {
+                let entry = self.slots.get_mut(slot);
                 if let Some(entry) = entry.filter(|entry| entry.row == oldest && !entry.is_dirty) {
                     entry.is_dirty = true;
-                    self.dirty.push(place);
+                    self.dirty.push(slot);
                 }
             }
         }
@@ -27,8 +27,8 @@ impl Table {
         let mut writer = Writer::new(&self.clock);
         let mut written = Vec::new();
         while writer.has_room() {
-            let Some(place) = self.dirty.pop() else { break };
-            let Some(entry) = self.slots.get_mut(place) else {
+            let Some(slot) = self.dirty.pop() else { break };
+            let Some(entry) = self.slots.get_mut(slot) else {
                 continue;
             };
             log.remove(entry.row, entry.stored_bytes);
@@ -40,12 +40,12 @@ impl Table {
             };
             entry.stored_bytes = writer.push(&stored, entry.owner);
             entry.is_dirty = false;
-            written.push((place, entry.stored_bytes));
+            written.push((slot, entry.stored_bytes));
         }
         let body = writer.finish();
         log.push(row, body.len());
-        for (place, bytes) in written {
-            log.add(place, bytes);
+        for (slot, bytes) in written {
+            log.add(slot, bytes);
         }
         Some(Commit {
             row,
@@ -66,31 +66,31 @@ impl Table {
             log.push(row, body.len());
         }
         while let Some((stored, bytes)) = reader.next()? {
-            let known = self.slots.place_of(&stored.subject);
+            let known = self.slots.slot_of(&stored.subject);
             // What was held when it was stored may be loaded, even with what has become idle since.
-            let place = match known {
-                Some(place) => place,
+            let slot = match known {
+                Some(slot) => slot,
                 None => {
                     let Stored {
                         subject, policy, ..
                     } = &stored;
                     match self.slots.insert(subject, reader.owner(), policy, true) {
-                        Ok(place) => place,
+                        Ok(slot) => slot,
                         Err(Full) => continue,
                     }
                 }
             };
-            if let Some(entry) = self.slots.get_mut(place) {
+            if let Some(entry) = self.slots.get_mut(slot) {
                 if let Some(log) = &mut self.log {
                     log.remove(entry.row, entry.stored_bytes);
-                    log.add(place, bytes);
+                    log.add(slot, bytes);
                 }
                 entry.policy = stored.policy;
                 entry.lender = stored.lender;
                 entry.row = row;
                 entry.stored_bytes = bytes;
             }
-            self.slots.weigh(place);
+            self.slots.weigh(slot);
             self.sweep(false, now_ms);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! How much a borrower of leases is asked for, as it was lately.
+//! How much the callers of a borrower asked for lately.
 //!
 //! Invariant: two counts are kept, of the current period and of the one before; what is expected is in proportion to
 //! them.
@@ -21,8 +21,8 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Notes a call of this cost.
-    pub(super) fn note(&mut self, policy: &Policy, now_ms: i64, cost: u64) {
+    /// Records a call of this cost.
+    pub(super) fn record(&mut self, policy: &Policy, now_ms: i64, cost: u64) {
         let period_ms = lease_ms(policy);
         let elapsed_ms = now_ms.saturating_sub(self.since_ms);
         if !self.is_begun || elapsed_ms >= period_ms.saturating_mul(2) {

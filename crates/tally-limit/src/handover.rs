@@ -1,7 +1,7 @@
 //! How a key goes to another lender: with what was used of it, and with what is lent.
 //!
-//! Invariant: what a borrower of the former lender may still spend is outstanding at the new one until the borrower's
-//! lease is over, and counts as spent then. So the new lender's sum holds it as the former's did: see
+//! Invariant: what a borrower of the old lender may still spend is outstanding at the new one until the borrower's
+//! lease is over, and counts as spent then. So the new lender's sum holds it as the old lender's did: see
 //! [`super::lender`]. Its borrowers begin new leases there.
 
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,10 @@ use super::meter::Verdict;
 use super::policy::Policy;
 use super::table::{Check, Full, Table};
 
-/// What a lender tells of a key that it lends no more. A part of messages: append fields, never reorder.
+/// What a lender hands over with a key that it lends no more. A part of messages: append fields, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
-    /// How the key stands, where what is lent is not left.
+    /// The verdict about the key, where what is lent is not left.
     pub verdict: Verdict,
     /// How much of what is not left is lent.
     pub outstanding: u64,
@@ -24,8 +24,8 @@ pub struct Handover {
 }
 
 impl Lender {
-    /// What is lent, and until when.
-    fn lent(&self, now_ms: i64) -> (u64, u64) {
+    /// How much is lent, and for how many milliseconds at most.
+    fn outstanding_leases(&self, now_ms: i64) -> (u64, u64) {
         let live = self.leases.iter().filter(|lease| lease.until_ms > now_ms);
         live.fold((0, 0), |(sum, held_ms), lease| {
             let left_ms = u64::try_from(lease.until_ms.saturating_sub(now_ms)).unwrap_or(0);
@@ -36,19 +36,26 @@ impl Lender {
         })
     }
 
-    /// Counts as used what was, and holds what was lent as the lease of nobody.
-    fn take_over(&mut self, policy: &Policy, used: u64, lent: u64, until_ms: i64, now_ms: i64) {
-        self.settle(policy, now_ms);
+    /// Counts as used what was used, and holds what is outstanding as the lease of nobody.
+    fn take_over(
+        &mut self,
+        policy: &Policy,
+        used: u64,
+        outstanding: u64,
+        until_ms: i64,
+        now_ms: i64,
+    ) {
+        self.expire(policy, now_ms);
         if used > 0 {
             self.meter.charge(policy, now_ms, used);
         }
-        if lent > 0 {
+        if outstanding > 0 {
             let nobody = LeaseId {
                 borrower: String::new(),
                 incarnation: 0,
                 number: 0,
             };
-            self.leases.push(Lease::of(nobody, lent, until_ms));
+            self.leases.push(Lease::of(nobody, outstanding, until_ms));
         }
     }
 }
@@ -56,10 +63,11 @@ impl Lender {
 impl Table {
     /// What the next lender of a key must know; nothing changes.
     pub fn hand_over(&self, check: &Check<'_>, wall_ms: i64) -> Handover {
-        let place = self.place(check.name, check.key);
-        let entry = place.and_then(|place| self.slots.get(place));
+        let slot = self.slot_of(check.name, check.key);
+        let entry = slot.and_then(|slot| self.slots.get(slot));
         let now_ms = self.clock.peek(wall_ms);
-        let (outstanding, held_ms) = entry.map_or((0, 0), |entry| entry.lender.lent(now_ms));
+        let (outstanding, held_ms) =
+            entry.map_or((0, 0), |entry| entry.lender.outstanding_leases(now_ms));
         Handover {
             verdict: self.peek(check, wall_ms),
             outstanding,
@@ -82,22 +90,28 @@ impl Table {
         if gone == 0 {
             return Ok(());
         }
-        let lent = handover.outstanding.min(gone);
+        let outstanding = handover.outstanding.min(gone);
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
-        if lent > 0 && !self.slots.has_room_for_lease() {
+        if outstanding > 0 && !self.slots.has_room_for_lease() {
             return Err(Full);
         }
-        let place = self.enter(check, now_ms)?;
-        let entry = self.slots.get_mut(place).ok_or(Full)?;
-        if lent > 0 && entry.lender.leases.len() >= LEASES_MAX {
+        let slot = self.enter(check, now_ms)?;
+        let entry = self.slots.get_mut(slot).ok_or(Full)?;
+        if outstanding > 0 && entry.lender.leases.len() >= LEASES_MAX {
             return Err(Full);
         }
         let until_ms = i64::try_from(handover.held_ms).unwrap_or(i64::MAX);
         let until_ms = now_ms.saturating_add(until_ms);
         let lender = &mut entry.lender;
-        lender.take_over(&entry.policy, gone - lent, lent, until_ms, now_ms);
-        self.touch(place);
+        lender.take_over(
+            &entry.policy,
+            gone - outstanding,
+            outstanding,
+            until_ms,
+            now_ms,
+        );
+        self.touch(slot);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! What borrowers of leases and their lender say to each other, for a limit that holds for the world.
+//! The messages between the borrowers of leases and their lender, of one limit.
 //!
-//! Invariant: every number that a borrower tells is a total of the whole lease, so a request that is lost, repeated
+//! Invariant: every number that a borrower reports is a total of the whole lease, so a request that is lost, repeated
 //! or overtaken does no harm. Both are a part of messages: append fields, never reorder.
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::meter::Verdict;
 /// The name of a lease: who borrows, in which incarnation, and the lease's sequence number within that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseId {
-    /// The datacenter, and what else tells borrowers apart.
+    /// The datacenter, and what else distinguishes borrowers.
     pub borrower: String,
     /// The borrower's incarnation: drawn at random when its object starts.
     pub incarnation: u64,
@@ -27,7 +27,8 @@ pub struct Spent {
     pub amount: u64,
 }
 
-/// What a borrower tells and asks. Totals are of the whole lease, so lost, repeated and reordered requests do no harm.
+/// What a borrower reports and asks for. Totals are of the whole lease, so lost, repeated and reordered requests do no
+/// harm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRequest {
     /// The lease that it is about.
@@ -86,9 +87,9 @@ impl LeaseAnswer {
 pub enum Admission {
     /// It is decided.
     Decided(Verdict),
-    /// The lender must be asked first: send what [`super::borrower::Borrower::due`] gives, or wait for the answer to
-    /// what is on its way, and check again.
+    /// The lender must be asked first: send what [`super::borrower::Borrower::next_request`] returns, or wait for the
+    /// answer to the request on its way, and check again.
     Ask,
-    /// Nobody can tell: nothing is lent here, and the lender did not answer a moment ago.
+    /// Unknown: nothing is lent here, and the lender did not answer a moment ago.
     Away,
 }

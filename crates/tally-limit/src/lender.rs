@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use super::meter::{Meter, Verdict};
 use super::policy::{Durability, Policy, Scope};
-use super::recall::{HEARD_MS, UNASKED_MS};
+use super::recall::{NOT_RECALLED_MS, REPORT_VALID_MS};
 
 /// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that
 /// started anew. 120 bytes each are 60 KB.
@@ -40,7 +40,7 @@ pub const LEASES_MAX: usize = 512;
 const SHARED_PERCENT: u64 = 80;
 const SHARED_PERCENT_DATACENTER: u64 = 12;
 
-/// The part of what nobody holds that a datacenter gets whatever others would like: their wishes may be old.
+/// The part of what nobody holds that a datacenter gets whatever others would like: what they wanted may be old.
 const GRANTED_PART: u64 = 8;
 
 /// How long a borrower waits where there is no room for its lease.
@@ -88,17 +88,17 @@ pub(super) struct Lease {
     returned: u64,
     refunded: u64,
     /// What the borrower would like to have out.
-    pub(super) wish: u64,
+    pub(super) wanted: u64,
     pub(super) until_ms: i64,
-    /// What the borrower was told of its length.
+    /// The length that the borrower was answered.
     valid_ms: u64,
-    /// When it was last told, on a recall, what of it is not spent; see [`UNASKED_MS`].
+    /// When its borrower last reported, on a recall, what of it is not spent; see [`NOT_RECALLED_MS`].
     #[serde(skip)]
-    pub(super) heard_ms: i64,
+    pub(super) reported_ms: i64,
 }
 
 impl Lease {
-    /// A lease of which so much is out, without a word of its borrower.
+    /// A lease of which so much is out, and whose borrower has reported nothing.
     pub(super) fn of(id: LeaseId, granted: u64, until_ms: i64) -> Self {
         Self {
             id,
@@ -107,10 +107,10 @@ impl Lease {
             spent: 0,
             returned: 0,
             refunded: 0,
-            wish: 0,
+            wanted: 0,
             until_ms,
             valid_ms: 0,
-            heard_ms: 0,
+            reported_ms: 0,
         }
     }
 
@@ -149,10 +149,10 @@ impl Lender {
 
     /// The verdict about a call of this cost that is made here.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
-        self.settle(policy, now_ms);
+        self.expire(policy, now_ms);
         let held = self.outstanding();
         let verdict = self.meter.check_beside(policy, now_ms, cost, held);
-        self.timed(verdict, policy, now_ms, cost, 0)
+        self.with_lease_waits(verdict, policy, now_ms, cost, 0)
     }
 
     /// What [`Self::check`] would say, as it stands before the call; nothing is consumed.
@@ -160,11 +160,11 @@ impl Lender {
         self.peek_beside(policy, now_ms, cost, |_| true)
     }
 
-    /// The same, where what borrowers said a moment ago that they have not spent is left: it is recalled before a
-    /// call is refused.
+    /// The same, where what borrowers reported a moment ago as not spent is left: it is recalled before a call is
+    /// refused.
     pub fn peek_left(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
-        let is_unheard = |lease: &Lease| now_ms.saturating_sub(lease.heard_ms) >= HEARD_MS;
-        self.peek_beside(policy, now_ms, cost, is_unheard)
+        let is_stale = |lease: &Lease| now_ms.saturating_sub(lease.reported_ms) >= REPORT_VALID_MS;
+        self.peek_beside(policy, now_ms, cost, is_stale)
     }
 
     fn peek_beside(
@@ -177,12 +177,12 @@ impl Lender {
         if self.leases.is_empty() {
             return self.meter.peek(policy, now_ms, cost);
         }
-        let mut settled = self.clone();
-        settled.settle(policy, now_ms);
-        let held = settled.leases.iter().filter(|lease| holds(lease));
+        let mut current = self.clone();
+        current.expire(policy, now_ms);
+        let held = current.leases.iter().filter(|lease| holds(lease));
         let held = held.fold(0_u64, |sum, lease| sum.saturating_add(lease.outstanding()));
-        let verdict = settled.meter.peek_beside(policy, now_ms, cost, held);
-        settled.timed(verdict, policy, now_ms, cost, 0)
+        let verdict = current.meter.peek_beside(policy, now_ms, cost, held);
+        current.with_lease_waits(verdict, policy, now_ms, cost, 0)
     }
 
     /// Whether parts of it are out.
@@ -190,7 +190,7 @@ impl Lender {
         !self.leases.is_empty()
     }
 
-    /// The meter, for what is done to it beside leases: give back, charge.
+    /// The meter, for refunds and charges apart from leases.
     pub fn meter_mut(&mut self) -> &mut Meter {
         &mut self.meter
     }
@@ -202,20 +202,20 @@ impl Lender {
 
     /// Goes on under another policy, as [`Meter::adapt`].
     pub fn adapt(&mut self, old: &Policy, new: &Policy, now_ms: i64) {
-        self.settle(old, now_ms);
+        self.expire(old, now_ms);
         self.meter.adapt(old, new, now_ms);
     }
 
     /// Ends the leases whose time is over: what they have not reported counts as spent at their end.
-    pub fn settle(&mut self, policy: &Policy, now_ms: i64) {
+    pub fn expire(&mut self, policy: &Policy, now_ms: i64) {
         loop {
             // The first to end first: the meter's time only goes on. They are few, and end seldom.
             let ended = self.leases.iter().enumerate();
             let ended = ended.filter(|(_, lease)| lease.until_ms <= now_ms);
-            let Some((place, _)) = ended.min_by_key(|(_, lease)| lease.until_ms) else {
+            let Some((index, _)) = ended.min_by_key(|(_, lease)| lease.until_ms) else {
                 return;
             };
-            let lease = self.leases.remove(place);
+            let lease = self.leases.remove(index);
             let left = lease.outstanding();
             if left > 0 {
                 self.meter.charge(policy, lease.until_ms, left);
@@ -226,15 +226,15 @@ impl Lender {
     /// Answers a borrower. The newest request may be answered again, once others have given back what it needs. Cost:
     /// O(leases + the request's `recent`).
     pub fn ask(&mut self, policy: &Policy, request: &LeaseRequest, now_ms: i64) -> LeaseAnswer {
-        self.settle(policy, now_ms);
+        self.expire(policy, now_ms);
         let known = self
             .leases
             .iter()
             .position(|lease| lease.id == request.lease);
-        let Some(place) = known.or_else(|| self.admit(request)) else {
+        let Some(index) = known.or_else(|| self.admit(request)) else {
             return self.answer(policy, request, None, now_ms);
         };
-        let Some(mut lease) = self.leases.get(place).cloned() else {
+        let Some(mut lease) = self.leases.get(index).cloned() else {
             return self.answer(policy, request, None, now_ms);
         };
         let is_new = request.sequence > lease.sequence;
@@ -242,9 +242,9 @@ impl Lender {
             // What was granted by an answer that the borrower did not receive.
             lease.granted = lease.granted.min(request.known_granted);
             self.take_report(policy, request, &mut lease, now_ms);
-            lease.wish = lease.outstanding().saturating_add(request.want);
+            lease.wanted = lease.outstanding().saturating_add(request.want);
             lease.sequence = request.sequence;
-            self.put(place, lease.clone());
+            self.put(index, lease.clone());
         }
         let got = lease.granted.saturating_sub(request.known_granted);
         if is_new || request.sequence == lease.sequence && got < request.waiting {
@@ -257,18 +257,18 @@ impl Lender {
             let granted = self.grant(policy, &rest, &lease, now_ms);
             lease.granted = lease.granted.saturating_add(granted);
             if granted > 0 {
-                lease.heard_ms = UNASKED_MS;
+                lease.reported_ms = NOT_RECALLED_MS;
             }
             let valid_ms = lease_ms(policy);
             lease.until_ms = now_ms.saturating_add(valid_ms);
             lease.valid_ms = u64::try_from(valid_ms).unwrap_or(0);
-            self.put(place, lease.clone());
+            self.put(index, lease.clone());
         }
         self.answer(policy, request, Some(&lease), now_ms)
     }
 
-    pub(super) fn put(&mut self, place: usize, lease: Lease) {
-        if let Some(there) = self.leases.get_mut(place) {
+    pub(super) fn put(&mut self, index: usize, lease: Lease) {
+        if let Some(there) = self.leases.get_mut(index) {
             *there = lease;
         }
     }
@@ -279,7 +279,7 @@ impl Lender {
         request.known_granted == 0 && !self.leases.iter().any(is_known)
     }
 
-    /// Returns the place of a lease that begins; `None` if it began before and has ended, or if there are too many.
+    /// Returns the index of a lease that begins; `None` if it began before and has ended, or if there are too many.
     fn admit(&mut self, request: &LeaseRequest) -> Option<usize> {
         if request.known_granted > 0 || self.leases.len() >= LEASES_MAX {
             return None;
@@ -289,7 +289,7 @@ impl Lender {
         self.leases.len().checked_sub(1)
     }
 
-    /// Takes in what the borrower tells of its lease.
+    /// Merges the borrower's report about its lease.
     pub(super) fn take_report(
         &mut self,
         policy: &Policy,
@@ -331,14 +331,14 @@ impl Lender {
         if request.need > free {
             return 0;
         }
-        let wishes = self.leases.iter().map(|lease| u128::from(lease.wish));
-        let wishes = wishes.sum::<u128>().max(1);
+        let wanted_by_all = self.leases.iter().map(|lease| u128::from(lease.wanted));
+        let wanted_by_all = wanted_by_all.sum::<u128>().max(1);
         let room = u128::from(free.saturating_add(self.outstanding()));
         let percent = match policy.scope {
             Scope::Global => SHARED_PERCENT,
             Scope::Datacenter => SHARED_PERCENT_DATACENTER,
         };
-        let share = room * u128::from(percent) / 100 * u128::from(lease.wish) / wishes;
+        let share = room * u128::from(percent) / 100 * u128::from(lease.wanted) / wanted_by_all;
         let share = u64::try_from(share).unwrap_or(u64::MAX);
         let share = share.saturating_sub(lease.outstanding());
         let more = match policy.scope {
@@ -372,7 +372,7 @@ impl Lender {
         let held = self.outstanding();
         let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
         let own = lease.map_or(0, Lease::outstanding);
-        let verdict = self.timed(verdict, policy, now_ms, cost, own);
+        let verdict = self.with_lease_waits(verdict, policy, now_ms, cost, own);
         // What a datacenter's limiter grants is admitted as far as its policy goes: with the next commit, if that is
         // what it says.
         let is_kept = policy.scope == Scope::Global || policy.durability == Durability::Commit;

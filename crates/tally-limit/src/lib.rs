@@ -35,11 +35,11 @@
 //! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
 //! | `commits` | how a table is written and read, row by row |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
-//! | [`handover`] | what a lender that ends tells the one that comes after it |
+//! | [`handover`] | what a lender that ends hands over to the next one |
 //! | [`borrower`] | the borrower's side: what a datacenter, or an isolate, may admit without asking |
-//! | [`lease`] | what the two say to each other |
-//! | `requests`, `demand` | what a borrower asks for, and when; how much it was asked for lately |
-//! | `spending` | when tokens of a lease were spent, as far as its lender has not heard of it |
+//! | [`lease`] | the messages between the two |
+//! | `requests`, `demand` | what a borrower asks for, and when; how much its callers asked for lately |
+//! | `spending` | when tokens of a lease were spent, as far as no report has reached its lender |
 //! | `recall` | how a lender takes back what borrowers do not use |
 //! | [`borrowers`] | the leases of one partition, or of one isolate |
 //! | [`hot`] | which keys are worth a lease |
@@ -60,7 +60,7 @@
 //! | token bucket | `burst + limit · d / window` in any interval of length d | none |
 //!
 //! Where parts are lent to isolates the bounds are the same, and quota returns up to 0.13 s later: what was spent is
-//! told with its age, in parts of a sixteenth of the lease's second, less what clocks may drift.
+//! reported with its age, in parts of a sixteenth of the lease's second, less what clocks may drift.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(

@@ -147,8 +147,8 @@ struct Row {
     bytes: u64,
     /// Keys whose newest state lies in it.
     live: u64,
-    /// Where the keys lie that were written into it.
-    places: Vec<usize>,
+    /// The slots of the keys that were written into it.
+    slots: Vec<usize>,
 }
 
 /// What is known of the rows.
@@ -166,7 +166,7 @@ impl Log {
         self.newest.saturating_add(1)
     }
 
-    /// Notes a row that is written or read; numbers rise.
+    /// Records a row that is written or read; numbers rise.
     pub(super) fn push(&mut self, number: u64, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.newest = self.newest.max(number);
@@ -175,29 +175,29 @@ impl Log {
             number,
             bytes,
             live: 0,
-            places: Vec::new(),
+            slots: Vec::new(),
         });
     }
 
-    /// Notes that the newest state of a key lies in the newest row.
-    pub(super) fn add(&mut self, place: usize, bytes: u64) {
+    /// Records that the newest state of a key lies in the newest row.
+    pub(super) fn add(&mut self, slot: usize, bytes: u64) {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         if let Some(row) = self.rows.back_mut() {
             row.live = row.live.saturating_add(1);
-            row.places.push(place);
+            row.slots.push(slot);
         }
     }
 
-    /// Notes that it no longer lies in this row.
+    /// Records that it no longer lies in this row.
     pub(super) fn remove(&mut self, number: u64, bytes: u64) {
-        let place = self.rows.binary_search_by_key(&number, |row| row.number);
-        if let Some(row) = place.ok().and_then(|place| self.rows.get_mut(place)) {
+        let index = self.rows.binary_search_by_key(&number, |row| row.number);
+        if let Some(row) = index.ok().and_then(|index| self.rows.get_mut(index)) {
             row.live = row.live.saturating_sub(1);
             self.live_bytes = self.live_bytes.saturating_sub(bytes);
         }
     }
 
-    /// The row whose keys are to be written anew, if the log is too long, and the places of those that were written
+    /// The row whose keys are to be written anew, if the log is too long, and the slots of those that were written
     /// into it.
     pub(super) fn take_oldest(&mut self) -> Option<(u64, Vec<usize>)> {
         let bytes_max = self
@@ -206,7 +206,7 @@ impl Log {
             .saturating_add(SLACK_BYTES);
         let is_long = self.rows.len() >= ROWS_MAX || self.bytes > bytes_max;
         let oldest = self.rows.front_mut().filter(|_| is_long)?;
-        Some((oldest.number, core::mem::take(&mut oldest.places)))
+        Some((oldest.number, core::mem::take(&mut oldest.slots)))
     }
 
     /// Forgets the oldest rows in which nothing lies. Returns the number of the first that is kept.

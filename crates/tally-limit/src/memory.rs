@@ -60,7 +60,7 @@ impl MemoryShare {
         self.memory.bytes()
     }
 
-    /// Says how many bytes this owner holds now. Nothing is refused: ask [`Self::has_room`] before.
+    /// Sets how many bytes this owner holds now. Nothing is refused: call [`Self::has_room`] before.
     pub fn hold(&mut self, bytes: u64) {
         // Most calls change nothing, and an atomic sum takes 5 ns natively.
         if bytes != self.bytes {
@@ -75,7 +75,7 @@ impl MemoryShare {
     /// much, however many come one after the other.
     pub fn room(&self, bytes_max: u64) -> u64 {
         let part = bytes_max / self.shares().max(OWNERS_MIN);
-        let left = |most: u64| most.saturating_sub(self.together());
+        let left = |limit: u64| limit.saturating_sub(self.together());
         let of_part = part.saturating_sub(self.bytes);
         left(bytes_max).max(of_part.min(left(bytes_max.saturating_mul(2))))
     }

@@ -16,11 +16,11 @@ pub const PRECISE_LIMIT_MAX: u64 = 1_000;
 
 /// The shortest window of which isolates are lent parts: they are lent for a second, and what they report counts up
 /// to 0.13 s later than it was spent.
-pub const LENT_WINDOW_MS_MIN: i64 = 10_000;
+pub const ISOLATE_LEASE_WINDOW_MS_MIN: i64 = 10_000;
 
 /// The smallest limit, or burst, of which isolates are lent parts: a smaller one lets through at most 100 calls a
-/// second, which its limiter judges itself, and tells each of them what is left to the unit.
-pub const LENT_CAPACITY_MIN: u64 = 1_000;
+/// second, which its limiter judges itself, and its answers say exactly what is left.
+pub const ISOLATE_LEASE_CAPACITY_MIN: u64 = 1_000;
 
 /// How calls are counted. The numbers of the variants are stored: append, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub enum Scope {
     Global,
 }
 
-/// What a caller is told where nobody can tell. Stored: append, never reorder.
+/// What a caller is answered where the limiter cannot be reached. Stored: append, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnError {
     /// The call is allowed.
@@ -75,7 +75,7 @@ pub struct Policy {
     pub scope: Scope,
     /// What to answer where the limiter cannot be reached.
     pub on_error: OnError,
-    /// Whether it only watches: verdicts are told and not enforced.
+    /// Whether it only watches: verdicts are answered and not enforced.
     pub is_shadow: bool,
     /// Whether a sliding window keeps each time; for limits up to [`PRECISE_LIMIT_MAX`].
     pub is_precise: bool,
@@ -148,8 +148,8 @@ impl Policy {
     pub fn is_lent_to_isolates(&self) -> bool {
         self.scope == Scope::Datacenter
             && !self.is_precise
-            && self.window_ms >= LENT_WINDOW_MS_MIN
-            && self.capacity() >= LENT_CAPACITY_MIN
+            && self.window_ms >= ISOLATE_LEASE_WINDOW_MS_MIN
+            && self.capacity() >= ISOLATE_LEASE_CAPACITY_MIN
     }
 
     /// Whether what was consumed at the first time may be given back at the second: not in another of the clock's

@@ -17,17 +17,19 @@ const RECALL_EVERY_MS: i64 = 300;
 /// A borrower that used nothing for so long needs nothing at once.
 const BUSY_MS: i64 = 1_000;
 
-/// How long what a borrower said of its lease is taken for what it holds.
-pub(super) const HEARD_MS: i64 = 1_000;
+/// How long the report of a borrower about its lease is taken for what it holds.
+pub(super) const REPORT_VALID_MS: i64 = 1_000;
 
-/// Of a lease that the last recall in vain did not ask for what it holds: it grew since, or was its asker's own.
-pub(super) const UNASKED_MS: i64 = i64::MIN;
+/// The time of the report of a lease that the last recall in vain did not include: it grew since, or was the
+/// requester's own.
+pub(super) const NOT_RECALLED_MS: i64 = i64::MIN;
 
 impl Lender {
     /// Corrects the waits of a verdict by the leases. What leases hold returns at their end at the latest. If that
     /// would suffice, a global limit may have it back as soon as the next recall is allowed. Isolates cannot be called,
-    /// but hold it for a second only. What the asker itself holds, `own`, does not return: it lacks `cost` beside that.
-    pub(super) fn timed(
+    /// but hold it for a second only. What the requester itself holds, `own`, does not return: it lacks `cost` beside
+    /// that.
+    pub(super) fn with_lease_waits(
         &self,
         mut verdict: Verdict,
         policy: &Policy,
@@ -71,24 +73,25 @@ impl Lender {
     }
 
     /// The leases of which something is out, but this one: what their borrowers do not need is to be recalled before
-    /// anything is refused. While the last recall brought too little, a moment ago, only those that it did not ask.
+    /// anything is refused. If the last recall brought too little, a moment ago: only those that it did not include.
     pub fn recallable(&self, but: Option<&LeaseId>, now_ms: i64) -> Vec<LeaseId> {
         let rests = now_ms < self.recalls_from_ms;
         let out = self.leases.iter().filter(|lease| lease.outstanding() > 0);
-        let out = out.filter(|lease| !rests || lease.heard_ms == UNASKED_MS);
+        let out = out.filter(|lease| !rests || lease.reported_ms == NOT_RECALLED_MS);
         let others = out.filter(|lease| Some(&lease.id) != but);
         others.map(|lease| lease.id.clone()).collect()
     }
 
-    /// Takes in what a borrower told when its lease was recalled: what it has spent, and what it gives back. Answers
-    /// to requests up to the one that is named are void there; one that is named by no number may still be taken in.
-    pub fn hear(&mut self, policy: &Policy, report: &LeaseRequest, now_ms: i64) {
-        self.settle(policy, now_ms);
+    /// Merges the report of a borrower whose lease was recalled: what it has spent, and what it gives back. The
+    /// borrower takes no answer to a request up to the one that the report names. Where the report names none, by
+    /// sequence 0, it may still take the answer that is on its way.
+    pub fn receive_report(&mut self, policy: &Policy, report: &LeaseRequest, now_ms: i64) {
+        self.expire(policy, now_ms);
         let mut leases = self.leases.iter();
-        let Some(place) = leases.position(|lease| lease.id == report.lease) else {
+        let Some(index) = leases.position(|lease| lease.id == report.lease) else {
             return;
         };
-        let Some(mut lease) = self.leases.get(place).cloned() else {
+        let Some(mut lease) = self.leases.get(index).cloned() else {
             return;
         };
         if report.sequence >= lease.sequence {
@@ -96,18 +99,18 @@ impl Lender {
             lease.granted = lease.granted.min(report.known_granted);
         }
         self.take_report(policy, report, &mut lease, now_ms);
-        lease.wish = lease.outstanding();
-        lease.heard_ms = now_ms;
-        self.put(place, lease);
+        lease.wanted = lease.outstanding();
+        lease.reported_ms = now_ms;
+        self.put(index, lease);
     }
 
-    /// Notes that a recall did not bring what the borrower of this lease needed.
-    pub fn recalled_in_vain(&mut self, asker: &LeaseId, now_ms: i64) {
+    /// Records that a recall did not bring what the borrower of this lease needed.
+    pub fn recalled_in_vain(&mut self, requester: &LeaseId, now_ms: i64) {
         for lease in &mut self.leases {
-            lease.heard_ms = if lease.id == *asker {
-                UNASKED_MS
+            lease.reported_ms = if lease.id == *requester {
+                NOT_RECALLED_MS
             } else {
-                lease.heard_ms.max(0)
+                lease.reported_ms.max(0)
             };
         }
         // A recall of a few leases does not make the others wait longer.
@@ -119,8 +122,8 @@ impl Lender {
 
 impl Borrower {
     /// Gives back what this lease holds: all of it, or what is not needed until the next answer could come. Returns
-    /// what to tell the lender; nothing where the lease is another by now, or over. What is lost on the way is told
-    /// by the next request.
+    /// the report to the lender; nothing where the lease is another by now, or over. If that report is lost, the next
+    /// request repeats it.
     pub fn recall(
         &mut self,
         policy: &Policy,
@@ -141,17 +144,17 @@ impl Borrower {
         };
         let given = tokens.saturating_sub(kept);
         self.returned = self.returned.saturating_add(given);
-        // Nobody holds it now, as far as is known here: what verdicts tell of the rest stays as it was.
+        // Nobody holds it now, as far as is known here: what verdicts say of the rest stays as it was.
         self.free = self.free.saturating_add(given);
         // What is on its way for nobody is not taken any more: it may be what the others lack.
         if let Some(pending) = self.pending.filter(|pending| pending.need == 0) {
             self.pending = None;
-            self.is_untold |= pending.tells;
+            self.has_unreported |= pending.reports_returns;
             self.rest(now_ms);
         }
         Some(LeaseRequest {
             sequence: self.pending.map_or(self.sequence, |_| 0),
-            ..self.told(now_ms, 0, 0)
+            ..self.report(now_ms, 0, 0)
         })
     }
 }
@@ -167,27 +170,27 @@ impl Table {
         wall_ms: i64,
     ) -> Vec<LeaseId> {
         let now_ms = self.clock.read(wall_ms);
-        let place = self.place(name, key);
-        let entry = place.and_then(|place| self.slots.get(place));
+        let slot = self.slot_of(name, key);
+        let entry = slot.and_then(|slot| self.slots.get(slot));
         entry.map_or_else(Vec::new, |entry| entry.lender.recallable(but, now_ms))
     }
 
-    /// Takes in what a borrower told when its lease was recalled.
+    /// Merges the report of a borrower whose lease was recalled.
     pub fn hear(&mut self, name: &str, key: &str, report: &LeaseRequest, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
-        if let Some(place) = self.place(name, key) {
-            if let Some(entry) = self.slots.get_mut(place) {
-                entry.lender.hear(&entry.policy, report, now_ms);
+        if let Some(slot) = self.slot_of(name, key) {
+            if let Some(entry) = self.slots.get_mut(slot) {
+                entry.lender.receive_report(&entry.policy, report, now_ms);
             }
-            self.touch(place);
+            self.touch(slot);
         }
     }
 
-    /// How a key stands after a recall: see [`Lender::peek_left`].
+    /// The verdict about a key after a recall: see [`Lender::peek_left`].
     pub fn peek_left(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
         let now_ms = self.clock.peek(wall_ms);
-        let place = self.place(check.name, check.key);
-        match place.and_then(|place| self.slots.get(place)) {
+        let slot = self.slot_of(check.name, check.key);
+        match slot.and_then(|slot| self.slots.get(slot)) {
             Some(entry) if entry.policy == *check.policy => {
                 entry.lender.peek_left(&entry.policy, now_ms, check.cost)
             }
@@ -195,12 +198,12 @@ impl Table {
         }
     }
 
-    /// Notes that a recall did not bring what the borrower of this lease needed: see [`Lender::recallable`].
-    pub fn recalled_in_vain(&mut self, name: &str, key: &str, asker: &LeaseId, wall_ms: i64) {
+    /// Records that a recall did not bring what the borrower of this lease needed: see [`Lender::recallable`].
+    pub fn recalled_in_vain(&mut self, name: &str, key: &str, requester: &LeaseId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
-        let place = self.place(name, key);
-        if let Some(entry) = place.and_then(|place| self.slots.get_mut(place)) {
-            entry.lender.recalled_in_vain(asker, now_ms);
+        let slot = self.slot_of(name, key);
+        if let Some(entry) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+            entry.lender.recalled_in_vain(requester, now_ms);
         }
     }
 }

@@ -20,8 +20,8 @@ impl Borrower {
     /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease
     /// ends, and given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or
     /// [`Self::lost`].
-    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<LeaseRequest> {
-        if self.is_asking(now_ms) {
+    pub fn next_request(&mut self, policy: &Policy, now_ms: i64) -> Option<LeaseRequest> {
+        if self.has_pending_request(now_ms) {
             return None;
         }
         if now_ms >= self.until_ms && self.granted > 0 {
@@ -45,7 +45,7 @@ impl Borrower {
             };
             self.returned = self.returned.saturating_add(tokens.saturating_sub(kept));
             (0, kept.saturating_sub(tokens))
-        } else if self.is_untold && now_ms >= self.rests_until_ms {
+        } else if self.has_unreported && now_ms >= self.rests_until_ms {
             (0, 0)
         } else {
             return None;
@@ -66,21 +66,21 @@ impl Borrower {
     }
 
     /// Whether an answer may still come.
-    pub(super) fn is_asking(&self, now_ms: i64) -> bool {
+    pub(super) fn has_pending_request(&self, now_ms: i64) -> bool {
         self.pending
             .is_some_and(|pending| now_ms.saturating_sub(pending.sent_ms) < PENDING_MS_MAX)
     }
 
     /// Whether the tokens have run out for a call, or may before an answer could come.
     fn is_low(&self, policy: &Policy, tokens: u64, now_ms: i64) -> bool {
-        let is_dry = now_ms < self.dry.until_ms || now_ms < self.rests_until_ms;
+        let is_refused = now_ms < self.refusal.until_ms || now_ms < self.rests_until_ms;
         if self.is_short || now_ms >= self.until_ms {
-            return self.is_short && !is_dry;
+            return self.is_short && !is_refused;
         }
         let meanwhile = self
             .demand
             .within(policy, now_ms, self.trip_ms.saturating_mul(2));
-        !is_dry && tokens < meanwhile
+        !is_refused && tokens < meanwhile
     }
 
     /// When the lease is to be renewed: early enough for a request to fail and be repeated.
@@ -98,20 +98,20 @@ impl Borrower {
             spent: self.spent,
             need,
             want,
-            tells: core::mem::take(&mut self.is_untold),
+            reports_returns: core::mem::take(&mut self.has_unreported),
         });
         self.largest = 0;
         self.is_short = false;
-        self.told(now_ms, need, want)
+        self.report(now_ms, need, want)
     }
 
-    /// What a request tells.
-    pub(super) fn told(&self, now_ms: i64, need: u64, want: u64) -> LeaseRequest {
+    /// A request that reports all of the lease.
+    pub(super) fn report(&self, now_ms: i64, need: u64, want: u64) -> LeaseRequest {
         LeaseRequest {
             lease: self.lease.clone(),
             sequence: self.sequence,
             spent: self.spent,
-            recent: self.recent.told(now_ms),
+            recent: self.recent.report(now_ms),
             returned: self.returned,
             refunded: self.refunded,
             known_granted: self.granted,
@@ -126,12 +126,13 @@ impl Borrower {
         }
     }
 
-    /// When [`Self::due`] must be asked again though no call comes, by this clock; nothing where it need not.
+    /// When [`Self::next_request`] must be called again though no call comes, by this clock; nothing where it need
+    /// not.
     pub fn due_at_ms(&self) -> Option<i64> {
         if self.pending.is_some() {
             return None;
         }
-        if self.is_untold {
+        if self.has_unreported {
             return Some(self.rests_until_ms);
         }
         let is_out = self.granted > self.spent.saturating_add(self.returned);

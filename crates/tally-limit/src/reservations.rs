@@ -22,7 +22,7 @@ pub(super) const RESERVED_CHECKS_MAX: usize = 20_000;
 pub(super) enum State {
     /// It consumed this: subject and cost each.
     Held(Vec<(String, u64)>),
-    /// It stays as it is.
+    /// What it consumed stays consumed.
     Confirmed,
     /// It is void.
     Cancelled,
@@ -67,7 +67,7 @@ impl Reservations {
         self.known.len() < RESERVATIONS_MAX && self.held < RESERVED_CHECKS_MAX
     }
 
-    /// Notes one that was not known, if there is room.
+    /// Records one that was not known, if there is room.
     pub(super) fn insert(&mut self, id: ReservationId, state: State, now_ms: i64) {
         if self.has_room() {
             self.held = self.held.saturating_add(state.held());
@@ -117,8 +117,8 @@ impl Table {
         }
         let mut held = Vec::with_capacity(checks.len());
         for check in checks {
-            let place = self.place(check.name, check.key);
-            if let Some(entry) = place.and_then(|place| self.slots.get(place)) {
+            let slot = self.slot_of(check.name, check.key);
+            if let Some(entry) = slot.and_then(|slot| self.slots.get(slot)) {
                 held.push((entry.subject.to_string(), check.cost));
             }
         }
@@ -148,18 +148,18 @@ impl Table {
     }
 
     fn give_back(&mut self, subject: &str, now_ms: i64, made_ms: i64, cost: u64) {
-        let Some(place) = self.slots.place_of(subject) else {
+        let Some(slot) = self.slots.slot_of(subject) else {
             return;
         };
-        if let Some(entry) = self.slots.get_mut(place) {
-            entry.lender.settle(&entry.policy, now_ms);
+        if let Some(entry) = self.slots.get_mut(slot) {
+            entry.lender.expire(&entry.policy, now_ms);
             let meter = entry.lender.meter_mut();
             meter.refund_at(&entry.policy, now_ms, made_ms, cost);
         }
-        self.touch(place);
+        self.touch(slot);
     }
 
-    /// Notes that what a reservation consumed stays consumed.
+    /// Records that what a reservation consumed stays consumed.
     pub fn confirm(&mut self, id: ReservationId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         if let Some(State::Held(_)) = self.reservations.get(&id, now_ms) {

@@ -1,8 +1,8 @@
-//! Where the keys of a table lie.
+//! The slots of a table: where each of its keys lies.
 //!
-//! Invariants: `places` and the filled slots name the same keys; `memory` holds the sum over the filled slots; a slot
-//! is only emptied once its key is idle and stored. A hand goes round the slots, a few with each call, and empties
-//! those.
+//! Invariants: `by_subject` and the filled slots name the same keys; `memory` holds the sum over the filled slots; a
+//! slot is only emptied once its key is idle and stored. A hand goes round the slots, a few with each call, and empties
+//! those whose keys are idle.
 
 use alloc::sync::Arc;
 use std::collections::HashMap;
@@ -38,8 +38,8 @@ const SHARED: char = '\u{1}';
 /// How long a policy that was left is not taken up again: isolates use one for at most 15 s after they read it.
 const LEFT_MS: i64 = 20_000;
 
-/// What a place in the map and the name's own header take beside the entry: 24 bytes at a load of a half, and 16.
-const PLACE_BYTES: usize = 64;
+/// What the map and the header of the subject take beside the entry: 24 bytes at a load of a half, and 16.
+const MAP_ENTRY_BYTES: usize = 64;
 
 /// One key.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Entry {
     }
 
     fn measure(&self) -> u64 {
-        let bytes = size_of::<Self>() + PLACE_BYTES + self.subject.len();
+        let bytes = size_of::<Self>() + MAP_ENTRY_BYTES + self.subject.len();
         u64::try_from(bytes)
             .unwrap_or(u64::MAX)
             .saturating_add(self.lender.heap_bytes())
@@ -104,7 +104,7 @@ pub(super) fn shared_subject(subject: &str) -> String {
 /// All keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
-    places: HashMap<Arc<str>, usize>,
+    by_subject: HashMap<Arc<str>, usize>,
     entries: Vec<Option<Entry>>,
     empty: Vec<usize>,
     /// What all keys take, beside the other tables of the isolate.
@@ -119,20 +119,20 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn place_of(&self, subject: &str) -> Option<usize> {
-        self.places.get(subject).copied()
+    pub(super) fn slot_of(&self, subject: &str) -> Option<usize> {
+        self.by_subject.get(subject).copied()
     }
 
-    pub(super) fn get(&self, place: usize) -> Option<&Entry> {
-        self.entries.get(place)?.as_ref()
+    pub(super) fn get(&self, slot: usize) -> Option<&Entry> {
+        self.entries.get(slot)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Entry> {
-        self.entries.get_mut(place)?.as_mut()
+    pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Entry> {
+        self.entries.get_mut(slot)?.as_mut()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.by_subject.len()
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -160,7 +160,7 @@ impl Slots {
 
     /// Whether there is no room for another key.
     pub(super) fn is_full(&self) -> bool {
-        let keys = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let keys = u32::try_from(self.by_subject.len()).unwrap_or(u32::MAX);
         keys >= KEYS_MAX || self.is_overgrown()
     }
 
@@ -177,7 +177,7 @@ impl Slots {
     /// Whether there is room for another key of this owner: so that none takes what others need, each group may have
     /// three times as many as could still come.
     pub(super) fn has_room_for(&self, subject: &str, owner: Owner) -> bool {
-        let keys = u64::try_from(self.places.len()).unwrap_or(u64::MAX);
+        let keys = u64::try_from(self.by_subject.len()).unwrap_or(u64::MAX);
         let bytes = self.memory.room(BYTES_MAX);
         let room = u64::from(KEYS_MAX)
             .saturating_sub(keys)
@@ -203,7 +203,7 @@ impl Slots {
         })
     }
 
-    /// A place for a meter that keys share.
+    /// Returns the slot of a new meter that keys share.
     ///
     /// # Errors
     /// [`Full`] where there are too many, or its owner has more than could still come.
@@ -242,7 +242,7 @@ impl Slots {
         };
     }
 
-    /// A place for a new key.
+    /// Returns the slot of a new key.
     ///
     /// # Errors
     /// [`Full`] where the bounds are reached. `is_forced` puts it in all the same.
@@ -269,23 +269,23 @@ impl Slots {
             bytes: 0,
             lease_bytes: 0,
         };
-        let place = self.empty.pop().unwrap_or(self.entries.len());
-        if place == self.entries.len() {
+        let slot = self.empty.pop().unwrap_or(self.entries.len());
+        if slot == self.entries.len() {
             self.entries.push(None);
         }
         let is_shared = entry.is_shared();
-        if let Some(slot) = self.entries.get_mut(place) {
-            *slot = Some(entry);
+        if let Some(contents) = self.entries.get_mut(slot) {
+            *contents = Some(entry);
         }
         self.count(&subject, owner, is_shared, true);
-        self.places.insert(subject, place);
-        self.weigh(place);
-        Ok(place)
+        self.by_subject.insert(subject, slot);
+        self.weigh(slot);
+        Ok(slot)
     }
 
     /// Counts the bytes of a key anew, after it has changed.
-    pub(super) fn weigh(&mut self, place: usize) {
-        if let Some(Some(entry)) = self.entries.get_mut(place) {
+    pub(super) fn weigh(&mut self, slot: usize) {
+        if let Some(Some(entry)) = self.entries.get_mut(slot) {
             let bytes = entry.measure();
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others.saturating_add(bytes));
@@ -301,16 +301,16 @@ impl Slots {
     pub(super) fn sweep(&mut self, is_full: bool, now_ms: i64, mut gone: impl FnMut(&Entry)) {
         let many = if is_full { SWEPT_FULL } else { SWEPT_EACH };
         for _ in 0..many.min(self.entries.len()) {
-            let place = self.hand;
-            self.hand = (place + 1) % self.entries.len().max(1);
-            let Some(slot) = self.entries.get_mut(place) else {
+            let slot = self.hand;
+            self.hand = (slot + 1) % self.entries.len().max(1);
+            let Some(contents) = self.entries.get_mut(slot) else {
                 continue;
             };
-            let Some(entry) = slot else { continue };
+            let Some(entry) = contents else { continue };
             if entry.is_dirty {
                 continue;
             }
-            entry.lender.settle(&entry.policy, now_ms);
+            entry.lender.expire(&entry.policy, now_ms);
             if entry.lender.idle_at_ms(&entry.policy) > now_ms {
                 continue;
             }
@@ -318,11 +318,11 @@ impl Slots {
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others);
             self.lease_bytes = self.lease_bytes.saturating_sub(entry.lease_bytes);
-            self.places.remove(&entry.subject);
+            self.by_subject.remove(&entry.subject);
             let (subject, owner, is_shared) =
                 (Arc::clone(&entry.subject), entry.owner, entry.is_shared());
-            *slot = None;
-            self.empty.push(place);
+            *contents = None;
+            self.empty.push(slot);
             self.count(&subject, owner, is_shared, false);
         }
     }

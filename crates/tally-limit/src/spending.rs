@@ -1,14 +1,14 @@
-//! When tokens of a lease were spent, as far as its lender has not heard of it.
+//! When tokens of a lease were spent, as far as no report has reached its lender.
 //!
-//! Invariants: at most [`PARTS_MAX`] parts, oldest first; none is told as older than it is.
+//! Invariants: at most [`PARTS_MAX`] parts, oldest first; none is reported as older than it is.
 
 use super::lease::Spent;
 
-/// The most parts in which spending is told, each of a sixteenth of a lease.
+/// The most parts in which spending is reported, each of a sixteenth of a lease.
 const PARTS_MAX: usize = 16;
 const PARTS: i64 = 16;
 
-/// What was spent in a part of a lease. It is told as of its end.
+/// What was spent in a part of a lease. It is reported as of its end.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     from_ms: i64,
@@ -23,8 +23,8 @@ pub(super) struct Spending {
 }
 
 impl Spending {
-    /// Notes that so much is spent now, of a lease of this length.
-    pub(super) fn note(&mut self, lease_ms: i64, now_ms: i64, amount: u64) {
+    /// Records that so much is spent now, of a lease of this length.
+    pub(super) fn record(&mut self, lease_ms: i64, now_ms: i64, amount: u64) {
         let is_full = self.parts.len() >= PARTS_MAX;
         match self.parts.last_mut() {
             Some(part) if is_full || now_ms.saturating_sub(part.from_ms) < lease_ms / PARTS => {
@@ -40,7 +40,7 @@ impl Spending {
     }
 
     /// What a request says of it, oldest first.
-    pub(super) fn told(&self, now_ms: i64) -> Vec<Spent> {
+    pub(super) fn report(&self, now_ms: i64) -> Vec<Spent> {
         let age_ms = |at_ms: i64| u64::try_from(now_ms.saturating_sub(at_ms)).unwrap_or(0);
         let parts = self.parts.iter().map(|part| Spent {
             age_ms: age_ms(part.until_ms),

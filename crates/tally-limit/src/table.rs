@@ -25,8 +25,8 @@ pub const KEYS_MAX: u32 = 75_000;
 pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
 
 /// The bytes of leases that a limiter may hold whatever its keys take: 4,300 of 120 bytes. Beyond it a lease begins
-/// only while there is room in [`BYTES_MAX`]. So the leases of eight limiters of an isolate take 4 MB besides at
-/// most, and one list of 60 KB that has just grown. A borrower that gets none is told to wait, as where
+/// only while there is room in [`BYTES_MAX`]. So the leases of eight limiters of an isolate take at most 4 MB
+/// more, and one list of 60 KB that has just grown. A borrower that gets none must wait, as where
 /// [`super::lender::LEASES_MAX`] is reached.
 pub const LEASES_BYTES_MIN: u64 = 512 << 10;
 
@@ -43,7 +43,8 @@ pub struct Check<'a> {
     pub key: &'a str,
     /// What the call costs, 1 to the policy's capacity.
     pub cost: u64,
-    /// For whom the key is checked; the default is nobody in particular. It tells who has a part of the table.
+    /// For whom the key is checked; the default is nobody in particular. The key takes room from the part of this
+    /// owner.
     pub owner: Owner,
 }
 
@@ -68,7 +69,7 @@ const FULL_MS: u64 = 1_000;
 pub struct Full;
 
 impl Full {
-    /// What a check is told then: it is refused, as any that an own place could not be given.
+    /// The verdict of a check for whose key there is no slot: it is refused.
     pub fn verdict(policy: &Policy) -> Verdict {
         Verdict {
             is_allowed: false,
@@ -79,7 +80,7 @@ impl Full {
         }
     }
 
-    /// What the borrower of a lease is told then: nothing is lent, and its calls are refused.
+    /// The answer to the borrower of a lease then: nothing is lent, and its calls are refused.
     pub fn answer(request: &LeaseRequest) -> LeaseAnswer {
         LeaseAnswer {
             sequence: request.sequence,
@@ -196,11 +197,11 @@ impl Table {
     pub fn check(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
-        let place = self.enter(check, now_ms)?;
-        let entry = self.slots.get_mut(place).ok_or(Full)?;
+        let slot = self.enter(check, now_ms)?;
+        let entry = self.slots.get_mut(slot).ok_or(Full)?;
         let verdict = entry.lender.check(&entry.policy, now_ms, check.cost);
         if verdict.is_allowed {
-            self.touch(place);
+            self.touch(slot);
         }
         Ok(verdict)
     }
@@ -208,8 +209,8 @@ impl Table {
     /// What [`Self::check`] would say, as it stands before the call; nothing changes.
     pub fn peek(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
         let now_ms = self.clock.peek(wall_ms);
-        let place = self.place(check.name, check.key);
-        let entry = place.and_then(|place| self.slots.get(place));
+        let slot = self.slot_of(check.name, check.key);
+        let entry = slot.and_then(|slot| self.slots.get(slot));
         match entry {
             None => Lender::new(check.policy).peek(check.policy, now_ms, check.cost),
             Some(entry)
@@ -237,52 +238,52 @@ impl Table {
 
     pub(super) fn all(&mut self, checks: &[Check<'_>], now_ms: i64) -> Result<Vec<Verdict>, Full> {
         self.make_room(checks, now_ms);
-        let mut places = Vec::with_capacity(checks.len());
+        let mut slots_of_checks = Vec::with_capacity(checks.len());
         for check in checks {
-            places.push(self.enter(check, now_ms)?);
+            slots_of_checks.push(self.enter(check, now_ms)?);
         }
         let mut verdicts = Vec::with_capacity(checks.len());
-        for (number, (check, place)) in checks.iter().zip(&places).enumerate() {
-            let before = checks.iter().zip(&places).take(number);
-            let before = before.filter(|(_, other)| *other == place);
+        for (number, (check, slot)) in checks.iter().zip(&slots_of_checks).enumerate() {
+            let before = checks.iter().zip(&slots_of_checks).take(number);
+            let before = before.filter(|(_, other)| *other == slot);
             let cost = before.fold(check.cost, |sum, (other, _)| sum.saturating_add(other.cost));
-            let entry = self.slots.get(*place).ok_or(Full)?;
+            let entry = self.slots.get(*slot).ok_or(Full)?;
             verdicts.push(entry.lender.peek(&entry.policy, now_ms, cost));
         }
         if !verdicts.iter().all(|verdict| verdict.is_allowed) {
             return Ok(verdicts);
         }
-        for ((check, place), verdict) in checks.iter().zip(&places).zip(&mut verdicts) {
-            if let Some(entry) = self.slots.get_mut(*place) {
+        for ((check, slot), verdict) in checks.iter().zip(&slots_of_checks).zip(&mut verdicts) {
+            if let Some(entry) = self.slots.get_mut(*slot) {
                 *verdict = entry.lender.check(&entry.policy, now_ms, check.cost);
-                self.touch(*place);
+                self.touch(*slot);
             }
         }
         Ok(verdicts)
     }
 
-    /// Whether a key has a place of its own.
+    /// Whether a key has a slot of its own.
     pub fn knows(&self, name: &str, key: &str) -> bool {
-        let mut place = String::new();
-        subject(&mut place, name, key);
-        self.slots.place_of(&place).is_some()
+        let mut own_subject = String::new();
+        subject(&mut own_subject, name, key);
+        self.slots.slot_of(&own_subject).is_some()
     }
 
     /// Answers a borrower of leases for a key of a global limit. [`LeaseAnswer::must_commit`] says whether the table
     /// must be committed before the answer is sent. A request for which no call waits changes no policy, since its
-    /// borrower may not have heard of a newer one, and is granted nothing under another. Where there is no room for
+    /// borrower may not know a newer one, and is granted nothing under another. Where there is no room for
     /// the key, or for another lease, nothing is lent: see [`Full::answer`].
     pub fn ask(&mut self, check: &Check<'_>, request: &LeaseRequest, wall_ms: i64) -> LeaseAnswer {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
-        let known = self.place(check.name, check.key);
-        let place = match known.filter(|_| request.need == 0) {
-            Some(place) => Ok(place),
+        let known = self.slot_of(check.name, check.key);
+        let slot = match known.filter(|_| request.need == 0) {
+            Some(slot) => Ok(slot),
             None => self.enter(check, now_ms),
         };
         let has_room = self.slots.has_room_for_lease();
-        let entry = place.map(|place| (place, self.slots.get_mut(place)));
-        let Ok((place, Some(entry))) = entry else {
+        let entry = slot.map(|slot| (slot, self.slots.get_mut(slot)));
+        let Ok((slot, Some(entry))) = entry else {
             return Full::answer(request);
         };
         if !has_room && entry.lender.begins(request) {
@@ -294,7 +295,7 @@ impl Table {
         });
         let request = report.as_ref().unwrap_or(request);
         let answer = entry.lender.ask(&entry.policy, request, now_ms);
-        self.touch(place);
+        self.touch(slot);
         answer
     }
 
@@ -311,14 +312,14 @@ impl Table {
     pub(super) fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
         let is_needed = checks.iter().any(|check| {
             subject(&mut self.scratch, check.name, check.key);
-            self.slots.place_of(&self.scratch).is_none()
+            self.slots.slot_of(&self.scratch).is_none()
                 && !self.slots.has_room_for(&self.scratch, check.owner)
         });
         self.sweep(is_needed, now_ms);
     }
 
-    pub(super) fn adapt(&mut self, place: usize, policy: &Policy, now_ms: i64) {
-        let entry = self.slots.get_mut(place);
+    pub(super) fn adapt(&mut self, slot: usize, policy: &Policy, now_ms: i64) {
+        let entry = self.slots.get_mut(slot);
         let entry = entry.filter(|entry| entry.policy != *policy);
         if let Some(entry) = entry.filter(|entry| !entry.has_left(policy, now_ms)) {
             entry.lender.adapt(&entry.policy, policy, now_ms);
@@ -326,20 +327,20 @@ impl Table {
             if !old.counts_like(policy) {
                 entry.left = Some(Box::new((old, now_ms)));
             }
-            self.touch(place);
+            self.touch(slot);
         }
     }
 
-    /// Notes that a key has changed.
-    pub(super) fn touch(&mut self, place: usize) {
-        self.slots.weigh(place);
+    /// Records that a key has changed.
+    pub(super) fn touch(&mut self, slot: usize) {
+        self.slots.weigh(slot);
         if self.log.is_none() {
             return;
         }
-        let entry = self.slots.get_mut(place);
+        let entry = self.slots.get_mut(slot);
         if let Some(entry) = entry.filter(|entry| !entry.is_dirty) {
             entry.is_dirty = true;
-            self.dirty.push(place);
+            self.dirty.push(slot);
         }
     }
 

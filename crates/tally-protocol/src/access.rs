@@ -159,7 +159,7 @@ impl Access {
         };
         Ok(Caller::new(CallerKind::KeyHolder {
             grants: held.grants,
-            owner: owner::of_key(held.place),
+            owner: owner::of_key(held.index),
             holder: Arc::new(held.holder),
         }))
     }

@@ -126,15 +126,15 @@ impl ApiKey {
 
     /// Returns whether a secret is valid for this key now. Compares with each of its secrets, in constant time.
     pub fn knows(&self, secret: &Digest, now_ms: i64) -> bool {
-        let former = self.former.iter().filter(|(_, end_ms)| *end_ms > now_ms);
-        let all = std::iter::once(&self.secret).chain(former.map(|(known, _)| known));
+        let replaced = self.former.iter().filter(|(_, end_ms)| *end_ms > now_ms);
+        let all = std::iter::once(&self.secret).chain(replaced.map(|(known, _)| known));
         let is_equal = all.fold(Choice::from(0), |found, known| {
             found | known.0.ct_eq(&secret.0)
         });
         bool::from(is_equal)
     }
 
-    /// Gives it a new secret. The former ones stay valid for at most `keep_ms`, and none of them longer than before.
+    /// Gives it a new secret. The replaced secrets stay valid for at most `keep_ms`, and none longer than before.
     pub fn rotate(&mut self, secret: Digest, keep_ms: i64, now_ms: i64) {
         let until_ms = now_ms.saturating_add(keep_ms);
         self.former.insert(0, (self.secret, until_ms));
@@ -146,7 +146,7 @@ impl ApiKey {
         self.secret = secret;
     }
 
-    /// Notes a use. Returns whether it is the first in this hour.
+    /// Records a use. Returns whether it is the first in this hour.
     pub fn note_use(&mut self, now_ms: i64) -> bool {
         let hour_ms = now_ms - now_ms.rem_euclid(HOUR_MS);
         let is_news = self.used_ms.is_none_or(|known_ms| known_ms < hour_ms);
@@ -457,7 +457,7 @@ struct KeyView<'a> {
 }
 
 fn view<'a>(id: KeyId, key: &'a ApiKey, token: Option<&'a str>, now_ms: i64) -> KeyView<'a> {
-    let former = key.former.iter().map(|(_, end_ms)| *end_ms);
+    let ends_ms = key.former.iter().map(|(_, end_ms)| *end_ms);
     KeyView {
         id: id.to_string(),
         name: &key.name,
@@ -468,7 +468,7 @@ fn view<'a>(id: KeyId, key: &'a ApiKey, token: Option<&'a str>, now_ms: i64) -> 
         created_by: &key.created_by,
         expires_at: key.expires_ms,
         last_used_at: key.used_ms,
-        former_until: former.filter(|end_ms| *end_ms > now_ms).max(),
+        former_until: ends_ms.filter(|end_ms| *end_ms > now_ms).max(),
         key: token,
     }
 }

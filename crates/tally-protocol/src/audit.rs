@@ -90,22 +90,22 @@ impl AuditEntry {
         }
     }
 
-    /// Its position in the log: in order of time.
+    /// Its key in the log: keys are in order of time.
     pub fn place(&self) -> String {
-        place_at(self.at_ms, self.number)
+        log_key_at(self.at_ms, self.number)
     }
 }
 
-fn place_at(at_ms: i64, number: u64) -> String {
+fn log_key_at(at_ms: i64, number: u64) -> String {
     format!("{:015}/{number:016x}", at_ms.max(0))
 }
 
 /// The part of the log that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// The first place.
+    /// The key of the first entry.
     pub from: String,
-    /// The first place after the last.
+    /// The first key after the last entry.
     pub before: String,
     /// The most of them.
     pub limit: u32,
@@ -131,7 +131,7 @@ pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
         return Err(refuse("from must not be after to"));
     }
     let from_ms = from_ms.max(oldest_ms);
-    let mut before = place_at(to_ms.saturating_add(1), 0);
+    let mut before = log_key_at(to_ms.saturating_add(1), 0);
     if let Some(cursor) = query.get("cursor") {
         let digits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';
         if cursor.len() > 64 || !cursor.bytes().all(digits) {
@@ -142,14 +142,14 @@ pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
         before = before.min(cursor.to_owned());
     }
     Ok(Span {
-        from: place_at(from_ms, 0),
+        from: log_key_at(from_ms, 0),
         before,
         limit: query.limit()?,
     })
 }
 
 /// The JSON of a page, newest first; `has_more` where there are older ones.
-pub fn acts_json(acts: &[AuditEntry], has_more: bool) -> String {
+pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
     #[derive(Serialize)]
     struct View<'a> {
         at: i64,
@@ -166,7 +166,7 @@ pub fn acts_json(acts: &[AuditEntry], has_more: bool) -> String {
         acts: Vec<View<'a>>,
         cursor: Option<String>,
     }
-    let view = |act| {
+    let view = |entry| {
         let AuditEntry {
             at_ms,
             by,
@@ -175,7 +175,7 @@ pub fn acts_json(acts: &[AuditEntry], has_more: bool) -> String {
             target,
             outcome,
             ..
-        }: &AuditEntry = act;
+        }: &AuditEntry = entry;
         View {
             at: *at_ms,
             by,
@@ -189,9 +189,9 @@ pub fn acts_json(acts: &[AuditEntry], has_more: bool) -> String {
             },
         }
     };
-    let last = acts.last().filter(|_| has_more);
+    let last = entries.last().filter(|_| has_more);
     to_json(&Page {
-        acts: acts.iter().map(view).collect(),
+        acts: entries.iter().map(view).collect(),
         cursor: last.map(AuditEntry::place),
     })
 }

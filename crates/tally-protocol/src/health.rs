@@ -47,8 +47,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// A state without knowledge of so many partitions; the first check is of that partition. Isolates are short-lived,
-    /// so each begins with another.
+    /// The state of so many partitions, of which nothing is known yet. The first check is of the partition `first`.
+    /// Isolates are short-lived, so each begins with another partition.
     pub fn new(partitions: u32, first: u64) -> Self {
         let partitions = partitions.max(1);
         Self {
@@ -67,7 +67,7 @@ impl Health {
             return Vec::new();
         }
         let count = if has_all { self.partitions } else { 1 };
-        let partitions = (self.next..self.next + count).map(|place| place % self.partitions);
+        let partitions = (self.next..self.next + count).map(|index| index % self.partitions);
         let partitions = partitions.collect();
         self.next = (self.next + count) % self.partitions;
         self.looked_ms = now_ms;
@@ -75,7 +75,7 @@ impl Health {
         partitions
     }
 
-    /// Notes the answer of a partition. One that does not answer is not noted.
+    /// Records the answer of a partition. Nothing is recorded for one that does not answer.
     pub fn note(&mut self, partition: u32, ailment: Option<Ailment>) {
         match ailment {
             Some(ailment) => self.ailments.insert(partition, ailment),

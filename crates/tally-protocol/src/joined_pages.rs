@@ -38,9 +38,9 @@ impl<V> JoinedPages<V> {
     }
 
     /// Adds the answer of a partition that was asked for so many names.
-    pub fn add(&mut self, partition: u32, asked: u32, rows: Vec<(CounterId, V)>) {
-        let is_full = rows.len() >= usize::try_from(asked).unwrap_or(usize::MAX);
-        if let Some((last, _)) = rows.last().filter(|_| is_full && asked < self.limit) {
+    pub fn add(&mut self, partition: u32, requested: u32, rows: Vec<(CounterId, V)>) {
+        let is_full = rows.len() >= usize::try_from(requested).unwrap_or(usize::MAX);
+        if let Some((last, _)) = rows.last().filter(|_| is_full && requested < self.limit) {
             self.left.push((partition, last.clone()));
         }
         self.rows.extend(rows);
@@ -48,8 +48,8 @@ impl<V> JoinedPages<V> {
 
     /// The partitions that must be asked once more, each for a full page after a name.
     pub fn take_left(&mut self) -> BTreeMap<u32, CounterId> {
-        let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let end = self.rows.keys().nth(most.saturating_sub(1));
+        let rows_max = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let end = self.rows.keys().nth(rows_max.saturating_sub(1));
         let left = std::mem::take(&mut self.left).into_iter();
         left.filter(|(_, last)| end.is_none_or(|end| last < end))
             .collect()
@@ -57,7 +57,7 @@ impl<V> JoinedPages<V> {
 
     /// The page.
     pub fn into_rows(self) -> Vec<(CounterId, V)> {
-        let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        self.rows.into_iter().take(most).collect()
+        let rows_max = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        self.rows.into_iter().take(rows_max).collect()
     }
 }

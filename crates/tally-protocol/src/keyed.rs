@@ -87,9 +87,9 @@ pub async fn count_claimed(
 ) -> Vec<LeadOutcome> {
     let mut outcomes = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        let mut way = Routing::new(carrier, here, some);
-        way.follow(MOVES_MAX).await;
-        outcomes.extend(way.outcomes);
+        let mut routing = Routing::new(carrier, here, some);
+        routing.follow(MOVES_MAX).await;
+        outcomes.extend(routing.outcomes);
     }
     outcomes
 }
@@ -103,12 +103,13 @@ pub async fn count_unclaimed(
 ) -> Vec<LeadOutcome> {
     let mut outcomes: Vec<LeadOutcome> = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        let mut way = Routing::new(carrier, lead, some);
-        let places = std::mem::take(&mut way.left);
-        way.count_at(ClaimHolder::first(lead), (None, None), places)
+        let mut routing = Routing::new(carrier, lead, some);
+        let indices = std::mem::take(&mut routing.left);
+        routing
+            .count_at(ClaimHolder::first(lead), (None, None), indices)
             .await;
-        way.follow(MOVES_MAX - 1).await;
-        outcomes.extend(way.outcomes);
+        routing.follow(MOVES_MAX - 1).await;
+        outcomes.extend(routing.outcomes);
     }
     outcomes
 }
@@ -144,18 +145,18 @@ impl<'a, C: Carrier> Routing<'a, C> {
             if self.left.is_empty() {
                 return;
             }
-            let places = std::mem::take(&mut self.left);
-            let keys = places.iter().filter_map(|place| self.writes.get(*place));
+            let indices = std::mem::take(&mut self.left);
+            let keys = indices.iter().filter_map(|index| self.writes.get(*index));
             let keys = keys.map(|write| write.key).collect();
             let struck_at = self.struck_at.take();
             let claimed = match self.carrier.claim(self.here, keys, struck_at).await {
                 Ok(claimed) => claimed,
-                Err(fault) => return put_all(&mut self.outcomes, &places, self.here, &Err(fault)),
+                Err(fault) => return put_all(&mut self.outcomes, &indices, self.here, &Err(fault)),
             };
             let generation = claimed.generation;
-            for (holder, places) in sort_out(&claimed, self.here, &places, &mut self.outcomes) {
+            for (holder, indices) in sort_out(&claimed, self.here, &indices, &mut self.outcomes) {
                 let claim = (Some(holder.moves), Some(generation));
-                self.count_at(holder, claim, places).await;
+                self.count_at(holder, claim, indices).await;
             }
         }
     }
@@ -165,10 +166,10 @@ impl<'a, C: Carrier> Routing<'a, C> {
         &mut self,
         holder: ClaimHolder,
         (moves, generation): (Option<u32>, Option<u64>),
-        places: Vec<usize>,
+        indices: Vec<usize>,
     ) {
         let lead = &holder.datacenter;
-        let chosen = places.iter().filter_map(|place| self.writes.get(*place));
+        let chosen = indices.iter().filter_map(|index| self.writes.get(*index));
         let chosen = chosen.map(|write| KeyedWrite {
             condition: (write.condition.as_ref()).map(|seen| seen.for_lead(lead)),
             generation: match (write.generation, generation) {
@@ -178,8 +179,8 @@ impl<'a, C: Carrier> Routing<'a, C> {
             ..write.clone()
         });
         let counted = (self.carrier).count(lead, moves, chosen.collect()).await;
-        let struck = put_counted(&mut self.outcomes, &places, &holder.datacenter, counted);
-        // A claim names one lead at a time; a retry settles the others.
+        let struck = put_counted(&mut self.outcomes, &indices, &holder.datacenter, counted);
+        // A claim names one lead at a time; a retry resolves the others.
         if !struck.is_empty() && self.left.is_empty() {
             self.left = struck;
             self.struck_at = Some(holder);
@@ -198,9 +199,9 @@ pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
     second.min(counted)
 }
 
-/// The result of writes whose first attempt was not answered and whose second attempt ended so. What became of
-/// writes whose keys only their sender knows is recorded where they were counted, struck out, below the floor or past
-/// 64 bits. The first attempt may still be on its way: otherwise the result is unknown then too.
+/// The result of writes whose first attempt was not answered, from the result of the second attempt. For keys that only
+/// their sender knows, the lead has recorded that writes were counted, struck out, below the floor or past 64 bits. Any
+/// other result stays unknown, because the first attempt may still be on its way.
 ///
 /// # Errors
 /// `Unavailable`.
@@ -226,18 +227,18 @@ pub fn after_unknown(moves: Option<u32>, second: Result<Counted, Fault>) -> Resu
     Err(Fault::Unavailable(detail))
 }
 
-/// Notes what the claims decide, and returns what each lead is to count.
+/// Records what the claims decide, and returns what each lead is to count.
 fn sort_out(
     claimed: &ClaimAnswer,
     here: &Datacenter,
-    places: &[usize],
+    indices: &[usize],
     outcomes: &mut [LeadOutcome],
 ) -> BTreeMap<ClaimHolder, Vec<usize>> {
     let mut by_holder: BTreeMap<ClaimHolder, Vec<usize>> = BTreeMap::new();
-    for (owner, place) in claimed.owners.iter().zip(places) {
+    for (owner, index) in claimed.owners.iter().zip(indices) {
         let outcome = match owner {
             KeyOwner::Lead(holder) => {
-                by_holder.entry(holder.clone()).or_default().push(*place);
+                by_holder.entry(holder.clone()).or_default().push(*index);
                 continue;
             }
             KeyOwner::Ended => KeyedOutcome::Ended,
@@ -245,28 +246,28 @@ fn sort_out(
             KeyOwner::Operation => KeyedOutcome::Reused,
             KeyOwner::Nobody => KeyedOutcome::Unknown,
         };
-        put_all(outcomes, &[*place], here, &Ok(outcome));
+        put_all(outcomes, &[*index], here, &Ok(outcome));
     }
     by_holder
 }
 
 fn put_all(
     outcomes: &mut [LeadOutcome],
-    places: &[usize],
+    indices: &[usize],
     lead: &Datacenter,
     outcome: &Result<KeyedOutcome, Fault>,
 ) {
-    for place in places {
-        if let Some(known) = outcomes.get_mut(*place) {
+    for index in indices {
+        if let Some(known) = outcomes.get_mut(*index) {
             *known = (lead.clone(), outcome.clone());
         }
     }
 }
 
-/// Notes the answer of a lead. Returns the indexes of those that it has struck out.
+/// Records the answer of a lead. Returns the indexes of those that it has struck out.
 fn put_counted(
     outcomes: &mut [LeadOutcome],
-    places: &[usize],
+    indices: &[usize],
     lead: &Datacenter,
     counted: Result<Counted, Fault>,
 ) -> Vec<usize> {
@@ -274,17 +275,17 @@ fn put_counted(
     let counted = match counted {
         Ok(counted) => counted,
         Err(fault) => {
-            put_all(outcomes, places, lead, &Err(fault));
+            put_all(outcomes, indices, lead, &Err(fault));
             return struck;
         }
     };
-    for (number, place) in places.iter().enumerate() {
+    for (number, index) in indices.iter().enumerate() {
         let missing = || Fault::Broken("a write was not answered".to_owned());
         let outcome = counted.outcomes.get(number).copied().ok_or_else(missing);
         if outcome == Ok(KeyedOutcome::Struck) {
-            struck.push(*place);
+            struck.push(*index);
         }
-        put_all(outcomes, &[*place], lead, &outcome);
+        put_all(outcomes, &[*index], lead, &outcome);
     }
     struck
 }

@@ -156,10 +156,10 @@ pub struct BodyHash {
 }
 
 impl BodyHash {
-    /// Returns the hash of an empty body. `asked` is the call and its query.
-    pub fn new(hash: &dyn Fn(&[u8]) -> u64, asked: &[&[u8]]) -> Self {
+    /// Returns the hash of an empty body. `call` is the call and its query.
+    pub fn new(hash: &dyn Fn(&[u8]) -> u64, call: &[&[u8]]) -> Self {
         Self {
-            chain: fingerprint(hash, asked),
+            chain: fingerprint(hash, call),
             block: Vec::with_capacity(BLOCK_BYTES),
             bytes: 0,
         }

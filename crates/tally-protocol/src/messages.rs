@@ -224,7 +224,7 @@ impl std::fmt::Display for Fault {
             Self::Refused(refusal) => write!(formatter, "refused: {refusal:?}"),
             Self::Superseded(generation) => write!(formatter, "generation {generation} has begun"),
             Self::Elsewhere(home) => write!(formatter, "home is {home}"),
-            Self::TooMany(most) => write!(formatter, "more than {most} counters"),
+            Self::TooMany(limit) => write!(formatter, "more than {limit} counters"),
             Self::Broken(what) => write!(formatter, "broken: {what}"),
             Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
             Self::Unsettled => formatter.write_str("the lead may live elsewhere"),
@@ -244,9 +244,11 @@ impl From<BrokenLog> for Fault {
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::TooMany(most) => Problem::new(
+            Fault::TooMany(limit) => Problem::new(
                 Code::TooManyCounters,
-                format!("more than {most} counters would have to be read; ask for a longer prefix"),
+                format!(
+                    "more than {limit} counters would have to be read; ask for a longer prefix"
+                ),
             ),
             Fault::Unavailable(what) => Problem::new(
                 Code::Unavailable,

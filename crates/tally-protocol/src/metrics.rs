@@ -213,54 +213,54 @@ const SERIES: usize = LATENCY + ROUTES * PER_ROUTE;
 
 // Enums without fields, numbered from 0 in the order of their `ALL`.
 #[expect(clippy::as_conversions, reason = "the number of a variant")]
-const fn place_of_metric(metric: Metric) -> usize {
+const fn index_of_metric(metric: Metric) -> usize {
     metric as usize
 }
 
 #[expect(clippy::as_conversions, reason = "the number of a variant")]
-const fn place_of_code(code: Code) -> usize {
+const fn index_of_code(code: Code) -> usize {
     code as usize
 }
 
 #[expect(clippy::as_conversions, reason = "the number of a variant")]
-const fn place_of_route(route: RouteName) -> usize {
+const fn index_of_route(route: RouteName) -> usize {
     LATENCY + route as usize * PER_ROUTE
 }
 
-/// The meaning of an index of the array.
-enum Place {
+/// The series at an index of the array.
+enum SeriesKind {
     Metric(&'static Family, &'static str),
     Code(&'static str, Code),
     /// A route, and the index of its number: a bucket, the one above all bounds, or the sum.
     Latency(RouteName, usize),
 }
 
-fn place(at: usize) -> Option<Place> {
+fn series_at(at: usize) -> Option<SeriesKind> {
     if let Some(metric) = Metric::ALL.get(at) {
         let mut series = FAMILIES
             .iter()
             .flat_map(|family| family.series.iter().map(move |series| (family, series)));
         let (family, (_, suffix)) = series.find(|(_, (known, _))| known == metric)?;
-        return Some(Place::Metric(family, suffix));
+        return Some(SeriesKind::Metric(family, suffix));
     }
     if at < LATENCY {
         let (name, code) = match at.checked_sub(REJECTED) {
             Some(code) => (REJECTED_NAME, code),
             None => (REFUSED_NAME, at - REFUSED),
         };
-        return Some(Place::Code(name, *Code::ALL.get(code)?));
+        return Some(SeriesKind::Code(name, *Code::ALL.get(code)?));
     }
     let route = RouteName::ALL.get((at - LATENCY) / PER_ROUTE)?;
-    Some(Place::Latency(*route, (at - LATENCY) % PER_ROUTE))
+    Some(SeriesKind::Latency(*route, (at - LATENCY) % PER_ROUTE))
 }
 
 /// The number of a series, made of its name (FNV-1a): it is the same in builds with other series. A test checks that no
 /// two are equal.
 fn series_id(at: usize) -> u32 {
-    let parts = match place(at) {
-        Some(Place::Metric(family, suffix)) => [family.name, suffix, ""],
-        Some(Place::Code(name, code)) => [name, code.as_str(), ""],
-        Some(Place::Latency(route, part)) => {
+    let parts = match series_at(at) {
+        Some(SeriesKind::Metric(family, suffix)) => [family.name, suffix, ""],
+        Some(SeriesKind::Code(name, code)) => [name, code.as_str(), ""],
+        Some(SeriesKind::Latency(route, part)) => {
             let bound = BUCKETS.get(part).map(|(_, bound)| *bound);
             let rest = if part == BUCKETS.len() { "+Inf" } else { "sum" };
             [LATENCY_NAME, route.as_str(), bound.unwrap_or(rest)]
@@ -280,8 +280,8 @@ pub fn series_ids() -> impl Iterator<Item = u32> {
 
 /// The role of the isolates that count a series.
 fn role_of(at: usize) -> Role {
-    match place(at) {
-        Some(Place::Metric(family, _)) if family.part == Part::Objects => Role::Objects,
+    match series_at(at) {
+        Some(SeriesKind::Metric(family, _)) if family.part == Part::Objects => Role::Objects,
         _ => Role::Edge,
     }
 }
@@ -325,8 +325,8 @@ impl Metrics {
         }
     }
 
-    fn add_at(&mut self, place: usize, amount: u64) {
-        if let Some(count) = self.counts.get_mut(place) {
+    fn add_at(&mut self, index: usize, amount: u64) {
+        if let Some(count) = self.counts.get_mut(index) {
             *count = count.saturating_add(amount);
             self.changes = self.changes.wrapping_add(1);
         }
@@ -344,35 +344,35 @@ impl Metrics {
 
     /// Adds to a counter.
     pub fn add(&mut self, metric: Metric, amount: u64) {
-        self.add_at(place_of_metric(metric), amount);
+        self.add_at(index_of_metric(metric), amount);
     }
 
-    /// Notes a request that was refused.
+    /// Counts a request that was refused.
     pub fn refuse(&mut self, code: Code) {
-        self.add_at(REFUSED + place_of_code(code), 1);
-        self.note_skew(code, 1);
+        self.add_at(REFUSED + index_of_code(code), 1);
+        self.count_skew(code, 1);
     }
 
-    /// Notes rejected lines of a bulk body.
+    /// Counts rejected lines of a bulk body.
     pub fn reject_lines(&mut self, code: Code, lines: u64) {
-        self.add_at(REJECTED + place_of_code(code), lines);
-        self.note_skew(code, lines);
+        self.add_at(REJECTED + index_of_code(code), lines);
+        self.count_skew(code, lines);
     }
 
-    fn note_skew(&mut self, code: Code, amount: u64) {
+    fn count_skew(&mut self, code: Code, amount: u64) {
         if code == Code::ClockSkew {
             self.add(Metric::ClockSkew, amount);
         }
     }
 
-    /// Notes the duration of a request, in milliseconds. A clock that stepped back gives 0.
+    /// Adds the duration of a request, in milliseconds. A clock that stepped back gives 0.
     pub fn observe(&mut self, route: RouteName, milliseconds: i64) {
         let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
         let bucket = BUCKETS
             .iter()
             .position(|(bound, _)| milliseconds <= *bound)
             .unwrap_or(BUCKETS.len());
-        let first = place_of_route(route);
+        let first = index_of_route(route);
         self.add_at(first + bucket, 1);
         self.add_at(first + BUCKETS.len() + 1, milliseconds);
     }
@@ -438,12 +438,12 @@ impl Metrics {
 
 /// The changes since the reported counts, of the series that isolates of this role count: the number of each series,
 /// and its increase.
-pub fn changed(counts: &[u64], told: &[u64], role: Role) -> Vec<(u32, u64)> {
-    let told = told.iter().copied().chain(std::iter::repeat(0));
-    let changed = counts.iter().zip(told).enumerate();
-    let changed = changed.filter(|(at, (now, told))| *now > told && role_of(*at) == role);
+pub fn changed(counts: &[u64], reported: &[u64], role: Role) -> Vec<(u32, u64)> {
+    let reported = reported.iter().copied().chain(std::iter::repeat(0));
+    let changed = counts.iter().zip(reported).enumerate();
+    let changed = changed.filter(|(at, (now, reported))| *now > reported && role_of(*at) == role);
     changed
-        .map(|(at, (now, told))| (series_id(at), now - told))
+        .map(|(at, (now, reported))| (series_id(at), now - reported))
         .collect()
 }
 
@@ -461,19 +461,19 @@ pub fn named(rose: &[(u32, u64)]) -> Vec<(String, f64)> {
     let rose: HashMap<u32, u64> = rose.iter().copied().collect();
     let named = (0..SERIES).filter_map(|at| {
         let amount = *rose.get(&series_id(at))? as f64;
-        match place(at)? {
-            Place::Metric(family, suffix) => {
+        match series_at(at)? {
+            SeriesKind::Metric(family, suffix) => {
                 let unit = match is_in_milliseconds(family, suffix) {
                     true => 1_000.0,
                     false => 1.0,
                 };
                 Some(([family.name, suffix].concat(), amount / unit))
             }
-            Place::Code(name, code) => {
+            SeriesKind::Code(name, code) => {
                 let name = [name, "{code=\"", code.as_str(), "\"}"].concat();
                 Some((name, amount))
             }
-            Place::Latency(..) => None,
+            SeriesKind::Latency(..) => None,
         }
     });
     named.collect()
@@ -497,7 +497,7 @@ fn render_all(
         let name = renamed(family.name, prefix);
         text.family(&name, family.help, kind);
         for (metric, suffix) in family.series {
-            let count = at(place_of_metric(*metric));
+            let count = at(index_of_metric(*metric));
             match is_in_milliseconds(family, suffix) {
                 true => text.line_of(&[&name, suffix], &seconds(count)),
                 false => text.line(&[&name, suffix], count),
@@ -525,7 +525,7 @@ fn render_codes(text: &mut Text, name: &str, help: &str, first: usize, at: &impl
     text.family(name, help, "counter");
     for code in Code::ALL {
         let label = ["{code=\"", code.as_str(), "\"}"].concat();
-        text.line(&[name, &label], at(first + place_of_code(*code)));
+        text.line(&[name, &label], at(first + index_of_code(*code)));
     }
 }
 
@@ -533,15 +533,15 @@ fn render_latency(text: &mut Text, name: &str, at: &impl Fn(usize) -> u64) {
     let help = "From a request's arrival to its answer, by route; in steps of a millisecond.";
     text.family(name, help, "histogram");
     for route in RouteName::ALL {
-        let first = place_of_route(*route);
+        let first = index_of_route(*route);
         let label = ["{route=\"", route.as_str(), "\""].concat();
-        if (first..first + PER_ROUTE - 1).all(|place| at(place) == 0) {
+        if (first..first + PER_ROUTE - 1).all(|index| at(index) == 0) {
             continue;
         }
         let bounds = BUCKETS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
         let mut total = 0u64;
-        for (bound, place) in bounds.zip(first..) {
-            total = total.saturating_add(at(place));
+        for (bound, index) in bounds.zip(first..) {
+            total = total.saturating_add(at(index));
             text.line(&[name, "_bucket", &label, ",le=\"", bound, "\"}"], total);
         }
         let sum_ms = at(first + BUCKETS.len() + 1);

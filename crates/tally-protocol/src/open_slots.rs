@@ -79,7 +79,7 @@ pub struct Openings {
     /// The cost begun since the last rest.
     spent: u32,
     /// How many of those calls have not ended.
-    under_way: u32,
+    calls_in_flight: u32,
     rests_until_ms: Option<i64>,
     /// When the last of them began.
     begun_ms: i64,
@@ -105,7 +105,7 @@ impl Openings {
             uses: HashMap::new(),
             swept_ms: i64::MIN,
             spent: 0,
-            under_way: 0,
+            calls_in_flight: 0,
             rests_until_ms: None,
             begun_ms: i64::MIN,
             measured: None,
@@ -125,15 +125,15 @@ impl Openings {
             known.last_ms = now_ms;
             return Ok(());
         }
-        let most = match user {
+        let limit = match user {
             ObjectUser::Bulk => self.bulk_max(),
             ObjectUser::Single => self.objects_max,
             ObjectUser::Change => self.objects_max + usize::from(SHARDS_MAX),
         };
-        if self.uses.len() >= most {
+        if self.uses.len() >= limit {
             self.sweep(now_ms);
         }
-        if self.uses.len() >= most {
+        if self.uses.len() >= limit {
             let oldest_ms = self.uses.values().map(|known| known.last_ms).min();
             let wait_ms = oldest_ms.map_or(0, |last_ms| last_ms + LET_GO_MS - now_ms);
             return Err(u64::try_from(wait_ms).unwrap_or(0).max(1));
@@ -168,7 +168,7 @@ impl Openings {
     pub fn begin_batch(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<SlotUse> {
         let cost_us = calls.saturating_mul(self.batched_us);
         let begun = self.begin_costing(name, cost_us.div_ceil(CALL_US), now_ms)?;
-        if self.under_way == 1 {
+        if self.calls_in_flight == 1 {
             self.measured = Some((now_ms, 0));
         }
         if let Some((_, measured)) = &mut self.measured {
@@ -195,11 +195,11 @@ impl Openings {
             OPENING_COST + calls - 1
         };
         if self.spent + cost > GROUP_COST {
-            if self.under_way > 0 {
+            if self.calls_in_flight > 0 {
                 if now_ms.saturating_sub(self.begun_ms) < GROUP_MS_MAX {
                     return None;
                 }
-                self.under_way = 0;
+                self.calls_in_flight = 0;
             }
             let until_ms = *self.rests_until_ms.get_or_insert(now_ms + REST_MS);
             // A clock that stepped back does not delay.
@@ -210,7 +210,7 @@ impl Openings {
             self.rests_until_ms = None;
         }
         self.spent += cost;
-        self.under_way += 1;
+        self.calls_in_flight += 1;
         self.begun_ms = now_ms;
         self.uses.insert(
             name,
@@ -225,11 +225,11 @@ impl Openings {
 
     /// Ends a call that began. One that was not made after all costs nothing.
     pub fn end(&mut self, begun: SlotUse, was_made: bool, now_ms: i64) {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.calls_in_flight = self.calls_in_flight.saturating_sub(1);
         if !was_made {
             self.spent = self.spent.saturating_sub(begun.cost);
         }
-        if self.under_way == 0 {
+        if self.calls_in_flight == 0 {
             self.measure(now_ms);
         }
         if let Some(known) = self.uses.get_mut(&begun.name) {
@@ -238,7 +238,7 @@ impl Openings {
         }
     }
 
-    /// Learns from an ended group what its calls cost.
+    /// Measures the cost of the calls of a group that has ended.
     fn measure(&mut self, now_ms: i64) {
         let Some((begun_ms, calls)) = self
             .measured
@@ -249,8 +249,8 @@ impl Openings {
         };
         let took_us = now_ms.saturating_sub(begun_ms).saturating_mul(1_000);
         let each_us = u32::try_from(took_us).unwrap_or(0) / calls;
-        let (least, most) = BATCHED_US_WITHIN;
-        self.batched_us = ((3 * self.batched_us + each_us.min(most)) / 4).clamp(least, most);
+        let (min_us, max_us) = BATCHED_US_WITHIN;
+        self.batched_us = ((3 * self.batched_us + each_us.min(max_us)) / 4).clamp(min_us, max_us);
     }
 
     /// How many are in use, as of the last sweep.

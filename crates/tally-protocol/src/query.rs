@@ -397,11 +397,11 @@ impl Query {
     /// # Errors
     /// `invalid-query` outside 1 to the most.
     pub fn limit(&self) -> Result<u32, Problem> {
-        let (usual, most) = LIST_LIMIT;
+        let (usual, max) = LIST_LIMIT;
         match self.get("limit").map(str::parse::<u32>) {
             None => Ok(usual),
-            Some(Ok(limit)) if (1..=most).contains(&limit) => Ok(limit),
-            Some(_) => refuse(format!("limit must be from 1 to {most}")),
+            Some(Ok(limit)) if (1..=max).contains(&limit) => Ok(limit),
+            Some(_) => refuse(format!("limit must be from 1 to {max}")),
         }
     }
 }
@@ -443,8 +443,8 @@ impl Window {
     /// The first and last second of its unique elements in the answer: full minutes where both ends are within the last
     /// 24 hours, full hours within the last week, otherwise full days. `None` where they are not stored.
     pub fn uniques_cover(self) -> Option<(i64, i64)> {
-        let told = uniques_retention::told(self.bounds(), self.now);
-        self.has_uniques().then_some(told)
+        let covered = uniques_retention::told(self.bounds(), self.now);
+        self.has_uniques().then_some(covered)
     }
 
     /// The question to the cells.

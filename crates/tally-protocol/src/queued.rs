@@ -62,16 +62,16 @@ impl Group {
 /// Groups messages, given with their indexes. Cost: O(messages × groups); a batch has at most 100.
 pub fn group(messages: Vec<(usize, QueuedEvents)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (place, sent) in messages {
+    for (index, sent) in messages {
         let known = groups.iter_mut().find(|group| group.takes(&sent));
         match known {
             Some(group) => {
-                group.places.push(place);
+                group.places.push(index);
                 group.dues.push(sent.into_due());
             }
             None => groups.push(Group {
                 datacenter: sent.datacenter.clone(),
-                places: vec![place],
+                places: vec![index],
                 dues: vec![sent.into_due()],
             }),
         }

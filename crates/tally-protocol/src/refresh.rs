@@ -7,7 +7,7 @@
 use super::shell_limits::KEY_MS_MAX;
 
 /// From this age on a value is asked for anew, while it is used.
-const ASKED_FROM_MS: i64 = KEY_MS_MAX / 2;
+const REFRESH_FROM_MS: i64 = KEY_MS_MAX / 2;
 
 /// How long after a question the directory is not asked again, unless no value is known.
 pub const PAUSE_MS: i64 = 5_000;
@@ -29,8 +29,8 @@ pub enum RefreshAction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refresh {
     /// The time of the question whose answer is known.
-    learned_ms: Option<i64>,
-    asked_ms: Option<i64>,
+    known_ms: Option<i64>,
+    requested_ms: Option<i64>,
     /// When a question was not answered, if none was since.
     failed_ms: Option<i64>,
 }
@@ -38,13 +38,13 @@ pub struct Refresh {
 impl Refresh {
     /// Returns what to do now.
     pub fn next(&self, now_ms: i64) -> RefreshAction {
-        let Some(learned_ms) = self.learned_ms else {
+        let Some(known_ms) = self.known_ms else {
             return RefreshAction::Need;
         };
-        let age_ms = now_ms.saturating_sub(learned_ms);
+        let age_ms = now_ms.saturating_sub(known_ms);
         // One request asks, the others continue.
-        let is_asked = is_within(self.asked_ms, now_ms, PAUSE_MS);
-        if age_ms < ASKED_FROM_MS || is_asked {
+        let is_requested = is_within(self.requested_ms, now_ms, PAUSE_MS);
+        if age_ms < REFRESH_FROM_MS || is_requested {
             RefreshAction::Use
         } else if age_ms <= KEY_MS_MAX || self.failed_ms.is_some() {
             RefreshAction::UseAndAsk
@@ -58,23 +58,23 @@ impl Refresh {
         is_within(self.failed_ms, now_ms, PAUSE_MS)
     }
 
-    /// Notes that the directory is asked.
+    /// Records that the directory is asked.
     pub fn ask(&mut self, now_ms: i64) {
-        self.asked_ms = Some(now_ms);
+        self.requested_ms = Some(now_ms);
     }
 
-    /// Notes that it did not answer.
+    /// Records that it did not answer.
     pub fn fail(&mut self, now_ms: i64) {
         self.failed_ms = Some(now_ms);
     }
 
-    /// Notes the answer to the question of that time. Returns whether it is new: an overtaken answer is not.
-    pub fn learn(&mut self, asked_ms: i64) -> bool {
+    /// Records the answer to the question of that time. Returns whether it is new: an overtaken answer is not.
+    pub fn learn(&mut self, requested_ms: i64) -> bool {
         let is_news = self
-            .learned_ms
-            .is_none_or(|learned_ms| asked_ms >= learned_ms);
+            .known_ms
+            .is_none_or(|known_ms| requested_ms >= known_ms);
         if is_news {
-            self.learned_ms = Some(asked_ms);
+            self.known_ms = Some(requested_ms);
             self.failed_ms = None;
         }
         is_news

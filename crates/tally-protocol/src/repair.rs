@@ -33,7 +33,7 @@ pub enum ObjectAt {
 }
 
 /// The name of the global limiters, in place of a datacenter's name.
-const WORLD: &str = "world";
+const GLOBAL: &str = "world";
 
 impl ObjectAt {
     /// The address of the object.
@@ -62,7 +62,7 @@ impl ObjectAt {
             }),
             "limiter" => Self::Limiter(LimiterAddress {
                 datacenter: match first {
-                    WORLD => None,
+                    GLOBAL => None,
                     _ => Some(datacenter()?),
                 },
                 partition: last.parse().ok()?,
@@ -96,7 +96,7 @@ impl fmt::Display for ObjectAt {
                 datacenter,
                 partition,
             }) => {
-                let datacenter = datacenter.as_ref().map_or(WORLD, Datacenter::as_str);
+                let datacenter = datacenter.as_ref().map_or(GLOBAL, Datacenter::as_str);
                 write!(formatter, "limiter/{datacenter}/{partition}")
             }
             Self::Inbox(InboxId { datacenter, number }) => {

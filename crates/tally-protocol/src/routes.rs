@@ -124,12 +124,12 @@ impl<'a> Segments<'a> {
             found[0] = path.strip_prefix("/hit/")?;
             return Some(Self(found.into_iter()));
         }
-        let mut places = found.iter_mut();
+        let mut parameters = found.iter_mut();
         let mut segments = path.split('/');
         for part in template.split('/') {
             let segment = segments.next()?;
             match part.strip_prefix('{').and_then(|part| part.split_once('}')) {
-                Some((_, ending)) => *places.next()? = segment.strip_suffix(ending)?,
+                Some((_, ending)) => *parameters.next()? = segment.strip_suffix(ending)?,
                 None if part == segment => {}
                 None => return None,
             }

@@ -92,8 +92,8 @@ pub const SETTINGS: [(&str, AllowedValues); 22] = [
 impl AllowedValues {
     fn takes(self, text: &str) -> bool {
         match self {
-            Self::Whole(least, most) => {
-                whole_of(text).is_some_and(|whole| (least..=most).contains(&whole))
+            Self::Whole(min, max) => {
+                whole_of(text).is_some_and(|whole| (min..=max).contains(&whole))
             }
             Self::Words(words) => words.contains(&text),
             Self::WordsOrHost(words) => words.contains(&text) || is_host(text),
@@ -110,8 +110,8 @@ impl AllowedValues {
 impl fmt::Display for AllowedValues {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole(least, most) => {
-                write!(formatter, "a whole number from {least} to {most}")
+            Self::Whole(min, max) => {
+                write!(formatter, "a whole number from {min} to {max}")
             }
             Self::Words(words) => write!(formatter, "`{}`", words.join("`, `")),
             Self::WordsOrHost(words) => {

@@ -229,22 +229,22 @@ impl Version {
     }
 
     /// Whether a read with this version, while `generation` was current, has seen the required operations.
-    fn has_operations_of(&self, generation: u64, asked: &Version) -> bool {
-        let newest = asked.cells.iter().map(|cell| cell.generation).max();
-        newest.is_none_or(|newest| newest < generation) || asked.operations <= self.operations
+    fn has_operations_of(&self, generation: u64, required: &Version) -> bool {
+        let newest = required.cells.iter().map(|cell| cell.generation).max();
+        newest.is_none_or(|newest| newest < generation) || required.operations <= self.operations
     }
 
-    /// The first cell of `asked` that is not covered by a read with this version, made while `generation` was the
+    /// The first cell of `required` that is not covered by a read with this version, made while `generation` was the
     /// counter's current one; `None` where it covers all.
     ///
     /// Counts of an older generation are gone for good, so the read covers them; of a newer generation it knows
     /// nothing. A cell that did not answer is not in a read's version, and so is not covered. Cost: a binary search for
     /// each cell. Where operations are missing, the result is the first cell.
-    pub fn lacks<'a>(&self, generation: u64, asked: &'a Version) -> Option<&'a SeenCell> {
-        if !self.has_operations_of(generation, asked) {
-            return asked.cells.first();
+    pub fn lacks<'a>(&self, generation: u64, required: &'a Version) -> Option<&'a SeenCell> {
+        if !self.has_operations_of(generation, required) {
+            return required.cells.first();
         }
-        asked
+        required
             .cells
             .iter()
             .find(|cell| match cell.generation.cmp(&generation) {
@@ -256,14 +256,14 @@ impl Version {
 
     /// The sequence of a cell in the same generation; 0 where it is not in it.
     fn sequence_of(&self, cell: &SeenCell) -> u64 {
-        fn place(cell: &SeenCell) -> (&Datacenter, u8, u64) {
+        fn cell_key(cell: &SeenCell) -> (&Datacenter, u8, u64) {
             (&cell.datacenter, cell.shard, cell.generation)
         }
         let after = self
             .cells
-            .partition_point(|known| place(known) <= place(cell));
+            .partition_point(|known| cell_key(known) <= cell_key(cell));
         let last = after.checked_sub(1).and_then(|index| self.cells.get(index));
-        last.filter(|known| place(known) == place(cell))
+        last.filter(|known| cell_key(known) == cell_key(cell))
             .map_or(0, |known| known.sequence)
     }
 
@@ -319,17 +319,17 @@ impl Version {
 
 /// The refusal of a reader whose version was not reached within so many milliseconds: it says which cell is behind, and
 /// carries the version that was seen.
-pub fn not_reached(asked: &Version, sum: &GlobalSum, waited_ms: u64) -> Problem {
+pub fn not_reached(required: &Version, sum: &GlobalSum, waited_ms: u64) -> Problem {
     let seen = Version::of_sum(sum);
     let generation = sum.root.generation;
-    let behind = match seen.lacks(generation, asked) {
+    let behind = match seen.lacks(generation, required) {
         Some(cell) if cell.generation != generation => format!(
             "generation {} of the counter is named and {generation} was seen",
             cell.generation
         ),
-        Some(_) if !seen.has_operations_of(generation, asked) => format!(
+        Some(_) if !seen.has_operations_of(generation, required) => format!(
             "operation {} is named and {} was seen",
-            asked.operations, seen.operations
+            required.operations, seen.operations
         ),
         Some(cell) => format!(
             "shard {} of {} is named at {} and was seen at {}",

@@ -21,30 +21,30 @@ pub fn pushed(
     at_ms: i64,
     now_ms: i64,
 ) -> Option<DatacenterSum> {
-    let heard = view.heard_of(datacenter)?;
+    let report = view.heard_of(datacenter)?;
     // Clocks differ; it is not newer than now.
-    let origin = Origin::Pushed(heard.as_of_ms.min(now_ms));
-    is_fresh(&heard, at_ms).then(|| remembered(view, datacenter, heard.last_write_ms, origin))
+    let origin = Origin::Pushed(report.as_of_ms.min(now_ms));
+    is_fresh(&report, at_ms).then(|| remembered(view, datacenter, report.last_write_ms, origin))
 }
 
 /// Whether a lead has pushed recently. A time far ahead of the root's clock proves nothing: such a datacenter is asked.
-fn is_fresh(heard: &ReportOrder, at_ms: i64) -> bool {
-    at_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs()
+fn is_fresh(report: &ReportOrder, at_ms: i64) -> bool {
+    at_ms.abs_diff(report.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs()
 }
 
 /// The known datacenters that have not pushed recently, at a time by the root's clock.
 pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
     let silent = view
         .datacenters()
-        .filter(|(_, heard)| !is_fresh(heard, at_ms));
+        .filter(|(_, report)| !is_fresh(report, at_ms));
     silent.map(|(datacenter, _)| datacenter.clone()).collect()
 }
 
 /// What was last known of a datacenter that does not answer, if anything.
 pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
-    let heard = view.heard_of(datacenter)?;
-    let origin = Origin::Known(heard.as_of_ms.min(now_ms));
-    Some(remembered(view, datacenter, heard.last_write_ms, origin))
+    let report = view.heard_of(datacenter)?;
+    let origin = Origin::Known(report.as_of_ms.min(now_ms));
+    Some(remembered(view, datacenter, report.last_write_ms, origin))
 }
 
 fn remembered(
@@ -80,13 +80,13 @@ pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, n
 
 /// Adds to a datacenter's sum what was last known of its missing shards.
 fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
-    let Some(heard) = view
+    let Some(report) = view
         .heard_of(datacenter)
         .filter(|_| !sum.missing.is_empty())
     else {
         return;
     };
-    sum.origin = Origin::Known(heard.as_of_ms.min(now_ms));
+    sum.origin = Origin::Known(report.as_of_ms.min(now_ms));
     for (shard, totals) in view.cells().cells_of(datacenter) {
         if sum.missing.contains(&shard) {
             add(sum, (shard, totals));

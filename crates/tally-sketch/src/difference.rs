@@ -1,14 +1,14 @@
 //! What one sketch has that another lacks, in few bytes: 4 for a new token of a sparse sketch, about
 //! 2.5 and less for a changed register of a dense one.
 //!
-//! Invariant: what is packed is state, not an operation. Learning it is a merge with a sketch that saw
-//! a part of what the sender saw, so lost, repeated and reordered bytes do no harm, and only whoever
-//! sends must know what is still missing.
+//! Invariant: what is packed is state, not an operation. Adding it is a merge with a sketch that saw a
+//! part of what the sender saw. So lost, repeated and reordered bytes do no harm, and only the sender
+//! must know what is still missing.
 //!
 //! A sketch is made of *items*: tokens while it is sparse, registers once it is dense. An item is
 //! named by 32 bits: the token's own, or the register's number. Names live as long as the form.
 //!
-//! Where nobody knows what is missing, digests tell: the registers lie in 64 blocks of 256, and the
+//! Where nobody knows what is missing, digests find it. The registers lie in 64 blocks of 256, and the
 //! digest of a block is the exclusive or of a mixed 64-bit word for each item in it. Two blocks that
 //! differ have the same digest with probability 2^-64; nobody who lacks the key of the hash can choose
 //! items. 64 digests take 512 bytes, a twenty-fourth of all registers.
@@ -37,7 +37,7 @@ const REGISTERS: u8 = 1;
 /// A digest of each block of a sketch, [`BLOCKS`] of them.
 pub type Digests = Vec<[u8; 8]>;
 
-/// What a sketch has learnt.
+/// What a merge has changed in a sketch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewItems {
     /// These items are new or larger, ascending; none where it knew all.
@@ -67,7 +67,7 @@ impl Sketch {
                 let grown = ranks.filter(|(register, rank)| mine.raise(*register, **rank));
                 NewItems::Items(grown.map(|(register, _)| register.into()).collect())
             }
-            (_, Form::Sparse(tokens)) => self.learn_tokens(tokens),
+            (_, Form::Sparse(tokens)) => self.merge_tokens(tokens),
             (Form::Sparse(_), Form::Dense(_)) => {
                 self.merge(other);
                 NewItems::Form
@@ -114,7 +114,7 @@ impl Sketch {
                 let names = rice::unpack(packed, 0)?;
                 let tokens = names.iter().map(|(name, _)| Token::from_bits(*name));
                 let tokens: Vec<Token> = tokens.collect::<Option<_>>()?;
-                Some(self.learn_tokens(&tokens))
+                Some(self.merge_tokens(&tokens))
             }
             [REGISTERS, packed @ ..] => {
                 let items = rice::unpack(packed, RANK_BITS)?;
@@ -124,13 +124,13 @@ impl Sketch {
                     is_register.then_some((register, rank))
                 });
                 let ranks: Vec<(u16, u8)> = ranks.collect::<Option<_>>()?;
-                self.learn_ranks(&ranks)
+                self.merge_ranks(&ranks)
             }
             _ => None,
         }
     }
 
-    fn learn_tokens(&mut self, tokens: &[Token]) -> NewItems {
+    fn merge_tokens(&mut self, tokens: &[Token]) -> NewItems {
         let is_new = |mine: &mut Form, token: &Token| match mine {
             Form::Sparse(held) => held.binary_search(token).is_err().then(|| token.bits()),
             Form::Dense(registers) => registers
@@ -154,7 +154,7 @@ impl Sketch {
         }
     }
 
-    fn learn_ranks(&mut self, ranks: &[(u16, u8)]) -> Option<NewItems> {
+    fn merge_ranks(&mut self, ranks: &[(u16, u8)]) -> Option<NewItems> {
         match &mut self.0 {
             Form::Dense(registers) => {
                 let grown = ranks

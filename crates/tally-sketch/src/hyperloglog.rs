@@ -104,8 +104,8 @@ impl Sketch {
         };
         match tokens.binary_search(&token) {
             Ok(_) => false,
-            Err(place) if tokens.len() < TOKENS_MAX => {
-                tokens.insert(place, token);
+            Err(index) if tokens.len() < TOKENS_MAX => {
+                tokens.insert(index, token);
                 true
             }
             Err(_) => {

@@ -118,10 +118,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take(&mut self, width: u32) -> Option<u32> {
         let mut value = 0;
-        for place in 0..width {
+        for shift in 0..width {
             let byte = self.bytes.get(self.at / 8)?;
             let bit = (byte >> (self.at % 8)) & 1;
-            value |= u32::from(bit) << place;
+            value |= u32::from(bit) << shift;
             self.at += 1;
         }
         Some(value)
@@ -129,9 +129,9 @@ impl Reader<'_> {
 
     fn varint(&mut self) -> Option<u32> {
         let mut value = 0;
-        for place in 0..5 {
+        for group_index in 0..5 {
             let group = self.take(SEVEN + 1)?;
-            value |= (group & ((1 << SEVEN) - 1)).checked_shl(place * SEVEN)?;
+            value |= (group & ((1 << SEVEN) - 1)).checked_shl(group_index * SEVEN)?;
             if group >> SEVEN == 0 {
                 return Some(value);
             }

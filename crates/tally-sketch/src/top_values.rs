@@ -5,8 +5,8 @@
 //! While nothing was left out, all of it is exact. Of `n` counted in all and pruned to `k` values nothing is off by
 //! more than `n / (k + 1)`, however it was split and merged.
 //!
-//! What is left out are the values that may have been counted least, as in Space-Saving; here each keeps what was
-//! surely counted of it besides, and what is left out is a row of its own. Sources: Metwally et al. 2005, "Efficient
+//! The values that may have been counted least are left out, as in Space-Saving. Here each value also keeps what was
+//! surely counted of it, and what is left out is a row of its own. Sources: Metwally et al. 2005, "Efficient
 //! computation of frequent and top-k elements in data streams"; Agarwal et al. 2012, "Mergeable summaries", section
 //! 2.
 
@@ -61,7 +61,7 @@ pub struct TopValues {
 }
 
 impl TopValues {
-    /// The summary that holds these values, besides what was counted of others, and at most of any one of them.
+    /// The summary of these values, of what was counted of all others, and of at most how much of any one of those.
     pub fn of(values: BTreeMap<String, ValueCount>, rest: u128, absent_max: u128) -> Self {
         Self {
             values,
@@ -105,8 +105,8 @@ impl TopValues {
                 held.count = held.count.saturating_add(more.count);
                 held.error = held.error.saturating_add(more.error);
             }
-            Entry::Vacant(place) => {
-                place.insert(ValueCount {
+            Entry::Vacant(vacant) => {
+                vacant.insert(ValueCount {
                     count: more.count,
                     error: more.error.saturating_add(absent_max),
                 });
@@ -120,19 +120,20 @@ impl TopValues {
         self.absent_max = self.absent_max.saturating_add(each_max);
     }
 
-    /// Leaves out all but `most` values, those that may have been counted most. Cost: O(n log n) where there are more.
-    pub fn prune(&mut self, most: usize) {
-        if self.values.len() <= most {
+    /// Keeps the `limit` values that may have been counted most, and leaves out the others. Cost: O(n log n) where
+    /// there are more.
+    pub fn prune(&mut self, limit: usize) {
+        if self.values.len() <= limit {
             return;
         }
         let mut sizes: Vec<u128> = self.values.values().map(|held| held.at_most()).collect();
         sizes.sort_unstable_by(|one, other| other.cmp(one));
-        let cut = sizes.get(most).copied().unwrap_or(0);
+        let cut = sizes.get(limit).copied().unwrap_or(0);
         // Of those that may have been counted as often, the first by name stay.
-        let mut room = most - sizes.iter().filter(|size| **size > cut).count();
+        let mut room = limit - sizes.iter().filter(|size| **size > cut).count();
         let mut left_out = 0_u128;
         self.values.retain(|_, held| {
-            let stays = match held.at_most() {
+            let is_kept = match held.at_most() {
                 size if size > cut => true,
                 size if size == cut && room > 0 => {
                     room -= 1;
@@ -140,10 +141,10 @@ impl TopValues {
                 }
                 _ => false,
             };
-            if !stays {
+            if !is_kept {
                 left_out = left_out.saturating_add(held.count);
             }
-            stays
+            is_kept
         });
         self.rest = self.rest.saturating_add(left_out);
         self.absent_max = self.absent_max.max(cut);

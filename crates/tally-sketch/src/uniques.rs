@@ -97,8 +97,8 @@ impl Uniques {
 
     /// Adds one element, and returns whether something changed.
     pub fn insert(&mut self, source: Source, token: Token) -> bool {
-        let (place, has_folded) = self.place_of(source);
-        self.0.entry(place).or_default().insert(token) | has_folded
+        let (target, has_folded) = self.target_of(source);
+        self.0.entry(target).or_default().insert(token) | has_folded
     }
 
     /// Adds all that a sketch has seen, and returns whether something changed.
@@ -107,8 +107,8 @@ impl Uniques {
             // Equal ones have equal parts.
             return false;
         }
-        let (place, has_folded) = self.place_of(source);
-        self.0.entry(place).or_default().merge(sketch) | has_folded
+        let (target, has_folded) = self.target_of(source);
+        self.0.entry(target).or_default().merge(sketch) | has_folded
     }
 
     /// Adds all that `other` has seen, and returns whether something changed. Cost: a merge for each part.
@@ -119,26 +119,26 @@ impl Uniques {
         })
     }
 
-    /// Where elements of a source go, and whether a hash was folded to make room for them.
-    fn place_of(&mut self, source: Source) -> (Source, bool) {
+    /// The source to whose sketch elements of a source go, and whether a hash was folded to make room for them.
+    fn target_of(&mut self, source: Source) -> (Source, bool) {
         let class = source.class.widened(CLASS_SHARDS_MAX);
-        let place = Source { class, ..source };
-        if self.0.contains_key(&place) || place.hash == HashId::SEVERAL {
-            return (place, false);
+        let target = Source { class, ..source };
+        if self.0.contains_key(&target) || target.hash == HashId::SEVERAL {
+            return (target, false);
         }
         let mut apart = self.hashes();
         apart.retain(|hash| *hash != HashId::SEVERAL);
         let is_full = apart.len() >= EPOCHS_MAX - 1;
         match apart.first() {
-            Some(&smallest) if is_full && !apart.contains(&place.hash) => {
+            Some(&smallest) if is_full && !apart.contains(&target.hash) => {
                 let hash = HashId::SEVERAL;
-                if place.hash < smallest {
-                    return (Source { hash, ..place }, false);
+                if target.hash < smallest {
+                    return (Source { hash, ..target }, false);
                 }
                 self.fold(smallest);
-                (place, true)
+                (target, true)
             }
-            _ => (place, false),
+            _ => (target, false),
         }
     }
 
@@ -198,9 +198,9 @@ impl Uniques {
     pub fn learn(&mut self, other: &Self) -> Vec<(Source, NewItems)> {
         let mut news = Vec::new();
         for (source, sketch) in other.parts() {
-            let place = self.place_in(source, &mut news);
-            let learnt = self.0.entry(place).or_default().learn(sketch);
-            news.push((place, learnt));
+            let target = self.target_in(source, &mut news);
+            let new_items = self.0.entry(target).or_default().learn(sketch);
+            news.push((target, new_items));
         }
         news
     }
@@ -213,7 +213,11 @@ impl Uniques {
             let class = source.class.widened(CLASS_SHARDS_MAX);
             let held = Source { class, ..*source };
             if let Some(sketch) = self.0.get_mut(&held) {
-                news.extend(sketch.learn_packed(bytes).map(|learnt| (held, learnt)));
+                news.extend(
+                    sketch
+                        .learn_packed(bytes)
+                        .map(|new_items| (held, new_items)),
+                );
                 continue;
             }
             let mut part = Sketch::new();
@@ -221,20 +225,20 @@ impl Uniques {
             if part.learn_packed(bytes).is_none() || part.is_empty() {
                 continue;
             }
-            let place = self.place_in(*source, &mut news);
-            let learnt = self.0.entry(place).or_default().learn(&part);
-            news.push((place, learnt));
+            let target = self.target_in(*source, &mut news);
+            let new_items = self.0.entry(target).or_default().learn(&part);
+            news.push((target, new_items));
         }
         news
     }
 
-    fn place_in(&mut self, source: Source, news: &mut Vec<(Source, NewItems)>) -> Source {
-        let (place, has_folded) = self.place_of(source);
+    fn target_in(&mut self, source: Source, news: &mut Vec<(Source, NewItems)>) -> Source {
+        let (target, has_folded) = self.target_of(source);
         if has_folded {
             // What was folded has no name any more.
-            news.push((place, NewItems::Form));
+            news.push((target, NewItems::Form));
         }
-        place
+        target
     }
 
     /// Returns the names of all items, see [`Sketch::items`].

@@ -10,14 +10,14 @@ pub fn drawn_sketch(truth: f64, random: &mut Chance) -> Sketch {
     let mut bytes = vec![1, 1];
     for _ in 0..4_096 {
         let mut group: u32 = 0;
-        for place in 0..4 {
+        for index in 0..4 {
             let bound = -random.fraction().ln();
             let (mut rate, mut rank) = (truth / 16_384.0, 0);
             while rate > bound && rank < 51 {
                 rate /= 2.0;
                 rank += 1;
             }
-            group |= rank << (6 * place);
+            group |= rank << (6 * index);
         }
         bytes.extend_from_slice(&group.to_le_bytes()[..3]);
     }

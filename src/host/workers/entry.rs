@@ -1,4 +1,4 @@
-//! Where the platform enters: one module, two Workers, told apart by a variable.
+//! The entry points of the platform: one module for two Workers, which a variable distinguishes.
 
 use std::cell::OnceCell;
 use std::future::Future;
@@ -10,7 +10,7 @@ use worker::wasm_bindgen_futures::future_to_promise;
 use worker::web_sys::{Request, Response, ResponseInit};
 use worker::{Env, event, worker_sys};
 
-use super::queue::{MessageBatch, delivered, settle};
+use super::queue::{MessageBatch, complete, delivered};
 use super::request::Incoming;
 use super::{host, messages, response};
 use crate::host::http::{Background, Context};
@@ -89,12 +89,12 @@ pub async fn queue(batch: MessageBatch, env: Env, _context: JsValue) -> Result<J
     // They stay in the queue, for a build that counts them.
     #[cfg(not(feature = "queue"))]
     let outcomes = aggregator::consumer::again(&delivered(&batch));
-    settle(&batch, outcomes);
+    complete(&batch, outcomes);
     Ok(JsValue::UNDEFINED)
 }
 
-/// Returns what the future gives where it gives it without waiting, else a promise of it. A promise, its two closures,
-/// a task and a microtask for each request were a quarter of the time of an answer from memory.
+/// Returns the result of the future if it is ready without waiting, and otherwise a promise of it. A promise, its two
+/// closures, a task and a microtask for each request were a quarter of the time of an answer from memory.
 ///
 /// The future may be polled again by another task, so whatever it waits for must wake the last one that polled it:
 /// promises do, and [`super::timer::Timer`] does.
@@ -102,7 +102,7 @@ fn at_once(
     future: impl Future<Output = Result<JsValue, JsValue>> + 'static,
 ) -> Result<JsValue, JsValue> {
     let mut future = Box::pin(future);
-    // Whoever polls it next is told of what it waits for; nothing can happen before.
+    // The next poll registers a waker; nothing can happen before that.
     match future
         .as_mut()
         .poll(&mut std::task::Context::from_waker(Waker::noop()))

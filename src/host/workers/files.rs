@@ -152,8 +152,8 @@ impl Files for Bucket {
 }
 
 impl Folder {
-    /// Asks the disk service; an answer of `missing` is none.
-    async fn ask(
+    /// Sends a request to the disk service; `None` where the file is missing.
+    async fn request(
         &self,
         method: &str,
         name: &str,
@@ -164,8 +164,11 @@ impl Folder {
         if let Some(bytes) = bytes {
             init.set_body(&Uint8Array::from(bytes.as_slice()));
         }
-        let asked = self.fetch(&format!("{HOST}{name}"), &init).map_err(said)?;
-        let response: Response = JsFuture::from(asked).await.map_err(said)?.unchecked_into();
+        let promise = self.fetch(&format!("{HOST}{name}"), &init).map_err(said)?;
+        let response: Response = JsFuture::from(promise)
+            .await
+            .map_err(said)?
+            .unchecked_into();
         match response.status() {
             NOT_FOUND => Ok(None),
             status if (OK..300).contains(&status) => Ok(Some(response)),
@@ -178,7 +181,7 @@ impl Files for Folder {
     fn put(&self, name: &str, bytes: Vec<u8>) -> Later<Result<(), String>> {
         let (folder, name) = (self.clone(), name.to_owned());
         Box::pin(async move {
-            let put = folder.ask("PUT", &name, Some(bytes)).await?;
+            let put = folder.request("PUT", &name, Some(bytes)).await?;
             put.map(drop)
                 .ok_or_else(|| "the folder is not there".to_owned())
         })
@@ -187,7 +190,7 @@ impl Files for Folder {
     fn get(&self, name: &str) -> Later<Result<Option<Vec<u8>>, String>> {
         let (folder, name) = (self.clone(), name.to_owned());
         Box::pin(async move {
-            let Some(response) = folder.ask("GET", &name, None).await? else {
+            let Some(response) = folder.request("GET", &name, None).await? else {
                 return Ok(None);
             };
             let bytes = bytes_of(response.array_buffer().map_err(said)?).await;
@@ -198,7 +201,7 @@ impl Files for Folder {
     fn list(&self, name: &str) -> Later<Result<Vec<String>, String>> {
         let (folder, name) = (self.clone(), name.to_owned());
         Box::pin(async move {
-            let Some(response) = folder.ask("GET", &name, None).await? else {
+            let Some(response) = folder.request("GET", &name, None).await? else {
                 return Ok(Vec::new());
             };
             let listed = JsFuture::from(response.json().map_err(said)?).await;
@@ -210,6 +213,6 @@ impl Files for Folder {
 
     fn delete(&self, name: &str) -> Later<Result<(), String>> {
         let (folder, name) = (self.clone(), name.to_owned());
-        Box::pin(async move { folder.ask("DELETE", &name, None).await.map(drop) })
+        Box::pin(async move { folder.request("DELETE", &name, None).await.map(drop) })
     }
 }

@@ -105,7 +105,7 @@ pub(super) async fn open(
     let stream = carried(opened.unchecked_into());
     let small = carrier(&stream)?.headers().get(SMALL)?;
     let is_later =
-        small.is_some_and(|small| decoded(&small).is_ok_and(|told| later(&told).is_some()));
+        small.is_some_and(|small| decoded(&small).is_ok_and(|answer| later(&answer).is_some()));
     let status = if is_later {
         LATER_STATUS
     } else {

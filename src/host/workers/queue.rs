@@ -73,7 +73,7 @@ pub(super) fn delivered(batch: &MessageBatch) -> Vec<Delivered> {
     batch.messages().iter().map(delivered).collect()
 }
 
-/// Only bytes are looked at: anything else might be made to look like a lot of them.
+/// Only bytes are read: another value might be converted to a very large number of them.
 fn bytes_of(body: &JsValue) -> Option<Vec<u8>> {
     let bytes = match body.dyn_ref::<ArrayBuffer>() {
         Some(buffer) => Uint8Array::new(buffer),
@@ -82,11 +82,11 @@ fn bytes_of(body: &JsValue) -> Option<Vec<u8>> {
     Some(bytes.to_vec())
 }
 
-/// Says what becomes of the messages of a batch.
-pub(super) fn settle(batch: &MessageBatch, outcomes: Vec<MessageOutcome>) {
+/// Acknowledges or retries each message of a batch.
+pub(super) fn complete(batch: &MessageBatch, outcomes: Vec<MessageOutcome>) {
     for (message, fate) in batch.messages().iter().zip(outcomes) {
         let message: Message = message.unchecked_into();
-        // A message that neither could be done to comes again by itself.
+        // Where that fails, the platform delivers the message again by itself.
         let _ = match fate {
             MessageOutcome::Acknowledged => message.ack(),
             MessageOutcome::Again { seconds } => try_again(&message, seconds),

@@ -150,7 +150,7 @@ impl Request for Incoming {
 
     fn header(&self, name: &str) -> Option<String> {
         match self.taken.iter().position(|known| *known == name) {
-            Some(place) => self.line(place + 3).strip_prefix(':').map(str::to_owned),
+            Some(index) => self.line(index + 3).strip_prefix(':').map(str::to_owned),
             None => self.raw.headers().get(name).ok().flatten(),
         }
     }
@@ -174,8 +174,8 @@ impl Request for Incoming {
     fn whole(&self) -> Later<Result<Vec<u8>, String>> {
         let promise = self.raw.array_buffer();
         Box::pin(async move {
-            let buffer = JsFuture::from(promise.map_err(told)?).await;
-            Ok(Uint8Array::new(&buffer.map_err(told)?).to_vec())
+            let buffer = JsFuture::from(promise.map_err(error_text)?).await;
+            Ok(Uint8Array::new(&buffer.map_err(error_text)?).to_vec())
         })
     }
 
@@ -199,7 +199,7 @@ impl Request for Incoming {
     }
 }
 
-fn told(error: JsValue) -> String {
+fn error_text(error: JsValue) -> String {
     Error::from(error).to_string()
 }
 
@@ -207,7 +207,7 @@ fn told(error: JsValue) -> String {
 struct Body {
     reader: Reader,
     bytes: u32,
-    /// What the next piece is read into: the platform takes it and gives it back with the piece.
+    /// The buffer that the next piece is read into. The platform takes it, and returns it with the piece.
     buffer: Rc<RefCell<Uint8Array>>,
 }
 
@@ -216,8 +216,9 @@ impl Pieces for Body {
         let buffer = self.buffer.clone();
         let promise = self.reader.read_at_least(self.bytes, &buffer.borrow());
         Box::pin(async move {
-            let read = JsFuture::from(promise.map_err(told)?).await;
-            let value = Reflect::get(&read.map_err(told)?, &"value".into()).map_err(told)?;
+            let read = JsFuture::from(promise.map_err(error_text)?).await;
+            let value =
+                Reflect::get(&read.map_err(error_text)?, &"value".into()).map_err(error_text)?;
             let Some(piece) = value
                 .dyn_ref::<Uint8Array>()
                 .filter(|piece| piece.length() > 0)

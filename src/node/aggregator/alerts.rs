@@ -2,7 +2,7 @@
 //!
 //! Invariant: what did not answer is named, and the bound on the measured value says what is missing: see [`Bound`].
 
-use super::explain::Notes;
+use super::explain::ReadOptions;
 use super::read_view;
 use crate::core::alert::condition::{Bound, Measure, Reading};
 use crate::core::alert::samples::RateSamples;
@@ -20,8 +20,8 @@ use crate::protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
 use crate::protocol::public::{Freshness, SummedCounter};
 use crate::protocol::query::Window;
 
-/// Over how long the rate of a counter is told: leads are asked, so a minute is enough. And of a prefix: its counters
-/// tell what they have counted once a minute.
+/// The time over which a rate is measured. Of a counter the leads are asked, so a minute is enough. The counters of a
+/// prefix push what they have counted once a minute.
 const RATE_MS: i64 = 60_000;
 const PREFIX_RATE_MS: i64 = 300_000;
 
@@ -148,12 +148,12 @@ async fn read(
         is_passing: true,
         ..Window::wanted(window)
     };
-    let asked = Read {
+    let request = Read {
         counter: counter.clone(),
         datacenter: None,
         wanted,
     };
-    let sum = read_view(host, Ok(asked), Notes::default()).await?;
+    let sum = read_view(host, Ok(request), ReadOptions::default()).await?;
     Ok((counter.clone(), sum))
 }
 
@@ -179,7 +179,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
         now_ms: begun_ms,
         fresh: true,
     };
-    let told: Vec<SummedCounter<'_>> = sums
+    let counters: Vec<SummedCounter<'_>> = sums
         .iter()
         .filter_map(|(id, sum)| Some(SummedCounter::new(id, sum.as_ref()?, freshness)))
         .collect();
@@ -192,10 +192,10 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
     let mut missing: Vec<String> = missing.collect();
     missing.dedup();
     let in_window =
-        |told: &SummedCounter<'_>| i64::try_from(told.window_count()).unwrap_or(i64::MAX);
+        |counter: &SummedCounter<'_>| i64::try_from(counter.window_count()).unwrap_or(i64::MAX);
     let amount = match measure {
         Measure::Value => {
-            let values = told.iter().map(SummedCounter::value);
+            let values = counters.iter().map(SummedCounter::value);
             let value = values.fold(Value::default(), Value::plus);
             Amount::Number(value.within_62_bits())
         }
@@ -204,21 +204,21 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
             Amount::Counted(counted.fold(0, u128::saturating_add))
         }
         Measure::CountIn(_) | Measure::RefusedIn(_) => {
-            let counted = told.iter().map(in_window);
+            let counted = counters.iter().map(in_window);
             Amount::Number(counted.fold(0, i64::saturating_add))
         }
         Measure::UniquesIn(_) => {
             let window = window_of(measure, begun_ms);
-            let estimate = told.first().and_then(|told| told.uniques(window));
+            let estimate = counters.first().and_then(|counter| counter.uniques(window));
             let estimate = estimate.map_or(0, |estimate| estimate.estimate);
             Amount::Number(i64::try_from(estimate).unwrap_or(i64::MAX))
         }
         Measure::AllowedPercentIn(_) => {
             let allowed = match sums.first() {
-                Some((_, Some(_))) => told.first().map_or(0, in_window),
+                Some((_, Some(_))) => counters.first().map_or(0, in_window),
                 _ => 0,
             };
-            let all = told.iter().map(in_window).fold(0, i64::saturating_add);
+            let all = counters.iter().map(in_window).fold(0, i64::saturating_add);
             match all {
                 0 => Amount::Nothing,
                 _ => Amount::Number(percent(allowed, all)),
@@ -235,7 +235,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
     Measured {
         amount,
         as_of_ms: Some(begun_ms).filter(|_| missing.is_empty()),
-        is_exact: told.iter().all(SummedCounter::is_exact)
+        is_exact: counters.iter().all(SummedCounter::is_exact)
             && !matches!(measure, Measure::UniquesIn(_)),
         missing,
     }
@@ -247,8 +247,8 @@ fn percent(part: i64, all: i64) -> i64 {
 }
 
 fn last_write_ms(sum: &GlobalSum) -> i64 {
-    let told = sum.parts().map(|part| part.summary.last_write_ms);
-    told.max().unwrap_or(i64::MIN)
+    let times_ms = sum.parts().map(|part| part.summary.last_write_ms);
+    times_ms.max().unwrap_or(i64::MIN)
 }
 
 /// The measure over all counters of a prefix, from the pushes that partitions have stored.
@@ -267,7 +267,7 @@ async fn of_prefix(
         }
         _ => (OrderBy::Count, None),
     };
-    let asked = AskTop {
+    let request = AskTop {
         order: TopOrder {
             prefix: prefix.to_owned(),
             by,
@@ -277,7 +277,7 @@ async fn of_prefix(
         counter: None,
         range: None,
     };
-    let top = super::top::top(host, Ok(asked)).await?;
+    let top = super::top::top(host, Ok(request)).await?;
     let total = top.sums.total;
     let missing = top.missing_partitions.iter();
     let missing = missing.map(|partition| format!("partition {partition} of the directory"));
@@ -299,9 +299,9 @@ async fn of_prefix(
 /// The alerts of all partitions, in order of their names, and the partitions that did not answer.
 pub(super) async fn all(
     host: &Host,
-    asked: Result<AllAlerts, Fault>,
+    request: Result<AllAlerts, Fault>,
 ) -> Result<(Vec<AlertDetails>, Vec<u32>), Fault> {
-    let AllAlerts {} = asked?;
+    let AllAlerts {} = request?;
     let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListAlerts {
         partition,
     })
@@ -317,9 +317,9 @@ pub(super) async fn all(
 /// The last deliveries of all partitions, newest first, and the partitions that did not answer.
 pub(super) async fn all_deliveries(
     host: &Host,
-    asked: Result<AllDeliveries, Fault>,
+    request: Result<AllDeliveries, Fault>,
 ) -> Result<DeliveriesListed, Fault> {
-    let AllDeliveries {} = asked?;
+    let AllDeliveries {} = request?;
     let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListDeliveries {
         partition,
     })

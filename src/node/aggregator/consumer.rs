@@ -1,6 +1,6 @@
 //! The consumer of the deployment's queue, where it has one: messages become counts.
 //!
-//! Invariant: a message is acknowledged only when it is settled: counted under its key in the ledger of its lead, or
+//! Invariant: a message is acknowledged only when it is finished: counted under its key in the ledger of its lead, or
 //! durable in an inbox, as a dead letter or as a write that the inbox continues to try. Every step before that may be
 //! repeated: a crash, or a queue that delivers twice, counts nothing twice.
 //!
@@ -29,38 +29,38 @@ type GroupOutcomes = (Vec<usize>, Vec<WriteOutcome>);
 /// may have no room for the latter.
 struct Parcel {
     content: TakeOver,
-    places: Vec<usize>,
+    indices: Vec<usize>,
 }
 
 /// The parcel of dead letters, or of writes, for an inbox; begun if needed.
 fn parcel(parcels: &mut Vec<Parcel>, to: InboxId, is_dead: bool) -> Option<&mut Parcel> {
     let fits =
         |parcel: &Parcel| parcel.content.to == to && parcel.content.dues.is_empty() == is_dead;
-    let place = parcels.iter().position(fits).unwrap_or_else(|| {
+    let index = parcels.iter().position(fits).unwrap_or_else(|| {
         parcels.push(Parcel {
             content: TakeOver {
                 to,
                 dead: Vec::new(),
                 dues: Vec::new(),
             },
-            places: Vec::new(),
+            indices: Vec::new(),
         });
         parcels.len() - 1
     });
-    parcels.get_mut(place)
+    parcels.get_mut(index)
 }
 
-fn bury(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, letter: DeadLetter) {
+fn bury(parcels: &mut Vec<Parcel>, to: InboxId, index: usize, letter: DeadLetter) {
     if let Some(parcel) = parcel(parcels, to, true) {
         parcel.content.dead.push(letter);
-        parcel.places.push(place);
+        parcel.indices.push(index);
     }
 }
 
-fn give(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, due: Due) {
+fn give(parcels: &mut Vec<Parcel>, to: InboxId, index: usize, delivery: Due) {
     if let Some(parcel) = parcel(parcels, to, false) {
-        parcel.content.dues.push(due);
-        parcel.places.push(place);
+        parcel.content.dues.push(delivery);
+        parcel.indices.push(index);
     }
 }
 
@@ -69,45 +69,45 @@ fn give(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, due: Due) {
 pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<MessageOutcome> {
     let mut readable = Vec::with_capacity(delivered.len());
     let mut parcels = Vec::new();
-    for (place, message) in delivered.iter().enumerate() {
+    for (index, message) in delivered.iter().enumerate() {
         match message.body.as_deref().and_then(Message::read) {
-            Some(sent) => readable.push((place, sent)),
+            Some(sent) => readable.push((index, sent)),
             None => {
                 let letter = DeadLetter::unreadable(host.now_ms());
-                bury(&mut parcels, InboxId::of_queue(), place, letter);
+                bury(&mut parcels, InboxId::of_queue(), index, letter);
             }
         }
     }
     let oldest = readable.iter().map(|(_, sent)| sent.second).min();
     let groups = group(readable);
     let counts = groups.iter().map(|group| count(host, group));
-    let mut settled = vec![false; delivered.len()];
-    for (places, verdicts) in all_settled(counts, GROUPS_AT_ONCE).await {
-        let mut found = groups.iter().filter(|group| group.places == places);
+    let mut finished = vec![false; delivered.len()];
+    for (indices, verdicts) in all_settled(counts, GROUPS_AT_ONCE).await {
+        let mut found = groups.iter().filter(|group| group.places == indices);
         let Some(group) = found.next() else { continue };
         let inbox = InboxId {
             datacenter: group.datacenter.clone(),
             number: 0,
         };
-        for ((place, due), verdict) in places.into_iter().zip(&group.dues).zip(verdicts) {
-            let deliveries = delivered.get(place).map_or(1, |message| message.attempts);
+        for ((index, delivery), verdict) in indices.into_iter().zip(&group.dues).zip(verdicts) {
+            let deliveries = delivered.get(index).map_or(1, |message| message.attempts);
             match verdict {
-                WriteOutcome::Done => set(&mut settled, place),
+                WriteOutcome::Done => set(&mut finished, index),
                 WriteOutcome::Dead(death) => {
-                    let letter = DeadLetter::of(due, death, host.now_ms());
-                    bury(&mut parcels, inbox.clone(), place, letter);
+                    let letter = DeadLetter::of(delivery, death, host.now_ms());
+                    bury(&mut parcels, inbox.clone(), index, letter);
                 }
                 WriteOutcome::Later if deliveries >= HAND_OVER_DELIVERIES => {
-                    give(&mut parcels, inbox.clone(), place, due.clone());
+                    give(&mut parcels, inbox.clone(), index, delivery.clone());
                 }
                 WriteOutcome::Later => {}
             }
         }
     }
     let parcels = parcels.into_iter().map(|parcel| hand_over(host, parcel));
-    for (places, verdicts) in all_settled(parcels, GROUPS_AT_ONCE).await {
-        for place in places.into_iter().take(verdicts.len()) {
-            set(&mut settled, place);
+    for (indices, verdicts) in all_settled(parcels, GROUPS_AT_ONCE).await {
+        for index in indices.into_iter().take(verdicts.len()) {
+            set(&mut finished, index);
         }
     }
     if let Some(oldest) = oldest {
@@ -119,13 +119,13 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<MessageOutcome
         );
         metrics::add(host, Metric::QueueLagCount, 1);
     }
-    let fate = |(message, is_settled): (&Delivered, bool)| match is_settled {
+    let fate = |(message, is_finished): (&Delivered, bool)| match is_finished {
         true => MessageOutcome::Acknowledged,
         false => MessageOutcome::Again {
             seconds: retry_seconds(message.attempts),
         },
     };
-    delivered.iter().zip(settled).map(fate).collect()
+    delivered.iter().zip(finished).map(fate).collect()
 }
 
 /// The outcome of a batch in a build that does not count queued events: it is delivered again.
@@ -139,19 +139,19 @@ pub fn again(delivered: &[Delivered]) -> Vec<MessageOutcome> {
 }
 
 /// Hands a parcel to its inbox: all of it is acknowledged, or none.
-async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> GroupOutcomes {
+async fn hand_over(host: &Host, Parcel { content, indices }: Parcel) -> GroupOutcomes {
     let taken = call(host, &content).await;
     if taken != Ok(AppendResult::Logged) {
         return GroupOutcomes::default();
     }
     let dead = u64::try_from(content.dead.len()).unwrap_or(u64::MAX);
     metrics::add(host, Metric::DeadLetter, dead);
-    let verdicts = vec![WriteOutcome::Done; places.len()];
-    (places, verdicts)
+    let verdicts = vec![WriteOutcome::Done; indices.len()];
+    (indices, verdicts)
 }
 
-fn set(settled: &mut [bool], place: usize) {
-    if let Some(known) = settled.get_mut(place) {
+fn set(finished: &mut [bool], index: usize) {
+    if let Some(known) = finished.get_mut(index) {
         *known = true;
     }
 }
@@ -167,8 +167,8 @@ async fn count(host: &Host, group: &Group) -> GroupOutcomes {
         Ok(false) => return judged(WriteOutcome::Dead(DeadLetterReason::Ended)),
         Err(_) => return judged(WriteOutcome::Later),
     }
-    let dues: Vec<&Due> = group.dues.iter().collect();
-    let counted = count_dues(host, &group.datacenter, &dues).await;
+    let deliveries: Vec<&Due> = group.dues.iter().collect();
+    let counted = count_dues(host, &group.datacenter, &deliveries).await;
     let verdicts = counted
         .into_iter()
         .map(|outcome| outcome.map_or(WriteOutcome::Later, verdict));

@@ -1,6 +1,6 @@
-//! How a read was made, noted while it is made.
+//! How a read is made, and the trace of it.
 //!
-//! Invariant: a read without an explanation notes nothing, reads no clock for it, and sends the same messages as ever.
+//! Invariant: a read without an explanation writes no trace, reads no clock for it, and sends the same messages.
 
 use std::cell::RefCell;
 
@@ -17,23 +17,23 @@ use crate::protocol::messages::{
 };
 use crate::protocol::open_slots::ObjectUser;
 
-/// What is noted of a read, and what is known from before.
+/// How a read is made.
 #[derive(Clone, Copy, Default)]
-pub struct Notes<'a> {
-    /// Where the read is noted, if an explanation is wanted.
-    pub way: Option<&'a RefCell<ReadTrace>>,
-    /// Datacenters that did not answer a moment ago: they are waited for only briefly.
+pub struct ReadOptions<'a> {
+    /// The trace of the read, if an explanation is wanted.
+    pub trace: Option<&'a RefCell<ReadTrace>>,
+    /// Datacenters that did not answer the last read: they are waited for only briefly.
     pub away: &'a [Datacenter],
-    /// Until when leads are waited for, unix milliseconds, if the caller does not wait as long as they may take.
+    /// Until when leads are waited for, unix milliseconds, if the caller waits for less time than leads may take.
     pub leads_until_ms: Option<i64>,
     /// For an aggregate, which makes its calls in turns: until when a call waits for room to open its object, and until
-    /// when leads are asked at all.
+    /// when leads are asked, unix milliseconds.
     pub until_ms: Option<(i64, i64)>,
     /// For several counters: joins their calls to objects that host many.
     pub batcher: Option<&'a Batcher>,
 }
 
-impl Notes<'_> {
+impl ReadOptions<'_> {
     /// Calls an object, together with other calls of the same read if there are any.
     pub async fn call<C: Call>(
         &self,
@@ -55,24 +55,24 @@ const AWAY_MS_MAX: u64 = 350;
 /// Sums a counter, and says how.
 pub async fn explain(
     host: &Host,
-    asked: Result<Explain, Fault>,
+    request: Result<Explain, Fault>,
 ) -> Result<Option<Explained>, Fault> {
-    let Explain { read, strong } = asked?;
-    let noted = RefCell::new(ReadTrace {
+    let Explain { read, strong } = request?;
+    let trace = RefCell::new(ReadTrace {
         partition: call::partition_of(host, &read.counter),
         ..ReadTrace::default()
     });
-    let notes = Notes {
-        way: Some(&noted),
-        ..Notes::default()
+    let options = ReadOptions {
+        trace: Some(&trace),
+        ..ReadOptions::default()
     };
     let sum = if strong {
-        read_drained(host, Ok(ReadDrained { read }), notes).await?
+        read_drained(host, Ok(ReadDrained { read }), options).await?
     } else {
-        read_view(host, Ok(read), notes).await?
+        read_view(host, Ok(read), options).await?
     };
-    let way = noted.into_inner();
-    Ok(sum.map(|sum| Explained { sum, way }))
+    let trace = trace.into_inner();
+    Ok(sum.map(|sum| Explained { sum, way: trace }))
 }
 
 fn since(host: &Host, begun_ms: i64) -> u64 {
@@ -82,13 +82,13 @@ fn since(host: &Host, begun_ms: i64) -> u64 {
 /// Waits for the answer of a counter's root.
 pub async fn ask_root<T>(
     host: &Host,
-    asked: impl Future<Output = Result<T, Fault>>,
-    notes: Notes<'_>,
+    future: impl Future<Output = Result<T, Fault>>,
+    options: ReadOptions<'_>,
 ) -> Result<T, Fault> {
-    let begun_ms = notes.way.map(|_| host.now_ms());
-    let answer = asked.await;
-    if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
-        way.borrow_mut().root_ms = since(host, begun_ms);
+    let begun_ms = options.trace.map(|_| host.now_ms());
+    let answer = future.await;
+    if let (Some(trace), Some(begun_ms)) = (options.trace, begun_ms) {
+        trace.borrow_mut().root_ms = since(host, begun_ms);
     }
     answer
 }
@@ -99,31 +99,31 @@ pub async fn ask_lead(
     host: &Host,
     sum: SumDatacenter,
     begun_ms: i64,
-    notes: Notes<'_>,
+    options: ReadOptions<'_>,
 ) -> Result<DatacenterSum, Fault> {
-    if let Some((room_ms, end_ms)) = notes.until_ms {
+    if let Some((room_ms, end_ms)) = options.until_ms {
         open_objects::room(host, &sum.to, ObjectUser::Bulk, room_ms).await?;
         let _turn = open_objects::turn(host, &sum.to).await;
         if host.now_ms() > end_ms {
             let what = "the aggregate took too long to ask all";
             return Err(Fault::Unavailable(what.to_owned()));
         }
-        return notes.call(host, &sum, LEAD_MS_MAX).await;
+        return options.call(host, &sum, LEAD_MS_MAX).await;
     }
     open_objects::room(host, &sum.to, ObjectUser::Single, host.now_ms()).await?;
-    let Some(way) = notes.way else {
-        let is_away = notes.away.contains(&sum.to.datacenter);
+    let Some(trace) = options.trace else {
+        let is_away = options.away.contains(&sum.to.datacenter);
         let lead_ms = match is_away {
             // All of them together: if hundreds are unreachable they are asked in groups, one after the other.
             true => AWAY_MS_MAX.saturating_sub(since(host, begun_ms)),
             false => LEAD_MS_MAX,
         };
         let left_ms = |until_ms: i64| u64::try_from(until_ms - host.now_ms()).unwrap_or(0);
-        let most_ms = lead_ms.min(notes.leads_until_ms.map_or(LEAD_MS_MAX, left_ms));
-        if most_ms == 0 {
+        let limit_ms = lead_ms.min(options.leads_until_ms.map_or(LEAD_MS_MAX, left_ms));
+        if limit_ms == 0 {
             return Err(Fault::Unavailable("others took the time".to_owned()));
         }
-        return notes.call(host, &sum, most_ms).await;
+        return options.call(host, &sum, limit_ms).await;
     };
     let begun_ms = host.now_ms();
     let datacenter = sum.to.datacenter.clone();
@@ -132,7 +132,7 @@ pub async fn ask_lead(
         Ok((sum, shards)) => (Ok(sum), shards),
         Err(fault) => (Err(fault), Vec::new()),
     };
-    way.borrow_mut().leads.push(LeadAsked {
+    trace.borrow_mut().leads.push(LeadAsked {
         datacenter,
         latency_ms: since(host, begun_ms),
         shards,
@@ -145,9 +145,9 @@ pub async fn ask_inbox(
     host: &Host,
     drain: Drain,
     milliseconds: u64,
-    notes: Notes<'_>,
+    options: ReadOptions<'_>,
 ) -> Result<(), Fault> {
-    let begun_ms = notes.way.map(|_| host.now_ms());
+    let begun_ms = options.trace.map(|_| host.now_ms());
     let answer = if drain.to.is_over(host.now_ms()) {
         Ok(())
     } else if drain.to == InboxId::of_sessions() {
@@ -159,8 +159,8 @@ pub async fn ask_inbox(
     } else {
         call_within(host, &drain, milliseconds).await
     };
-    if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
-        way.borrow_mut().inboxes.push(InboxAsked {
+    if let (Some(trace), Some(begun_ms)) = (options.trace, begun_ms) {
+        trace.borrow_mut().inboxes.push(InboxAsked {
             inbox: drain.to,
             latency_ms: since(host, begun_ms),
             is_drained: answer.is_ok(),

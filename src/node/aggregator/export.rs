@@ -25,7 +25,7 @@ use crate::protocol::messages::{
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::ObjectUser;
 
-/// How often a counter is read that is ended and created again meanwhile, or whose datacenters must be settled first.
+/// How often a counter is read that is ended and created again meanwhile, or that needs a reconciliation first.
 const READ_TRIES: usize = 3;
 
 /// How long one page waits for room to open objects.
@@ -65,9 +65,9 @@ async fn names(
     if let Some(to) = &covered_to {
         roots.retain(|counter, _| counter <= to);
     }
-    let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let counters_max = usize::try_from(page.limit).unwrap_or(usize::MAX);
     let mut has_more = covered_to.is_some();
-    while roots.len() > most {
+    while roots.len() > counters_max {
         roots.pop_last();
         has_more = true;
     }
@@ -129,7 +129,7 @@ impl Reader<'_> {
             };
             let is_drained = self.drain(&counter, &root).await;
             match self.read_root(&counter, root, is_drained).await {
-                Ok(read) if is_unsettled(&read) => {
+                Ok(read) if needs_reconciliation(&read) => {
                     let counter = counter.clone();
                     match self.batcher.call(&Settle { counter }, LEAD_MS_MAX).await {
                         Ok(root) => known = Some(root?),
@@ -216,9 +216,9 @@ impl Reader<'_> {
 }
 
 /// Whether a datacenter has counts that the last set or reset could not observe.
-fn is_unsettled(read: &ExportedCounter) -> bool {
-    let is_unsettled = |(datacenter, contents): &(Datacenter, Option<Contents>)| {
+fn needs_reconciliation(read: &ExportedCounter) -> bool {
+    let needs_reconciliation = |(datacenter, contents): &(Datacenter, Option<Contents>)| {
         contents.is_some() && !read.root.operations.is_settled(datacenter)
     };
-    read.datacenters.iter().any(is_unsettled)
+    read.datacenters.iter().any(needs_reconciliation)
 }

@@ -13,8 +13,8 @@ use crate::protocol::names::DIRECTORY_PARTITIONS;
 const PARTITIONS_AT_ONCE: usize = 16;
 
 /// Asks every partition once.
-pub(super) async fn fleet(host: &Host, asked: Result<AskFleet, Fault>) -> Result<Fleet, Fault> {
-    asked?;
+pub(super) async fn fleet(host: &Host, request: Result<AskFleet, Fault>) -> Result<Fleet, Fault> {
+    request?;
     let ask = |partition: u32| async move {
         let sent_ms = host.now_ms();
         let part = call_within(host, &FleetOf { partition }, PARTITION_MS_MAX).await;
@@ -22,9 +22,9 @@ pub(super) async fn fleet(host: &Host, asked: Result<AskFleet, Fault>) -> Result
     };
     // Reports of isolates are in the first sixteen partitions, whatever their number is.
     let all = partitions::count(host).max(DIRECTORY_PARTITIONS);
-    let asked = all_settled((0..all).map(ask), PARTITIONS_AT_ONCE).await;
+    let answers = all_settled((0..all).map(ask), PARTITIONS_AT_ONCE).await;
     let (mut parts, mut missing) = (Vec::new(), Vec::new());
-    for (partition, part) in asked {
+    for (partition, part) in answers {
         match part {
             Ok(part) => parts.push(part),
             Err(_) => missing.push(partition),

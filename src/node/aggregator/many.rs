@@ -5,10 +5,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::explain::Notes;
-use super::most::{most_of, sum_most};
+use super::explain::ReadOptions;
+use super::most::{counters_max, sum_largest};
 use super::top::ask_top;
-use super::{LEADS_AT_ONCE, read, read_drained, read_view, sum_world};
+use super::{LEADS_AT_ONCE, read, read_drained, read_view, sum_datacenters};
 use crate::core::cluster::root::Root;
 use crate::core::counter::history::HOURS_KEPT;
 use crate::core::counter::id::CounterId;
@@ -33,8 +33,8 @@ use crate::protocol::shell_limits::AGGREGATE_MAX;
 /// last of them, and for the stored views of up to 5,000 others.
 const ROOM_MS_MAX: i64 = 32_000;
 
-/// How long leads are asked in all, milliseconds. The edge waits 45 s; nobody waits for what is asked after that.
-const ASKED_MS_MAX: i64 = 40_000;
+/// How long leads are asked in all, milliseconds. The edge waits 45 s; nobody waits for later answers.
+const SUM_MS_MAX: i64 = 40_000;
 
 /// How many names of one partition an aggregate asks for at first, and then: 16 × 500 roots are 2 MB.
 const AGGREGATE_PAGES: (u32, u32) = (125, 500);
@@ -85,9 +85,9 @@ pub(super) async fn list_all(
                 // Roots are moving: all partitions must be asked at one moment.
                 pages = JoinedPages::new(list.limit, 1);
                 let whole = |partition: u32| ask(partition, list.after.clone(), list.limit);
-                let (told, missing) = ask_all(host, whole).await.by_any()?;
+                let (answers, missing) = ask_all(host, whole).await.by_any()?;
                 missing_partitions = missing;
-                told
+                answers
             }
         };
         for (partition, page) in answered {
@@ -167,18 +167,18 @@ impl<'a> Pages<'a> {
             after: self.after.clone(),
             limit,
         };
-        let asked = ask_all(self.host, ask).await;
-        let (answered, silent) = asked.by_any()?;
+        let answers = ask_all(self.host, ask).await;
+        let (answered, silent) = answers.by_any()?;
         self.missing.extend(silent);
         let is_full = |page: &[(CounterId, Root)]| {
             u32::try_from(page.len()).is_ok_and(|names| names >= limit)
         };
         let full = answered.iter().filter(|(_, page)| is_full(page));
-        let told_to = full.filter_map(|(_, page)| page.last());
-        let told_to = told_to.map(|(last, _)| last.clone()).min();
+        let covered_to = full.filter_map(|(_, page)| page.last());
+        let covered_to = covered_to.map(|(last, _)| last.clone()).min();
         let mut found: Vec<(CounterId, Root)> =
             answered.into_iter().flat_map(|(_, page)| page).collect();
-        match told_to {
+        match covered_to {
             Some(to) => {
                 found.retain(|(counter, _)| *counter <= to);
                 self.after = Some(to.as_str().to_owned());
@@ -237,20 +237,20 @@ impl<'a> Pages<'a> {
 /// Reads several counters: roots and leads in the same object are asked together.
 pub(super) async fn read_each(
     host: &Host,
-    asked: Result<ReadEach, Fault>,
+    request: Result<ReadEach, Fault>,
 ) -> Result<Vec<Result<Option<GlobalSum>, Fault>>, Fault> {
-    let ReadEach { reads, is_strong } = asked?;
+    let ReadEach { reads, is_strong } = request?;
     let batcher = Batcher::new(host);
-    let notes = Notes {
+    let options = ReadOptions {
         batcher: Some(&batcher),
-        ..Notes::default()
+        ..ReadOptions::default()
     };
-    let read = |(place, read): (usize, Read)| async move {
+    let read = |(index, read): (usize, Read)| async move {
         let sum = match is_strong {
-            true => read_drained(host, Ok(ReadDrained { read }), notes).await,
-            false => read_view(host, Ok(read), notes).await,
+            true => read_drained(host, Ok(ReadDrained { read }), options).await,
+            false => read_view(host, Ok(read), options).await,
         };
-        (place, sum)
+        (index, sum)
     };
     let at_once = reads.len();
     let sums = all_settled(reads.into_iter().enumerate().map(read), at_once);
@@ -260,15 +260,15 @@ pub(super) async fn read_each(
 
 /// Whether an aggregate may not read so many.
 fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
-    let most = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
+    let limit = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
     let leads = roots.values().map(|root| root.datacenters.len());
-    roots.len() > most || leads.sum::<usize>() > most
+    roots.len() > limit || leads.sum::<usize>() > limit
 }
 
-/// What partitions have been told of all counters, and which did not answer.
-async fn told_of_all(host: &Host, asked: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
+/// The sums of what was pushed to partitions, over all counters, and the partitions that did not answer.
+async fn pushed_sums(host: &Host, request: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
     let order = TopOrder {
-        prefix: asked.prefix.clone(),
+        prefix: request.prefix.clone(),
         by: OrderBy::Value,
         since: None,
     };
@@ -285,22 +285,22 @@ fn histories_at_once(range: Range) -> usize {
     usize::try_from(HISTORY_POINTS_AT_ONCE / points.clamp(1, kept)).unwrap_or(1)
 }
 
-/// Sums every counter whose name begins alike. Where there are very many, what partitions have been told is summed,
-/// unless leads must be asked: then so many at once as memory holds. Of a range the counters are asked that may have
-/// counted most.
+/// Sums every counter whose name begins alike. If there are very many, what was pushed to their partitions is
+/// summed, unless leads must be asked: then as many at once as memory holds. For a range, the counters that may have
+/// counted most are asked.
 pub(super) async fn sum_many(
     host: &Host,
-    asked: Result<SumMany, Fault>,
+    request: Result<SumMany, Fault>,
 ) -> Result<Aggregate, Fault> {
-    let asked = asked?;
-    let is_of_times = asked.history.is_some() || asked.by.is_some();
-    let is_plain = !is_of_times && asked.datacenter.is_none();
-    let mut pages = Pages::new(host, &asked.prefix);
+    let request = request?;
+    let is_of_times = request.history.is_some() || request.by.is_some();
+    let is_plain = !is_of_times && request.datacenter.is_none();
+    let mut pages = Pages::new(host, &request.prefix);
     let mut roots = map_of(pages.next().await?);
-    if !pages.are_over() && is_plain && !asked.is_strong {
-        let (sums, missing) = told_of_all(host, &asked).await?;
+    if !pages.are_over() && is_plain && !request.is_strong {
+        let (sums, missing) = pushed_sums(host, &request).await?;
         if sums.counters > AGGREGATE_MAX.into() {
-            let mut known = Aggregate::known(asked.begun_ms, sums);
+            let mut known = Aggregate::known(request.begun_ms, sums);
             known.lacks(missing);
             return Ok(known);
         }
@@ -309,9 +309,9 @@ pub(super) async fn sum_many(
     let is_hosted = call::has_tablets(host);
     let begun_ms = host.now_ms();
     let all = RefCell::new(Aggregate::new(
-        asked.begun_ms,
-        asked.top,
-        asked.value.clone(),
+        request.begun_ms,
+        request.top,
+        request.value.clone(),
     ));
     let mut are_few = !is_of_times;
     loop {
@@ -323,19 +323,19 @@ pub(super) async fn sum_many(
             return Err(Fault::TooMany(AGGREGATE_MAX));
         }
         if are_too_many(&roots) && !are_few {
-            let (sums, _) = told_of_all(host, &asked).await?;
-            let most = most_of(host, &asked);
-            are_few = most > AGGREGATE_MAX && sums.counters <= most.into();
+            let (sums, _) = pushed_sums(host, &request).await?;
+            let counters_max = counters_max(host, &request);
+            are_few = counters_max > AGGREGATE_MAX && sums.counters <= counters_max.into();
             if !are_few {
-                sum_most(host, &asked, begun_ms, &all, &|_| None).await?;
+                sum_largest(host, &request, begun_ms, &all, &|_| None).await?;
                 return Ok(all.into_inner());
             }
         }
-        sum_roots(host, &asked, std::mem::take(&mut roots), begun_ms, &all).await;
+        sum_roots(host, &request, std::mem::take(&mut roots), begun_ms, &all).await;
         if pages.are_over() {
             break;
         }
-        if host.now_ms() - begun_ms > ASKED_MS_MAX {
+        if host.now_ms() - begun_ms > SUM_MS_MAX {
             let detail = "not all counters can be asked in 40 s: ask without consistency=strong, or for a longer prefix";
             return Err(Fault::Unavailable(detail.to_owned()));
         }
@@ -347,16 +347,16 @@ pub(super) async fn sum_many(
 /// Adds counters to an aggregate. Each is added as it comes: of 5,000 histories one is held.
 pub(super) async fn sum_roots(
     host: &Host,
-    asked: &SumMany,
+    request: &SumMany,
     roots: BTreeMap<CounterId, Root>,
     begun_ms: i64,
     all: &RefCell<Aggregate>,
 ) {
     let wanted = ReadParts {
         totals_only: true,
-        history: asked.history,
-        window: asked.window,
-        breakdown: asked.by,
+        history: request.history,
+        window: request.window,
+        breakdown: request.by,
         ..ReadParts::default()
     };
     let is_hosted = call::has_tablets(host);
@@ -368,14 +368,14 @@ pub(super) async fn sum_roots(
         _ => 0,
     };
     let batcher = Batcher::new(host);
-    let notes = Notes {
+    let options = ReadOptions {
         until_ms: Some((begun_ms + room_ms, begun_ms + ROOM_MS_MAX)),
         batcher: Some(&batcher),
-        ..Notes::default()
+        ..ReadOptions::default()
     };
-    let only = asked.datacenter.as_ref();
+    let only = request.datacenter.as_ref();
     let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(host, &counter, root, only, wanted, None, notes).await {
+        match sum_datacenters(host, &counter, root, only, wanted, None, options).await {
             Ok(Some(sum)) if sum.has_lapsed(host.now_ms()) => {}
             Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
             // Ended and created again between listing and summing, or damaged: read by itself.
@@ -386,7 +386,7 @@ pub(super) async fn sum_roots(
                     wanted,
                 };
                 let sum: Result<Option<GlobalSum>, Fault> =
-                    read(host, Ok(again), None, notes).await;
+                    read(host, Ok(again), None, options).await;
                 match sum {
                     Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
                     Ok(None) => {}
@@ -403,8 +403,8 @@ pub(super) async fn sum_roots(
     } else {
         LEADS_AT_ONCE
     };
-    let at_once = match asked.history {
-        _ if asked.by.is_some() => BREAKDOWNS_AT_ONCE,
+    let at_once = match request.history {
+        _ if request.by.is_some() => BREAKDOWNS_AT_ONCE,
         Some(range) => at_once.min(histories_at_once(range)),
         None => at_once,
     };

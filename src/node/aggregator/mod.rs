@@ -28,7 +28,7 @@ mod snapshots;
 mod top;
 
 pub use self::alerts::{Measured, measure_alert};
-use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
+use self::explain::{ReadOptions, ask_inbox, ask_lead, ask_root};
 
 use crate::core::cluster::root::Root;
 use crate::core::cluster::view::View;
@@ -54,8 +54,8 @@ use crate::protocol::view_fallback;
 /// How long a lead may take before its datacenter counts as unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
 
-/// How long leads may take, from the beginning of the read, for a value beside the answer to a write: its edge waits
-/// for 0.4 s (`VALUE_MS_MAX` there). A datacenter that is cut off then contributes its last known part, and the others
+/// How long leads may take, from the beginning of the read, for the value in the answer to a write. Its edge waits for
+/// 0.4 s (`VALUE_MS_MAX` there). A datacenter that is cut off then contributes its last known part, and the others
 /// their present one.
 const BESIDE_MS_MAX: i64 = 350;
 
@@ -80,35 +80,40 @@ pub async fn answer(host: &Host, arrived: &IncomingCall, background: &Context) -
 }
 
 async fn reply_to(host: &Host, arrived: &IncomingCall) -> Reply {
-    dispatch!(arrived, asked, {
-        Read => read_shared(host, asked).await,
-        Explain => explain::explain(host, asked).await,
-        ReadDrained => read_drained(host, asked, Notes::default()).await,
-        ReadEach => many::read_each(host, asked).await,
-        SumMany => many::sum_many(host, asked).await,
-        ListAll => many::list_all(host, asked).await,
+    dispatch!(arrived, request, {
+        Read => read_shared(host, request).await,
+        Explain => explain::explain(host, request).await,
+        ReadDrained => read_drained(host, request, ReadOptions::default()).await,
+        ReadEach => many::read_each(host, request).await,
+        SumMany => many::sum_many(host, request).await,
+        ListAll => many::list_all(host, request).await,
         #[cfg(feature = "boards")]
-        ListAllBoards => many::list_boards(host, asked).await,
-        AskTop => top::top(host, asked).await,
-        AllAlerts => alerts::all(host, asked).await,
-        AllDeliveries => alerts::all_deliveries(host, asked).await,
+        ListAllBoards => many::list_boards(host, request).await,
+        AskTop => top::top(host, request).await,
+        AllAlerts => alerts::all(host, request).await,
+        AllDeliveries => alerts::all_deliveries(host, request).await,
         #[cfg(feature = "exports")]
-        ExportPage => export::export_page(host, asked).await,
-        AskFleet => fleet::fleet(host, asked).await,
-        AskRuns => snapshots::runs(host, asked).await,
-        ListAllPastStates => snapshots::kept(host, asked).await,
-        ReadMetrics => asked.map(|_| metrics::snapshot(host)),
+        ExportPage => export::export_page(host, request).await,
+        AskFleet => fleet::fleet(host, request).await,
+        AskRuns => snapshots::runs(host, request).await,
+        ListAllPastStates => snapshots::kept(host, request).await,
+        ReadMetrics => request.map(|_| metrics::snapshot(host)),
     })
 }
 
 /// Sums a counter for readers to whom an edge gives the same sum.
-async fn read_shared(host: &Host, asked: Result<Read, Fault>) -> Result<Option<GlobalSum>, Fault> {
-    let is_beside = asked.as_ref().is_ok_and(|asked| asked.wanted.is_passing);
-    let notes = Notes {
+async fn read_shared(
+    host: &Host,
+    request: Result<Read, Fault>,
+) -> Result<Option<GlobalSum>, Fault> {
+    let is_beside = request
+        .as_ref()
+        .is_ok_and(|request| request.wanted.is_passing);
+    let options = ReadOptions {
         leads_until_ms: is_beside.then(|| host.now_ms().saturating_add(BESIDE_MS_MAX)),
-        ..Notes::default()
+        ..ReadOptions::default()
     };
-    read_view(host, asked, notes).await
+    read_view(host, request, options).await
 }
 
 /// Sums a counter for its watchers, as a default read does, but waits only briefly for datacenters that were `away` at
@@ -121,16 +126,16 @@ pub async fn read_watched(
     counter: &CounterId,
     away: &[Datacenter],
 ) -> Result<Option<GlobalSum>, Fault> {
-    let asked = Read {
+    let request = Read {
         counter: counter.clone(),
         datacenter: None,
         wanted: ReadParts::default(),
     };
-    let notes = Notes {
+    let options = ReadOptions {
         away,
-        ..Notes::default()
+        ..ReadOptions::default()
     };
-    read_view(host, Ok(asked), notes).await
+    read_view(host, Ok(request), options).await
 }
 
 /// Sums a counter now, by asking all its datacenters, with the count of the window, if any.
@@ -163,7 +168,7 @@ async fn ask_now(
     counter: &CounterId,
     wanted: ReadParts,
 ) -> Result<Option<GlobalSum>, Fault> {
-    let asked = Read {
+    let request = Read {
         counter: counter.clone(),
         datacenter: None,
         wanted: ReadParts {
@@ -172,29 +177,34 @@ async fn ask_now(
             ..wanted
         },
     };
-    read_drained(host, Ok(ReadDrained { read: asked }), Notes::default()).await
+    read_drained(
+        host,
+        Ok(ReadDrained { read: request }),
+        ReadOptions::default(),
+    )
+    .await
 }
 
 /// Sums a counter for a reader that accepts pushed data: of many datacenters only those are asked that have not pushed
 /// recently.
 async fn read_view(
     host: &Host,
-    asked: Result<Read, Fault>,
-    notes: Notes<'_>,
+    request: Result<Read, Fault>,
+    options: ReadOptions<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
-    let asked = asked?;
-    let wanted = asked.wanted;
-    if asked.asks_leads() {
-        return read(host, Ok(asked), None, notes).await;
+    let request = request?;
+    let wanted = request.wanted;
+    if request.asks_leads() {
+        return read(host, Ok(request), None, options).await;
     }
     let view_of = ViewOf {
-        counter: asked.counter.clone(),
+        counter: request.counter.clone(),
         watches: !wanted.is_passing,
         of_one: false,
     };
-    let viewed = match notes.batcher {
+    let viewed = match options.batcher {
         Some(batcher) => batcher.call(&view_of, CALL_MS_MAX).await?,
-        None => ask_root(host, call_again(host, &view_of, CALL_MS_MAX), notes).await?,
+        None => ask_root(host, call_again(host, &view_of, CALL_MS_MAX), options).await?,
     };
     let Some(ViewAnswer {
         root,
@@ -211,18 +221,19 @@ async fn read_view(
             true => view_fallback::silent(&view, now_ms),
             false => Vec::new(),
         };
-        let notes = match silent.as_slice() {
-            [] => notes,
-            away => Notes { away, ..notes },
+        let options = match silent.as_slice() {
+            [] => options,
+            away => ReadOptions { away, ..options },
         };
         let view = Some((&view, now_ms));
-        let sum = sum_world(host, &asked.counter, root, None, wanted, view, notes).await?;
+        let sum =
+            sum_datacenters(host, &request.counter, root, None, wanted, view, options).await?;
         if let Some(sum) = sum.filter(|sum| !sum.tells_unsettled()) {
             return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
         }
-        return read(host, Ok(asked), None, notes).await;
+        return read(host, Ok(request), None, options).await;
     }
-    read(host, Ok(asked), Some(root), notes).await
+    read(host, Ok(request), Some(root), options).await
 }
 
 /// Sums a counter by asking all its datacenters; `known` is its root, if that has just been read.
@@ -230,7 +241,7 @@ async fn read(
     host: &Host,
     read: Result<Read, Fault>,
     mut known: Option<Root>,
-    notes: Notes<'_>,
+    options: ReadOptions<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
     let Read {
         counter,
@@ -240,18 +251,20 @@ async fn read(
     for _ in 0..READ_TRIES {
         let root = match known.take() {
             Some(root) => Some(root),
-            None => look_up(host, &counter, notes).await?,
+            None => look_up(host, &counter, options).await?,
         };
         let Some(root) = root else {
             return Ok(None);
         };
         let only = datacenter.as_ref();
-        if let Some(sum) = sum_world(host, &counter, root, only, wanted, None, notes).await? {
+        if let Some(sum) =
+            sum_datacenters(host, &counter, root, only, wanted, None, options).await?
+        {
             if sum.tells_unsettled() {
-                let settle = Settle {
+                let message = Settle {
                     counter: counter.clone(),
                 };
-                known = call(host, &settle).await?;
+                known = call(host, &message).await?;
                 continue;
             }
             return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
@@ -265,34 +278,34 @@ async fn read(
 async fn look_up(
     host: &Host,
     counter: &CounterId,
-    notes: Notes<'_>,
+    options: ReadOptions<'_>,
 ) -> Result<Option<Root>, Fault> {
     let counter = counter.clone();
     let look_up = LookUp { counter };
-    ask_root(host, notes.call(host, &look_up, CALL_MS_MAX), notes).await
+    ask_root(host, options.call(host, &look_up, CALL_MS_MAX), options).await
 }
 
 /// Sums a counter once its inboxes have counted what they had acknowledged.
 async fn read_drained(
     host: &Host,
-    asked: Result<ReadDrained, Fault>,
-    notes: Notes<'_>,
+    request: Result<ReadDrained, Fault>,
+    options: ReadOptions<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
-    let asked = asked?.read;
-    let Some(root) = look_up(host, &asked.counter, notes).await? else {
+    let request = request?.read;
+    let Some(root) = look_up(host, &request.counter, options).await? else {
         return Ok(None);
     };
     let drain = |inbox: &InboxId| {
         let drain = Drain {
             to: inbox.clone(),
-            counter: asked.counter.clone(),
+            counter: request.counter.clone(),
         };
-        ask_inbox(host, drain, DRAIN_MS_MAX, notes)
+        ask_inbox(host, drain, DRAIN_MS_MAX, options)
     };
     let drained = all_settled(root.inboxes.iter().map(drain), LEADS_AT_ONCE).await;
     // The drain may have added a datacenter.
     let known = root.inboxes.is_empty().then_some(root);
-    let mut sum = read(host, Ok(asked), known, notes).await?;
+    let mut sum = read(host, Ok(request), known, options).await?;
     if let Some(sum) = &mut sum {
         sum.is_drained = drained.iter().all(Result::is_ok);
     }
@@ -306,19 +319,19 @@ async fn read_drained(
 /// # Errors
 /// `Unreadable` where one has damaged rows: its last known part may be less than what was acknowledged, and the damage
 /// would go unnoticed.
-async fn sum_world(
+async fn sum_datacenters(
     host: &Host,
     counter: &CounterId,
     root: Root,
     only: Option<&Datacenter>,
     wanted: ReadParts,
     view: Option<(&View, i64)>,
-    notes: Notes<'_>,
+    options: ReadOptions<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
     let now_ms = host.now_ms();
-    if let Some(way) = notes.way {
+    if let Some(trace) = options.trace {
         // If a sum is made again, the explanation is of the last one.
-        way.borrow_mut().leads.clear();
+        trace.borrow_mut().leads.clear();
     }
     let view = view.filter(|(view, _)| view.generation() == root.generation);
     let question = wanted.of(root.generation);
@@ -326,21 +339,21 @@ async fn sum_world(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let datacenter = to.datacenter.clone();
-            let answer = ask_lead(host, SumDatacenter { to, question }, now_ms, notes).await;
+            let answer = ask_lead(host, SumDatacenter { to, question }, now_ms, options).await;
             (datacenter, answer)
         }
     };
     let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
-    let mut asked = Vec::new();
+    let mut targets = Vec::new();
     for datacenter in &root.datacenters {
         match view.and_then(|(view, at_ms)| view_fallback::pushed(view, datacenter, at_ms, now_ms))
         {
             _ if only.is_some_and(|only| only != datacenter) => {}
             Some(sum) => datacenters.push((datacenter.clone(), Some(sum))),
-            None => asked.push(datacenter),
+            None => targets.push(datacenter),
         }
     }
-    for (datacenter, answer) in all_settled(asked.into_iter().map(ask), LEADS_AT_ONCE).await {
+    for (datacenter, answer) in all_settled(targets.into_iter().map(ask), LEADS_AT_ONCE).await {
         match answer {
             Ok(sum) => datacenters.push((datacenter, Some(sum))),
             Err(Fault::Superseded(_)) => return Ok(None),
@@ -352,7 +365,7 @@ async fn sum_world(
     // Views hold no samples and breakdowns, and a datacenter's last known count would not make its part of them newer.
     let remembers = view.is_none() && wanted.samples.is_none() && wanted.breakdown.is_none();
     if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
-        memory = last_view(host, counter, root.generation, notes).await;
+        memory = last_view(host, counter, root.generation, options).await;
     }
     let view = view.map(|(view, _)| view).or(memory.as_ref());
     if let Some(view) = view {
@@ -386,14 +399,14 @@ async fn last_view(
     host: &Host,
     counter: &CounterId,
     generation: u64,
-    notes: Notes<'_>,
+    options: ReadOptions<'_>,
 ) -> Option<View> {
     let view_of = ViewOf {
         counter: counter.clone(),
         watches: false,
         of_one: true,
     };
-    let viewed = notes.call(host, &view_of, CALL_MS_MAX).await;
+    let viewed = options.call(host, &view_of, CALL_MS_MAX).await;
     let viewed = viewed.ok().flatten()?;
     let view = View::from_rest(viewed.view?);
     (view.generation() == generation).then_some(view)

@@ -1,7 +1,8 @@
 //! The counters that may have counted most in a range, where there are too many to read all.
 //!
-//! Invariant: a counter that is not read has counted at most what its partition was told of it, since the range began
-//! or in all. So the counters with the largest of those bounds are read, and the answer has the bounds of the others.
+//! Invariant: a counter that is not read has counted at most what was pushed of it to its partition, since the range
+//! began or in all. So the counters with the largest of those bounds are read, and the answer has the bounds of the
+//! others.
 //! A top is complete once its last row has at least the largest bound of the counters that are not read.
 //! Source: Fagin, Lotem, Naor 2003, "Optimal aggregation algorithms for middleware", the threshold algorithm.
 //!
@@ -51,30 +52,30 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// The counters that are not in `asked`; `None` where there are none.
-    fn without(&self, asked: &BTreeSet<CounterId>) -> Option<UnreadCounters> {
-        let mut unasked = UnreadCounters {
+    /// The counters that are not in `read`; `None` if there are none.
+    fn without(&self, read: &BTreeSet<CounterId>) -> Option<UnreadCounters> {
+        let mut unread = UnreadCounters {
             counters: self.sums.counters,
             count_max: self.sums.total,
             each_max: self.beyond,
         };
         for row in &self.rows {
-            if asked.contains(&row.counter) {
+            if read.contains(&row.counter) {
                 let (added, removed) = row.amount.totals();
-                unasked.counters = unasked.counters.saturating_sub(1);
-                unasked.count_max = unasked.count_max.without(added, removed);
+                unread.counters = unread.counters.saturating_sub(1);
+                unread.count_max = unread.count_max.without(added, removed);
             } else {
-                unasked.each_max = unasked.each_max.or_more(row.amount);
+                unread.each_max = unread.each_max.or_more(row.amount);
             }
         }
-        (unasked.counters > 0).then_some(unasked)
+        (unread.counters > 0).then_some(unread)
     }
 }
 
 /// Asks all partitions for the counters with the largest bounds of the counts since `from`: about `among` in all.
 async fn candidates(
     host: &Host,
-    asked: &SumMany,
+    request: &SumMany,
     from: i64,
     among: u32,
 ) -> Result<Candidates, Fault> {
@@ -82,7 +83,7 @@ async fn candidates(
     let mut since = WindowStart::reaching(from, host.now_ms().div_euclid(1_000));
     loop {
         let order = TopOrder {
-            prefix: asked.prefix.clone(),
+            prefix: request.prefix.clone(),
             by: OrderBy::Count,
             since: Some(since),
         };
@@ -111,27 +112,27 @@ async fn candidates(
     }
 }
 
-/// The most counters that are read for it.
-pub(super) fn most_of(host: &Host, asked: &SumMany) -> u32 {
-    match asked.is_strong && asked.by.is_none() && call::has_tablets(host) {
+/// The most counters that are read for a request.
+pub(super) fn counters_max(host: &Host, request: &SumMany) -> u32 {
+    match request.is_strong && request.by.is_none() && call::has_tablets(host) {
         true => STRONG_MAX,
         false => AGGREGATE_MAX,
     }
 }
 
-/// Adds the counters that may have counted most in a range, and notes those that are not read. `enough` returns a
-/// count: of more counters than are read, those whose bound is not larger need not be.
-pub(super) async fn sum_most(
+/// Adds the counters that may have counted most in a range, and records those that are not read. `enough` returns a
+/// count: if there are more counters than may be read, counters whose bound is not larger than it are not read.
+pub(super) async fn sum_largest(
     host: &Host,
-    asked: &SumMany,
+    request: &SumMany,
     begun_ms: i64,
     all: &RefCell<Aggregate>,
     enough: &dyn Fn(&Aggregate) -> Option<u128>,
 ) -> Result<(), Fault> {
-    let ranges = (asked.window, asked.history);
+    let ranges = (request.window, request.history);
     let from = ranges.0.map(|(from, _)| from);
     let from = from.or(ranges.1.map(|range| range.from));
-    let most = most_of(host, asked);
+    let counters_max = counters_max(host, request);
     let is_enough = |next: Value| {
         let enough = enough(&all.borrow());
         enough.is_some_and(|enough| !Value::new(enough, 0).is_below(next))
@@ -139,25 +140,25 @@ pub(super) async fn sum_most(
     let mut seen = BTreeSet::new();
     let mut leads = 0;
     let mut is_over = false;
-    for among in [WAVE, most] {
-        let found = candidates(host, asked, from.unwrap_or_default(), among).await?;
-        let are_few = found.sums.counters <= u64::from(most);
+    for among in [WAVE, counters_max] {
+        let found = candidates(host, request, from.unwrap_or_default(), among).await?;
+        let are_few = found.sums.counters <= u64::from(counters_max);
         let is_enough = |next: Value| !are_few && is_enough(next);
         let left = found.rows.iter();
         let left: Vec<&TopRow> = left.filter(|row| !seen.contains(&row.counter)).collect();
         for wave in left.chunks(usize::try_from(WAVE).unwrap_or(usize::MAX)) {
             let next = wave.first().map_or_else(Value::default, |row| row.amount);
-            let room = usize::try_from(u64::from(most).saturating_sub(leads)).unwrap_or(0);
+            let room = usize::try_from(u64::from(counters_max).saturating_sub(leads)).unwrap_or(0);
             is_over = room == 0
                 || host.now_ms() - begun_ms > WAVES_MS_MAX
                 || is_enough(next.or_more(found.beyond));
             // Counters beyond the candidates may have more than these: more candidates come first.
-            if is_over || among < most && next.is_below(found.beyond) {
+            if is_over || among < counters_max && next.is_below(found.beyond) {
                 break;
             }
             let counters = wave.iter().take(room).map(|row| row.counter.clone());
             let counters: Vec<CounterId> = counters.collect();
-            let (summed, more) = sum_wave(host, asked, begun_ms, (&counters, room), all).await;
+            let (summed, more) = sum_wave(host, request, begun_ms, (&counters, room), all).await;
             leads += more;
             is_over = summed < counters.len();
             seen.extend(counters.into_iter().take(summed));
@@ -166,10 +167,10 @@ pub(super) async fn sum_most(
             }
         }
         is_over |= found.beyond == Value::default() || is_enough(found.beyond);
-        if is_over || among == most {
+        if is_over || among == counters_max {
             let as_of_ms = found.sums.as_of_ms.unwrap_or(begun_ms);
-            let unasked = found.without(&seen);
-            all.borrow_mut().leaves(unasked, as_of_ms);
+            let unread = found.without(&seen);
+            all.borrow_mut().leaves(unread, as_of_ms);
             all.borrow_mut().lacks(found.missing);
             break;
         }
@@ -181,7 +182,7 @@ pub(super) async fn sum_most(
 /// many leads they have.
 async fn sum_wave(
     host: &Host,
-    asked: &SumMany,
+    request: &SumMany,
     begun_ms: i64,
     (counters, room): (&[CounterId], usize),
     all: &RefCell<Aggregate>,
@@ -208,6 +209,6 @@ async fn sum_wave(
         }
         summed += 1;
     }
-    sum_roots(host, asked, roots, begun_ms, all).await;
+    sum_roots(host, request, roots, begun_ms, all).await;
     (summed, u64::try_from(leads).unwrap_or(u64::MAX))
 }

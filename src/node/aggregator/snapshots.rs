@@ -13,22 +13,22 @@ use crate::protocol::messages::{
 };
 
 /// The runs of all partitions; where asked for, one is begun in each first.
-pub(super) async fn runs(host: &Host, asked: Result<AskRuns, Fault>) -> Result<AllRuns, Fault> {
+pub(super) async fn runs(host: &Host, request: Result<AskRuns, Fault>) -> Result<AllRuns, Fault> {
     let list = |partition: u32| ListRuns { partition };
-    if asked?.begins {
+    if request?.begins {
         let begin = |partition: u32| BeginRun { partition };
         if let Some(fault) = ask_all(host, begin).await.fault {
             return Err(fault);
         }
-        // Those that there once were write runs too, so that what has left them is told as gone.
-        let known = ask_ever(host, list, |told| told.ever).await.answers;
+        // Former partitions write runs too, so that their roots are recorded as gone.
+        let known = ask_ever(host, list, |answer| answer.ever).await.answers;
         let last = known.iter().map(|(partition, _)| *partition).max();
         let gone = count(host)..last.map_or(0, |last| last + 1);
         if let Some(fault) = ask_gone(host, gone, begin).await.fault {
             return Err(fault);
         }
     }
-    let listed = ask_ever(host, list, |told| told.ever).await;
+    let listed = ask_ever(host, list, |answer| answer.ever).await;
     let (partitions, missing_partitions) = readable(listed)?;
     Ok(AllRuns {
         partitions,
@@ -53,12 +53,12 @@ fn readable<T>(answered: PartitionAnswers<T>) -> Result<(ByPartition<T>, Vec<u32
 /// `Unreadable` where a file cannot be read that is needed.
 pub(super) async fn kept(
     host: &Host,
-    asked: Result<ListAllPastStates, Fault>,
+    request: Result<ListAllPastStates, Fault>,
 ) -> Result<PastStateList, Fault> {
-    let asked = asked?;
+    let request = request?;
     let ask = |partition: u32| ListPastStates {
         partition,
-        asked: asked.clone(),
+        asked: request.clone(),
     };
     let (pages, missing_partitions) = readable(ask_ever(host, ask, |page| page.ever).await)?;
     let mut listed = PastStateList {
@@ -77,9 +77,9 @@ pub(super) async fn kept(
             }
         }
     }
-    let most = usize::try_from(asked.limit).unwrap_or(usize::MAX);
-    listed.has_more |= rows.len() > most;
+    let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
+    listed.has_more |= rows.len() > limit;
     // A full page ends at its last name, so names of other partitions beyond the first `limit` are never skipped.
-    listed.rows = rows.into_values().take(most).collect();
+    listed.rows = rows.into_values().take(limit).collect();
     Ok(listed)
 }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::cmp::Ordering;
 
-use super::explain::Notes;
-use super::most::sum_most;
+use super::explain::ReadOptions;
+use super::most::sum_largest;
 use super::read;
 use crate::core::counter::total::Value;
 use crate::core::order::in_order;
@@ -19,17 +19,17 @@ use crate::protocol::query::kept_only;
 use crate::protocol::shell_limits::AGGREGATE_MAX;
 
 /// Asks every partition once; of a range leads too.
-pub(super) async fn top(host: &Host, asked: Result<AskTop, Fault>) -> Result<Top, Fault> {
-    let asked = asked?;
-    if let Some(range) = asked.range {
-        return top_of_range(host, asked, range).await;
+pub(super) async fn top(host: &Host, request: Result<AskTop, Fault>) -> Result<Top, Fault> {
+    let request = request?;
+    if let Some(range) = request.range {
+        return top_of_range(host, request, range).await;
     }
     let AskTop {
         order,
         limit,
         counter,
         ..
-    } = asked;
+    } = request;
     let mut rows = Vec::new();
     if let Some(counter) = &counter {
         let amount_of = AmountOf {
@@ -86,7 +86,7 @@ pub(super) async fn ask_top(
 }
 
 /// Asks the leads of those that may have counted most in a range.
-async fn top_of_range(host: &Host, asked: AskTop, range: (i64, i64)) -> Result<Top, Fault> {
+async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result<Top, Fault> {
     let begun_ms = host.now_ms();
     let wanted = ReadParts {
         window: Some(range),
@@ -95,20 +95,20 @@ async fn top_of_range(host: &Host, asked: AskTop, range: (i64, i64)) -> Result<T
         ..ReadParts::default()
     };
     let mut own = None;
-    if let Some(counter) = asked.counter {
-        let asked = Read {
+    if let Some(counter) = request.counter {
+        let own_request = Read {
             counter: counter.clone(),
             datacenter: None,
             wanted,
         };
-        let Some(sum) = read(host, Ok(asked), None, Notes::default()).await? else {
+        let Some(sum) = read(host, Ok(own_request), None, ReadOptions::default()).await? else {
             return Ok(Top::default());
         };
         let counted = sum.parts().map(|part| part.summary.window.count);
         own = Some((counter, counted.fold(0, u128::saturating_add)));
     }
     let many = SumMany {
-        prefix: asked.order.prefix,
+        prefix: request.order.prefix,
         history: wanted.history,
         // All that are asked, to say how many counted.
         top: AGGREGATE_MAX,
@@ -119,10 +119,10 @@ async fn top_of_range(host: &Host, asked: AskTop, range: (i64, i64)) -> Result<T
     let all = RefCell::new(Aggregate::new(begun_ms, many.top, None));
     let enough = |all: &Aggregate| match &own {
         Some((_, count)) => Some(*count),
-        None => all.count_at(asked.limit),
+        None => all.count_at(request.limit),
     };
-    sum_most(host, &many, begun_ms, &all, &enough).await?;
-    Ok(all.into_inner().into_top(range.0, asked.limit, own))
+    sum_largest(host, &many, begun_ms, &all, &enough).await?;
+    Ok(all.into_inner().into_top(range.0, request.limit, own))
 }
 
 /// Whoever has more stands first; of those that have as much, the name decides.

@@ -91,7 +91,7 @@ async fn operate(
         condition,
     };
     let _waiting = context.waiting();
-    let asked_ms = context.host.now_ms();
+    let requested_ms = context.host.now_ms();
     if matches!(operate.operation, Operation::Set(_) | Operation::Reset) {
         // Events that were acknowledged before are counted first; those that cannot be counted now count after it.
         let drain = ReadDrained {
@@ -119,7 +119,7 @@ async fn operate(
         let outcome = Outcome {
             operation: &operate.operation,
             done: &done,
-            asked_ms,
+            requested_ms,
         };
         state_after(context, &id, &outcome, strings).await?
     };
@@ -174,10 +174,10 @@ async fn key_of(
     let text = parse_key(&header)?;
     let secret = name_key(&context.host).await?;
     let hashed = |bytes: &[u8]| hash(&secret, bytes);
-    let asked = crate::protocol::messages::encode(operation)?;
+    let encoded = crate::protocol::messages::encode(operation)?;
     Ok(Some(OperationKey {
         key: write_key(&hashed, KeyKind::Write, text),
-        fingerprint: fingerprint(&hashed, &[&asked, &[u8::from(strings)]]),
+        fingerprint: fingerprint(&hashed, &[&encoded, &[u8::from(strings)]]),
     }))
 }
 
@@ -231,17 +231,17 @@ fn question(id: &CounterId) -> Read {
 struct Outcome<'a> {
     operation: &'a Operation,
     done: &'a Done,
-    asked_ms: i64,
+    requested_ms: i64,
 }
 
 impl Outcome<'_> {
     /// The counter if nothing can be read of it any more: it was deleted since, or has expired by the reader's clock.
     /// Its value is that of the last set, if there was one, and is not exact.
     fn of_ended(&self) -> GlobalSum {
-        let mut root = Root::create(None, self.asked_ms);
+        let mut root = Root::create(None, self.requested_ms);
         root.generation = self.done.generation;
         if let Operation::Set(value) = self.operation {
-            root.set(*value, Vec::new(), self.asked_ms);
+            root.set(*value, Vec::new(), self.requested_ms);
         }
         GlobalSum {
             root,
@@ -263,12 +263,12 @@ async fn state_after(
 ) -> Result<StoredAnswer, Problem> {
     let begun_ms = context.host.now_ms();
     // Every datacenter is asked, because what they had pushed is from before.
-    let asked = ReadDrained { read: question(id) };
-    let found = call(&context.host, &asked).await?;
+    let message = ReadDrained { read: question(id) };
+    let found = call(&context.host, &message).await?;
     // A set value was the counter's value at least at that time; after other operations an ended counter has none.
     let is_set = matches!(outcome.operation, Operation::Set(_) | Operation::Reset);
     let as_of_ms = match &found {
-        None if is_set => outcome.asked_ms,
+        None if is_set => outcome.requested_ms,
         _ => begun_ms,
     };
     let freshness = Freshness {
@@ -278,10 +278,10 @@ async fn state_after(
     };
     let sum = found.unwrap_or_else(|| outcome.of_ended());
     let done = outcome.done;
-    let told = SummedCounter::new(id, &sum, freshness).rounded(context.rounding()?);
+    let view = SummedCounter::new(id, &sum, freshness).rounded(context.rounding()?);
     Ok(StoredAnswer {
         status: if done.created { 201 } else { 200 },
-        body: told.to_json(strings, None, Some(&done.pending)),
+        body: view.to_json(strings, None, Some(&done.pending)),
     })
 }
 
@@ -301,7 +301,7 @@ pub async fn home_now(
     let root = call(&context.host, &LookUp { counter }).await?;
     let home = root.and_then(|root| root.home);
     match &home {
-        Some(home) => isolate::learn_home(&context.host, id, home),
+        Some(home) => isolate::cache_home(&context.host, id, home),
         None => isolate::forget_home(&context.host, id),
     }
     Ok(home)
@@ -310,7 +310,7 @@ pub async fn home_now(
 /// The home of a counter, set if it has none.
 ///
 /// # Errors
-/// As [`settle_home`].
+/// As [`assign_home`].
 pub async fn home_for_good(
     context: &RequestContext,
     id: &CounterId,
@@ -318,7 +318,7 @@ pub async fn home_for_good(
     if let Some(home) = &isolate::known_of(&context.host, id).home {
         return Ok(home.clone());
     }
-    settle_home(context, id).await
+    assign_home(context, id).await
 }
 
 /// Sets the home of a counter, so that conditional operations can be decided.
@@ -326,7 +326,7 @@ pub async fn home_for_good(
 /// # Errors
 /// `needs-home` where several datacenters have written, `precondition-failed` where there is no such counter,
 /// `unavailable`.
-pub async fn settle_home(context: &RequestContext, id: &CounterId) -> Result<Datacenter, Problem> {
+pub async fn assign_home(context: &RequestContext, id: &CounterId) -> Result<Datacenter, Problem> {
     let operate = Operate {
         counter: id.clone(),
         datacenter: context.datacenter(),
@@ -343,7 +343,7 @@ pub async fn settle_home(context: &RequestContext, id: &CounterId) -> Result<Dat
         Ok(Done {
             home: Some(home), ..
         }) => {
-            isolate::learn_home(&context.host, id, &home);
+            isolate::cache_home(&context.host, id, &home);
             Ok(home)
         }
         _ => Err(needs_home()),

@@ -20,12 +20,12 @@ pub async fn aggregate(context: &RequestContext, prefix: String) -> Result<Answe
     let query = Query::parse(context.query(), &["numbers", "consistency"])?;
     let strings = query.numbers_as_strings()?;
     let is_strong = query.is_strong()?;
-    let asked = SumMany {
+    let request = SumMany {
         prefix: prefix.clone(),
         is_strong,
         ..SumMany::default()
     };
-    let (gathered, is_own) = sum(context, asked, is_strong).await?;
+    let (gathered, is_own) = sum(context, request, is_strong).await?;
     let now_ms = context.host.now_ms();
     Ok(Answer::json(
         gathered.to_json(&prefix, is_own, now_ms, strings),
@@ -51,7 +51,7 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
     let range = query.history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
     let is_strong = query.is_strong()?;
-    let asked = SumMany {
+    let request = SumMany {
         prefix: prefix.clone(),
         datacenter: query.datacenter()?,
         history: Some(range),
@@ -59,7 +59,7 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
         is_strong,
         ..SumMany::default()
     };
-    let (gathered, is_own) = sum(context, asked, is_strong).await?;
+    let (gathered, is_own) = sum(context, request, is_strong).await?;
     let now_ms = context.host.now_ms();
     let json = gathered.history_json(&prefix, range, is_own, now_ms, format);
     Ok(Answer::json(json))
@@ -71,41 +71,41 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
 /// As [`aggregate`].
 pub async fn breakdown(context: &RequestContext, prefix: String) -> Result<Answer, Problem> {
     let query = Query::parse_breakdown(context.query(), &["value"])?;
-    let asked = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
+    let selection = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let value = query.breakdown_value()?;
-    let wanted = asked.wanted();
+    let wanted = selection.wanted();
     let is_strong = query.is_strong()?;
     let many = SumMany {
         prefix: prefix.clone(),
         datacenter: query.datacenter()?,
         history: wanted.history,
-        by: Some(asked.by),
+        by: Some(selection.by),
         top: match value {
-            Some(_) => u32::try_from(asked.limit).unwrap_or(u32::MAX),
+            Some(_) => u32::try_from(selection.limit).unwrap_or(u32::MAX),
             None => 0,
         },
         value: value.clone(),
-        window: asked.window,
+        window: selection.window,
         is_strong,
         ..SumMany::default()
     };
     let (gathered, is_own) = sum(context, many, is_strong).await?;
     let now_ms = context.host.now_ms();
     let json = match value {
-        Some(_) => gathered.value_json(&prefix, &asked, is_own, now_ms, strings),
-        None => gathered.breakdown_json(&prefix, &asked, is_own, now_ms, strings),
+        Some(_) => gathered.value_json(&prefix, &selection, is_own, now_ms, strings),
+        None => gathered.breakdown_json(&prefix, &selection, is_own, now_ms, strings),
     };
     Ok(Answer::json(json))
 }
 
 async fn sum(
     context: &RequestContext,
-    asked: SumMany,
+    request: SumMany,
     is_strong: bool,
 ) -> Result<(Aggregate, bool), Problem> {
     let shared_ms = (!is_strong).then_some(SHARED_MS_MAX);
-    let found = gather(context, ManyQuestion::Sum(asked), shared_ms).await?;
+    let found = gather(context, ManyQuestion::Sum(request), shared_ms).await?;
     match &*found.gathered {
         ManyAnswer::Sum(sum) => Ok((sum.clone(), found.is_own)),
         ManyAnswer::Top(..) => Err(mixed_up()),

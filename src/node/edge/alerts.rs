@@ -43,7 +43,7 @@ fn not_found(name: &AlertName) -> Problem {
     Problem::new(Code::AlertNotFound, detail)
 }
 
-fn told(seen: &AlertDetails) -> AlertSummary<'_> {
+fn summary_of(seen: &AlertDetails) -> AlertSummary<'_> {
     AlertSummary {
         name: &seen.name,
         alert: &seen.alert,
@@ -53,7 +53,7 @@ fn told(seen: &AlertDetails) -> AlertSummary<'_> {
 }
 
 fn answer(context: &RequestContext, seen: &AlertDetails) -> Answer {
-    Answer::json(alert_json(&told(seen), context.host.now_ms()))
+    Answer::json(alert_json(&summary_of(seen), context.host.now_ms()))
 }
 
 /// The alert, for a caller that may know of it; parameters of the query are refused.
@@ -144,7 +144,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let alerts = alerts
         .iter()
         .filter(|seen| may(caller, &seen.alert).is_ok());
-    let alerts: Vec<AlertSummary<'_>> = alerts.map(told).collect();
+    let alerts: Vec<AlertSummary<'_>> = alerts.map(summary_of).collect();
     let json = alerts_json(&alerts, &missing, context.host.now_ms());
     Ok(Answer::json(json))
 }

@@ -58,8 +58,8 @@ const TRIES: u32 = 3;
 
 struct KeyLookup {
     key: Option<ApiKey>,
-    asked_ms: i64,
-    is_being_asked: bool,
+    requested_ms: i64,
+    is_being_read: bool,
 }
 
 /// The cached keys of this isolate.
@@ -83,21 +83,21 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut KeyCache) -> T) -> T {
 
 /// Looks up a key at the directory, and caches the answer.
 async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<ApiKey>, Fault> {
-    let asked_ms = host.now_ms();
+    let requested_ms = host.now_ms();
     let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
     with(host, |keys| match &found {
         Ok(key) => {
             let known = KeyLookup {
                 key: key.clone(),
-                asked_ms,
-                is_being_asked: false,
+                requested_ms,
+                is_being_read: false,
             };
             keys.known.insert(id, known);
         }
         Err(_) => {
             keys.failed_ms = Some(host.now_ms());
             if let Some(known) = keys.known.get_mut(&id) {
-                known.is_being_asked = false;
+                known.is_being_read = false;
             }
         }
     });
@@ -109,9 +109,9 @@ fn known(host: &Host, id: KeyId) -> Option<(Option<ApiKey>, i64, bool)> {
     let now_ms = host.now_ms();
     with(host, |keys| {
         let known = keys.known.get_mut(&id)?;
-        let age_ms = now_ms.saturating_sub(known.asked_ms);
-        let is_due = age_ms > KEY_FRESH_MS && !known.is_being_asked;
-        known.is_being_asked |= is_due;
+        let age_ms = now_ms.saturating_sub(known.requested_ms);
+        let is_due = age_ms > KEY_FRESH_MS && !known.is_being_read;
+        known.is_being_read |= is_due;
         Some((known.key.clone(), age_ms, is_due))
     })
 }
@@ -143,13 +143,13 @@ async fn look_up(
     }
     let stale = known.filter(|(_, age_ms, _)| *age_ms <= KEY_STALE_MS_MAX);
     let is_paused = with(host, |keys| keys.is_paused(host.now_ms()));
-    let asked = match is_paused {
+    let answer = match is_paused {
         true => Err(Fault::Unavailable(
             "the directory does not answer".to_owned(),
         )),
         false => ask(host, id, secret).await,
     };
-    match (asked, stale) {
+    match (answer, stale) {
         (Ok(key), _) => Ok(key),
         (Err(_), Some((key, ..))) => Ok(key),
         (Err(fault), None) => Err(unread(&fault)),
@@ -214,7 +214,7 @@ fn is_configured(context: &RequestContext, authorization: &str) -> bool {
 pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
     match KeyToken::of(authorization) {
         Some(token) if !is_configured(context, authorization) => {
-            context.note_caller(caller_of(context, &token).await?);
+            context.set_caller(caller_of(context, &token).await?);
         }
         _ => {
             let access = context.access();
@@ -224,7 +224,7 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
             let Ok(caller) = context.caller() else {
                 return Ok(());
             };
-            context.note_caller(caller);
+            context.set_caller(caller);
         }
     }
     key_budget::spend(context, &context.caller()?, 1).await
@@ -245,7 +245,7 @@ pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, 
     Ok(caller)
 }
 
-/// Succeeds where a caller administers all that a key may do, so that nobody gives away more than they have.
+/// Succeeds if a caller administers everything that a key may do, so that no caller grants more than it has.
 ///
 /// # Errors
 /// `forbidden`.
@@ -343,9 +343,9 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         limit: limit + 1,
     };
     let mut keys = call(&context.host, &list).await?;
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = keys.len() > most;
-    keys.truncate(most);
+    let keys_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = keys.len() > keys_max;
+    keys.truncate(keys_max);
     let cursor = keys.last().filter(|_| has_more).map(|(id, _)| *id);
     keys.retain(|(_, key)| may_reach(caller, key).is_ok());
     let json = keys_json(&keys, cursor, context.host.now_ms());

@@ -17,7 +17,7 @@ use crate::protocol::problem::Problem;
 use crate::protocol::routes::{Route, RouteName};
 
 /// How long a call waits for the log, milliseconds.
-const NOTE_MS_MAX: u64 = 1_000;
+const LOG_MS_MAX: u64 = 1_000;
 
 /// When an entry that was not confirmed is sent again, milliseconds after the last attempt.
 const AGAIN_MS: [u64; 3] = [1_000, 5_000, 15_000];
@@ -75,19 +75,19 @@ pub async fn begin_named(
     caller: &Caller,
     call: &str,
     target: &str,
-    is_noted_later: bool,
+    is_logged_later: bool,
 ) {
     let host = &context.host;
-    let act = AuditEntry::begun(caller, call, target, host.now_ms(), host.random());
-    context.note_act(act.clone());
-    if !is_noted_later {
-        let _ = call_within(host, &AddAuditEntry { act }, NOTE_MS_MAX).await;
+    let entry = AuditEntry::begun(caller, call, target, host.now_ms(), host.random());
+    context.set_audit_entry(entry.clone());
+    if !is_logged_later {
+        let _ = call_within(host, &AddAuditEntry { act: entry }, LOG_MS_MAX).await;
     }
 }
 
 /// Sets the target of the present entry, once that is known.
 pub fn about(context: &RequestContext, target: &str) {
-    context.change_act(|act| act.target = target.to_owned());
+    context.change_audit_entry(|entry| entry.target = target.to_owned());
 }
 
 /// Sends a call to the partition that stores the log, so that its effect and the entry are one commit.
@@ -96,19 +96,19 @@ pub fn about(context: &RequestContext, target: &str) {
 /// The receiver's error, or `Unavailable`.
 pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::Answer, Fault> {
     let host = &context.host;
-    let Some(act) = context.act() else {
+    let Some(entry) = context.audit_entry() else {
         return call(host, message).await;
     };
     let done = CallAudited {
         act: AuditEntry {
             outcome: CallOutcome::Done,
-            ..act
+            ..entry
         },
         path: C::PATH.to_owned(),
         message: encode(message)?,
     };
     let bytes = call(host, &done).await?;
-    context.change_act(|act| act.outcome = CallOutcome::Done);
+    context.change_audit_entry(|entry| entry.outcome = CallOutcome::Done);
     answer_of::<C>(host, &bytes)
 }
 
@@ -119,26 +119,26 @@ pub async fn end(context: &RequestContext, answer: &Result<Answer, Problem>) {
 
 /// As [`end`], for a call without such an answer.
 pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
-    let Some(act) = context.take_act() else {
+    let Some(entry) = context.take_audit_entry() else {
         return;
     };
     // An outcome that was committed with the call is stored already.
-    if act.outcome == outcome || outcome == CallOutcome::Unknown {
+    if entry.outcome == outcome || outcome == CallOutcome::Unknown {
         return;
     }
-    let note = AddAuditEntry {
-        act: AuditEntry { outcome, ..act },
+    let message = AddAuditEntry {
+        act: AuditEntry { outcome, ..entry },
     };
     let host = context.host.clone();
-    if call_within(&host, &note, NOTE_MS_MAX).await.is_err() {
-        context.wait_until(async move { tell_again(&host, &note).await });
+    if call_within(&host, &message, LOG_MS_MAX).await.is_err() {
+        context.wait_until(async move { send_again(&host, &message).await });
     }
 }
 
-async fn tell_again(host: &Host, note: &AddAuditEntry) {
+async fn send_again(host: &Host, message: &AddAuditEntry) {
     for wait_ms in AGAIN_MS {
         host.sleep_ms(wait_ms).await;
-        if call_within(host, note, NOTE_MS_MAX).await.is_ok() {
+        if call_within(host, message, LOG_MS_MAX).await.is_ok() {
             return;
         }
     }
@@ -154,8 +154,8 @@ pub async fn list(context: &RequestContext) -> Result<Answer, Problem> {
     let limit = usize::try_from(span.limit).unwrap_or(usize::MAX);
     // One more than asked for shows whether there is another page.
     span.limit += 1;
-    let mut acts = call(&context.host, &ListAuditEntries { span }).await?;
-    let has_more = acts.len() > limit;
-    acts.truncate(limit);
-    Ok(Answer::json(acts_json(&acts, has_more)))
+    let mut entries = call(&context.host, &ListAuditEntries { span }).await?;
+    let has_more = entries.len() > limit;
+    entries.truncate(limit);
+    Ok(Answer::json(acts_json(&entries, has_more)))
 }

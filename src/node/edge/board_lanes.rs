@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::lanes::{self, LaneKind, Lanes, settle};
+use super::lanes::{self, LaneKind, Lanes, complete};
 use super::request_context::RequestContext;
 use crate::core::board::placing::ShardAt;
 use crate::core::counter::batchable::Batchable;
@@ -75,7 +75,7 @@ impl LaneKind for Boards {
         ))
     }
 
-    fn tell((): (), _: &Self::Outcome) {}
+    fn notify((): (), _: &Self::Outcome) {}
 
     async fn send(host: &Host, to: &BoardTarget, nonce: Nonce, load: Requests) {
         let write = WriteBoards {
@@ -87,7 +87,7 @@ impl LaneKind for Boards {
         let written = call_within(host, &write, WRITE_MS_MAX).await;
         Lanes::<Self>::with(host, |lanes| {
             if let Some(lane) = lanes.known(to) {
-                settle::<Self>(host, lane, nonce, written.map(Rc::new));
+                complete::<Self>(host, lane, nonce, written.map(Rc::new));
             }
         });
     }
@@ -104,7 +104,7 @@ pub async fn send(context: &RequestContext, write: WriteBoard) -> Result<BoardWr
         home,
         writes,
         once,
-        // A write of a body that keeps its order does not come this way.
+        // Writes of a body that keeps its order do not use lanes.
         sequences: _,
     } = write;
     let to = BoardTarget { board, at, home };

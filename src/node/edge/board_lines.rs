@@ -95,9 +95,9 @@ async fn write_to(
         }
         is_replay &= matches!(written, BoardWritten::Replayed(_));
         if let BoardWritten::Done(written) | BoardWritten::Replayed(written) = written {
-            for (place, refusal) in written.refused {
-                let place = usize::try_from(place).unwrap_or(usize::MAX);
-                let line = some.get(place).map(|(line, _)| *line);
+            for (index, refusal) in written.refused {
+                let index = usize::try_from(index).unwrap_or(usize::MAX);
+                let line = some.get(index).map(|(line, _)| *line);
                 failed.push((LineNumbers::of(line), refusal_of(refusal)));
             }
         }

@@ -124,7 +124,7 @@ pub fn top_of(seen: &BoardSeen, limit: u32) -> Option<BoardSeen> {
 
 /// A member whose own shard was asked, with a rank among all shards from their summary: at least that of its row, and
 /// higher by at most the slack.
-pub fn place_in(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> BoardSeen {
+pub fn rank_among_all(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> BoardSeen {
     let is_desc = seen.settings.order == Order::Desc;
     own.is_exact = false;
     own.period = seen.period;
@@ -137,11 +137,11 @@ pub fn place_in(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> BoardSeen {
     };
     let mut slack = Vec::new();
     for row in &mut own.rows {
-        let place = match seen.settings.ties {
+        let position = match seen.settings.ties {
             Ties::Shared => BoardPlace::Score(row.score),
             _ => BoardPlace::Key(key_of(row)),
         };
-        let edge = place.edge(is_desc);
+        let edge = position.edge(is_desc);
         let bounds = others().map(|summary| summary.better(&edge, is_desc));
         let (low, high) = bounds.fold((0, 0), |sum, (low, high)| (sum.0 + low, sum.1 + high));
         row.rank = row.rank.map(|rank| rank + low);

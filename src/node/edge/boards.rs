@@ -5,7 +5,7 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::board_lanes;
-use super::board_summary::{self, is_elsewhere, place_in, top_of};
+use super::board_summary::{self, is_elsewhere, rank_among_all, top_of};
 use super::body;
 use super::hash_keys::name_key;
 use super::key_budget;
@@ -66,9 +66,9 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         limit: limit + 1,
     };
     let mut listed = call(&context.host, &list).await.map_err(unread)?;
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = listed.boards.len() > most;
-    listed.boards.truncate(most);
+    let boards_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = listed.boards.len() > boards_max;
+    listed.boards.truncate(boards_max);
     let cursor = listed.boards.last().filter(|_| has_more);
     Ok(Answer::json(list_json(&listed, cursor, as_of_ms)))
 }
@@ -102,7 +102,7 @@ pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, P
                     .await?
                 }
             };
-            let json = configured_json(&told(context, &board, &seen));
+            let json = configured_json(&board_view(context, &board, &seen));
             let status = if is_new { 201 } else { 200 };
             Ok(Answer::json(json).with_status(status))
         }
@@ -131,7 +131,11 @@ pub async fn delete(context: &RequestContext, board: CounterId) -> Result<Answer
     }
 }
 
-fn told<'a>(context: &RequestContext, board: &'a CounterId, seen: &'a BoardSeen) -> ReadBoard<'a> {
+fn board_view<'a>(
+    context: &RequestContext,
+    board: &'a CounterId,
+    seen: &'a BoardSeen,
+) -> ReadBoard<'a> {
     ReadBoard {
         board,
         seen,
@@ -161,8 +165,8 @@ async fn ask(
     }
 }
 
-/// The problem of a read that a board does not answer. A version that was not reached comes with one that is: where
-/// there are several shards all of them tell it.
+/// The problem of a read that a board does not answer. If a version was not reached, the problem has the version that
+/// the board has reached. On a board of several shards, all shards are asked for it.
 async fn unseen(context: &RequestContext, board: &CounterId, answer: &BoardAnswer) -> Problem {
     let problem = not_found(answer);
     let is_spread = boards::layout_of(&context.host, board).number > 0;
@@ -184,14 +188,18 @@ async fn unseen(context: &RequestContext, board: &CounterId, answer: &BoardAnswe
 pub async fn about(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &[])?;
     let seen = ask(context, &board, &query, BoardQuestion::About).await?;
-    Ok(Answer::json(configured_json(&told(context, &board, &seen))))
+    Ok(Answer::json(configured_json(&board_view(
+        context, &board, &seen,
+    ))))
 }
 
 /// `GET /boards/{board}/periods`
 pub async fn periods(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &[])?;
     let seen = ask(context, &board, &query, BoardQuestion::Periods).await?;
-    Ok(Answer::json(periods_json(&told(context, &board, &seen))))
+    Ok(Answer::json(periods_json(&board_view(
+        context, &board, &seen,
+    ))))
 }
 
 /// A range of the board's order, by these parameters.
@@ -205,7 +213,7 @@ async fn stretch(
     let question = BoardQuestion::Range(query.stretch()?);
     let seen = ask(context, board, &query, question).await?;
     Ok(Answer::json(rows_json(
-        &told(context, board, &seen),
+        &board_view(context, board, &seen),
         counts,
     )))
 }
@@ -213,20 +221,20 @@ async fn stretch(
 /// `GET /boards/{board}/top`
 pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &["limit"])?;
-    let asked = query.stretch()?;
+    let range = query.stretch()?;
     let far = match may_be_far(context, &board, &query)? {
         true => far_summary(context, &board).await?,
         false => None,
     };
-    if let Some(seen) = far.and_then(|seen| top_of(&seen, asked.limit)) {
+    if let Some(seen) = far.and_then(|seen| top_of(&seen, range.limit)) {
         return Ok(Answer::json(rows_json(
-            &told(context, &board, &seen),
+            &board_view(context, &board, &seen),
             false,
         )));
     }
-    let limit = asked.limit;
-    let seen = match ask(context, &board, &query, BoardQuestion::Range(asked)).await {
-        // The cached summary is better than nothing, and tells its age.
+    let limit = range.limit;
+    let seen = match ask(context, &board, &query, BoardQuestion::Range(range)).await {
+        // The cached summary is better than nothing, and the answer has its age.
         Err(problem) if problem.code() == Code::Unavailable && is_plain(&query)? => {
             let known = board_summary::known(&context.host, &board);
             let seen = known.and_then(|seen| top_of(&seen, limit)).ok_or(problem)?;
@@ -235,7 +243,7 @@ pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, P
         seen => seen?,
     };
     Ok(Answer::json(rows_json(
-        &told(context, &board, &seen),
+        &board_view(context, &board, &seen),
         false,
     )))
 }
@@ -279,10 +287,10 @@ pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answe
     }
     let query = BoardQuery::parse(context.query(), &["id"])?;
     let names = query.members()?;
-    let asked = names.iter().map(bytes_of).collect();
-    let seen = ask(context, &board, &query, BoardQuestion::Members(asked)).await?;
+    let wanted = names.iter().map(bytes_of).collect();
+    let seen = ask(context, &board, &query, BoardQuestion::Members(wanted)).await?;
     Ok(Answer::json(members_json(
-        &told(context, &board, &seen),
+        &board_view(context, &board, &seen),
         &names,
     )))
 }
@@ -295,7 +303,9 @@ pub async fn count(context: &RequestContext, board: CounterId) -> Result<Answer,
         ..query.stretch()?
     };
     let seen = ask(context, &board, &query, BoardQuestion::Range(stretch)).await?;
-    Ok(Answer::json(count_json(&told(context, &board, &seen))))
+    Ok(Answer::json(count_json(&board_view(
+        context, &board, &seen,
+    ))))
 }
 
 fn bytes_of(name: &CounterId) -> Vec<u8> {
@@ -325,7 +335,7 @@ pub async fn member(
             ask(context, &board, &query, question).await?
         }
     };
-    let json = one_json(&told(context, &board, &seen)).ok_or_else(|| no_member(&name))?;
+    let json = one_json(&board_view(context, &board, &seen)).ok_or_else(|| no_member(&name))?;
     let tag = seen.rows.first().map_or(0, |row| row.tag);
     Ok(Answer::json(json).with_header("etag", tag_text(tag)))
 }
@@ -352,7 +362,7 @@ async fn far_member(
     };
     Ok(match own {
         Ok(BoardAnswer::Seen(own)) if is_same(&own, &seen) => {
-            Some(Box::new(place_in(&seen, *own, at.shard)))
+            Some(Box::new(rank_among_all(&seen, *own, at.shard)))
         }
         // The members have moved since, or another period has begun: the board itself is asked.
         _ => None,
@@ -372,7 +382,7 @@ pub async fn around(
         return Err(no_member(&name));
     }
     Ok(Answer::json(rows_json(
-        &told(context, &board, &seen),
+        &board_view(context, &board, &seen),
         false,
     )))
 }
@@ -392,7 +402,7 @@ pub async fn at_rank(
             "the board has fewer members than this",
         )
     };
-    let json = one_json(&told(context, &board, &seen)).ok_or_else(absent)?;
+    let json = one_json(&board_view(context, &board, &seen)).ok_or_else(absent)?;
     Ok(Answer::json(json))
 }
 
@@ -461,7 +471,7 @@ async fn send(
     once: Option<OnceKey>,
 ) -> Result<Outcome, Problem> {
     let carry = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
-        // A lane keeps no place in a body of several shards.
+        // A lane does not keep the order of a body over several shards.
         if write.writes.len() == 1 && write.sequences.is_empty() {
             return Box::pin(board_lanes::send(context, write));
         }
@@ -652,9 +662,9 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
         let sent = send(context, &board, made, once).await?;
         let written = sent.written;
         is_replay &= sent.is_replay;
-        for (place, refusal) in &written.refused {
-            let place = usize::try_from(*place).unwrap_or(usize::MAX);
-            let line = some.get(place).map_or(0, |(line, _)| *line);
+        for (index, refusal) in &written.refused {
+            let index = usize::try_from(*index).unwrap_or(usize::MAX);
+            let line = some.get(index).map_or(0, |(line, _)| *line);
             lines.reject(line, refusal_of(*refusal));
         }
         let (accepted, changed) = all

@@ -30,11 +30,11 @@ fn broken_off(error: &str) -> Problem {
     )
 }
 
-/// How long a piece is waited for once its time is over, milliseconds: where the only thread was busy for so long, the
-/// timer is served first though the piece has arrived.
+/// How long a piece is waited for after its time is over, milliseconds. If the only thread was busy for that time, the
+/// timer is served first although the piece has arrived.
 const LATE_MS: u64 = 100;
 
-/// What arrives within so many milliseconds; `None` where it does not.
+/// The piece, if it arrives within `wait_ms`; `None` otherwise.
 async fn arrived<T>(host: &Host, wait_ms: u64, piece: impl Future<Output = T>) -> Option<T> {
     let mut piece = pin!(piece);
     match host.within_ms(wait_ms, piece.as_mut()).await {
@@ -211,7 +211,7 @@ impl<'a> BulkBody<'a> {
     ///
     /// # Errors
     /// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `body-too-slow`, `invalid-gzip`,
-    /// `unsupported-encoding`, or what `each` says; after draining.
+    /// `unsupported-encoding`, or the problem of `each`; after draining.
     pub async fn next(
         &mut self,
         each: impl FnMut(&[u8]) -> Result<(), Problem>,

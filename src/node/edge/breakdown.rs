@@ -15,18 +15,18 @@ use crate::protocol::query::Query;
 /// `counter-not-found`, `invalid-query`, `unavailable`, `version-not-reached`.
 pub async fn breakdown(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
     let query = Query::parse_breakdown(context.query(), &["at_least"])?;
-    let asked = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
+    let selection = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let question = Read {
         counter: id,
         datacenter: query.datacenter()?,
-        wanted: asked.wanted(),
+        wanted: selection.wanted(),
     };
     let version = query.at_least()?;
     let _waiting = context.waiting();
     let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
-    let answer = Answer::json(told.breakdown_json(&asked, strings));
-    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+    let view = SummedCounter::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::json(view.breakdown_json(&selection, strings));
+    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }

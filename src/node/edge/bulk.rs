@@ -86,13 +86,13 @@ impl Records {
     }
 
     /// The call of a body, and its query.
-    fn asked(&self) -> Vec<&[u8]> {
+    fn request_parts(&self) -> Vec<&[u8]> {
         match self {
             Self::Events => vec![b"events"],
             Self::Logs(ingest) => {
-                let asked = ingest.asked();
-                let asked = asked.iter().map(|text| text.as_bytes());
-                std::iter::once(&b"ingest"[..]).chain(asked).collect()
+                let query = ingest.asked();
+                let query = query.iter().map(|text| text.as_bytes());
+                std::iter::once(&b"ingest"[..]).chain(query).collect()
             }
         }
     }
@@ -117,7 +117,7 @@ impl Records {
 /// `POST /events`.
 ///
 /// # Errors
-/// Those of the whole body: `detail` says which part of it was counted, if any.
+/// Those of the whole body: `detail` names the part of it that was counted, if any.
 pub async fn events(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     bulk(context, caller, Records::Events).await
@@ -151,8 +151,8 @@ async fn bulk(
     if let Some(header) = &key {
         let hash_of = |name: &[u8]| keys.name(name);
         let key = write_key(&hash_of, KeyKind::Batch, parse_key(header)?);
-        let hash = BodyHash::new(&hash_of, &records.asked());
-        let sections = Sections::new(key, &hash_of, &records.asked(), SECTION_BYTES_MAX);
+        let hash = BodyHash::new(&hash_of, &records.request_parts());
+        let sections = Sections::new(key, &hash_of, &records.request_parts(), SECTION_BYTES_MAX);
         body_key = Some((hash, sections));
     }
     let counting = Counting {

@@ -19,7 +19,7 @@ use crate::host::Host;
 use crate::node::shared::call::has_tablets;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::keyed_calls::{KeyedRequest, count_bounded};
+use crate::node::shared::keyed_calls::{KeyedRequest, count_budgeted};
 use crate::node::shared::{open_objects, partitions};
 use crate::protocol::batch::gather::{CountingMode, GatheredCounter};
 use crate::protocol::batch::keyed::{BodyKey, CallBudget, KeyedElements, KeyedWrites};
@@ -89,13 +89,13 @@ pub async fn count_section(
     report: BatchReport,
 ) -> Result<(BatchReport, bool), Problem> {
     let gathers = section.is_whole && !section.sums.is_empty();
-    let has_company = gathers && gather_with_others(&context.host, section.sums.len()).await;
+    let has_others = gathers && gather_with_others(&context.host, section.sums.len()).await;
     let sending = BulkStage::enter(&context.host, Stage::Sending);
     let host = context.host.clone();
     let (done, doing) = oneshot::channel();
     // Other bodies may share the flushes of this one, so it continues if the client hangs up.
     context.wait_until(async move {
-        let counted = count_all(&host, &counting, has_company, section, report).await;
+        let counted = count_all(&host, &counting, has_others, section, report).await;
         drop(sending);
         let _ = done.send(counted);
     });
@@ -109,11 +109,11 @@ pub async fn count_section(
 /// Waits for other bodies, so that they share flushes. Returns whether there were any.
 async fn gather_with_others(host: &Host, counters: usize) -> bool {
     let counters = u64::try_from(counters).unwrap_or(u64::MAX);
-    let Some(place) = with_waves(host, |waves| waves.place(counters, host.now_ms())) else {
+    let Some(position) = with_waves(host, |waves| waves.place(counters, host.now_ms())) else {
         return false;
     };
     let _gathering = BulkStage::enter(host, Stage::Gathering);
-    while !with_waves(host, |waves| waves.may_go(place, host.now_ms())) {
+    while !with_waves(host, |waves| waves.may_go(position, host.now_ms())) {
         host.sleep_ms(LOOK_EVERY_MS).await;
     }
     true
@@ -124,7 +124,7 @@ async fn gather_with_others(host: &Host, counters: usize) -> bool {
 async fn count_all(
     host: &Host,
     counting: &Counting,
-    has_company: bool,
+    has_others: bool,
     section: Section,
     mut report: BatchReport,
 ) -> (BatchReport, bool) {
@@ -167,7 +167,7 @@ async fn count_all(
             is_replay = false;
             continue;
         };
-        is_replay &= count_part(host, counting, key, has_company, part, &mut report).await;
+        is_replay &= count_part(host, counting, key, has_others, part, &mut report).await;
     }
     (report, is_replay)
 }
@@ -213,7 +213,7 @@ async fn count_part(
     host: &Host,
     counting: &Counting,
     key: Option<BodyKey>,
-    has_company: bool,
+    has_others: bool,
     part: Vec<(CounterId, GatheredCounter)>,
     report: &mut BatchReport,
 ) -> bool {
@@ -225,13 +225,13 @@ async fn count_part(
     let mut plan = Plan::new(part, *manner, datacenter, shards, own, key);
     // Elements of plain lines first: they may be sent twice without harm. So if one of their cells fails, its lines
     // fail with nothing counted, and a repeat counts nothing twice.
-    for (number, problem) in bulk_sender::count_many(host, plan.elements(), has_company).await {
+    for (number, problem) in bulk_sender::count_many(host, plan.elements(), has_others).await {
         plan.fail_elements(number, &problem, report);
     }
     let keyed = plan.keyed();
     let plain = plan.amounts();
     let mut is_replay = plain.is_empty() && !keyed.is_empty();
-    for (number, problem) in bulk_sender::count_many(host, plain, has_company).await {
+    for (number, problem) in bulk_sender::count_many(host, plain, has_others).await {
         plan.fail_amounts(number, &problem, report);
     }
     let mut elements = KeyedElements::default();
@@ -281,7 +281,7 @@ async fn count_keyed(
     let count = |some: KeyedWrites| async move {
         let (counter, writes) = (&some.counter, &some.writes);
         let whose = (!some.is_recall).then_some(*keys);
-        let outcomes = count_bounded(host, counter, many, writes, whose).await;
+        let outcomes = count_budgeted(host, counter, many, writes, whose).await;
         (some, outcomes)
     };
     let at_once = if is_hosted {

@@ -2,7 +2,7 @@
 //! read.
 //!
 //! Invariants: a body of one section is counted only after all of it has been read. If a later section cannot be read,
-//! its sender learns up to which line the body was counted.
+//! the answer names the line up to which the body was counted.
 
 use std::rc::Rc;
 

@@ -57,7 +57,7 @@ struct BulkSender {
 pub async fn count_many(
     host: &Host,
     loads: Vec<Addressed>,
-    has_company: bool,
+    has_others: bool,
 ) -> Vec<(usize, Problem)> {
     let mut bulk = BulkSender {
         moves: vec![0; loads.len()],
@@ -67,11 +67,11 @@ pub async fn count_many(
         late: VecDeque::new(),
         failed: Vec::new(),
     };
-    bulk.progress.borrow_mut().settled = vec![false; bulk.loads.len()];
+    bulk.progress.borrow_mut().finished = vec![false; bulk.loads.len()];
     for number in 0..bulk.loads.len() {
         bulk.join(host, number);
     }
-    if has_company && !bulk.loads.is_empty() {
+    if has_others && !bulk.loads.is_empty() {
         // All bodies of the wave have looked by then.
         host.sleep_ms(wave::LOOK_EVERY_MS + 1).await;
         // Others may have sent all of it already: the loop below would not notice their failures.
@@ -85,7 +85,7 @@ pub async fn count_many(
 /// Sends the batches without another sender until all have an outcome.
 async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
     let begun_ms = host.now_ms();
-    let most = if has_tablets(host) {
+    let in_flight_max = if has_tablets(host) {
         HOSTED_IN_FLIGHT_MAX
     } else {
         IN_FLIGHT_MAX
@@ -97,7 +97,7 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
             break;
         }
         for _ in 0..bulk.own.len() {
-            if sending.len() >= most {
+            if sending.len() >= in_flight_max {
                 break;
             }
             let Some((to, ticket)) = bulk.own.pop_front() else {
@@ -148,8 +148,8 @@ impl BulkSender {
             Ok(ticket) => {
                 let mut progress = self.progress.borrow_mut();
                 progress.pending += 1;
-                if let Some(settled) = progress.settled.get_mut(number) {
-                    *settled = false;
+                if let Some(finished) = progress.finished.get_mut(number) {
+                    *finished = false;
                 }
                 // Others' batches too: the request that opened one may be gone, and taking is exclusive.
                 self.own.push_back((to.clone(), ticket));
@@ -172,7 +172,7 @@ impl BulkSender {
         }
     }
 
-    /// Sends writes again that a sealed shard has refused, and notes final failures.
+    /// Sends writes again that a sealed shard has refused, and records final failures.
     fn sort_out(&mut self, host: &Host) {
         self.join_late(host);
         let refused = std::mem::take(&mut self.progress.borrow_mut().failed);
@@ -187,14 +187,14 @@ impl BulkSender {
                 _ => false,
             };
             if goes_on && moves < MOVES_MAX {
-                self.send_on(host, number);
+                self.forward(host, number);
             } else {
                 self.failed.push((number, fault.into()));
             }
         }
     }
 
-    fn send_on(&mut self, host: &Host, number: usize) {
+    fn forward(&mut self, host: &Host, number: usize) {
         if let Some(Addressed { to, .. }) = self.loads.get_mut(number) {
             let known = known_of(host, &to.counter);
             if let Some(home) = &known.home {
@@ -213,21 +213,24 @@ impl BulkSender {
         let late: Vec<usize> = self.late.iter().map(|(number, _)| *number).collect();
         self.failed.extend(std::mem::take(&mut self.late));
         let detail = "the body took too long; this line may or may not have been counted";
-        let mut settled = std::mem::take(&mut self.progress.borrow_mut().settled);
+        let mut finished = std::mem::take(&mut self.progress.borrow_mut().finished);
         // These are known not to be counted.
         for number in late {
-            if let Some(settled) = settled.get_mut(number) {
-                *settled = true;
+            if let Some(finished) = finished.get_mut(number) {
+                *finished = true;
             }
         }
-        let unknown = settled.iter().enumerate().filter(|(_, settled)| !**settled);
+        let unknown = finished
+            .iter()
+            .enumerate()
+            .filter(|(_, finished)| !**finished);
         let problem = Problem::new(Code::Unavailable, detail);
         self.failed
             .extend(unknown.map(|(number, _)| (number, problem.clone())));
     }
 }
 
-/// Waits until a batch of this body settles, or it is time to look at batches of others.
+/// Waits until a batch of this body is complete, or it is time to look at batches of others.
 async fn next_event(host: &Host, sending: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
     let look = std::pin::pin!(host.sleep_ms(LOOK_EVERY_MS));
     if sending.is_empty() {
@@ -235,7 +238,7 @@ async fn next_event(host: &Host, sending: &mut FuturesUnordered<LocalBoxFuture<'
         return;
     }
     if let Either::Left(_) = select(sending.next(), look).await {
-        // Batches that settle together are seen together.
+        // Batches that complete together are handled together.
         while let Some(Some(())) = sending.next().now_or_never() {}
     }
 }

@@ -175,7 +175,7 @@ async fn measure(
         }
         host.sleep_ms(LOOK_EVERY_MS).await;
     }
-    // A write of this isolate that was not seen has taken at least so long.
+    // A write of this isolate that was not seen has taken at least the time since then.
     let unseen_ms = wrote_ms.filter(|_| !seen.contains(here));
     let slowest_ms = slowest_ms.max(unseen_ms.map(|at_ms| now_ms() - at_ms));
     u64::try_from(slowest_ms?).ok()

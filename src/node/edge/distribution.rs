@@ -36,11 +36,11 @@ pub async fn distribution(context: &RequestContext, id: CounterId) -> Result<Ans
             ..ReadParts::default()
         },
     };
-    let asked = query.at_least()?;
+    let version = query.at_least()?;
     let _waiting = context.waiting();
-    let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
+    let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
-    let answer = Answer::json(told.distribution_json(window, strings));
-    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+    let view = SummedCounter::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::json(view.distribution_json(window, strings));
+    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }

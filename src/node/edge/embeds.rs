@@ -106,15 +106,15 @@ pub async fn badge(
     let waiting = context.waiting();
     let seen = see(context, &question, false).await?;
     drop(waiting);
-    let told = seen
+    let view = seen
         .sum
         .as_ref()
         .map(|sum| SummedCounter::new(&question.counter, sum, seen.freshness));
-    let text = match &told {
-        Some(told) => {
+    let text = match &view {
+        Some(view) => {
             let value = match window {
-                Some(_) => Value::new(told.window_count(), 0),
-                None => told.value(),
+                Some(_) => Value::new(view.window_count(), 0),
+                None => view.value(),
             };
             badge.text_of(&value.to_string())
         }
@@ -134,8 +134,8 @@ pub async fn badge(
         .cached(format!("{whose}, max-age={FRESH_SECONDS}"))
         .with_header("content-security-policy", BADGE_POLICY.to_owned())
         .for_images();
-    Ok(match told {
-        Some(told) => answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()),
+    Ok(match view {
+        Some(view) => answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()),
         None => answer,
     })
 }

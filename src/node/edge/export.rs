@@ -240,14 +240,14 @@ impl Export {
     async fn counters(&mut self, after: Option<String>, text: &mut String) -> Result<(), Fault> {
         let wanted = self.query.wanted;
         let is_plain = wanted == Default::default();
-        let most = match is_plain {
+        let counters_max = match is_plain {
             true => COUNTERS_AT_ONCE.0,
             false => COUNTERS_AT_ONCE.1,
         };
         let page = ExportPage {
             prefix: self.query.prefix.clone(),
             after,
-            limit: u32::try_from(self.left.min(most)).unwrap_or(u32::MAX),
+            limit: u32::try_from(self.left.min(counters_max)).unwrap_or(u32::MAX),
             wanted,
         };
         let mut tries = 1;
@@ -275,8 +275,8 @@ impl Export {
             };
             text.push_str(&line);
         }
-        let told = u64::try_from(exported.counters.len()).unwrap_or(u64::MAX);
-        self.left = self.left.saturating_sub(told);
+        let count = u64::try_from(exported.counters.len()).unwrap_or(u64::MAX);
+        self.left = self.left.saturating_sub(count);
         for partition in exported.missing_partitions {
             if !self.ending.missing_partitions.contains(&partition) {
                 self.ending.missing_partitions.push(partition);
@@ -302,7 +302,7 @@ impl Export {
             self.ending.policies += 1;
             text.push_str(&policy_line(name, policy));
         }
-        let is_full = u32::try_from(policies.len()).is_ok_and(|told| told >= limit);
+        let is_full = u32::try_from(policies.len()).is_ok_and(|count| count >= limit);
         self.at = match policies.into_iter().next_back().filter(|_| is_full) {
             Some((last, _)) => At::Policies(Some(last)),
             None if self.query.alerts => At::Alerts,
@@ -359,8 +359,8 @@ impl Export {
             ..MemberRange::default()
         };
         let reading = BoardReader::new(&self.host, &board);
-        let asked = reading.ask(BoardQuestion::Range(stretch));
-        let BoardAnswer::Seen(seen) = asked.await? else {
+        let answer = reading.ask(BoardQuestion::Range(stretch));
+        let BoardAnswer::Seen(seen) = answer.await? else {
             // It has ended since it was listed.
             self.at = At::Boards(Some(board.as_str().to_owned()));
             return Ok(());
@@ -381,7 +381,7 @@ impl Export {
         Ok(())
     }
 
-    /// Hidden members have no place in the order: they are told by their names.
+    /// Hidden members have no position in the order: they are listed by their names.
     async fn hidden(
         &mut self,
         board: CounterId,
@@ -389,9 +389,9 @@ impl Export {
         text: &mut String,
     ) -> Result<(), Fault> {
         let reading = BoardReader::new(&self.host, &board);
-        let asked = reading.ask(BoardQuestion::Hidden(after, LIST_LIMIT.1));
+        let answer = reading.ask(BoardQuestion::Hidden(after, LIST_LIMIT.1));
         let mut last = None;
-        if let BoardAnswer::Seen(seen) = asked.await? {
+        if let BoardAnswer::Seen(seen) = answer.await? {
             member_lines(text, &board, &seen.rows);
             last = seen.rows.into_iter().next_back().filter(|_| seen.has_more);
         }

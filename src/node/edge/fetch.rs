@@ -56,7 +56,7 @@ pub async fn fetch_now(
         sum: sum.map(Rc::new),
         freshness,
     };
-    note_calls(context, &seen);
+    deduct_calls(context, &seen);
     Ok(seen)
 }
 
@@ -81,15 +81,15 @@ pub async fn fetch_shared(
     fetched.map_err(unread)
 }
 
-/// As [`fetch_shared`]; a failed fetch is told by its fault.
+/// As [`fetch_shared`]; a failed fetch returns its fault.
 async fn fetch_or_fault(
     context: &RequestContext,
     question: &ViewQuestion,
     after_ms: i64,
 ) -> Result<Result<FetchedSum, Fault>, Problem> {
-    let asked_ms = context.host.now_ms();
+    let requested_ms = context.host.now_ms();
     let look = with_reads(&context.host, |reads| {
-        reads.look(question, after_ms, asked_ms)
+        reads.look(question, after_ms, requested_ms)
     });
     metrics::count(
         &context.host,
@@ -104,7 +104,7 @@ async fn fetch_or_fault(
         CacheLookup::Take(begun_ms, sum, is_due) => {
             // A caller that cannot pay for a new one gets the cached one.
             if is_due && payer.is_none_or(|payer| payer.read(1).is_ok()) {
-                drop(fetch(context, question, asked_ms));
+                drop(fetch(context, question, requested_ms));
             }
             Ok(seen(context, (begun_ms, Ok(Some(sum))), false))
         }
@@ -113,25 +113,24 @@ async fn fetch_or_fault(
             if let Some(payer) = payer {
                 payer.read(1)?;
             }
-            let (ended, own) = fetch(context, question, asked_ms);
+            let (ended, own) = fetch(context, question, requested_ms);
             // By then another fetch may have begun that ends earlier.
             let alone_ms = RENEW_MS.unsigned_abs();
             context.host.within_ms(alone_ms, ended).await;
-            let seen = wait(context, question, asked_ms, true, Some(own)).await?;
+            let seen = wait(context, question, requested_ms, true, Some(own)).await?;
             if let (Some(_), Ok(seen)) = (payer, &seen) {
-                note_calls(context, seen);
+                deduct_calls(context, seen);
             }
             Ok(seen)
         }
     }
 }
 
-/// Reads through the cache, but waits for no fetch for longer than so long after it began; `None` where none has ended
-/// by then.
+/// Reads through the cache. Waits for a fetch until `limit_ms` after it began; `None` if no fetch has ended by then.
 pub async fn fetch_within(
     context: &RequestContext,
     question: &ViewQuestion,
-    most_ms: u64,
+    limit_ms: u64,
 ) -> Option<FetchedSum> {
     let now_ms = context.host.now_ms();
     let look = with_reads(&context.host, |reads| {
@@ -141,7 +140,7 @@ pub async fn fetch_within(
         CacheLookup::Wait(begun_ms) => now_ms.abs_diff(begun_ms),
         CacheLookup::Take(..) | CacheLookup::Fetch => 0,
     };
-    let left_ms = most_ms.saturating_sub(waited_ms);
+    let left_ms = limit_ms.saturating_sub(waited_ms);
     let seen = fetch_shared(context, question, i64::MIN);
     context.host.within_ms(left_ms, seen).await?.ok()
 }
@@ -173,28 +172,28 @@ fn fetch(
 ) -> (oneshot::Receiver<()>, OwnFetch) {
     let (done, ended) = oneshot::channel();
     let own = OwnFetch::default();
-    let noted = own.clone();
+    let own_fetch = own.clone();
     with_reads(&context.host, |reads| reads.begin(question, begun_ms));
-    let (host, asked) = (context.host.clone(), question.clone());
+    let (host, question) = (context.host.clone(), question.clone());
     context.wait_until(async move {
-        let fetched = call(&host, &asked).await.map(|sum| sum.map(Rc::new));
-        let _ = noted.set((begun_ms, fetched.clone()));
-        end(&host, &asked, begun_ms, fetched);
+        let fetched = call(&host, &question).await.map(|sum| sum.map(Rc::new));
+        let _ = own_fetch.set((begun_ms, fetched.clone()));
+        end(&host, &question, begun_ms, fetched);
         let _ = done.send(());
     });
     (ended, own)
 }
 
-fn end(host: &Host, asked: &ViewQuestion, begun_ms: i64, fetched: FetchResult) {
+fn end(host: &Host, question: &ViewQuestion, begun_ms: i64, fetched: FetchResult) {
     let now_ms = host.now_ms();
     let sum = fetched.as_ref().ok().cloned().flatten();
-    let is_taken = with_reads(host, |reads| reads.end(asked, begun_ms, now_ms, fetched));
+    let is_taken = with_reads(host, |reads| reads.end(question, begun_ms, now_ms, fetched));
     if let Some(sum) = sum.filter(|_| is_taken) {
-        last_seen::remember(host, asked, &sum, begun_ms);
+        last_seen::remember(host, question, &sum, begun_ms);
     }
 }
 
-/// Begins one fetch for those questions that nobody is fetching. Returns for each whether it is among them.
+/// Begins one fetch for the questions that are not being fetched. Returns for each question whether it is among them.
 fn fetch_together(
     context: &RequestContext,
     questions: &[ViewQuestion],
@@ -261,7 +260,7 @@ async fn wait(
         true => Ok(()),
         false => context.visitor().read(1),
     };
-    let asked_ms = context.host.now_ms();
+    let requested_ms = context.host.now_ms();
     loop {
         let now_ms = context.host.now_ms();
         let looked = with_reads(&context.host, |reads| {
@@ -271,7 +270,7 @@ async fn wait(
             Ok(ended) => return Ok(seen(context, ended, fresh)),
             Err(NotEnded::Due) if pay().is_ok() => drop(fetch(context, question, now_ms)),
             Err(NotEnded::Due | NotEnded::Fetching) => {}
-            // What it waits for may never be noted here: it begins one fetch whose end it gets in any case.
+            // The cache may never get what it waits for: it begins one fetch whose result it gets in any case.
             Err(NotEnded::Unknown) => match &own {
                 Some(own) => {
                     if let Some(ended) = own.get() {
@@ -284,7 +283,7 @@ async fn wait(
                 }
             },
         }
-        if now_ms.abs_diff(asked_ms) > CALL_MS_MAX {
+        if now_ms.abs_diff(requested_ms) > CALL_MS_MAX {
             let late = "the read took too long".to_owned();
             return Ok(Err(Fault::Unavailable(late)));
         }
@@ -312,8 +311,8 @@ pub async fn see(
     remembered(context, question, seen).await
 }
 
-/// The fetched sum; if its root does not answer, what is known without it. Where rows cannot be read, the lead's count
-/// is not told for the counter: the root is there, and holds what the lead does not know.
+/// The fetched sum; if its root does not answer, what is known without it. If rows cannot be read, the lead's count
+/// is not returned as the counter's: the root is there, and holds what the lead does not know.
 async fn remembered(
     context: &RequestContext,
     question: &ViewQuestion,
@@ -322,7 +321,7 @@ async fn remembered(
     let fault = match seen {
         Ok(seen) => {
             if seen.sum.is_none() {
-                last_seen::note_absent(&context.host, question, seen.freshness.as_of_ms);
+                last_seen::cache_absence(&context.host, question, seen.freshness.as_of_ms);
             }
             return Ok(seen);
         }
@@ -349,11 +348,11 @@ pub async fn see_each(
     questions: &[ViewQuestion],
     strong: bool,
 ) -> Result<Vec<FetchedSum>, Problem> {
-    let asked_ms = context.host.now_ms();
+    let requested_ms = context.host.now_ms();
     if strong {
-        return fetch_each_now(context, questions, asked_ms).await;
+        return fetch_each_now(context, questions, requested_ms).await;
     }
-    let are_new = fetch_together(context, questions, asked_ms)?;
+    let are_new = fetch_together(context, questions, requested_ms)?;
     let mut all = Vec::new();
     // One after the other: they are already being fetched.
     for (question, is_new) in questions.iter().zip(are_new) {
@@ -361,9 +360,9 @@ pub async fn see_each(
             all.push(see(context, question, false).await?);
             continue;
         }
-        let seen = wait(context, question, asked_ms, true, None).await?;
+        let seen = wait(context, question, requested_ms, true, None).await?;
         let seen = remembered(context, question, seen).await?;
-        note_calls(context, &seen);
+        deduct_calls(context, &seen);
         all.push(seen);
     }
     Ok(all)
@@ -390,13 +389,13 @@ async fn fetch_each_now(
     let seen = |sum: Result<Option<GlobalSum>, Fault>| {
         let sum = sum.map_err(unread)?.map(Rc::new);
         let seen = FetchedSum { sum, freshness };
-        note_calls(context, &seen);
+        deduct_calls(context, &seen);
         Ok(seen)
     };
     sums.into_iter().map(seen).collect()
 }
 
-fn note_calls(context: &RequestContext, seen: &FetchedSum) {
+fn deduct_calls(context: &RequestContext, seen: &FetchedSum) {
     let cells = seen.sum.as_deref().map_or(0, GlobalSum::cells);
-    context.visitor().note_calls(cells);
+    context.visitor().deduct_calls(cells);
 }

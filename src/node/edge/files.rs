@@ -19,7 +19,7 @@ const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; i
 const SCRIPT_CACHE: &str = "public, max-age=3600";
 
 /// The addresses of the service; a build without pages has no dashboard.
-const PLACES: &str = match HAS_PAGES {
+const ADDRESSES: &str = match HAS_PAGES {
     true => {
         r#"{"service":"tally","dashboard":"/dashboard/","description":"/openapi.json","health":"/healthz"}"#
     }
@@ -38,7 +38,7 @@ pub fn index(context: &RequestContext) -> Answer {
         true => Answer::text(String::new())
             .with_status(303)
             .with_header("location", "/dashboard/".to_owned()),
-        false => Answer::json(PLACES.to_owned()),
+        false => Answer::json(ADDRESSES.to_owned()),
     };
     answer.with_header("vary", "Accept".to_owned())
 }

@@ -5,8 +5,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash};
-use super::lanes::{LaneKind, Lanes, settle};
+use super::isolate::{cache_has_floor, cache_home, cache_shards, cache_unique_hash};
+use super::lanes::{LaneKind, Lanes, complete};
 use super::last_seen;
 use crate::core::counter::flush::{Load, Refusal};
 use crate::core::counter::lane::newest_at;
@@ -28,8 +28,8 @@ const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 /// The outcome of a flush.
 pub type FlushOutcome = Result<Flushed, Fault>;
 
-/// The outcomes of a bulk body's writes: the request that settles a batch notes them here. This is memory that another
-/// request writes; it wakes nobody.
+/// The outcomes of a bulk body's writes: the request that completes a batch writes them here. A write to this
+/// memory by another request wakes nobody.
 #[derive(Debug, Default)]
 pub struct FlushProgress {
     /// Writes whose outcome is not known yet.
@@ -37,7 +37,7 @@ pub struct FlushProgress {
     /// Failed writes: the body's own index of the write, and why.
     pub failed: Vec<(usize, Fault)>,
     /// Which writes have an outcome, by the body's own index.
-    pub settled: Vec<bool>,
+    pub finished: Vec<bool>,
 }
 
 /// One write of a bulk body.
@@ -68,11 +68,11 @@ impl LaneKind for CellLane {
         ))
     }
 
-    fn tell(watcher: FlushWatch, outcome: &FlushOutcome) {
+    fn notify(watcher: FlushWatch, outcome: &FlushOutcome) {
         let mut progress = watcher.progress.borrow_mut();
         progress.pending = progress.pending.saturating_sub(1);
-        if let Some(settled) = progress.settled.get_mut(watcher.number) {
-            *settled = true;
+        if let Some(finished) = progress.finished.get_mut(watcher.number) {
+            *finished = true;
         }
         if let Err(fault) = outcome {
             progress.failed.push((watcher.number, fault.clone()));
@@ -84,8 +84,8 @@ impl LaneKind for CellLane {
     }
 }
 
-/// Sends a batch that was taken from a lane, together with others of this request if there is a batcher, and settles
-/// it.
+/// Sends a batch that was taken from a lane, together with others of this request if there is a batcher, and
+/// completes it.
 pub async fn send_batch(
     host: &Host,
     batcher: Option<&Batcher>,
@@ -102,18 +102,18 @@ pub async fn send_batch(
     };
     metrics::flush_ended(host, ended, writes);
     if outcome.is_ok() {
-        last_seen::note_counted(host, &to.counter);
+        last_seen::record_counted(host, &to.counter);
     }
     if let Ok(flushed) = &outcome {
-        leads_apart::learn(host, to, flushed.is_apart);
+        leads_apart::cache(host, to, flushed.is_apart);
     }
     match &outcome {
         Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
-            learn_shards(host, &to.counter, &to.datacenter, *shards);
+            cache_shards(host, &to.counter, &to.datacenter, *shards);
         }
-        Err(Fault::Elsewhere(home)) => learn_home(host, &to.counter, home),
-        Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(host, &to.counter),
-        Err(Fault::Refused(Refusal::OtherHash(own))) => learn_unique_hash(host, &to.counter, *own),
+        Err(Fault::Elsewhere(home)) => cache_home(host, &to.counter, home),
+        Err(Fault::Refused(Refusal::Bounded)) => cache_has_floor(host, &to.counter),
+        Err(Fault::Refused(Refusal::OtherHash(own))) => cache_unique_hash(host, &to.counter, *own),
         Err(_) => {}
     }
     Lanes::<CellLane>::with(host, |lanes| {
@@ -126,19 +126,19 @@ pub async fn send_batch(
                 Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
                 Err(_) => {}
             }
-            settle::<CellLane>(host, lane, nonce, outcome);
+            complete::<CellLane>(host, lane, nonce, outcome);
         }
     });
 }
 
-/// Sends a flush, and once more under the same nonce if its outcome is unknown: only the cell it was sent to can tell
+/// Sends a flush, and once more under the same nonce if its outcome is unknown: only the cell that it was sent to knows
 /// whether it was counted.
 ///
 /// It is also sent once more if the counter was deleted since the lane last flushed: nothing was counted, and the
 /// writes are of now, so they count in the present generation. Copies of the refused flush are refused for ever. This
 /// is not done after an attempt of unknown outcome, although that attempt will count nothing more: it may have been
 /// counted, and read by somebody, in the ended generation. Its writes count at most once over all generations, and
-/// their clients learn that the outcome is unknown.
+/// their clients are answered that the outcome is unknown.
 async fn send_flush(
     host: &Host,
     batcher: Option<&Batcher>,

@@ -1,7 +1,7 @@
 //! Reads over many counters that many readers of an isolate share: sums, histories and tops of prefixes.
 //!
 //! Invariant: readers with the same question share a fetch that is under way in this isolate, or one that began a
-//! moment ago; each learns whether it began after its own request.
+//! moment ago. Each reader gets to know whether the fetch began after its own request.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -51,25 +51,28 @@ impl ManyQuestion {
     /// Identifies the question, at any time.
     fn key(&self) -> Result<Vec<u8>, Fault> {
         match self {
-            Self::Sum(asked) => encode(&SumMany {
+            Self::Sum(request) => encode(&SumMany {
                 begun_ms: 0,
-                ..asked.clone()
+                ..request.clone()
             }),
-            Self::Top(asked) => encode(asked),
+            Self::Top(request) => encode(request),
         }
     }
 
     async fn fetch(self, host: &Host, begun_ms: i64) -> Result<ManyAnswer, Fault> {
         match self {
-            Self::Sum(asked) => {
-                let asked = SumMany { begun_ms, ..asked };
-                let sum = call_within(host, &asked, FETCH_MS_MAX).await?;
+            Self::Sum(request) => {
+                let request = SumMany {
+                    begun_ms,
+                    ..request
+                };
+                let sum = call_within(host, &request, FETCH_MS_MAX).await?;
                 Ok(ManyAnswer::Sum(sum))
             }
-            Self::Top(asked) => {
-                let top = match asked.range {
-                    Some(_) => call_within(host, &asked, FETCH_MS_MAX).await?,
-                    None => call(host, &asked).await?,
+            Self::Top(request) => {
+                let top = match request.range {
+                    Some(_) => call_within(host, &request, FETCH_MS_MAX).await?,
+                    None => call(host, &request).await?,
                 };
                 Ok(ManyAnswer::Top(top, begun_ms))
             }
@@ -99,12 +102,12 @@ struct Shared {
 impl Shared {
     /// Whether it may be given to a reader that asks now. A fault is given only to those that wait for it.
     fn is_in_use(&self, now_ms: i64) -> bool {
-        let most_ms = match &self.fetched {
+        let limit_ms = match &self.fetched {
             None => i64::try_from(FETCH_MS_MAX).unwrap_or(i64::MAX),
             Some(Ok(_)) => self.shared_ms,
             Some(Err(_)) => return false,
         };
-        now_ms - self.begun_ms <= most_ms
+        now_ms - self.begun_ms <= limit_ms
     }
 }
 
@@ -132,11 +135,11 @@ pub struct FetchedAnswer {
 /// `quota-exceeded`, `unavailable`, and the refusals of the calls.
 pub async fn gather(
     context: &RequestContext,
-    asked: ManyQuestion,
+    question: ManyQuestion,
     shared_ms: Option<i64>,
 ) -> Result<FetchedAnswer, Problem> {
     let host = &context.host;
-    let key = asked.key()?;
+    let key = question.key()?;
     let waiting = context.waiting();
     let joined = match shared_ms {
         Some(_) => join(host, &key).await,
@@ -150,7 +153,7 @@ pub async fn gather(
     let is_own = joined.is_none();
     let fetched = match joined {
         Some(fetched) => fetched,
-        None => fetch(context, asked, key, shared_ms).await?,
+        None => fetch(context, question, key, shared_ms).await?,
     };
     drop(waiting);
     let gathered = fetched.map_err(unread)?;
@@ -174,9 +177,9 @@ async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
         };
         is_it.then(|| (known.begun_ms, known.fetched.clone()))
     };
-    let asked_ms = host.now_ms();
+    let requested_ms = host.now_ms();
     let (begun_ms, mut fetched) = look(None)?;
-    while fetched.is_none() && host.now_ms().abs_diff(asked_ms) <= FETCH_MS_MAX {
+    while fetched.is_none() && host.now_ms().abs_diff(requested_ms) <= FETCH_MS_MAX {
         host.sleep_ms(LOOK_EVERY_MS).await;
         (_, fetched) = look(Some(begun_ms))?;
     }
@@ -186,7 +189,7 @@ async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
 /// Fetches now, for others too where it is shared.
 async fn fetch(
     context: &RequestContext,
-    asked: ManyQuestion,
+    question: ManyQuestion,
     key: Vec<u8>,
     shared_ms: Option<i64>,
 ) -> Result<Fetched, Problem> {
@@ -201,7 +204,7 @@ async fn fetch(
     let (done, doing) = oneshot::channel();
     // Others wait for it too, so it continues if this client hangs up.
     context.wait_until(async move {
-        let fetched = asked.fetch(&host, begun_ms).await.map(Rc::new);
+        let fetched = question.fetch(&host, begun_ms).await.map(Rc::new);
         if shared_ms.is_some() {
             end(&host, &key, begun_ms, &fetched);
         }
@@ -215,7 +218,7 @@ async fn fetch(
             0 => u64::MAX,
             tablets => tablets,
         };
-        context.visitor().note_calls(gathered.calls().min(hosts));
+        context.visitor().deduct_calls(gathered.calls().min(hosts));
     }
     Ok(fetched)
 }

@@ -2,8 +2,8 @@
 //! from the deployment's variables or from the directory.
 //!
 //! Invariant: the key of names never changes, otherwise a retry would not find its record. The key of elements may
-//! change, and an isolate learns of it within the time of [`Refresh`]. Hashes from before are of the old epoch, and are
-//! marked by its [`HashId`].
+//! change, and an isolate reads the new key within the time of [`Refresh`]. Hashes from before are of the old epoch,
+//! and are marked by its [`HashId`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -67,13 +67,17 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut CachedKeys) -> T) -> T {
 
 /// Asks the directory, and caches its answer; with a day, for its salt too.
 async fn ask(host: &Host, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
-    let asked_ms = host.now_ms();
-    with(host, |known| known.refresh.ask(asked_ms));
+    let requested_ms = host.now_ms();
+    with(host, |known| known.refresh.ask(requested_ms));
     let answer = call_within(host, &GetSecrets { day }, milliseconds).await;
-    learn(host, answer, asked_ms)
+    cache_answer(host, answer, requested_ms)
 }
 
-fn learn(host: &Host, answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
+fn cache_answer(
+    host: &Host,
+    answer: Result<Secrets, Fault>,
+    requested_ms: i64,
+) -> Result<(), Problem> {
     let secrets = answer.map_err(|fault| {
         with(host, |known| known.refresh.fail(host.now_ms()));
         let detail = format!("the keys of hashes cannot be read ({fault}); try again");
@@ -86,7 +90,7 @@ fn learn(host: &Host, answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(
                 known.salts.push((day, salt));
             }
         }
-        if known.refresh.learn(asked_ms) {
+        if known.refresh.learn(requested_ms) {
             known.kept = Some(Hashing::of(secrets.elements));
         }
     });
@@ -200,9 +204,9 @@ pub async fn rotate(host: &Host) -> Result<(HashId, HashId), Problem> {
     }
     ask(host, None, CALL_MS_MAX).await?;
     let before = kept(host)?.id;
-    let asked_ms = host.now_ms();
+    let requested_ms = host.now_ms();
     let answer = call(host, &RotateKey { from: before }).await;
-    learn(host, answer, asked_ms)?;
+    cache_answer(host, answer, requested_ms)?;
     Ok((before, kept(host)?.id))
 }
 

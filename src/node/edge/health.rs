@@ -94,7 +94,7 @@ async fn ailment(context: &RequestContext) -> Option<Ailment> {
     // A partition is near its first caller, and a call to it is paid for: one is asked each time. Neither is so where
     // one process runs all of them, and `serve` needs the state of all at its start.
     let has_all = open_objects::are_bounded(&context.host);
-    let due = with(&context.host, |health| {
+    let partitions = with(&context.host, |health| {
         health.due(context.host.now_ms(), has_all)
     });
     let ask = |partition| async move {
@@ -104,10 +104,10 @@ async fn ailment(context: &RequestContext) -> Option<Ailment> {
             call_within(&context.host, &check, CHECK_MS_MAX).await,
         )
     };
-    let told = all_settled(due.into_iter().map(ask), PARTITIONS_AT_ONCE).await;
+    let answers = all_settled(partitions.into_iter().map(ask), PARTITIONS_AT_ONCE).await;
     with(&context.host, |health| {
-        for (partition, told) in told {
-            if let Ok(ailment) = told {
+        for (partition, answer) in answers {
+            if let Ok(ailment) = answer {
                 health.note(partition, ailment);
             }
         }

@@ -3,7 +3,7 @@
 //! Invariant: an import only merges registers into those of a counter, so it may be repeated at will, and an unknown
 //! outcome does no harm. It counts no hit, and adds to no window, because the times of its elements are unknown.
 
-use super::isolate::learn_unique_hash;
+use super::isolate::cache_unique_hash;
 use super::read::{not_found, see, see_version, unread};
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -38,13 +38,13 @@ pub async fn export(context: &RequestContext, id: CounterId) -> Result<Answer, P
         datacenter: query.datacenter()?,
         wanted: Window::wanted(window),
     };
-    let asked = query.at_least()?;
+    let version = query.at_least()?;
     let _waiting = context.waiting();
-    let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
+    let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
-    let answer = Answer::bytes(OCTETS, hyll_of(&told, window)?.to_bytes());
-    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+    let view = SummedCounter::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::bytes(OCTETS, hyll_of(&view, window)?.to_bytes());
+    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }
 
 /// `PUT /counters/{id}/uniques/hyll`: merges a string into a counter that exists.
@@ -63,7 +63,7 @@ pub async fn import(context: &RequestContext, id: CounterId) -> Result<Answer, P
         .map_err(unread)?;
     let unique_hash = root.map(|root| root.settings.unique_hash);
     match unique_hash {
-        Some(UniqueHash::Redis) => learn_unique_hash(&context.host, &id, UniqueHash::Redis),
+        Some(UniqueHash::Redis) => cache_unique_hash(&context.host, &id, UniqueHash::Redis),
         Some(UniqueHash::Keyed) => return Err(not_of_redis(&id)),
         None => {
             let detail = format!(
@@ -81,8 +81,8 @@ pub async fn import(context: &RequestContext, id: CounterId) -> Result<Answer, P
     };
     let seen = see(context, &question, true).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told =
+    let view =
         SummedCounter::new(&question.counter, &sum, seen.freshness).rounded(context.rounding()?);
-    let answer = Answer::json(imported_json(&told));
-    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+    let answer = Answer::json(imported_json(&view));
+    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }

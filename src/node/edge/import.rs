@@ -11,7 +11,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::body::BulkBody;
 use super::hash_keys::name_key;
-use super::limiters::learn_policy;
+use super::limiters::cache_policy;
 use super::read_cache::with_reads;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -284,7 +284,7 @@ impl Import<'_> {
     /// The problem of a body that cannot be read to its end.
     async fn cut_short(&mut self, lines: &Lines, problem: Problem) -> Problem {
         let unfinished = self.members.as_ref().and_then(|members| members.first);
-        // A key tells a group of members by its first line: half of one would be taken for the whole of it.
+        // A key names a group of members by its first line: half of a group would be taken for the whole of it.
         let unfinished = unfinished.filter(|_| self.key.is_some());
         if unfinished.is_none() {
             self.write_members().await;
@@ -306,7 +306,7 @@ impl Import<'_> {
     }
 
     /// Compares the last line with those before it.
-    fn note_end(&mut self, end: &ExportEnd) {
+    fn check_end(&mut self, end: &ExportEnd) {
         let is_same = end.counters == self.counter_lines;
         let checksum = end.checksum.as_ref();
         let is_intact = checksum.is_none_or(|text| *text == self.checksum.text());
@@ -331,7 +331,7 @@ impl Import<'_> {
                 trimmed => Some(parse_line(trimmed, self.now_ms)),
             };
             if let Some(Ok(Line::End(end))) = &parsed {
-                self.note_end(end);
+                self.check_end(end);
                 continue;
             }
             self.checksum.push(&line);
@@ -379,14 +379,14 @@ impl Import<'_> {
             match outcome {
                 Ok(was_done) => {
                     self.report.counters += 1;
-                    self.note_replay(was_done);
+                    self.record_replay(was_done);
                 }
                 Err(problem) => self.report.reject(number, Some(id), problem),
             }
         }
     }
 
-    fn note_replay(&mut self, was_done: bool) {
+    fn record_replay(&mut self, was_done: bool) {
         self.is_replay = Some(self.is_replay.unwrap_or(true) && was_done);
     }
 
@@ -461,8 +461,8 @@ impl Import<'_> {
             let to = (&id, done.generation);
             was_done &= self.install(to, datacenter, contents, key(&step)).await?;
         }
-        let is_bounded = settings.home.is_some() || settings.floor.is_some();
-        if is_bounded && (done.created || self.mode == ImportMode::Replace) {
+        let has_home_or_floor = settings.home.is_some() || settings.floor.is_some();
+        if has_home_or_floor && (done.created || self.mode == ImportMode::Replace) {
             let back = RestoreSource {
                 if_there: IfExists::PutSettings,
                 settings,
@@ -597,8 +597,8 @@ impl Import<'_> {
             }
             Line::Member(board, line) => {
                 let name = board.as_str().to_owned();
-                let noted = self.note_member(number, board, &line).await;
-                noted.map_err(|problem| (Some(name), problem))
+                let added = self.add_member(number, board, &line).await;
+                added.map_err(|problem| (Some(name), problem))
             }
         };
         if let Err((name, problem)) = outcome {
@@ -637,7 +637,7 @@ impl Import<'_> {
         }
         // After a repeat there may be another one.
         let known = once.is_none().then(|| Rc::new(policy));
-        learn_policy(host, &name, known);
+        cache_policy(host, &name, known);
         Ok(())
     }
 
@@ -758,9 +758,9 @@ impl Import<'_> {
         call(&self.context.host, &end).await
     }
 
-    /// Whether this import has made a board under its key before. That is noted by a write of nothing, to the member
-    /// without a name, which no board has: two such writes at once by who has made the board, or finds it without
-    /// members, one by who only asks.
+    /// Whether this import has made a board under its key before. The record of it is an empty write, to the member
+    /// without a name, which no board has. An import that has made the board, or finds it without members, sends two
+    /// such writes at once. An import that only looks sends one.
     async fn claim(
         &self,
         board: &CounterId,
@@ -816,8 +816,8 @@ impl Import<'_> {
         written.map(|(written, _)| written)
     }
 
-    /// Notes a member, whose board has a line before it.
-    async fn note_member(
+    /// Adds a member to the next write; its board has a line before it.
+    async fn add_member(
         &mut self,
         number: u64,
         board: CounterId,
@@ -884,20 +884,20 @@ impl Import<'_> {
         }
     }
 
-    /// Writes the noted members.
+    /// Writes the members that were added.
     async fn write_members(&mut self) {
         let Some(members) = &mut self.members else {
             return;
         };
         let (board, known) = (members.board.clone(), members.keep);
-        let noted = std::mem::take(&mut members.writes);
+        let pending = std::mem::take(&mut members.writes);
         members.size = 0;
-        let Some(first) = members.first.take().filter(|_| !noted.is_empty()) else {
+        let Some(first) = members.first.take().filter(|_| !pending.is_empty()) else {
             return;
         };
         let name = board.as_str().to_owned();
         let once = self.once(&name, &format!("members/{first}"));
-        let (numbers, mut writes): (Vec<u64>, Vec<MemberWrite>) = noted.into_iter().unzip();
+        let (numbers, mut writes): (Vec<u64>, Vec<MemberWrite>) = pending.into_iter().unzip();
         let puts = writes
             .iter()
             .filter(|write| matches!(write.action, MemberAction::Put(_)));
@@ -915,15 +915,15 @@ impl Import<'_> {
             }
         };
         if let Ok(BoardWritten::Done(_) | BoardWritten::Replayed(_)) = sent {
-            self.note_replay(matches!(sent, Ok(BoardWritten::Replayed(_))));
+            self.record_replay(matches!(sent, Ok(BoardWritten::Replayed(_))));
         }
         match sent {
             Ok(BoardWritten::Done(written) | BoardWritten::Replayed(written)) => {
                 let refused = u64::try_from(written.refused.len()).unwrap_or(u64::MAX);
                 self.report.members += puts.saturating_sub(refused);
-                for (place, refusal) in written.refused {
-                    let place = usize::try_from(place).unwrap_or(usize::MAX);
-                    if let Some(number) = numbers.get(place) {
+                for (index, refusal) in written.refused {
+                    let index = usize::try_from(index).unwrap_or(usize::MAX);
+                    if let Some(number) = numbers.get(index) {
                         let problem = refusal_of(refusal);
                         self.report.reject(*number, Some(name.clone()), problem);
                     }
@@ -994,7 +994,7 @@ fn add_base(parts: &mut Vec<(Datacenter, Contents)>, here: &Datacenter, base: Va
         first.removed = first.removed.plus(less);
     });
     for (_, part) in parts {
-        // What its breakdowns hold beyond that was counted before the set, which took it away.
+        // The rest of its breakdowns was counted before the set, which removed it.
         let sums = part
             .breakdowns
             .iter()

@@ -145,7 +145,7 @@ fn fill_in(context: &RequestContext, body: &mut IncrementBody) {
     dimensions::fill_in(&mut body.dimensions, country, user_agent);
 }
 
-/// The permissions that a write needs, besides the right to increment by some amount now, where no key is sent.
+/// The permissions that a write needs, in addition to the right to increment now and without a key.
 fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
     let needs = [
         (Permission::Decrement, !adds),
@@ -156,7 +156,7 @@ fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
     needed.map(|(need, _)| need).collect()
 }
 
-/// Whether a write is ignored because a bot sent it, which is then noted.
+/// Whether a write is ignored because a bot sent it. An ignored write is counted in the metrics.
 fn is_ignored(context: &RequestContext, body: &IncrementBody) -> bool {
     let is_ignored = body.by.is_ignored(|| context.header("user-agent"));
     if is_ignored {

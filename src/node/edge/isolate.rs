@@ -25,7 +25,7 @@ use crate::protocol::visitor::ClientAddress;
 
 /// The most datacenters of one counter whose number of shards is cached: an isolate serves few. Forgetting one costs
 /// one hop.
-const SHARD_PLACES_MAX: usize = 16;
+const SHARDED_DATACENTERS_MAX: usize = 16;
 
 /// The settings that requests use, read once, because reading a variable is a call into JavaScript. A request looks
 /// them up once.
@@ -87,26 +87,26 @@ impl EdgeSettings {
 
 /// What this isolate knows of a counter.
 #[derive(Clone, Default)]
-pub struct CounterNotes {
+pub struct CachedCounter {
     /// Its home, if any.
     pub home: Option<Datacenter>,
-    /// Whether its decrements are decided one by one.
-    pub is_bounded: bool,
+    /// Whether it has a floor, so that its decrements are decided one by one.
+    pub has_floor: bool,
     /// The hash of its unique elements.
     pub unique_hash: UniqueHash,
-    /// When any of these was learned: they are forgotten a minute later.
-    learned_ms: Option<i64>,
+    /// When one of these was last cached: all are forgotten a minute later.
+    cached_ms: Option<i64>,
     /// The number of shards of its writes, where there are several, by datacenter.
     shards: Vec<(Datacenter, u8)>,
     /// Determines the shard that this isolate uses.
     lot: u64,
 }
 
-impl CounterNotes {
+impl CachedCounter {
     /// The number of shards of its writes in a datacenter, as far as known.
     pub fn shards_in(&self, datacenter: &Datacenter) -> u8 {
         let mut known = self.shards.iter();
-        let found = known.find(|(place, _)| place == datacenter);
+        let found = known.find(|(other, _)| other == datacenter);
         found.map_or(1, |(_, shards)| *shards)
     }
 
@@ -116,8 +116,8 @@ impl CounterNotes {
     }
 
     fn is_old(&self, now_ms: i64) -> bool {
-        let learned_ms = self.learned_ms;
-        learned_ms.is_some_and(|learned_ms| now_ms - learned_ms > HOME_MS_MAX)
+        let cached_ms = self.cached_ms;
+        cached_ms.is_some_and(|cached_ms| now_ms - cached_ms > HOME_MS_MAX)
     }
 
     fn forget_home(&mut self) {
@@ -130,19 +130,19 @@ impl CounterNotes {
 }
 
 /// What is known of counters.
-struct Places {
-    known: RefCell<BoundedMap<CounterId, Rc<CounterNotes>, HOMES_MAX>>,
+struct CounterCache {
+    known: RefCell<BoundedMap<CounterId, Rc<CachedCounter>, HOMES_MAX>>,
     /// The state of all other counters.
-    nothing: Rc<CounterNotes>,
+    nothing: Rc<CachedCounter>,
 }
 
-impl State for Places {
+impl State for CounterCache {
     fn begin(host: &Host) -> Self {
         Self {
             known: RefCell::default(),
-            nothing: Rc::new(CounterNotes {
+            nothing: Rc::new(CachedCounter {
                 lot: host.random(),
-                ..CounterNotes::default()
+                ..CachedCounter::default()
             }),
         }
     }
@@ -174,12 +174,12 @@ pub enum Datacenters {
     One,
 }
 
-/// What this isolate knows of a counter. A request asks once, and again after it learns that something has changed.
-pub fn known_of(host: &Host, counter: &CounterId) -> Rc<CounterNotes> {
-    let places = host.state::<Places>();
-    let mut known = places.known.borrow_mut();
+/// What this isolate knows of a counter. A request looks it up once, and again after a change.
+pub fn known_of(host: &Host, counter: &CounterId) -> Rc<CachedCounter> {
+    let cache = host.state::<CounterCache>();
+    let mut known = cache.known.borrow_mut();
     let Some(known) = known.get_mut(counter) else {
-        return places.nothing.clone();
+        return cache.nothing.clone();
     };
     if known.is_old(host.now_ms()) {
         Rc::make_mut(known).forget_home();
@@ -187,64 +187,64 @@ pub fn known_of(host: &Host, counter: &CounterId) -> Rc<CounterNotes> {
     known.clone()
 }
 
-/// Learns the number of shards from a cell's reply.
-pub fn learn_shards(host: &Host, counter: &CounterId, datacenter: &Datacenter, shards: u8) {
+/// Caches the number of shards, which is in a cell's reply.
+pub fn cache_shards(host: &Host, counter: &CounterId, datacenter: &Datacenter, shards: u8) {
     if known_of(host, counter).shards_in(datacenter) == shards.max(1) {
         return;
     }
     change(host, counter, |known| {
-        known.shards.retain(|(place, _)| place != datacenter);
-        if known.shards.len() >= SHARD_PLACES_MAX {
+        known.shards.retain(|(other, _)| other != datacenter);
+        if known.shards.len() >= SHARDED_DATACENTERS_MAX {
             known.shards.clear();
         }
         known.shards.push((datacenter.clone(), shards.max(1)));
     });
 }
 
-/// Learns the home of a counter from a refusal.
-pub fn learn_home(host: &Host, counter: &CounterId, home: &Datacenter) {
-    learn(host, counter, |known| known.home = Some(home.clone()));
+/// Caches the home of a counter, which is in a refusal.
+pub fn cache_home(host: &Host, counter: &CounterId, home: &Datacenter) {
+    refresh(host, counter, |known| known.home = Some(home.clone()));
 }
 
-/// Learns that a counter's decrements are decided one by one.
-pub fn learn_bounded(host: &Host, counter: &CounterId) {
-    learn(host, counter, |known| known.is_bounded = true);
+/// Caches that a counter has a floor, so that its decrements are decided one by one.
+pub fn cache_has_floor(host: &Host, counter: &CounterId) {
+    refresh(host, counter, |known| known.has_floor = true);
 }
 
-/// Learns which hash a counter's unique elements go through.
-pub fn learn_unique_hash(host: &Host, counter: &CounterId, unique_hash: UniqueHash) {
-    learn(host, counter, |known| known.unique_hash = unique_hash);
+/// Caches which hash a counter's unique elements go through.
+pub fn cache_unique_hash(host: &Host, counter: &CounterId, unique_hash: UniqueHash) {
+    refresh(host, counter, |known| known.unique_hash = unique_hash);
 }
 
 /// Forgets the home of a counter, and the rest.
 pub fn forget_home(host: &Host, counter: &CounterId) {
-    let places = host.state::<Places>();
-    if let Some(known) = places.known.borrow_mut().get_mut(counter) {
+    let cache = host.state::<CounterCache>();
+    if let Some(known) = cache.known.borrow_mut().get_mut(counter) {
         Rc::make_mut(known).forget_home();
     }
 }
 
-fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut CounterNotes)) {
+fn refresh(host: &Host, counter: &CounterId, update: impl FnOnce(&mut CachedCounter)) {
     change(host, counter, |known| {
         let now_ms = host.now_ms();
         if known.is_old(now_ms) {
             known.forget_home();
         }
-        known.learned_ms = Some(now_ms);
-        learn(known);
+        known.cached_ms = Some(now_ms);
+        update(known);
     });
 }
 
-fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut CounterNotes)) {
-    let places = host.state::<Places>();
-    let mut known = places.known.borrow_mut();
-    let nothing = || places.nothing.clone();
+fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut CachedCounter)) {
+    let cache = host.state::<CounterCache>();
+    let mut known = cache.known.borrow_mut();
+    let nothing = || cache.nothing.clone();
     change(Rc::make_mut(known.entry(counter, nothing)));
 }
 
 /// The shard, or the inbox, that this isolate uses, of so many.
 pub fn own_shard(host: &Host, shards: u8) -> u8 {
-    host.state::<Places>().nothing.own_shard(shards)
+    host.state::<CounterCache>().nothing.own_shard(shards)
 }
 
 /// A bulk body's part of the isolate's memory; it is returned when dropped.
@@ -268,7 +268,7 @@ impl BulkMemory {
     /// Sets how much this body uses now.
     ///
     /// # Errors
-    /// `body-too-large` where no body may use so much; `overloaded` where too little is free.
+    /// `body-too-large` if no body may use that much; `overloaded` if too little is free.
     pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
         let mut shares = self.bulk.shares.borrow_mut();
         let held = shares.hold(self.sender, self.bytes, bytes);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a request that is refused for its budget has counted nothing, and has used nothing of the budget.
 
-use super::limiters::{denied, forget_denial, learn_denial};
+use super::limiters::{cache_denial, denied, forget_denial};
 use super::limits;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
@@ -18,13 +18,13 @@ use crate::protocol::problem::{Code, Problem};
 const WINDOW_SECONDS: u64 = 60;
 
 /// Its name in headers.
-const TOLD: &str = "key";
+const SHOWN: &str = "key";
 
 /// Its name in limiters: no client's policy can have it.
 const COUNTED: &str = "key~k60";
 
-/// Uses so much of the caller's budget, if it has one: one for a request. Where nobody can tell what is left it is let
-/// in.
+/// Uses so much of the caller's budget, if it has one: one for a request. If the rest of the budget is not known, the
+/// request is admitted.
 ///
 /// # Errors
 /// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's budget.
@@ -35,8 +35,8 @@ pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Resu
     }
 }
 
-/// Uses what a body with so many writes, checks or commands needs: one for each. The request itself has used the first,
-/// which is given back where the body is refused.
+/// Uses what a body with this many writes, checks or commands needs: one for each. The request itself has used the
+/// first one, which is refunded if the body is refused.
 ///
 /// # Errors
 /// As [`spend`].
@@ -66,8 +66,8 @@ async fn give_back(context: &RequestContext, budget: &KeyBudget, cost: u64) -> R
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
     if let Some(verdict) = judged.verdict_of(0, resolved.cost) {
         let here = context.datacenter();
-        let judgement = resolved.judgement(&here, Some(verdict));
-        context.note_standing(judgement.policy_item(), judgement.limit_item());
+        let result = resolved.result(&here, Some(verdict));
+        context.set_budget_headers(result.policy_item(), result.limit_item());
     }
     Ok(())
 }
@@ -92,13 +92,13 @@ async fn use_up(
         None => limits::ask(context, &resolved).await,
     };
     let here = context.datacenter();
-    let judgement = resolved.judgement(&here, verdict);
-    context.note_standing(judgement.policy_item(), judgement.limit_item());
-    let Some(seconds) = judgement.retry_after_seconds() else {
+    let result = resolved.result(&here, verdict);
+    context.set_budget_headers(result.policy_item(), result.limit_item());
+    let Some(seconds) = result.retry_after_seconds() else {
         return Ok(());
     };
     if let Some(verdict) = verdict {
-        learn_denial(&context.host, &resolved, verdict);
+        cache_denial(&context.host, &resolved, verdict);
     }
     let detail = format!(
         "the key's budget of {rate} a minute is used up; this was not done, try again in {seconds} s"
@@ -121,7 +121,7 @@ fn check_of(
     };
     let here = context.datacenter();
     Ok(ResolvedCheck {
-        client_name: PolicyName::parse(TOLD)?,
+        client_name: PolicyName::parse(SHOWN)?,
         to: call::limiter_of(&context.host, Some(&here), &name, &key),
         name,
         policy: policy.into(),

@@ -73,14 +73,14 @@ pub async fn count_one(
                 write.seen = Some(read::value_seen(context, counter).await);
             }
             Ok(KeyedOutcome::NeedsHome) => {
-                administration::settle_home(context, counter).await?;
+                administration::assign_home(context, counter).await?;
             }
             _ => break,
         }
     }
     let (recorded, is_replay) = match outcome.map_err(Problem::from)? {
         KeyedOutcome::Counted(recorded) => {
-            last_seen::note_counted(&context.host, counter);
+            last_seen::record_counted(&context.host, counter);
             (recorded, false)
         }
         KeyedOutcome::Replayed(recorded) => (recorded, true),

@@ -33,13 +33,13 @@ const FOLLOWING_MAX: usize = 50;
 /// How long a write waits in all: for the batch before its own, and for its own.
 const WAIT_MS_MAX: i64 = IN_FLIGHT_MS_MAX - 200;
 
-/// The place of an item in a lane of this kind.
+/// The position of an item in a batch of this kind.
 pub type PlaceOf<L> = <<L as LaneKind>::Batchable as Batchable>::Place;
 
 /// A ticket of a lane of this kind.
 pub type TicketOf<L> = Ticket<PlaceOf<L>>;
 
-/// A kind of lanes: their target, content and way of sending.
+/// A kind of lanes: their target, content, and how they send.
 pub trait LaneKind: Sized + 'static {
     /// The target of a lane.
     type Target: Clone + Eq + Hash;
@@ -47,7 +47,7 @@ pub trait LaneKind: Sized + 'static {
     type Batchable: Batchable;
     /// The outcome of a batch.
     type Outcome: Clone;
-    /// A receiver of the outcome, besides the items that check for it.
+    /// An extra receiver of the outcome; the items check for it by themselves.
     type Watcher;
 
     /// Succeeds where a target may be called now.
@@ -62,9 +62,9 @@ pub trait LaneKind: Sized + 'static {
     fn lost() -> Self::Outcome;
 
     /// Notifies a watcher.
-    fn tell(watcher: Self::Watcher, outcome: &Self::Outcome);
+    fn notify(watcher: Self::Watcher, outcome: &Self::Outcome);
 
-    /// Sends a batch that was taken, and settles it.
+    /// Sends a batch that was taken, and completes it.
     fn send(
         host: &Host,
         to: &Self::Target,
@@ -147,7 +147,7 @@ pub fn join<L: LaneKind>(
         let lane = lanes.lane(host, to)?;
         let lost = L::lost();
         for watcher in lane.give_up_stale(now_ms, &lost) {
-            L::tell(watcher, &lost);
+            L::notify(watcher, &lost);
         }
         lane.join(load, now_ms, watcher)
     });
@@ -177,14 +177,14 @@ pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketOf<L>
 }
 
 /// Ends a batch, and notifies its watchers.
-pub fn settle<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
+pub fn complete<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
     for watcher in lane.settle(nonce.number, outcome.clone(), host.now_ms()) {
-        L::tell(watcher, &outcome);
+        L::notify(watcher, &outcome);
     }
 }
 
-/// Sends an item by the lane to a place, and returns what came of it. It waits [`WAIT_MS_MAX`] from when its request
-/// began to, unix milliseconds: an item that is sent on from place to place waits no longer in all.
+/// Sends an item by the lane to a target, and returns its outcome. It waits until [`WAIT_MS_MAX`] after `begun_ms`, the
+/// time of its request, unix milliseconds. An item that is forwarded from target to target waits no longer in all.
 ///
 /// # Errors
 /// `unavailable` where nothing is confirmed in time; `overloaded`.
@@ -197,12 +197,12 @@ pub async fn carry<L: LaneKind>(
     L::admit(&context.host, to)?;
     let ticket = join::<L>(&context.host, to, load, None)?;
     if ticket.sends {
-        let (settled, settlement) = oneshot::channel();
+        let (done_sender, done_receiver) = oneshot::channel();
         let (host, to) = (context.host.clone(), to.clone());
         context.wait_until(async move {
             let has_sent = send_in_turn::<L>(&host, &to, &ticket).await;
             // Nobody listens if the client is gone; the other items check themselves.
-            let _ = settled.send(());
+            let _ = done_sender.send(());
             if has_sent {
                 send_following::<L>(&host, &to).await;
             }
@@ -212,7 +212,7 @@ pub async fn carry<L: LaneKind>(
             WAIT_MS_MAX.saturating_sub(context.host.now_ms().saturating_sub(begun_ms).max(0));
         let _ = context
             .host
-            .within_ms(u64::try_from(left_ms).unwrap_or(0), settlement)
+            .within_ms(u64::try_from(left_ms).unwrap_or(0), done_receiver)
             .await;
     }
     loop {
@@ -252,7 +252,7 @@ async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketO
             L::send(host, to, nonce, load).await;
             return true;
         }
-        // A request that has just settled its batch may send this one too.
+        // A request that has just completed its batch may send this one too.
         if !is_waiting::<L>(host, to, ticket) {
             return false;
         }

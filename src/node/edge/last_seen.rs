@@ -27,8 +27,8 @@ const ABSENT_MS: i64 = 1_000;
 /// The most cached absent counters, about 100 bytes each.
 const ABSENT_MAX: usize = 4_096;
 
-/// Over how many places the times of counted writes are spread, by the hashes of their counters. Of two counters in one
-/// place the absence of one may not be cached, which costs a read. 16 bytes each.
+/// The slots for the times of counted writes, by the hashes of their counters. If two counters share a slot, the
+/// absence of one may not be cached, which costs a read. 16 bytes each.
 const COUNTED_MAX: u64 = 4_096;
 
 /// The most counters whose last sum is cached.
@@ -49,7 +49,7 @@ struct Last {
 #[derive(Default)]
 struct Memory {
     absent_ms: BoundedMap<CounterId, i64, ABSENT_MAX>,
-    /// When a counter was last counted or changed here, by its [`place_of`].
+    /// When a counter was last counted or changed here, by its [`slot_of`].
     counted_ms: HashMap<u64, i64>,
     sums: BoundedMap<CounterId, Last, SUMS_MAX>,
     bytes: usize,
@@ -100,15 +100,15 @@ pub fn absence(host: &Host, question: &Read) -> Option<FetchedSum> {
     })
 }
 
-/// The place of a counter's last counted write.
-fn place_of(counter: &CounterId) -> u64 {
+/// The slot of a counter's last counted write.
+fn slot_of(counter: &CounterId) -> u64 {
     open_objects::name_of(counter) % COUNTED_MAX
 }
 
 /// Caches that a read found no such counter, unless it was counted or changed here since the read began.
-pub fn note_absent(host: &Host, question: &Read, as_of_ms: i64) {
+pub fn cache_absence(host: &Host, question: &Read, as_of_ms: i64) {
     with(host, |memory| {
-        let counted_ms = memory.counted_ms.get(&place_of(&question.counter));
+        let counted_ms = memory.counted_ms.get(&slot_of(&question.counter));
         if counted_ms.is_some_and(|counted_ms| *counted_ms >= as_of_ms) {
             return;
         }
@@ -151,11 +151,11 @@ pub fn sum(host: &Host, counter: &CounterId) -> Option<(Rc<GlobalSum>, i64)> {
     })
 }
 
-/// A counter was counted here, so it exists.
-pub fn note_counted(host: &Host, counter: &CounterId) {
+/// Records that a counter was counted here, so it exists.
+pub fn record_counted(host: &Host, counter: &CounterId) {
     let now_ms = host.now_ms();
     with(host, |memory| {
-        memory.counted_ms.insert(place_of(counter), now_ms);
+        memory.counted_ms.insert(slot_of(counter), now_ms);
         if !memory.absent_ms.is_empty() {
             memory.absent_ms.remove(counter);
         }
@@ -164,7 +164,7 @@ pub fn note_counted(host: &Host, counter: &CounterId) {
 
 /// Drops a counter, after it was changed here.
 pub fn forget(host: &Host, counter: &CounterId) {
-    note_counted(host, counter);
+    record_counted(host, counter);
     with(host, |memory| memory.drop_sum(counter));
 }
 
@@ -180,10 +180,10 @@ pub async fn of_lead(context: &RequestContext, question: &Read) -> Option<Fetche
         return None;
     }
     let host = &context.host;
-    let asked_ms = host.now_ms();
+    let requested_ms = host.now_ms();
     let (generation, sum) = ask_lead(context, question).await?;
     let sum = local(generation, context.datacenter(), sum);
-    Some(stale(host, Rc::new(sum), asked_ms))
+    Some(stale(host, Rc::new(sum), requested_ms))
 }
 
 fn stale(host: &Host, sum: Rc<GlobalSum>, as_of_ms: i64) -> FetchedSum {
@@ -206,8 +206,8 @@ async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, Dat
         question: question.wanted.of(generation),
     };
     let host = &context.host;
-    let asked = open_objects::call_admitted(host, &ask(0), ObjectUser::Single, LEAD_MS_MAX).await;
-    let Err(Fault::Superseded(generation)) = asked else {
+    let answer = open_objects::call_admitted(host, &ask(0), ObjectUser::Single, LEAD_MS_MAX).await;
+    let Err(Fault::Superseded(generation)) = answer else {
         return None;
     };
     let sum =

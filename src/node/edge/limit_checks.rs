@@ -39,7 +39,7 @@ const GIVE_BACK_MS_MAX: i64 = 2_500;
 /// Checks of one limiter that it decides at once, by their indexes in the call.
 struct Group {
     to: LimiterAddress,
-    places: Vec<usize>,
+    indices: Vec<usize>,
     /// The name of its reservation; `None` where no other limiter takes part.
     id: Option<ReservationId>,
 }
@@ -68,20 +68,20 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
     let decided = decide(context, &checks).await;
     let judged = checks.iter().zip(&decided);
     for (resolved, verdict) in judged.clone() {
-        verdicts::note(context, resolved, *verdict);
+        verdicts::record(context, resolved, *verdict);
     }
-    let judgements: Vec<CheckResult<'_>> = judged
-        .map(|(resolved, verdict)| resolved.judgement(&here, *verdict))
+    let results: Vec<CheckResult<'_>> = judged
+        .map(|(resolved, verdict)| resolved.result(&here, *verdict))
         .collect();
-    let closed = judgements.iter().find(|one| one.is_closed());
-    let answer = if judgements.iter().all(CheckResult::is_allowed) {
-        Answer::json(many_json(&judgements))
+    let closed = results.iter().find(|one| one.is_closed());
+    let answer = if results.iter().all(CheckResult::is_allowed) {
+        Answer::json(many_json(&results))
     } else if let Some(closed) = closed {
         unreachable(closed.name)
     } else {
-        Answer::refused(Code::QuotaExceeded, refused_many_json(&judgements))
+        Answer::refused(Code::QuotaExceeded, refused_many_json(&results))
     };
-    Ok(with_headers(answer, &judgements))
+    Ok(with_headers(answer, &results))
 }
 
 /// Whether two checks are of the same key.
@@ -104,9 +104,9 @@ fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
 }
 
 /// Whether a check is a shadow check of a key that has an enforced check in the same call.
-fn only_watches_another(checks: &[ResolvedCheck], place: usize) -> bool {
+fn only_watches_another(checks: &[ResolvedCheck], index: usize) -> bool {
     let is_enforced = |other: &ResolvedCheck| !other.policy.is_shadow;
-    checks.get(place).is_some_and(|resolved| {
+    checks.get(index).is_some_and(|resolved| {
         let mut others = checks.iter().filter(|other| is_enforced(other));
         resolved.policy.is_shadow && others.any(|other| are_alike(resolved, other))
     })
@@ -117,17 +117,17 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
     let begun_ms = context.host.now_ms();
     let mut groups: Vec<Group> = Vec::new();
     let mut alone: Vec<usize> = Vec::new();
-    for (place, resolved) in checks.iter().enumerate() {
+    for (index, resolved) in checks.iter().enumerate() {
         // A shadow check must not prevent the others from being consumed.
-        if resolved.is_worlds() || resolved.policy.is_shadow {
-            alone.push(place);
+        if resolved.is_global() || resolved.policy.is_shadow {
+            alone.push(index);
             continue;
         }
         match groups.iter_mut().find(|group| group.to == resolved.to) {
-            Some(group) => group.places.push(place),
+            Some(group) => group.indices.push(index),
             None => groups.push(Group {
                 to: resolved.to.clone(),
-                places: vec![place],
+                indices: vec![index],
                 id: None,
             }),
         }
@@ -137,12 +137,12 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
         groups.iter_mut().for_each(|group| group.id = Some(id));
     }
     let reserving = reserve_all(context, checks, &mut groups);
-    let consume = |places: &[usize]| {
-        let checks = places.iter().filter_map(|place| checks.get(*place));
+    let consume = |indices: &[usize]| {
+        let checks = indices.iter().filter_map(|index| checks.get(*index));
         join_all(checks.map(|resolved| ask_alone(context, resolved, DemandKind::Consume)))
     };
     // A shadow check that came first would take quota that the enforced checks of its key need.
-    let is_late = |place: &usize| only_watches_another(checks, *place);
+    let is_late = |index: &usize| only_watches_another(checks, *index);
     let (late, mut alone): (Vec<usize>, Vec<usize>) = alone.into_iter().partition(is_late);
     let (reserved, mut consumed) = join(reserving, consume(&alone)).await;
     consumed.extend(consume(&late).await);
@@ -150,12 +150,12 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
 
     let mut verdicts: Vec<Option<Verdict>> = vec![None; checks.len()];
     for (group, reserved) in groups.iter().zip(&reserved) {
-        for (place, verdict) in group.places.iter().zip(&reserved.verdicts) {
-            put(&mut verdicts, *place, *verdict);
+        for (index, verdict) in group.indices.iter().zip(&reserved.verdicts) {
+            put(&mut verdicts, *index, *verdict);
         }
     }
-    for (place, verdict) in alone.iter().zip(&consumed) {
-        put(&mut verdicts, *place, *verdict);
+    for (index, verdict) in alone.iter().zip(&consumed) {
+        put(&mut verdicts, *index, *verdict);
     }
     let mut decided = checks.iter().zip(&verdicts);
     let is_admitted = decided.all(|(resolved, verdict)| is_allowed(&resolved.policy, *verdict));
@@ -164,16 +164,16 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
         let consumed = alone.iter().zip(&consumed);
         let consumed = consumed.filter(|(_, verdict)| verdict.is_some_and(|one| one.is_allowed));
         let returned =
-            give_back(context, checks, consumed.map(|(place, _)| *place), begun_ms).await;
+            give_back(context, checks, consumed.map(|(index, _)| *index), begun_ms).await;
         for resolved in checks {
             forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
         }
         let reserved = groups.iter().zip(&reserved);
         let reserved =
             reserved.filter(|(group, reserved)| group.id.is_some() && reserved.is_reserved);
-        let given_back = reserved.flat_map(|(group, _)| group.places.iter().copied());
-        for place in given_back.chain(returned) {
-            stand_by_itself(&mut verdicts, checks, place);
+        let given_back = reserved.flat_map(|(group, _)| group.indices.iter().copied());
+        for index in given_back.chain(returned) {
+            stand_by_itself(&mut verdicts, checks, index);
         }
     }
     verdicts
@@ -183,23 +183,23 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
 async fn give_back(
     context: &RequestContext,
     checks: &[ResolvedCheck],
-    places: impl Iterator<Item = usize>,
+    indices: impl Iterator<Item = usize>,
     begun_ms: i64,
 ) -> Vec<usize> {
     let latest_ms = context.host.now_ms() + GIVE_BACK_MS_MAX + CLOCKS_MS_MAX;
-    let consumed = places.filter_map(|place| Some((place, checks.get(place)?)));
-    let (places, returns): (Vec<usize>, Vec<_>) = consumed
+    let consumed = indices.filter_map(|index| Some((index, checks.get(index)?)));
+    let (indices, returns): (Vec<usize>, Vec<_>) = consumed
         .filter(|(_, resolved)| {
             let policy = &resolved.policy;
             policy.may_give_back(begun_ms - CLOCKS_MS_MAX, latest_ms)
         })
-        .map(|(place, resolved)| (place, ask_alone(context, resolved, DemandKind::Refund)))
+        .map(|(index, resolved)| (index, ask_alone(context, resolved, DemandKind::Refund)))
         .unzip();
     join_all(returns).await;
-    places
+    indices
 }
 
-/// Settles the reservations.
+/// Confirms or cancels the reservations.
 async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) {
     let ends = groups.iter().filter_map(|group| {
         Some(EndReservation {
@@ -214,7 +214,7 @@ async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) 
     }
     let host = context.host.clone();
     let ending = async move {
-        join_all(ends.iter().map(|end| tell(&host, end))).await;
+        join_all(ends.iter().map(|end| send_end(&host, end))).await;
     };
     if is_admitted {
         // Consumption stays, whether or not the limiters receive this.
@@ -226,12 +226,12 @@ async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) 
 
 /// Corrects verdicts after everything that this call consumed was returned: adds back what the check, and the checks of
 /// its key before it, had consumed.
-fn stand_by_itself(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck], place: usize) {
-    let (Some(resolved), Some(Some(verdict))) = (checks.get(place), verdicts.get_mut(place)) else {
+fn stand_by_itself(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck], index: usize) {
+    let (Some(resolved), Some(Some(verdict))) = (checks.get(index), verdicts.get_mut(index)) else {
         return;
     };
     if verdict.is_allowed {
-        let before = checks.iter().take(place + 1);
+        let before = checks.iter().take(index + 1);
         let before = before.filter(|other| are_alike(resolved, other));
         let consumed = before.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
         let remaining = verdict.remaining.saturating_add(consumed);
@@ -239,8 +239,8 @@ fn stand_by_itself(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck], p
     }
 }
 
-fn put(verdicts: &mut [Option<Verdict>], place: usize, verdict: Option<Verdict>) {
-    if let Some(known) = verdicts.get_mut(place) {
+fn put(verdicts: &mut [Option<Verdict>], index: usize, verdict: Option<Verdict>) {
+    if let Some(known) = verdicts.get_mut(index) {
         *known = verdict;
     }
 }
@@ -264,16 +264,16 @@ async fn reserve_all(
         if reserved.homes.is_empty() {
             continue;
         }
-        for (place, partition) in group.places.drain(..).zip(&reserved.homes) {
+        for (index, partition) in group.indices.drain(..).zip(&reserved.homes) {
             let to = LimiterAddress {
                 partition: *partition,
                 ..group.to.clone()
             };
             match moved.iter_mut().find(|other| other.to == to) {
-                Some(other) => other.places.push(place),
+                Some(other) => other.indices.push(index),
                 None => moved.push(Group {
                     to,
-                    places: vec![place],
+                    indices: vec![index],
                     id,
                 }),
             }
@@ -285,7 +285,7 @@ async fn reserve_all(
 }
 
 async fn reserve(context: &RequestContext, checks: &[ResolvedCheck], group: &Group) -> Reserved {
-    let chosen = group.places.iter().filter_map(|place| checks.get(*place));
+    let chosen = group.indices.iter().filter_map(|index| checks.get(*index));
     let CheckBatch {
         policies, demands, ..
     } = CheckBatch::each(chosen.map(|resolved| {
@@ -301,13 +301,13 @@ async fn reserve(context: &RequestContext, checks: &[ResolvedCheck], group: &Gro
     metrics::count(&context.host, Metric::LimitMessage);
     let reserved = call_within(&context.host, &reserve, CHECK_MS_MAX).await;
     reserved.unwrap_or_else(|_| Reserved {
-        verdicts: vec![None; group.places.len()],
+        verdicts: vec![None; group.indices.len()],
         is_reserved: false,
         homes: Vec::new(),
     })
 }
 
-/// If it is lost, the reservation stays consumed.
-async fn tell(host: &Host, end: &EndReservation) {
+/// Sends the end of a reservation. If it is lost, the reservation stays consumed.
+async fn send_end(host: &Host, end: &EndReservation) {
     let _ = call_within(host, end, CHECK_MS_MAX).await;
 }

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::lanes::{LaneKind, Lanes, settle};
+use super::lanes::{LaneKind, Lanes, complete};
 use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::request_context::RequestContext;
@@ -31,7 +31,7 @@ use crate::protocol::problem::{Code, Problem};
 pub const CHECK_MS_MAX: u64 = 1_500;
 
 /// How long a limiter may take that asks the global one, milliseconds: two round trips around the world.
-pub const WORLD_MS_MAX: u64 = 2_500;
+pub const GLOBAL_MS_MAX: u64 = 2_500;
 
 /// The most policies that an isolate caches: 200 bytes each, so 2 MB.
 const POLICIES_MAX: usize = 10_000;
@@ -58,8 +58,8 @@ pub struct LimitMemory {
     meters: BoundedMap<LimiterAddress, FlushMeter, METERS_MAX>,
     policies: BoundedMap<PolicyName, CachedPolicy, POLICIES_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
-    /// The isolate's part of them.
-    pub(super) lent: LocalQuota,
+    /// The part of the limits that this isolate has been lent.
+    pub(super) local_quota: LocalQuota,
 }
 
 /// The cache of this isolate.
@@ -116,7 +116,7 @@ impl LaneKind for Limiters {
         ))
     }
 
-    fn tell((): (), _: &Self::Outcome) {}
+    fn notify((): (), _: &Self::Outcome) {}
 
     async fn send(host: &Host, to: &LimiterAddress, nonce: Nonce, load: CheckBatch) {
         let CheckBatch {
@@ -134,7 +134,7 @@ impl LaneKind for Limiters {
         Lanes::<Self>::with(host, |lanes| {
             if let Some(lane) = lanes.known(to) {
                 lane.linger(linger_ms);
-                settle::<Self>(host, lane, nonce, outcome);
+                complete::<Self>(host, lane, nonce, outcome);
             }
         });
     }
@@ -216,7 +216,7 @@ pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Pol
     let read = call_within(host, &get, CHECK_MS_MAX).await;
     let read = read.map(|policy| policy.map(Rc::new));
     match &read {
-        Ok(policy) => learn_policy(host, name, policy.clone()),
+        Ok(policy) => cache_policy(host, name, policy.clone()),
         Err(_) => with_limits(host, |limits| {
             if let Some(known) = limits.policies.get_mut(name) {
                 known.is_being_read = false;
@@ -227,7 +227,7 @@ pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Pol
 }
 
 /// Caches a policy, or that there is none.
-pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
+pub fn cache_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
     repeated_checks::forget(host);
     let read_ms = host.now_ms();
     with_limits(host, |limits| {
@@ -245,7 +245,7 @@ pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) 
 }
 
 /// The key of a refusal in the cache: the limiter, the policy's name and the key, none of which has control characters.
-fn place(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
+fn cache_key(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
     let datacenter = to.datacenter.as_ref().map_or("", Datacenter::as_str);
     [datacenter, name.as_str(), key.as_str()].join("\0")
 }
@@ -256,8 +256,8 @@ pub fn denied(host: &Host, resolved: &ResolvedCheck) -> Option<Verdict> {
         if limits.denials.is_empty() {
             return None;
         }
-        let place = place(&resolved.to, &resolved.name, &resolved.key);
-        let denial = limits.denials.get(&place)?;
+        let cache_key = cache_key(&resolved.to, &resolved.name, &resolved.key);
+        let denial = limits.denials.get(&cache_key)?;
         let now_ms = host.now_ms();
         let holds = (denial.since_ms..denial.until_ms).contains(&now_ms)
             && resolved.cost >= denial.cost
@@ -271,7 +271,7 @@ pub fn denied(host: &Host, resolved: &ResolvedCheck) -> Option<Verdict> {
 }
 
 /// Caches a refusal for a while.
-pub fn learn_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
+pub fn cache_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
     let now_ms = host.now_ms();
     let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
     with_limits(host, |limits| {
@@ -282,17 +282,19 @@ pub fn learn_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
             since_ms: now_ms,
             until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
         };
-        let place = place(&resolved.to, &resolved.name, &resolved.key);
+        let cache_key = cache_key(&resolved.to, &resolved.name, &resolved.key);
         // If all are still valid, all are dropped: that costs only calls.
         limits
             .denials
-            .make_room(&place, |denial| denial.until_ms > now_ms);
-        limits.denials.insert(place, denial);
+            .make_room(&cache_key, |denial| denial.until_ms > now_ms);
+        limits.denials.insert(cache_key, denial);
     });
 }
 
 /// Drops a refusal: something was given back.
 pub fn forget_denial(host: &Host, to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
     repeated_checks::forget(host);
-    with_limits(host, |limits| limits.denials.remove(&place(to, name, key)));
+    with_limits(host, |limits| {
+        limits.denials.remove(&cache_key(to, name, key))
+    });
 }

@@ -6,7 +6,7 @@ use super::audit;
 use super::body;
 use super::lanes;
 use super::limiters::{
-    self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
+    self, CHECK_MS_MAX, GLOBAL_MS_MAX, Limiters, cache_denial, cache_policy, denied, forget_denial,
 };
 use super::local_quota;
 use super::repeated_checks::Repeatable;
@@ -49,15 +49,15 @@ pub async fn check(
     let right = names::limit_right(&name, Some(&key));
     caller.may_limit(Right::Write, &right)?;
     Query::parse(context.query(), &[])?;
-    let asked = parse_check(&body::read_small(context).await?)?;
-    may_check(caller, &right, &asked)?;
+    let request = parse_check(&body::read_small(context).await?)?;
+    may_check(caller, &right, &request)?;
     let here = context.datacenter();
-    let resolved = ResolvedCheck::new(context, &here, name, key, asked).await?;
+    let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
     context.visitor().admit(&right)?;
     if let Some(verdict) = denied(&context.host, &resolved) {
         metrics::count(&context.host, Metric::LimitDenialCached);
-        verdicts::note(context, &resolved, Some(verdict));
-        let answer = answer_of(&resolved.judgement(&here, Some(verdict)));
+        verdicts::record(context, &resolved, Some(verdict));
+        let answer = answer_of(&resolved.result(&here, Some(verdict)));
         // A shadow policy refuses nobody.
         return Ok(if resolved.policy.is_shadow || !caller.may_repeat() {
             answer
@@ -66,8 +66,8 @@ pub async fn check(
         });
     }
     if let Some(verdict) = local_quota::take(context, &resolved) {
-        verdicts::note(context, &resolved, Some(verdict));
-        let answer = answer_of(&resolved.judgement(&here, Some(verdict)));
+        verdicts::record(context, &resolved, Some(verdict));
+        let answer = answer_of(&resolved.result(&here, Some(verdict)));
         return Ok(if !caller.may_repeat() {
             answer
         } else {
@@ -76,19 +76,19 @@ pub async fn check(
     }
     let verdict = ask(context, &resolved).await;
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-        learn_denial(&context.host, &resolved, verdict);
+        cache_denial(&context.host, &resolved, verdict);
     }
-    verdicts::note(context, &resolved, verdict);
-    Ok(answer_of(&resolved.judgement(&here, verdict)))
+    verdicts::record(context, &resolved, verdict);
+    Ok(answer_of(&resolved.result(&here, verdict)))
 }
 
-/// Succeeds where a caller may consume so much, by its own policy if it brings one.
-pub fn may_check(caller: &Caller, right: &str, asked: &CheckRequest) -> Result<(), Problem> {
-    let needs: &[Permission] = match asked.policy {
+/// Succeeds if a caller may consume the cost of a request, by the policy of the request if it has one.
+pub fn may_check(caller: &Caller, right: &str, request: &CheckRequest) -> Result<(), Problem> {
+    let needs: &[Permission] = match request.policy {
         Some(_) => &[Permission::Policy],
         None => &[],
     };
-    caller.may_check(right, asked.cost, needs)
+    caller.may_check(right, request.cost, needs)
 }
 
 /// The verdict by the lane to the limiter. `None` where it is not known.
@@ -114,36 +114,36 @@ pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<V
 pub async fn ask_alone(
     context: &RequestContext,
     resolved: &ResolvedCheck,
-    wish: DemandKind,
+    kind: DemandKind,
 ) -> Option<Verdict> {
-    let judged = judge_alone(context, resolved, wish).await;
+    let judged = judge_alone(context, resolved, kind).await;
     judged.verdict_of(0, resolved.cost)
 }
 
 async fn judge_alone(
     context: &RequestContext,
     resolved: &ResolvedCheck,
-    wish: DemandKind,
+    kind: DemandKind,
 ) -> DemandOutcome {
     // Questions that only the global limiter can answer are sent there at once.
-    let is_for_world =
-        resolved.is_worlds() && matches!(wish, DemandKind::Look | DemandKind::Forget);
-    let to = if is_for_world {
+    let is_for_global =
+        resolved.is_global() && matches!(kind, DemandKind::Look | DemandKind::Forget);
+    let to = if is_for_global {
         call::limiter_of(&context.host, None, &resolved.name, &resolved.key)
     } else {
         resolved.to.clone()
     };
     let CheckBatch {
         policies, demands, ..
-    } = resolved.batch(wish);
+    } = resolved.batch(kind);
     let check = CheckKeys {
         to,
         policies,
         demands,
         waits: true,
     };
-    let milliseconds = if resolved.is_worlds() {
-        WORLD_MS_MAX
+    let milliseconds = if resolved.is_global() {
+        GLOBAL_MS_MAX
     } else {
         CHECK_MS_MAX
     };
@@ -156,15 +156,15 @@ async fn judge_alone(
 }
 
 /// The answer to a check.
-fn answer_of(judgement: &CheckResult<'_>) -> Answer {
-    let answer = if judgement.is_closed() {
-        unreachable(judgement.name)
-    } else if judgement.is_allowed() {
-        Answer::json(judgement.to_json())
+fn answer_of(result: &CheckResult<'_>) -> Answer {
+    let answer = if result.is_closed() {
+        unreachable(result.name)
+    } else if result.is_allowed() {
+        Answer::json(result.to_json())
     } else {
-        Answer::refused(Code::QuotaExceeded, judgement.refused_json())
+        Answer::refused(Code::QuotaExceeded, result.refused_json())
     };
-    with_headers(answer, &[*judgement])
+    with_headers(answer, &[*result])
 }
 
 /// The problem of a closed policy whose limiter cannot be reached.
@@ -174,29 +174,26 @@ pub fn unreachable(name: &PolicyName) -> Answer {
 }
 
 /// The headers of an answer about these checks.
-pub fn with_headers(answer: Answer, judgements: &[CheckResult<'_>]) -> Answer {
+pub fn with_headers(answer: Answer, results: &[CheckResult<'_>]) -> Answer {
     let join = |items: Vec<String>| items.join(", ");
     let mut answer = answer.with_header(
         POLICY_HEADER,
-        join(judgements.iter().map(CheckResult::policy_item).collect()),
+        join(results.iter().map(CheckResult::policy_item).collect()),
     );
-    let left: Vec<String> = judgements
-        .iter()
-        .filter_map(CheckResult::limit_item)
-        .collect();
+    let left: Vec<String> = results.iter().filter_map(CheckResult::limit_item).collect();
     if !left.is_empty() {
         answer = answer.with_header(LIMIT_HEADER, join(left));
     }
-    let waits = judgements
+    let waits = results
         .iter()
         .filter_map(CheckResult::retry_after_seconds)
         .max();
     if let Some(seconds) = waits {
         answer = answer.with_header("retry-after", seconds.to_string());
     }
-    if judgements.iter().any(|one| one.verdict.is_none()) {
+    if results.iter().any(|one| one.verdict.is_none()) {
         // A closed policy decides for all.
-        let is_closed = judgements.iter().any(CheckResult::is_closed);
+        let is_closed = results.iter().any(CheckResult::is_closed);
         let word = if is_closed { "closed" } else { "open" };
         answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
     }
@@ -208,16 +205,16 @@ async fn about(
     context: &RequestContext,
     name: PolicyName,
     key: CounterId,
-    asked: CheckRequest,
-    wish: DemandKind,
+    request: CheckRequest,
+    kind: DemandKind,
 ) -> Result<Answer, Problem> {
     let here = context.datacenter();
-    let resolved = ResolvedCheck::new(context, &here, name, key, asked).await?;
+    let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
     let _waiting = context.waiting();
-    let judged = match wish {
+    let judged = match kind {
         DemandKind::Refund => give_back(context, &resolved).await,
         DemandKind::Look | DemandKind::Forget | DemandKind::Consume => {
-            judge_alone(context, &resolved, wish).await
+            judge_alone(context, &resolved, kind).await
         }
     };
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
@@ -231,17 +228,17 @@ async fn about(
             "the limiter did not answer; whether anything was changed is unknown, try again";
         return Err(Problem::new(Code::LimiterUnavailable, detail));
     };
-    let judgement = resolved.judgement(&here, Some(verdict));
-    let answer = Answer::json(judgement.to_json());
-    Ok(with_headers(answer, &[judgement]))
+    let result = resolved.result(&here, Some(verdict));
+    let answer = Answer::json(result.to_json());
+    Ok(with_headers(answer, &[result]))
 }
 
 /// Gives back what a check has consumed: to the isolate's part, and the rest to the limiter.
 pub async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> DemandOutcome {
-    let lent = local_quota::refund(&context.host, resolved);
-    if lent < resolved.cost {
+    let returned = local_quota::refund(&context.host, resolved);
+    if returned < resolved.cost {
         let rest = ResolvedCheck {
-            cost: resolved.cost - lent,
+            cost: resolved.cost - returned,
             ..resolved.clone()
         };
         return judge_alone(context, &rest, DemandKind::Refund).await;
@@ -249,8 +246,8 @@ pub async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> De
     let Some(verdict) = ask_alone(context, resolved, DemandKind::Look).await else {
         return DemandOutcome::Unreachable;
     };
-    // The limiter learns of it with the next report, within a second.
-    let remaining = verdict.remaining.saturating_add(lent);
+    // The limiter gets it with the next report, within a second.
+    let remaining = verdict.remaining.saturating_add(returned);
     DemandOutcome::of(Verdict {
         remaining: remaining.min(resolved.policy.capacity()),
         ..verdict
@@ -308,8 +305,8 @@ pub async fn refund(
     key: CounterId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let asked = parse_check(&body::read_small(context).await?)?;
-    about(context, name, key, asked, DemandKind::Refund).await
+    let request = parse_check(&body::read_small(context).await?)?;
+    about(context, name, key, request, DemandKind::Refund).await
 }
 
 /// `PUT /limits/{policy}`: creates a policy, or replaces it.
@@ -334,7 +331,7 @@ pub async fn put_policy(context: &RequestContext, name: PolicyName) -> Result<An
         }
     };
     let answer = Answer::json(policy_json(&name, &policy)).with_status(status);
-    learn_policy(&context.host, &name, Some(Rc::new(policy)));
+    cache_policy(&context.host, &name, Some(Rc::new(policy)));
     Ok(answer)
 }
 
@@ -363,7 +360,7 @@ pub async fn delete_policy(context: &RequestContext, name: PolicyName) -> Result
     let delete = DeletePolicy { name: name.clone() };
     let _waiting = context.waiting();
     let was_there = audit::carry(context, &delete).await?;
-    learn_policy(&context.host, &name, None);
+    cache_policy(&context.host, &name, None);
     verdicts::forget(context, &name).await;
     if was_there {
         Ok(Answer::json(deleted_json(&name)))
@@ -391,9 +388,9 @@ pub async fn list_policies(context: &RequestContext, caller: &Caller) -> Result<
     let mut policies = call(&context.host, &list)
         .await
         .map_err(|fault| limiters::unread(&fault))?;
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = policies.len() > most;
-    policies.truncate(most);
+    let policies_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = policies.len() > policies_max;
+    policies.truncate(policies_max);
     let cursor = policies.last().filter(|_| has_more);
     let cursor = cursor.map(|(name, _)| name.as_str());
     Ok(Answer::json(list_json(&policies, cursor)))

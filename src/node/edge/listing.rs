@@ -41,9 +41,9 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         values,
     };
     let mut listed = call(&context.host, &list).await.map_err(unread)?;
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = listed.rows.len() > most;
-    listed.rows.truncate(most);
+    let rows_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = listed.rows.len() > rows_max;
+    listed.rows.truncate(rows_max);
     let last = listed.rows.last().filter(|_| has_more);
     let cursor = last.map(|(counter, _)| counter.clone());
     let cursor = cursor.as_ref().map(CounterId::as_str);

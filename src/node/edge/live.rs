@@ -70,8 +70,8 @@ pub async fn fetch(context: &RequestContext) -> Response {
     }
 }
 
-/// The hash that identifies a visitor in all isolates: a hub and the attachment of its socket have it while the stream
-/// is open, and nobody stores it.
+/// The hash that identifies a visitor in all isolates. A hub and the attachment of its socket have it while the stream
+/// is open; it is not stored.
 async fn visitor_of(context: &RequestContext) -> Result<Option<u64>, Problem> {
     if !context.is_visitor() {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! The quota of hot keys that limiters have lent to this isolate: checks are admitted here without a call.
 //!
 //! Invariant: only lent quota is admitted here, and nothing is refused here. A check that needs more than is left goes
-//! to its limiter as if nothing were lent.
+//! to its limiter as if there were no lent quota.
 //!
 //! Life of a lease: a key appears in the sample of hot keys. Its next check also asks for a lease. While checks come,
 //! the lease is renewed about once a second. When they stop, the ticker returns it.
@@ -49,7 +49,7 @@ impl LocalQuota {
     }
 
     /// Begins a part of a key, if the key is hot.
-    fn note(&mut self, host: &Host, resolved: &ResolvedCheck) {
+    fn begin_if_hot(&mut self, host: &Host, resolved: &ResolvedCheck) {
         if !self.hot.is_due() {
             return;
         }
@@ -78,19 +78,19 @@ pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdic
     if !resolved.policy.is_lent_to_isolates() {
         return None;
     }
-    let (verdict, due) = with_limits(&context.host, |limits| {
-        let lent = &mut limits.lent;
+    let (verdict, request) = with_limits(&context.host, |limits| {
+        let quota = &mut limits.local_quota;
         let now_ms = context.host.now_ms();
-        let borrowers = lent.of(resolved.to.datacenter.as_ref());
+        let borrowers = quota.of(resolved.to.datacenter.as_ref());
         let taken = borrowers.map(|all| all.take(&resolved.check(), now_ms));
-        let (verdict, due) = taken.unwrap_or_default();
+        let (verdict, request) = taken.unwrap_or_default();
         if verdict.is_none() {
-            lent.note(&context.host, resolved);
+            quota.begin_if_hot(&context.host, resolved);
         }
-        (verdict, due)
+        (verdict, request)
     });
-    if let Some(due) = due {
-        send_soon(context, due);
+    if let Some(request) = request {
+        send_soon(context, request);
     }
     if verdict.is_some() {
         metrics::count(&context.host, Metric::LimitLent);
@@ -98,43 +98,43 @@ pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdic
     verdict
 }
 
-/// Notes a refund by a caller. The part of it that was lent quota is reported to the limiter with the next report.
+/// Records a refund by a caller. The part of it that was lent quota is reported to the limiter with the next report.
 /// Returns that part.
 pub fn refund(host: &Host, resolved: &ResolvedCheck) -> u64 {
     let (name, key) = (resolved.name.as_str(), resolved.key.as_str());
     with_limits(host, |limits| {
-        let borrowers = limits.lent.of(resolved.to.datacenter.as_ref());
+        let borrowers = limits.local_quota.of(resolved.to.datacenter.as_ref());
         borrowers.map_or(0, |borrowers| {
             borrowers.refund(name, key, resolved.cost, host.now_ms())
         })
     })
 }
 
-fn send_soon(context: &RequestContext, due: DueRequest) {
+fn send_soon(context: &RequestContext, request: DueRequest) {
     let host = context.host.clone();
     let is_first = with_limits(&context.host, |limits| {
-        !std::mem::replace(&mut limits.lent.is_ticking, true)
+        !std::mem::replace(&mut limits.local_quota.is_ticking, true)
     });
     // Created here, because a request may be ended before its work begins.
     let ticking = is_first.then(|| TickGuard(context.host.clone()));
     context.wait_until(async move {
-        send(&host, due).await;
+        send(&host, request).await;
         if ticking.is_some() {
             tick(&host).await;
         }
     });
 }
 
-async fn send(host: &Host, due: DueRequest) {
+async fn send(host: &Host, request: DueRequest) {
     metrics::count(host, Metric::LimitMessage);
     let datacenter = with_limits(host, |limits| {
-        limits.lent.held.as_ref().map(|held| held.0.clone())
+        limits.local_quota.held.as_ref().map(|held| held.0.clone())
     });
-    let answer = lend(host, datacenter.as_ref(), &due, LEND_MS_MAX).await;
+    let answer = lend(host, datacenter.as_ref(), &request, LEND_MS_MAX).await;
     with_limits(host, |limits| {
-        if let Some((_, borrowers)) = &mut limits.lent.held {
+        if let Some((_, borrowers)) = &mut limits.local_quota.held {
             // A lost message is repeated with the next request or report.
-            let _ = borrowers.heard(&due, answer, host.now_ms());
+            let _ = borrowers.heard(&request, answer, host.now_ms());
         }
     });
 }
@@ -143,13 +143,17 @@ async fn send(host: &Host, due: DueRequest) {
 async fn tick(host: &Host) {
     for _ in 0..TICKS_MAX {
         host.sleep_ms(TICK_MS).await;
-        let due = with_limits(host, |limits| {
-            let (_, borrowers) = limits.lent.held.as_mut()?;
-            let due = borrowers.all_due(REPORTS_MAX, host.now_ms());
-            (!borrowers.is_empty()).then_some(due)
+        let requests = with_limits(host, |limits| {
+            let (_, borrowers) = limits.local_quota.held.as_mut()?;
+            let requests = borrowers.all_due(REPORTS_MAX, host.now_ms());
+            (!borrowers.is_empty()).then_some(requests)
         });
-        let Some(due) = due else { break };
-        all_settled(due.into_iter().map(|due| send(host, due)), REPORTS_AT_ONCE).await;
+        let Some(requests) = requests else { break };
+        all_settled(
+            requests.into_iter().map(|request| send(host, request)),
+            REPORTS_AT_ONCE,
+        )
+        .await;
     }
 }
 
@@ -158,6 +162,6 @@ struct TickGuard(Host);
 
 impl Drop for TickGuard {
     fn drop(&mut self) {
-        with_limits(&self.0, |limits| limits.lent.is_ticking = false);
+        with_limits(&self.0, |limits| limits.local_quota.is_ticking = false);
     }
 }

@@ -39,8 +39,8 @@ const LOOK_EVERY_MS: u64 = 1_000;
 /// The most sessions that are closed at once: the platform opens six connections for one request.
 const CLOSED_AT_ONCE: usize = 6;
 
-/// The most calls of one request for that, of the 1,000 that one may make where the platform allows the fewest; the
-/// next event goes on.
+/// The most calls of one request that close sessions. The platform allows at least 1,000 calls of a request. The next
+/// event continues.
 const CLOSED_MAX: usize = 900;
 
 /// The sessions of this isolate.
@@ -74,14 +74,14 @@ pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Res
     let host = &context.host;
     let mut fault = Fault::Unavailable("the counter's root took too long".to_owned());
     for _ in 0..=ASK_TRIES {
-        let asked_ms = host.now_ms();
+        let requested_ms = host.now_ms();
         let (lane, session, look) = with(host, |sender| {
-            let lane = (sender.numbering).lane(counter, asked_ms, &mut || host.random());
-            let (session, generation) = sender.sessions.of_next(counter, lane, asked_ms);
+            let lane = (sender.numbering).lane(counter, requested_ms, &mut || host.random());
+            let (session, generation) = sender.sessions.of_next(counter, lane, requested_ms);
             // One of the callers asks before the answer is too old, so that the others need not wait.
             let look = match generation {
                 0 => LeaseCheck::Ask,
-                _ => sender.leases.look(counter, asked_ms),
+                _ => sender.leases.look(counter, requested_ms),
             };
             (lane.0, session, look)
         });
@@ -98,7 +98,7 @@ pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Res
             Ok(generation) => with(host, |sender| {
                 let is_open = sender.sessions.told(counter, session, generation);
                 if let Some(generation) = generation.filter(|_| is_open) {
-                    sender.leases.keep(counter, generation, asked_ms);
+                    sender.leases.keep(counter, generation, requested_ms);
                 }
             }),
             Err(failed) => fault = failed,

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use super::hash_keys::name_key;
 use super::isolate::own_shard;
 use super::keyed::{count_keyed, problem_of};
-use super::lanes::{self, LaneKind, Lanes, settle};
+use super::lanes::{self, LaneKind, Lanes, complete};
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{body, producer, read};
@@ -45,7 +45,7 @@ const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 const COUNT_MS_MAX: u64 = 1_500;
 
 /// The most inboxes that are asked at once.
-const ASKED_AT_ONCE: usize = 64;
+const INBOXES_AT_ONCE: usize = 64;
 
 type Outcome = Result<(), Problem>;
 
@@ -63,7 +63,7 @@ impl LaneKind for Queues {
         Rc::default()
     }
 
-    fn tell((): (), _: &Self::Outcome) {}
+    fn notify((): (), _: &Self::Outcome) {}
 
     async fn send(host: &Host, to: &InboxId, nonce: Nonce, batch: EventBatch) {
         let messages = batch.into_messages();
@@ -76,7 +76,7 @@ impl LaneKind for Queues {
         };
         Lanes::<Self>::with(host, |lanes| {
             if let Some(lane) = lanes.known(to) {
-                settle::<Self>(host, lane, nonce, outcomes);
+                complete::<Self>(host, lane, nonce, outcomes);
             }
         });
     }
@@ -153,7 +153,7 @@ async fn count_now(
     match verdict(outcome) {
         WriteOutcome::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
         WriteOutcome::Dead(_) => Some(Err(problem_of(outcome))),
-        // If other callers have filled the room for public keys, no room in a queue is given to them besides.
+        // If other callers have filled the room for public keys, they get no extra room in a queue.
         WriteOutcome::Later if (outcome, whose) == (KeyedOutcome::Full, KeySource::Public) => {
             Some(Err(problem_of(outcome)))
         }
@@ -204,8 +204,8 @@ pub async fn event(context: &RequestContext, caller: &Caller) -> Result<Answer, 
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
         event.is_clients = true;
         event.key = write_key(&hashed, KeyKind::Queued, key);
-        let asked = fingerprint(&hashed, &[&delta.to_le_bytes()]);
-        event.fingerprint = marked(asked, context.keys());
+        let unmarked = fingerprint(&hashed, &[&delta.to_le_bytes()]);
+        event.fingerprint = marked(unmarked, context.keys());
         let waiting = context.waiting();
         let counted = count_now(context, &event).await;
         drop(waiting);
@@ -247,9 +247,9 @@ pub async fn counter(context: &RequestContext, caller: &Caller) -> Result<Answer
     let seen = read::see(context, &question, query.is_strong()?).await?;
     drop(waiting);
     let sum = seen.sum.ok_or_else(|| read::not_found(&question.counter))?;
-    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
-    let answer = Answer::json(count_json(&question.counter, told.value(), strings));
-    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+    let view = SummedCounter::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::json(count_json(&question.counter, view.value(), strings));
+    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }
 
 /// `GET /api/dead-letters`: of all inboxes of a datacenter.
@@ -270,9 +270,9 @@ pub async fn dead_letters(context: &RequestContext) -> Result<Answer, Problem> {
         call(&context.host, &ReadDead { to, limit }).await
     };
     let _waiting = context.waiting();
-    let asked = all_settled(own.chain(unread).map(ask), ASKED_AT_ONCE).await;
+    let answers = all_settled(own.chain(unread).map(ask), INBOXES_AT_ONCE).await;
     let mut all = DeadLetters::default();
-    for one in asked {
+    for one in answers {
         let one = one.map_err(read::unread)?;
         all.letters.extend(one.letters);
         all.dropped = all.dropped.saturating_add(one.dropped);

@@ -39,9 +39,9 @@ pub async fn see_version(
     context: &RequestContext,
     question: &ViewQuestion,
     strong: bool,
-    asked: Option<&Version>,
+    wanted: Option<&Version>,
 ) -> Result<FetchedSum, Problem> {
-    let Some(asked) = asked else {
+    let Some(wanted) = wanted else {
         return see(context, question, strong).await;
     };
     let began_ms = context.host.now_ms();
@@ -57,7 +57,7 @@ pub async fn see_version(
         match &seen.sum {
             Some(sum) => {
                 let version = Version::of_sum(sum);
-                if version.lacks(sum.root.generation, asked).is_none() {
+                if version.lacks(sum.root.generation, wanted).is_none() {
                     return Ok(seen);
                 }
             }
@@ -89,7 +89,7 @@ pub async fn see_version(
         pause_ms = (2 * pause_ms).clamp(PAUSE_MS.0, PAUSE_MS.1);
     }
     Err(match &seen.sum {
-        Some(sum) => not_reached(asked, sum, VERSION_MS_MAX),
+        Some(sum) => not_reached(wanted, sum, VERSION_MS_MAX),
         None => unread(Fault::Unavailable("the read took too long".to_owned())),
     })
 }
@@ -124,8 +124,8 @@ async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSu
     seen?.sum
 }
 
-/// A counter's value beside the answer to a write: as it is seen in time, else as it was seen here last; `None` where
-/// that was never, or is of another generation.
+/// A counter's value for the answer to a write: a value that is read in time, else the last value that was read here.
+/// `None` if none was read here, or if it is of another generation.
 pub async fn value_now(
     context: &RequestContext,
     id: &CounterId,
@@ -159,13 +159,13 @@ fn seen_of(sum: &GlobalSum) -> SeenValue {
 pub async fn counter(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
     let as_text = accepts_text(context);
     let sees_all = context.rounding()?.is_off();
-    let asked = format!(
+    let cache_key = format!(
         "{as_text} {sees_all} {}?{}",
         context.path(),
         context.query()
     );
     if let Some(answer) = with_reads(&context.host, |reads| {
-        reads.answer(&asked, context.host.now_ms())
+        reads.answer(&cache_key, context.host.now_ms())
     }) {
         metrics::count(&context.host, Metric::ReadCacheHit);
         return Ok(answer);
@@ -173,7 +173,7 @@ pub async fn counter(context: &RequestContext, id: CounterId) -> Result<Answer, 
     let (answer, is_shared) = fetch_counter(context, id, as_text).await?;
     if is_shared {
         with_reads(&context.host, |reads| {
-            reads.keep_answer(asked, &answer, context.host.now_ms())
+            reads.keep_answer(cache_key, &answer, context.host.now_ms())
         });
     }
     Ok(answer)
@@ -210,26 +210,26 @@ async fn fetch_counter(
     };
     let strings = query.numbers_as_strings()?;
     let is_strong = query.is_strong()?;
-    let asked = query.at_least()?;
+    let version = query.at_least()?;
     if query.explains()? {
         let answer = explained(context, question, is_strong, strings, window).await?;
         return Ok((answer, false));
     }
     let waiting = context.waiting();
-    let seen = see_version(context, &question, is_strong, asked.as_ref()).await?;
+    let seen = see_version(context, &question, is_strong, version.as_ref()).await?;
     drop(waiting);
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told =
+    let view =
         SummedCounter::new(&question.counter, &sum, seen.freshness).rounded(context.rounding()?);
     let answer = if as_text {
-        Answer::text(told.value().to_string())
+        Answer::text(view.value().to_string())
     } else {
-        Answer::json(told.to_json(strings, window, None))
+        Answer::json(view.to_json(strings, window, None))
     };
-    let answer = answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms());
+    let answer = answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms());
     // A window moves with time, so a tag would not identify its content.
     let answer = if window.is_none() {
-        let mut tag = told.etag();
+        let mut tag = view.etag();
         if as_text {
             // Another body than the JSON of the same state. `If-Match` ignores it.
             tag.pop();
@@ -241,7 +241,7 @@ async fn fetch_counter(
     };
     // Two readers within a millisecond get the same view, of the same age. A version is rarely sent twice, and too long
     // to store.
-    let is_shared = !is_strong && asked.is_none() && !seen.freshness.fresh;
+    let is_shared = !is_strong && version.is_none() && !seen.freshness.fresh;
     Ok((answer, is_shared))
 }
 
@@ -259,16 +259,16 @@ async fn explained(
     let id = read.counter.clone();
     let explained = call(&context.host, &Explain { read, strong }).await;
     drop(waiting);
-    let Explained { sum, way } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
-    context.visitor().note_calls(sum.cells());
+    let Explained { sum, way: trace } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
+    context.visitor().deduct_calls(sum.cells());
     let freshness = Freshness {
         as_of_ms,
         now_ms: context.host.now_ms(),
         fresh: true,
     };
-    let told = SummedCounter::new(&id, &sum, freshness).rounded(context.rounding()?);
-    let answer = Answer::json(told.explained_json(strings, window, &way));
-    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+    let view = SummedCounter::new(&id, &sum, freshness).rounded(context.rounding()?);
+    let answer = Answer::json(view.explained_json(strings, window, &trace));
+    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }
 
 /// Whether `Accept` names text first, and not by the weight 0, which refuses it. Source: RFC 9110, section 12.4.2.
@@ -316,14 +316,14 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
         datacenter: query.datacenter()?,
         wanted,
     };
-    let asked = query.at_least()?;
+    let version = query.at_least()?;
     let _waiting = context.waiting();
-    let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
+    let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
+    let view = SummedCounter::new(&question.counter, &sum, seen.freshness);
     let answer = match is_csv {
-        true => Answer::text(told.history_csv(range, format)).of_type(CSV),
-        false => Answer::json(told.history_json(range, format)),
+        true => Answer::text(view.history_csv(range, format)).of_type(CSV),
+        false => Answer::json(view.history_json(range, format)),
     };
-    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }

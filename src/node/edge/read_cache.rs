@@ -20,8 +20,8 @@ use crate::protocol::messages::{Fault, GlobalSum, Read};
 /// The largest age of a view in the answer to a default read.
 pub const VIEW_MS_MAX: i64 = 500;
 
-/// How soon a view that changes is fetched again while readers come. Where the root is further than 200 ms there and
-/// back a fetch leaves before the one before has ended.
+/// How soon a view that changes is fetched again while there are readers. If the round trip to the root takes more than
+/// 200 ms, a fetch begins before the previous one has ended.
 pub const RENEW_MS: i64 = 200;
 
 /// The most fetches in flight for one view. A fetch may take 800 ms before fewer begin, as when one is lost and sent
@@ -35,11 +35,11 @@ const NEWS_MS: i64 = 1_000;
 /// The most counters whose views are cached.
 const VIEWS_MAX: usize = 1_000;
 
-/// The most questions about one counter whose views are cached, beside those that are being fetched: each window and
-/// each range is one.
+/// The most questions about one counter whose views are cached, without those that are being fetched. Each window and
+/// each range is a question.
 const QUESTIONS_MAX: usize = 16;
 
-/// The most questions about one counter that are cached or being fetched. A fetch for one more is shared with nobody.
+/// The most questions about one counter that are cached or being fetched. A fetch for one more is not shared.
 const FETCHED_MAX: usize = 64;
 
 /// The most memory of all views together: 24 of the isolate's 128 MB. A view is mostly sketches, at most 12 KB per
@@ -97,13 +97,13 @@ impl View {
 
     /// The fetches that may still end, by when they began.
     fn fetches(&self, now_ms: i64) -> impl Iterator<Item = i64> {
-        let most_ms = i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX);
+        let limit_ms = i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX);
         let begun_ms = self.fetches_ms.iter().copied();
-        begun_ms.filter(move |begun_ms| is_within(*begun_ms, now_ms, most_ms))
+        begun_ms.filter(move |begun_ms| is_within(*begun_ms, now_ms, limit_ms))
     }
 
-    /// Whether another fetch should begin, since the view changes. What asks every lead, or is a word beside the answer
-    /// to a write, is fetched once at a time.
+    /// Whether another fetch should begin, since the view changes. A question that asks every lead, or that is for the
+    /// answer to a write, has one fetch at a time.
     fn is_due(&self, question: &ViewQuestion, now_ms: i64) -> bool {
         let news_ms = self.news_ms;
         let is_changing = news_ms.is_some_and(|news_ms| is_within(news_ms, now_ms, NEWS_MS));
@@ -170,7 +170,7 @@ impl View {
     }
 }
 
-/// Whether a moment is at most so far away, on either side: a clock may have stepped back.
+/// Whether two times differ by at most this much, in either direction: a clock may have stepped back.
 fn is_within(at_ms: i64, now_ms: i64, milliseconds: i64) -> bool {
     now_ms.abs_diff(at_ms) <= milliseconds.unsigned_abs()
 }
@@ -283,7 +283,7 @@ impl ReadCache {
         });
     }
 
-    /// Notes that a fetch begins, if there is room.
+    /// Records that a fetch begins, if there is room.
     pub fn begin(&mut self, question: &ViewQuestion, begun_ms: i64) {
         self.sweep(begun_ms);
         let views = self.views.entry(question.counter.clone()).or_default();
@@ -328,18 +328,18 @@ impl ReadCache {
     }
 
     /// The answer to the same request within this millisecond.
-    pub fn answer(&self, asked: &str, now_ms: i64) -> Option<Answer> {
-        let answer = self.answers.get(asked);
+    pub fn answer(&self, cache_key: &str, now_ms: i64) -> Option<Answer> {
+        let answer = self.answers.get(cache_key);
         answer.filter(|_| self.answers_ms == now_ms).cloned()
     }
 
     /// Stores an answer for requests of the same millisecond.
-    pub fn keep_answer(&mut self, asked: String, answer: &Answer, now_ms: i64) {
+    pub fn keep_answer(&mut self, cache_key: String, answer: &Answer, now_ms: i64) {
         if self.answers_ms != now_ms {
             self.answers.clear();
             self.answers_ms = now_ms;
         }
-        self.answers.insert(asked, answer.clone());
+        self.answers.insert(cache_key, answer.clone());
     }
 
     /// Drops all views of a counter, after it was changed here.

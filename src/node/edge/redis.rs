@@ -74,8 +74,8 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
         ExtraMount::Nowhere => return None,
         ExtraMount::Root => {}
         ExtraMount::Host(name) => {
-            let asked = context.header("host").map(|host| host.to_ascii_lowercase());
-            return (asked.as_ref() == Some(name)).then_some(path);
+            let host_header = context.header("host").map(|host| host.to_ascii_lowercase());
+            return (host_header.as_ref() == Some(name)).then_some(path);
         }
     }
     let first = path
@@ -111,8 +111,8 @@ pub fn allow_of(context: &RequestContext) -> Option<String> {
 /// Answers a request of the dialect; `None` for others.
 pub async fn fetch(context: &RequestContext) -> Option<Response> {
     let rest = rest_of(context)?;
-    if let Some(asked) = Subscription::of_path(rest) {
-        return Some(match listen(context, asked).await {
+    if let Some(subscription) = Subscription::of_path(rest) {
+        return Some(match listen(context, subscription).await {
             Ok(stream) => respond::events(context, RouteName::Redis, stream),
             Err(refusal) => refuse_as(context, refusal),
         });
@@ -162,14 +162,14 @@ fn answer_of(refusal: Refusal) -> Answer {
 /// The stream of a listener; `None` for `HEAD`.
 async fn listen(
     context: &RequestContext,
-    asked: Result<Subscription, String>,
+    subscription: Result<Subscription, String>,
 ) -> Result<Option<Stream>, Refusal> {
     // Clients send an empty command as the body.
     context.drain().await;
     check_method(context)?;
     let caller = caller(context).await;
     let caller = caller.map_err(|problem| refusal_of(&problem))?;
-    let subscription = asked.map_err(|text| Refusal::of_request(400, text))?;
+    let subscription = subscription.map_err(|text| Refusal::of_request(400, text))?;
     for prefix in subscription.prefixes() {
         let may = caller.may(Scope::Read, prefix);
         may.map_err(|problem| Refusal::of_request(400, format!("NOPERM {}", problem.detail())))?;
@@ -224,7 +224,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal of a command that was run alone, or of which nobody knows whether it was.
+    /// The refusal of a command that was run alone, or whose outcome is unknown.
     fn of_reply(text: String) -> Refusal {
         let is_away = text.starts_with(UNAVAILABLE);
         Refusal {
@@ -234,7 +234,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal of what a part that is away would have answered.
+    /// The refusal of a command whose receiver does not answer.
     fn unavailable(text: impl Display) -> Refusal {
         Refusal::of_reply(format!("{UNAVAILABLE} {text}"))
     }
@@ -312,8 +312,8 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
 
 fn several(replies: &[Reply], encoding: Encoding) -> Answer {
     let mut json = String::from("[");
-    for (place, reply) in replies.iter().enumerate() {
-        if place > 0 {
+    for (index, reply) in replies.iter().enumerate() {
+        if index > 0 {
             json.push(',');
         }
         reply.write_answer(&mut json, encoding);
@@ -370,13 +370,13 @@ impl Work<'_> {
         let is_script = matches!(command.act, Act::Script);
         let cost = if is_script { 1 } else { keys.len().max(1) };
         let script = is_script.then(|| scripts::named(args).ok()).flatten();
-        for (place, key) in keys.into_iter().enumerate() {
+        for (index, key) in keys.into_iter().enumerate() {
             match script {
                 Some(Script::Reset) => may(Scope::Admin, literal_prefix(key))?,
                 // The names of the sets that it reads begin with this one, also with an empty one.
                 Some(Script::Union | Script::Tops) => may(Scope::Read, key)?,
                 // A limit that lies in no key.
-                _ if is_script && place > 0 && key.is_empty() => {}
+                _ if is_script && index > 0 && key.is_empty() => {}
                 Some(script) if !script.writes() => may(Scope::Read, key)?,
                 _ => may(command.scope, key)?,
             }
@@ -403,7 +403,7 @@ impl Work<'_> {
         let mut cost = 0;
         let mut replies = Vec::with_capacity(commands.len());
         let mut sent = Vec::new();
-        let mut places = Vec::new();
+        let mut indices = Vec::new();
         for args in commands {
             let checked = self.check(&args);
             cost += checked.as_ref().map_or(1, |(_, cost)| *cost);
@@ -411,7 +411,7 @@ impl Work<'_> {
                 Err(refused) => refused,
                 Ok(Act::Alone(run)) => run(&args, now_ms).unwrap_or_else(|refused| refused),
                 Ok(_) => {
-                    places.push(replies.len());
+                    indices.push(replies.len());
                     sent.push(args);
                     Reply::Nil
                 }
@@ -444,8 +444,8 @@ impl Work<'_> {
             audit::end_as(self.context, CallOutcome::Done).await;
         }
         let answered = answered.map_err(|fault| unanswered(&fault))?;
-        for (place, reply) in places.into_iter().zip(answered) {
-            if let Some(known) = replies.get_mut(place) {
+        for (index, reply) in indices.into_iter().zip(answered) {
+            if let Some(known) = replies.get_mut(index) {
                 *known = reply;
             }
         }
@@ -460,10 +460,10 @@ impl Work<'_> {
         let secret = name_key(&self.context.host).await?;
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
         let key = write_key(&hashed, KeyKind::Write, parse_key(&header)?);
-        let named = (0_u32..).zip(commands).map(|(place, args)| {
+        let named = (0_u32..).zip(commands).map(|(index, args)| {
             let words: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
             (
-                section_key(&hashed, key, place),
+                section_key(&hashed, key, index),
                 fingerprint(&hashed, &words),
             )
         });

@@ -106,9 +106,9 @@ async fn names(
         .flat_map(|(_, names)| names)
         .collect();
     names.sort_unstable();
-    let most = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
-    let has_more = names.len() >= most;
-    names.truncate(most);
+    let counters_max = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
+    let has_more = names.len() >= counters_max;
+    names.truncate(counters_max);
     let cursor = names.last().filter(|_| has_more).cloned();
     let counters = names.iter().filter_map(|name| CounterId::stored(name).ok());
     (counters.collect(), failed.collect(), cursor)
@@ -229,7 +229,7 @@ impl Repair<'_> {
 
     /// The last snapshot of a counter.
     async fn last(&self, counter: &CounterId) -> Result<Option<LastSnapshot>, Fault> {
-        let asked = ListAllPastStates {
+        let request = ListAllPastStates {
             day: i64::MAX,
             prefix: counter.as_str().to_owned(),
             after: None,
@@ -238,7 +238,7 @@ impl Repair<'_> {
         };
         let ask = |partition: u32| ListPastStates {
             partition,
-            asked: asked.clone(),
+            asked: request.clone(),
         };
         let answers = ask_ever(self.host, ask, |page| page.ever).await;
         let found = answers.answers.into_iter().filter_map(|(_, page)| {
@@ -296,7 +296,7 @@ impl Repair<'_> {
             (repair, answer)
         });
         for (repair, answer) in all_settled(put_back, CELLS_AT_ONCE).await {
-            note(report, looked, answer, repair);
+            record_cell(report, looked, answer, repair);
         }
         put_in_order(&mut report.cells, |one, other| {
             (&one.datacenter, one.shard).cmp(&(&other.datacenter, other.shard))
@@ -321,8 +321,8 @@ impl Repair<'_> {
     /// shards.
     async fn remember(&self, root: &Root, last: &LastSnapshot, checked: &mut [CellCheck]) {
         checked.sort_unstable_by(|(one, _), (other, _)| one.to.cmp(&other.to));
-        for place in 0..checked.len() {
-            let Some((repair, Ok(cell))) = checked.get(place) else {
+        for index in 0..checked.len() {
+            let Some((repair, Ok(cell))) = checked.get(index) else {
                 continue;
             };
             let is_lost = cell.damaged.contains(&CellPart::Totals);
@@ -331,18 +331,18 @@ impl Repair<'_> {
             }
             let to = repair.to.clone();
             let mut others: Vec<(u8, CellTotals)> = Vec::new();
-            let mut asked: BTreeSet<u8> = BTreeSet::new();
+            let mut checked_shards: BTreeSet<u8> = BTreeSet::new();
             for (other, answer) in &*checked {
                 if other.to.datacenter != to.datacenter {
                     continue;
                 }
-                asked.insert(other.to.shard);
+                checked_shards.insert(other.to.shard);
                 let counted = answer.as_ref().ok().and_then(|cell| cell.counted);
                 let totals = counted.or(other.remembered.totals);
                 others.extend(totals.map(|totals| (other.to.shard, totals)));
             }
             let shards = root.settings.shards.unwrap_or(SHARDS_MAX).max(1);
-            let unknown = (0..shards).filter(|shard| !asked.contains(shard));
+            let unknown = (0..shards).filter(|shard| !checked_shards.contains(shard));
             let unknown = unknown.map(|shard| {
                 let remembered = repair.remembered.clone();
                 (to.sibling(shard), remembered)
@@ -353,7 +353,7 @@ impl Repair<'_> {
                 others.extend(counted.map(|totals| (other.to.shard, totals)));
             }
             let totals = last.totals(root, (&to.datacenter, to.shard), &others);
-            if let Some((repair, Ok(cell))) = checked.get_mut(place) {
+            if let Some((repair, Ok(cell))) = checked.get_mut(index) {
                 repair.remembered.totals = Some(totals);
                 cell.totals_from = TotalsFrom::Remembered;
             }
@@ -388,20 +388,20 @@ impl Repair<'_> {
         let secret = name_key(self.host).await?;
         let importer = Import::of_snapshot(self.context, ImportMode::Replace, secret, None);
         let first = kept.datacenters.first().map(|part| part.datacenter.clone());
-        let place = root.home.clone().or(first);
-        let place = place.unwrap_or_else(|| self.context.datacenter());
+        let datacenter = root.home.clone().or(first);
+        let datacenter = datacenter.unwrap_or_else(|| self.context.datacenter());
         let contents = Contents {
             uniques: kept.uniques,
             ..Contents::default()
         };
         let key = importer.step_key(counter.as_str(), "uniques", &[]);
         let to = (counter, root.generation);
-        let installed = importer.install(to, place, contents, key).await;
+        let installed = importer.install(to, datacenter, contents, key).await;
         installed.map(|_| ())
     }
 }
 
-fn note(
+fn record_cell(
     report: &mut CounterReport,
     looked: &CheckedCounter<'_>,
     answer: Result<CellRepaired, Fault>,
@@ -422,7 +422,7 @@ fn note(
     };
     let text = |total| Sum::from(total).to_string();
     let totals = remembered.totals;
-    let heard = looked.view.and_then(|view| view.heard_of(&to.datacenter));
+    let freshness = looked.view.and_then(|view| view.heard_of(&to.datacenter));
     let known = looked
         .view
         .map(|view| view.cells().cells_of(&to.datacenter));
@@ -440,7 +440,7 @@ fn note(
         remembered: totals.map(|totals| (text(totals.added), text(totals.removed))),
         as_of_ms: match last.filter(|_| !in_view) {
             Some(last) => Some(last.kept.as_of_ms),
-            None => heard.map(|heard| heard.as_of_ms),
+            None => freshness.map(|freshness| freshness.as_of_ms),
         },
     });
 }
@@ -461,7 +461,7 @@ fn cells_of(
         if !known.iter().any(|(shard, _)| *shard == 0) {
             known.insert(0, (0, None));
         }
-        let heard = view.and_then(|view| view.heard_of(datacenter));
+        let freshness = view.and_then(|view| view.heard_of(datacenter));
         let shards = known.iter().map(|(shard, _)| shard.saturating_add(1)).max();
         for (shard, totals) in known {
             let to = CellAddress {
@@ -472,7 +472,8 @@ fn cells_of(
             let remembered = RememberedCell {
                 grant: root.grant(datacenter),
                 totals,
-                last_write_ms: heard.map_or(root.created_at_ms, |heard| heard.last_write_ms),
+                last_write_ms: freshness
+                    .map_or(root.created_at_ms, |freshness| freshness.last_write_ms),
                 shards: shards.unwrap_or(1),
             };
             cells.push((to, remembered));

@@ -40,7 +40,7 @@ pub(super) async fn find(
     datacenters.extend(prefix.split('/').nth(1).and_then(Datacenter::parse));
     let datacenters = &datacenters;
     let after_board = after.as_deref().and_then(|name| name.strip_prefix(BOARDS));
-    let most = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
+    let objects_max = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
     let mut objects = Vec::new();
     if after_board.is_none() {
         let names = fixed(host, datacenters).map(|object| (object.to_string(), object));
@@ -51,16 +51,16 @@ pub(super) async fn find(
             names.next();
         }
         let names = names.filter(|(name, _)| name.starts_with(prefix));
-        objects.extend(names.take(most).map(|(_, object)| object));
+        objects.extend(names.take(objects_max).map(|(_, object)| object));
     }
     let mut cursor = objects.last().map(ObjectAt::to_string);
-    cursor = cursor.filter(|_| objects.len() == most);
+    cursor = cursor.filter(|_| objects.len() == objects_max);
     let boards = match prefix.strip_prefix(BOARDS) {
         Some(begin) => Some(begin),
         None => BOARDS.starts_with(prefix).then_some(""),
     };
     if let (Some(begin), None) = (boards, &cursor) {
-        let left = most - objects.len();
+        let left = objects_max - objects.len();
         let list = ListAllBoards {
             prefix: begin.to_owned(),
             after: after_board.map(str::to_owned),
@@ -76,8 +76,8 @@ pub(super) async fn find(
     }
     let checked = objects.len();
     let look = |object: ObjectAt| async move {
-        let told = ask(host, object.clone(), false).await;
-        (object, told)
+        let answer = ask(host, object.clone(), false).await;
+        (object, answer)
     };
     let mut found = Found {
         checked,
@@ -85,8 +85,8 @@ pub(super) async fn find(
         ..Found::default()
     };
     let mut reports = Vec::new();
-    for (object, told) in all_settled(objects.into_iter().map(look), OBJECTS_AT_ONCE).await {
-        match told {
+    for (object, answer) in all_settled(objects.into_iter().map(look), OBJECTS_AT_ONCE).await {
+        match answer {
             Ok(report) => reports.extend(report),
             Err(fault) => found.failed.push(format!("{object}: {fault}")),
         }
@@ -167,9 +167,9 @@ fn fixed<'a>(
         let limiters = (0..limiters).map(move |number| limiter(Some(datacenter), number));
         tablets.chain(inboxes).chain(limiters)
     };
-    let of_world = (0..limiters).map(move |number| limiter(None, number));
+    let global_limiters = (0..limiters).map(move |number| limiter(None, number));
     let partitions = partitions::all(host).map(ObjectAt::Partition);
     let one = [ObjectAt::Redis].into_iter();
-    let deployment = partitions.chain(of_world).chain(one);
+    let deployment = partitions.chain(global_limiters).chain(one);
     deployment.chain(datacenters.iter().flat_map(of_datacenter))
 }

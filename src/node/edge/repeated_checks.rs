@@ -3,7 +3,7 @@
 //! Invariants: a request is recognised only if it is identical byte by byte, has no body, and enters in the same
 //! datacenter. A cached refusal is answered only within the millisecond of the first answer. A check of a key for which
 //! this isolate holds a lease is admitted from that, by its cached parse, for [`KNOWN_MS`]. Both end when this isolate
-//! hears of a change.
+//! gets to know a change.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,7 +26,8 @@ use crate::protocol::routes::RouteName;
 /// The most recognised requests: 2 KB each.
 const REPEATS_MAX: usize = 64;
 
-/// How long a check admitted from a part is not resolved again: a change of its policy takes effect so much later.
+/// How long a check that is admitted from a local quota is not resolved again. A change of its policy takes effect that
+/// much later.
 const KNOWN_MS: i64 = 100;
 
 /// How an answer may be repeated.
@@ -81,15 +82,15 @@ pub fn again(context: &RequestContext) -> Option<Response> {
     let (text, refusal) = match &known.repeat {
         Repeat::Refused(resolved, text, verdict) => {
             metrics::count(&context.host, Metric::LimitDenialCached);
-            verdicts::note(context, resolved, Some(*verdict));
+            verdicts::record(context, resolved, Some(*verdict));
             (text.clone(), Some(Code::QuotaExceeded))
         }
         Repeat::LocalQuota(resolved) => {
             let verdict = local_quota::take(context, resolved)?;
-            verdicts::note(context, resolved, Some(verdict));
-            let judgement = resolved.judgement(&known.here, Some(verdict));
-            changed.push((LIMIT_HEADER, judgement.limit_item().unwrap_or_default()));
-            (judgement.to_json().into(), None)
+            verdicts::record(context, resolved, Some(verdict));
+            let result = resolved.result(&known.here, Some(verdict));
+            changed.push((LIMIT_HEADER, result.limit_item().unwrap_or_default()));
+            (result.to_json().into(), None)
         }
     };
     metrics::answered(&context.host, RouteName::Check, 0, refusal);
@@ -101,7 +102,7 @@ pub fn again(context: &RequestContext) -> Option<Response> {
 }
 
 /// Stores how a request was answered.
-pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Response) {
+pub fn store(context: &RequestContext, repeatable: Repeatable, response: &Response) {
     // The time is a part of an answer that took longer.
     if context.request.has_body() || context.age_ms() > 0 {
         return;

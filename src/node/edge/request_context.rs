@@ -39,11 +39,11 @@ pub struct RequestContext {
     key_owner: Cell<Owner>,
     visitor: OnceCell<Visitor>,
     /// The caller, if it was identified before: by a share, or by a key that is looked up or has a budget.
-    noted: OnceCell<Caller>,
+    known_caller: OnceCell<Caller>,
     /// The state of the key's budget, as two headers.
-    standing: RefCell<Option<(String, Option<String>)>>,
+    budget_headers: RefCell<Option<(String, Option<String>)>>,
     /// The entry of the audit log for this request, if there is one.
-    act: RefCell<Option<AuditEntry>>,
+    audit_entry: RefCell<Option<AuditEntry>>,
     path: String,
     query: String,
 }
@@ -65,9 +65,9 @@ impl RequestContext {
             is_visitor: Cell::new(false),
             key_owner: Cell::default(),
             visitor: OnceCell::new(),
-            noted: OnceCell::new(),
-            standing: RefCell::default(),
-            act: RefCell::default(),
+            known_caller: OnceCell::new(),
+            budget_headers: RefCell::default(),
+            audit_entry: RefCell::default(),
         }
     }
 
@@ -119,7 +119,7 @@ impl RequestContext {
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn caller(&self) -> Result<Caller, Problem> {
-        if let Some(caller) = self.noted.get() {
+        if let Some(caller) = self.known_caller.get() {
             return Ok(caller.clone());
         }
         let authorization = self.header("authorization");
@@ -127,48 +127,48 @@ impl RequestContext {
         self.identified(authorization.as_deref(), origin.as_deref())
     }
 
-    /// Notes the caller.
-    pub fn note_caller(&self, caller: Caller) {
-        self.note_kind(&caller);
-        let _ = self.noted.set(caller);
+    /// Stores the caller, who was identified.
+    pub fn set_caller(&self, caller: Caller) {
+        self.set_caller_kind(&caller);
+        let _ = self.known_caller.set(caller);
     }
 
-    fn note_kind(&self, caller: &Caller) {
+    fn set_caller_kind(&self, caller: &Caller) {
         self.is_public.set(caller.is_public());
         self.is_visitor.set(caller.is_visitor());
         self.key_owner.set(caller.owner());
     }
 
-    /// Notes the state of the key's budget.
-    pub fn note_standing(&self, policy: String, left: Option<String>) {
-        self.standing.replace(Some((policy, left)));
+    /// Stores the state of the key's budget, as two headers.
+    pub fn set_budget_headers(&self, policy: String, left: Option<String>) {
+        self.budget_headers.replace(Some((policy, left)));
     }
 
     /// The state of the key's budget, if it has one.
-    pub fn take_standing(&self) -> Option<(String, Option<String>)> {
-        self.standing.take()
+    pub fn take_budget_headers(&self) -> Option<(String, Option<String>)> {
+        self.budget_headers.take()
     }
 
-    /// Notes the entry of the audit log.
-    pub fn note_act(&self, act: AuditEntry) {
-        self.act.replace(Some(act));
+    /// Stores the entry of the audit log.
+    pub fn set_audit_entry(&self, entry: AuditEntry) {
+        self.audit_entry.replace(Some(entry));
     }
 
     /// The entry of the audit log, if there is one.
-    pub fn act(&self) -> Option<AuditEntry> {
-        self.act.borrow().clone()
+    pub fn audit_entry(&self) -> Option<AuditEntry> {
+        self.audit_entry.borrow().clone()
     }
 
     /// Changes the entry.
-    pub fn change_act(&self, change: impl FnOnce(&mut AuditEntry)) {
-        if let Some(act) = &mut *self.act.borrow_mut() {
-            change(act);
+    pub fn change_audit_entry(&self, change: impl FnOnce(&mut AuditEntry)) {
+        if let Some(entry) = &mut *self.audit_entry.borrow_mut() {
+            change(entry);
         }
     }
 
     /// Takes the entry, once.
-    pub fn take_act(&self) -> Option<AuditEntry> {
-        self.act.take()
+    pub fn take_audit_entry(&self) -> Option<AuditEntry> {
+        self.audit_entry.take()
     }
 
     /// The caller, by a key that was not sent in the header.
@@ -189,7 +189,7 @@ impl RequestContext {
         let access = self.access()?;
         let caller = access.identify(authorization, origin, self.host.now_ms());
         if let Ok(caller) = &caller {
-            self.note_kind(caller);
+            self.set_caller_kind(caller);
         }
         caller
     }
@@ -266,7 +266,7 @@ impl RequestContext {
     /// # Errors
     /// As [`Self::caller`].
     fn caller_of_image(&self) -> Result<Caller, Problem> {
-        if let Some(caller) = self.noted.get() {
+        if let Some(caller) = self.known_caller.get() {
             return Ok(caller.clone());
         }
         let authorization = self.header("authorization");
@@ -304,11 +304,11 @@ impl RequestContext {
             });
         }
         let of_connection = self.request.client_address();
-        let told = match &of_connection {
-            Some(told) => ClientAddress::parse(told),
+        let parsed = match &of_connection {
+            Some(text) => ClientAddress::parse(text),
             None => ClientAddress::parse(&self.header("cf-connecting-ip").unwrap_or_default()),
         };
-        let address = told.ok_or_else(|| {
+        let address = parsed.ok_or_else(|| {
             no_address(&format!(
                 "the platform does not say it; set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front writes it \
                  into, or send the visitor's `ip` and `user_agent`"

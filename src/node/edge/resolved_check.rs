@@ -46,9 +46,9 @@ impl ResolvedCheck {
         here: &Datacenter,
         client_name: PolicyName,
         key: CounterId,
-        asked: CheckRequest,
+        request: CheckRequest,
     ) -> Result<Self, Problem> {
-        let (policy, name, owner) = match asked.policy {
+        let (policy, name, owner) = match request.policy {
             Some(policy) => {
                 let name = client_name.counted_inline(&policy, !context.is_public());
                 (Rc::new(policy), name, context.owner())
@@ -58,28 +58,28 @@ impl ResolvedCheck {
                 (policy, client_name.clone(), Owner::default())
             }
         };
-        check_cost(&client_name, &policy, asked.cost)?;
+        check_cost(&client_name, &policy, request.cost)?;
         Ok(Self {
             to: call::limiter_of(&context.host, Some(here), &name, &key),
             client_name,
             name,
             policy,
             key,
-            cost: asked.cost,
+            cost: request.cost,
             owner,
         })
     }
 
     /// The message of this check alone.
-    pub fn batch(&self, wish: DemandKind) -> CheckBatch {
-        CheckBatch::of(&self.name, &self.policy, self.demand(wish))
+    pub fn batch(&self, kind: DemandKind) -> CheckBatch {
+        CheckBatch::of(&self.name, &self.policy, self.demand(kind))
     }
 
     /// Its demand.
-    pub fn demand(&self, wish: DemandKind) -> KeyDemand {
+    pub fn demand(&self, kind: DemandKind) -> KeyDemand {
         KeyDemand {
             owner: self.owner,
-            ..KeyDemand::of(&self.key, self.cost, wish)
+            ..KeyDemand::of(&self.key, self.cost, kind)
         }
     }
 
@@ -95,11 +95,7 @@ impl ResolvedCheck {
     }
 
     /// Its result.
-    pub fn judgement<'a>(
-        &'a self,
-        here: &'a Datacenter,
-        verdict: Option<Verdict>,
-    ) -> CheckResult<'a> {
+    pub fn result<'a>(&'a self, here: &'a Datacenter, verdict: Option<Verdict>) -> CheckResult<'a> {
         CheckResult {
             name: &self.client_name,
             key: &self.key,
@@ -110,7 +106,7 @@ impl ResolvedCheck {
     }
 
     /// Whether the global limiter decides.
-    pub fn is_worlds(&self) -> bool {
+    pub fn is_global(&self) -> bool {
         self.policy.scope == Scope::Global
     }
 }

@@ -242,7 +242,7 @@ fn cors(context: &RequestContext, headers: &mut HeaderList) {
 }
 
 /// Counts the request, and makes sure that the count is reported.
-fn note(context: &RequestContext, route: RouteName, total_ms: i64, refusal: Option<Code>) {
+fn count_request(context: &RequestContext, route: RouteName, total_ms: i64, refusal: Option<Code>) {
     let host = &context.host;
     metrics::answered(host, route, total_ms, refusal);
     let now_ms = context.arrived_ms().saturating_add(total_ms);
@@ -264,7 +264,7 @@ fn timing(
     headers: &mut HeaderList,
 ) {
     let (total_ms, waited_ms) = (context.age_ms(), context.waited_ms());
-    note(context, route, total_ms, refusal);
+    count_request(context, route, total_ms, refusal);
     if total_ms == 0 {
         return;
     }
@@ -279,8 +279,8 @@ fn timing(
 pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Response {
     let mut headers = answer.headers;
     timing(context, route, answer.refusal, &mut headers);
-    let is_told = headers.iter().any(|(name, _)| *name == POLICY_HEADER);
-    if let Some((policy, left)) = context.take_standing().filter(|_| !is_told) {
+    let has_policy = headers.iter().any(|(name, _)| *name == POLICY_HEADER);
+    if let Some((policy, left)) = context.take_budget_headers().filter(|_| !has_policy) {
         headers.push((POLICY_HEADER, policy));
         headers.extend(left.map(|left| (LIMIT_HEADER, left)));
     }
@@ -322,7 +322,7 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
     }
     let response = Response::new(status, headers, body);
     if let Some(repeatable) = answer.repeatable.filter(|_| cfg!(feature = "limits")) {
-        repeated_checks::note(context, repeatable, &response);
+        repeated_checks::store(context, repeatable, &response);
     }
     response
 }
@@ -341,7 +341,7 @@ pub fn events(context: &RequestContext, route: RouteName, stream: Option<Stream>
 
 /// Answers with a socket.
 pub fn socket(context: &RequestContext, route: RouteName, stream: Stream) -> Response {
-    note(context, route, context.age_ms(), None);
+    count_request(context, route, context.age_ms(), None);
     Response::new(stream.status, HeaderList::new(), Body::Socket(stream))
 }
 

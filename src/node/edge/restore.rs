@@ -72,14 +72,14 @@ pub async fn restore(
     let mut after = restore.cursor.clone();
     loop {
         let left = restore.limit - restored.counters;
-        let asked = ListAllPastStates {
+        let request = ListAllPastStates {
             day,
             prefix: restore.prefix.clone(),
             after: after.take(),
             limit: u32::try_from(left).unwrap_or(AT_ONCE).min(AT_ONCE),
             uniques: true,
         };
-        let page = snapshots::page(context, &asked).await?;
+        let page = snapshots::page(context, &request).await?;
         let last = page.rows.last().map(|row| row.counter.as_str().to_owned());
         work.bring_back(page.rows, &mut restored).await?;
         after = last.filter(|_| page.has_more);
@@ -146,11 +146,11 @@ impl Work<'_> {
                 ..ReadParts::default()
             },
         };
-        let asked = ReadEach {
+        let request = ReadEach {
             reads: rows.iter().map(read).collect(),
             is_strong: true,
         };
-        let read = call_within(&self.context.host, &asked, READ_MS_MAX).await;
+        let read = call_within(&self.context.host, &request, READ_MS_MAX).await;
         let read = read.map_err(super::read::unread)?;
         let read = read.into_iter().map(|sum| sum.map_err(super::read::unread));
         read.collect()
@@ -227,7 +227,7 @@ impl Work<'_> {
             created_at_ms: None,
             base: Some(kept.value()),
         };
-        // A step that is not needed is noted under its key: a repeated call does not do it either.
+        // A step that is not needed is recorded under its key: a repeated call does not do it either.
         let step = |name: &'static str, is_needed: bool, back: RestoreSource| {
             let (importer, key) = (&importer, key(name));
             let if_there = match is_needed {
@@ -266,15 +266,15 @@ impl Work<'_> {
             .unwrap_or(0);
         if !kept.uniques.is_empty() {
             let first = kept.datacenters.first().map(|part| part.datacenter.clone());
-            let place = kept.home.clone().or(first);
-            let place = place.unwrap_or_else(|| self.context.datacenter());
+            let datacenter = kept.home.clone().or(first);
+            let datacenter = datacenter.unwrap_or_else(|| self.context.datacenter());
             let contents = Contents {
                 uniques: kept.uniques.clone(),
                 ..Contents::default()
             };
             let key = key("uniques");
             let to = (id, generation);
-            was_done &= importer.install(to, place, contents, key).await?;
+            was_done &= importer.install(to, datacenter, contents, key).await?;
         }
         forget(&self.context.host, id);
         Ok(was_done)

@@ -37,7 +37,7 @@ const KNOWN_MAX: usize = 1_024;
 
 struct CachedShare {
     share: Option<Share>,
-    asked_ms: i64,
+    requested_ms: i64,
 }
 
 /// The cached shares of this isolate.
@@ -50,23 +50,23 @@ impl State for KnownShares {
 }
 
 /// A cached share, if it was read within so long.
-fn known(host: &Host, id: ShareId, most_ms: i64) -> Option<Option<Share>> {
+fn known(host: &Host, id: ShareId, age_ms_max: i64) -> Option<Option<Share>> {
     let shares = host.state::<KnownShares>();
     let shares = shares.0.borrow();
     let known = shares.get(&id)?;
-    (host.now_ms() - known.asked_ms <= most_ms).then(|| known.share.clone())
+    (host.now_ms() - known.requested_ms <= age_ms_max).then(|| known.share.clone())
 }
 
 async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
     if let Some(share) = known(host, id, FRESH_MS_MAX) {
         return Ok(share);
     }
-    let asked_ms = host.now_ms();
+    let requested_ms = host.now_ms();
     match call_within(host, &GetShare { id }, ASK_MS_MAX).await {
         Ok(share) => {
             let entry = CachedShare {
                 share: share.clone(),
-                asked_ms,
+                requested_ms,
             };
             host.state::<KnownShares>().0.borrow_mut().insert(id, entry);
             Ok(share)
@@ -84,7 +84,7 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
 /// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
 pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
     if let Some(share) = share_of(context, authorization).await? {
-        context.note_caller(Caller::of_share(share.prefix));
+        context.set_caller(Caller::of_share(share.prefix));
     }
     Ok(())
 }
@@ -96,8 +96,8 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
 pub async fn stream_ends_ms(context: &RequestContext) -> Result<Option<i64>, Problem> {
     let authorization = context.header("authorization").unwrap_or_default();
     let share = share_of(context, &authorization).await?;
-    let most_ms = context.host.now_ms().saturating_add(SHARE_STREAM_MS_MAX);
-    Ok(share.map(|share| share.expires_ms.unwrap_or(most_ms).min(most_ms)))
+    let latest_ms = context.host.now_ms().saturating_add(SHARE_STREAM_MS_MAX);
+    Ok(share.map(|share| share.expires_ms.unwrap_or(latest_ms).min(latest_ms)))
 }
 
 async fn share_of(context: &RequestContext, authorization: &str) -> Result<Option<Share>, Problem> {

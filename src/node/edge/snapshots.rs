@@ -30,9 +30,13 @@ pub(super) async fn runs(host: &Host, begins: bool) -> Result<AllRuns, Problem> 
     all.map_err(unread)
 }
 
-/// The problem of a deployment without storage for snapshots.
-fn no_place(all: &AllRuns) -> Result<(), Problem> {
-    if all.partitions.iter().any(|(_, told)| told.has_files) {
+/// Succeeds if the deployment has storage for snapshots.
+fn check_files(all: &AllRuns) -> Result<(), Problem> {
+    if all
+        .partitions
+        .iter()
+        .any(|(_, partition)| partition.has_files)
+    {
         return Ok(());
     }
     let detail = format!(
@@ -64,8 +68,8 @@ pub async fn about(context: &RequestContext, date: &str) -> Result<Answer, Probl
     Query::parse(context.query(), &[])?;
     let day = parse_date(date)?;
     let all = runs(&context.host, false).await?;
-    let told = snapshot_json(&all, day);
-    told.map(Answer::json)
+    let json = snapshot_json(&all, day);
+    json.map(Answer::json)
         .ok_or_else(|| no_snapshot(&format!("of {date}")))
 }
 
@@ -79,21 +83,21 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
     parse_nothing(&body::read_small(context).await?)?;
     let host = &context.host;
     let _waiting = context.waiting();
-    no_place(&runs(host, false).await?)?;
+    check_files(&runs(host, false).await?)?;
     let begun_ms = host.now_ms();
     let mut all = runs(host, true).await?;
     let is_under_way = |all: &AllRuns| {
         all.partitions
             .iter()
-            .any(|(_, told)| told.under_way.is_some())
+            .any(|(_, partition)| partition.under_way.is_some())
     };
     while is_under_way(&all) && host.now_ms().abs_diff(begun_ms) < MADE_MS_MAX {
         host.sleep_ms(LOOK_EVERY_MS).await;
         all = runs(host, false).await?;
     }
     // The day on which it began, which may be yesterday.
-    let days = all.partitions.iter().filter_map(|(_, told)| {
-        let run = told.runs.last()?;
+    let days = all.partitions.iter().filter_map(|(_, partition)| {
+        let run = partition.runs.last()?;
         Some(run.day)
     });
     let day = days.max();
@@ -121,19 +125,21 @@ pub async fn counter_on(
     let charge = u64::try_from(days.last - days.first + 1).unwrap_or(1);
     context.visitor().read(charge)?;
     let _waiting = context.waiting();
-    let asked = ReadPastStates {
+    let request = ReadPastStates {
         counter: id.clone(),
         first: days.first,
         last: days.last,
         is_range: days.is_range,
     };
-    let told = call_within(&context.host, &asked, FILES_MS_MAX).await;
-    let told = told.map_err(unread)?;
+    let states = call_within(&context.host, &request, FILES_MS_MAX).await;
+    let states = states.map_err(unread)?;
     if days.is_range {
-        return Ok(Answer::json(days_json(&id, days, &told, rounding, strings)));
+        return Ok(Answer::json(days_json(
+            &id, days, &states, rounding, strings,
+        )));
     }
     let date = date_of(days.last);
-    let then = told
+    let then = states
         .first()
         .ok_or_else(|| no_snapshot(&format!("of {date} or before")))?;
     let json = on_json(&id, then, rounding, strings).ok_or_else(|| {
@@ -180,7 +186,7 @@ pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Resul
     }
     let strings = query.numbers_as_strings()?;
     let rounding = context.rounding()?;
-    let asked = ListAllPastStates {
+    let request = ListAllPastStates {
         day: days.last,
         prefix: query.get("prefix").unwrap_or_default().to_owned(),
         after: query.get("cursor").map(str::to_owned),
@@ -189,7 +195,7 @@ pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Resul
     };
     context.visitor().read(DIRECTORY_PARTITIONS.into())?;
     let _waiting = context.waiting();
-    let listed = call_within(&context.host, &asked, FILES_MS_MAX).await;
+    let listed = call_within(&context.host, &request, FILES_MS_MAX).await;
     let listed = listed.map_err(unread)?;
     if listed.runs.is_empty() {
         return Err(no_snapshot(&format!("of {} or before", date_of(days.last))));
@@ -207,15 +213,15 @@ pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Resul
 /// `snapshot-not-found`, `unavailable`.
 pub(super) async fn page(
     context: &RequestContext,
-    asked: &ListAllPastStates,
+    request: &ListAllPastStates,
 ) -> Result<crate::protocol::messages::PastStateList, Problem> {
-    let listed = call(&context.host, asked).await.map_err(unread)?;
+    let listed = call(&context.host, request).await.map_err(unread)?;
     if let [first, ..] = listed.missing_partitions.as_slice() {
         let why = format!("partition {first} of the directory does not answer");
         return Err(unread(Fault::Unavailable(why)));
     }
-    if !listed.runs.iter().any(|(_, run)| run.day == asked.day) {
-        return Err(no_snapshot(&format!("of {}", date_of(asked.day))));
+    if !listed.runs.iter().any(|(_, run)| run.day == request.day) {
+        return Err(no_snapshot(&format!("of {}", date_of(request.day))));
     }
     Ok(listed)
 }

@@ -27,8 +27,8 @@ const PARAMETERS: [&str; 6] = ["prefix", "by", "window", "from", "to", "numbers"
 pub async fn top(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &[&PARAMETERS[..], &["limit"]].concat())?;
     let limit = query.limit()?;
-    let (top, told) = ask(context, caller, &query, limit, None).await?;
-    Ok(Answer::json(top_json(&top, &told)))
+    let (top, page) = ask(context, caller, &query, limit, None).await?;
+    Ok(Answer::json(top_json(&top, &page)))
 }
 
 /// `GET /counters/{id}/rank`.
@@ -46,8 +46,8 @@ pub async fn rank(
         let detail = "the id does not begin with prefix, so it has no rank there";
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
-    let (top, told) = ask(context, caller, &query, 1, Some(id.clone())).await?;
-    match rank_json(&top, &told) {
+    let (top, page) = ask(context, caller, &query, 1, Some(id.clone())).await?;
+    match rank_json(&top, &page) {
         Some(json) => Ok(Answer::json(json)),
         None => Err(not_found(&id)),
     }
@@ -62,16 +62,16 @@ async fn ask(
 ) -> Result<(Top, TopPage), Problem> {
     let prefix = query.get("prefix").unwrap_or_default().to_owned();
     caller.may_list(&prefix)?;
-    let asked = query.top(context.host.now_ms().div_euclid(1_000))?;
+    let parameters = query.top(context.host.now_ms().div_euclid(1_000))?;
     let TopQuery {
         by,
         window,
         since,
         range,
-    } = asked;
+    } = parameters;
     let strings = query.numbers_as_strings()?;
     let rounding = context.rounding()?;
-    let asked = AskTop {
+    let request = AskTop {
         order: TopOrder {
             prefix: prefix.clone(),
             by,
@@ -82,11 +82,11 @@ async fn ask(
         range,
     };
     let shared_ms = range.map_or(SHARED_MS_MAX, |_| RANGE_SHARED_MS_MAX);
-    let found = gather(context, ManyQuestion::Top(asked), Some(shared_ms)).await?;
+    let found = gather(context, ManyQuestion::Top(request), Some(shared_ms)).await?;
     let ManyAnswer::Top(top, begun_ms) = &*found.gathered else {
         return Err(mixed_up());
     };
-    let told = TopPage {
+    let page = TopPage {
         prefix,
         by,
         window: window.map(str::to_owned),
@@ -97,5 +97,5 @@ async fn ask(
         rounding,
         strings,
     };
-    Ok((top.clone(), told))
+    Ok((top.clone(), page))
 }

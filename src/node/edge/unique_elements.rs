@@ -193,7 +193,7 @@ async fn carry(
         };
         let arrival = lanes::carry::<CellLane>(context, &cell, load, begun_ms).await?;
         match arrival.outcome {
-            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            Err(Fault::Refused(Refusal::Moved(moved_to))) => shards = moved_to,
             Err(Fault::Refused(Refusal::OtherHash(own))) => other = Some(own),
             Err(Fault::Elsewhere(home)) => {
                 shards = 1;

@@ -61,15 +61,15 @@ pub async fn uniques(context: &RequestContext, caller: &Caller) -> Result<Answer
         let sum = seen.sum.ok_or_else(|| not_found(id))?;
         sums.push((sum, seen.freshness));
     }
-    let mut told: Vec<SummedCounter<'_>> = ids
+    let mut views: Vec<SummedCounter<'_>> = ids
         .iter()
         .zip(&sums)
         .map(|(id, (sum, freshness))| SummedCounter::new(id, sum, *freshness).rounded(rounding))
         .collect();
-    if intersects && let (Some(other), Some(one)) = (told.pop(), told.pop()) {
+    if intersects && let (Some(other), Some(one)) = (views.pop(), views.pop()) {
         return intersection_json(&ids, (one, other), window).map(Answer::json);
     }
-    union_json(&ids, &told, window).map(Answer::json)
+    union_json(&ids, &views, window).map(Answer::json)
 }
 
 /// `POST /uniques/rotate`: elements are hashed with a new key from now on, in a new epoch.

@@ -39,10 +39,10 @@ pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Ans
     };
     let is_strong = query.is_strong()?;
     let read = read(context, &policy, &VerdictKind::ALL, wanted, is_strong).await?;
-    let told = told_of(context, &policy, &read);
-    let mut kinds = read.iter().map(PolicyCounter::told);
+    let counts = counts_of(context, &policy, &read);
+    let mut kinds = read.iter().map(PolicyCounter::view);
     let kinds = VerdictKind::ALL.map(|_| kinds.next().flatten());
-    Ok(Answer::json(told.history_json(&kinds, range, format)))
+    Ok(Answer::json(counts.history_json(&kinds, range, format)))
 }
 
 /// `GET /limits/{policy}/refused`: the keys that were refused most.
@@ -52,16 +52,16 @@ pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Ans
 pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Answer, Problem> {
     let known = ["window", "from", "to", "limit", "consistency", "numbers"];
     let query = Query::parse(context.query(), &known)?;
-    let asked = query.refused_keys(context.host.now_ms().div_euclid(1_000))?;
+    let selection = query.refused_keys(context.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let is_strong = query.is_strong()?;
     let kinds = [VerdictKind::Refused];
-    let read = read(context, &policy, &kinds, asked.wanted(), is_strong).await?;
-    let told = told_of(context, &policy, &read);
-    let keys = read.first().and_then(PolicyCounter::told);
-    Ok(Answer::json(told.refused_json(
+    let read = read(context, &policy, &kinds, selection.wanted(), is_strong).await?;
+    let counts = counts_of(context, &policy, &read);
+    let keys = read.first().and_then(PolicyCounter::view);
+    Ok(Answer::json(counts.refused_json(
         keys.as_ref(),
-        &asked,
+        &selection,
         strings,
     )))
 }
@@ -73,7 +73,7 @@ struct PolicyCounter {
 }
 
 impl PolicyCounter {
-    fn told(&self) -> Option<SummedCounter<'_>> {
+    fn view(&self) -> Option<SummedCounter<'_>> {
         let sum = self.seen.sum.as_deref()?;
         Some(SummedCounter::new(&self.id, sum, self.seen.freshness))
     }
@@ -106,13 +106,13 @@ async fn read(
 }
 
 /// As old as the oldest counter, and as the verdicts that other isolates have not sent yet.
-fn told_of<'a>(
+fn counts_of<'a>(
     context: &RequestContext,
     policy: &'a PolicyName,
     read: &[PolicyCounter],
 ) -> VerdictCounts<'a> {
-    let as_of_ms = read.iter().map(|of| match of.told() {
-        Some(told) => told.as_of_ms(),
+    let as_of_ms = read.iter().map(|of| match of.view() {
+        Some(view) => view.as_of_ms(),
         None => of.seen.freshness.as_of_ms,
     });
     let now_ms = context.host.now_ms();

@@ -36,7 +36,7 @@ use crate::protocol::shell_limits::OPERATE_MS_MAX;
 /// How long a busy isolate collects its counts, milliseconds: a row for each policy and kind in that time.
 pub const SEND_MS: i64 = 10_000;
 
-/// How long an isolate does that has sent nothing for so long.
+/// How long an isolate collects its counts if it has sent nothing for [`SEND_MS`], milliseconds.
 const FIRST_MS: i64 = 1_000;
 
 /// How late a sending request may be before another one sends.
@@ -77,7 +77,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut UnsentVerdicts) -> T) -> T {
 }
 
 impl UnsentVerdicts {
-    fn note(&mut self, policy: &PolicyName, key: &str, kind: VerdictKind, now_ms: i64) {
+    fn record(&mut self, policy: &PolicyName, key: &str, kind: VerdictKind, now_ms: i64) {
         if !self.policies.contains_key(policy) {
             self.policies.insert(policy.clone(), Vec::new());
         }
@@ -97,7 +97,7 @@ impl UnsentVerdicts {
             return;
         };
         let known = VerdictKind::ALL.iter().position(|known| *known == kind);
-        if let Some(count) = known.and_then(|place| minute.counts.get_mut(place)) {
+        if let Some(count) = known.and_then(|index| minute.counts.get_mut(index)) {
             *count += 1;
         }
         if kind == VerdictKind::Refused {
@@ -108,7 +108,7 @@ impl UnsentVerdicts {
         }
     }
 
-    /// After how many milliseconds the asking request must send them; `None` where another does.
+    /// After how many milliseconds this request must send them; `None` if another request does.
     fn due_in_ms(&mut self, now_ms: i64) -> Option<u64> {
         let is_due = now_ms - LATE_MS..=now_ms + SEND_MS;
         if is_due.contains(&self.due_ms) {
@@ -124,8 +124,8 @@ impl UnsentVerdicts {
     }
 }
 
-/// Counts the result of a check.
-pub fn note(context: &RequestContext, asking: &ResolvedCheck, verdict: Option<Verdict>) {
+/// Records the result of a check in the counts.
+pub fn record(context: &RequestContext, resolved: &ResolvedCheck, verdict: Option<Verdict>) {
     let host = &context.host;
     let (metric, kind) = match verdict {
         Some(verdict) if verdict.is_allowed => (Metric::LimitAllowed, VerdictKind::Allowed),
@@ -133,13 +133,13 @@ pub fn note(context: &RequestContext, asking: &ResolvedCheck, verdict: Option<Ve
         None => (Metric::LimitError, VerdictKind::Error),
     };
     metrics::count(host, metric);
-    let is_stored = asking.name == asking.client_name;
+    let is_stored = resolved.name == resolved.client_name;
     if !is_stored {
         return;
     }
     let now_ms = host.now_ms();
     let due_in_ms = with(host, |gathered| {
-        gathered.note(&asking.name, asking.key.as_str(), kind, now_ms);
+        gathered.record(&resolved.name, resolved.key.as_str(), kind, now_ms);
         gathered.due_in_ms(now_ms)
     });
     if let Some(due_in_ms) = due_in_ms {
@@ -159,8 +159,8 @@ pub async fn send(host: &Host, datacenter: &Datacenter) {
     });
     let mut loads = Vec::new();
     for (policy, minutes) in policies.iter() {
-        for (place, kind) in VerdictKind::ALL.into_iter().enumerate() {
-            let load = load_of(minutes, place, kind);
+        for (index, kind) in VerdictKind::ALL.into_iter().enumerate() {
+            let load = load_of(minutes, index, kind);
             let Some(counter) = names::verdicts(policy, kind).filter(|_| load.added > 0) else {
                 continue;
             };
@@ -179,8 +179,8 @@ pub async fn send(host: &Host, datacenter: &Datacenter) {
     }
 }
 
-/// Ends the counters of a policy that is deleted. Where one does not answer it stays, and keys are forgotten all the
-/// same in time.
+/// Ends the counters of a policy that is deleted. A counter that does not answer stays; its keys are forgotten later in
+/// any case.
 pub async fn forget(context: &RequestContext, policy: &PolicyName) {
     let host = &context.host;
     with(host, |gathered| gathered.policies.remove(policy));
@@ -200,10 +200,10 @@ pub async fn forget(context: &RequestContext, policy: &PolicyName) {
 }
 
 /// The counts of a kind in these minutes, as a load for its counter.
-fn load_of(minutes: &[Minute], place: usize, kind: VerdictKind) -> Load {
+fn load_of(minutes: &[Minute], index: usize, kind: VerdictKind) -> Load {
     let mut load = Load::default();
     for minute in minutes {
-        let count = u128::from(minute.counts.get(place).copied().unwrap_or(0));
+        let count = u128::from(minute.counts.get(index).copied().unwrap_or(0));
         if count == 0 {
             continue;
         }

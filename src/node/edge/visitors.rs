@@ -107,10 +107,10 @@ impl Visitor {
         Ok(())
     }
 
-    /// Succeeds where so many writes to a counter would be let in; nothing is used.
+    /// Succeeds if this many writes to a counter would be admitted. Nothing of the budget is used.
     ///
     /// # Errors
-    /// `quota-exceeded`, with the time to wait; `cost-exceeds-limit` where there is never room for so many at once.
+    /// `quota-exceeded`, with the time to wait; `cost-exceeds-limit` if there is never room for this many at once.
     pub fn may_write(&self, counter: &str, writes: u64) -> Result<(), Problem> {
         let Some(write) = self.write_of(counter) else {
             return Ok(());
@@ -129,9 +129,9 @@ impl Visitor {
         })
     }
 
-    /// Gives back what a write has used for creating its counter, if that was there before: its cell had counted
-    /// something, or its generation is older than any write takes.
-    pub fn settle(&self, generation: u64, has_counted_before: bool) {
+    /// Refunds what a write has used for a new counter, if the counter existed before: its cell had counted something,
+    /// or its generation is older than any write takes.
+    pub fn refund_new(&self, generation: u64, has_counted_before: bool) {
         let (Some(visitor), Some(written_ms)) = (self.hash, self.new_since_ms.take()) else {
             return;
         };
@@ -155,7 +155,7 @@ impl Visitor {
     }
 
     /// Deducts further calls of a read.
-    pub fn note_calls(&self, calls: u64) {
+    pub fn deduct_calls(&self, calls: u64) {
         if let Some(visitor) = self.hash {
             self.with_all(|visitors, now_ms| visitors.note_calls(visitor, calls, now_ms));
         }

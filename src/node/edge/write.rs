@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::flush_sender::{CellLane, FlushOutcome};
 use super::hash_keys::name_key;
 use super::increment::Write;
-use super::isolate::{CounterNotes, forget_home, known_of};
+use super::isolate::{CachedCounter, forget_home, known_of};
 use super::keyed::KeyedRoute;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -98,7 +98,7 @@ type FlushOutcomes = Arrival<FlushOutcome, lanes::PlaceOf<CellLane>>;
 struct Delivery<'a> {
     context: &'a RequestContext,
     write: &'a Write,
-    known: &'a CounterNotes,
+    known: &'a CachedCounter,
     cell: CellAddress,
     load: Load,
     unique: Option<Cow<'a, [u8]>>,
@@ -111,7 +111,7 @@ impl<'a> Delivery<'a> {
         context: &'a RequestContext,
         id: CounterId,
         write: &'a Write,
-        known: &'a CounterNotes,
+        known: &'a CachedCounter,
     ) -> Result<Self, Problem> {
         let host = &context.host;
         let datacenter = context.datacenter();
@@ -202,7 +202,7 @@ async fn deliver(
     let (adds, delta) = (write.adds, write.body.delta);
     context.visitor().admit(id.as_str())?;
     let known = known_of(&context.host, &id);
-    if write.key.is_some() || write.condition.is_some() || (!adds && known.is_bounded) {
+    if write.key.is_some() || write.condition.is_some() || (!adds && known.has_floor) {
         return write_alone(context, id, &write, strings).await;
     }
 
@@ -231,7 +231,7 @@ async fn deliver(
     let has_counted_before = own != Value::new(load.added, load.removed);
     context
         .visitor()
-        .settle(flushed.generation, has_counted_before);
+        .refund_new(flushed.generation, has_counted_before);
     // With a single cell, its total right after this write, with the parts of sealed shards, is the exact value. With
     // several, the value is of a view at most half a second old, but never less than this cell holds by itself.
     let (value, exact) = match flushed.elsewhere {
@@ -306,8 +306,8 @@ async fn write_alone(
     Ok(answer)
 }
 
-/// The problem of a write that was counted, but whose element may not be stored: what has failed says nothing of the
-/// write.
+/// The problem of a write that was counted, but whose element may not be stored. The failure is that of the element,
+/// not of the write.
 fn without_element(problem: Problem) -> Problem {
     match problem.code() {
         Code::Overloaded | Code::Unavailable => Problem::new(

@@ -16,8 +16,8 @@ use crate::protocol::messages::{Fault, ListAuditEntries};
 const ACTS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS acts (place TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
-/// The places of entries of refused calls, beside the entries: builds before do not know this table, and write no other
-/// entries because of it. It may name places whose entries such a build has deleted.
+/// The keys of entries of refused calls. Earlier builds do not know this table, and it does not change the entries that
+/// they write. It may hold keys whose entries such a build has deleted.
 const REFUSED_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS acts_refused (place TEXT PRIMARY KEY) WITHOUT ROWID";
 
@@ -57,11 +57,11 @@ impl AuditLog {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Unreadable` where a row cannot be read; as for all methods below.
-    pub(super) fn note(&self, act: &AuditEntry) -> Result<(), Fault> {
-        let place = act.place();
+    pub(super) fn record(&self, entry: &AuditEntry) -> Result<(), Fault> {
+        let row_key = entry.place();
         let known = "SELECT 1 FROM acts WHERE place = ?";
-        let is_known = !self.run(known, vec![place.as_str().into()])?.is_empty();
-        if is_known && act.outcome == CallOutcome::Unknown {
+        let is_known = !self.run(known, vec![row_key.as_str().into()])?.is_empty();
+        if is_known && entry.outcome == CallOutcome::Unknown {
             return Ok(());
         }
         if !is_known {
@@ -69,11 +69,11 @@ impl AuditLog {
         }
         let statement =
             "INSERT INTO acts VALUES (?, ?) ON CONFLICT (place) DO UPDATE SET body = excluded.body";
-        if matches!(act.outcome, CallOutcome::Refused(_)) {
+        if matches!(entry.outcome, CallOutcome::Refused(_)) {
             let refused = "INSERT OR IGNORE INTO acts_refused VALUES (?)";
-            self.run(refused, vec![place.as_str().into()])?;
+            self.run(refused, vec![row_key.as_str().into()])?;
         }
-        let values = vec![place.into(), self.store.put(act)?];
+        let values = vec![row_key.into(), self.store.put(entry)?];
         // If the write fails, the count must be read again.
         let count = self.count.take();
         self.run(statement, values)?;

@@ -34,7 +34,7 @@ pub(super) struct StoredAlert {
     /// What its deliveries are signed with.
     pub(super) secret: Secret,
     /// Its state.
-    pub(super) standing: AlertRecord,
+    pub(super) record: AlertRecord,
     /// Random, and new with each put: a measurement of the former settings is recognised by it.
     pub(super) revision: u64,
 }
@@ -136,11 +136,11 @@ impl AlertStore {
 
     /// An alert in the form of an answer.
     pub(super) fn seen(&self, name: AlertName, stored: StoredAlert) -> Result<AlertDetails, Fault> {
-        let mut standing = stored.standing;
-        standing.samples = Default::default();
+        let mut record = stored.record;
+        record.samples = Default::default();
         Ok(AlertDetails {
             alert: stored.alert,
-            standing,
+            standing: record,
             last: self.deliveries(&name, 1)?.into_iter().next(),
             name,
         })
@@ -178,12 +178,12 @@ impl AlertStore {
             return Ok(None);
         }
         let first = format!("SELECT MIN(due_ms) FROM alert_deliveries WHERE {IS_FIRST}");
-        let mut due = Vec::new();
+        let mut times_ms = Vec::new();
         for sql in ["SELECT MIN(due_ms) FROM alerts", &first] {
             let rows = self.store.run(sql, vec![])?;
-            due.extend(rows.first().and_then(|row| row.first()).and_then(integer));
+            times_ms.extend(rows.first().and_then(|row| row.first()).and_then(integer));
         }
-        Ok(due.into_iter().min())
+        Ok(times_ms.into_iter().min())
     }
 
     /// Stores a new delivery, which is due at that time, unix milliseconds, if any; deletes the oldest completed ones.
@@ -206,7 +206,7 @@ impl AlertStore {
     }
 
     /// Stores the state of a delivery, and when it is due, unless it has changed meanwhile.
-    pub(super) fn note(
+    pub(super) fn update_delivery(
         &self,
         number: i64,
         delivery: &Delivery,
@@ -237,12 +237,12 @@ impl AlertStore {
     pub(super) fn deliveries(
         &self,
         name: &AlertName,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<ScheduledDelivery>, Fault> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self.rows(
             "SELECT body, due_ms FROM alert_deliveries WHERE alert = ? ORDER BY number DESC LIMIT ?",
-            vec![name.as_str().into(), most.into()],
+            vec![name.as_str().into(), limit.into()],
         )?;
         rows.iter().map(|row| self.kept(row)).collect()
     }
@@ -250,23 +250,23 @@ impl AlertStore {
     /// The last deliveries of all alerts, newest first, with the alert of each.
     pub(super) fn all_deliveries(
         &self,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(Alert, ScheduledDelivery)>, Fault> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let sql = "SELECT body, due_ms FROM alert_deliveries ORDER BY number DESC LIMIT ?";
-        let rows = self.rows(sql, vec![most.into()])?;
+        let rows = self.rows(sql, vec![limit.into()])?;
         let kept = rows.iter().map(|row| self.kept(row));
         kept.map(|kept| kept.map(|kept| (kept.0.event.alert.clone(), kept)))
             .collect()
     }
 
     /// Up to so many due deliveries, each the first of its alert that waits.
-    pub(super) fn due_deliveries(&self, now_ms: i64, most: usize) -> Result<Vec<i64>, Fault> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+    pub(super) fn due_deliveries(&self, now_ms: i64, limit: usize) -> Result<Vec<i64>, Fault> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let sql = format!(
             "SELECT number FROM alert_deliveries WHERE due_ms <= ? AND {IS_FIRST} ORDER BY due_ms LIMIT ?"
         );
-        let rows = self.rows(&sql, vec![now_ms.into(), most.into()])?;
+        let rows = self.rows(&sql, vec![now_ms.into(), limit.into()])?;
         let numbers = rows.iter().filter_map(|row| row.first());
         Ok(numbers.filter_map(integer).collect())
     }

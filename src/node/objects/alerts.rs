@@ -123,15 +123,15 @@ impl Alerts {
         let Some(secret) = put.secret.as_ref().or(kept).cloned() else {
             return Ok(AlertPutOutcome::NeedsSecret);
         };
-        let standing = match &before {
+        let record = match &before {
             None => AlertRecord::new(now_ms),
-            Some(before) if watches_the_same(&before.alert, &put.alert) => before.standing.clone(),
-            Some(before) => before.standing.anew(now_ms),
+            Some(before) if watches_the_same(&before.alert, &put.alert) => before.record.clone(),
+            Some(before) => before.record.anew(now_ms),
         };
         let stored = StoredAlert {
             alert: put.alert,
             secret,
-            standing,
+            record,
             revision: self.host.random(),
         };
         self.store.prepare()?;
@@ -166,8 +166,11 @@ impl Alerts {
     }
 
     /// The last deliveries of an alert.
-    pub(super) fn deliveries(&self, asked: &DeliveriesOf) -> Result<Vec<ScheduledDelivery>, Fault> {
-        self.store.deliveries(&asked.name, DELIVERIES_MAX)
+    pub(super) fn deliveries(
+        &self,
+        message: &DeliveriesOf,
+    ) -> Result<Vec<ScheduledDelivery>, Fault> {
+        self.store.deliveries(&message.name, DELIVERIES_MAX)
     }
 
     /// The last deliveries of all.
@@ -187,7 +190,7 @@ impl Alerts {
             return Ok(None);
         };
         let until_ms = now_ms.saturating_add(for_ms);
-        stored.standing.silence(until_ms);
+        stored.record.silence(until_ms);
         self.store.atomically(|| {
             self.store.put(&name, &stored, now_ms)?;
             self.store.put_off(&name, until_ms)
@@ -207,7 +210,7 @@ impl Alerts {
             incident: self.host.random(),
             since_ms: now_ms,
             alert: stored.alert.clone(),
-            reading: stored.standing.reading.clone(),
+            reading: stored.record.reading.clone(),
         };
         let mut delivery = Delivery::new(test.name, event, now_ms);
         delivery.attempts = 1;
@@ -221,7 +224,7 @@ impl Alerts {
         };
         delivery.last = Some(attempt);
         if self.same(number, &delivery)?.is_some() {
-            self.store.note(number, &delivery, None)?;
+            self.store.update_delivery(number, &delivery, None)?;
         }
         Ok(Some(delivery))
     }
@@ -236,7 +239,7 @@ impl Alerts {
     /// Handles the alarm: begins all due work, which then continues by itself.
     pub(super) fn ring(self: &Rc<Self>) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
-        let due = match self.store.next_due_ms()? {
+        let names = match self.store.next_due_ms()? {
             Some(due_ms) if due_ms <= now_ms => self.store.take_due(now_ms, now_ms + EVERY_MS)?,
             _ => return Ok(()),
         };
@@ -250,7 +253,7 @@ impl Alerts {
                     }
                 }
             };
-            all_settled(due.into_iter().map(evaluate), AT_ONCE).await;
+            all_settled(names.into_iter().map(evaluate), AT_ONCE).await;
             alerts.send().await;
         });
         Ok(())
@@ -275,18 +278,18 @@ impl Alerts {
             return Ok(());
         }
         let now_ms = self.host.now_ms();
-        let (alert, standing) = (&stored.alert, &mut stored.standing);
+        let (alert, record) = (&stored.alert, &mut stored.record);
         let reading = match measured {
-            Some(Ok(measured)) => measured.reading(alert, &mut standing.samples, begun_ms),
+            Some(Ok(measured)) => measured.reading(alert, &mut record.samples, begun_ms),
             Some(Err(fault)) => Reading::unknown(fault.to_string()),
             None => Reading::unknown("the counters did not answer in time"),
         };
         let for_ms = i64::from(alert.for_seconds) * 1_000;
         let id = self.host.random();
-        standing.take(now_ms, &alert.condition, for_ms, reading, id);
+        record.take(now_ms, &alert.condition, for_ms, reading, id);
         let room = WAITING_MAX.saturating_sub(self.store.waiting(name)?);
-        let notices = standing.notices(now_ms, room);
-        let due_ms = standing.next_ms(begun_ms, &alert.condition);
+        let notices = record.notices(now_ms, room);
+        let due_ms = record.next_ms(begun_ms, &alert.condition);
         self.store.atomically(|| {
             self.store.put(name, &stored, due_ms)?;
             for notice in &notices {
@@ -301,21 +304,22 @@ impl Alerts {
     /// Sends due deliveries until there are none.
     async fn send(&self) {
         loop {
-            let due = self.store.due_deliveries(self.host.now_ms(), AT_ONCE);
-            let due: Vec<i64> = match due {
-                Ok(due) => {
+            let numbers = self.store.due_deliveries(self.host.now_ms(), AT_ONCE);
+            let numbers: Vec<i64> = match numbers {
+                Ok(numbers) => {
                     let sent = self.sent.borrow();
-                    due.into_iter()
+                    numbers
+                        .into_iter()
                         .filter(|number| !sent.contains(number))
                         .collect()
                 }
                 Err(fault) => return self.host.fail(&format!("deliveries of alerts: {fault}")),
             };
-            if due.is_empty() {
+            if numbers.is_empty() {
                 break;
             }
             let deliver = |number: i64| async move { self.deliver(number).await };
-            for delivered in all_settled(due.into_iter().map(deliver), AT_ONCE).await {
+            for delivered in all_settled(numbers.into_iter().map(deliver), AT_ONCE).await {
                 if let Err(fault) = delivered {
                     return self.host.fail(&format!("deliveries of alerts: {fault}"));
                 }
@@ -339,13 +343,14 @@ impl Alerts {
             // It would stay due, and be looked at again at once.
             return self.store.delete(&delivery.name).map(drop);
         };
-        if let Some(until_ms) = stored.standing.silenced_until_ms(now_ms) {
+        if let Some(until_ms) = stored.record.silenced_until_ms(now_ms) {
             return self.store.put_off(&delivery.name, until_ms);
         }
         delivery.attempts += 1;
         let next_ms = now_ms + wait_ms(delivery.attempts, self.host.random());
         // Durable before it is sent: after a crash it is sent again at that time.
-        self.store.note(number, &delivery, Some(next_ms))?;
+        self.store
+            .update_delivery(number, &delivery, Some(next_ms))?;
         let attempt = self.attempt(&delivery, &stored).await;
         let Some((_, due_ms)) = self.same(number, &delivery)? else {
             return Ok(());
@@ -365,7 +370,8 @@ impl Alerts {
         }
         delivery.last = Some(attempt);
         let waits = delivery.outcome == Outcome::Waiting;
-        self.store.note(number, &delivery, due_ms.filter(|_| waits))
+        self.store
+            .update_delivery(number, &delivery, due_ms.filter(|_| waits))
     }
 
     /// Sends a delivery to its receiver.
@@ -405,7 +411,7 @@ fn delivery_of(name: &AlertName, stored: &StoredAlert, notice: Notice, now_ms: i
         incident: incident.id,
         since_ms: incident.since_ms,
         alert: stored.alert.clone(),
-        reading: stored.standing.reading.clone(),
+        reading: stored.record.reading.clone(),
     };
     Delivery::new(name.clone(), event, now_ms)
 }

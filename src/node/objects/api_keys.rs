@@ -57,7 +57,7 @@ impl KeyStore {
         Ok(true)
     }
 
-    /// Reads a key, if it exists, and notes its use.
+    /// Reads a key, if it exists, and records its use.
     pub(super) fn used(&self, used: &UseKey) -> Result<Option<ApiKey>, Fault> {
         let Some(mut key) = self.get(used.id)? else {
             return Ok(None);

@@ -84,9 +84,9 @@ impl Autoscaler {
 }
 
 impl Core {
-    /// Notes a flush and reacts to the load. Returns how long the lane should gather.
-    pub(super) fn note_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
-        let rate = self.note(&flush.to, flush.load.writes, now_ms);
+    /// Records a flush, and reacts to the load. Returns how long the lane should gather.
+    pub(super) fn record_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
+        let rate = self.record_load(&flush.to, flush.load.writes, now_ms);
         // A counter that can be split leaves its tablet by a split.
         if !self.state.borrow().spreads_by_load() {
             self.see_to_heat(&flush.to, rate.flushes, now_ms);
@@ -94,13 +94,13 @@ impl Core {
         autoscale::linger_ms(rate, lanes)
     }
 
-    /// Notes a flush of keyed writes, as [`Core::note_flush`].
-    pub(super) fn note_writes(self: &Rc<Self>, me: &CellAddress, writes: usize, now_ms: i64) {
-        let rate = self.note(me, u32::try_from(writes).unwrap_or(u32::MAX), now_ms);
+    /// Records a flush of keyed writes, as [`Core::record_flush`].
+    pub(super) fn record_writes(self: &Rc<Self>, me: &CellAddress, writes: usize, now_ms: i64) {
+        let rate = self.record_load(me, u32::try_from(writes).unwrap_or(u32::MAX), now_ms);
         self.see_to_heat(me, rate.flushes, now_ms);
     }
 
-    fn note(self: &Rc<Self>, me: &CellAddress, writes: u32, now_ms: i64) -> Rate {
+    fn record_load(self: &Rc<Self>, me: &CellAddress, writes: u32, now_ms: i64) -> Rate {
         let rate = {
             let mut balance = self.balance.borrow_mut();
             balance.meter.note(writes, now_ms);
@@ -117,15 +117,15 @@ impl Core {
         );
         let per_second = rate.flushes;
         if me.is_lead() {
-            self.hear(per_second, now_ms);
+            self.merge_load(per_second, now_ms);
         } else {
             self.report(me, per_second, now_ms);
         }
         rate
     }
 
-    /// Lead: notes the load of one of its cells, and changes the number of shards if needed.
-    fn hear(self: &Rc<Self>, per_second: u32, now_ms: i64) {
+    /// Lead: merges the load of one of its cells, and changes the number of shards if needed.
+    fn merge_load(self: &Rc<Self>, per_second: u32, now_ms: i64) {
         {
             let mut balance = self.balance.borrow_mut();
             let thresholds = balance.thresholds;
@@ -229,7 +229,7 @@ impl Core {
         is_done
     }
 
-    /// Shard: reports its load to the lead, and learns the number of shards.
+    /// Shard: reports its load to the lead. The answer has the number of shards.
     fn report(self: &Rc<Self>, me: &CellAddress, per_second: u32, now_ms: i64) {
         let (busy_ms, quiet_ms) = REPORT_EVERY_MS;
         {
@@ -261,7 +261,7 @@ impl Core {
     ) -> Result<u8, Fault> {
         let LoadReport { per_second, .. } = report?;
         self.readable()?;
-        self.hear(per_second, self.host.now_ms());
+        self.merge_load(per_second, self.host.now_ms());
         self.note_change(self.host.now_ms());
         Ok(self.state.borrow().spread())
     }

@@ -29,30 +29,30 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// `Broken` where it may not.
 pub(super) fn check_size(calls: usize) -> Result<(), Fault> {
     if calls > batch::CALLS_MAX {
-        let most = format!("a batch has at most {} calls", batch::CALLS_MAX);
-        return Err(Fault::Broken(most));
+        let detail = format!("a batch has at most {} calls", batch::CALLS_MAX);
+        return Err(Fault::Broken(detail));
     }
     Ok(())
 }
 
 /// Calls of a batch that wait for another object, by index.
 #[derive(Default)]
-pub(super) struct UnderWay(RefCell<FuturesUnordered<LocalBoxFuture<'static, (usize, Reply)>>>);
+pub(super) struct BatchInFlight(RefCell<FuturesUnordered<LocalBoxFuture<'static, (usize, Reply)>>>);
 
-impl UnderWay {
+impl BatchInFlight {
     /// Begins a call. Returns its answer, if it has ended.
     pub(super) fn begin(
         &self,
-        place: usize,
+        index: usize,
         mut call: LocalBoxFuture<'static, Reply>,
     ) -> Option<(usize, Reply)> {
         // Polled at once: the next call can use the memory of an ended one.
         let ended = (&mut call).now_or_never();
         if ended.is_none() {
-            let rest = call.map(move |reply| (place, reply));
+            let rest = call.map(move |reply| (index, reply));
             self.0.borrow().push(rest.boxed_local());
         }
-        ended.map(|reply| (place, reply))
+        ended.map(|reply| (index, reply))
     }
 }
 
@@ -61,9 +61,9 @@ pub(super) fn arrived(call: BatchedCall) -> IncomingCall {
     IncomingCall::within(call.path, call.message)
 }
 
-/// The answers of a batch: calls that are under way, and those beyond the most bytes, are asked for again.
+/// The answers of a batch. The sender asks again for calls in flight, and for answers beyond [`ANSWER_BYTES_MAX`].
 pub(super) struct Answers {
-    told: Vec<Option<Vec<u8>>>,
+    bodies: Vec<Option<Vec<u8>>>,
     bytes: usize,
 }
 
@@ -71,33 +71,33 @@ impl Answers {
     /// No answers yet, for so many calls.
     pub(super) fn new(calls: usize) -> Self {
         Self {
-            told: vec![None; calls],
+            bodies: vec![None; calls],
             bytes: 0,
         }
     }
 
     /// Adds the answer of the call at this index.
-    pub(super) fn put(&mut self, place: usize, answer: Vec<u8>) {
+    pub(super) fn put(&mut self, index: usize, answer: Vec<u8>) {
         if self.bytes <= ANSWER_BYTES_MAX
-            && let Some(place) = self.told.get_mut(place)
+            && let Some(body) = self.bodies.get_mut(index)
         {
             self.bytes += answer.len();
-            *place = Some(answer);
+            *body = Some(answer);
         }
     }
 
-    fn take(&mut self, (place, reply): (usize, Reply)) {
+    fn take(&mut self, (index, reply): (usize, Reply)) {
         // A reply of another kind counts as no answer, as for a call alone.
-        let told = match reply {
-            Reply::Answer(told) => told,
+        let body = match reply {
+            Reply::Answer(body) => body,
             Reply::Stream(_) | Reply::Refused(..) | Reply::Unknown => Vec::new(),
         };
-        self.put(place, told);
+        self.put(index, body);
     }
 
     /// The answer to the batch.
     pub(super) fn told(self) -> Vec<Option<Vec<u8>>> {
-        self.told
+        self.bodies
     }
 }
 
@@ -108,32 +108,32 @@ impl Answers {
 pub(super) async fn answer_batch(
     host: &Host,
     object: &Object,
-    asked: Batch,
-    begin: impl Fn(Vec<(usize, BatchedCall)>, &UnderWay) -> Vec<(usize, Reply)>,
+    message: Batch,
+    begin: impl Fn(Vec<(usize, BatchedCall)>, &BatchInFlight) -> Vec<(usize, Reply)>,
 ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-    check_size(asked.calls.len())?;
-    let mut answers = Answers::new(asked.calls.len());
-    let under_way = UnderWay::default();
-    let mut calls = asked.calls.into_iter().enumerate();
+    check_size(message.calls.len())?;
+    let mut answers = Answers::new(message.calls.len());
+    let in_flight = BatchInFlight::default();
+    let mut calls = message.calls.into_iter().enumerate();
     while calls.len() > 0 {
         let some = calls.by_ref().take(BEGUN_AT_ONCE).collect();
-        for ended in begin(some, &under_way) {
+        for ended in begin(some, &in_flight) {
             answers.take(ended);
         }
     }
-    let mut under_way = under_way.0.into_inner();
+    let mut in_flight = in_flight.0.into_inner();
     // Most calls end in the turn in which they begin, and need no timer.
-    if under_way.is_empty() {
+    if in_flight.is_empty() {
         return Ok(answers.told());
     }
     let rest = async {
-        while let Some(ended) = under_way.next().await {
+        while let Some(ended) = in_flight.next().await {
             answers.take(ended);
         }
     };
     let _ = host.within_ms(ANSWER_MS_MAX, rest).await;
-    if !under_way.is_empty() {
-        object.wait_until(async move { while under_way.next().await.is_some() {} });
+    if !in_flight.is_empty() {
+        object.wait_until(async move { while in_flight.next().await.is_some() {} });
     }
     Ok(answers.told())
 }

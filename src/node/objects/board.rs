@@ -95,16 +95,16 @@ impl Shell for Board {
 
     async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
-        dispatch!(&arrived, asked, {
-            WriteBoard => core.on_write(asked).await,
-            WriteBoards => core.on_write_many(asked).await,
-            AskBoard => core.on_ask(asked).await,
-            AskHidden => core.on_ask(asked.map(AskBoard::from)).await,
-            ConfigureBoard => core.on_configure(asked).await,
-            EndBoard => core.on_end(asked).await,
-            RunSorted => core.on_run(asked).await,
-            CommandShard => core.on_command(asked).await,
-            ReportShard => core.on_report(asked).await,
+        dispatch!(&arrived, message, {
+            WriteBoard => core.on_write(message).await,
+            WriteBoards => core.on_write_many(message).await,
+            AskBoard => core.on_ask(message).await,
+            AskHidden => core.on_ask(message.map(AskBoard::from)).await,
+            ConfigureBoard => core.on_configure(message).await,
+            EndBoard => core.on_end(message).await,
+            RunSorted => core.on_run(message).await,
+            CommandShard => core.on_command(message).await,
+            ReportShard => core.on_report(message).await,
         })
     }
 
@@ -144,7 +144,7 @@ impl BoardCore {
             let mut loaded = self.loaded.borrow_mut();
             let absent = || Fault::Broken("there is no board".to_owned());
             let loaded = loaded.as_mut().ok_or_else(absent)?;
-            if loaded.standing.at.layout > 0 {
+            if loaded.role.at.layout > 0 {
                 loaded.next_sequence = first_sequence(self.host.now_ms());
             }
             outcome = Some(work(loaded)?);
@@ -231,10 +231,10 @@ impl BoardCore {
             loaded.head.is_living = true;
             loaded.head.settings = settings;
             loaded.head.period = (0, 0);
-            loaded.standing.placing = placing.clone();
-            // Shards get the settings before anybody learns of them.
-            loaded.standing.is_untold = !loaded.standing.is_here();
-            loaded.head.sequence += u64::from(loaded.standing.is_untold);
+            loaded.role.placing = placing.clone();
+            // Shards get the settings before any answer shows them.
+            loaded.role.has_unsent_state = !loaded.role.is_here();
+            loaded.head.sequence += u64::from(loaded.role.has_unsent_state);
             Ok(())
         })
     }
@@ -244,28 +244,28 @@ impl BoardCore {
         let loaded = self.loaded.borrow();
         loaded
             .as_ref()
-            .map_or_else(Layout::default, |loaded| loaded.standing.layout)
+            .map_or_else(Layout::default, |loaded| loaded.role.layout)
     }
 
     /// `None` where this object has the members that are asked for; otherwise the reason for the answer.
     fn misplaced(&self, at: ShardAt) -> Option<Misplaced> {
         let loaded = self.loaded.borrow();
-        let Some(Loaded { head, standing, .. }) = loaded.as_ref() else {
+        let Some(Loaded { head, role, .. }) = loaded.as_ref() else {
             return (at.layout > 0).then_some(Misplaced::Stale);
         };
-        if standing.at != at {
+        if role.at != at {
             return Some(Misplaced::Stale);
         }
-        if !standing.is_here() {
-            return Some(Misplaced::Spread(standing.layout));
+        if !role.is_here() {
+            return Some(Misplaced::Spread(role.layout));
         }
-        if standing.sealed > 0 {
+        if role.sealed > 0 {
             return Some(Misplaced::Moving);
         }
         (at.layout > 0 && !head.is_living).then_some(Misplaced::Stale)
     }
 
-    async fn on_write(&self, asked: Result<WriteBoard, Fault>) -> Result<BoardWritten, Fault> {
+    async fn on_write(&self, message: Result<WriteBoard, Fault>) -> Result<BoardWritten, Fault> {
         let WriteBoard {
             board,
             at,
@@ -273,7 +273,7 @@ impl BoardCore {
             writes,
             once,
             sequences,
-        } = asked?;
+        } = message?;
         let requests = vec![(writes, once, sequences)];
         let written = self.write_many(&board, at, home, &requests).await?;
         let nothing = || Fault::Broken("a write was not answered".to_owned());
@@ -282,14 +282,14 @@ impl BoardCore {
 
     async fn on_write_many(
         &self,
-        asked: Result<WriteBoards, Fault>,
+        message: Result<WriteBoards, Fault>,
     ) -> Result<Vec<BoardWritten>, Fault> {
         let WriteBoards {
             board,
             at,
             home,
             requests,
-        } = asked?;
+        } = message?;
         let requests = requests.into_iter();
         let requests: Vec<Request> = requests
             .map(|(writes, once)| (writes, once, Vec::new()))
@@ -306,7 +306,7 @@ impl BoardCore {
         requests: &[Request],
     ) -> Result<Vec<BoardWritten>, Fault> {
         self.readable()?;
-        self.note_load(requests.len());
+        self.record_load(requests.len());
         let is_begun = |(writes, ..): &Request| {
             let mut actions = writes.iter().map(|write| &write.action);
             actions.any(|action| matches!(action, MemberAction::Put(_)))
@@ -331,7 +331,7 @@ impl BoardCore {
             };
             self.begin(board, Settings::default(), &placing).await?;
         }
-        self.tell_settings().await?;
+        self.send_settings().await?;
         if let Some(misplaced) = self.misplaced(at) {
             // The owner that moved the members may be gone: the alarm then cancels the move.
             self.arm().await;
@@ -388,7 +388,7 @@ impl BoardCore {
             let mut all = Vec::with_capacity(requests.len());
             for (writes, once, sequences) in requests {
                 // In an object that has the whole board, its own sequence has the order already.
-                let sequences = match loaded.standing.at.layout {
+                let sequences = match loaded.role.at.layout {
                     0 => &[],
                     _ => sequences.as_slice(),
                 };
@@ -412,7 +412,7 @@ impl BoardCore {
         once: &OnceKey,
         now_ms: i64,
     ) -> Result<BoardWritten, Fault> {
-        let is_spread = loaded.standing.at.layout > 0;
+        let is_spread = loaded.role.at.layout > 0;
         if let Some(known) = self.known_in(&loaded.head, once)? {
             return Ok(match known {
                 BoardWritten::Replayed(written) if is_spread => {
@@ -436,10 +436,10 @@ impl BoardCore {
             }
         }
         let (mut whole, mut is_new) = (None::<MemberOutcome>, false);
-        for (places, of_group, known) in groups {
-            let some = places.iter().filter_map(|place| {
-                let place = usize::try_from(*place).ok()?;
-                writes.get(place).copied()
+        for (indices, of_group, known) in groups {
+            let some = indices.iter().filter_map(|index| {
+                let index = usize::try_from(*index).ok()?;
+                writes.get(index).copied()
             });
             let written = match known {
                 Some(known) => known,
@@ -452,13 +452,13 @@ impl BoardCore {
             let (BoardWritten::Done(written) | BoardWritten::Replayed(written)) = written else {
                 return Ok(written);
             };
-            let place_of = |place: u32| {
-                let place = usize::try_from(place).ok()?;
-                places.get(place).copied()
+            let index_of = |index: u32| {
+                let index = usize::try_from(index).ok()?;
+                indices.get(index).copied()
             };
             let written = MemberOutcome {
                 refused: (written.refused.iter())
-                    .filter_map(|(place, why)| Some((place_of(*place)?, *why)))
+                    .filter_map(|(index, why)| Some((index_of(*index)?, *why)))
                     .collect(),
                 ..written
             };
@@ -474,7 +474,7 @@ impl BoardCore {
         })
     }
 
-    /// The places of the writes of each group, the key of their record, and the result that is stored with it.
+    /// The indices of the writes of each group, the key of their record, and the result that is stored with it.
     fn groups_of(
         &self,
         loaded: &Loaded,
@@ -483,18 +483,18 @@ impl BoardCore {
     ) -> Result<Vec<GroupWrites>, Fault> {
         let mut groups = Vec::new();
         for group in 0..GROUPS {
-            let places: Vec<u32> = (0..)
+            let indices: Vec<u32> = (0..)
                 .zip(writes)
                 .filter(|(_, (write, _))| group_of(&write.member) == group)
-                .map(|(place, _)| place)
+                .map(|(index, _)| index)
                 .collect();
-            if places.is_empty() {
+            if indices.is_empty() {
                 continue;
             }
             let key = group_key(once.key, group);
             let of_group = OnceKey { key, ..*once };
             let known = self.known_in(&loaded.head, &of_group)?;
-            groups.push((places, of_group, known));
+            groups.push((indices, of_group, known));
         }
         Ok(groups)
     }
@@ -529,20 +529,20 @@ impl BoardCore {
     ) -> Result<MemberOutcome, Fault> {
         let (mut accepted, mut changed) = (0, 0);
         let (mut refused, mut last) = (Vec::new(), None);
-        for ((write, sequence), place) in writes.iter().zip(0..) {
+        for ((write, sequence), index) in writes.iter().zip(0..) {
             match loaded.make(&self.rows, write, *sequence, now_ms)? {
                 Ok((stand, is_changed)) => {
                     accepted += 1;
                     changed += u64::from(is_changed);
                     last = Some(stand);
                 }
-                Err(refusal) => refused.push((place, refusal)),
+                Err(refusal) => refused.push((index, refusal)),
             }
         }
         let stand = match (writes, last) {
             ([(only, _)], Some(stand)) => {
                 let member = self.rows.member(loaded.head.epoch, &only.member)?;
-                // Where expired members are still counted, no rank is told.
+                // Where expired members are still counted, the answer has no rank.
                 let member = member.filter(|_| loaded.is_exact);
                 let reader = loaded.reader(&self.rows);
                 let rank = member.map(|member| reader.rank(&only.member, &member));
@@ -563,29 +563,29 @@ impl BoardCore {
         })
     }
 
-    async fn on_ask(&self, asked: Result<AskBoard, Fault>) -> Result<BoardAnswer, Fault> {
-        let asked = asked?;
+    async fn on_ask(&self, message: Result<AskBoard, Fault>) -> Result<BoardAnswer, Fault> {
+        let message = message?;
         self.readable()?;
-        self.note_load(1);
-        if asked.at.layout == 0 && !self.is_living() {
+        self.record_load(1);
+        if message.at.layout == 0 && !self.is_living() {
             return Ok(BoardAnswer::Absent);
         }
-        if let Some(misplaced) = self.misplaced(asked.at) {
+        if let Some(misplaced) = self.misplaced(message.at) {
             self.arm().await;
             return Ok(misplaced.into());
         }
         self.catch_up()?;
         self.arm().await;
-        self.read(&asked)
+        self.read(&message)
     }
 
-    fn read(&self, asked: &AskBoard) -> Result<BoardAnswer, Fault> {
+    fn read(&self, message: &AskBoard) -> Result<BoardAnswer, Fault> {
         let mut loaded = self.loaded.borrow_mut();
         let Some(loaded) = loaded.as_mut().filter(|loaded| loaded.head.is_living) else {
             return Ok(BoardAnswer::Absent);
         };
         let (generation, sequence) = (loaded.head.generation, loaded.head.sequence);
-        if asked
+        if message
             .at_least
             .is_some_and(|least| least > (generation, sequence))
         {
@@ -597,12 +597,12 @@ impl BoardCore {
             end,
             total: loaded.directory.total(),
         };
-        let periods = match (asked.period, &asked.question) {
+        let periods = match (message.period, &message.question) {
             (None, BoardQuestion::Periods) | (Some(_), _) => self.rows.periods()?,
             _ => Vec::new(),
         };
         let mut epoch = loaded.head.epoch;
-        if let Some(wanted) = asked.period.filter(|wanted| *wanted != start) {
+        if let Some(wanted) = message.period.filter(|wanted| *wanted != start) {
             let found = periods.iter().find(|(_, period)| period.start == wanted);
             let Some((number, ended)) = found else {
                 return Ok(BoardAnswer::NoPeriod);
@@ -636,26 +636,26 @@ impl BoardCore {
             periods: periods.into_iter().map(|(_, period)| period).collect(),
             members: Vec::new(),
             better: Vec::new(),
-            placing: loaded.standing.placing.clone(),
-            layout: loaded.standing.layout,
+            placing: loaded.role.placing.clone(),
+            layout: loaded.role.layout,
             sequences: Vec::new(),
             summaries: Vec::new(),
             slack: Vec::new(),
         };
-        reader.answer_into(&mut seen, &asked.question)?;
+        reader.answer_into(&mut seen, &message.question)?;
         Ok(BoardAnswer::Seen(Box::new(seen)))
     }
 
     async fn on_configure(
         &self,
-        asked: Result<ConfigureBoard, Fault>,
+        message: Result<ConfigureBoard, Fault>,
     ) -> Result<BoardConfigured, Fault> {
         let ConfigureBoard {
             board,
             settings,
             placing,
             here,
-        } = asked?;
+        } = message?;
         let first = Placing {
             home: Some(placing.home.clone().unwrap_or(here)),
             ..placing
@@ -672,13 +672,13 @@ impl BoardCore {
             let head = &mut loaded.head;
             let before = head.settings;
             if !settings.may_follow(&before) {
-                let is_spread = loaded.standing.layout.number > 0;
+                let is_spread = loaded.role.layout.number > 0;
                 if is_spread || head.members > 0 || !self.rows.periods()?.is_empty() {
                     return Ok(false);
                 }
                 head.period = (0, 0);
             }
-            let placed = loaded.standing.placing.clone();
+            let placed = loaded.role.placing.clone();
             // Without a home in the request the former one stays.
             let home = placing.home.clone().or_else(|| placed.home.clone());
             let now_placed = Placing {
@@ -688,10 +688,10 @@ impl BoardCore {
             let is_changed = before != settings || placed != now_placed;
             loaded.head.settings = settings;
             loaded.head.sequence += u64::from(is_changed);
-            loaded.standing.is_untold = loaded.standing.layout.number > 0;
+            loaded.role.has_unsent_state = loaded.role.layout.number > 0;
             let has_moved = placed.home.is_some() && placed.home != now_placed.home;
-            loaded.standing.is_elsewhere |= !is_new && has_moved;
-            loaded.standing.placing = now_placed;
+            loaded.role.is_elsewhere |= !is_new && has_moved;
+            loaded.role.placing = now_placed;
             loaded.keep_periods(&self.rows, settings.archive)?;
             loaded.catch_up(&self.rows, now_ms)?;
             Ok(true)
@@ -701,7 +701,7 @@ impl BoardCore {
         }
         self.hurry();
         self.arm().await;
-        self.tell_settings().await?;
+        self.send_settings().await?;
         let about = AskBoard::new(&board, BoardQuestion::About);
         match self.read(&about)? {
             BoardAnswer::Seen(seen) => Ok(BoardConfigured::Done(seen, is_new)),
@@ -711,8 +711,8 @@ impl BoardCore {
         }
     }
 
-    async fn on_end(&self, asked: Result<EndBoard, Fault>) -> Result<bool, Fault> {
-        let EndBoard { board, generation } = asked?;
+    async fn on_end(&self, message: Result<EndBoard, Fault>) -> Result<bool, Fault> {
+        let EndBoard { board, generation } = message?;
         self.readable()?;
         if generation.is_some() && generation != self.generation() {
             return Ok(false);
@@ -721,7 +721,7 @@ impl BoardCore {
         if was_living {
             self.commit(|loaded| {
                 loaded.head.is_living = false;
-                loaded.standing.is_untold = loaded.standing.layout.number > 0;
+                loaded.role.has_unsent_state = loaded.role.layout.number > 0;
                 loaded.begin_epoch();
                 loaded.keep_periods(&self.rows, 0)
             })?;
@@ -729,16 +729,16 @@ impl BoardCore {
             self.put_off();
             self.arm().await;
         }
-        self.tell_end(&board).await?;
+        self.send_end(&board).await?;
         self.arm().await;
         Ok(was_living)
     }
 
-    /// Tells the shards of an ended board, then the directory, that it has ended.
+    /// Notifies the shards of an ended board, then the directory, of its end.
     ///
     /// # Errors
-    /// If one does not answer; it is then told later.
-    pub(super) async fn tell_end(&self, board: &CounterId) -> Result<(), Fault> {
+    /// If one does not answer; the alarm then notifies it.
+    pub(super) async fn send_end(&self, board: &CounterId) -> Result<(), Fault> {
         if self.is_living() {
             // It has begun again, and registered itself.
             return Ok(());
@@ -746,7 +746,7 @@ impl BoardCore {
         let ended = self.generation();
         if let (layout @ Layout { number: 1.., .. }, Some(generation)) = (self.layout(), ended) {
             let end = ShardCommand::End(generation);
-            self.tell_all(board, layout, &end).await?;
+            self.command_all(board, layout, &end).await?;
         }
         let generation = ended.unwrap_or_else(|| {
             // A board that was registered and never created is removed from the directory. If its creation goes on, it
@@ -761,13 +761,13 @@ impl BoardCore {
             generation,
         };
         call(&self.host, &forget).await?;
-        let is_told = |loaded: &Loaded| {
-            let Loaded { head, standing, .. } = loaded;
-            standing.is_untold && !head.is_living && Some(head.generation) == ended
+        let has_unsent_end = |loaded: &Loaded| {
+            let Loaded { head, role, .. } = loaded;
+            role.has_unsent_state && !head.is_living && Some(head.generation) == ended
         };
-        if self.loaded.borrow().as_ref().is_some_and(is_told) {
+        if self.loaded.borrow().as_ref().is_some_and(has_unsent_end) {
             self.commit(|loaded| {
-                loaded.standing.is_untold = false;
+                loaded.role.has_unsent_state = false;
                 Ok(())
             })?;
         }
@@ -799,19 +799,19 @@ impl BoardCore {
         };
         let is_at_work = loaded.as_ref().is_some_and(Loaded::is_at_work);
         let ends = is_at_work && head.period.1 > 0 && head.members > 0;
-        let due = [
+        let times_ms = [
             self.move_due_ms(),
             next_expiry_ms.filter(|_| is_at_work),
             ends.then(|| head.period.1.saturating_mul(1_000)),
             head.ledgers().due_at_ms(),
             (head.swept_epoch < head.epoch).then(|| self.host.now_ms() + SWEEP_MS),
         ];
-        due.into_iter().flatten().min().unwrap_or(i64::MAX)
+        times_ms.into_iter().flatten().min().unwrap_or(i64::MAX)
     }
 
     async fn ring(&self) -> Result<(), Fault> {
         self.armed_ms.set(i64::MAX);
-        if let Err(fault) = self.do_due().await {
+        if let Err(fault) = self.run_due_work().await {
             self.host.fail(&format!("the alarm of a board: {fault}"));
             // The platform repeats a failing alarm a few times only.
             let again_ms = self.host.now_ms() + RETRY_MS;
@@ -821,7 +821,7 @@ impl BoardCore {
         Ok(())
     }
 
-    async fn do_due(&self) -> Result<(), Fault> {
+    async fn run_due_work(&self) -> Result<(), Fault> {
         self.readable()?;
         if self.generation().is_none() {
             return Ok(());
@@ -840,7 +840,7 @@ impl BoardCore {
                 head.swept_epoch = head.epoch;
             }
             // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
-            let is_spread = loaded.standing.layout.number > 0;
+            let is_spread = loaded.role.layout.number > 0;
             Ok(!head.is_living && !has_rest && !is_spread && ledgers.records() == 0)
         })?;
         if is_over && self.beginning.get().is_none() && !self.moves.is_receiving() {
@@ -867,7 +867,7 @@ type Request = (Vec<MemberWrite>, Option<OnceKey>, Vec<u64>);
 /// A write, and its sequence; 0 where the object gives its own.
 type OrderedWrite<'a> = (&'a MemberWrite, u64);
 
-/// The places of a group's writes among all, the key of their record, and their result if they were made before.
+/// The indices of a group's writes among all, the key of their record, and their result if they were made before.
 type GroupWrites = (Vec<u32>, OnceKey, Option<BoardWritten>);
 
 /// Why an object does not have the members that are asked for.

@@ -5,8 +5,8 @@
 //! that fails before that is cancelled, and the former layout stays. A source keeps what it has handed over until it
 //! learns that its layout has ended.
 //!
-//! Life of a move: the owner tells each source to note which members change, and each target to begin without members.
-//! It copies the members of all periods, page by page, while writes continue; then those that have changed meanwhile,
+//! Life of a move: the owner makes each source record which members change, and each target begin without members. It
+//! copies the members of all periods, page by page, while writes continue; then those that have changed meanwhile,
 //! until few are left. It seals the sources, copies the rest and the records of keys, and begins the new layout. Only
 //! between the last two steps do writes and reads wait.
 
@@ -135,8 +135,8 @@ impl BoardMoves {
 }
 
 impl BoardCore {
-    /// Notes the load of this object; reports to the owner if the load, or the number of members, is too high.
-    pub(super) fn note_load(&self, messages: usize) {
+    /// Records the load of this object; reports to the owner if the load, or the number of members, is too high.
+    pub(super) fn record_load(&self, messages: usize) {
         let now_ms = self.host.now_ms();
         let mut meter = self.meter.borrow_mut();
         meter.note(u32::try_from(messages).unwrap_or(u32::MAX), now_ms);
@@ -144,19 +144,19 @@ impl BoardCore {
         drop(meter);
         let many = self.host.state::<Thresholds>().messages_per_second;
         let loaded = self.loaded.borrow();
-        let Some(Loaded { head, standing, .. }) = loaded.as_ref() else {
+        let Some(Loaded { head, role, .. }) = loaded.as_ref() else {
             return;
         };
         let is_much = flushes >= many || head.members >= MEMBERS_MANY || head.bytes >= BYTES_MANY;
-        let is_told = now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs();
-        let may_grow = standing.placing.shards == Shards::Auto && !standing.is_whole;
-        if !is_much || is_told || !may_grow || !standing.is_here() {
+        let is_reported = now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs();
+        let may_grow = role.placing.shards == Shards::Auto && !role.is_whole;
+        if !is_much || is_reported || !may_grow || !role.is_here() {
             return;
         }
         self.moves.reported_ms.set(now_ms);
         let report = ReportShard {
             board: head.name.clone(),
-            at: standing.at,
+            at: role.at,
         };
         drop(loaded);
         if report.at.layout == 0 {
@@ -170,8 +170,8 @@ impl BoardCore {
         });
     }
 
-    pub(super) async fn on_report(&self, asked: Result<ReportShard, Fault>) -> Result<(), Fault> {
-        let ReportShard { at, .. } = asked?;
+    pub(super) async fn on_report(&self, message: Result<ReportShard, Fault>) -> Result<(), Fault> {
+        let ReportShard { at, .. } = message?;
         self.readable()?;
         self.grow(at);
         self.arm().await;
@@ -191,28 +191,24 @@ impl BoardCore {
     /// When the owner must next act on its shards, unix milliseconds.
     pub(super) fn move_due_ms(&self) -> Option<i64> {
         let loaded = self.loaded.borrow();
-        let Loaded { head, standing, .. } = loaded.as_ref()?;
+        let Loaded { head, role, .. } = loaded.as_ref()?;
         let now_ms = self.host.now_ms();
-        if standing.at.layout > 0 {
+        if role.at.layout > 0 {
             return None;
         }
         if self.moves.is_carrying(now_ms) {
             return None;
         }
-        let is_left = standing.moving.is_some() || !standing.ended.is_empty() || standing.is_untold;
+        let is_left = role.moving.is_some() || !role.ended.is_empty() || role.has_unsent_state;
         let wants = head.is_living
             && self
-                .wanted_shards(
-                    standing.layout,
-                    standing.placing.shards,
-                    standing.is_elsewhere,
-                )
+                .wanted_shards(role.layout, role.placing.shards, role.is_elsewhere)
                 .is_some();
         let rests_ms = self.moves.due_ms.get();
         if is_left || wants {
             return Some(rests_ms.max(now_ms));
         }
-        let may_shrink = standing.placing.shards == Shards::Auto && standing.layout.shards > 1;
+        let may_shrink = role.placing.shards == Shards::Auto && role.layout.shards > 1;
         (head.is_living && may_shrink).then(|| rests_ms.max(now_ms + self.quiet_ms()))
     }
 
@@ -236,31 +232,29 @@ impl BoardCore {
     /// If a shard does not answer; it is then tried again.
     pub(super) async fn move_if_due(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
-        let Some((board, standing, is_living)) = self.standing() else {
+        let Some((board, role, is_living)) = self.role() else {
             return Ok(());
         };
-        if standing.at.layout > 0
-            || self.moves.is_carrying(now_ms)
-            || self.moves.due_ms.get() > now_ms
+        if role.at.layout > 0 || self.moves.is_carrying(now_ms) || self.moves.due_ms.get() > now_ms
         {
             return Ok(());
         }
         self.moves.due_ms.set(now_ms + AGAIN_MS);
-        if standing.moving.is_some() {
+        if role.moving.is_some() {
             // The memory of the copy is gone.
             self.give_up(&board).await?;
         }
-        self.tell_settings().await?;
+        self.send_settings().await?;
         self.end_layouts(&board).await?;
         if !is_living {
-            return match standing.is_untold {
-                true => self.tell_end(&board).await,
+            return match role.has_unsent_state {
+                true => self.send_end(&board).await,
                 false => Ok(()),
             };
         }
-        let (layout, shards) = (standing.layout, standing.placing.shards);
-        if let Some(wanted) = self.wanted_shards(layout, shards, standing.is_elsewhere) {
-            self.note_step();
+        let (layout, shards) = (role.layout, role.placing.shards);
+        if let Some(wanted) = self.wanted_shards(layout, shards, role.is_elsewhere) {
+            self.record_step();
             let moved = self.spread_over(&board, wanted).await;
             self.moves.carried_ms.set(0);
             if !moved? {
@@ -287,20 +281,22 @@ impl BoardCore {
         }
     }
 
-    /// Notes progress of the copy.
-    fn note_step(&self) {
+    /// Records progress of the copy.
+    fn record_step(&self) {
         self.moves.carried_ms.set(self.host.now_ms());
     }
 
-    fn standing(&self) -> Option<(CounterId, super::board_rows::BoardRole, bool)> {
+    fn role(&self) -> Option<(CounterId, super::board_rows::BoardRole, bool)> {
         let loaded = self.loaded.borrow();
-        let Loaded { head, standing, .. } = loaded.as_ref()?;
-        Some((head.name.clone(), standing.clone(), head.is_living))
+        let Loaded { head, role, .. } = loaded.as_ref()?;
+        Some((head.name.clone(), role.clone(), head.is_living))
     }
 
     /// Whether the shards have little load, and half of them have room for the members.
     async fn may_shrink(&self, board: &CounterId, layout: Layout) -> Result<bool, Fault> {
-        let measured = self.tell_all(board, layout, &ShardCommand::Measure).await?;
+        let measured = self
+            .command_all(board, layout, &ShardCommand::Measure)
+            .await?;
         let (mut all, mut busiest) = (ShardMeasure::default(), 0);
         for reply in measured {
             if let ShardReply::Measured(measure) = reply {
@@ -316,7 +312,7 @@ impl BoardCore {
         Ok(is_small && busiest < many / 4)
     }
 
-    /// Leaves what is due to the caller for a moment.
+    /// Leaves due work to the caller for a moment.
     pub(super) fn put_off(&self) {
         self.moves.due_ms.set(self.host.now_ms() + AGAIN_MS);
     }
@@ -330,24 +326,24 @@ impl BoardCore {
     ///
     /// # Errors
     /// If a shard does not answer; it is sent later.
-    pub(super) async fn tell_settings(&self) -> Result<(), Fault> {
-        let told = {
+    pub(super) async fn send_settings(&self) -> Result<(), Fault> {
+        let unsent = {
             let loaded = self.loaded.borrow();
             let Some(loaded) = loaded.as_ref() else {
                 return Ok(());
             };
-            let Loaded { head, standing, .. } = loaded;
-            if !standing.is_untold || !head.is_living {
+            let Loaded { head, role, .. } = loaded;
+            if !role.has_unsent_state || !head.is_living {
                 return Ok(());
             }
             (head.name.clone(), is_now(loaded))
         };
-        let (board, is) = told;
+        let (board, is) = unsent;
         let command = ShardCommand::Begin(is.clone());
-        self.tell_all(&board, is.layout, &command).await?;
+        self.command_all(&board, is.layout, &command).await?;
         self.commit(|loaded| {
             if is_now(loaded) == is {
-                loaded.standing.is_untold = false;
+                loaded.role.has_unsent_state = false;
             }
             Ok(())
         })
@@ -357,18 +353,18 @@ impl BoardCore {
     ///
     /// # Errors
     /// If one does not answer.
-    pub(super) async fn tell_all(
+    pub(super) async fn command_all(
         &self,
         board: &CounterId,
         layout: Layout,
         command: &ShardCommand,
     ) -> Result<Vec<ShardReply>, Fault> {
-        let tell = |at: ShardAt| self.tell(board, at, command.clone());
-        try_join_all(layout.all().map(tell)).await
+        let send = |at: ShardAt| self.command_shard(board, at, command.clone());
+        try_join_all(layout.all().map(send)).await
     }
 
     /// Sends a command to one shard; runs it here if the owner itself has the members.
-    async fn tell(
+    async fn command_shard(
         &self,
         board: &CounterId,
         at: ShardAt,
@@ -377,9 +373,7 @@ impl BoardCore {
         if at.layout == 0 {
             return self.obey(command);
         }
-        let home = self
-            .standing()
-            .and_then(|(_, standing, _)| standing.placing.home);
+        let home = self.role().and_then(|(_, role, _)| role.placing.home);
         let command = CommandShard {
             board: board.clone(),
             at,
@@ -392,11 +386,11 @@ impl BoardCore {
 
     /// Tells the objects of ended layouts to delete everything.
     async fn end_layouts(&self, board: &CounterId) -> Result<(), Fault> {
-        let ended = self.standing().map(|(_, standing, _)| standing.ended);
+        let ended = self.role().map(|(_, role, _)| role.ended);
         for layout in ended.unwrap_or_default() {
-            self.tell_all(board, layout, &ShardCommand::Drop).await?;
+            self.command_all(board, layout, &ShardCommand::Drop).await?;
             self.commit(|loaded| {
-                loaded.standing.ended.retain(|other| *other != layout);
+                loaded.role.ended.retain(|other| *other != layout);
                 Ok(())
             })?;
         }
@@ -405,18 +399,18 @@ impl BoardCore {
 
     /// Cancels the move that is under way: its sources resume, its targets are deleted.
     async fn give_up(&self, board: &CounterId) -> Result<(), Fault> {
-        let Some((_, standing, _)) = self.standing() else {
+        let Some((_, role, _)) = self.role() else {
             return Ok(());
         };
-        let Some(moving) = standing.moving else {
+        let Some(moving) = role.moving else {
             return Ok(());
         };
         let unseal = ShardCommand::Unseal(moving.number);
-        self.tell_all(board, standing.layout, &unseal).await?;
+        self.command_all(board, role.layout, &unseal).await?;
         self.commit(|loaded| {
-            if loaded.standing.moving == Some(moving) {
-                loaded.standing.moving = None;
-                loaded.standing.ended.push(moving);
+            if loaded.role.moving == Some(moving) {
+                loaded.role.moving = None;
+                loaded.role.ended.push(moving);
             }
             Ok(())
         })
@@ -425,11 +419,11 @@ impl BoardCore {
     /// Moves all members to so many shards; returns whether it did. A failed move is cancelled, now or later.
     async fn spread_over(&self, board: &CounterId, shards: u32) -> Result<bool, Fault> {
         let to = self.commit(|loaded| {
-            let standing = &mut loaded.standing;
-            standing.newest += 1;
-            let number = standing.newest;
+            let role = &mut loaded.role;
+            role.newest += 1;
+            let number = role.newest;
             let to = Layout { number, shards };
-            standing.moving = Some(to);
+            role.moving = Some(to);
             Ok(to)
         })?;
         match self.carry(board, to).await {
@@ -453,15 +447,15 @@ impl BoardCore {
                 layout: to,
                 ..is_now(loaded)
             };
-            (is, loaded.standing.layout)
+            (is, loaded.role.layout)
         };
         let mut carrying = CopyProgress::default();
         let periods = self
-            .tell_all(board, from, &ShardCommand::Note(to.number))
+            .command_all(board, from, &ShardCommand::Note(to.number))
             .await?;
         let periods = all_periods(periods);
         let receive = ShardCommand::Receive(is.clone(), periods.clone().into_iter().collect());
-        if has_lost(&self.tell_all(board, to, &receive).await?) {
+        if has_lost(&self.command_all(board, to, &receive).await?) {
             return Ok(false);
         }
         for source in from.all() {
@@ -485,7 +479,7 @@ impl BoardCore {
             .next_back()
             .map_or((0, 0), |(start, end)| (*start, *end));
         let finish = ShardCommand::Finish(to.number, period);
-        if has_lost(&self.tell_all(board, to, &finish).await?) {
+        if has_lost(&self.command_all(board, to, &finish).await?) {
             return Ok(false);
         }
         self.commit(|loaded| {
@@ -495,8 +489,8 @@ impl BoardCore {
                 sequence: is.sequence,
                 ..is_now(loaded)
             };
-            let Loaded { head, standing, .. } = &*loaded;
-            let is_same = standing.moving == Some(to) && head.is_living && now == is;
+            let Loaded { head, role, .. } = &*loaded;
+            let is_same = role.moving == Some(to) && head.is_living && now == is;
             if is_same {
                 self.begin_layout(loaded, from, to)?;
             }
@@ -513,7 +507,7 @@ impl BoardCore {
         carrying: &mut CopyProgress,
     ) -> Result<bool, Fault> {
         let seal = ShardCommand::Seal(to.number);
-        let sealed = self.tell_all(board, from, &seal).await?;
+        let sealed = self.command_all(board, from, &seal).await?;
         let is_lost = has_lost(&sealed);
         // A period may have begun meanwhile.
         let is_other = |start: &i64| !periods.contains_key(start);
@@ -527,14 +521,14 @@ impl BoardCore {
     /// Begins the new layout.
     fn begin_layout(&self, loaded: &mut Loaded, from: Layout, to: Layout) -> Result<(), Fault> {
         self.moves.wanted.set(0);
-        let standing = &mut loaded.standing;
-        standing.layout = to;
-        standing.moving = None;
-        standing.is_elsewhere = false;
-        standing.sealed = 0;
-        standing.noting = 0;
+        let role = &mut loaded.role;
+        role.layout = to;
+        role.moving = None;
+        role.is_elsewhere = false;
+        role.sealed = 0;
+        role.recording = 0;
         if from.number > 0 {
-            standing.ended.push(from);
+            role.ended.push(from);
             return Ok(());
         }
         // The former rows of this object are deleted by its alarm.
@@ -554,9 +548,10 @@ impl BoardCore {
     ) -> Result<bool, Fault> {
         let mut after = None;
         loop {
-            self.note_step();
+            self.record_step();
             let give = ShardCommand::Give(to.number, start, after.take());
-            let ShardReply::Members(members, has_more) = self.tell(board, source, give).await?
+            let ShardReply::Members(members, has_more) =
+                self.command_shard(board, source, give).await?
             else {
                 return Ok(false);
             };
@@ -582,10 +577,10 @@ impl BoardCore {
         let mut pages = 0;
         for source in from.all() {
             for _ in 0..pages_max {
-                self.note_step();
+                self.record_step();
                 let known = carrying.changes.get(&source).copied().unwrap_or(0);
                 let give = ShardCommand::GiveChanged(to.number, known);
-                let reply = self.tell(board, source, give).await?;
+                let reply = self.command_shard(board, source, give).await?;
                 let ShardReply::Changed(members, last, has_more) = reply else {
                     return Ok(None);
                 };
@@ -610,17 +605,17 @@ impl BoardCore {
         for source in from.all() {
             let (mut slot, mut key) = (0, Vec::new());
             loop {
-                self.note_step();
+                self.record_step();
                 let give = ShardCommand::GiveRecords(to.number, slot, key.clone());
-                let reply = self.tell(board, source, give).await?;
+                let reply = self.command_shard(board, source, give).await?;
                 let ShardReply::Records(records, has_more) = reply else {
                     return Ok(false);
                 };
                 if let Some((last_slot, last_key, _)) = records.last() {
                     (slot, key) = (*last_slot, last_key.clone());
-                    // A key does not tell which group it belongs to.
+                    // A key does not show its group.
                     let take = ShardCommand::TakeRecords(to.number, records);
-                    if has_lost(&self.tell_all(board, to, &take).await?) {
+                    if has_lost(&self.command_all(board, to, &take).await?) {
                         return Ok(false);
                     }
                 }
@@ -647,19 +642,20 @@ impl BoardCore {
             let at = to.shard_of_member(&member.1);
             parts.entry(at).or_default().push(member);
         }
-        let take =
-            |(at, members)| self.tell(board, at, ShardCommand::Take(to.number, turn, members));
+        let take = |(at, members)| {
+            self.command_shard(board, at, ShardCommand::Take(to.number, turn, members))
+        };
         let taken = try_join_all(parts.into_iter().map(take)).await?;
         Ok(!has_lost(&taken))
     }
 
     pub(super) async fn on_command(
         &self,
-        asked: Result<CommandShard, Fault>,
+        message: Result<CommandShard, Fault>,
     ) -> Result<ShardReply, Fault> {
         let CommandShard {
             board, at, command, ..
-        } = asked?;
+        } = message?;
         self.readable()?;
         match command {
             ShardCommand::Drop => {
@@ -672,9 +668,7 @@ impl BoardCore {
             ShardCommand::Begin(is) => self.begin_shard(&board, at, &is, true),
             ShardCommand::Receive(is, periods) => self.receive(&board, at, &is, periods),
             command => {
-                let is_mine = self
-                    .standing()
-                    .is_some_and(|(_, standing, _)| standing.at == at);
+                let is_mine = self.role().is_some_and(|(_, role, _)| role.at == at);
                 let reply = if is_mine {
                     self.obey(command)
                 } else {
@@ -707,16 +701,17 @@ impl BoardCore {
                 head.is_living = is_living;
                 head.settings = is.settings;
                 head.period = (0, 0);
-            } else if loaded.head.generation > is.generation || loaded.standing.told >= is.sequence
+            } else if loaded.head.generation > is.generation
+                || loaded.role.received_sequence >= is.sequence
             {
                 return Ok(());
             }
             loaded.head.settings = is.settings;
-            let standing = &mut loaded.standing;
-            standing.at = at;
-            standing.layout = is.layout;
-            standing.placing = is.placing.clone();
-            standing.told = is.sequence;
+            let role = &mut loaded.role;
+            role.at = at;
+            role.layout = is.layout;
+            role.placing = is.placing.clone();
+            role.received_sequence = is.sequence;
             loaded.keep_periods(&self.rows, is.settings.archive)
         })?;
         Ok(ShardReply::Done)
@@ -764,13 +759,13 @@ impl BoardCore {
             ShardCommand::Note(number) => {
                 self.catch_up()?;
                 self.commit(|loaded| {
-                    if number <= loaded.standing.given_up {
+                    if number <= loaded.role.given_up {
                         return Ok(ShardReply::Lost);
                     }
-                    // A repeated message must not drop notes.
-                    if loaded.standing.noting != number {
-                        self.rows.begin_noting()?;
-                        loaded.standing.noting = number;
+                    // A repeated message must not drop recorded changes.
+                    if loaded.role.recording != number {
+                        self.rows.begin_recording()?;
+                        loaded.role.recording = number;
                     }
                     self.periods_of(loaded)
                 })
@@ -778,18 +773,18 @@ impl BoardCore {
             ShardCommand::Seal(number) => {
                 self.catch_up()?;
                 self.commit(|loaded| {
-                    if loaded.standing.noting != number {
+                    if loaded.role.recording != number {
                         return Ok(ShardReply::Lost);
                     }
-                    loaded.standing.sealed = number;
+                    loaded.role.sealed = number;
                     self.periods_of(loaded)
                 })
             }
             ShardCommand::Unseal(number) => self.commit(|loaded| {
-                let standing = &mut loaded.standing;
-                standing.given_up = standing.given_up.max(number);
-                if standing.noting <= number {
-                    (standing.noting, standing.sealed) = (0, 0);
+                let role = &mut loaded.role;
+                role.given_up = role.given_up.max(number);
+                if role.recording <= number {
+                    (role.recording, role.sealed) = (0, 0);
                 }
                 Ok(ShardReply::Done)
             }),
@@ -844,15 +839,15 @@ impl BoardCore {
         ))
     }
 
-    /// The shard, while it notes changes for a move.
-    fn noting(&self, number: u64) -> Option<Ref<'_, Loaded>> {
-        let notes = |loaded: &&Loaded| loaded.standing.noting == number;
+    /// The shard, while it records changes for a move.
+    fn recording(&self, number: u64) -> Option<Ref<'_, Loaded>> {
+        let is_recording = |loaded: &&Loaded| loaded.role.recording == number;
         let loaded = self.loaded.borrow();
-        Ref::filter_map(loaded, |loaded| loaded.as_ref().filter(notes)).ok()
+        Ref::filter_map(loaded, |loaded| loaded.as_ref().filter(is_recording)).ok()
     }
 
     fn give(&self, number: u64, start: i64, after: Option<&[u8]>) -> Result<ShardReply, Fault> {
-        let Some(loaded) = self.noting(number) else {
+        let Some(loaded) = self.recording(number) else {
             return Ok(ShardReply::Lost);
         };
         let Some(epoch) = self.epochs(&loaded)?.get(&start).copied() else {
@@ -866,7 +861,7 @@ impl BoardCore {
     }
 
     fn give_changed(&self, number: u64, after: u64) -> Result<ShardReply, Fault> {
-        let Some(loaded) = self.noting(number) else {
+        let Some(loaded) = self.recording(number) else {
             return Ok(ShardReply::Lost);
         };
         let epochs = self.epochs(&loaded)?;
@@ -887,7 +882,7 @@ impl BoardCore {
     fn give_records(&self, number: u64, slot: i64, key: &[u8]) -> Result<ShardReply, Fault> {
         let loaded = self.loaded.borrow();
         let loaded = loaded.as_ref();
-        if loaded.is_none_or(|loaded| loaded.standing.sealed != number) {
+        if loaded.is_none_or(|loaded| loaded.role.sealed != number) {
             return Ok(ShardReply::Lost);
         }
         let records = self.rows.records_after(slot, key, PAGE)?;
@@ -968,7 +963,7 @@ impl BoardCore {
         let Some(receiving) = receiving.filter(|known| known.number == number) else {
             let loaded = self.loaded.borrow();
             let is_done =
-                |loaded: &Loaded| loaded.head.is_living && loaded.standing.layout.number == number;
+                |loaded: &Loaded| loaded.head.is_living && loaded.role.layout.number == number;
             return Ok(match loaded.as_ref().is_some_and(is_done) {
                 true => ShardReply::Done,
                 false => ShardReply::Lost,
@@ -1015,13 +1010,13 @@ fn all_periods(replies: Vec<ShardReply>) -> BTreeMap<i64, i64> {
 
 /// The state of a board for its shards.
 fn is_now(loaded: &Loaded) -> ShardState {
-    let Loaded { head, standing, .. } = loaded;
+    let Loaded { head, role, .. } = loaded;
     ShardState {
-        layout: standing.layout,
+        layout: role.layout,
         generation: head.generation,
         sequence: head.sequence,
         settings: head.settings,
-        placing: standing.placing.clone(),
+        placing: role.placing.clone(),
     }
 }
 

@@ -60,8 +60,8 @@ impl Reader<'_> {
                 self.stretch_into(seen, &first)?;
                 seen.members = self.members(names)?;
             }
-            BoardQuestion::Better(places) => {
-                seen.better = self.better(places)?;
+            BoardQuestion::Better(positions) => {
+                seen.better = self.better(positions)?;
             }
             BoardQuestion::Near(key, limit) => {
                 seen.rows = self.near(key, *limit)?;
@@ -74,7 +74,7 @@ impl Reader<'_> {
                 };
                 self.stretch_into(seen, &first)?;
                 let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
-                // Where one shard has all members it tells exact ranks.
+                // Where one shard has all members it gives exact ranks.
                 if shards > 1 {
                     seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
                 }
@@ -113,9 +113,12 @@ impl Reader<'_> {
     }
 
     /// How many members are before each of these positions.
-    fn better(&self, places: &[BoardPlace]) -> Result<Vec<u64>, Fault> {
+    fn better(&self, positions: &[BoardPlace]) -> Result<Vec<u64>, Fault> {
         let is_desc = self.is_desc();
-        let edges: Vec<Key> = places.iter().map(|place| place.edge(is_desc)).collect();
+        let edges: Vec<Key> = positions
+            .iter()
+            .map(|position| position.edge(is_desc))
+            .collect();
         let mut counts = self.before(&edges)?;
         if is_desc {
             for lower in &mut counts {
@@ -127,13 +130,13 @@ impl Reader<'_> {
 
     /// The ranks of members in the order, from 1; of those that are not hidden.
     fn ranks(&self, members: &[(Vec<u8>, Member)]) -> Result<Vec<Option<u64>>, Fault> {
-        let place = |(name, member): &(Vec<u8>, Member)| match self.settings.ties {
+        let position = |(name, member): &(Vec<u8>, Member)| match self.settings.ties {
             Ties::Shared => BoardPlace::Score(member.score),
             _ => BoardPlace::Key(member.key(name)),
         };
-        let places: Vec<BoardPlace> = members.iter().map(place).collect();
+        let positions: Vec<BoardPlace> = members.iter().map(position).collect();
         let mut ranks = Vec::with_capacity(members.len());
-        for ((_, member), better) in members.iter().zip(self.better(&places)?) {
+        for ((_, member), better) in members.iter().zip(self.better(&positions)?) {
             ranks.push((!member.is_hidden).then_some(better + 1));
         }
         Ok(ranks)
@@ -159,8 +162,8 @@ impl Reader<'_> {
 
     /// Those of these members that exist, in this order.
     fn members(&self, names: &[Vec<u8>]) -> Result<Vec<Ranked>, Fault> {
-        let asked: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let read = self.rows.members(self.epoch, &asked)?;
+        let wanted: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let read = self.rows.members(self.epoch, &wanted)?;
         let mut known = Vec::new();
         for name in names {
             if let Some(member) = read.get(name).and_then(|read| read.member.clone()) {
@@ -176,7 +179,7 @@ impl Reader<'_> {
     }
 
     /// The members at these positions, the best first.
-    fn places(&self, (low, high): (u64, u64)) -> Result<Vec<Ranked>, Fault> {
+    fn members_at(&self, (low, high): (u64, u64)) -> Result<Vec<Ranked>, Fault> {
         if low >= high {
             return Ok(Vec::new());
         }
@@ -191,12 +194,12 @@ impl Reader<'_> {
             low + 1
         };
         let mut rows: Vec<Ranked> = Vec::with_capacity(found.len());
-        for ((name, member), place) in found.into_iter().zip(first..) {
+        for ((name, member), position) in found.into_iter().zip(first..) {
             let before = rows.last().filter(|row| row.score == member.score);
             let rank = match (self.settings.ties, before) {
                 (Ties::Shared, Some(before)) => before.rank,
                 (Ties::Shared, None) if rows.is_empty() => self.rank(&name, &member)?,
-                _ => Some(place),
+                _ => Some(position),
             };
             rows.push(self.ranked(name, member, rank)?);
         }
@@ -205,28 +208,28 @@ impl Reader<'_> {
 
     /// Puts into `seen` the size of the range of scores, both ends included, the members asked for, and whether there
     /// are more.
-    fn stretch_into(&self, seen: &mut BoardSeen, asked: &MemberRange) -> Result<(), Fault> {
+    fn stretch_into(&self, seen: &mut BoardSeen, range: &MemberRange) -> Result<(), Fault> {
         let at = |score: Option<Score>, key: fn(Score) -> Key| {
             score.map(|score| self.before_one(&key(score))).transpose()
         };
-        let mut low = at(asked.min, Key::first_of)?.unwrap_or(0);
-        let mut high = at(asked.max, Key::behind)?.unwrap_or(self.directory.total());
+        let mut low = at(range.min, Key::first_of)?.unwrap_or(0);
+        let mut high = at(range.max, Key::behind)?.unwrap_or(self.directory.total());
         let count = high.saturating_sub(low);
-        if let Some(after) = &asked.after {
+        if let Some(after) = &range.after {
             if self.is_desc() {
                 high = high.min(self.before_one(after)?);
             } else {
                 low = low.max(self.before_one(&after.clone().next())?);
             }
         }
-        let limit = u64::from(asked.limit);
+        let limit = u64::from(range.limit);
         let has_more;
         if self.is_desc() {
-            high = high.saturating_sub(asked.skip);
+            high = high.saturating_sub(range.skip);
             has_more = high.saturating_sub(low) > limit;
             low = low.max(high.saturating_sub(limit));
         } else {
-            low = low.saturating_add(asked.skip);
+            low = low.saturating_add(range.skip);
             has_more = high.saturating_sub(low) > limit;
             high = high.min(low.saturating_add(limit));
         }
@@ -235,7 +238,7 @@ impl Reader<'_> {
             false => low,
         };
         (seen.count, seen.has_more, seen.better) = (count, has_more, vec![first]);
-        seen.rows = self.places((low, high))?;
+        seen.rows = self.members_at((low, high))?;
         Ok(())
     }
 
@@ -257,8 +260,8 @@ impl Reader<'_> {
             behind.saturating_add(limit).min(self.directory.total()),
         );
         let below = (low.saturating_sub(limit), low);
-        let mut rows = self.places(if self.is_desc() { above } else { below })?;
-        rows.extend(self.places(if self.is_desc() { below } else { above })?);
+        let mut rows = self.members_at(if self.is_desc() { above } else { below })?;
+        rows.extend(self.members_at(if self.is_desc() { below } else { above })?);
         Ok(rows)
     }
 
@@ -268,9 +271,12 @@ impl Reader<'_> {
         let Some(member) = member.filter(|member| !member.is_hidden) else {
             return Ok(None);
         };
-        let place = self.before_one(&member.key(name))?;
+        let position = self.before_one(&member.key(name))?;
         let limit = u64::from(limit);
-        let high = place.saturating_add(limit + 1).min(self.directory.total());
-        self.places((place.saturating_sub(limit), high)).map(Some)
+        let high = position
+            .saturating_add(limit + 1)
+            .min(self.directory.total());
+        self.members_at((position.saturating_sub(limit), high))
+            .map(Some)
     }
 }

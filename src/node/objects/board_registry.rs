@@ -33,19 +33,19 @@ impl BoardRegistry {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) fn register(&self, asked: &RegisterBoard) -> Result<(), Fault> {
+    pub(super) fn register(&self, message: &RegisterBoard) -> Result<(), Fault> {
         let statement = "INSERT INTO boards VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET \
             generation = MAX(generation, excluded.generation)";
-        let generation = generation_of(asked.generation);
-        let values = vec![asked.board.as_str().into(), generation.into()];
+        let generation = generation_of(message.generation);
+        let values = vec![message.board.as_str().into(), generation.into()];
         self.store.run(statement, values).map(drop)
     }
 
     /// Removes a board, unless it has begun anew since.
-    pub(super) fn forget(&self, asked: &ForgetBoard) -> Result<(), Fault> {
+    pub(super) fn forget(&self, message: &ForgetBoard) -> Result<(), Fault> {
         let statement = "DELETE FROM boards WHERE name = ? AND generation <= ?";
-        let generation = generation_of(asked.generation);
-        let values = vec![asked.board.as_str().into(), generation.into()];
+        let generation = generation_of(message.generation);
+        let values = vec![message.board.as_str().into(), generation.into()];
         self.store.run(statement, values).map(drop)
     }
 
@@ -57,16 +57,16 @@ impl BoardRegistry {
     }
 
     /// Boards in order of their names.
-    pub(super) fn list(&self, asked: &ListBoards) -> Result<Vec<CounterId>, Fault> {
-        let after = asked.after.clone().unwrap_or_default();
-        let end = prefix_end(&asked.prefix).map_or(SqlValue::Null, SqlValue::Text);
+    pub(super) fn list(&self, message: &ListBoards) -> Result<Vec<CounterId>, Fault> {
+        let after = message.after.clone().unwrap_or_default();
+        let end = prefix_end(&message.prefix).map_or(SqlValue::Null, SqlValue::Text);
         let rows = self.store.run(
             "SELECT name FROM boards WHERE name > ?1 AND name >= ?2 AND (?3 IS NULL OR name < ?3) ORDER BY name LIMIT ?4",
             vec![
                 after.into(),
-                asked.prefix.as_str().into(),
+                message.prefix.as_str().into(),
                 end,
-                i64::from(asked.limit).into(),
+                i64::from(message.limit).into(),
             ],
         )?;
         let name = |row: &Vec<SqlValue>| CounterId::parse(row.first().and_then(text)?).ok();

@@ -80,22 +80,22 @@ pub(super) struct BoardRole {
     pub(super) newest: u64,
     /// The owner: the layout to which members are being moved.
     pub(super) moving: Option<Layout>,
-    /// The owner: ended or cancelled layouts whose objects must still be told.
+    /// The owner: ended or cancelled layouts whose objects must still be notified.
     pub(super) ended: Vec<Layout>,
-    /// The owner: whether shards must still get its settings, or learn that the board has ended.
-    pub(super) is_untold: bool,
+    /// The owner: whether shards must still get its settings, or the end of the board.
+    pub(super) has_unsent_state: bool,
     /// The owner: whether the objects were created near another home than the present one.
     pub(super) is_elsewhere: bool,
     /// The owner: whether commands of sorted sets run here, which need all members: then it is not spread
     /// automatically.
     pub(super) is_whole: bool,
-    /// A source: the move that notes which members change, and the move that has sealed it; 0 for none.
-    pub(super) noting: u64,
+    /// A source: the move for which it records changed members, and the move that has sealed it; 0 for none.
+    pub(super) recording: u64,
     pub(super) sealed: u64,
     /// A source: no move up to this number may seal it.
     pub(super) given_up: u64,
     /// A shard: the owner's sequence in its last command with the board's state.
-    pub(super) told: u64,
+    pub(super) received_sequence: u64,
 }
 
 impl BoardRole {
@@ -147,7 +147,7 @@ pub(super) struct NamedMember {
 }
 
 impl NamedMember {
-    /// Its key, if it has a place in the order.
+    /// Its key, if it has a position in the order.
     pub(super) fn key(&self, name: &[u8]) -> Option<Key> {
         let ranked = self.member.as_ref().filter(|member| !member.is_hidden);
         ranked.map(|member| member.key(name))
@@ -232,7 +232,7 @@ impl BoardRows {
     }
 
     /// The role of the object; that of an owner with all members where nothing is stored.
-    pub(super) fn standing(&self) -> Result<BoardRole, Fault> {
+    pub(super) fn role(&self) -> Result<BoardRole, Fault> {
         let rows = self
             .store
             .run("SELECT body FROM board WHERE id = 1", vec![])?;
@@ -240,9 +240,9 @@ impl BoardRows {
         body.map_or_else(|| Ok(BoardRole::default()), |body| self.store.get(body))
     }
 
-    pub(super) fn put_standing(&self, standing: &BoardRole) -> Result<(), Fault> {
+    pub(super) fn put_role(&self, role: &BoardRole) -> Result<(), Fault> {
         let statement = "INSERT OR REPLACE INTO board VALUES (1, ?)";
-        let values = vec![self.store.put(standing)?];
+        let values = vec![self.store.put(role)?];
         self.store.run(statement, values).map(drop)
     }
 
@@ -320,9 +320,9 @@ impl BoardRows {
             let mut values: Vec<SqlValue> = vec![epoch.into()];
             values.extend(some.iter().cloned().map(SqlValue::from));
             values.resize(1 + at_once, Vec::new().into());
-            let places = vec!["?"; at_once].join(", ");
+            let placeholders = vec!["?"; at_once].join(", ");
             let statement = format!(
-                "SELECT place, hidden, expires_ms, metadata, member FROM members WHERE epoch = ? AND member IN ({places})"
+                "SELECT place, hidden, expires_ms, metadata, member FROM members WHERE epoch = ? AND member IN ({placeholders})"
             );
             for row in self.store.run(&statement, values)? {
                 if let Some(known) = members.get_mut(&bytes_at(&row, 4)?) {
@@ -378,8 +378,8 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Begins to note which members change, with an empty list.
-    pub(super) fn begin_noting(&self) -> Result<(), Fault> {
+    /// Begins to record which members change, with an empty list.
+    pub(super) fn begin_recording(&self) -> Result<(), Fault> {
         self.store.run(
             "CREATE TABLE IF NOT EXISTS changed (number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, member BLOB NOT NULL, \
              UNIQUE (epoch, member))",
@@ -388,8 +388,8 @@ impl BoardRows {
         self.store.run("DELETE FROM changed", vec![]).map(drop)
     }
 
-    /// Notes that a member has changed: as the last of all, even if it was noted before.
-    pub(super) fn note_changed(&self, epoch: i64, name: &[u8]) -> Result<(), Fault> {
+    /// Records that a member has changed: as the last of all, even if it was recorded before.
+    pub(super) fn record_changed(&self, epoch: i64, name: &[u8]) -> Result<(), Fault> {
         let statement =
             "INSERT OR REPLACE INTO changed SELECT COALESCE(MAX(number), 0) + 1, ?, ? FROM changed";
         let values = vec![epoch.into(), name.to_vec().into()];
@@ -567,10 +567,10 @@ impl BoardRows {
     }
 
     /// Keeps only so many periods, the last ones.
-    pub(super) fn keep_periods(&self, most: u32) -> Result<(), Fault> {
+    pub(super) fn keep_periods(&self, limit: u32) -> Result<(), Fault> {
         let statement = "DELETE FROM periods WHERE epoch NOT IN (SELECT epoch FROM periods ORDER BY epoch DESC LIMIT ?)";
         self.store
-            .run(statement, vec![i64::from(most).into()])
+            .run(statement, vec![i64::from(limit).into()])
             .map(drop)
     }
 
@@ -677,13 +677,13 @@ impl MemberRows for EpochRows<'_> {
             }
             values.resize(4 * at_once, Vec::new().into());
             values.push(self.1.into());
-            let mut asked = String::new();
+            let mut ranges_sql = String::new();
             for at in 0..at_once {
                 let before = if at > 0 { ", " } else { "" };
-                asked += &format!("{before}({at}, ?, ?, ?, ?)");
+                ranges_sql += &format!("{before}({at}, ?, ?, ?, ?)");
             }
             let statement = format!(
-                "WITH asked(at, p, m, q, n) AS (VALUES {asked}) \
+                "WITH asked(at, p, m, q, n) AS (VALUES {ranges_sql}) \
                  SELECT (SELECT COUNT(*) FROM members INDEXED BY places WHERE epoch = ? \
                  AND (place, member) >= (COALESCE(p, x''), COALESCE(m, x'')) \
                  AND (place, member) < (COALESCE(q, x''), COALESCE(n, x''))) FROM asked ORDER BY at"

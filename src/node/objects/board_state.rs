@@ -22,8 +22,8 @@ pub(super) struct Loaded {
     pub(super) head: Head,
     /// The stored form of the head.
     pub(super) stored: Vec<u8>,
-    pub(super) standing: BoardRole,
-    stored_standing: BoardRole,
+    pub(super) role: BoardRole,
+    stored_role: BoardRole,
     pub(super) directory: SegmentDirectory,
     /// The ended period that was read last.
     pub(super) ended: Option<(i64, SegmentDirectory)>,
@@ -47,8 +47,8 @@ impl Loaded {
         Self {
             head: Head::new(board, generation),
             stored: Vec::new(),
-            standing: BoardRole::default(),
-            stored_standing: BoardRole::default(),
+            role: BoardRole::default(),
+            stored_role: BoardRole::default(),
             directory: SegmentDirectory::default(),
             ended: None,
             next_expiry_ms: None,
@@ -65,10 +65,10 @@ impl Loaded {
         let Some((head, stored)) = rows.load()? else {
             return Ok(None);
         };
-        let standing = rows.standing()?;
+        let role = rows.role()?;
         Ok(Some(Self {
-            stored_standing: standing.clone(),
-            standing,
+            stored_role: role.clone(),
+            role,
             directory: rows.directory(head.epoch)?,
             next_expiry_ms: rows.next_expiry(head.epoch)?,
             head,
@@ -87,16 +87,16 @@ impl Loaded {
             rows.put_head(&bytes)?;
             self.stored = bytes;
         }
-        if self.standing != self.stored_standing {
-            rows.put_standing(&self.standing)?;
-            self.stored_standing = self.standing.clone();
+        if self.role != self.stored_role {
+            rows.put_role(&self.role)?;
+            self.stored_role = self.role.clone();
         }
         Ok(())
     }
 
     /// Keeps the board's number of ended periods; the rows of the others are deleted later.
-    pub(super) fn keep_periods(&mut self, rows: &BoardRows, most: u32) -> Result<(), Fault> {
-        rows.keep_periods(most)?;
+    pub(super) fn keep_periods(&mut self, rows: &BoardRows, limit: u32) -> Result<(), Fault> {
+        rows.keep_periods(limit)?;
         let oldest = rows.periods()?.last().map(|(epoch, _)| *epoch);
         let head = &mut self.head;
         // The rows of periods that were kept until now are swept too.
@@ -126,8 +126,8 @@ impl Loaded {
     ) -> Result<(), Fault> {
         let head = &mut self.head;
         rows.put_member(head.epoch, name, after)?;
-        if self.standing.noting > 0 {
-            rows.note_changed(head.epoch, name)?;
+        if self.role.recording > 0 {
+            rows.record_changed(head.epoch, name)?;
         }
         head.sequence = head.sequence.max(self.next_sequence.saturating_sub(1)) + 1;
         head.members = head.members + u64::from(after.is_some()) - u64::from(before.is_some());
@@ -210,9 +210,9 @@ impl Loaded {
 
     /// Cancels a move that is under way: what it has copied is no longer valid.
     pub(super) fn refuse_move(&mut self) {
-        let standing = &mut self.standing;
-        standing.given_up = standing.given_up.max(standing.noting);
-        standing.noting = 0;
+        let role = &mut self.role;
+        role.given_up = role.given_up.max(role.recording);
+        role.recording = 0;
     }
 
     /// Begins without members.
@@ -228,7 +228,7 @@ impl Loaded {
 
     /// Whether it exists, has its members here and may change them.
     pub(super) fn is_at_work(&self) -> bool {
-        self.head.is_living && self.standing.is_here() && self.standing.sealed == 0
+        self.head.is_living && self.role.is_here() && self.role.sealed == 0
     }
 
     /// Removes what has expired. Returns whether there was anything.
@@ -340,7 +340,7 @@ impl Loaded {
         let bytes_max = BOARD_BYTES_MAX / (u64::from(settings.archive) + 1);
         let is_new = before.is_none();
         // Each shard gets an equal part.
-        let shards = u64::from(self.standing.layout.shards.max(1));
+        let shards = u64::from(self.role.layout.shards.max(1));
         let members_max = settings.members_max.div_ceil(shards);
         (is_new && self.head.members >= members_max)
             || (more > 0 && self.head.bytes.saturating_add(more) > bytes_max)

@@ -29,19 +29,19 @@ impl CellRows {
     /// # Errors
     /// `Unavailable`; as for all methods below.
     pub(super) fn page(&self, after: &[u8]) -> Result<BundlePage, Fault> {
-        let (found, most) = match self {
+        let (found, next) = match self {
             Self::Own(own) => own.some_after(after)?,
             Self::Hosted(hosted) => {
                 let is_ledger = after.first() == Some(&LEDGER);
-                let most = if is_ledger {
+                let limit = if is_ledger {
                     RECORDS_AT_ONCE
                 } else {
                     ROWS_AT_ONCE
                 };
-                hosted.some_after(after, most)?
+                hosted.some_after(after, limit)?
             }
         };
-        let (mut page, mut bytes, mut more) = (Vec::new(), 0_usize, most);
+        let (mut page, mut bytes, mut more) = (Vec::new(), 0_usize, next);
         for (name, body) in found {
             bytes = bytes.saturating_add(name.len()).saturating_add(body.len());
             if bytes > PAGE_BYTES_MAX && !page.is_empty() {
@@ -92,7 +92,7 @@ impl OwnRows {
         let kind = after.first().map_or(-1, |kind| i32::from(*kind));
         let start = start_of(after).unwrap_or(-WHOLE_MAX);
         let is_ledger = after.first() == Some(&LEDGER);
-        let most = if is_ledger {
+        let limit = if is_ledger {
             RECORDS_AT_ONCE
         } else {
             ROWS_AT_ONCE
@@ -100,12 +100,12 @@ impl OwnRows {
         let rows = if is_ledger {
             self.run(
                 "SELECT slot, key, body FROM ledger WHERE (slot, key) > (?, ?) ORDER BY slot, key LIMIT ?",
-                vec![start.into(), after.get(9..).unwrap_or_default().to_vec().into(), most.into()],
+                vec![start.into(), after.get(9..).unwrap_or_default().to_vec().into(), limit.into()],
             )?
         } else {
             self.run(
                 "SELECT start, kind, body FROM rows WHERE (kind, start) > (?, ?) ORDER BY kind, start LIMIT ?",
-                vec![kind.into(), start.into(), most.into()],
+                vec![kind.into(), start.into(), limit.into()],
             )?
         };
         let read = |row: &Vec<SqlValue>| match row.as_slice() {
@@ -123,7 +123,7 @@ impl OwnRows {
         };
         let found: Result<NamedRows, Fault> = rows.iter().filter_map(read).collect();
         let found = found?;
-        let is_last = rows.len() < usize::try_from(most).unwrap_or(usize::MAX);
+        let is_last = rows.len() < usize::try_from(limit).unwrap_or(usize::MAX);
         let next = match (is_last, is_ledger) {
             (true, true) => None,
             // The ledger is another table.

@@ -69,7 +69,7 @@ pub(super) struct Core {
     pub(super) ledger_limits: LedgerLimits,
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
-    /// The newest flushes that were refused since writes do not spread here, with the number of shards that was told.
+    /// The newest flushes that were refused since writes do not spread here, with the number of shards of the answer.
     refused: RefCell<VecDeque<(Nonce, u8)>>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<PushState>,
@@ -126,7 +126,7 @@ impl Core {
         };
         core.adopt(loaded);
         let core = Rc::new(core);
-        cell_memory::note(&core);
+        cell_memory::register(&core);
         core
     }
 
@@ -145,29 +145,29 @@ impl Core {
         if let Err(fault) = core.settle_before(arrived).await {
             return refusal(&fault);
         }
-        dispatch!(arrived, asked, {
-            Flush => core.on_flush(asked).await,
-            Recall => core.on_recall(asked),
-            CountKeyed => core.on_count(asked).await,
-            Claim => core.on_claim(asked).await,
-            ReadNumbers => core.on_read_numbers(asked),
-            ReadContents => core.on_read_contents(asked),
-            Install => core.on_install(asked).await,
-            RepairCell => core.on_repair(asked).await,
-            Ask => core.on_ask(asked),
-            SumDatacenter => core.on_sum(asked).await,
-            SumExplained => core.on_sum_explained(asked).await,
-            Hello => core.on_hello(asked).await,
-            LoadReport => core.on_report(asked),
-            Seal => core.on_seal(asked),
-            Configure => core.on_configure(asked).await,
-            Suspend => core.on_suspend(asked).await,
-            WatchLead => core.on_watch(asked),
-            AskGrant => core.on_held(asked),
-            Close => core.on_close(asked).await,
-            CallLead => core.on_call_lead(asked).await,
-            GiveLead => core.on_give_lead(asked),
-            LeadTaken => core.on_lead_taken(asked).await,
+        dispatch!(arrived, message, {
+            Flush => core.on_flush(message).await,
+            Recall => core.on_recall(message),
+            CountKeyed => core.on_count(message).await,
+            Claim => core.on_claim(message).await,
+            ReadNumbers => core.on_read_numbers(message),
+            ReadContents => core.on_read_contents(message),
+            Install => core.on_install(message).await,
+            RepairCell => core.on_repair(message).await,
+            Ask => core.on_ask(message),
+            SumDatacenter => core.on_sum(message).await,
+            SumExplained => core.on_sum_explained(message).await,
+            Hello => core.on_hello(message).await,
+            LoadReport => core.on_report(message),
+            Seal => core.on_seal(message),
+            Configure => core.on_configure(message).await,
+            Suspend => core.on_suspend(message).await,
+            WatchLead => core.on_watch(message),
+            AskGrant => core.on_held(message),
+            Close => core.on_close(message).await,
+            CallLead => core.on_call_lead(message).await,
+            GiveLead => core.on_give_lead(message),
+            LeadTaken => core.on_lead_taken(message).await,
         })
     }
 
@@ -262,11 +262,11 @@ impl Core {
         ))
     }
 
-    /// Over how many shards writes spread, as a flush that was refused for it was told.
+    /// The number of shards of the answer to this flush, if it was refused since writes do not spread here.
     fn refused_for(&self, nonce: Nonce) -> Option<u8> {
         let refused = self.refused.borrow();
-        let told = refused.iter().find(|(one, _)| *one == nonce);
-        told.map(|(_, shards)| *shards)
+        let known = refused.iter().find(|(one, _)| *one == nonce);
+        known.map(|(_, shards)| *shards)
     }
 
     /// Asks the root (a lead) or the lead (another shard) for permission to count.
@@ -274,29 +274,29 @@ impl Core {
     /// # Errors
     /// `Unavailable`; [`Refusal::Moved`] for a shard that writes do not spread to.
     pub(super) async fn obtain_grant(self: &Rc<Self>, me: &CellAddress) -> Result<(), Fault> {
-        let _asking = self.granting.lock().await;
+        let _guard = self.granting.lock().await;
         self.readable()?;
         if !self.state.borrow().needs_grant(self.host.now_ms()) {
             return Ok(());
         }
-        let (mut asked_ms, mut seals) = (self.host.now_ms(), self.state.borrow().seals());
-        let mut asked = self.ask_for_grant(me).await;
-        if asked == Err(Fault::Unsettled) {
+        let (mut requested_ms, mut seals) = (self.host.now_ms(), self.state.borrow().seals());
+        let mut answer = self.ask_for_grant(me).await;
+        if answer == Err(Fault::Unsettled) {
             self.settle(LeadName::of(me)).await?;
             self.readable()?;
             if !self.state.borrow().needs_grant(self.host.now_ms()) {
                 return Ok(());
             }
-            (asked_ms, seals) = (self.host.now_ms(), self.state.borrow().seals());
-            asked = self.ask_for_grant(me).await;
+            (requested_ms, seals) = (self.host.now_ms(), self.state.borrow().seals());
+            answer = self.ask_for_grant(me).await;
         }
-        let grant = asked?;
+        let grant = answer?;
         self.readable()?;
         if !self.state.borrow_mut().unseal(seals) {
             // Other flushes that wait for the grant see that they still need one, and ask again.
             return Ok(());
         }
-        self.take_grant(me, grant, asked_ms)
+        self.take_grant(me, grant, requested_ms)
     }
 
     /// Asks the root or the lead for a grant.
@@ -328,28 +328,28 @@ impl Core {
 
     /// Reports its grant to a root that has lost its row, and takes the root's new grant.
     pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
-        let _asking = self.granting.lock().await;
+        let _guard = self.granting.lock().await;
         self.readable()?;
-        let (seals, asked_ms) = (self.state.borrow().seals(), self.host.now_ms());
+        let (seals, requested_ms) = (self.state.borrow().seals(), self.host.now_ms());
         let grant = self.register(me).await?;
         self.readable()?;
         if self.state.borrow().seals() != seals {
             return Ok(());
         }
-        self.take_grant(me, grant, asked_ms)
+        self.take_grant(me, grant, requested_ms)
     }
 
-    /// Stores a grant that was asked for at that time, in memory and in storage.
-    fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
+    /// Stores a grant that was requested at that time, in memory and in storage.
+    fn take_grant(&self, me: &CellAddress, grant: Grant, requested_ms: i64) -> Result<(), Fault> {
         let (older, shards) = (self.state.borrow().generation(), self.other_shards(me));
-        let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
+        let taken = self.state.borrow_mut().take_grant(grant, requested_ms);
         match taken {
             GrantOutcome::Outdated => Ok(()),
             GrantOutcome::Renewed => self.save(),
             GrantOutcome::Born => self.begin(me),
             GrantOutcome::Replaced => {
-                // The root has not told it that the older generation has ended, and is still to do so: the shards that
-                // must drop it are noted until then.
+                // The root has not yet sent the end of the older generation. The shards that must drop it are stored
+                // until then.
                 let closed = self.rows.close(older.unwrap_or(0), &shards);
                 self.written(closed)?;
                 self.begin(me)

@@ -64,8 +64,8 @@ impl CellStore {
         if !self.rows.has_schema() {
             return Ok(None);
         }
-        let due = forget(&mut &*self, now_ms.div_euclid(1_000))?;
-        Ok(due.map(|due| due.saturating_mul(1_000)))
+        let next_second = forget(&mut &*self, now_ms.div_euclid(1_000))?;
+        Ok(next_second.map(|next_second| next_second.saturating_mul(1_000)))
     }
 
     /// The counts of a dimension's values in a window, or of all time; in stored form, empty for nothing.

@@ -104,12 +104,12 @@ impl Drop for Busy<'_> {
 }
 
 /// Adds a new cell.
-pub(super) fn note(core: &Rc<Core>) {
-    core.held.cells.note(core);
+pub(super) fn register(core: &Rc<Core>) {
+    core.held.cells.register(core);
 }
 
 impl Cells {
-    fn note(&self, core: &Rc<Core>) {
+    fn register(&self, core: &Rc<Core>) {
         let mut all = self.all.borrow_mut();
         if all.len() >= self.cleared_at.get() {
             all.retain(|one| one.strong_count() > 0);
@@ -131,8 +131,8 @@ impl Cells {
         let held: Vec<(u64, u64)> = resting.iter().map(held).collect();
         // A tenth below the limit, so that this is rarely done.
         let excess = share.together().saturating_sub(CELLS_BYTES_MAX / 10 * 9);
-        for place in least_recent(&held, excess) {
-            if let Some(core) = resting.get(place) {
+        for index in least_recent(&held, excess) {
+            if let Some(core) = resting.get(index) {
                 core.let_go();
             }
         }

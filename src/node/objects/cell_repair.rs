@@ -51,19 +51,19 @@ impl Core {
     /// `Unavailable` where storage refuses; `Unreadable` for rows of a newer build.
     pub(super) async fn on_repair(
         self: &Rc<Self>,
-        asked: Result<RepairCell, Fault>,
+        message: Result<RepairCell, Fault>,
     ) -> Result<CellRepaired, Fault> {
-        let asked = asked?;
+        let message = message?;
         let mut rows = self.rows.damaged()?;
         if rows.is_empty() {
-            if self.is_behind(&asked) && self.standing() == LeadStanding::Unknown {
+            if self.is_behind(&message) && self.standing() == LeadStanding::Unknown {
                 // The lead may be at another place of its datacenter.
-                self.settle(LeadName::of(&asked.to)).await?;
+                self.settle(LeadName::of(&message.to)).await?;
                 rows = self.rows.damaged()?;
             }
             self.lead.is_not_away()?;
         }
-        let is_behind = rows.is_empty() && self.is_behind(&asked);
+        let is_behind = rows.is_empty() && self.is_behind(&message);
         let mut damaged: Vec<CellPart> = rows.iter().map(DamagedRow::part).collect();
         damaged.extend(is_behind.then_some(CellPart::Totals));
         damaged.sort_unstable();
@@ -71,7 +71,7 @@ impl Core {
         // Memory that was read before the damage is complete.
         let is_known = self.loaded().is_ok() && self.state.borrow().generation().is_some();
         let in_memory = is_known && !is_behind;
-        let totals_from = match asked.remembered.totals {
+        let totals_from = match message.remembered.totals {
             _ if !damaged.contains(&CellPart::Totals) => TotalsFrom::Kept,
             _ if in_memory => TotalsFrom::Memory,
             Some(_) => TotalsFrom::Remembered,
@@ -82,14 +82,14 @@ impl Core {
             totals_from,
             counted: is_known.then(|| self.state.borrow().totals()).flatten(),
         };
-        if asked.is_dry || repaired.damaged.is_empty() {
+        if message.is_dry || repaired.damaged.is_empty() {
             return Ok(repaired);
         }
         let now_ms = self.host.now_ms();
         let put_back = {
             let state = self.state.borrow();
             let known = in_memory.then_some(&*state);
-            self.rows.put_back(&asked, &rows, known, now_ms)
+            self.rows.put_back(&message, &rows, known, now_ms)
         };
         self.written(put_back)?;
         self.reload();
@@ -99,11 +99,11 @@ impl Core {
     }
 
     /// Whether this is a lead with smaller counts than are remembered of it.
-    fn is_behind(&self, asked: &RepairCell) -> bool {
+    fn is_behind(&self, message: &RepairCell) -> bool {
         let order = |totals: &CellTotals| (totals.generation, totals.sequence);
-        let remembered = asked.remembered.totals.as_ref();
+        let remembered = message.remembered.totals.as_ref();
         let own = self.state.borrow().totals();
-        asked.to.is_lead()
+        message.to.is_lead()
             && self.loaded().is_ok()
             && remembered
                 .is_some_and(|remembered| own.is_none_or(|own| order(&own) < order(remembered)))
@@ -123,7 +123,7 @@ impl CellStore {
     /// objects remember.
     fn put_back(
         &self,
-        asked: &RepairCell,
+        message: &RepairCell,
         rows: &[DamagedRow],
         known: Option<&Cell>,
         now_ms: i64,
@@ -136,7 +136,7 @@ impl CellStore {
                 }
             }
             if rows.iter().any(|row| row.part() == CellPart::Address) {
-                self.write_address(&asked.to)?;
+                self.write_address(&message.to)?;
             }
             if let Some(cell) = known {
                 return self.put_back_known(cell, rows);
@@ -145,8 +145,8 @@ impl CellStore {
             if !rows.is_empty() && !rows.iter().any(|row| row.is(Kind::Hot)) {
                 return Ok(());
             }
-            let hot = self.remembered(asked, now_ms)?;
-            self.write_address(&asked.to)?;
+            let hot = self.remembered(message, now_ms)?;
+            self.write_address(&message.to)?;
             self.put(Kind::Hot, 0, &hot)
         })
     }
@@ -172,8 +172,8 @@ impl CellStore {
 
     /// The hot row, from what other objects remember and from the remaining rows. Minutes of unique elements that the
     /// lost row listed as open are joined into those of all time: joining a set twice changes nothing.
-    fn remembered(&self, asked: &RepairCell, now_ms: i64) -> Result<FlushRow, Fault> {
-        let RepairCell { to, remembered, .. } = asked;
+    fn remembered(&self, message: &RepairCell, now_ms: i64) -> Result<FlushRow, Fault> {
+        let RepairCell { to, remembered, .. } = message;
         let mut all_time = self.uniques(Kind::AllTime, 0)?;
         let mut open_hour = None;
         for (minute, _) in self.all(Kind::MinuteUniques)? {
@@ -222,9 +222,9 @@ pub(super) fn damaged_in<P: Clone>(
             return Ok(damaged);
         };
         after = last.clone();
-        for (place, body) in rows {
+        for (key, body) in rows {
             if store.is_damaged(&body) {
-                damaged.push(place);
+                damaged.push(key);
             }
         }
     }

@@ -102,18 +102,18 @@ impl OwnRows {
             return Ok(Vec::new());
         }
         let first = (-WHOLE_MAX, -WHOLE_MAX);
-        let rows = damaged_in(&self.store, first, |(kind, start), most| {
+        let rows = damaged_in(&self.store, first, |(kind, start), limit| {
             let statement = "SELECT kind, start, body FROM rows WHERE (kind, start) > (?, ?) ORDER BY kind, start LIMIT ?";
-            let values = vec![(*kind).into(), (*start).into(), most.into()];
+            let values = vec![(*kind).into(), (*start).into(), limit.into()];
             let rows = self.run(statement, values)?;
             Ok(rows.iter().filter_map(|row| placed(row)).collect())
         })?;
         let records = damaged_in(
             &self.store,
             (-WHOLE_MAX, Vec::new()),
-            |(slot, key), most| {
+            |(slot, key), limit| {
                 let statement = "SELECT slot, key, body FROM ledger WHERE (slot, key) > (?, ?) ORDER BY slot, key LIMIT ?";
-                let values = vec![(*slot).into(), key.clone().into(), most.into()];
+                let values = vec![(*slot).into(), key.clone().into(), limit.into()];
                 let rows = self.run(statement, values)?;
                 let read = |row: &Vec<SqlValue>| {
                     let (slot, rest) = row.split_first()?;
@@ -404,14 +404,14 @@ impl CellRows {
         }
     }
 
-    /// Notes when the cell's alarm must ring, in the commit of this turn if possible. Returns the time to pass to
+    /// Records when the cell's alarm must ring, in the commit of this turn if possible. Returns the time to pass to
     /// [`CellRows::finish_alarm`], if any.
     pub(super) fn begin_alarm(&self, at_ms: i64) -> Option<i64> {
         match self {
             Self::Own(_) => Some(at_ms),
             Self::Hosted(hosted) => {
-                // If it cannot be noted, the rows that need it cannot be written either.
-                let at_ms = hosted.note_alarm(at_ms).unwrap_or(at_ms);
+                // If it cannot be recorded, the rows that need it cannot be written either.
+                let at_ms = hosted.record_alarm(at_ms).unwrap_or(at_ms);
                 hosted.tablet().must_arm(at_ms).then_some(at_ms)
             }
         }

@@ -201,7 +201,7 @@ impl CellStore {
         self.put(Kind::Address, STAY, stay)
     }
 
-    /// Replaces all rows by a note of the shards that must still drop a generation.
+    /// Replaces all rows by one with the shards that must still drop a generation.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -231,7 +231,7 @@ impl CellStore {
             .collect()
     }
 
-    /// Notes that a shard has dropped its generation.
+    /// Records that a shard has dropped its generation.
     ///
     /// # Errors
     /// `Unavailable`.

@@ -311,14 +311,14 @@ impl ClaimStore {
         Ok(())
     }
 
-    /// Deletes old claims, in one commit with what `besides` deletes of the same slots: all up to that one.
+    /// Deletes old claims, in one commit with what `delete_extra` deletes of the same slots: all up to that one.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub(super) fn delete_old(
         &self,
         now_ms: i64,
-        besides: impl Fn(i64) -> Result<(), Fault>,
+        delete_extra: impl Fn(i64) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let before = self.claims()?;
         let mut claims = before.clone();
@@ -328,7 +328,7 @@ impl ClaimStore {
         self.store.atomically(|| {
             self.store
                 .run("DELETE FROM claims WHERE slot <= ?", vec![newest.into()])?;
-            besides(newest)?;
+            delete_extra(newest)?;
             self.put_claims(&claims, &before)
         })
     }

@@ -109,8 +109,8 @@ impl Claims {
 
 fn check_number(keys: &[WriteKey]) -> Result<(), Fault> {
     if keys.len() > CLAIMS_AT_ONCE_MAX {
-        let most = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
-        return Err(Fault::TooMany(most));
+        let limit = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
+        return Err(Fault::TooMany(limit));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::alarm::Alarm;
 use super::alert_store::AlertStore;
 use super::alerts::Alerts;
 use super::api_keys::KeyStore;
-use super::batch::{UnderWay, answer_batch, arrived, bytes_of, refusal};
+use super::batch::{BatchInFlight, answer_batch, arrived, bytes_of, refusal};
 use super::board_registry::{BOARDS_SCHEMA, BoardRegistry};
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
@@ -115,7 +115,7 @@ impl Shell for Directory {
     async fn answer(&self, arrived: IncomingCall) -> Reply {
         if arrived.path == CallAudited::PATH {
             let done = match decode::<CallAudited>(&arrived.message) {
-                Ok(act) => self.0.do_act(act).await,
+                Ok(act) => self.0.run_audited(act).await,
                 Err(fault) => Err(fault),
             };
             return reply::<CallAudited>(&done);
@@ -126,8 +126,8 @@ impl Shell for Directory {
         let answered = match decode::<Batch>(&arrived.message) {
             Ok(batch) => {
                 let (host, object) = (&self.0.host, &self.0.object);
-                answer_batch(host, object, batch, |calls, under_way| {
-                    self.0.begin_together(calls, under_way)
+                answer_batch(host, object, batch, |calls, in_flight| {
+                    self.0.begin_together(calls, in_flight)
                 })
                 .await
             }
@@ -167,7 +167,7 @@ struct Partition {
     fleet: FleetStore,
     living: LivingCounters,
     keys: KeyStore,
-    acts: AuditLog,
+    audit_log: AuditLog,
     snapshots: Rc<Snapshots>,
     sizes: Sizes,
     places: Rc<RootPlaces>,
@@ -278,7 +278,7 @@ impl Partition {
             fleet: FleetStore::new(&host, &store),
             living: LivingCounters::new(&host, &store),
             keys: KeyStore::new(&host, &store),
-            acts: AuditLog::new(&host, &store),
+            audit_log: AuditLog::new(&host, &store),
             snapshots: tables.snapshots,
             sizes: Sizes::new(&host, &store),
             alerts: Rc::new(alerts),
@@ -300,25 +300,27 @@ impl Partition {
     fn begin_together(
         self: &Rc<Self>,
         calls: Vec<(usize, BatchedCall)>,
-        under_way: &UnderWay,
+        in_flight: &BatchInFlight,
     ) -> Vec<(usize, Reply)> {
         self.read_ahead(&calls);
         let mut ended = Vec::with_capacity(calls.len());
-        let mut told = Vec::new();
-        for (place, call) in calls {
+        let mut counters = Vec::new();
+        for (index, call) in calls {
             let is_push = call.path == PushView::PATH;
             if is_push {
-                told.extend(batch::prefix::<CounterId>(&call.message));
+                counters.extend(batch::prefix::<CounterId>(&call.message));
             }
             // Other calls may send messages that depend on their writes.
             self.store.gather(is_push || call.path == Register::PATH);
             let partition = self.clone();
             let call = async move { partition.answer(arrived(call), 0).await };
-            ended.extend(under_way.begin(place, call.boxed_local()));
+            ended.extend(in_flight.begin(index, call.boxed_local()));
         }
         if let Err(fault) = self.store.write_gathered() {
             // Memory holds changes that were not written.
-            told.iter().for_each(|counter| self.views.forget(counter));
+            counters
+                .iter()
+                .for_each(|counter| self.views.forget(counter));
             for (_, reply) in &mut ended {
                 *reply = refusal(&fault);
             }
@@ -352,38 +354,38 @@ impl Partition {
 
     /// Answers a call whose root is here, see [`Partition::answer`].
     async fn answer_here(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
-        let reply = dispatch!(arrived, asked, {
-            Register => self.when_ready(asked, |asked| self.register(asked)).await,
-            LocateLead => self.ready(asked).and_then(|asked| self.locate(&asked)),
-            PlaceLead => self.ready(asked).and_then(|asked| self.place_lead(&asked)),
-            FindClaims => self.when_ready(asked, |asked| self.claims.find(asked)).await,
-            Claim => self.when_ready(asked, |asked| self.claims.claim(asked)).await,
-            RegisterInbox => self.when_ready(asked, |asked| self.registry.register(asked)).await,
-            OpenSession => self.when_ready(asked, |asked| self.registry.open_session(asked)).await,
-            CloseSession => self.ready(asked).and_then(|asked| self.registry.close_session(&asked)),
-            LetInboxesGo => self.when_ready(asked, |asked| self.registry.let_go(asked)).await,
-            LookUp => self.ready(asked).and_then(|asked| self.roots.listed(&asked.counter)),
-            Operate => self.when_ready(asked, |asked| self.operations.operate(asked)).await,
-            StoreAnswer => self.ready(asked).and_then(|asked| self.operations.keep(&asked)),
-            Settle => self.when_ready(asked, |asked| self.roots.settle(asked)).await,
-            CheckStorage => asked.map(|_| self.ailment()),
-            ListNames => self.ready(asked).and_then(|asked| self.roots.names(&asked)),
-            ListDatacenters => self.ready(asked).and_then(|_| self.roots.datacenters()),
-            RepairRoot => self.when_ready(asked, |asked| self.roots.repair(asked)).await,
-            List => self.ready(asked).and_then(|asked| self.roots.list(asked)),
-            ListRows => self.when_ready(asked, |asked| self.listings.rows(asked)).await,
-            TopOf => self.when_ready(asked, |asked| self.listings.top(asked)).await,
-            AmountOf => self.ready(asked).and_then(|asked| self.listings.amount(asked)),
-            PushView => self.ready(asked).and_then(|asked| self.push(asked)),
-            ViewOf => self.ready(asked).and_then(|asked| self.view(&asked)),
+        let reply = dispatch!(arrived, message, {
+            Register => self.when_ready(message, |message| self.register(message)).await,
+            LocateLead => self.ready(message).and_then(|message| self.locate(&message)),
+            PlaceLead => self.ready(message).and_then(|message| self.place_lead(&message)),
+            FindClaims => self.when_ready(message, |message| self.claims.find(message)).await,
+            Claim => self.when_ready(message, |message| self.claims.claim(message)).await,
+            RegisterInbox => self.when_ready(message, |message| self.registry.register(message)).await,
+            OpenSession => self.when_ready(message, |message| self.registry.open_session(message)).await,
+            CloseSession => self.ready(message).and_then(|message| self.registry.close_session(&message)),
+            LetInboxesGo => self.when_ready(message, |message| self.registry.let_go(message)).await,
+            LookUp => self.ready(message).and_then(|message| self.roots.listed(&message.counter)),
+            Operate => self.when_ready(message, |message| self.operations.operate(message)).await,
+            StoreAnswer => self.ready(message).and_then(|message| self.operations.keep(&message)),
+            Settle => self.when_ready(message, |message| self.roots.settle(message)).await,
+            CheckStorage => message.map(|_| self.ailment()),
+            ListNames => self.ready(message).and_then(|message| self.roots.names(&message)),
+            ListDatacenters => self.ready(message).and_then(|_| self.roots.datacenters()),
+            RepairRoot => self.when_ready(message, |message| self.roots.repair(message)).await,
+            List => self.ready(message).and_then(|message| self.roots.list(message)),
+            ListRows => self.when_ready(message, |message| self.listings.rows(message)).await,
+            TopOf => self.when_ready(message, |message| self.listings.top(message)).await,
+            AmountOf => self.ready(message).and_then(|message| self.listings.amount(message)),
+            PushView => self.ready(message).and_then(|message| self.push(message)),
+            ViewOf => self.ready(message).and_then(|message| self.view(&message)),
             #[cfg(feature = "limits")]
-            GetPolicy => self.ready(asked).and_then(|asked| self.policies.get(&asked.name)),
+            GetPolicy => self.ready(message).and_then(|message| self.policies.get(&message.name)),
             #[cfg(feature = "limits")]
-            PutPolicy => self.ready(asked).and_then(|asked| self.policies.put(&asked)),
+            PutPolicy => self.ready(message).and_then(|message| self.policies.put(&message)),
             #[cfg(feature = "limits")]
-            DeletePolicy => self.ready(asked).and_then(|asked| self.policies.delete(&asked.name)),
+            DeletePolicy => self.ready(message).and_then(|message| self.policies.delete(&message.name)),
             #[cfg(feature = "limits")]
-            ListPolicies => self.ready(asked).and_then(|asked| self.policies.list(&asked)),
+            ListPolicies => self.ready(message).and_then(|message| self.policies.list(&message)),
         });
         if !matches!(reply, Reply::Unknown) {
             return reply;
@@ -393,56 +395,56 @@ impl Partition {
 
     /// Answers a call about the whole deployment, or about the partition itself.
     async fn answer_of_deployment(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
-        dispatch!(arrived, asked, {
-            PutShare => self.ready(asked).and_then(|asked| self.shares.put(&asked)),
-            GetShare => self.ready(asked).and_then(|asked| self.shares.get(&asked)),
-            DeleteShare => self.ready(asked).and_then(|asked| self.shares.delete(&asked)),
-            ListShares => self.ready(asked).and_then(|asked| self.shares.list(&asked)),
-            MakeKey => self.ready(asked).and_then(|asked| self.keys.make(&asked)),
-            UseKey => self.ready(asked).and_then(|asked| self.keys.used(&asked)),
-            FindApiKey => self.ready(asked).and_then(|asked| self.keys.find(&asked)),
-            ReplaceKey => self.ready(asked).and_then(|asked| self.keys.replace(&asked)),
-            RevokeKey => self.ready(asked).and_then(|asked| self.keys.revoke(&asked)),
-            ListKeys => self.ready(asked).and_then(|asked| self.keys.list(&asked)),
-            AddAuditEntry => self.ready(asked).and_then(|asked| self.acts.note(&asked.act)),
-            ListAuditEntries => self.ready(asked).and_then(|asked| self.acts.list(&asked)),
-            PutAlert => self.when_ready(asked, |asked| self.alerts.put(asked)).await,
-            GetAlert => self.ready(asked).and_then(|asked| self.alerts.get(asked)),
-            DeleteAlert => self.ready(asked).and_then(|asked| self.alerts.delete(&asked)),
-            SilenceAlert => self.when_ready(asked, |asked| self.alerts.silence(asked)).await,
-            TestAlert => self.when_ready(asked, |asked| self.alerts.test(asked)).await,
-            DeliveriesOf => self.ready(asked).and_then(|asked| self.alerts.deliveries(&asked)),
-            ListAlerts => self.ready(asked).and_then(|_| self.alerts.list()),
-            ListDeliveries => self.ready(asked).and_then(|_| self.alerts.all_deliveries()),
+        dispatch!(arrived, message, {
+            PutShare => self.ready(message).and_then(|message| self.shares.put(&message)),
+            GetShare => self.ready(message).and_then(|message| self.shares.get(&message)),
+            DeleteShare => self.ready(message).and_then(|message| self.shares.delete(&message)),
+            ListShares => self.ready(message).and_then(|message| self.shares.list(&message)),
+            MakeKey => self.ready(message).and_then(|message| self.keys.make(&message)),
+            UseKey => self.ready(message).and_then(|message| self.keys.used(&message)),
+            FindApiKey => self.ready(message).and_then(|message| self.keys.find(&message)),
+            ReplaceKey => self.ready(message).and_then(|message| self.keys.replace(&message)),
+            RevokeKey => self.ready(message).and_then(|message| self.keys.revoke(&message)),
+            ListKeys => self.ready(message).and_then(|message| self.keys.list(&message)),
+            AddAuditEntry => self.ready(message).and_then(|message| self.audit_log.record(&message.act)),
+            ListAuditEntries => self.ready(message).and_then(|message| self.audit_log.list(&message)),
+            PutAlert => self.when_ready(message, |message| self.alerts.put(message)).await,
+            GetAlert => self.ready(message).and_then(|message| self.alerts.get(message)),
+            DeleteAlert => self.ready(message).and_then(|message| self.alerts.delete(&message)),
+            SilenceAlert => self.when_ready(message, |message| self.alerts.silence(message)).await,
+            TestAlert => self.when_ready(message, |message| self.alerts.test(message)).await,
+            DeliveriesOf => self.ready(message).and_then(|message| self.alerts.deliveries(&message)),
+            ListAlerts => self.ready(message).and_then(|_| self.alerts.list()),
+            ListDeliveries => self.ready(message).and_then(|_| self.alerts.all_deliveries()),
             #[cfg(feature = "boards")]
-            RegisterBoard => self.ready(asked).and_then(|asked| self.boards.register(&asked)),
+            RegisterBoard => self.ready(message).and_then(|message| self.boards.register(&message)),
             #[cfg(feature = "boards")]
-            ForgetBoard => self.ready(asked).and_then(|asked| self.boards.forget(&asked)),
+            ForgetBoard => self.ready(message).and_then(|message| self.boards.forget(&message)),
             #[cfg(feature = "boards")]
-            ListBoards => self.ready(asked).and_then(|asked| self.boards.list(&asked)),
-            FindKey => self.ready(asked).and_then(|asked| self.find_key(&asked)),
-            BeginRun => self.when_ready(asked, |_| self.begin_run()).await,
-            ListRuns => self.when_ready(asked, |asked| self.snapshots.list(asked)).await,
-            ReadPastStates => self.when_ready(asked, |asked| self.kept_on(asked)).await,
-            ReadOwnPastStates => self.when_ready(asked, |asked| self.snapshots.on(asked.asked)).await,
-            ListPastStates => self.when_ready(asked, |asked| self.snapshots.rows(asked)).await,
-            GetSecrets => self.when_ready(asked, |asked| self.secrets(asked)).await,
-            TellCounts => self.ready(asked).and_then(|asked| self.fleet.take(asked)),
-            TellSizes => self.ready(asked).and_then(|asked| self.sizes.take(&asked)),
-            FleetOf => self.ready(asked).and_then(|_| self.fleet_part()),
-            RotateKey => self.ready(asked).and_then(|asked| self.secrets.rotate_key(&asked)),
-            GiveRoot => self.when_ready(asked, |asked| self.moves.on_give_root(asked)).await,
-            RootTaken => self.ready(asked).and_then(|asked| self.moves.on_root_taken(&asked)),
-            CallRoot => self.when_ready(asked, |asked| self.on_call_root(asked)).await,
-            AnnounceSizes => self.when_ready(asked, |asked| self.moves.on_swept_of(asked)).await,
-            SizesOf => self.ready(asked).map(|asked| self.moves.on_sizes_of(&asked)),
-            CallPartition => self.when_ready(asked, |asked| self.on_in_partition(asked)).await,
+            ListBoards => self.ready(message).and_then(|message| self.boards.list(&message)),
+            FindKey => self.ready(message).and_then(|message| self.find_key(&message)),
+            BeginRun => self.when_ready(message, |_| self.begin_run()).await,
+            ListRuns => self.when_ready(message, |message| self.snapshots.list(message)).await,
+            ReadPastStates => self.when_ready(message, |message| self.kept_on(message)).await,
+            ReadOwnPastStates => self.when_ready(message, |message| self.snapshots.on(message.asked)).await,
+            ListPastStates => self.when_ready(message, |message| self.snapshots.rows(message)).await,
+            GetSecrets => self.when_ready(message, |message| self.secrets(message)).await,
+            TellCounts => self.ready(message).and_then(|message| self.fleet.take(message)),
+            TellSizes => self.ready(message).and_then(|message| self.sizes.take(&message)),
+            FleetOf => self.ready(message).and_then(|_| self.fleet_part()),
+            RotateKey => self.ready(message).and_then(|message| self.secrets.rotate_key(&message)),
+            GiveRoot => self.when_ready(message, |message| self.moves.on_give_root(message)).await,
+            RootTaken => self.ready(message).and_then(|message| self.moves.on_root_taken(&message)),
+            CallRoot => self.when_ready(message, |message| self.on_call_root(message)).await,
+            AnnounceSizes => self.when_ready(message, |message| self.moves.on_swept_of(message)).await,
+            SizesOf => self.ready(message).map(|message| self.moves.on_sizes_of(&message)),
+            CallPartition => self.when_ready(message, |message| self.on_in_partition(message)).await,
         })
     }
 
-    /// Answers a call: here, or in another partition if its root belongs there. `sent_on`: how often it was forwarded
+    /// Answers a call: here, or in another partition if its root belongs there. `forwarded`: how often it was forwarded
     /// before.
-    async fn answer(self: &Rc<Self>, arrived: IncomingCall, sent_on: u8) -> Reply {
+    async fn answer(self: &Rc<Self>, arrived: IncomingCall, forwarded: u8) -> Reply {
         if !is_of_root(&arrived.path) {
             let has_read = self.readable().is_ok();
             if has_read && is_of_all(&arrived.path) && !self.places.is_plain() {
@@ -455,10 +457,10 @@ impl Partition {
             Err(fault) => return refusal(&fault),
         };
         for _ in 0..LOOKED_MAX {
-            let standing = self
+            let location = self
                 .ready(Ok(()))
                 .and_then(|()| self.places.standing(&name));
-            match standing {
+            match location {
                 Err(fault) => return refusal(&fault),
                 Ok(RootStanding::Here) => {
                     let reply = self.answer_here(&arrived).await;
@@ -467,7 +469,7 @@ impl Partition {
                     }
                 }
                 Ok(RootStanding::Away(to)) => {
-                    return self.moves.send_on(to, &arrived, sent_on).await;
+                    return self.moves.send_on(to, &arrived, forwarded).await;
                 }
                 Ok(RootStanding::Unknown) => match self.moves.settle(&name).await {
                     Ok(()) | Err(Fault::Repartitioned) => {}
@@ -479,40 +481,40 @@ impl Partition {
     }
 
     /// Answers a call that another partition has forwarded; or only brings the root here.
-    async fn on_call_root(self: &Rc<Self>, asked: CallRoot) -> Result<Vec<u8>, Fault> {
-        self.places.is_number(asked.to);
-        self.moves.learn(&asked.sizes).await?;
-        if asked.path.is_empty() {
-            let name = batch::prefix::<CounterId>(&asked.message)?;
+    async fn on_call_root(self: &Rc<Self>, call: CallRoot) -> Result<Vec<u8>, Fault> {
+        self.places.is_number(call.to);
+        self.moves.learn(&call.sizes).await?;
+        if call.path.is_empty() {
+            let name = batch::prefix::<CounterId>(&call.message)?;
             if self.places.standing(&name)? == RootStanding::Unknown {
                 self.moves.settle(&name).await?;
             }
             return Ok(Vec::new());
         }
-        let arrived = IncomingCall::within(asked.path, asked.message);
+        let arrived = IncomingCall::within(call.path, call.message);
         if !is_of_root(&arrived.path) {
             return Err(Fault::Broken("a call that no root answers".to_owned()));
         }
-        let answered = self.answer(arrived, asked.sent_on).boxed_local();
+        let answered = self.answer(arrived, call.sent_on).boxed_local();
         Ok(bytes_of(answered.await))
     }
 
     /// Answers a question that is put to all partitions together.
     async fn on_in_partition(
         self: &Rc<Self>,
-        asked: CallPartition,
+        call: CallPartition,
     ) -> Result<PartitionAnswer, Fault> {
-        self.places.is_number(asked.partition);
-        if !is_of_all(&asked.path) {
+        self.places.is_number(call.partition);
+        if !is_of_all(&call.path) {
             return Err(Fault::Broken(
                 "a call that partitions answer by themselves".to_owned(),
             ));
         }
-        if asked.holds {
+        if call.holds {
             self.places.hold();
         }
         let moved = self.places.moved()?;
-        let arrived = IncomingCall::within(asked.path, asked.message);
+        let arrived = IncomingCall::within(call.path, call.message);
         let answer = bytes_of(self.answer_here(&arrived).boxed_local().await);
         Ok(PartitionAnswer {
             sizes: self.places.sizes(),
@@ -523,14 +525,14 @@ impl Partition {
     }
 
     /// Writes an entry of the audit log and does its call, in one commit: there is no await in between.
-    async fn do_act(self: &Rc<Self>, asked: CallAudited) -> Result<Vec<u8>, Fault> {
+    async fn run_audited(self: &Rc<Self>, audited: CallAudited) -> Result<Vec<u8>, Fault> {
         let CallAudited {
             mut act,
             path,
             message,
-        } = asked;
+        } = audited;
         self.readable()?;
-        self.acts.note(&act)?;
+        self.audit_log.record(&act)?;
         let call = arrived(BatchedCall { path, message });
         let Reply::Answer(bytes) = self.answer_here(&call).await else {
             return Err(Fault::Broken("an act that is no call".to_owned()));
@@ -538,41 +540,41 @@ impl Partition {
         // The encoding of a successful result begins with a zero.
         if bytes.first() != Some(&0) {
             act.outcome = CallOutcome::Refused(FAILED);
-            self.acts.note(&act)?;
+            self.audit_log.record(&act)?;
         }
         Ok(bytes)
     }
 
-    fn find_key(&self, asked: &FindKey) -> Result<KeyFound, Fault> {
+    fn find_key(&self, message: &FindKey) -> Result<KeyFound, Fault> {
         Ok(KeyFound {
-            is_counter: self.roots.listed(&asked.key)?.is_some(),
-            is_board: self.boards.has(&asked.key)?,
+            is_counter: self.roots.listed(&message.key)?.is_some(),
+            is_board: self.boards.has(&message.key)?,
         })
     }
 
     /// The former state of a counter. If the number of partitions was changed, or the files are of a deployment with
     /// more of them, its root may have been elsewhere, where the files of that time are.
-    async fn kept_on(&self, asked: ReadPastStates) -> Result<Vec<PastState>, Fault> {
-        let own = self.snapshots.on(asked.clone()).await?;
+    async fn kept_on(&self, message: ReadPastStates) -> Result<Vec<PastState>, Fault> {
+        let own = self.snapshots.on(message.clone()).await?;
         let has_all = !own.is_empty() && own.iter().all(|then| then.kept.is_some());
-        if self.places.is_ever_plain()? || (has_all && !asked.is_range) {
+        if self.places.is_ever_plain()? || (has_all && !message.is_range) {
             return Ok(own);
         }
         let others = 0..self.places.ever()?;
         let others = others.filter(|partition| !self.places.is_me(*partition));
         let ask = |partition: u32| ReadOwnPastStates {
             partition,
-            asked: asked.clone(),
+            asked: message.clone(),
         };
         let answered = ask_some(&self.host, others, ask).await;
         match answered.fault {
             // The state that is missing may be the one that is asked for.
             Some(fault) => Err(fault),
             None => {
-                let told = answered.answers.into_iter().flat_map(|(_, told)| told);
-                let mut days = kept_by_any(own.into_iter().chain(told));
+                let states = answered.answers.into_iter().flat_map(|(_, states)| states);
+                let mut days = kept_by_any(own.into_iter().chain(states));
                 // The latest one is the state on a day, or before.
-                let first = if asked.is_range {
+                let first = if message.is_range {
                     0
                 } else {
                     days.len().saturating_sub(1)
@@ -635,19 +637,19 @@ impl Partition {
     }
 
     /// Returns the message, once storage can be read.
-    fn ready<Q>(&self, asked: Result<Q, Fault>) -> Result<Q, Fault> {
-        let asked = asked?;
+    fn ready<Q>(&self, message: Result<Q, Fault>) -> Result<Q, Fault> {
+        let message = message?;
         self.readable()?;
-        Ok(asked)
+        Ok(message)
     }
 
     /// Answers the message, once storage can be read.
     async fn when_ready<Q, A, Answer: Future<Output = Result<A, Fault>>>(
         &self,
-        asked: Result<Q, Fault>,
+        message: Result<Q, Fault>,
         answer: impl FnOnce(Q) -> Answer,
     ) -> Result<A, Fault> {
-        answer(self.ready(asked)?).await
+        answer(self.ready(message)?).await
     }
 
     /// A lead asks for a grant.
@@ -656,16 +658,16 @@ impl Partition {
         self.roots.register(register).await
     }
 
-    fn locate(&self, asked: &LocateLead) -> Result<LeadLocation, Fault> {
+    fn locate(&self, message: &LocateLead) -> Result<LeadLocation, Fault> {
         self.spreads
-            .locate(&asked.counter, asked.datacenter.as_ref())
+            .locate(&message.counter, message.datacenter.as_ref())
     }
 
     /// A lead leaves its tablet, or goes back. Returns whether it may.
-    fn place_lead(&self, asked: &PlaceLead) -> Result<bool, Fault> {
-        let may = self.spreads.place_lead(asked)?;
-        if !may && asked.apart {
-            let (spreads, datacenter) = (self.spreads.clone(), asked.datacenter.clone());
+    fn place_lead(&self, message: &PlaceLead) -> Result<bool, Fault> {
+        let may = self.spreads.place_lead(message)?;
+        if !may && message.apart {
+            let (spreads, datacenter) = (self.spreads.clone(), message.datacenter.clone());
             self.object.wait_until(async move {
                 // If it fails, the next refused lead tries again.
                 let _ = spreads.make_room(&datacenter).await;
@@ -707,19 +709,19 @@ impl Partition {
         self.views.take(push, &root)
     }
 
-    fn view(&self, asked: &ViewOf) -> Result<Option<ViewAnswer>, Fault> {
-        let counter = &asked.counter;
+    fn view(&self, message: &ViewOf) -> Result<Option<ViewAnswer>, Fault> {
+        let counter = &message.counter;
         let Some(root) = self.roots.listed(counter)? else {
             return Ok(None);
         };
         if !root.inboxes.is_empty() {
             self.inboxes.look_for_drained(counter, &root);
         }
-        let is_one = !asked.of_one && root.datacenters.len() <= 1;
+        let is_one = !message.of_one && root.datacenters.len() <= 1;
         let (view, is_watched) = if is_one {
             (None, false)
         } else {
-            let (view, is_watched) = self.views.view(counter, &root, asked.watches)?;
+            let (view, is_watched) = self.views.view(counter, &root, message.watches)?;
             (Some(view), is_watched)
         };
         Ok(Some(ViewAnswer {
@@ -742,7 +744,7 @@ impl Partition {
         self.readable()?;
         self.operations.delete_old(self.host.now_ms())?;
         self.secrets.delete_old(self.host.now_ms())?;
-        self.acts.delete_old()?;
+        self.audit_log.delete_old()?;
         self.roots.look_at_what_is_due().await
     }
 }

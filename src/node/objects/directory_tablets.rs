@@ -4,7 +4,7 @@
 //! from that of its data begins a new spread with a higher number, and the former spreads are remembered, because leads
 //! may still be where they put them. A lead gets a grant only at its place under the present spread, and, if there are
 //! former ones, only once the former places have handed over its rows. A hot lead is moved out of its tablet: that is
-//! noted for this lead only, and its own epoch rises with each move.
+//! stored for this lead only, and its own epoch rises with each move.
 
 use std::cell::{Cell, RefCell};
 
@@ -121,7 +121,7 @@ impl LeadSpreads {
         encode(&(&*self.all.borrow(), apart))
     }
 
-    /// Another partition has a counter now, with the notes about its leads. As for [`LeadSpreads::join`], the caller
+    /// Another partition has a counter now, with the entries about its leads. As for [`LeadSpreads::join`], the caller
     /// makes it one commit with the rows of the counter, and passes the result to [`LeadSpreads::adopt`] after it.
     ///
     /// # Errors
@@ -213,13 +213,13 @@ impl LeadSpreads {
         counter: &CounterId,
         datacenter: Option<&Datacenter>,
     ) -> Result<LeadLocation, Fault> {
-        let (epoch, place, former) = self.spread(counter);
+        let (epoch, place, former_places) = self.spread(counter);
         let moves = datacenter.map_or(Ok(0), |datacenter| self.moves(counter, datacenter))?;
-        let (place, former) = placed(moves, place, former);
+        let (place, former_places) = placed(moves, place, former_places);
         Ok(LeadLocation {
             epoch: epoch.saturating_add(moves),
             place,
-            former,
+            former: former_places,
         })
     }
 
@@ -246,12 +246,12 @@ impl LeadSpreads {
         if !has_ended {
             return Ok(moves);
         }
-        self.place(counter, datacenter, (hot, false))?;
+        self.record_move(counter, datacenter, (hot, false))?;
         Ok(self.apart.borrow().moves(counter, datacenter))
     }
 
-    /// Notes that a lead of a generation moves out, or back. Returns whether it may.
-    fn place(
+    /// Records that a lead of a generation moves out, or back. Returns whether it may.
+    fn record_move(
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
@@ -276,12 +276,12 @@ impl LeadSpreads {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn place_lead(&self, asked: &PlaceLead) -> Result<bool, Fault> {
+    pub(super) fn place_lead(&self, message: &PlaceLead) -> Result<bool, Fault> {
         let PlaceLead {
             counter,
             datacenter,
             apart,
-        } = asked;
+        } = message;
         let root = match self.roots.entry(counter)? {
             Some(RootEntry::Live(root)) if root.datacenters.contains(datacenter) => root,
             _ => return Ok(false),
@@ -290,12 +290,12 @@ impl LeadSpreads {
         if place == LeadPlace::Own {
             return Ok(false);
         }
-        // A note about an earlier generation is void.
+        // An entry about an earlier generation is void.
         self.moves(counter, datacenter)?;
-        self.place(counter, datacenter, (root.generation, *apart))
+        self.record_move(counter, datacenter, (root.generation, *apart))
     }
 
-    /// Removes the notes of some returned leads of a datacenter, so that others may leave.
+    /// Removes the entries of some returned leads of a datacenter, so that others may leave.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -309,14 +309,14 @@ impl LeadSpreads {
     }
 
     async fn forget_some(&self, datacenter: &Datacenter) -> Result<(), Fault> {
-        let mut noted = Vec::new();
+        let mut entries = Vec::new();
         let all = self.apart.borrow().of(datacenter);
         for counter in all {
             let moves = self.moves(&counter, datacenter)?;
-            noted.push((counter, moves));
+            entries.push((counter, moves));
         }
         let (out, back): (Vec<_>, Vec<_>) =
-            noted.into_iter().partition(|(_, moves)| is_apart(*moves));
+            entries.into_iter().partition(|(_, moves)| is_apart(*moves));
         // A lead that was allowed to leave and never did leaves now: it returns by itself.
         let drawn = usize::try_from(self.host.random()).unwrap_or(0) % out.len().max(1);
         let drawn = out.into_iter().nth(drawn);
@@ -360,11 +360,11 @@ impl LeadSpreads {
         if register.place != Some(located.place) {
             return Err(Fault::Unsettled);
         }
-        let is_settled = located.former.is_empty()
+        let is_located = located.former.is_empty()
             || register.holds.is_some()
             || register.settled == Some(located.epoch);
         // A counter without a root has never had a lead.
-        if is_settled || self.roots.entry(&register.counter)?.is_none() {
+        if is_located || self.roots.entry(&register.counter)?.is_none() {
             return Ok(());
         }
         Err(Fault::Unsettled)

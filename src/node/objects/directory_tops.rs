@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT, INDEXES};
-use super::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, Untold, WITHIN_MAX};
+use super::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, RowlessCounters, WITHIN_MAX};
 use super::store::{Store, integer, text};
 use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::cluster::standings::{OldestUnknown, Standing, Standings};
@@ -20,7 +20,7 @@ const FEW: u64 = 1_000;
 const SPARE_ROWS: u32 = 16;
 
 /// How many counters are looked up by one statement, which may bind 100 values.
-const SETTLED_AT_ONCE: usize = 96;
+const RESOLVED_AT_ONCE: usize = 96;
 
 /// The largest size of numbers below 2^32: a sum of 2^31 of them is below 2^63.
 const NARROW_SIZE: i64 = 8 * 32;
@@ -41,14 +41,14 @@ impl DirectoryTotals {
         // Their memory is of what was written.
         self.store.write_waiting()?;
         self.kept.forget_failed(self.store.failures());
-        self.settle(now_ms)?;
+        self.resolve(now_ms)?;
         let mut top = match self.kept.take(order) {
             Some(top) => top,
             None => self.begin(order, now_ms)?,
         };
         let named = top.standings.named;
-        if top.untold.is_old(now_ms) {
-            top.untold = Untold::among(named, self.untold(order, named)?, now_ms);
+        if top.rowless.is_old(now_ms) {
+            top.rowless = RowlessCounters::among(named, self.rowless(order, named)?, now_ms);
         }
         let oldest_ms = match top.standings.oldest_ms() {
             Ok(oldest_ms) => oldest_ms,
@@ -60,7 +60,7 @@ impl DirectoryTotals {
             }
         };
         let rows = self.first(&mut top, limit)?;
-        let (untold, created_ms) = top.untold.sums(named);
+        let (rowless, created_ms) = top.rowless.sums(named);
         let is_of_all = order.by == OrderBy::Value && order.since.is_none();
         let total = top.standings.total;
         let magnitude = Value::new(total.unsigned_abs(), 0);
@@ -72,7 +72,7 @@ impl DirectoryTotals {
         // Counters that are created later are not in it.
         let as_of_ms = oldest_ms.into_iter().chain(created_ms).chain([now_ms]);
         let sums = Sums {
-            counters: top.standings.counters + if is_of_all { untold } else { 0 },
+            counters: top.standings.counters + if is_of_all { rowless } else { 0 },
             total: total.plus(top.wide),
             above: 0,
             as_of_ms: as_of_ms.min(),
@@ -86,16 +86,16 @@ impl DirectoryTotals {
     }
 
     /// Looks up which of the counters that were created or ended meanwhile have no row.
-    fn settle(&self, now_ms: i64) -> Result<(), Fault> {
-        let counters = self.kept.take_unsettled();
-        for some in counters.chunks(SETTLED_AT_ONCE) {
-            let mut values: Vec<SqlValue> = vec!["".into(); SETTLED_AT_ONCE];
+    fn resolve(&self, now_ms: i64) -> Result<(), Fault> {
+        let counters = self.kept.take_unresolved();
+        for some in counters.chunks(RESOLVED_AT_ONCE) {
+            let mut values: Vec<SqlValue> = vec!["".into(); RESOLVED_AT_ONCE];
             for (value, counter) in values.iter_mut().zip(some) {
                 *value = counter.as_str().into();
             }
-            let places = vec!["?"; SETTLED_AT_ONCE].join(", ");
-            let untold = self.untold_of(&format!("id IN ({places})"), values)?;
-            self.kept.settle(some, &untold, now_ms);
+            let placeholders = vec!["?"; RESOLVED_AT_ONCE].join(", ");
+            let rowless = self.rowless_of(&format!("id IN ({placeholders})"), values)?;
+            self.kept.resolve(some, &rowless, now_ms);
         }
         Ok(())
     }
@@ -118,10 +118,10 @@ impl DirectoryTotals {
         if let Some(rows) = top.standings.first(rows_of(limit)) {
             return Ok(rows);
         }
-        let most = limit.saturating_add(limit / 4).saturating_add(SPARE_ROWS);
-        let is_kept = rows_of(most) <= ROWS_MAX;
+        let kept_limit = limit.saturating_add(limit / 4).saturating_add(SPARE_ROWS);
+        let is_kept = rows_of(kept_limit) <= ROWS_MAX;
         let counts = (top.standings.counters, top.standings.named);
-        let read = if is_kept { most } else { limit };
+        let read = if is_kept { kept_limit } else { limit };
         let mut rows = self.read_first(&top.order, counts, read)?;
         if is_kept {
             let standing = |row: &TopRow| {
@@ -133,7 +133,7 @@ impl DirectoryTotals {
                 (row.counter.clone(), standing, row.clone())
             };
             let placed = rows.iter().map(standing).collect();
-            top.standings.set_first(placed, rows_of(most));
+            top.standings.set_first(placed, rows_of(kept_limit));
         }
         rows.truncate(rows_of(limit));
         Ok(rows)
@@ -180,8 +180,8 @@ impl DirectoryTotals {
         }
         let (counters, named) = (unsigned(counters), unsigned(named));
         let standings = Standings::new((counters, named), total, integer(as_of), OLDEST_MAX);
-        let untold = Untold::among(named, self.untold(order, named)?, now_ms);
-        Ok(KeptTop::new(order.clone(), standings, beyond, untold))
+        let rowless = RowlessCounters::among(named, self.rowless(order, named)?, now_ms);
+        Ok(KeptTop::new(order.clone(), standings, beyond, rowless))
     }
 
     /// Whether the numbers of an order are far from the limit of a sum. Cost: two seeks of an index.
@@ -191,29 +191,29 @@ impl DirectoryTotals {
             return Ok(false);
         }
         let size = size_sql(by);
-        let most = |most: &str| format!("(SELECT {most}({size}) FROM totals)");
-        let sql = format!("SELECT {}, {}", most("MAX"), most("MIN"));
+        let extreme = |extreme: &str| format!("(SELECT {extreme}({size}) FROM totals)");
+        let sql = format!("SELECT {}, {}", extreme("MAX"), extreme("MIN"));
         let rows = self.store.run(&sql, vec![])?;
         let mut sizes = rows.iter().flatten().filter_map(integer);
         Ok(sizes.all(|size| size.abs() <= NARROW_SIZE))
     }
 
-    /// Counters of the order without a row in the table yet, where `told` have one, and the creation of each, unix
+    /// Counters of the order without a row in the table yet, where `listed` have one, and the creation of each, unix
     /// milliseconds. No write of them was acknowledged before that.
-    fn untold(&self, order: &TopOrder, told: u64) -> Result<BTreeMap<CounterId, i64>, Fault> {
+    fn rowless(&self, order: &TopOrder, listed: u64) -> Result<BTreeMap<CounterId, i64>, Fault> {
         let (within, ids) = within_sql(order, "");
         let sql = format!("SELECT COUNT(*) FROM roots WHERE live = 1 AND {within}");
         let rows = self.store.run(&sql, ids.clone())?;
         let living = rows.first().and_then(|row| row.first()).map_or(0, unsigned);
-        if living <= told {
+        if living <= listed {
             return Ok(BTreeMap::new());
         }
-        let untold = self.untold_of(&within, ids)?;
-        Ok(map_of(untold))
+        let rowless = self.rowless_of(&within, ids)?;
+        Ok(map_of(rowless))
     }
 
     /// Of the counters of a condition those without a row.
-    fn untold_of(
+    fn rowless_of(
         &self,
         within: &str,
         values: Vec<SqlValue>,
@@ -222,16 +222,16 @@ impl DirectoryTotals {
             "SELECT id, body FROM roots WHERE live = 1 AND {within} \
              AND NOT EXISTS (SELECT 1 FROM totals WHERE totals.id = roots.id)"
         );
-        let mut untold = Vec::new();
+        let mut rowless = Vec::new();
         for row in &self.store.run(&sql, values)? {
             if let [id, body] = row.as_slice()
                 && let Some(Ok(counter)) = text(id).map(CounterId::stored)
                 && let RootEntry::Live(root) = self.store.get(body)?
             {
-                untold.push((counter, root.created_at_ms));
+                rowless.push((counter, root.created_at_ms));
             }
         }
-        Ok(untold)
+        Ok(rowless)
     }
 
     /// How many counters have more than an amount.
@@ -330,11 +330,11 @@ impl DirectoryTotals {
         now_ms: i64,
     ) -> Result<Option<TopRow>, Fault> {
         self.prepare(now_ms)?;
-        let told = match order.since {
+        let column = match order.since {
             Some(_) => format!("CAST({} AS TEXT)", amount_sql(order)),
             None => "body".to_owned(),
         };
-        let sql = format!("SELECT id, as_of, {told} FROM totals WHERE id = ?");
+        let sql = format!("SELECT id, as_of, {column} FROM totals WHERE id = ?");
         let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
         let row = rows.first().map(|row| row_of(&self.store, order, row));
         Ok(row.transpose()?.flatten())
@@ -408,7 +408,7 @@ fn within_sql(order: &TopOrder, plus: &str) -> (String, Vec<SqlValue>) {
 }
 
 fn row_of(store: &Store, order: &TopOrder, row: &[SqlValue]) -> Result<Option<TopRow>, Fault> {
-    let [id, as_of, told] = row else {
+    let [id, as_of, column] = row else {
         return Ok(None);
     };
     let counter = text(id).and_then(|id| CounterId::stored(id).ok());
@@ -416,7 +416,7 @@ fn row_of(store: &Store, order: &TopOrder, row: &[SqlValue]) -> Result<Option<To
         return Ok(None);
     };
     if order.since.is_some() {
-        let count = number(told).and_then(|count| u128::try_from(count).ok());
+        let count = number(column).and_then(|count| u128::try_from(count).ok());
         return Ok(Some(TopRow {
             counter,
             amount: Value::new(count.unwrap_or(0), 0),
@@ -424,7 +424,7 @@ fn row_of(store: &Store, order: &TopOrder, row: &[SqlValue]) -> Result<Option<To
             as_of_ms,
         }));
     }
-    Ok(Some(row_of_known(counter, order.by, store.get(told)?)))
+    Ok(Some(row_of_known(counter, order.by, store.get(column)?)))
 }
 
 /// The amount of a counter in an order of all time.

@@ -92,10 +92,10 @@ pub(super) fn known_of(root: &Root, view: &View) -> KnownTotal {
     let estimate = Estimate::of(view.uniques()).filter(|_| view.generation() == root.generation);
     KnownTotal {
         total: CounterTotal::of(root, view),
-        uniques: estimate.map(|told| KnownUniques {
-            estimate: told.estimate,
-            standard_error: told.standard_error,
-            epochs: u64::try_from(told.epochs).unwrap_or(u64::MAX),
+        uniques: estimate.map(|known| KnownUniques {
+            estimate: known.estimate,
+            standard_error: known.standard_error,
+            epochs: u64::try_from(known.epochs).unwrap_or(u64::MAX),
         }),
     }
 }
@@ -112,7 +112,7 @@ impl DirectoryTotals {
         }
     }
 
-    /// Reads the rows of counters that are about to be noted.
+    /// Reads the rows of counters that are about to be written.
     pub(super) fn read_ahead(&self, counters: &[CounterId], now_ms: i64) -> Result<(), Fault> {
         self.prepare(now_ms)?;
         self.ahead.read_as(counters, &self.kept.columns())
@@ -133,11 +133,11 @@ impl DirectoryTotals {
         }
         if !self.exists()? {
             // A partition of the builds before has counters of which no view tells: those that were only set.
-            let told_by = match self.store.has_frames() {
+            let query = match self.store.has_frames() {
                 true => "SELECT 1 FROM views LIMIT 1",
                 false => "SELECT 1 FROM roots LIMIT 1",
             };
-            let is_new = self.store.run(told_by, vec![])?.is_empty();
+            let is_new = self.store.run(query, vec![])?.is_empty();
             self.make(is_new, now_ms)?;
         }
         let sql = "SELECT after IS NULL, kept_from FROM totals_progress";
@@ -239,13 +239,13 @@ impl DirectoryTotals {
             Some(before) if before < hour => self.begun.get_or_init(begun_between),
             _ => "",
         };
-        let told = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, value = excluded.value, \
+        let on_conflict = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, value = excluded.value, \
              counted = excluded.counted, uniques = excluded.uniques, body = excluded.body";
         self.store.insert(
             &Insert {
                 into: "INSERT INTO totals (as_of, hour, value, counted, uniques, value_size, counted_size, uniques_size, body, id) VALUES",
                 places: "(?, ?, CAST(? AS INTEGER), CAST(? AS INTEGER), CAST(? AS INTEGER), ?, ?, ?, ?, ?)",
-                conflict: &[told, &indexed, begun].concat(),
+                conflict: &[on_conflict, &indexed, begun].concat(),
             },
             values,
         )?;
@@ -384,7 +384,7 @@ fn newest_hour(
 ) -> i64 {
     let created_ms = root.created_at_ms;
     let written_ms = known.total.last_write_ms;
-    // An operation tells of no increment.
+    // An operation has no increment.
     let newest_ms = newest_ms.filter(|newest_ms| before.is_some() || *newest_ms > i64::MIN);
     let newest_ms = match newest_ms {
         Some(newest_ms) => newest_ms.min(now_ms.max(created_ms)),
@@ -405,8 +405,8 @@ fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> Strin
     let now = [hour, value, counted, uniques];
     let columns = ["hour", "value_size", "counted_size", "uniques_size"];
     let mut set = String::new();
-    for (place, column) in columns.into_iter().enumerate() {
-        if before.is_none_or(|before| before.get(place) != now.get(place)) {
+    for (index, column) in columns.into_iter().enumerate() {
+        if before.is_none_or(|before| before.get(index) != now.get(index)) {
             set.push_str(&format!(", {column} = excluded.{column}"));
         }
     }

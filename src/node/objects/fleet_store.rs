@@ -44,17 +44,22 @@ impl FleetStore {
         }
     }
 
-    fn told(&self, incarnation: i64) -> Result<Option<IncarnationCounts>, Fault> {
+    fn counts_of(&self, incarnation: i64) -> Result<Option<IncarnationCounts>, Fault> {
         let sql = "SELECT body FROM fleet WHERE incarnation = ?";
         let rows = self.store.run(sql, vec![incarnation.into()])?;
         let body = rows.first().and_then(|row| row.first());
         body.map(|body| self.store.get(body)).transpose()
     }
 
-    fn put(&self, incarnation: i64, heard_ms: i64, told: &IncarnationCounts) -> Result<(), Fault> {
+    fn put(
+        &self,
+        incarnation: i64,
+        reported_ms: i64,
+        counts: &IncarnationCounts,
+    ) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO fleet VALUES (?, ?, ?) ON CONFLICT (incarnation) DO UPDATE SET heard_ms = excluded.heard_ms, body = excluded.body",
-            vec![incarnation.into(), heard_ms.into(), self.store.put_unread(told)?],
+            vec![incarnation.into(), reported_ms.into(), self.store.put_unread(counts)?],
         )?;
         Ok(())
     }
@@ -63,10 +68,10 @@ impl FleetStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) fn take(&self, tell: TellCounts) -> Result<CountsTaken, Fault> {
+    pub(super) fn take(&self, report: TellCounts) -> Result<CountsTaken, Fault> {
         let now_ms = self.host.now_ms();
         let answer = |taken| Ok(CountsTaken { taken, now_ms });
-        let incarnation = i64::try_from(tell.counts.incarnation).unwrap_or(FORGOTTEN);
+        let incarnation = i64::try_from(report.counts.incarnation).unwrap_or(FORGOTTEN);
         if incarnation == FORGOTTEN {
             return answer(ReportOutcome::Forgotten);
         }
@@ -79,7 +84,7 @@ impl FleetStore {
             )?;
             self.has_table.set(true);
         }
-        let known = self.told(incarnation)?;
+        let known = self.counts_of(incarnation)?;
         if known.is_none() {
             let (mut isolates, has_silent) = self.isolates(now_ms - FORGET_MS)?;
             if has_silent {
@@ -90,10 +95,10 @@ impl FleetStore {
                 return answer(ReportOutcome::Full);
             }
         }
-        let mut told = known.unwrap_or_default();
-        let (taken, has_changed) = told.take(tell.counts);
+        let mut counts = known.unwrap_or_default();
+        let (taken, has_changed) = counts.take(report.counts);
         if has_changed {
-            self.put(incarnation, now_ms, &told)?;
+            self.put(incarnation, now_ms, &counts)?;
         }
         answer(taken)
     }
@@ -103,8 +108,8 @@ impl FleetStore {
         let sql = "SELECT COUNT(*), SUM(incarnation > ? AND heard_ms < ?) FROM fleet";
         let bounds = vec![FORGOTTEN.into(), silent_ms.into()];
         let rows = self.store.run(sql, bounds)?;
-        let number = |place: usize| {
-            let value = rows.first().and_then(|row| row.get(place));
+        let number = |column: usize| {
+            let value = rows.first().and_then(|row| row.get(column));
             value.and_then(integer).unwrap_or(0)
         };
         Ok((number(0), number(1) > 0))
@@ -120,20 +125,25 @@ impl FleetStore {
             FOLDED_MAX.into(),
         ];
         let silent = self.store.run(sql, bounds)?;
-        let mut all = self.told(FORGOTTEN)?.unwrap_or_default();
+        let mut all = self.counts_of(FORGOTTEN)?.unwrap_or_default();
         let mut gone = Vec::new();
         for row in &silent {
             let [incarnation, body] = row.as_slice() else {
                 continue;
             };
-            let told: IncarnationCounts = self.store.get(body)?;
-            all.add(&told.sums);
+            let counts: IncarnationCounts = self.store.get(body)?;
+            all.add(&counts.sums);
             gone.extend(integer(incarnation));
         }
         self.store.atomically(|| {
             self.put(FORGOTTEN, now_ms, &all)?;
-            let places = vec!["?"; gone.len()].join(", ");
-            let sql = ["DELETE FROM fleet WHERE incarnation IN (", &places, ")"].concat();
+            let placeholders = vec!["?"; gone.len()].join(", ");
+            let sql = [
+                "DELETE FROM fleet WHERE incarnation IN (",
+                &placeholders,
+                ")",
+            ]
+            .concat();
             let gone = gone.iter().map(|incarnation| (*incarnation).into());
             self.store.run(&sql, gone.collect()).map(|_| ())
         })
@@ -150,13 +160,13 @@ impl FleetStore {
         }
         let sql = "SELECT incarnation, heard_ms, body FROM fleet";
         for row in &self.store.run(sql, vec![])? {
-            let [incarnation, heard_ms, body] = row.as_slice() else {
+            let [incarnation, reported_ms, body] = row.as_slice() else {
                 continue;
             };
-            let heard_ms = integer(heard_ms).unwrap_or(0);
+            let reported_ms = integer(reported_ms).unwrap_or(0);
             match integer(incarnation) {
-                Some(BEGUN) => part.begun_ms = Some(heard_ms),
-                _ => part.add(heard_ms, self.store.get(body)?),
+                Some(BEGUN) => part.begun_ms = Some(reported_ms),
+                _ => part.add(reported_ms, self.store.get(body)?),
             }
         }
         part.finish();

@@ -113,7 +113,7 @@ impl Core {
         let is_apart = self.is_apart();
         for (flush, outcome) in flushes.iter().zip(&mut outcomes) {
             if let Ok(flushed) = outcome {
-                flushed.linger_ms = self.note_flush(flush, lanes, now_ms);
+                flushed.linger_ms = self.record_flush(flush, lanes, now_ms);
                 flushed.shards = self.state.borrow().spread();
                 flushed.is_apart = is_apart;
             }

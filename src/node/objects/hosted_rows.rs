@@ -155,8 +155,8 @@ impl HostedRows {
     }
 
     /// Some rows after a name, and the position after which there may be more.
-    pub(super) fn some_after(&self, after: &[u8], most: i64) -> Result<BundlePage, Fault> {
-        self.tablet.some_after(&self.counter, after, most)
+    pub(super) fn some_after(&self, after: &[u8], limit: i64) -> Result<BundlePage, Fault> {
+        self.tablet.some_after(&self.counter, after, limit)
     }
 
     /// The damaged rows. Rows of the log are not damaged if the log can be read.
@@ -219,7 +219,7 @@ impl HostedRows {
     }
 
     /// Sets the tenant's alarm, unless it is set for an earlier time. Returns when the object's alarm must ring for it.
-    pub(super) fn note_alarm(&self, at_ms: i64) -> Result<i64, Fault> {
+    pub(super) fn record_alarm(&self, at_ms: i64) -> Result<i64, Fault> {
         let TenantAlarm { set_ms, rings_ms } = &*self.alarm;
         let mut at_ms = at_ms
             .saturating_add(ALARM_STEP_MS - 1)
@@ -240,7 +240,7 @@ impl HostedRows {
 
     /// Sets the tenant's alarm, unless it is set for an earlier time.
     pub(super) async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
-        let at_ms = self.note_alarm(at_ms)?;
+        let at_ms = self.record_alarm(at_ms)?;
         self.tablet.arm(at_ms).await
     }
 

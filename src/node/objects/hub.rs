@@ -47,19 +47,19 @@ pub(super) struct Hub {
     board: RefCell<HubState>,
     sinks: RefCell<BTreeMap<WatcherId, Sink>>,
     alarm: SecondAlarm,
-    is_asking: Cell<bool>,
+    is_reading_new: Cell<bool>,
 }
 
 impl Hub {
     pub(super) fn new(object: Object, host: Host) -> Self {
-        let most = host.number(LIVE_WATCHERS);
+        let watchers_max = host.number(LIVE_WATCHERS);
         let hub = Self {
             alarm: SecondAlarm::new(&host, Store::new(object.clone())),
             host,
             object,
-            board: RefCell::new(HubState::new(most.unwrap_or(WATCHERS_MAX))),
+            board: RefCell::new(HubState::new(watchers_max.unwrap_or(WATCHERS_MAX))),
             sinks: RefCell::default(),
-            is_asking: Cell::new(false),
+            is_reading_new: Cell::new(false),
         };
         hub.restore();
         hub
@@ -138,25 +138,25 @@ impl Hub {
         let part = part_of(self.host.now_ms());
         if matches!(sink, Sink::Events(_)) {
             // With the known state, because the stream takes one chunk at a time.
-            let update = self.due(id, part, &mut UpdatesMade::default());
+            let update = self.next_update(id, part, &mut UpdatesMade::default());
             let frame = update.as_ref().map(client_message::update_frame);
             sink.send(&[client_message::first_frame(), frame.unwrap_or_default()].concat());
             if update.is_some() {
-                self.note_sent(id, part, Metric::LiveUpdateEvents);
+                self.record_sent(id, part, Metric::LiveUpdateEvents);
             }
         }
         self.sinks.borrow_mut().insert(id, sink);
         self.serve(id, part, &mut UpdatesMade::default(), None);
-        self.ask_unheard();
+        self.ask_new();
         Reply::Stream(stream)
     }
 
-    fn due(&self, id: WatcherId, part: i64, made: &mut UpdatesMade) -> Option<Update> {
+    fn next_update(&self, id: WatcherId, part: i64, made: &mut UpdatesMade) -> Option<Update> {
         let now_ms = self.host.now_ms();
         self.board.borrow_mut().due(id, now_ms, part, made)
     }
 
-    fn note_sent(&self, id: WatcherId, part: i64, metric: Metric) {
+    fn record_sent(&self, id: WatcherId, part: i64, metric: Metric) {
         metrics::count(&self.host, metric);
         self.board.borrow_mut().sent(id, self.host.now_ms(), part);
     }
@@ -188,8 +188,8 @@ impl Hub {
             metrics::add(&self.host, Metric::LiveWatcherSecond, watchers);
             let mut looking = pin!(self.look(watched, SNAPSHOT_MS_MAX));
             let mut part = part_of(begun_ms);
-            let told = self.host.within_ms(LATE_MS, looking.as_mut()).await;
-            if told.is_none() {
+            let read = self.host.within_ms(LATE_MS, looking.as_mut()).await;
+            if read.is_none() {
                 // Watchers whose updates are complete do not wait for the rest.
                 self.flush(part, false);
                 part += 1;
@@ -205,16 +205,16 @@ impl Hub {
     }
 
     /// Asks for new counters, in one round after the other.
-    fn ask_unheard(self: &Rc<Self>) {
-        if self.board.borrow().unheard().is_empty() || self.is_asking.replace(true) {
+    fn ask_new(self: &Rc<Self>) {
+        if self.board.borrow().unheard().is_empty() || self.is_reading_new.replace(true) {
             return;
         }
         let hub = self.clone();
         self.object.wait_until(async move {
-            let _asking = FlagGuard(&hub.is_asking);
+            let _reading = FlagGuard(&hub.is_reading_new);
             loop {
-                let unheard = hub.board.borrow().unheard();
-                hub.look(unheard, SECOND_MS).await;
+                let new_topics = hub.board.borrow().unheard();
+                hub.look(new_topics, SECOND_MS).await;
                 hub.flush(part_of(hub.host.now_ms()), false);
                 if hub.board.borrow().unheard().is_empty() {
                     break;
@@ -242,11 +242,11 @@ impl Hub {
             }
         }
         let ask = |look: Look| async move {
-            let asked: Result<Vec<CounterSnapshot>, Fault> =
+            let answer: Result<Vec<CounterSnapshot>, Fault> =
                 call_again(&self.host, &look, HUB_MS_MAX).await;
             let now_ms = self.host.now_ms();
             let mut board = self.board.borrow_mut();
-            match asked {
+            match answer {
                 Ok(snapshots) if snapshots.len() == look.topics.len() => {
                     for (counter, snapshot) in look.topics.iter().zip(snapshots) {
                         board.learn(counter, snapshot, now_ms);
@@ -305,7 +305,7 @@ impl Hub {
         made: &mut UpdatesMade,
         ping_ms: Option<i64>,
     ) -> bool {
-        if let Some(update) = self.due(id, part, made) {
+        if let Some(update) = self.next_update(id, part, made) {
             let (metric, is_there) = match sink {
                 Sink::Events(_) => (
                     Metric::LiveUpdateEvents,
@@ -313,7 +313,7 @@ impl Hub {
                 ),
                 Sink::Socket(..) => (Metric::LiveUpdateSocket, sink.send(&update.text)),
             };
-            self.note_sent(id, part, metric);
+            self.record_sent(id, part, metric);
             return is_there;
         }
         let ping_ms = ping_ms.filter(|now_ms| self.board.borrow_mut().pings(id, *now_ms));
@@ -357,7 +357,7 @@ impl Hub {
             Ok(()) => {
                 let part = part_of(self.host.now_ms());
                 self.serve(id, part, &mut UpdatesMade::default(), None);
-                self.ask_unheard();
+                self.ask_new();
             }
             Err(problem) => {
                 socket.send(&client_message::refusal(&problem));

@@ -1,8 +1,8 @@
 //! Which policies and alerts of a partition were put by an import under a key: a repeat of the import puts none of them
 //! again.
 //!
-//! Invariant: a step is noted in the commit of its put, and kept as long as keys are. The table is created by the first
-//! such put.
+//! Invariant: a step is recorded in the commit of its put, and kept as long as keys are. The first such put creates the
+//! table.
 
 use super::keyed_writes::kept_ms;
 use super::store::{Store, integer};
@@ -49,7 +49,7 @@ impl ImportSteps {
         let sql = "SELECT count(*), count(*) FILTER (WHERE key = ?) FROM import_steps";
         let rows = self.store.run(sql, vec![key.0.to_vec().into()])?;
         let counts = rows.first().map_or(&[][..], Vec::as_slice);
-        let [all, own] = [0, 1].map(|place| counts.get(place).and_then(integer).unwrap_or(0));
+        let [all, own] = [0, 1].map(|index| counts.get(index).and_then(integer).unwrap_or(0));
         if own == 0 && all >= IMPORT_STEPS_MAX {
             let full = "too many imported policies and alerts are remembered; try again later";
             return Err(Fault::Unavailable(full.to_owned()));
@@ -57,7 +57,7 @@ impl ImportSteps {
         Ok(own > 0)
     }
 
-    /// Notes a step. The caller makes it one commit with the put.
+    /// Records a step. The caller makes it one commit with the put.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.

@@ -65,7 +65,7 @@ pub(super) struct InboxCore {
     /// The time of the alarm, unix milliseconds; 0 if not known.
     armed_ms: Cell<i64>,
     /// When the backlog was last reported, unix milliseconds; `None` where an empty backlog need not be reported.
-    pub(super) told_ms: Cell<Option<i64>>,
+    pub(super) reported_ms: Cell<Option<i64>>,
     /// How often a root withdrew a generation: its earlier answer may still be on its way.
     releases: Cell<u64>,
     storage: StorageGuard,
@@ -84,7 +84,7 @@ impl Shell for Inbox {
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),
             armed_ms: Cell::new(0),
-            told_ms: Cell::default(),
+            reported_ms: Cell::default(),
             releases: Cell::new(0),
             storage: StorageGuard::default(),
         };
@@ -96,13 +96,13 @@ impl Shell for Inbox {
 
     async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
-        dispatch!(&arrived, asked, {
-            Append => core.on_append(asked).await,
-            TakeOver => core.on_take_over(asked).await,
-            Drain => core.on_drain(asked).await,
-            ReleaseInbox => core.on_release(asked),
-            AskInbox => core.on_may_hold(asked),
-            ReadDead => core.on_read_dead(asked),
+        dispatch!(&arrived, message, {
+            Append => core.on_append(message).await,
+            TakeOver => core.on_take_over(message).await,
+            Drain => core.on_drain(message).await,
+            ReleaseInbox => core.on_release(message),
+            AskInbox => core.on_may_hold(message),
+            ReadDead => core.on_read_dead(message),
         })
     }
 
@@ -138,7 +138,7 @@ impl InboxCore {
         if events.len() > APPEND_ENTRIES_MAX {
             return Err(Fault::Broken("an append has too many events".to_owned()));
         }
-        self.learn_name(&to)?;
+        self.put_name(&to)?;
         for _ in 0..REGISTER_TRIES {
             self.register(&events.iter().map(|event| &event.counter).collect())
                 .await?;
@@ -184,7 +184,7 @@ impl InboxCore {
     }
 
     /// Stores the name of this inbox.
-    pub(super) fn learn_name(&self, me: &InboxId) -> Result<(), Fault> {
+    pub(super) fn put_name(&self, me: &InboxId) -> Result<(), Fault> {
         if self.head.borrow().me.as_ref() != Some(me) {
             self.rows.put_me(me)?;
             self.head.borrow_mut().me = Some(me.clone());
@@ -214,8 +214,8 @@ impl InboxCore {
             }
             Ok::<(), Fault>(())
         };
-        for asked in all_settled(unknown.into_iter().map(ask), ROOTS_AT_ONCE).await {
-            asked?;
+        for registered in all_settled(unknown.into_iter().map(ask), ROOTS_AT_ONCE).await {
+            registered?;
         }
         Ok(())
     }

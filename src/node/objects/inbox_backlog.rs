@@ -16,12 +16,13 @@ impl InboxCore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn tell_backlog(&self) -> Result<(), Fault> {
+    pub(super) fn report_backlog(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
-        let told_ms = self.told_ms.get();
-        let is_told = told_ms.is_some_and(|at_ms| (0..TELL_EVERY_MS).contains(&(now_ms - at_ms)));
+        let reported_ms = self.reported_ms.get();
+        let is_recent =
+            reported_ms.is_some_and(|at_ms| (0..TELL_EVERY_MS).contains(&(now_ms - at_ms)));
         let rows = self.head.borrow().rows() + self.rows.count_batches()?;
-        if rows > 0 && is_told {
+        if rows > 0 && is_recent {
             return Ok(());
         }
         let oldest_ms = if rows > 0 {
@@ -30,7 +31,7 @@ impl InboxCore {
             None
         };
         let waits_ms = oldest_ms.filter(|oldest_ms| now_ms - oldest_ms >= WAITS_MS_MIN);
-        if waits_ms.is_none() && told_ms.is_none() {
+        if waits_ms.is_none() && reported_ms.is_none() {
             return Ok(());
         }
         let me = self.head.borrow().me.clone();
@@ -45,7 +46,7 @@ impl InboxCore {
             name,
             since_ms.unwrap_or(0),
         );
-        self.told_ms.set(waits_ms.map(|_| now_ms));
+        self.reported_ms.set(waits_ms.map(|_| now_ms));
         // There may be no later call that would report it.
         let host = self.host.clone();
         self.object

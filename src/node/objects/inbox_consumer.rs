@@ -96,7 +96,7 @@ impl InboxCore {
                 self.host.sleep_ms(wait_ms).await;
             }
             self.begun_ms.set(self.host.now_ms());
-            match self.gather_one().and_then(|()| self.send_due()) {
+            match self.gather_one().and_then(|()| self.send_batches()) {
                 Ok(true) => {}
                 Ok(false) => return,
                 // The alarm is set, and tries again.
@@ -170,10 +170,14 @@ impl InboxCore {
         self: &Rc<Self>,
         taken: Result<TakeOver, Fault>,
     ) -> Result<AppendResult, Fault> {
-        let TakeOver { to, dead, dues } = taken?;
+        let TakeOver {
+            to,
+            dead,
+            dues: deliveries,
+        } = taken?;
         self.readable()?;
-        self.learn_name(&to)?;
-        if !dues.is_empty() {
+        self.put_name(&to)?;
+        if !deliveries.is_empty() {
             if self.rows.count_batches()? >= PARKED_MAX {
                 return Ok(AppendResult::Full);
             }
@@ -183,7 +187,7 @@ impl InboxCore {
         let batch = InboxBatch {
             number: self.head.borrow().batch + 1,
             tries: 0,
-            dues,
+            dues: deliveries,
             is_broken: false,
         };
         self.rows.end(&batch, self.host.now_ms(), &dead)?;
@@ -193,8 +197,8 @@ impl InboxCore {
     }
 
     /// Sends the due batches for which there is memory. Returns whether there is more to do.
-    fn send_due(self: &Rc<Self>) -> Result<bool, Fault> {
-        for (number, bytes) in self.rows.due(self.host.now_ms())? {
+    fn send_batches(self: &Rc<Self>) -> Result<bool, Fault> {
+        for (number, bytes) in self.rows.due_batches(self.host.now_ms())? {
             if self.sending.borrow().is_sent(number) || self.parked()?.is_waiting(number) {
                 continue;
             }
@@ -212,37 +216,41 @@ impl InboxCore {
                 }
                 core.sending.borrow_mut().end(number);
                 // If it cannot be reported now, it is reported with the next batch.
-                let _ = core.tell_backlog();
+                let _ = core.report_backlog();
             });
         }
         Ok(!self.head.borrow().is_empty())
     }
 
-    /// Sends a batch once, and removes what is settled.
+    /// Sends a batch once, and removes the deliveries that are complete.
     async fn send(&self, mut batch: InboxBatch) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(InboxId { datacenter, .. }) = me else {
             return Err(Fault::Broken("an inbox does not know its name".to_owned()));
         };
-        let seconds = batch.dues.iter().flat_map(|due| &due.write.past);
+        let seconds = batch.dues.iter().flat_map(|delivery| &delivery.write.past);
         let since_ms = seconds
             .map(|(second, _)| second.saturating_mul(1_000))
             .min();
-        let (dues, here, tries) = (&batch.dues, &datacenter, batch.tries);
-        let count = |places: Vec<usize>| async move {
-            let some: Vec<&Due> = places.iter().filter_map(|place| dues.get(*place)).collect();
+        let (deliveries, here, tries) = (&batch.dues, &datacenter, batch.tries);
+        let count = |indices: Vec<usize>| async move {
+            let some: Vec<&Due> = indices
+                .iter()
+                .filter_map(|index| deliveries.get(*index))
+                .collect();
             let verdicts = self.count(here, &some, tries).await;
-            (places, verdicts)
+            (indices, verdicts)
         };
         let counted = all_settled(batch.groups().into_iter().map(count), COUNTERS_AT_ONCE).await;
 
         let now_ms = self.host.now_ms();
         let verdicts = counted
             .into_iter()
-            .flat_map(|(places, some)| places.into_iter().zip(some));
+            .flat_map(|(indices, some)| indices.into_iter().zip(some));
         let verdicts: Vec<(usize, WriteOutcome)> = verdicts.collect();
-        let before: BTreeSet<CounterId> =
-            (batch.dues.iter()).map(|due| due.counter.clone()).collect();
+        let before: BTreeSet<CounterId> = (batch.dues.iter())
+            .map(|delivery| delivery.counter.clone())
+            .collect();
         // Before anything is settled: storage now holds what was sent.
         drop(self.parked()?);
         let (dead, wait_ms) = batch.settle(verdicts, now_ms);
@@ -273,12 +281,12 @@ impl InboxCore {
     }
 
     /// Counts writes of one counter and generation. Returns the outcome of each.
-    async fn count(&self, here: &Datacenter, dues: &[&Due], tries: u32) -> Vec<WriteOutcome> {
-        let Some(first) = dues.first() else {
+    async fn count(&self, here: &Datacenter, deliveries: &[&Due], tries: u32) -> Vec<WriteOutcome> {
+        let Some(first) = deliveries.first() else {
             return Vec::new();
         };
         let (counter, generation) = (&first.counter, first.write.generation);
-        let all = |verdict: WriteOutcome| vec![verdict; dues.len()];
+        let all = |verdict: WriteOutcome| vec![verdict; deliveries.len()];
         // A write would create a counter that was deleted.
         match self.is_living(counter, generation).await {
             Ok(true) => {}
@@ -292,11 +300,13 @@ impl InboxCore {
             _ => WriteOutcome::Later,
         };
         let now_ms = self.host.now_ms();
-        let live = dues.iter().filter(|due| !due.is_over(now_ms));
+        let live = deliveries
+            .iter()
+            .filter(|delivery| !delivery.is_over(now_ms));
         let live: Vec<&Due> = live.copied().collect();
         let mut counted = count_dues(&self.host, here, &live).await.into_iter();
-        let verdicts = dues.iter().map(|due| {
-            if due.is_over(now_ms) {
+        let verdicts = deliveries.iter().map(|delivery| {
+            if delivery.is_over(now_ms) {
                 return WriteOutcome::Dead(DeadLetterReason::Broken);
             }
             match counted.next() {

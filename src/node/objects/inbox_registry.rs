@@ -105,9 +105,9 @@ impl InboxRegistry {
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
                 // Until the only lead knows it, that lead calls its own total exact: so it must know it before the
                 // answer, by the revision that it has, as in `admit`.
-                let telling = LeadNotice::Configure;
+                let notice = LeadNotice::Configure;
                 self.roots
-                    .tell(counter, &lone, telling, generation, Some(&root))
+                    .tell(counter, &lone, notice, generation, Some(&root))
                     .await?;
             }
             root.revision += 1;
@@ -164,14 +164,14 @@ impl InboxRegistry {
         self.roots.save(counter, entry, &[]).await?;
         if let Some(lone) = root.sole().cloned() {
             // Until it knows, its answers to writes are not called exact; nothing else depends on it.
-            let told = self.roots.tell(
+            let notified = self.roots.tell(
                 counter,
                 &lone,
                 LeadNotice::Configure,
                 generation,
                 Some(root),
             );
-            let _ = told.await;
+            let _ = notified.await;
         }
         Ok(())
     }

@@ -254,7 +254,7 @@ impl InboxStore {
     }
 
     /// Due batches: their numbers and lengths in bytes.
-    pub fn due(&self, now_ms: i64) -> Result<Vec<(i64, u64)>, Fault> {
+    pub fn due_batches(&self, now_ms: i64) -> Result<Vec<(i64, u64)>, Fault> {
         let sql = "SELECT number, length(body) FROM batches WHERE due_at <= ? ORDER BY number";
         let rows = self.store.run(sql, vec![now_ms.into()])?;
         Ok(rows.iter().filter_map(numbers).collect())
@@ -274,7 +274,7 @@ impl InboxStore {
     /// first row.
     pub fn oldest_ms(&self) -> Result<Option<i64>, Fault> {
         if let Some(batch) = self.next_batch(0)? {
-            let seconds = batch.dues.iter().flat_map(|due| &due.write.past);
+            let seconds = batch.dues.iter().flat_map(|delivery| &delivery.write.past);
             let oldest = seconds.map(|(second, _)| second.saturating_mul(1_000));
             return Ok(oldest.min());
         }
@@ -315,14 +315,14 @@ impl InboxStore {
         let Some([tries, body]) = rows.first().map(Vec::as_slice) else {
             return Ok(None);
         };
-        let dues = decode(self.store.body(body)?);
+        let deliveries = decode(self.store.body(body)?);
         Ok(Some(InboxBatch {
             number,
             tries: integer(tries)
                 .and_then(|tries| u32::try_from(tries).ok())
                 .unwrap_or(0),
-            is_broken: dues.is_err(),
-            dues: dues.unwrap_or_default(),
+            is_broken: deliveries.is_err(),
+            dues: deliveries.unwrap_or_default(),
         }))
     }
 

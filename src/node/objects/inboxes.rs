@@ -50,7 +50,7 @@ impl Inboxes {
         }
     }
 
-    /// Notes that an isolate was told the current generation. It is not notified of the end: it relies on the answer
+    /// Records that an isolate has the current generation. It is not notified of the end: it relies on the answer
     /// for a limited time only.
     pub(super) fn lease(&self, counter: &CounterId, generation: u64) {
         let mut leases = self.leases.borrow_mut();
@@ -87,9 +87,9 @@ impl Inboxes {
     pub(super) fn look_for_drained(&self, counter: &CounterId, root: &Root) {
         let now_ms = self.host.now_ms();
         let of_sessions = InboxId::of_sessions();
-        let stays =
+        let is_held =
             |inbox: &InboxId| inbox.is_queue() && *inbox != of_sessions && !inbox.is_over(now_ms);
-        if root.inboxes.iter().all(stays) {
+        if root.inboxes.iter().all(is_held) {
             return;
         }
         let mut looked = self.looked_for_drained.borrow_mut();
@@ -144,9 +144,9 @@ impl Inboxes {
     /// `Unavailable` where one does not answer: it may still acknowledge events.
     pub(super) async fn release_all(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
-        let tell = |inbox| self.release(counter, root, inbox);
-        let told = all_settled(inboxes.map(tell), INBOXES_AT_ONCE).await;
-        told.into_iter().collect()
+        let release = |inbox| self.release(counter, root, inbox);
+        let released = all_settled(inboxes.map(release), INBOXES_AT_ONCE).await;
+        released.into_iter().collect()
     }
 
     /// Waits until no isolate relies on a generation any more.

@@ -38,14 +38,14 @@ pub(super) const UNTOLD_MAX: usize = 4_096;
 pub(super) const UNTOLD_REST_MS: i64 = 10_000;
 
 /// The most counters of which it is looked up later whether they live and have a row.
-const UNSETTLED_MAX: usize = 4_096;
+const UNRESOLVED_MAX: usize = 4_096;
 
 /// The bound of [`Value::within_62_bits`].
 pub(super) const WITHIN_MAX: i64 = 1 << 62;
 
 /// Living counters that have no row yet.
 #[derive(Clone, Debug)]
-pub(super) enum Untold {
+pub(super) enum RowlessCounters {
     /// Their names, and when each was created, unix milliseconds.
     Names(BTreeMap<CounterId, i64>),
     /// There are too many.
@@ -66,11 +66,11 @@ pub(super) struct KeptTop {
     /// The sum of the amounts that have more than 62 bits; the standings have all others.
     pub(super) wide: Value,
     pub(super) standings: Standings<TopRow>,
-    pub(super) untold: Untold,
+    pub(super) rowless: RowlessCounters,
     /// Where its names end.
     end: Option<String>,
-    /// Its place among the kept ones: the same again once it was used, so that statements stay the same.
-    place: usize,
+    /// Its index among the kept ones: the same again once it was used, so that statements stay the same.
+    index: usize,
     used: u64,
 }
 
@@ -79,15 +79,15 @@ impl KeptTop {
         order: TopOrder,
         standings: Standings<TopRow>,
         wide: Value,
-        untold: Untold,
+        rowless: RowlessCounters,
     ) -> Self {
         Self {
             end: prefix_end(&order.prefix),
             order,
             wide,
             standings,
-            untold,
-            place: usize::MAX,
+            rowless,
+            index: usize::MAX,
             used: 0,
         }
     }
@@ -215,7 +215,7 @@ pub(super) struct Written {
 pub(super) struct KeptTops {
     tops: RefCell<Vec<KeptTop>>,
     /// Counters whose root was written, or whose row came or went.
-    unsettled: RefCell<BTreeSet<CounterId>>,
+    unresolved: RefCell<BTreeSet<CounterId>>,
     /// Failures of the store when they were made.
     failures: Cell<u64>,
     uses: Cell<u64>,
@@ -225,7 +225,7 @@ impl KeptTops {
     /// Forgets all.
     pub(super) fn clear(&self) {
         self.tops.borrow_mut().clear();
-        self.unsettled.borrow_mut().clear();
+        self.unresolved.borrow_mut().clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -242,9 +242,9 @@ impl KeptTops {
     /// The top of an order, to be put back.
     pub(super) fn take(&self, order: &TopOrder) -> Option<KeptTop> {
         let mut tops = self.tops.borrow_mut();
-        let place = tops.iter().position(|top| top.order == *order)?;
-        let mut top = tops.remove(place);
-        top.place = place;
+        let index = tops.iter().position(|top| top.order == *order)?;
+        let mut top = tops.remove(index);
+        top.index = index;
         Some(top)
     }
 
@@ -253,14 +253,14 @@ impl KeptTops {
         self.uses.set(self.uses.get() + 1);
         top.used = self.uses.get();
         let mut tops = self.tops.borrow_mut();
-        let place = top.place.min(tops.len());
-        tops.insert(place, top);
+        let index = top.index.min(tops.len());
+        tops.insert(index, top);
         let rows = |tops: &Vec<KeptTop>| -> usize {
             tops.iter().map(|top| top.standings.first_max()).sum()
         };
         while tops.len() > 1 && (tops.len() > ORDERS_MAX || rows(&tops) > ROWS_MAX) {
             let oldest = (0..).zip(tops.iter()).min_by_key(|(_, top)| top.used);
-            let oldest = oldest.map_or(0, |(place, _)| place);
+            let oldest = oldest.map_or(0, |(index, _)| index);
             tops.remove(oldest);
         }
     }
@@ -284,9 +284,9 @@ impl KeptTops {
             return;
         }
         let as_of_ms = row.known.total.as_of_ms;
-        self.change(counter, before, |place, top| {
+        self.change(counter, before, |index, top| {
             let before = match before {
-                Some(then) => Some((then, *then.amounts.get(place)?)),
+                Some(then) => Some((then, *then.amounts.get(index)?)),
                 None => None,
             };
             let amount = before.map_or(0, |(_, amount)| amount);
@@ -311,8 +311,8 @@ impl KeptTops {
     /// A row is about to be deleted, as it is now.
     pub(super) fn leaves(&self, counter: &CounterId, column: Option<&SqlValue>) {
         if let Some(before) = column.map(Before::read) {
-            self.change(counter, Some(&before), |place, top| {
-                let amount = *before.amounts.get(place)?;
+            self.change(counter, Some(&before), |index, top| {
+                let amount = *before.amounts.get(index)?;
                 take_off(top, counter, amount, before.as_of_ms)
             });
         }
@@ -322,8 +322,8 @@ impl KeptTops {
     /// A row has come from another partition, as it is now.
     pub(super) fn comes(&self, counter: &CounterId, column: Option<&SqlValue>, known: &KnownTotal) {
         if let Some(now) = column.map(Before::read) {
-            self.change(counter, Some(&now), |place, top| {
-                let amount = *now.amounts.get(place)?;
+            self.change(counter, Some(&now), |index, top| {
+                let amount = *now.amounts.get(index)?;
                 add(top, counter, amount, now.as_of_ms, known);
                 are_narrow([amount]).then_some(())
             });
@@ -331,7 +331,7 @@ impl KeptTops {
         self.touch(counter);
     }
 
-    /// Changes the tops that have a counter, each by its place; those of which `None` is returned are forgotten.
+    /// Changes the tops that have a counter, each by its index; those of which `None` is returned are forgotten.
     /// `column`: what was read of the row, which may have been before others were forgotten.
     fn change(
         &self,
@@ -343,10 +343,10 @@ impl KeptTops {
         if column.is_some_and(is_outdated) {
             self.clear();
         }
-        let mut place = 0;
+        let mut index = 0;
         self.tops.borrow_mut().retain_mut(|top| {
-            let is_kept = !top.has(counter) || change(place, top).is_some();
-            place += 1;
+            let is_kept = !top.has(counter) || change(index, top).is_some();
+            index += 1;
             is_kept
         });
     }
@@ -356,13 +356,13 @@ impl KeptTops {
         if self.is_empty() {
             return;
         }
-        let mut unsettled = self.unsettled.borrow_mut();
-        unsettled.insert(counter.clone());
-        if unsettled.len() > UNSETTLED_MAX {
-            unsettled.clear();
+        let mut unresolved = self.unresolved.borrow_mut();
+        unresolved.insert(counter.clone());
+        if unresolved.len() > UNRESOLVED_MAX {
+            unresolved.clear();
             // All are counted again.
             for top in self.tops.borrow_mut().iter_mut() {
-                top.untold = Untold::Many {
+                top.rowless = RowlessCounters::Many {
                     living: 0,
                     created_ms: 0,
                     counted_ms: i64::MIN,
@@ -372,21 +372,26 @@ impl KeptTops {
     }
 
     /// The counters of which that is to be looked up, if any top keeps their names.
-    pub(super) fn take_unsettled(&self) -> Vec<CounterId> {
-        let unsettled = self.unsettled.take();
-        let has_names = |top: &KeptTop| matches!(top.untold, Untold::Names(_));
+    pub(super) fn take_unresolved(&self) -> Vec<CounterId> {
+        let unresolved = self.unresolved.take();
+        let has_names = |top: &KeptTop| matches!(top.rowless, RowlessCounters::Names(_));
         match self.tops.borrow().iter().any(has_names) {
-            true => unsettled.into_iter().collect(),
+            true => unresolved.into_iter().collect(),
             false => Vec::new(),
         }
     }
 
-    /// Notes which of `counters` live and have no row: `untold` holds those, each with its time of creation.
-    pub(super) fn settle(&self, counters: &[CounterId], untold: &[(CounterId, i64)], now_ms: i64) {
+    /// Stores which of `counters` live and have no row: `rowless` holds those, each with its time of creation.
+    pub(super) fn resolve(
+        &self,
+        counters: &[CounterId],
+        rowless: &[(CounterId, i64)],
+        now_ms: i64,
+    ) {
         for top in self.tops.borrow_mut().iter_mut() {
-            let own = untold.iter().filter(|(counter, _)| top.has(counter));
+            let own = rowless.iter().filter(|(counter, _)| top.has(counter));
             let own: Vec<(CounterId, i64)> = own.cloned().collect();
-            let Untold::Names(names) = &mut top.untold else {
+            let RowlessCounters::Names(names) = &mut top.rowless else {
                 continue;
             };
             for counter in counters {
@@ -395,13 +400,13 @@ impl KeptTops {
             names.extend(own);
             if names.len() > UNTOLD_MAX {
                 let names = std::mem::take(names);
-                top.untold = Untold::among(top.standings.named, names, now_ms);
+                top.rowless = RowlessCounters::among(top.standings.named, names, now_ms);
             }
         }
     }
 }
 
-impl Untold {
+impl RowlessCounters {
     /// These counters, of an order with so many rows.
     pub(super) fn among(named: u64, names: BTreeMap<CounterId, i64>, now_ms: i64) -> Self {
         if names.len() <= UNTOLD_MAX {

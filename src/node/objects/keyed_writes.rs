@@ -152,7 +152,7 @@ impl Core {
         if changes.hot {
             self.note_change(now_ms);
             metrics::committed(&self.host, 1);
-            self.note_writes(&count.to, count.writes.len(), now_ms);
+            self.record_writes(&count.to, count.writes.len(), now_ms);
         }
         Ok(self.counted(outcomes))
     }
@@ -204,7 +204,7 @@ impl Core {
         });
         let mut next = None;
         loop {
-            let (places, _) = self.decide(
+            let (holders, _) = self.decide(
                 self.host.now_ms(),
                 KeySource::Numbered,
                 |state, known, changes| {
@@ -212,7 +212,7 @@ impl Core {
                     Ok(state.place_numbered(keys, &struck_at, next, known.numbers, changes))
                 },
             )?;
-            if next.is_none() && places.contains(&None) {
+            if next.is_none() && holders.contains(&None) {
                 next = Some(match self.obtain_grant(&me).await {
                     Ok(()) => None,
                     Err(Fault::Elsewhere(home)) => Some(home),
@@ -220,7 +220,7 @@ impl Core {
                 });
                 continue;
             }
-            let owner = |place: Option<WritePlace>| match place {
+            let owner = |holder: Option<WritePlace>| match holder {
                 Some((to, moves)) => KeyOwner::Lead(ClaimHolder {
                     datacenter: to.unwrap_or_else(|| here.clone()),
                     moves,
@@ -229,7 +229,7 @@ impl Core {
             };
             return Ok(ClaimAnswer {
                 generation: self.state.borrow().generation().unwrap_or(0),
-                owners: places.into_iter().map(owner).collect(),
+                owners: holders.into_iter().map(owner).collect(),
             });
         }
     }

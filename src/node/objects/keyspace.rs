@@ -89,9 +89,9 @@ impl Shell for Keyspace {
         if arrived.path == Subscribe::PATH {
             return self.core.on_subscribe(decode(&arrived.message)).await;
         }
-        dispatch!(&arrived, asked, {
+        dispatch!(&arrived, message, {
             RunCommands => {
-                let ran = self.core.on_run(asked).await;
+                let ran = self.core.on_run(message).await;
                 self.core.listeners.send();
                 ran
             },
@@ -122,21 +122,21 @@ impl KeyspaceCore {
         self.storage.check(|| self.storage.note(self.rows.open()))
     }
 
-    async fn on_run(&self, asked: Result<RunCommands, Fault>) -> Result<Vec<Reply>, Fault> {
-        let asked = asked?;
+    async fn on_run(&self, message: Result<RunCommands, Fault>) -> Result<Vec<Reply>, Fault> {
+        let message = message?;
         self.readable()?;
-        let here = &asked.datacenter;
-        let mut commands = Vec::with_capacity(asked.commands.len());
-        for (place, args) in asked.commands.iter().enumerate() {
+        let here = &message.datacenter;
+        let mut commands = Vec::with_capacity(message.commands.len());
+        for (index, args) in message.commands.iter().enumerate() {
             commands.push(CommandRequest {
                 command: Command::find(args)
                     .map_err(|_| Fault::Broken("a command was sent that is none".to_owned()))?,
                 args,
-                named: asked.tries.get(place).copied(),
+                named: message.tries.get(index).copied(),
             });
         }
         let mut all = BTreeSet::new();
-        if asked.is_transaction {
+        if message.is_transaction {
             for command in &commands {
                 all.extend(keys_of(command));
             }
@@ -147,7 +147,7 @@ impl KeyspaceCore {
                 return Err(fault);
             }
         }
-        let holds = !asked.is_transaction;
+        let holds = !message.is_transaction;
         let room = ReplyRoom::default();
         let mut replies = Vec::with_capacity(commands.len());
         while replies.len() < commands.len() {
@@ -172,9 +172,12 @@ impl KeyspaceCore {
         if room.is_full() && next.returns_stored() {
             return vec![error::replies_too_large()];
         }
-        let adds = rest.iter().take_while(|asked| adds(asked)).count();
+        let adds = rest.iter().take_while(|request| adds(request)).count();
         let sorted = sorted_together(rest);
-        let elements = rest.iter().take_while(|asked| adds_elements(asked)).count();
+        let elements = rest
+            .iter()
+            .take_while(|request| adds_elements(request))
+            .count();
         let scripts = self.run_scripts(rest, holds, room);
         if !scripts.is_empty() {
             scripts
@@ -192,9 +195,9 @@ impl KeyspaceCore {
         }
     }
 
-    async fn on_subscribe(&self, asked: Result<Subscribe, Fault>) -> Sent {
-        let opened = match asked {
-            Ok(asked) => self.listeners.take(asked),
+    async fn on_subscribe(&self, message: Result<Subscribe, Fault>) -> Sent {
+        let opened = match message {
+            Ok(message) => self.listeners.take(message),
             Err(fault) => Sent::Refused(500, fault.to_string()),
         };
         // Without an alarm listeners learn nothing of keys that expire meanwhile, and get no pings.
@@ -203,20 +206,20 @@ impl KeyspaceCore {
     }
 
     /// Notifies listeners of the effect of a command on its key.
-    pub(super) fn tell_of(&self, asked: &CommandRequest<'_>) {
+    pub(super) fn notify_of(&self, request: &CommandRequest<'_>) {
         self.listeners
-            .tell(|| vec![notifications::of_command(asked.command, asked.args)]);
+            .notify(|| vec![notifications::of_command(request.command, request.args)]);
     }
 
     /// Runs one command, or answers as the first time.
     async fn one(
         &self,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         here: &Datacenter,
         holds: bool,
         steps: &StepsLeft,
     ) -> Result<Reply, Fault> {
-        if let Some((name, fingerprint)) = asked.named
+        if let Some((name, fingerprint)) = request.named
             && let Some((known, reply)) = self.rows.answered(name)?
         {
             let reused = "this idempotency key was used for another command; nothing was done";
@@ -226,16 +229,16 @@ impl KeyspaceCore {
                 Reply::err(reused)
             });
         }
-        if matches!(asked.command.act, Act::Elements(Elements::Add)) {
+        if matches!(request.command.act, Act::Elements(Elements::Add)) {
             let added = self
-                .add_elements(&asked.args[1], &[asked], here, holds)
+                .add_elements(&request.args[1], &[request], here, holds)
                 .await;
             let first = added.map(|mut replies| replies.pop());
             return Ok(reply_of(first.map(|reply| reply.unwrap_or(Reply::Nil))));
         }
-        let is_add = matches!(asked.command.act, Act::Add);
+        let is_add = matches!(request.command.act, Act::Add);
         let keys = if holds {
-            keys_of(asked)
+            keys_of(request)
         } else {
             BTreeSet::new()
         };
@@ -245,26 +248,26 @@ impl KeyspaceCore {
             self.locks.hold(&self.host, keys, true).await?
         };
         let done = if is_add {
-            self.add_one(asked, here).await
-        } else if let Act::All(whole) = asked.command.act {
-            self.whole(whole, asked.args, steps).await
-        } else if let Act::Elements(elements) = asked.command.act {
-            let keys = asked.command.keys_of(asked.args).unwrap_or_default();
+            self.add_one(request, here).await
+        } else if let Act::All(whole) = request.command.act {
+            self.whole(whole, request.args, steps).await
+        } else if let Act::Elements(elements) = request.command.act {
+            let keys = request.command.keys_of(request.args).unwrap_or_default();
             match elements {
                 Elements::Merge => {
                     let merged = self.merge_elements(&keys, here).await;
-                    merged.inspect(|_| self.tell_of(asked))
+                    merged.inspect(|_| self.notify_of(request))
                 }
                 _ => self.count_elements(&keys, here).await,
             }
-        } else if is_reset(asked) {
-            self.reset(asked.args, steps).await
-        } else if matches!(asked.command.act, Act::SortedSets) {
-            self.join_sets(asked, here).await
-        } else if let Some(script) = script_of_sets(asked) {
-            self.read_sets(script, asked.args).await
+        } else if is_reset(request) {
+            self.reset(request.args, steps).await
+        } else if matches!(request.command.act, Act::SortedSets) {
+            self.join_sets(request, here).await
+        } else if let Some(script) = script_of_sets(request) {
+            self.read_sets(script, request.args).await
         } else {
-            self.decide(asked, here).await
+            self.decide(request, here).await
         };
         Ok(reply_of(done))
     }
@@ -272,20 +275,20 @@ impl KeyspaceCore {
     /// Runs a command on its keys and stores its changes, if the keys are as they were read.
     pub(super) async fn run_once(
         &self,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         here: &Datacenter,
         (mut space, read): (Space, &KeysRead),
         is_blind: bool,
     ) -> Result<(Reply, UpdateOutcome), ReplyError> {
         let before = space.clone();
-        let reply = run(asked.command, &mut space, asked.args);
+        let reply = run(request.command, &mut space, request.args);
         let writes = Writes {
             before: &before,
             after: &space,
             read,
             is_blind,
         };
-        let kept = self.keep(&writes, here, asked, &reply).await?;
+        let kept = self.keep(&writes, here, request, &reply).await?;
         Ok((reply, kept))
     }
 
@@ -293,30 +296,30 @@ impl KeyspaceCore {
     /// each of these.
     pub(super) async fn by_key(
         &self,
-        asked: &[CommandRequest<'_>],
+        requests: &[CommandRequest<'_>],
         at_once: usize,
         run: impl AsyncFn(String, Vec<&CommandRequest<'_>>) -> Result<Vec<Reply>, ReplyError>,
     ) -> Vec<Reply> {
         let mut keys = BTreeMap::<&String, Vec<usize>>::new();
-        for (place, asked) in asked.iter().enumerate() {
-            keys.entry(&asked.args[1]).or_default().push(place);
+        for (index, request) in requests.iter().enumerate() {
+            keys.entry(&request.args[1]).or_default().push(index);
         }
-        let run = |(key, places): (&String, Vec<usize>)| {
-            let group = places
+        let run = |(key, indices): (&String, Vec<usize>)| {
+            let group = indices
                 .iter()
-                .filter_map(|place| asked.get(*place))
+                .filter_map(|index| requests.get(*index))
                 .collect();
             let ran = run(key.clone(), group);
             async move {
-                let refused = |refused| vec![reply_of(Err(refused)); places.len()];
+                let refused = |refused| vec![reply_of(Err(refused)); indices.len()];
                 let replies = ran.await.unwrap_or_else(refused);
-                (places, replies)
+                (indices, replies)
             }
         };
-        let mut replies = vec![Reply::Nil; asked.len()];
-        for (places, group) in all_settled(keys.into_iter().map(run), at_once).await {
-            for (place, reply) in places.into_iter().zip(group) {
-                if let Some(known) = replies.get_mut(place) {
+        let mut replies = vec![Reply::Nil; requests.len()];
+        for (indices, group) in all_settled(keys.into_iter().map(run), at_once).await {
+            for (index, reply) in indices.into_iter().zip(group) {
+                if let Some(known) = replies.get_mut(index) {
                     *known = reply;
                 }
             }
@@ -327,24 +330,24 @@ impl KeyspaceCore {
     /// Loads the keys, decides, and stores the changes.
     async fn decide(
         &self,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
-        let keys = keys_of(asked);
-        let limit = limit_key(asked);
+        let keys = keys_of(request);
+        let limit = limit_key(request);
         for _ in 0..ROUNDS_MAX {
             // The keys of a script are no counters, except those that are known to be, and the one that may hold a
             // limit.
-            let own_alone = matches!(asked.command.act, Act::Script) && self.are_own(&keys)?;
-            let (mut space, read) = self.load(&keys, here, own_alone, asked.command).await?;
-            if asked.command.scope == Scope::Read {
+            let own_alone = matches!(request.command.act, Act::Script) && self.are_own(&keys)?;
+            let (mut space, read) = self.load(&keys, here, own_alone, request.command).await?;
+            if request.command.scope == Scope::Read {
                 read.show(&mut space);
             }
             if let Some(key) = limit {
                 self.load_limit(key, &mut space).await?;
             }
             let (reply, kept) = self
-                .run_once(asked, here, (space, &read), is_blind(asked.args))
+                .run_once(request, here, (space, &read), is_blind(request.args))
                 .await?;
             if kept == UpdateOutcome::Done {
                 return Ok(reply);
@@ -358,12 +361,12 @@ impl KeyspaceCore {
         &self,
         writes: &Writes<'_>,
         here: &Datacenter,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         reply: &Reply,
     ) -> Result<UpdateOutcome, ReplyError> {
         self.prepare(writes, here).await?;
         let (mut rows, mut gone) = (Vec::new(), Vec::new());
-        let is_script = matches!(asked.command.act, Act::Script);
+        let is_script = matches!(request.command.act, Act::Script);
         for key in writes.after.changed() {
             let (before, after) = (writes.before.get(key), writes.after.get(key));
             let is_sorted = |entry: Option<&KeyspaceEntry>| {
@@ -407,20 +410,20 @@ impl KeyspaceCore {
             if let Some(expires_ms) = row.as_mut().and_then(|row| row.expires_ms.as_mut()) {
                 // What was set just now is not of after its end, however long setting it took.
                 *expires_ms = (*expires_ms).max(self.host.now_ms());
-                self.ends.note(*expires_ms);
+                self.ends.record_expiry(*expires_ms);
             }
             rows.push((key.clone(), row));
         }
         // The other calls may have a counter and a board of the same name: a key that is deleted is none of them.
-        let gone = gone
-            .into_iter()
-            .map(|(key, was_counter)| self.end_others(key, was_counter, here));
-        for ended in all_settled(gone, COUNTERS_AT_ONCE).await {
+        let gone = gone.into_iter();
+        let ends = gone.map(|(key, was_counter)| self.end_others(key, was_counter, here));
+        for ended in all_settled(ends, COUNTERS_AT_ONCE).await {
             ended?;
         }
-        self.rows.write(&rows, self.try_of(asked, reply).as_ref())?;
-        self.listeners.tell(|| {
-            notifications::of_keys(asked.command, asked.args, writes.before, writes.after)
+        self.rows
+            .write(&rows, self.try_of(request, reply).as_ref())?;
+        self.listeners.notify(|| {
+            notifications::of_keys(request.command, request.args, writes.before, writes.after)
         });
         Ok(UpdateOutcome::Done)
     }
@@ -442,8 +445,8 @@ impl KeyspaceCore {
         Ok(())
     }
 
-    pub(super) fn try_of(&self, asked: &CommandRequest<'_>, reply: &Reply) -> Option<Try> {
-        let (name, fingerprint) = asked.named?;
+    pub(super) fn try_of(&self, request: &CommandRequest<'_>, reply: &Reply) -> Option<Try> {
+        let (name, fingerprint) = request.named?;
         Some(Try {
             name,
             fingerprint,
@@ -464,8 +467,8 @@ pub(super) fn unavailable(fault: &Fault) -> Reply {
     let sentence = "the command may or may not have been carried out";
     Reply::Error(match fault {
         Fault::Unavailable(what) => format!("{UNAVAILABLE} {what}; {sentence}"),
-        Fault::TooMany(most) => {
-            format!("ERR there are more than {most} keys; give a longer prefix")
+        Fault::TooMany(limit) => {
+            format!("ERR there are more than {limit} keys; give a longer prefix")
         }
         other => format!("{UNAVAILABLE} {other}; {sentence}"),
     })
@@ -507,29 +510,29 @@ fn number_of(entry: &KeyspaceEntry) -> Option<i64> {
 }
 
 /// The keys that a command locks.
-pub(super) fn keys_of(asked: &CommandRequest<'_>) -> BTreeSet<String> {
-    let keys = asked.command.keys_of(asked.args).unwrap_or_default();
-    let limit = limit_key(asked);
+pub(super) fn keys_of(request: &CommandRequest<'_>) -> BTreeSet<String> {
+    let keys = request.command.keys_of(request.args).unwrap_or_default();
+    let limit = limit_key(request);
     let held = keys.into_iter().filter(|key| limit != Some(*key));
     held.cloned().collect()
 }
 
 /// The key from which a script reads a limit.
-fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
-    if !matches!(asked.command.act, Act::Script) {
+fn limit_key<'a>(request: &CommandRequest<'a>) -> Option<&'a String> {
+    if !matches!(request.command.act, Act::Script) {
         return None;
     }
-    let (keys, _) = script_words(asked.args).ok()?;
-    scripts::named(asked.args).ok()?.limit_key(keys)
+    let (keys, _) = script_words(request.args).ok()?;
+    scripts::named(request.args).ok()?.limit_key(keys)
 }
 
 /// Whether commands may be joined with their neighbours.
-fn adds(asked: &CommandRequest<'_>) -> bool {
-    matches!(asked.command.act, Act::Add) && asked.named.is_none()
+fn adds(request: &CommandRequest<'_>) -> bool {
+    matches!(request.command.act, Act::Add) && request.named.is_none()
 }
 
-fn adds_elements(asked: &CommandRequest<'_>) -> bool {
-    matches!(asked.command.act, Act::Elements(Elements::Add)) && asked.named.is_none()
+fn adds_elements(request: &CommandRequest<'_>) -> bool {
+    matches!(request.command.act, Act::Elements(Elements::Add)) && request.named.is_none()
 }
 
 /// How many of these commands are of one sorted set each. One that removes members is the last: the set may be deleted
@@ -537,26 +540,26 @@ fn adds_elements(asked: &CommandRequest<'_>) -> bool {
 fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
     let sorted = rest
         .iter()
-        .take_while(|asked| matches!(asked.command.act, Act::Sorted));
+        .take_while(|request| matches!(request.command.act, Act::Sorted));
     let sorted = sorted.count();
     let mut adds = rest.iter().take(sorted);
-    let last = adds.position(|asked| asked.command.scope == Scope::Admin);
+    let last = adds.position(|request| request.command.scope == Scope::Admin);
     last.map_or(sorted, |last| last + 1)
 }
 
 /// The script that reads sorted sets, if the command is one.
-fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
-    if !matches!(asked.command.act, Act::Script) {
+fn script_of_sets(request: &CommandRequest<'_>) -> Option<Script> {
+    if !matches!(request.command.act, Act::Script) {
         return None;
     }
-    let script = scripts::named(asked.args).ok()?;
+    let script = scripts::named(request.args).ok()?;
     matches!(script, Script::FieldSums | Script::Union | Script::Tops).then_some(script)
 }
 
-fn is_reset(asked: &CommandRequest<'_>) -> bool {
-    matches!(asked.command.act, Act::Script)
-        && scripts::named(asked.args) == Ok(Script::Reset)
-        && script_words(asked.args).is_ok_and(|(keys, _)| !keys.is_empty())
+fn is_reset(request: &CommandRequest<'_>) -> bool {
+    matches!(request.command.act, Act::Script)
+        && scripts::named(request.args) == Ok(Script::Reset)
+        && script_words(request.args).is_ok_and(|(keys, _)| !keys.is_empty())
 }
 
 /// Whether the effect and the reply of a command do not depend on the state of its keys.

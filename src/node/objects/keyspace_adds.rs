@@ -51,23 +51,25 @@ impl KeyspaceCore {
     /// Runs one increment.
     pub(super) async fn add_one(
         &self,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
-        let delta = strings::delta_of(asked.args)?.unwrap_or(0);
-        let key = &asked.args[1];
+        let delta = strings::delta_of(request.args)?.unwrap_or(0);
+        let key = &request.args[1];
         let row = self.rows.row(key)?;
         let id = CounterId::parse(key.as_str()).ok();
         let (Some(id), None) = (id, row.and_then(|row| row.value)) else {
-            return self.add_to_own(asked, here).await;
+            return self.add_to_own(request, here).await;
         };
         for _ in 0..ROUNDS_MAX {
             self.begin_counter(&id).await?;
-            if let Some((value, is_now)) = self.counters.add(&id, here, delta, asked.named).await? {
+            if let Some((value, is_now)) =
+                self.counters.add(&id, here, delta, request.named).await?
+            {
                 if is_now {
-                    self.tell_of(asked);
+                    self.notify_of(request);
                 }
-                return Ok(strings::added(asked.args, value));
+                return Ok(strings::added(request.args, value));
             }
         }
         Err(busy())
@@ -99,12 +101,12 @@ impl KeyspaceCore {
     /// Adds to a string that is no counter, without an await, so that no other command runs in between.
     async fn add_to_own(
         &self,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
-        let keys = keys_of(asked);
-        let (space, read) = self.load(&keys, here, true, asked.command).await?;
-        match self.run_once(asked, here, (space, &read), true).await? {
+        let keys = keys_of(request);
+        let (space, read) = self.load(&keys, here, true, request.command).await?;
+        match self.run_once(request, here, (space, &read), true).await? {
             (reply, UpdateOutcome::Done) => Ok(reply),
             (_, UpdateOutcome::Conflict) => Err(busy()),
         }
@@ -113,16 +115,16 @@ impl KeyspaceCore {
     /// Runs several increments: those of one counter are one message to its cell.
     pub(super) async fn add_all(
         &self,
-        asked: &[CommandRequest<'_>],
+        requests: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
     ) -> Result<Vec<Reply>, Fault> {
-        let held = asked.iter().filter(|_| holds);
-        let held = held.map(|asked| asked.args[1].clone()).collect();
+        let held = requests.iter().filter(|_| holds);
+        let held = held.map(|request| request.args[1].clone()).collect();
         let _held = self.hold_to_add(held, here).await?;
         let add =
             async |_: String, group: Vec<&CommandRequest<'_>>| self.add_group(&group, here).await;
-        Ok(self.by_key(asked, COUNTERS_AT_ONCE, add).await)
+        Ok(self.by_key(requests, COUNTERS_AT_ONCE, add).await)
     }
 
     /// Adds to one key.
@@ -135,8 +137,8 @@ impl KeyspaceCore {
             return Ok(replies);
         }
         let mut replies = Vec::with_capacity(group.len());
-        for asked in group {
-            replies.push(reply_of(self.add_one(asked, here).await));
+        for request in group {
+            replies.push(reply_of(self.add_one(request, here).await));
         }
         Ok(replies)
     }
@@ -148,8 +150,8 @@ impl KeyspaceCore {
         here: &Datacenter,
     ) -> Result<Option<Vec<Reply>>, Fault> {
         let mut deltas = Vec::with_capacity(group.len());
-        for asked in group {
-            match strings::delta_of(asked.args) {
+        for request in group {
+            match strings::delta_of(request.args) {
                 Ok(Some(delta @ 0..)) => deltas.push(delta),
                 _ => return Ok(None),
             }
@@ -157,7 +159,7 @@ impl KeyspaceCore {
         let sum = deltas
             .iter()
             .try_fold(0_i64, |sum, delta| sum.checked_add(*delta));
-        let key = group.first().map_or("", |asked| asked.args[1].as_str());
+        let key = group.first().map_or("", |request| request.args[1].as_str());
         let (Some(sum), Ok(id)) = (sum, CounterId::parse(key)) else {
             return Ok(None);
         };
@@ -173,10 +175,10 @@ impl KeyspaceCore {
             return Ok(None);
         };
         let mut after = value.saturating_sub(sum);
-        let replies = group.iter().zip(deltas).map(|(asked, delta)| {
+        let replies = group.iter().zip(deltas).map(|(request, delta)| {
             after = after.saturating_add(delta);
-            self.tell_of(asked);
-            strings::added(asked.args, after)
+            self.notify_of(request);
+            strings::added(request.args, after)
         });
         Ok(Some(replies.collect()))
     }

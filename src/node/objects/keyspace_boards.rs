@@ -121,13 +121,13 @@ impl Boards {
     }
 
     /// The result of commands.
-    async fn run(&self, asked: &RunSorted) -> Result<SortedRan, Fault> {
-        let ran = call_within(&self.host, asked, OPERATE_MS_MAX).await?;
+    async fn run(&self, message: &RunSorted) -> Result<SortedRan, Fault> {
+        let ran = call_within(&self.host, message, OPERATE_MS_MAX).await?;
         let mut known = self.known.borrow_mut();
         if ran.replies.is_some() {
-            known.insert(asked.board.clone(), ());
+            known.insert(message.board.clone(), ());
         } else {
-            known.remove(&asked.board);
+            known.remove(&message.board);
         }
         Ok(ran)
     }
@@ -148,7 +148,7 @@ impl KeyspaceCore {
     /// Runs commands of one sorted set each: those of one set are one message to its board.
     pub(super) async fn sorted_all(
         &self,
-        asked: &[CommandRequest<'_>],
+        requests: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
         room: &ReplyRoom,
@@ -156,38 +156,40 @@ impl KeyspaceCore {
         let run = async |key: String, group: Vec<&CommandRequest<'_>>| {
             // A group is sent as a whole: what would return much is left out before.
             let is_full = room.is_full();
-            let is_sent = |asked: &CommandRequest<'_>| !(is_full && asked.returns_stored());
+            let is_sent = |request: &CommandRequest<'_>| !(is_full && request.returns_stored());
             let sent: Vec<_> = group.iter().copied().filter(|it| is_sent(it)).collect();
             let replies = match sent.is_empty() {
                 true => Vec::new(),
                 false => self.sorted_group(&key, &sent, here, holds).await?,
             };
             let mut replies = replies.into_iter();
-            let reply_to = |asked: &CommandRequest<'_>| {
-                let reply = match is_sent(asked) {
+            let reply_to = |request: &CommandRequest<'_>| {
+                let reply = match is_sent(request) {
                     true => replies.next().unwrap_or(Reply::Nil),
                     false => error::replies_too_large(),
                 };
-                room.admit(reply, asked.command.scope == Scope::Read)
+                room.admit(reply, request.command.scope == Scope::Read)
             };
             Ok(group.into_iter().map(reply_to).collect())
         };
-        let members = asked.iter().map(|asked| sorted::members_asked(asked.args));
+        let members = requests
+            .iter()
+            .map(|request| sorted::members_asked(request.args));
         let members = members.fold(0_u64, u64::saturating_add);
         let at_once = match members <= MEMBERS_AT_ONCE_MAX {
             true => COUNTERS_AT_ONCE,
             false => LARGE_AT_ONCE,
         };
-        self.by_key(asked, at_once, run).await
+        self.by_key(requests, at_once, run).await
     }
 
     /// The replies of a board to commands, of which listeners are notified; `None` where there is no board.
-    async fn run_sorted(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
-        let ran = self.boards.run(asked).await?;
-        for (args, change) in asked.commands.iter().zip(ran.changes) {
+    async fn run_sorted(&self, message: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
+        let ran = self.boards.run(message).await?;
+        for (args, change) in message.commands.iter().zip(ran.changes) {
             if let Ok(command) = Command::find(args) {
                 self.listeners
-                    .tell(|| notifications::of_set(command, args, change));
+                    .notify(|| notifications::of_set(command, args, change));
             }
         }
         Ok(ran.replies)
@@ -211,21 +213,25 @@ impl KeyspaceCore {
             Ok(id) => id,
             Err(why) => {
                 let run =
-                    |asked: &&CommandRequest<'_>| match without_members(asked.args, &self.host) {
+                    |request: &&CommandRequest<'_>| match without_members(request.args, &self.host)
+                    {
                         Some(reply) => reply,
                         None => Reply::err(format!("a sorted set is a board, and {why}")),
                     };
                 return Ok(group.iter().map(run).collect());
             }
         };
-        let mut asked = RunSorted {
+        let mut message = RunSorted {
             tries: tries_of(group),
             home: Some(here.clone()),
-            ..RunSorted::on(&id, group.iter().map(|asked| asked.args.clone()).collect())
+            ..RunSorted::on(
+                &id,
+                group.iter().map(|request| request.args.clone()).collect(),
+            )
         };
         let is_known = self.boards.is_known(&id);
         if (is_known || self.boards.find(&id).await?.is_board)
-            && let Some(replies) = self.run_sorted(&asked).await?
+            && let Some(replies) = self.run_sorted(&message).await?
         {
             return Ok(replies);
         }
@@ -236,38 +242,38 @@ impl KeyspaceCore {
             return Ok(wrong_types(group));
         }
         if found.is_board
-            && let Some(replies) = self.run_sorted(&asked).await?
+            && let Some(replies) = self.run_sorted(&message).await?
         {
             return Ok(replies);
         }
         let mut replies = Vec::new();
-        while let Some(args) = asked.commands.first()
+        while let Some(args) = message.commands.first()
             && let Some(reply) = without_members(args, &self.host)
         {
             replies.push(reply);
-            asked.commands.remove(0);
-            if !asked.tries.is_empty() {
-                asked.tries.remove(0);
+            message.commands.remove(0);
+            if !message.tries.is_empty() {
+                message.tries.remove(0);
             }
         }
-        if asked.commands.is_empty() {
+        if message.commands.is_empty() {
             return Ok(replies);
         }
         // The expiry of the former key of this name is removed.
         self.rows.write(&[(key.to_owned(), None)], None)?;
-        asked.may_begin = true;
-        replies.extend(self.run_sorted(&asked).await?.unwrap_or_default());
+        message.may_begin = true;
+        replies.extend(self.run_sorted(&message).await?.unwrap_or_default());
         Ok(replies)
     }
 
     /// A command of several sets.
     pub(super) async fn join_sets(
         &self,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
-        let args = asked.args;
-        let keys = asked.command.keys_of(args)?;
+        let args = request.args;
+        let keys = request.command.keys_of(args)?;
         let is_stored = args[0].to_ascii_uppercase().ends_with("STORE");
         let is_range = args[0].eq_ignore_ascii_case("ZRANGESTORE");
         let sources = keys.get(usize::from(is_stored)..).unwrap_or_default();
@@ -287,12 +293,12 @@ impl KeyspaceCore {
         };
         let (reply, is_empty) = (Reply::count(members.len()), members.is_empty());
         let was_there = self.store_members(&args[1], members, here).await?;
-        let answered = self.try_of(asked, &reply);
+        let answered = self.try_of(request, &reply);
         self.rows
             .write(&[(args[1].clone(), None)], answered.as_ref())?;
         self.listeners
-            .tell(|| match (is_empty, has_own || was_there) {
-                (false, _) => vec![notifications::of_command(asked.command, args)],
+            .notify(|| match (is_empty, has_own || was_there) {
+                (false, _) => vec![notifications::of_command(request.command, args)],
                 (true, true) => vec![KeyEvent::new("del", &args[1])],
                 (true, false) => Vec::new(),
             });
@@ -368,7 +374,7 @@ impl KeyspaceCore {
         let reply = match CounterId::parse(key) {
             Ok(id) => {
                 let found = self.boards.find(&id).await?;
-                let told = match found.is_board {
+                let replies = match found.is_board {
                     true => {
                         self.boards
                             .run(&RunSorted::on(&id, vec![args.clone()]))
@@ -377,9 +383,9 @@ impl KeyspaceCore {
                     }
                     false => None,
                 };
-                match told.and_then(|mut replies| replies.pop()) {
+                match replies.and_then(|mut replies| replies.pop()) {
                     None if found.is_counter => error::wrong_type(),
-                    told => told.unwrap_or(of_none),
+                    reply => reply.unwrap_or(of_none),
                 }
             }
             Err(_) => of_none,
@@ -435,12 +441,12 @@ fn without_members(args: &Arguments, host: &Host) -> Option<Reply> {
 }
 
 fn wrong_types(group: &[&CommandRequest<'_>]) -> Vec<Reply> {
-    let replies = group.iter().map(|asked| sorted::wrong_type(asked.args));
+    let replies = group.iter().map(|request| sorted::wrong_type(request.args));
     replies.collect()
 }
 
 fn tries_of(group: &[&CommandRequest<'_>]) -> Vec<(WriteKey, u64)> {
-    group.iter().filter_map(|asked| asked.named).collect()
+    group.iter().filter_map(|request| request.named).collect()
 }
 
 /// The command that reads the members of a set up to an index.

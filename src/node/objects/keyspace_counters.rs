@@ -150,16 +150,16 @@ impl Counters {
             return Err(ReplyError::Reply(below_floor()));
         }
         if !seen.has_home {
-            self.settle(id, here).await?;
+            self.assign_home(id, here).await?;
         }
         Ok(())
     }
 
     /// Succeeds where all of it was read.
     pub(super) fn whole(sum: &GlobalSum) -> Result<(), Fault> {
-        let is_heard =
+        let has_answered =
             |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_heard);
-        if !sum.datacenters.iter().all(|(_, part)| is_heard(part)) {
+        if !sum.datacenters.iter().all(|(_, part)| has_answered(part)) {
             let detail = "a datacenter that counts this key does not answer";
             return Err(Fault::Unavailable(detail.to_owned()));
         }
@@ -265,7 +265,7 @@ impl Counters {
             match outcome {
                 KeyedOutcome::Counted(recorded) | KeyedOutcome::Replayed(recorded) => {
                     if home.is_none() {
-                        self.settle(id, here).await?;
+                        self.assign_home(id, here).await?;
                     } else if home.as_ref() != Some(&lead) {
                         self.forget(id);
                     }
@@ -278,7 +278,7 @@ impl Counters {
                 }
                 KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome => {
                     self.forget(id);
-                    if self.settle(id, here).await?.is_none() {
+                    if self.assign_home(id, here).await?.is_none() {
                         return Err(needs_home());
                     }
                 }
@@ -306,7 +306,7 @@ impl Counters {
         let known = self.known.borrow_mut().get_mut(id).cloned();
         match known {
             Some(known) => Ok(Some(known)),
-            None => self.settle(id, here).await,
+            None => self.assign_home(id, here).await,
         }
     }
 
@@ -320,13 +320,13 @@ impl Counters {
         Some(known)
     }
 
-    async fn settle(
+    async fn assign_home(
         &self,
         id: &CounterId,
         here: &Datacenter,
     ) -> Result<Option<KnownCounter>, ReplyError> {
-        let settle = self.operation(id, here, Operation::SettleHome, None);
-        match call(&self.host, &settle).await? {
+        let assignment = self.operation(id, here, Operation::SettleHome, None);
+        match call(&self.host, &assignment).await? {
             OperationOutcome::Done(done) => self.know(id, &done).map(Some).ok_or_else(needs_home),
             OperationOutcome::NotFound => Ok(None),
             _ => Err(needs_home()),
@@ -377,7 +377,7 @@ impl Counters {
         if let Some(seen) = seen
             && !seen.has_home
         {
-            self.settle(id, here).await?;
+            self.assign_home(id, here).await?;
             // Its version shows that from now on.
             return Ok(UpdateOutcome::Conflict);
         }

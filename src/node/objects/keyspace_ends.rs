@@ -52,27 +52,27 @@ pub(super) struct PostponedEnds {
 impl PostponedEnds {
     /// The keys that are ended now: those whose end is tried first, and some of the others that are due. And whether
     /// all of the first are among them.
-    fn due(&self, lapsed: Vec<String>, now_ms: i64) -> (Vec<String>, bool) {
+    fn due_keys(&self, lapsed: Vec<String>, now_ms: i64) -> (Vec<String>, bool) {
         let keys = self.keys.borrow();
-        let (mut due, mut again) = (Vec::new(), Vec::new());
+        let (mut due_keys, mut again) = (Vec::new(), Vec::new());
         for key in lapsed {
             match keys.get(&key) {
-                None => due.push(key),
+                None => due_keys.push(key),
                 Some((due_ms, _)) if *due_ms <= now_ms => again.push((*due_ms, key)),
                 Some(_) => {}
             }
         }
-        let has_first = due.len() <= LAPSED_AT_ONCE;
-        due.truncate(LAPSED_AT_ONCE);
+        let has_first = due_keys.len() <= LAPSED_AT_ONCE;
+        due_keys.truncate(LAPSED_AT_ONCE);
         // Those that wait longest: the ends that fail each time come behind the others.
         again.sort_unstable();
         again.truncate(COUNTERS_AT_ONCE);
-        due.extend(again.into_iter().map(|(_, key)| key));
-        (due, has_first)
+        due_keys.extend(again.into_iter().map(|(_, key)| key));
+        (due_keys, has_first)
     }
 
     /// A key is stored that expires at a time, unix milliseconds: an alarm must ring for it, whatever was ended before.
-    pub(super) fn note(&self, expires_ms: i64) {
+    pub(super) fn record_expiry(&self, expires_ms: i64) {
         let before_ms = expires_ms.saturating_sub(1);
         self.swept_ms.set(self.swept_ms.get().min(before_ms));
     }
@@ -112,11 +112,11 @@ impl KeyspaceCore {
     pub(super) async fn arm(&self) {
         let armed = match self.next_due_ms() {
             Ok(Some(due_ms)) => self.rows.arm_by(due_ms).await,
-            due => due.map(|_| ()),
+            next_ms => next_ms.map(|_| ()),
         };
         if let Err(fault) = armed {
-            let told = format!("the alarm of the keyspace: {fault}");
-            self.host.fail(&told);
+            let detail = format!("the alarm of the keyspace: {fault}");
+            self.host.fail(&detail);
         }
     }
 
@@ -135,9 +135,9 @@ impl KeyspaceCore {
     async fn forget_lapsed(&self) -> Result<bool, Fault> {
         let now_ms = self.host.now_ms();
         self.rows.forget_tries(now_ms)?;
-        let most = LAPSED_AT_ONCE + self.ends.keys.borrow().len();
-        let lapsed = self.rows.lapsed(now_ms, most)?;
-        let is_all = lapsed.len() < most;
+        let limit = LAPSED_AT_ONCE + self.ends.keys.borrow().len();
+        let lapsed = self.rows.lapsed(now_ms, limit)?;
+        let is_all = lapsed.len() < limit;
         if is_all {
             // Others were ended by commands.
             let known = set_of(&lapsed);
@@ -149,15 +149,15 @@ impl KeyspaceCore {
                 keys.remove(key);
             }
         }
-        let (due, has_first) = self.ends.due(lapsed, now_ms);
+        let (due_keys, has_first) = self.ends.due_keys(lapsed, now_ms);
         let is_all = is_all && has_first;
         let end = |key: String| async move {
             let ended = self.host.within_ms(END_MS_MAX, self.end_lapsed(&key)).await;
             (key, ended)
         };
-        let due = due.into_iter().map(end);
+        let due_keys = due_keys.into_iter().map(end);
         let mut has_failed = false;
-        for (key, ended) in all_settled(due, COUNTERS_AT_ONCE).await {
+        for (key, ended) in all_settled(due_keys, COUNTERS_AT_ONCE).await {
             if let Some(Ok(())) = ended {
                 self.ends.keys.borrow_mut().remove(&key);
             } else {

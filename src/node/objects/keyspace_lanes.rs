@@ -1,8 +1,8 @@
-//! Additions to counters of a keyspace that meet: while one is under way to its cell, those that come to the same
-//! counter wait and go together as the next. If additions of several requests were joined lately, the first one waits
-//! for others: a platform that is busy with one request accepts no other one meanwhile.
+//! Joins additions to counters of a keyspace. While one message is in flight to a cell, further additions to that
+//! counter wait, and go together as the next message. If additions of several requests were joined lately, the first
+//! one waits for others: a platform that is busy with one request accepts no other one meanwhile.
 //!
-//! Invariant: each waiter holds its key, so no other command comes between, and is told the counter as of its own
+//! Invariant: each waiter holds its key, so no other command comes between. Its answer is the counter as of its own
 //! addition. All requests of one object share a context, so one may wake another.
 
 use std::cell::{Cell, RefCell};
@@ -19,14 +19,14 @@ use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::ReplyError;
 
 /// How long an addition waits for others, milliseconds.
-const COMPANY_MS: u64 = 1;
+const GATHER_MS: u64 = 1;
 
-/// The patience after a message that joined additions. Each message that joined none halves it. While it is above 0,
-/// messages wait.
-const PATIENCE: u32 = 64;
+/// How many messages gather after one that joined additions. Each message that joined none halves the rest. While it is
+/// above 0, messages wait [`GATHER_MS`].
+const GATHERING_MESSAGES: u32 = 64;
 
-/// Without patience one message in this many waits all the same, to find out whether additions can be joined.
-const TRIAL_EVERY: u32 = 256;
+/// Otherwise one message in this many waits, to find out whether additions can be joined.
+const GATHER_EVERY: u32 = 256;
 
 /// The counter once this was added; `None` where that was refused: nothing was added then.
 type Added = Result<Option<i64>, Fault>;
@@ -34,29 +34,29 @@ type Added = Result<Option<i64>, Fault>;
 /// An addition that waits, at least 0. Its request is open, so there are no more than requests have keys.
 struct Waiting {
     sum: i64,
-    told: oneshot::Sender<Added>,
+    answer_sender: oneshot::Sender<Added>,
 }
 
-/// The additions that wait for each counter that one is under way to.
+/// The additions that wait, of each counter with a message in flight.
 pub(super) struct AddLanes {
     object: Object,
     counters: Rc<Counters>,
     queue: RefCell<CoalescingQueue<CounterId, Waiting>>,
     host: Host,
-    /// The next messages wait for others if it is not 0, see [`PATIENCE`].
-    patience: Cell<u32>,
-    /// How many messages have been sent without waiting.
-    hurried: Cell<u32>,
+    /// How many of the next messages wait for others, see [`GATHERING_MESSAGES`].
+    gathering_messages_left: Cell<u32>,
+    /// How many messages have been sent since one waited.
+    messages_since_gather: Cell<u32>,
 }
 
-/// An addition under way, until it is dropped: then what has waited for it goes.
-struct UnderWay {
+/// Held while a message is in flight. Its drop sends the additions that wait.
+struct AdditionGuard {
     lanes: Rc<AddLanes>,
     id: CounterId,
     here: Datacenter,
 }
 
-impl Drop for UnderWay {
+impl Drop for AdditionGuard {
     fn drop(&mut self) {
         let Self { lanes, id, here } = self;
         let is_next = lanes.queue.borrow_mut().end(id);
@@ -73,21 +73,21 @@ impl AddLanes {
             counters,
             queue: RefCell::new(CoalescingQueue::new(1)),
             host,
-            patience: Cell::default(),
-            hurried: Cell::default(),
+            gathering_messages_left: Cell::default(),
+            messages_since_gather: Cell::default(),
         })
     }
 
-    /// Waits for other additions if some are to be expected.
-    async fn wait_for_company(&self) {
-        let patience = self.patience.get();
-        let hurried = self.hurried.get() + 1;
-        if patience == 0 && hurried < TRIAL_EVERY {
-            self.hurried.set(hurried);
+    /// Waits for other additions if some are expected.
+    async fn gather(&self) {
+        let messages_left = self.gathering_messages_left.get();
+        let messages = self.messages_since_gather.get() + 1;
+        if messages_left == 0 && messages < GATHER_EVERY {
+            self.messages_since_gather.set(messages);
             return;
         }
-        self.hurried.set(0);
-        self.host.sleep_ms(COMPANY_MS).await;
+        self.messages_since_gather.set(0);
+        self.host.sleep_ms(GATHER_MS).await;
     }
 
     /// Adds at least 0 to a counter, together with others that come while it is busy.
@@ -95,8 +95,11 @@ impl AddLanes {
     /// # Errors
     /// `Unavailable` where it is not known whether it was added.
     pub(super) async fn add(self: &Rc<Self>, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
-        let (told, telling) = oneshot::channel();
-        let is_next = self.queue.borrow_mut().join(id, Waiting { sum, told });
+        let (answer_sender, receiver) = oneshot::channel();
+        let is_next = self
+            .queue
+            .borrow_mut()
+            .join(id, Waiting { sum, answer_sender });
         if is_next {
             self.begin(id.clone(), here.clone());
         }
@@ -105,34 +108,34 @@ impl AddLanes {
                 "an addition was not answered".to_owned(),
             ))
         };
-        telling.await.unwrap_or_else(lost)
+        receiver.await.unwrap_or_else(lost)
     }
 
     /// Sends what waits for a counter.
     fn begin(self: &Rc<Self>, id: CounterId, here: Datacenter) {
         let lanes = self.clone();
         self.object.wait_until(async move {
-            lanes.wait_for_company().await;
+            lanes.gather().await;
             let Some(together) = lanes.queue.borrow_mut().take(&id, one_number()) else {
                 return;
             };
-            let under_way = UnderWay { lanes, id, here };
-            let UnderWay { lanes, id, here } = &under_way;
-            lanes.patience.set(match together.len() {
-                1 => lanes.patience.get() / 2,
-                _ => PATIENCE,
+            let guard = AdditionGuard { lanes, id, here };
+            let AdditionGuard { lanes, id, here } = &guard;
+            lanes.gathering_messages_left.set(match together.len() {
+                1 => lanes.gathering_messages_left.get() / 2,
+                _ => GATHERING_MESSAGES,
             });
             let all = together.iter().map(|waiting| waiting.sum).sum();
             let added = lanes.add_sum(id, here, all).await;
             let mut so_far = 0;
-            for Waiting { sum, told } in together {
+            for Waiting { sum, answer_sender } in together {
                 so_far += sum;
                 // What those behind it have added is not its own.
                 let later = all - so_far;
                 let own = added.clone();
                 let own = own.map(|after| after.map(|after| after.saturating_sub(later)));
                 // Nobody listens if the request was ended.
-                let _ = told.send(own);
+                let _ = answer_sender.send(own);
             }
         });
     }

@@ -4,8 +4,8 @@
 //! keys change is told so, and its stream ends. Streams also end with the object's memory, and nothing is kept for
 //! those who reconnect, as in Redis.
 //!
-//! An event is noted while its command runs, and sent when its request ends. A stream takes one chunk at a time: later
-//! events are buffered, and sent as one chunk.
+//! An event is buffered while its command runs, and sent when its request ends. A stream takes one chunk at a time:
+//! later events are buffered, and sent as one chunk.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -59,7 +59,7 @@ struct Listener {
 
 impl Listener {
     /// Buffers an event, if `room` allows so many more bytes.
-    fn note(&mut self, event: &KeyEvent, room: &mut usize) {
+    fn buffer(&mut self, event: &KeyEvent, room: &mut usize) {
         if self.is_over {
             return;
         }
@@ -116,11 +116,11 @@ impl Listeners {
 
     /// Adds a listener, and answers by its stream: 429 where its key has too many streams, 503 where there are too many
     /// in all.
-    pub(super) fn take(&self, asked: Subscribe) -> Reply {
+    pub(super) fn take(&self, message: Subscribe) -> Reply {
         let Subscribe {
             subscription,
             caller,
-        } = asked;
+        } = message;
         let mut open = self.open.borrow_mut();
         open.retain(|listener| listener.stream.readiness() != Readiness::Gone);
         let own = open.iter().filter(|listener| listener.caller == caller);
@@ -161,8 +161,8 @@ impl Listeners {
         !self.open.borrow().is_empty()
     }
 
-    /// Notes events for listeners. Without listeners the events are not even created.
-    pub(super) fn tell(&self, events: impl FnOnce() -> Vec<KeyEvent>) {
+    /// Buffers events for listeners. Without listeners the events are not created.
+    pub(super) fn notify(&self, events: impl FnOnce() -> Vec<KeyEvent>) {
         let mut open = self.open.borrow_mut();
         if open.is_empty() {
             return;
@@ -172,12 +172,12 @@ impl Listeners {
         let mut room = LISTENERS_BYTES_MAX.saturating_sub(waiting);
         for listener in open.iter_mut() {
             for event in &events {
-                listener.note(event, &mut room);
+                listener.buffer(event, &mut room);
             }
         }
     }
 
-    /// Sends the noted events, and pings; what a stream does not take now is sent soon.
+    /// Sends the buffered events, and pings; what a stream does not take now is sent soon.
     pub(super) fn send(self: &Rc<Self>) {
         if !self.serve() || self.is_waiting.replace(true) {
             return;

@@ -32,8 +32,8 @@ impl KeysRead {
         generation.map(ExpiryTarget::Board)
     }
 
-    /// Whether there is a board of this name whose generation this place is not told.
-    fn has_untold_board(&self, key: &str) -> bool {
+    /// Whether there is a board of this name whose generation is not known here.
+    fn has_board_without_generation(&self, key: &str) -> bool {
         let board = self.boards.get(key);
         board.is_some_and(|board| board.generation.is_none())
     }
@@ -69,18 +69,18 @@ impl KeyspaceCore {
             let id = CounterId::parse(key.as_str()).ok();
             id.filter(|_| !has_value && !own_alone)
         };
-        let asked: Vec<CounterId> = rows.iter().filter_map(without_value).collect();
+        let ids: Vec<CounterId> = rows.iter().filter_map(without_value).collect();
         let read = |id: &CounterId| {
             let id = id.clone();
             async move { (self.counters.read(&id).await, id) }
         };
-        for (found, id) in all_settled(asked.iter().map(read), COUNTERS_AT_ONCE).await {
+        for (found, id) in all_settled(ids.iter().map(read), COUNTERS_AT_ONCE).await {
             if let Some(found) = found? {
                 seen.insert(String::from(id), found);
             }
         }
         let mut boards = BTreeMap::new();
-        let others = asked.into_iter();
+        let others = ids.into_iter();
         let others = others.filter(|id| !seen.contains_key(id.as_str()));
         let look = |id: CounterId| async move { (self.boards.look(&id).await, id) };
         for (found, id) in all_settled(others.map(look), COUNTERS_AT_ONCE).await {
@@ -173,8 +173,8 @@ impl KeyspaceCore {
             None => is_counter || is_board,
             // The end of a board whose name a counter has too.
             Some(ExpiryTarget::Board(_)) if is_counter => return Ok(None),
-            // A board that was spread or has moved since tells no generation here.
-            Some(ExpiryTarget::Board(_)) if read.has_untold_board(key) => true,
+            // A board that was spread or has moved since gives no generation here.
+            Some(ExpiryTarget::Board(_)) if read.has_board_without_generation(key) => true,
             target => target == read.target(key),
         };
         if !applies {
@@ -219,7 +219,8 @@ impl KeyspaceCore {
         let has_ended = row.value.is_some() || self.end_target(key, &row, here).await?;
         self.rows.write(&[(key.to_owned(), None)], None)?;
         if has_ended {
-            self.listeners.tell(|| vec![KeyEvent::new("expired", key)]);
+            self.listeners
+                .notify(|| vec![KeyEvent::new("expired", key)]);
         }
         Ok(None)
     }

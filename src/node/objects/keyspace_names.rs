@@ -101,11 +101,11 @@ impl KeyspaceCore {
         // In the order of their hashes: a cursor is a hash, so it stays valid while keys come and go.
         let mut placed: Vec<(u64, String, &'static str)> = (names.await?)
             .into_iter()
-            .map(|(name, of_type)| (place_of(&name), name, of_type))
-            .filter(|(place, ..)| *place >= cursor)
+            .map(|(name, of_type)| (position_of(&name), name, of_type))
+            .filter(|(position, ..)| *position >= cursor)
             .collect();
         placed.sort_unstable();
-        let next = placed.get(scan.count).map_or(0, |(place, ..)| *place);
+        let next = placed.get(scan.count).map_or(0, |(position, ..)| *position);
         placed.truncate(scan.count);
         let mut found = Vec::new();
         for (_, name, of_type) in placed {
@@ -243,23 +243,23 @@ impl KeyspaceCore {
     ) -> Result<(), ReplyError> {
         let mut after: Option<String> = None;
         loop {
-            let asked = ask_all(&self.host, |partition| list(partition, after.clone())).await;
-            if let Some(fault) = asked.fault {
+            let answered = ask_all(&self.host, |partition| list(partition, after.clone())).await;
+            if let Some(fault) = answered.fault {
                 return Err(fault.into());
             }
-            let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
-            let pages: Vec<Vec<String>> = (asked.answers.into_iter())
+            let limit = usize::try_from(PAGE).unwrap_or(usize::MAX);
+            let pages: Vec<Vec<String>> = (answered.answers.into_iter())
                 .map(|(_, page)| page.into_iter().map(&name).collect())
                 .collect();
-            let full = pages.iter().filter(|page| page.len() >= most);
-            let told_to = full.filter_map(|page| page.last()).min().cloned();
-            let told = pages.into_iter().flatten();
-            let told = told.filter(|name| told_to.as_ref().is_none_or(|to| name <= to));
-            take(told.collect()).await?;
-            if told_to.is_none() {
+            let full = pages.iter().filter(|page| page.len() >= limit);
+            let covered_to = full.filter_map(|page| page.last()).min().cloned();
+            let names = pages.into_iter().flatten();
+            let names = names.filter(|name| covered_to.as_ref().is_none_or(|to| name <= to));
+            take(names.collect()).await?;
+            if covered_to.is_none() {
                 return Ok(());
             }
-            after = told_to;
+            after = covered_to;
         }
     }
 
@@ -302,7 +302,7 @@ impl KeyspaceCore {
 
     fn reset_all(&self, gone: &mut Vec<(String, Option<Row>)>) -> Result<(), Fault> {
         self.rows.write(gone, None)?;
-        self.listeners.tell(|| {
+        self.listeners.notify(|| {
             let names = gone.iter().map(|(name, _)| KeyEvent::new("del", name));
             names.collect()
         });
@@ -325,7 +325,7 @@ fn too_many() -> ReplyError {
 }
 
 /// The position of a key in the order of `SCAN`: 53 bits, which any client can hold, and never 0, which means the end.
-fn place_of(name: &str) -> u64 {
+fn position_of(name: &str) -> u64 {
     const SPARE_BITS: u32 = 11;
     (hash(&HashKey::from([0; 16]), name.as_bytes()) >> SPARE_BITS).max(1)
 }

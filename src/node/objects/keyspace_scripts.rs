@@ -19,17 +19,17 @@ impl KeyspaceCore {
     /// counter or waits for a key, is left.
     pub(super) fn run_scripts(
         &self,
-        asked: &[CommandRequest<'_>],
+        requests: &[CommandRequest<'_>],
         holds: bool,
         room: &ReplyRoom,
     ) -> Vec<Reply> {
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         let written = self.rows.together(|| {
-            for asked in asked {
+            for request in requests {
                 if room.is_full() {
                     break;
                 }
-                match self.run_script(asked, holds, &mut events) {
+                match self.run_script(request, holds, &mut events) {
                     Ok(Some(reply)) => replies.push(room.admit(reply, false)),
                     Ok(None) => break,
                     Err(fault) => {
@@ -40,7 +40,7 @@ impl KeyspaceCore {
             }
         });
         match written {
-            Ok(()) => self.listeners.tell(|| events),
+            Ok(()) => self.listeners.notify(|| events),
             Err(fault) => replies.fill(unavailable(&fault)),
         }
         replies
@@ -48,11 +48,11 @@ impl KeyspaceCore {
 
     fn run_script(
         &self,
-        asked: &CommandRequest<'_>,
+        request: &CommandRequest<'_>,
         holds: bool,
         events: &mut Vec<KeyEvent>,
     ) -> Result<Option<Reply>, Fault> {
-        let Some(keys) = keys_of_own(asked) else {
+        let Some(keys) = keys_of_own(request) else {
             return Ok(None);
         };
         if holds && !self.locks.are_free(&keys) {
@@ -78,7 +78,7 @@ impl KeyspaceCore {
             space.load(key, entry);
         }
         let before = self.listeners.has_any().then(|| space.clone());
-        let reply = run(asked.command, &mut space, asked.args);
+        let reply = run(request.command, &mut space, request.args);
         let mut rows = Vec::new();
         for key in space.changed() {
             let after = space.get(key);
@@ -92,8 +92,8 @@ impl KeyspaceCore {
         self.rows.write(&rows, None)?;
         if let Some(before) = before {
             events.extend(notifications::of_keys(
-                asked.command,
-                asked.args,
+                request.command,
+                request.args,
                 &before,
                 &space,
             ));
@@ -103,18 +103,18 @@ impl KeyspaceCore {
 }
 
 /// The keys of a script that is about small values alone; `None` for other commands, and where the limit lies in a key.
-fn keys_of_own(asked: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
-    if !matches!(asked.command.act, Act::Script) || asked.named.is_some() {
+fn keys_of_own(request: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
+    if !matches!(request.command.act, Act::Script) || request.named.is_some() {
         return None;
     }
-    let script = scripts::named(asked.args).ok()?;
+    let script = scripts::named(request.args).ok()?;
     if matches!(
         script,
         Script::Reset | Script::FieldSums | Script::Union | Script::Tops
     ) {
         return None;
     }
-    let (keys, _) = script_words(asked.args).ok()?;
+    let (keys, _) = script_words(request.args).ok()?;
     let has_own_limit = script.limit_key(keys).is_none();
     has_own_limit.then(|| keys.iter().cloned().collect())
 }

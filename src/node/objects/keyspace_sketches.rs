@@ -55,14 +55,14 @@ impl KeyspaceCore {
     /// `PFADD`, several times.
     pub(super) async fn add_elements_all(
         &self,
-        asked: &[CommandRequest<'_>],
+        requests: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
     ) -> Vec<Reply> {
         let add = async |key: String, group: Vec<&CommandRequest<'_>>| {
             self.add_elements(&key, &group, here, holds).await
         };
-        self.by_key(asked, COUNTERS_AT_ONCE, add).await
+        self.by_key(requests, COUNTERS_AT_ONCE, add).await
     }
 
     /// `PFADD` on one key, several times.
@@ -85,9 +85,9 @@ impl KeyspaceCore {
         };
         let second = self.host.now_ms().div_euclid(1_000);
         let (mut replies, mut sent) = (Vec::with_capacity(group.len()), Vec::new());
-        for asked in group {
+        for request in group {
             let mut grew = std::mem::take(&mut is_new);
-            for element in &asked.args[2..] {
+            for element in &request.args[2..] {
                 let hash = redis_hash(element.as_bytes());
                 grew |= hyll.insert(redis_token_of(hash));
                 sent.push((second, Element::by(HashId::REDIS, hash)));
@@ -102,11 +102,11 @@ impl KeyspaceCore {
             self.flush_elements(&id, home.as_ref().unwrap_or(here), load)
                 .await?;
         }
-        for (asked, reply) in group.iter().zip(&replies) {
-            let answered = self.try_of(asked, reply);
+        for (request, reply) in group.iter().zip(&replies) {
+            let answered = self.try_of(request, reply);
             self.rows.write(&[], answered.as_ref())?;
             if *reply == Reply::flag(true) {
-                self.tell_of(asked);
+                self.notify_of(request);
             }
         }
         Ok(replies)

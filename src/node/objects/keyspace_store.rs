@@ -159,7 +159,7 @@ impl KeyspaceStore {
     /// Does what reads and writes rows in one turn. A row that is written alone is written with the others, at the end.
     ///
     /// # Errors
-    /// `Unavailable` where any of it could not be written: nothing that was read meanwhile may be told.
+    /// `Unavailable` where any of it could not be written: nothing that was read meanwhile may be sent.
     pub(super) fn together<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
         self.store.gather(true);
         self.whole.borrow_mut().clear();
@@ -277,8 +277,8 @@ impl KeyspaceStore {
         const FROM: &str = "SELECT key, substr(body, 1, 8), expires_ms FROM keys WHERE key >= ? ORDER BY key LIMIT ?";
         const AFTER: &str = "SELECT key, substr(body, 1, 8), expires_ms FROM keys WHERE key > ? ORDER BY key LIMIT ?";
         let (query, first) = after.map_or((FROM, prefix), |after| (AFTER, after));
-        let most = i64::try_from(NAMES_PAGE).unwrap_or(i64::MAX);
-        let rows = self.store.run(query, vec![first.into(), most.into()])?;
+        let limit = i64::try_from(NAMES_PAGE).unwrap_or(i64::MAX);
+        let rows = self.store.run(query, vec![first.into(), limit.into()])?;
         let mut names = Vec::with_capacity(rows.len());
         for row in &rows {
             if let [key, head, expires_ms] = row.as_slice()
@@ -296,10 +296,10 @@ impl KeyspaceStore {
     }
 
     /// Expired keys, those first that expired first.
-    pub(super) fn lapsed(&self, now_ms: i64, most: usize) -> Result<Vec<String>, Fault> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+    pub(super) fn lapsed(&self, now_ms: i64, limit: usize) -> Result<Vec<String>, Fault> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = "SELECT key FROM keys WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?";
-        let rows = self.store.run(query, vec![now_ms.into(), most.into()])?;
+        let rows = self.store.run(query, vec![now_ms.into(), limit.into()])?;
         let keys = rows.iter().filter_map(|row| row.first().and_then(text));
         Ok(keys.map(str::to_owned).collect())
     }

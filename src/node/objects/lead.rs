@@ -1,8 +1,8 @@
 //! The duties of a lead besides counting: it sums its datacenter, grants its shards permission to count, and passes
 //! settings and endings on to them.
 //!
-//! Invariant: the lead has durably noted a shard before that shard counts anything, so a sum over the shards that the
-//! lead knows is complete.
+//! Invariant: the lead has durably recorded a shard before that shard counts anything, so a sum over the shards that
+//! the lead knows is complete.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,12 +31,12 @@ const ASK_MS_MAX: u64 = 2_000;
 /// How many shards are called at once: all of them.
 const SHARDS_AT_ONCE: usize = 64;
 
-/// Where the asked shards are noted, if an explanation is wanted.
-type Notes<'a> = Option<&'a RefCell<Vec<ShardAsked>>>;
+/// The called shards with their latencies, if an explanation was requested.
+type ShardTrace<'a> = Option<&'a RefCell<Vec<ShardAsked>>>;
 
-fn note(notes: Notes<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: bool) {
-    if let Some(notes) = notes {
-        notes.borrow_mut().push(ShardAsked {
+fn record(trace: ShardTrace<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: bool) {
+    if let Some(trace) = trace {
+        trace.borrow_mut().push(ShardAsked {
             shard,
             latency_ms,
             is_sealed,
@@ -91,19 +91,19 @@ impl Core {
         self.sum(sum?, None).await
     }
 
-    /// As [`Core::on_sum`], and says how long its shards took.
+    /// As [`Core::on_sum`], with the latency of each shard.
     pub(super) async fn on_sum_explained(
         &self,
-        asked: Result<SumExplained, Fault>,
+        message: Result<SumExplained, Fault>,
     ) -> Result<(DatacenterSum, Vec<ShardAsked>), Fault> {
         let shards = RefCell::default();
-        let sum = self.sum(asked?.sum, Some(&shards)).await?;
+        let sum = self.sum(message?.sum, Some(&shards)).await?;
         let in_turn = |one: &ShardAsked, other: &ShardAsked| one.shard.cmp(&other.shard);
         Ok((sum, in_order(shards.into_inner(), in_turn)))
     }
 
-    /// Sums the datacenter, and notes the asked shards if an explanation is wanted.
-    async fn sum(&self, sum: SumDatacenter, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
+    /// Sums the datacenter, and adds the called shards to `trace`, if there is one.
+    async fn sum(&self, sum: SumDatacenter, trace: ShardTrace<'_>) -> Result<DatacenterSum, Fault> {
         let SumDatacenter { to, question } = sum;
         self.readable()?;
         match self.state.borrow().generation() {
@@ -111,17 +111,17 @@ impl Core {
                 return Err(Fault::Superseded(own));
             }
             Some(own) if own == question.generation => {}
-            // It ended between the read of the root and this: what others still hold of it is no sum.
+            // The generation ended after the root was read. What other cells still hold of it must not be summed.
             _ if self.state.borrow().has_ended(question.generation) => {
                 return Err(Fault::Superseded(question.generation));
             }
-            // Unborn, or of a generation whose end is not known here yet: nothing to add.
+            // This cell has no generation yet, or has not received the end of an earlier one: it adds nothing.
             _ => return Ok(DatacenterSum::default()),
         }
-        // The others first: they are asked before this cell reads its own totals, in one turn.
-        let (kept, asked) = self.kept_and_asked(&question);
-        let ask = |shard: u8| self.ask_shard(to.sibling(shard), question, notes);
-        let others = asked.into_iter().map(ask);
+        // First the list of shards to ask, then this cell's own totals: both in one turn.
+        let (kept, targets) = self.sealed_and_targets(&question);
+        let ask = |shard: u8| self.ask_shard(to.sibling(shard), question, trace);
+        let others = targets.into_iter().map(ask);
         let own = self.answer(&question)?;
         let mut datacenter = DatacenterSum {
             shards: self.state.borrow().spread(),
@@ -139,7 +139,7 @@ impl Core {
             add(0, own);
         }
         for (shard, part) in kept {
-            note(notes, shard, None, true);
+            record(trace, shard, None, true);
             let window_uniques = Uniques::new();
             let (samples, breakdown) = (Vec::new(), Vec::new());
             add(
@@ -167,15 +167,15 @@ impl Core {
         Ok(datacenter)
     }
 
-    /// Asks a shard, and notes how long that took.
+    /// Asks a shard, and records its latency.
     async fn ask_shard(
         &self,
         to: CellAddress,
         question: Question,
-        notes: Notes<'_>,
+        trace: ShardTrace<'_>,
     ) -> (u8, Result<Option<CellAnswer>, Fault>) {
         let shard = to.shard;
-        let begun_ms = notes.map(|_| self.host.now_ms());
+        let begun_ms = trace.map(|_| self.host.now_ms());
         let ask = Ask { to, question };
         let answer =
             open_objects::call_admitted(&self.host, &ask, ObjectUser::Bulk, ASK_MS_MAX).await;
@@ -183,26 +183,26 @@ impl Core {
             let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
             let latency_ms = Some(u64::try_from(latency_ms).unwrap_or(0));
             let is_sealed = self.state.borrow().sealed_part(shard).is_some();
-            note(notes, shard, latency_ms, is_sealed);
+            record(trace, shard, latency_ms, is_sealed);
         }
         (shard, answer)
     }
 
     /// The parts of sealed shards that this lead stores, and the shards that must be asked. A question about times goes
     /// to sealed shards too, because the stored parts are only totals.
-    fn kept_and_asked(&self, question: &Question) -> (Vec<(u8, Part)>, Vec<u8>) {
+    fn sealed_and_targets(&self, question: &Question) -> (Vec<(u8, Part)>, Vec<u8>) {
         let state = self.state.borrow();
         let mut kept = Vec::new();
-        let mut asked = Vec::new();
+        let mut targets = Vec::new();
         for shard in 1..state.shards_ever() {
             match state.sealed_part(shard) {
                 Some(part) if !question.is_about_times() => {
                     kept.extend(part.map(|part| (shard, part.clone())));
                 }
-                _ => asked.push(shard),
+                _ => targets.push(shard),
             }
         }
-        (kept, asked)
+        (kept, targets)
     }
 
     /// A root without a row asks for the grant of this cell.
@@ -241,8 +241,8 @@ impl Core {
         let Configure { to, grant } = configure?;
         self.readable()?;
         if self.state.borrow().generation() != Some(grant.generation) {
-            // Unborn cells learn it with their grant. A grant that is on its way may be older: it is asked for again.
-            // Ended cells need not know.
+            // A cell without a generation receives the settings with its grant. A grant in flight may have older
+            // settings, so it is requested again. Ended cells need no settings.
             self.state.borrow_mut().void_grants();
             return Ok(());
         }
@@ -258,11 +258,11 @@ impl Core {
             spread: self.state.borrow().spread(),
             ..grant
         };
-        let tell = |shard: u8| {
+        let configure_shard = |shard: u8| {
             let to = to.sibling(shard);
             async move { open_objects::tell(&self.host, &Configure { to, grant }).await }
         };
-        all_settled((1..shards_ever).map(tell), SHARDS_AT_ONCE)
+        all_settled((1..shards_ever).map(configure_shard), SHARDS_AT_ONCE)
             .await
             .into_iter()
             .collect()
@@ -271,7 +271,7 @@ impl Core {
     /// A generation has ended: it is deleted here and in every shard, storage included.
     pub(super) async fn on_close(&self, close: Result<Close, Fault>) -> Result<(), Fault> {
         let Close { to, generation } = close?;
-        // So that no copy is left that could come back.
+        // Otherwise the former place could keep a copy that comes back.
         self.confirm_taken().await?;
         self.readable()?;
         let shards = self.other_shards(&to);
@@ -280,8 +280,8 @@ impl Core {
             self.written(stored)?;
         }
         let outcome = self.close_shards(&to).await;
-        // Another generation may have begun while the shards were told; or one that counts elsewhere has had writes
-        // struck out here.
+        // While the shards were closed, another generation may have begun. Or writes of a generation that counts
+        // elsewhere may have been struck out here.
         self.readable()?;
         if outcome.is_ok() && self.state.borrow().is_blank() {
             self.lead.set(None);
@@ -294,16 +294,16 @@ impl Core {
         outcome
     }
 
-    /// The shards that may have rows of this cell's generation besides it: those that there ever were, if it is the
-    /// lead.
+    /// The other shards that may have rows of this cell's generation: all that ever existed, if this is the lead.
     pub(super) fn other_shards(&self, me: &CellAddress) -> Vec<u8> {
         let shards_ever = self.state.borrow().shards_ever();
         (1..shards_ever).filter(|_| me.is_lead()).collect()
     }
 
-    /// Tells the shards that still hold an ended generation; shards that cannot be reached stay noted.
+    /// Closes the shards that still hold an ended generation. Shards that cannot be reached stay in the list of shards
+    /// to close.
     async fn close_shards(&self, me: &CellAddress) -> Result<(), Fault> {
-        let tell = |(shard, generation): (u8, u64)| {
+        let close_shard = |(shard, generation): (u8, u64)| {
             let to = me.sibling(shard);
             async move {
                 let close = Close { to, generation };
@@ -311,10 +311,13 @@ impl Core {
             }
         };
         let mut outcome = Ok(());
-        for (shard, told) in
-            all_settled(self.rows.closing()?.into_iter().map(tell), SHARDS_AT_ONCE).await
+        for (shard, answer) in all_settled(
+            self.rows.closing()?.into_iter().map(close_shard),
+            SHARDS_AT_ONCE,
+        )
+        .await
         {
-            match told {
+            match answer {
                 Ok(()) => self.rows.closed(shard)?,
                 Err(fault) => outcome = Err(fault),
             }

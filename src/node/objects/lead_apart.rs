@@ -1,12 +1,12 @@
 //! How a hot lead leaves its tablet for an object of its own, and returns once it is idle.
 //!
-//! Invariant: the root decides, and notes it durably; then the lead moves as any other, see [`super::lead_moves`]. So
-//! in spite of losses and crashes a lead counts at one place: if the root was not reached it stays, and until it has
-//! moved it continues, until it is asked for at its new place.
+//! Invariant: the root decides, and stores its decision durably; then the lead moves as any other, see
+//! [`super::lead_moves`]. So a lead counts at one place in spite of losses and crashes. If the root is not reached, the
+//! lead stays. It counts here until its new place takes it over.
 //!
 //! Life: a lead in a tablet that cannot be split, or gets keyed writes, gets many messages for some seconds. It asks
-//! its root ([`PlaceLead`]), and has its own object take it over. There it checks from time to time how much was
-//! counted since, and returns in the same way. Edges learn the lead's place from each answer, see
+//! its root to be placed elsewhere ([`PlaceLead`]), and has its own object take it over. There it checks from time to
+//! time how much was counted since, and returns in the same way. Each answer names the lead's place to the edge, see
 //! [`crate::node::shared::leads_apart`].
 
 use std::rc::Rc;
@@ -21,8 +21,8 @@ use crate::node::shared::call::has_tablets;
 use crate::protocol::messages::{Fault, LeadPresence, PlaceLead};
 use crate::protocol::names::CellAddress;
 
-/// How often the root is asked: its answer may be lost.
-const ASKED_MAX: usize = 2;
+/// How often the root is asked to place the lead elsewhere: an answer may be lost.
+const TRIES_MAX: usize = 2;
 
 /// Whether a lead is about to leave. In memory only.
 pub(super) struct DepartureState {
@@ -59,7 +59,7 @@ impl DepartureState {
 /// The count of a lead outside its tablet at the last check. Stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RestCheck {
-    /// The epoch of its stay here: values of an earlier stay are ignored.
+    /// The epoch of its presence here: values of an earlier epoch are ignored.
     epoch: u32,
     /// When, unix milliseconds.
     at_ms: i64,
@@ -75,7 +75,7 @@ impl Core {
         self.tenancy.is_none() && is_lead && has_tablets(&self.host)
     }
 
-    /// Lead: notes its load, and leaves its tablet if the load stays too high.
+    /// Lead: records its load, and leaves its tablet if the load stays too high.
     pub(super) fn see_to_heat(self: &Rc<Self>, me: &CellAddress, per_second: u32, now_ms: i64) {
         if self.tenancy.is_none() || !me.is_lead() {
             return;
@@ -92,14 +92,14 @@ impl Core {
 
     /// Asks the root to place the lead elsewhere, and the object there to take it over.
     async fn change_place(self: &Rc<Self>, me: &CellAddress, apart: bool) {
-        let place = PlaceLead {
+        let request = PlaceLead {
             counter: me.counter.clone(),
             datacenter: me.datacenter.clone(),
             apart,
         };
-        // If it may not, or nobody answers, it stays.
-        for _ in 0..ASKED_MAX {
-            match self.call_root(&place).await {
+        // If the root refuses or does not answer, the lead stays.
+        for _ in 0..TRIES_MAX {
+            match self.call_root(&request).await {
                 Ok(true) => return self.move_on(me).await,
                 Ok(false) => return,
                 Err(_) => {}
@@ -116,7 +116,7 @@ impl Core {
         let limits = self.balance.borrow().leaving.limits;
         let me = self.address.borrow().clone();
         let (Some(limits), Some(me), Some(LeadPresence::Here { epoch, .. })) =
-            (limits, me.filter(|_| self.is_apart()), self.lead.stay())
+            (limits, me.filter(|_| self.is_apart()), self.lead.presence())
         else {
             return Ok(());
         };

@@ -20,16 +20,16 @@ pub(super) async fn suspend(
     datacenters: &[Datacenter],
 ) -> Vec<Datacenter> {
     let generation = root.generation;
-    let tell = |datacenter: &Datacenter| {
+    let suspend_lead = |datacenter: &Datacenter| {
         let to = CellAddress::lead(counter, datacenter);
         let suspend = Suspend { to, generation };
         async move {
-            let told = outbox.tell(&suspend).await;
-            told.err().map(|_| suspend.to.datacenter)
+            let answer = outbox.notify(&suspend).await;
+            answer.err().map(|_| suspend.to.datacenter)
         }
     };
-    let told = all_settled(datacenters.iter().map(tell), LEADS_AT_ONCE).await;
-    told.into_iter().flatten().collect()
+    let answers = all_settled(datacenters.iter().map(suspend_lead), LEADS_AT_ONCE).await;
+    answers.into_iter().flatten().collect()
 }
 
 /// Sums datacenters; `None` for one that does not answer with all of its shards.
@@ -45,7 +45,7 @@ pub(super) async fn sums(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let ask = SumDatacenter { to, question };
-            let sum = outbox.tell(&ask).await.ok();
+            let sum = outbox.notify(&ask).await.ok();
             (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
         }
     };

@@ -17,8 +17,8 @@ use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, GiveLead, LeadHandover, LeadPresence, LeadTaken};
 use crate::protocol::names::CellAddress;
 
-/// How often places are asked for one lead before the new place gives up: each may have handed it on.
-const ASKED_MAX: usize = 16;
+/// The most requests for one lead before the new place gives up: each place may have handed the lead on.
+const REQUESTS_MAX: usize = 16;
 
 /// How long the new place waits until one more object may be open, milliseconds.
 const ROOM_MS_MAX: i64 = 2_000;
@@ -30,7 +30,7 @@ const DUE_WITHIN_MS: i64 = 1_000;
 struct CandidatePlace {
     place: LeadPlace,
     /// The seal under which it has handed the lead on.
-    given: Option<u64>,
+    seal: Option<u64>,
     /// The same, once it is known that this transfer failed.
     abandoned: Option<u64>,
 }
@@ -39,7 +39,7 @@ impl CandidatePlace {
     fn new(place: LeadPlace) -> Self {
         Self {
             place,
-            given: None,
+            seal: None,
             abandoned: None,
         }
     }
@@ -57,8 +57,9 @@ struct LeadRowsPage {
 struct LeadTransfer<'a> {
     name: &'a LeadName,
     epoch: u32,
-    /// The count that must not have changed since, see [`super::lead_place::LeadPlaceState::is_not_given_since`].
-    given: u64,
+    /// The number of handovers when the transfer began. It must not change, see
+    /// [`super::lead_place::LeadPlaceState::is_not_given_since`].
+    handover_count: u64,
 }
 
 impl Core {
@@ -69,9 +70,9 @@ impl Core {
     ) -> Result<LeadHandover, Fault> {
         let give = give?;
         self.loaded()?;
-        let seal = match (self.standing(), self.lead.stay()) {
-            (LeadStanding::Unknown, stay) => {
-                self.give_nothing(stay.is_some())?;
+        let seal = match (self.standing(), self.lead.presence()) {
+            (LeadStanding::Unknown, presence) => {
+                self.give_nothing(presence.is_some())?;
                 return Ok(LeadHandover::Nothing);
             }
             (
@@ -101,8 +102,8 @@ impl Core {
                 });
                 return Err(outdated());
             }
-            (_, stay) => {
-                let since = match stay {
+            (_, presence) => {
+                let since = match presence {
                     Some(LeadPresence::Here { epoch, .. }) => Some(epoch),
                     _ => None,
                 };
@@ -117,9 +118,9 @@ impl Core {
         Ok(LeadHandover::Rows { seal, rows, after })
     }
 
-    /// There are no rows here, and rows on their way to here are refused.
+    /// Answers that there are no rows here. Rows that are in flight to here are refused from now on.
     fn give_nothing(&self, is_arriving: bool) -> Result<(), Fault> {
-        self.lead.note_given();
+        self.lead.record_handover();
         self.state.borrow_mut().void_grants();
         if is_arriving {
             let cleared = self.rows.rows.atomically(|| self.rows.rows.clear_bundle());
@@ -129,21 +130,21 @@ impl Core {
         Ok(())
     }
 
-    /// Seals the lead, durably. Work under way here does not count any more.
+    /// Seals the lead durably. Work in progress here has no effect any more.
     fn leave(&self, give: &GiveLead) -> Result<u64, Fault> {
         let seal = self.host.random();
-        let stay = LeadPresence::Leaving {
+        let presence = LeadPresence::Leaving {
             to: give.to,
             epoch: give.epoch,
             seal,
         };
-        let written = self.rows.write_stay(&stay);
+        let written = self.rows.write_stay(&presence);
         self.written(written)?;
-        self.lead.note_given();
+        self.lead.record_handover();
         self.state.borrow_mut().void_grants();
         self.pushing.borrow_mut().forget();
         self.adopt(Ok(LoadedCell {
-            stay: Some(stay),
+            stay: Some(presence),
             ..LoadedCell::default()
         }));
         Ok(seal)
@@ -153,35 +154,39 @@ impl Core {
     pub(super) async fn on_lead_taken(&self, taken: Result<LeadTaken, Fault>) -> Result<(), Fault> {
         let taken = taken?;
         self.loaded()?;
-        match self.lead.stay() {
+        match self.lead.presence() {
             Some(LeadPresence::Leaving { seal, to, .. }) if seal == taken.seal => {
                 self.pushing.borrow_mut().unarm();
                 self.rows.delete_all().await?;
                 self.lead.set(None);
-                self.lead.note_away(Some(to));
+                self.lead.cache_location(Some(to));
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Takes the lead from a place where it may be. Returns whether it was there, or to which place that one had handed
-    /// it.
+    /// Takes the lead over from a place where it may be, or from a place to which that one has handed it. Returns
+    /// whether it was found.
     pub(super) async fn take_from(
         self: &Rc<Self>,
         name: &LeadName,
         place: LeadPlace,
         epoch: u32,
-        given: u64,
+        handover_count: u64,
     ) -> Result<bool, Fault> {
-        let taking = LeadTransfer { name, epoch, given };
+        let transfer = LeadTransfer {
+            name,
+            epoch,
+            handover_count,
+        };
         let mut steps = vec![CandidatePlace::new(place)];
-        for _ in 0..ASKED_MAX {
+        for _ in 0..REQUESTS_MAX {
             let Some(step) = steps.last_mut() else {
                 return Ok(false);
             };
             let from = step.place;
-            match self.ask_for(&taking, from, step.abandoned, None).await? {
+            match self.ask_for(&transfer, from, step.abandoned, None).await? {
                 LeadHandover::Rows { seal, rows, after } => {
                     let page = LeadRowsPage {
                         from,
@@ -189,10 +194,10 @@ impl Core {
                         rows,
                         after,
                     };
-                    return self.take(&taking, page).await.map(|()| true);
+                    return self.take(&transfer, page).await.map(|()| true);
                 }
                 LeadHandover::ToAnother(next, seal) => {
-                    step.given = Some(seal);
+                    step.seal = Some(seal);
                     if self.is_place(name, next) {
                         break;
                     }
@@ -201,7 +206,7 @@ impl Core {
                 LeadHandover::Nothing => {
                     steps.pop();
                     if let Some(before) = steps.last_mut() {
-                        before.abandoned = before.given;
+                        before.abandoned = before.seal;
                     }
                 }
             }
@@ -215,35 +220,35 @@ impl Core {
     /// Asks a place for rows of the lead.
     async fn ask_for(
         &self,
-        taking: &LeadTransfer<'_>,
+        transfer: &LeadTransfer<'_>,
         from: LeadPlace,
         abandoned: Option<u64>,
         after: Option<(u64, Vec<u8>)>,
     ) -> Result<LeadHandover, Fault> {
-        let to = self.place(taking.name).ok_or_else(outdated)?;
+        let to = self.place(transfer.name).ok_or_else(outdated)?;
         if from == LeadPlace::Own {
             // Many may be taken over at once, and one process may run all objects.
-            let name = taking.name;
+            let name = transfer.name;
             let lead = CellAddress::lead(&name.counter, &name.datacenter);
             let until_ms = self.host.now_ms() + ROOM_MS_MAX;
             open_objects::room_of_own(&self.host, &lead, until_ms).await?;
         }
         let give = GiveLead {
-            at: taking.name.at(from),
+            at: transfer.name.at(from),
             to,
-            epoch: taking.epoch,
+            epoch: transfer.epoch,
             abandoned,
             after,
         };
-        let given = call(&self.host, &give).await;
-        self.may_take(taking)?;
-        given
+        let handover = call(&self.host, &give).await;
+        self.may_take(transfer)?;
+        handover
     }
 
     /// Refuses if the lead has been handed on, or is here, since the transfer began.
-    fn may_take(&self, taking: &LeadTransfer<'_>) -> Result<(), Fault> {
+    fn may_take(&self, transfer: &LeadTransfer<'_>) -> Result<(), Fault> {
         self.loaded()?;
-        self.lead.is_not_given_since(taking.given)?;
+        self.lead.is_not_given_since(transfer.handover_count)?;
         match self.standing() {
             LeadStanding::Here => Err(outdated()),
             LeadStanding::Unknown | LeadStanding::Away(_) => Ok(()),
@@ -253,34 +258,34 @@ impl Core {
     /// Writes the rows of a lead, page by page; with the last page this becomes its place.
     async fn take(
         self: &Rc<Self>,
-        taking: &LeadTransfer<'_>,
+        transfer: &LeadTransfer<'_>,
         first: LeadRowsPage,
     ) -> Result<(), Fault> {
         let mut page = first;
         let mut is_first = true;
         loop {
-            let stay = match &page.after {
+            let presence = match &page.after {
                 Some(_) => LeadPresence::Arriving,
                 None => {
                     // Before the write: if this object crashes right after, the alarm rings all the same.
                     let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
                     self.rows.set_alarm(due_ms).await?;
-                    self.may_take(taking)?;
+                    self.may_take(transfer)?;
                     LeadPresence::Here {
-                        epoch: taking.epoch,
-                        former: Some((taking.name.at(page.from), page.seal)),
+                        epoch: transfer.epoch,
+                        former: Some((transfer.name.at(page.from), page.seal)),
                     }
                 }
             };
-            let written = self.write_page(&page.rows, &stay, is_first);
+            let written = self.write_page(&page.rows, &presence, is_first);
             self.written(written)?;
             is_first = false;
-            self.lead.set(Some(stay));
+            self.lead.set(Some(presence));
             let Some(after) = page.after.take() else {
                 break;
             };
-            let asked = Some((page.seal, after));
-            match self.ask_for(taking, page.from, None, asked).await? {
+            let position = Some((page.seal, after));
+            match self.ask_for(transfer, page.from, None, position).await? {
                 LeadHandover::Rows { seal, rows, after } if seal == page.seal => {
                     page = LeadRowsPage {
                         rows,
@@ -303,7 +308,7 @@ impl Core {
     fn write_page(
         &self,
         rows: &[(Vec<u8>, Vec<u8>)],
-        stay: &LeadPresence,
+        presence: &LeadPresence,
         is_first: bool,
     ) -> Result<(), Fault> {
         self.rows.create_schema()?;
@@ -312,25 +317,26 @@ impl Core {
                 self.rows.rows.clear_bundle()?;
             }
             self.rows.rows.put_bundle(rows)?;
-            self.rows.write_stay(stay)
+            self.rows.write_stay(presence)
         })
     }
 
-    /// Becomes the place again of a lead that was handed to others, none of whom has stored it.
+    /// Makes this object the place of the lead again. The lead was handed to other places, and none of them has stored
+    /// it.
     pub(super) async fn reopen(&self, epoch: u32) -> Result<(), Fault> {
         self.rows
             .set_alarm(self.host.now_ms() + DUE_WITHIN_MS)
             .await?;
         self.loaded()?;
-        match self.lead.stay() {
+        match self.lead.presence() {
             Some(LeadPresence::Leaving { epoch: left, .. }) if left < epoch => {}
             _ => return Err(outdated()),
         }
-        let stay = LeadPresence::Here {
+        let presence = LeadPresence::Here {
             epoch,
             former: None,
         };
-        let written = self.rows.write_stay(&stay);
+        let written = self.rows.write_stay(&presence);
         self.written(written)?;
         self.adopt(self.rows.load());
         Ok(())
@@ -343,17 +349,17 @@ impl Core {
     pub(super) async fn confirm_taken(&self) -> Result<(), Fault> {
         let _alone = self.lead.confirming.lock().await;
         self.loaded()?;
-        let stay = self.lead.stay();
+        let presence = self.lead.presence();
         let Some(LeadPresence::Here {
             epoch,
             former: Some((at, seal)),
-        }) = stay.clone()
+        }) = presence.clone()
         else {
             return Ok(());
         };
         call(&self.host, &LeadTaken { at, seal }).await?;
         self.loaded()?;
-        if self.lead.stay() != stay {
+        if self.lead.presence() != presence {
             return Ok(());
         }
         let confirmed = LeadPresence::Here {

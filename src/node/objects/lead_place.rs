@@ -2,7 +2,7 @@
 //!
 //! Invariants: a lead counts at one place at a time. A place without a lead's rows waits until the partition confirms
 //! the place, by the present spread, and the places of earlier spreads have handed over their rows. A call that arrives
-//! at another place is forwarded. A lead that was never moved has no row here, and asks nobody.
+//! at another place is forwarded. A lead that was never moved has no row here, and sends no request about its place.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use futures_util::lock::Mutex;
 const LOCATE_MS_MAX: u64 = 1_500;
 
 /// How often a call is forwarded: the spread may change meanwhile.
-const SENT_ON_MAX: usize = 4;
+const FORWARDS_MAX: usize = 4;
 
 /// The name of a lead.
 #[derive(Clone)]
@@ -68,70 +68,71 @@ pub(super) enum LeadStanding {
     Away(LeadPlace),
 }
 
-/// What a cell knows of its lead's place.
+/// The known state of a lead's place, at one cell.
 #[derive(Default)]
 pub(super) struct LeadPlaceState {
-    stay: RefCell<Option<LeadPresence>>,
+    presence: RefCell<Option<LeadPresence>>,
     /// Its place at the last search, while there are no rows of it here; in memory only, and possibly outdated.
-    away: Cell<Option<LeadPlace>>,
+    cached_location: Cell<Option<LeadPlace>>,
     /// The newest spread under which no rows of the lead were found elsewhere; in memory only.
-    settled: Cell<Option<u32>>,
-    /// How often this place has said that it has no rows of the lead, or handed them over; in memory only. Requests
-    /// from before are void.
-    given: Cell<u64>,
+    located_epoch: Cell<Option<u32>>,
+    /// How often this place has handed over the rows of the lead, or has answered that it has none; in memory only.
+    /// Requests from before the last such answer are void.
+    handovers: Cell<u64>,
     /// Held during a search.
-    settling: Mutex<()>,
-    /// Held while the former place is told that the transfer is complete.
+    locating: Mutex<()>,
+    /// Held while the former place is notified that the transfer is complete.
     pub(super) confirming: Mutex<()>,
 }
 
 impl LeadPlaceState {
     /// Takes over the stored state.
     pub(super) fn adopt(&self, loaded: &LoadedCell) {
-        let stay = match &loaded.stay {
+        let presence = match &loaded.stay {
             // Its rows were deleted.
             Some(LeadPresence::Arriving) => {
-                self.note_given();
+                self.record_handover();
                 None
             }
-            stay => stay.clone(),
+            presence => presence.clone(),
         };
-        self.set(stay);
+        self.set(presence);
     }
 
-    pub(super) fn stay(&self) -> Option<LeadPresence> {
-        self.stay.borrow().clone()
+    pub(super) fn presence(&self) -> Option<LeadPresence> {
+        self.presence.borrow().clone()
     }
 
-    pub(super) fn set(&self, stay: Option<LeadPresence>) {
-        self.stay.replace(stay);
+    pub(super) fn set(&self, presence: Option<LeadPresence>) {
+        self.presence.replace(presence);
     }
 
-    /// Notes the lead's place, which is not here; `None` makes the next caller ask again.
-    pub(super) fn note_away(&self, place: Option<LeadPlace>) {
-        self.away.set(place);
+    /// Caches the lead's place, which is not here. `None` makes the next caller request it again.
+    pub(super) fn cache_location(&self, place: Option<LeadPlace>) {
+        self.cached_location.set(place);
     }
 
     /// Refuses calls of a lead that was handed to another place.
     pub(super) fn is_not_away(&self) -> Result<(), Fault> {
-        match &*self.stay.borrow() {
+        match &*self.presence.borrow() {
             Some(LeadPresence::Leaving { to, .. }) => Err(Fault::Moved(*to)),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn note_given(&self) {
-        self.given.set(self.given.get() + 1);
-        self.settled.set(None);
+    pub(super) fn record_handover(&self) {
+        self.handovers.set(self.handovers.get() + 1);
+        self.located_epoch.set(None);
     }
 
     pub(super) fn times_given(&self) -> u64 {
-        self.given.get()
+        self.handovers.get()
     }
 
-    /// Refuses work that began before the lead, or the answer that it is not here, was given to another place.
-    pub(super) fn is_not_given_since(&self, times_given: u64) -> Result<(), Fault> {
-        if self.given.get() == times_given {
+    /// Refuses work that began before the last handover: before the lead, or the answer that it is not here, was sent
+    /// to another place.
+    pub(super) fn is_not_given_since(&self, handover_count: u64) -> Result<(), Fault> {
+        if self.handovers.get() == handover_count {
             return Ok(());
         }
         let what = "the counter is moving to another object";
@@ -140,11 +141,11 @@ impl LeadPlaceState {
 
     /// The newest spread for which it is known that the lead is nowhere else.
     pub(super) fn settled(&self) -> Option<u32> {
-        let here = match &*self.stay.borrow() {
+        let here = match &*self.presence.borrow() {
             Some(LeadPresence::Here { epoch, .. }) => Some(*epoch),
             _ => None,
         };
-        self.settled.get().max(here)
+        self.located_epoch.get().max(here)
     }
 }
 
@@ -182,7 +183,7 @@ fn must_find(path: &str) -> bool {
 impl Core {
     /// Refuses calls of a lead without rows here that is known to be elsewhere.
     pub(super) fn is_not_known_away(&self) -> Result<(), Fault> {
-        match self.lead.away.get() {
+        match self.lead.cached_location.get() {
             Some(place) if self.standing() == LeadStanding::Unknown => Err(Fault::Moved(place)),
             _ => Ok(()),
         }
@@ -190,7 +191,7 @@ impl Core {
 
     /// The place of the lead, seen from here.
     pub(super) fn standing(&self) -> LeadStanding {
-        match &*self.lead.stay.borrow() {
+        match &*self.lead.presence.borrow() {
             Some(LeadPresence::Leaving { to, .. }) => LeadStanding::Away(*to),
             Some(LeadPresence::Arriving) => LeadStanding::Unknown,
             Some(LeadPresence::Here { .. }) => LeadStanding::Here,
@@ -261,31 +262,31 @@ impl Core {
     /// # Errors
     /// `Moved` where it is elsewhere; `Unavailable` where that is not known, or its holder does not hand it over.
     pub(super) async fn settle(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
-        let (done, settled) = oneshot::channel();
+        let (answer_sender, answer) = oneshot::channel();
         let core = self.clone();
         // In a task of its own: its writes must not be part of a turn that sends before they are written.
         self.object.wait_until(async move {
             // Nobody listens if the request was ended.
-            let _ = done.send(core.settle_alone(&name).await);
+            let _ = answer_sender.send(core.locate_alone(&name).await);
         });
         let ended = || Fault::Unavailable("the object was ended".to_owned());
-        settled.await.unwrap_or_else(|_| Err(ended()))
+        answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    async fn settle_alone(self: &Rc<Self>, name: &LeadName) -> Result<(), Fault> {
+    async fn locate_alone(self: &Rc<Self>, name: &LeadName) -> Result<(), Fault> {
         let _busy = Busy::new(self);
-        let _alone = self.lead.settling.lock().await;
-        let given = self.lead.times_given();
-        let located = self.locate(name).await?;
+        let _alone = self.lead.locating.lock().await;
+        let handover_count = self.lead.times_given();
+        let located = self.request_location(name).await?;
         self.loaded()?;
         if !self.is_place(name, located.place) {
-            self.lead.note_away(Some(located.place));
+            self.lead.cache_location(Some(located.place));
             return Err(Fault::Moved(located.place));
         }
-        self.lead.note_away(None);
+        self.lead.cache_location(None);
         let given_to = match self.standing() {
             LeadStanding::Here => {
-                self.lead.settled.set(Some(located.epoch));
+                self.lead.located_epoch.set(Some(located.epoch));
                 return Ok(());
             }
             LeadStanding::Away(place) => Some(place),
@@ -293,32 +294,34 @@ impl Core {
         };
         for place in given_to.into_iter().chain(located.former) {
             if !self.is_place(name, place)
-                && self.take_from(name, place, located.epoch, given).await?
+                && self
+                    .take_from(name, place, located.epoch, handover_count)
+                    .await?
             {
                 return Ok(());
             }
         }
         self.loaded()?;
-        self.lead.is_not_given_since(given)?;
+        self.lead.is_not_given_since(handover_count)?;
         match self.standing() {
             LeadStanding::Here => Ok(()),
-            // Nobody has stored it.
+            // No other place has stored it.
             LeadStanding::Away(_) => self.reopen(located.epoch).await,
             LeadStanding::Unknown => {
-                self.lead.settled.set(Some(located.epoch));
+                self.lead.located_epoch.set(Some(located.epoch));
                 Ok(())
             }
         }
     }
 
-    async fn locate(&self, name: &LeadName) -> Result<LeadLocation, Fault> {
+    async fn request_location(&self, name: &LeadName) -> Result<LeadLocation, Fault> {
         let locate = LocateLead {
             counter: name.counter.clone(),
             datacenter: Some(name.datacenter.clone()),
         };
-        let asked = self.host.within_ms(LOCATE_MS_MAX, self.call_root(&locate));
+        let location = self.host.within_ms(LOCATE_MS_MAX, self.call_root(&locate));
         let silent = || Fault::Unavailable("the root does not say where the lead lives".to_owned());
-        asked.await.unwrap_or_else(|| Err(silent()))
+        location.await.unwrap_or_else(|| Err(silent()))
     }
 
     /// Forwards a call to the place of the lead.
@@ -335,7 +338,7 @@ impl Core {
             Err(fault) => return refusal(&fault),
         };
         let mut place = place;
-        for _ in 0..SENT_ON_MAX {
+        for _ in 0..FORWARDS_MAX {
             let reply = if self.is_place(&name, place) {
                 match self.settle(name.clone()).await {
                     Ok(()) => self.answer_here(&arrived).await,
@@ -389,9 +392,9 @@ impl Core {
     /// Answers a call that another place of the lead has forwarded.
     pub(super) async fn on_call_lead(
         self: &Rc<Self>,
-        asked: Result<CallLead, Fault>,
+        call: Result<CallLead, Fault>,
     ) -> Result<Vec<u8>, Fault> {
-        let CallLead { at, path, message } = asked?;
+        let CallLead { at, path, message } = call?;
         if path.is_empty() {
             let name = LeadName {
                 counter: at.counter,
@@ -404,8 +407,8 @@ impl Core {
             self.confirm_taken().await?;
             return Ok(Vec::new());
         }
-        // The forwarding place has no newer knowledge: the root has.
-        self.lead.note_away(None);
+        // Only the root knows the place: the cached location may be outdated.
+        self.lead.cache_location(None);
         let arrived = IncomingCall::within(path, message);
         let answered = async move { self.answer_here(&arrived).await };
         Ok(bytes_of(answered.boxed_local().await))

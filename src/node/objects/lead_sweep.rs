@@ -1,5 +1,5 @@
-//! Moves of leads that nobody asks for: a partition goes through its roots, some at a time, and has each lead taken
-//! over at its new place.
+//! Moves of leads that get no calls: a partition goes through its roots, some at a time, and has each lead taken over
+//! at its new place.
 //!
 //! Invariant: a lead that does not answer delays no other; if any is left the roots are gone through again, later. The
 //! progress is stored, so a restart continues.
@@ -157,13 +157,13 @@ impl LeadSpreads {
                 });
             }
         }
-        let told = leads.into_iter().map(|at| take_over(host, at));
-        let told = all_settled(told, LEADS_AT_ONCE).await;
-        // One that began meanwhile goes through all.
+        let takeovers = leads.into_iter().map(|at| take_over(host, at));
+        let outcomes = all_settled(takeovers, LEADS_AT_ONCE).await;
+        // A sweep that began meanwhile goes through all roots.
         if self.sweep.borrow().as_ref() != Some(&sweep) {
             return Ok(());
         }
-        let left = unread + told.iter().filter(|told| told.is_err()).count();
+        let left = unread + outcomes.iter().filter(|outcome| outcome.is_err()).count();
         let has_left = left > 0;
         let before = sweep.after.as_ref().map_or(0, |_| self.left.get());
         self.left.set(before + u64::try_from(left).unwrap_or(0));

@@ -21,8 +21,8 @@ use crate::protocol::names::LimiterAddress;
 /// How long a borrower may take: a trip around the world is 0.3 s.
 const RECALL_MS_MAX: u64 = 500;
 
-/// How long the limiter may take to which a request is forwarded: a little less than its borrower waits.
-const SENT_ON_MS_MAX: u64 = 1_300;
+/// How long a limiter may take to answer a forwarded request: a little less than the borrower waits.
+const FORWARD_MS_MAX: u64 = 1_300;
 
 /// How many borrowers are asked at once. There are at most [`crate::core::limit::lender::LEASES_MAX`].
 const RECALLS_AT_ONCE: usize = 64;
@@ -42,24 +42,24 @@ impl LimiterCore {
             policy,
             key,
             request,
-            sent_on,
+            sent_on: forwarder_counts,
             owner,
         } = lease?;
         self.readable()?;
-        self.hear(sent_on)?;
-        let demand = KeyDemand {
+        self.merge_counts(forwarder_counts)?;
+        let key_demand = KeyDemand {
             owner,
             ..KeyDemand::of(&key, 1, DemandKind::Look)
         };
-        let asked = NamedDemand {
+        let demand = NamedDemand {
             name: &name,
             policy: &policy,
-            demand: &demand,
+            key_demand: &key_demand,
         };
-        if let Some(home) = self.elsewhere(&to, &asked) {
-            // Two limiters that lend the same limit would lend it twice. Isolates then ask their limiter for each
-            // check.
-            if sent_on.is_some() || to.datacenter.is_some() {
+        if let Some(home) = self.elsewhere(&to, &demand) {
+            // If two limiters lent the same limit, it would be lent twice. After this refusal isolates send each check
+            // to their limiter.
+            if forwarder_counts.is_some() || to.datacenter.is_some() {
                 let why =
                     "the number of limiters changes, and this one does not lend the key; try again";
                 return Err(Fault::Unavailable(why.to_owned()));
@@ -73,44 +73,44 @@ impl LimiterCore {
                 sent_on: Some(self.counts()),
                 owner,
             };
-            return call_within(&self.host, &lease, SENT_ON_MS_MAX).await;
+            return call_within(&self.host, &lease, FORWARD_MS_MAX).await;
         }
         self.may_lend(&to)?;
-        if let MovedUse::NoRoom = self.fetch_before(&to, &asked).await? {
+        if let MovedUse::NoRoom = self.fetch_before(&to, &demand).await? {
             return Ok(Full::answer(&request));
         }
-        let answer = self.lend(&to, &asked, &request).await?;
+        let answer = self.lend(&to, &demand, &request).await?;
         self.written(answer.must_commit)?;
         Ok(answer)
     }
 
     /// The table's answer to the request of a borrower.
-    fn answer(&self, asked: &NamedDemand<'_>, request: &LeaseRequest) -> LeaseAnswer {
+    fn answer(&self, demand: &NamedDemand<'_>, request: &LeaseRequest) -> LeaseAnswer {
         let mut table = self.table.borrow_mut();
-        table.ask(&asked.check(), request, self.host.now_ms())
+        table.ask(&demand.check(), request, self.host.now_ms())
     }
 
     /// Answers the request of a borrower, after a recall of unused quota if there is too little.
     async fn lend(
         self: &Rc<Self>,
         to: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
         request: &LeaseRequest,
     ) -> Result<LeaseAnswer, Fault> {
-        let mut answer = self.answer(asked, request);
-        if to.datacenter.is_some() || asked.policy.scope != Scope::Global {
+        let mut answer = self.answer(demand, request);
+        if to.datacenter.is_some() || demand.policy.scope != Scope::Global {
             return Ok(answer);
         }
         for takes_all in [false, true] {
             if !answer.is_short(request)
-                || !self.recall(asked, Some(&request.lease), takes_all).await
+                || !self.recall(demand, Some(&request.lease), takes_all).await
             {
                 break;
             }
-            self.is_here_still(to, asked)?;
-            answer = self.answer(asked, request);
+            self.is_here_still(to, demand)?;
+            answer = self.answer(demand, request);
             if takes_all && answer.is_short(request) {
-                self.recalled_in_vain(asked, &request.lease);
+                self.recalled_in_vain(demand, &request.lease);
             }
         }
         Ok(answer)
@@ -120,69 +120,69 @@ impl LimiterCore {
     pub(super) async fn judge_with_recalls(
         &self,
         to: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
     ) -> DemandOutcome {
-        let lends = to.datacenter.is_none() && asked.policy.scope == Scope::Global;
-        let wish = asked.demand.wish;
-        if lends && wish == DemandKind::Look {
-            self.recall(asked, None, false).await;
+        let lends = to.datacenter.is_none() && demand.policy.scope == Scope::Global;
+        let kind = demand.key_demand.wish;
+        if lends && kind == DemandKind::Look {
+            self.recall(demand, None, false).await;
             let table = self.table.borrow();
-            return DemandOutcome::of(table.peek_left(&asked.check(), self.host.now_ms()));
+            return DemandOutcome::of(table.peek_left(&demand.check(), self.host.now_ms()));
         }
-        let mut judged = self.judge(asked);
+        let mut outcome = self.judge(demand);
         for takes_all in [false, true] {
             let is_refused = matches!(
-                judged,
+                outcome,
                 DemandOutcome::Known {
                     refused: Some(_),
                     ..
                 }
             );
-            if !lends || wish != DemandKind::Consume || !is_refused {
+            if !lends || kind != DemandKind::Consume || !is_refused {
                 break;
             }
-            if !self.recall(asked, None, takes_all).await {
+            if !self.recall(demand, None, takes_all).await {
                 break;
             }
-            if self.is_here_still(to, asked).is_err() {
+            if self.is_here_still(to, demand).is_err() {
                 return DemandOutcome::Unreachable;
             }
-            judged = self.judge(asked);
+            outcome = self.judge(demand);
         }
-        judged
+        outcome
     }
 
-    fn recalled_in_vain(&self, asked: &NamedDemand<'_>, asker: &LeaseId) {
-        let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
+    fn recalled_in_vain(&self, demand: &NamedDemand<'_>, borrower: &LeaseId) {
+        let (name, key) = (demand.name.as_str(), demand.key_demand.key.as_str());
         let mut table = self.table.borrow_mut();
-        table.recalled_in_vain(name, key, asker, self.host.now_ms());
+        table.recalled_in_vain(name, key, borrower, self.host.now_ms());
     }
 
     /// Recalls what other leases hold of a key, or waits for a recall that is under way. Returns whether there was
     /// anything to recall.
     pub(super) async fn recall(
         &self,
-        asked: &NamedDemand<'_>,
-        but: Option<&LeaseId>,
+        demand: &NamedDemand<'_>,
+        except: Option<&LeaseId>,
         takes_all: bool,
     ) -> bool {
-        let (name, key) = (asked.name, &asked.demand.key);
-        let place = (name.clone(), key.clone());
-        if self.recalling.borrow().contains(&place) {
+        let (name, key) = (demand.name, &demand.key_demand.key);
+        let limit_key = (name.clone(), key.clone());
+        if self.recalling.borrow().contains(&limit_key) {
             // This ends by itself: each call of a recall has a deadline.
-            while self.recalling.borrow().contains(&place) {
+            while self.recalling.borrow().contains(&limit_key) {
                 self.host.sleep_ms(LOOK_EVERY_MS).await;
             }
             return true;
         }
         let leases = {
             let mut table = self.table.borrow_mut();
-            table.recallable(name.as_str(), key.as_str(), but, self.host.now_ms())
+            table.recallable(name.as_str(), key.as_str(), except, self.host.now_ms())
         };
         if leases.is_empty() {
             return false;
         }
-        let _recalling = RecallGuard::begin(self, place);
+        let _recalling = RecallGuard::begin(self, limit_key);
         let recalls = leases.into_iter().filter_map(|lease| {
             let datacenter = Datacenter::parse(&lease.borrower)?;
             Some(RecallLease {
@@ -213,18 +213,18 @@ impl LimiterCore {
 /// A recall that is under way, until this is dropped for whatever reason.
 struct RecallGuard<'a> {
     core: &'a LimiterCore,
-    place: super::limiter::LimitKey,
+    limit_key: super::limiter::LimitKey,
 }
 
 impl<'a> RecallGuard<'a> {
-    fn begin(core: &'a LimiterCore, place: super::limiter::LimitKey) -> Self {
-        core.recalling.borrow_mut().insert(place.clone());
-        Self { core, place }
+    fn begin(core: &'a LimiterCore, limit_key: super::limiter::LimitKey) -> Self {
+        core.recalling.borrow_mut().insert(limit_key.clone());
+        Self { core, limit_key }
     }
 }
 
 impl Drop for RecallGuard<'_> {
     fn drop(&mut self) {
-        self.core.recalling.borrow_mut().remove(&self.place);
+        self.core.recalling.borrow_mut().remove(&self.limit_key);
     }
 }

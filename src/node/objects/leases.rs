@@ -30,10 +30,10 @@ const WAIT_MS_MAX: i64 = 2_000;
 const LOOK_EVERY_MS: u64 = 2;
 
 /// How long a refund waits for a request that left before it: a round trip around the world, and a recall.
-const TOLD_MS_MAX: i64 = 1_000;
+const REFUND_WAIT_MS_MAX: i64 = 1_000;
 
-/// How often a check has the global limiter asked: others may have taken what the answer brought.
-const ASKED_TIMES_MAX: u32 = 8;
+/// The most requests of one check to the global limiter: other checks may have taken what an answer granted.
+const REQUESTS_MAX: u32 = 8;
 
 /// The most reports of one second; and below, how many are sent at once. The rest is sent in the next second.
 const REPORTS_MAX: usize = 1_000;
@@ -51,28 +51,30 @@ impl LimiterCore {
     }
 
     /// Decides a demand of a global limit.
-    pub(super) async fn judge_worlds(
+    pub(super) async fn judge_global(
         self: &Rc<Self>,
         me: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
         waits: bool,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
-        let KeyDemand { cost, wish, .. } = asked.demand;
-        if *wish == DemandKind::Refund {
-            return self.refund_worlds(me, asked, remote_calls).await;
+        let KeyDemand {
+            cost, wish: kind, ..
+        } = demand.key_demand;
+        if *kind == DemandKind::Refund {
+            return self.refund_global(me, demand, remote_calls).await;
         }
-        if *wish != DemandKind::Consume {
+        if *kind != DemandKind::Consume {
             *remote_calls += 1;
-            return self.ask_world(asked, 0).await;
+            return self.ask_global(demand, 0).await;
         }
         let mut admitted = 0;
         let mut first = None;
-        while admitted < asked.demand.times {
+        while admitted < demand.key_demand.times {
             let decided = if waits {
-                self.admit(me, asked, remote_calls).await
+                self.admit(me, demand, remote_calls).await
             } else {
-                self.try_admit(me, asked)
+                self.try_admit(me, demand)
             };
             let refused = match decided {
                 Ok(Admission::Decided(verdict)) if verdict.is_allowed => {
@@ -87,9 +89,11 @@ impl LimiterCore {
                 // No room for a lease: the global limiter decides each call.
                 Err(Full) if admitted == 0 => {
                     *remote_calls += 1;
-                    return self.ask_world_to(asked, DemandKind::Consume, *cost).await;
+                    return self
+                        .ask_global_with(demand, DemandKind::Consume, *cost)
+                        .await;
                 }
-                // The callers before have consumed: the others are decided by themselves, when they ask again.
+                // The callers before this one have consumed. The others are decided separately, when they ask again.
                 Ok(Admission::Ask | Admission::Away) | Err(Full) => None,
             };
             return DemandOutcome::Known {
@@ -98,7 +102,7 @@ impl LimiterCore {
                 refused,
             };
         }
-        if self.ask_soon(me, asked) {
+        if self.ask_soon(me, demand) {
             *remote_calls += 1;
         }
         DemandOutcome::Known {
@@ -109,57 +113,65 @@ impl LimiterCore {
     }
 
     /// Gives back to the lease what was spent of it, and the rest to the global limiter.
-    async fn refund_worlds(
+    async fn refund_global(
         &self,
         me: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
-        let KeyDemand { key, cost, .. } = asked.demand;
-        let given = self.with_borrowers(me, |borrowers| {
-            borrowers.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
+        let KeyDemand { key, cost, .. } = demand.key_demand;
+        let refunded = self.with_borrowers(me, |borrowers| {
+            borrowers.refund(
+                demand.name.as_str(),
+                key.as_str(),
+                *cost,
+                self.host.now_ms(),
+            )
         });
-        // At most one request is on its way. One that left before this refund does not tell of it.
+        // At most one request is in flight. If it left before this refund, it does not report the refund.
         let begun_ms = self.host.now_ms();
-        let is_asking = || {
+        let is_request_pending = || {
             self.with_borrowers(me, |borrowers| {
-                borrowers.is_asking(asked.name.as_str(), key.as_str(), self.host.now_ms())
+                borrowers.is_asking(demand.name.as_str(), key.as_str(), self.host.now_ms())
             })
         };
-        while given > 0 && is_asking() && self.host.now_ms() - begun_ms < TOLD_MS_MAX {
+        while refunded > 0
+            && is_request_pending()
+            && self.host.now_ms() - begun_ms < REFUND_WAIT_MS_MAX
+        {
             self.host.sleep_ms(LOOK_EVERY_MS).await;
         }
-        // What is lost now is reported again; the rest is given back by the global limiter.
-        if let Some(due) = self.due(me, asked) {
+        // If this report is lost, it is repeated. The global limiter refunds the rest.
+        if let Some(request) = self.due_request(me, demand) {
             *remote_calls += 1;
-            let _ = self.send(due).await;
+            let _ = self.send(request).await;
         }
         *remote_calls += 1;
-        let judged = self.ask_world(asked, cost.saturating_sub(given)).await;
+        let outcome = self.ask_global(demand, cost.saturating_sub(refunded)).await;
         self.with_borrowers(me, |borrowers| {
-            borrowers.hope(asked.name.as_str(), key.as_str());
+            borrowers.hope(demand.name.as_str(), key.as_str());
         });
-        judged
+        outcome
     }
 
     /// The result of a demand as far as this limiter can decide. A demand that needs a request does not wait here.
-    fn try_admit(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Result<Admission, Full> {
-        let admission = self.look(me, asked)?;
+    fn try_admit(&self, me: &LimiterAddress, demand: &NamedDemand<'_>) -> Result<Admission, Full> {
+        let admission = self.look(me, demand)?;
         if admission == Admission::Ask {
-            self.leave(me, asked);
+            self.leave(me, demand);
         }
         Ok(admission)
     }
 
-    fn look(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Result<Admission, Full> {
+    fn look(&self, me: &LimiterAddress, demand: &NamedDemand<'_>) -> Result<Admission, Full> {
         let now_ms = self.host.now_ms();
-        self.with_borrowers(me, |borrowers| borrowers.check(&asked.check(), now_ms))
+        self.with_borrowers(me, |borrowers| borrowers.check(&demand.check(), now_ms))
     }
 
-    fn leave(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) {
-        let KeyDemand { key, cost, .. } = asked.demand;
+    fn leave(&self, me: &LimiterAddress, demand: &NamedDemand<'_>) {
+        let KeyDemand { key, cost, .. } = demand.key_demand;
         self.with_borrowers(me, |borrowers| {
-            borrowers.leave(asked.name.as_str(), key.as_str(), *cost);
+            borrowers.leave(demand.name.as_str(), key.as_str(), *cost);
         });
     }
 
@@ -167,109 +179,109 @@ impl LimiterCore {
     async fn admit(
         self: &Rc<Self>,
         me: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
         remote_calls: &mut u32,
     ) -> Result<Admission, Full> {
         let begun_ms = self.host.now_ms();
-        let mut asked_times = 0;
+        let mut request_count = 0;
         loop {
-            let admission = self.look(me, asked)?;
+            let admission = self.look(me, demand)?;
             if admission != Admission::Ask {
                 return Ok(admission);
             }
             let _waiting = DemandGuard {
                 core: self,
                 me,
-                asked,
+                demand,
             };
-            if self.host.now_ms() - begun_ms > WAIT_MS_MAX || asked_times >= ASKED_TIMES_MAX {
+            if self.host.now_ms() - begun_ms > WAIT_MS_MAX || request_count >= REQUESTS_MAX {
                 break;
             }
-            match self.due(me, asked) {
-                Some(due) => {
-                    asked_times += 1;
+            match self.due_request(me, demand) {
+                Some(request) => {
+                    request_count += 1;
                     *remote_calls += 1;
                     // A lost answer is seen at the next check.
-                    let _ = self.send(due).await;
+                    let _ = self.send(request).await;
                 }
-                // Another check has asked for it.
+                // Another check has sent the request.
                 None => self.host.sleep_ms(LOOK_EVERY_MS).await,
             }
         }
-        let key = asked.demand.key.as_str();
+        let key = demand.key_demand.key.as_str();
         Ok(self.with_borrowers(me, |borrowers| {
-            borrowers.without_lender(asked.name.as_str(), key, self.host.now_ms())
+            borrowers.without_lender(demand.name.as_str(), key, self.host.now_ms())
         }))
     }
 
-    fn due(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Option<DueRequest> {
-        let key = asked.demand.key.as_str();
+    fn due_request(&self, me: &LimiterAddress, demand: &NamedDemand<'_>) -> Option<DueRequest> {
+        let key = demand.key_demand.key.as_str();
         self.with_borrowers(me, |borrowers| {
-            borrowers.due(asked.name.as_str(), key, self.host.now_ms())
+            borrowers.due(demand.name.as_str(), key, self.host.now_ms())
         })
     }
 
-    /// Sends a request for more after the answer, if it is time; returns whether it is.
-    fn ask_soon(self: &Rc<Self>, me: &LimiterAddress, asked: &NamedDemand<'_>) -> bool {
-        let Some(due) = self.due(me, asked) else {
+    /// Sends a request for more quota in the background, if one is due. Returns whether one was.
+    fn ask_soon(self: &Rc<Self>, me: &LimiterAddress, demand: &NamedDemand<'_>) -> bool {
+        let Some(request) = self.due_request(me, demand) else {
             return false;
         };
         let core = self.clone();
         self.object.wait_until(async move {
             // A lost request is repeated.
-            let _ = core.send(due).await;
+            let _ = core.send(request).await;
         });
         true
     }
 
-    async fn send(&self, due: DueRequest) -> Result<(), Fault> {
-        let answer = lend(&self.host, None, &due, LEASE_MS_MAX).await;
+    async fn send(&self, request: DueRequest) -> Result<(), Fault> {
+        let answer = lend(&self.host, None, &request, LEASE_MS_MAX).await;
         match self.borrowers.borrow_mut().as_mut() {
-            Some(borrowers) => borrowers.heard(&due, answer, self.host.now_ms()),
+            Some(borrowers) => borrowers.heard(&request, answer, self.host.now_ms()),
             None => Ok(()),
         }
     }
 
-    /// Reports on keys that nobody asks for any more.
+    /// Reports on keys that are no longer checked.
     pub(super) async fn report(&self) {
-        let due = {
+        let requests = {
             let mut borrowers = self.borrowers.borrow_mut();
             let Some(borrowers) = borrowers.as_mut() else {
                 return;
             };
             borrowers.all_due(REPORTS_MAX, self.host.now_ms())
         };
-        let send = |due: DueRequest| async move {
+        let send = |request: DueRequest| async move {
             // A lost report is repeated.
-            let _ = self.send(due).await;
+            let _ = self.send(request).await;
         };
-        all_settled(due.into_iter().map(send), REPORTS_AT_ONCE).await;
+        all_settled(requests.into_iter().map(send), REPORTS_AT_ONCE).await;
     }
 
-    /// The global state of a key, after so much was given back there.
-    async fn ask_world(&self, asked: &NamedDemand<'_>, refund: u64) -> DemandOutcome {
-        let (wish, cost) = if refund > 0 {
+    /// The global state of a key, after a refund of this amount there.
+    async fn ask_global(&self, demand: &NamedDemand<'_>, refund: u64) -> DemandOutcome {
+        let (kind, cost) = if refund > 0 {
             (DemandKind::Refund, refund)
         } else {
-            (DemandKind::Look, asked.demand.cost)
+            (DemandKind::Look, demand.key_demand.cost)
         };
-        self.ask_world_to(asked, wish, cost).await
+        self.ask_global_with(demand, kind, cost).await
     }
 
-    async fn ask_world_to(
+    async fn ask_global_with(
         &self,
-        asked: &NamedDemand<'_>,
-        wish: DemandKind,
+        demand: &NamedDemand<'_>,
+        kind: DemandKind,
         cost: u64,
     ) -> DemandOutcome {
-        let demand = KeyDemand {
-            wish,
+        let key_demand = KeyDemand {
+            wish: kind,
             cost,
             times: 1,
-            ..asked.demand.clone()
+            ..demand.key_demand.clone()
         };
-        let to = call::limiter_of(&self.host, None, asked.name, &asked.demand.key);
-        ask(&self.host, to, asked, demand).await
+        let to = call::limiter_of(&self.host, None, demand.name, &demand.key_demand.key);
+        ask(&self.host, to, demand, key_demand).await
     }
 
     /// Returns what a lease holds, to the global limiter.
@@ -301,12 +313,12 @@ impl LimiterCore {
 struct DemandGuard<'a> {
     core: &'a LimiterCore,
     me: &'a LimiterAddress,
-    asked: &'a NamedDemand<'a>,
+    demand: &'a NamedDemand<'a>,
 }
 
 impl Drop for DemandGuard<'_> {
     fn drop(&mut self) {
-        self.core.leave(self.me, self.asked);
+        self.core.leave(self.me, self.demand);
     }
 }
 
@@ -314,39 +326,39 @@ impl Drop for DemandGuard<'_> {
 pub(super) async fn ask(
     host: &Host,
     to: LimiterAddress,
-    asked: &NamedDemand<'_>,
-    demand: KeyDemand,
+    demand: &NamedDemand<'_>,
+    key_demand: KeyDemand,
 ) -> DemandOutcome {
-    let check = check_of(to, asked, demand);
-    judged_of(call_within(host, &check, LEASE_MS_MAX).await)
+    let check = check_of(to, demand, key_demand);
+    outcome_of(call_within(host, &check, LEASE_MS_MAX).await)
 }
 
-/// Asks another limiter to decide what this one does not.
-pub(super) async fn send_on(
+/// Forwards a demand to the limiter that decides its key.
+pub(super) async fn forward(
     host: &Host,
     to: LimiterAddress,
-    asked: &NamedDemand<'_>,
+    demand: &NamedDemand<'_>,
     counts: LimiterCounts,
 ) -> DemandOutcome {
-    let check = check_of(to, asked, asked.demand.clone());
-    judged_of(call_within(host, &ForwardCheck { check, counts }, LEASE_MS_MAX).await)
+    let check = check_of(to, demand, demand.key_demand.clone());
+    outcome_of(call_within(host, &ForwardCheck { check, counts }, LEASE_MS_MAX).await)
 }
 
-fn check_of(to: LimiterAddress, asked: &NamedDemand<'_>, demand: KeyDemand) -> CheckKeys {
+fn check_of(to: LimiterAddress, demand: &NamedDemand<'_>, key_demand: KeyDemand) -> CheckKeys {
     CheckKeys {
         to,
-        policies: vec![(asked.name.clone(), asked.policy.clone())],
+        policies: vec![(demand.name.clone(), demand.policy.clone())],
         demands: vec![KeyDemand {
             policy: 0,
-            ..demand
+            ..key_demand
         }],
         waits: true,
     }
 }
 
-fn judged_of(checked: Result<CheckAnswer, Fault>) -> DemandOutcome {
-    let judged = checked
+fn outcome_of(answer: Result<CheckAnswer, Fault>) -> DemandOutcome {
+    let outcome = answer
         .ok()
-        .and_then(|checked| checked.outcomes.into_iter().next());
-    judged.unwrap_or(DemandOutcome::Unreachable)
+        .and_then(|answer| answer.outcomes.into_iter().next());
+    outcome.unwrap_or(DemandOutcome::Unreachable)
 }

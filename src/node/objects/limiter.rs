@@ -82,10 +82,10 @@ impl Shell for Limiter {
             is_reporting: Cell::new(false),
         };
         let core = Rc::new(core);
-        let former = Rc::downgrade(&core);
+        let weak_core = Rc::downgrade(&core);
         let id = core.object.platform().id();
         memory::start(&core.host, MemoryKind::Limiters, id, move || {
-            if let Some(core) = former.upgrade() {
+            if let Some(core) = weak_core.upgrade() {
                 core.table.replace(empty_table());
                 core.borrowers.take();
             }
@@ -96,14 +96,14 @@ impl Shell for Limiter {
 
     async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
-        dispatch!(&arrived, asked, {
-            CheckKeys => core.on_check(asked, None).await,
-            ForwardCheck => core.on_sent_on(asked).await,
-            GiveKey => core.on_hand_over(asked).await,
-            Reserve => core.on_reserve(asked).await,
-            EndReservation => core.on_end(asked),
-            LeaseReport => core.on_lease(asked).await,
-            RecallLease => core.on_recall(asked),
+        dispatch!(&arrived, message, {
+            CheckKeys => core.on_check(message, None).await,
+            ForwardCheck => core.on_forward_check(message).await,
+            GiveKey => core.on_hand_over(message).await,
+            Reserve => core.on_reserve(message).await,
+            EndReservation => core.on_end(message),
+            LeaseReport => core.on_lease(message).await,
+            RecallLease => core.on_recall(message),
         })
     }
 
@@ -117,7 +117,7 @@ impl Shell for Limiter {
 pub(super) struct NamedDemand<'a> {
     pub(super) name: &'a PolicyName,
     pub(super) policy: &'a Policy,
-    pub(super) demand: &'a KeyDemand,
+    pub(super) key_demand: &'a KeyDemand,
 }
 
 impl<'a> NamedDemand<'a> {
@@ -125,15 +125,15 @@ impl<'a> NamedDemand<'a> {
         policies: &'a [(PolicyName, Policy)],
         demands: &'a [KeyDemand],
     ) -> Result<Vec<Self>, Fault> {
-        let find = |demand: &'a KeyDemand| {
-            let number = usize::try_from(demand.policy).unwrap_or(usize::MAX);
+        let find = |key_demand: &'a KeyDemand| {
+            let number = usize::try_from(key_demand.policy).unwrap_or(usize::MAX);
             let (name, policy) = policies
                 .get(number)
                 .ok_or_else(|| Fault::Broken("a demand names no policy".to_owned()))?;
             Ok(Self {
                 name,
                 policy,
-                demand,
+                key_demand,
             })
         };
         demands.iter().map(find).collect()
@@ -143,9 +143,9 @@ impl<'a> NamedDemand<'a> {
         table::Check {
             name: self.name.as_str(),
             policy: self.policy,
-            key: self.demand.key.as_str(),
-            cost: self.demand.cost,
-            owner: self.demand.owner,
+            key: self.key_demand.key.as_str(),
+            cost: self.key_demand.cost,
+            owner: self.key_demand.owner,
         }
     }
 }
@@ -156,13 +156,13 @@ impl LimiterCore {
             memory::share(&self.host, MemoryKind::Limiters),
             self.host.now_ms(),
         );
-        let loaded = loaded.and_then(|table| Ok((table, self.rows.heard()?)));
-        self.storage.note(loaded.map(|(table, heard)| {
+        let loaded = loaded.and_then(|table| Ok((table, self.rows.received_counts()?)));
+        self.storage.note(loaded.map(|(table, received)| {
             self.table.replace(table);
-            if let Some((counts, heard_ms)) = heard {
+            if let Some((counts, received_ms)) = received {
                 self.spread
                     .borrow_mut()
-                    .hear(counts, heard_ms, self.host.now_ms());
+                    .hear(counts, received_ms, self.host.now_ms());
             }
         }));
     }
@@ -175,7 +175,7 @@ impl LimiterCore {
     pub(super) async fn on_check(
         self: &Rc<Self>,
         check: Result<CheckKeys, Fault>,
-        sent_on: Option<LimiterCounts>,
+        forwarder_counts: Option<LimiterCounts>,
     ) -> Result<CheckAnswer, Fault> {
         let CheckKeys {
             to,
@@ -184,50 +184,50 @@ impl LimiterCore {
             waits,
         } = check?;
         self.readable()?;
-        self.hear(sent_on)?;
-        let mut checked = CheckAnswer {
+        self.merge_counts(forwarder_counts)?;
+        let mut answer = CheckAnswer {
             outcomes: Vec::with_capacity(demands.len()),
             remote_calls: 0,
         };
         let mut must_commit = false;
-        for asked in NamedDemand::all(&policies, &demands)? {
-            let is_worlds = asked.policy.scope == Scope::Global && to.datacenter.is_some();
-            let judged = if is_worlds {
-                self.judge_worlds(&to, &asked, waits, &mut checked.remote_calls)
+        for demand in NamedDemand::all(&policies, &demands)? {
+            let is_global = demand.policy.scope == Scope::Global && to.datacenter.is_some();
+            let outcome = if is_global {
+                self.judge_global(&to, &demand, waits, &mut answer.remote_calls)
                     .await
             } else {
-                must_commit |= asked.policy.durability == Durability::Commit;
-                let ways = DemandOptions {
+                must_commit |= demand.policy.durability == Durability::Commit;
+                let options = DemandOptions {
                     waits,
-                    is_sent_on: sent_on.is_some(),
+                    is_forwarded: forwarder_counts.is_some(),
                 };
-                self.judge_here(&to, &asked, ways, &mut checked.remote_calls)
+                self.judge_here(&to, &demand, options, &mut answer.remote_calls)
                     .await
             };
-            checked.outcomes.push(judged);
+            answer.outcomes.push(outcome);
         }
         self.written(must_commit)?;
-        Ok(checked)
+        Ok(answer)
     }
 
     /// Whether a key has a meter of its own here.
-    pub(super) fn knows(&self, asked: &NamedDemand<'_>) -> bool {
-        let key = asked.demand.key.as_str();
-        self.table.borrow().knows(asked.name.as_str(), key)
+    pub(super) fn knows(&self, demand: &NamedDemand<'_>) -> bool {
+        let key = demand.key_demand.key.as_str();
+        self.table.borrow().knows(demand.name.as_str(), key)
     }
 
-    pub(super) fn judge(&self, asked: &NamedDemand<'_>) -> DemandOutcome {
+    pub(super) fn judge(&self, demand: &NamedDemand<'_>) -> DemandOutcome {
         let now_ms = self.host.now_ms();
-        let check = asked.check();
+        let check = demand.check();
         let mut table = self.table.borrow_mut();
-        match asked.demand.wish {
-            DemandKind::Consume => judge_all(asked.demand.times, || {
-                let checked = table.check(&check, now_ms);
-                checked.unwrap_or_else(|Full| Full::verdict(check.policy))
+        match demand.key_demand.wish {
+            DemandKind::Consume => judge_all(demand.key_demand.times, || {
+                let verdict = table.check(&check, now_ms);
+                verdict.unwrap_or_else(|Full| Full::verdict(check.policy))
             }),
             DemandKind::Look => DemandOutcome::of(table.peek(&check, now_ms)),
-            DemandKind::Refund => given_back(table.refund(&check, now_ms)),
-            DemandKind::Forget => given_back(table.reset(&check, now_ms)),
+            DemandKind::Refund => outcome_of(table.refund(&check, now_ms)),
+            DemandKind::Forget => outcome_of(table.reset(&check, now_ms)),
         }
     }
 
@@ -294,8 +294,8 @@ impl LimiterCore {
     }
 }
 
-fn given_back(given: Result<Verdict, Full>) -> DemandOutcome {
-    given.map_or_else(|Full| DemandOutcome::Full, DemandOutcome::of)
+fn outcome_of(result: Result<Verdict, Full>) -> DemandOutcome {
+    result.map_or_else(|Full| DemandOutcome::Full, DemandOutcome::of)
 }
 
 /// Decides equal demands one after the other. After a refusal the rest is refused too.

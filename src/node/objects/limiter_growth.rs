@@ -2,13 +2,13 @@
 //! the state, counts what was used as used now, and holds what is lent until its leases are over.
 //!
 //! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is set, nothing is admitted for an unknown key
-//! before its former limiter has handed it over. A former limiter that did so, or has learnt the new number in another
-//! way, admits nothing of keys that no longer belong to it: it forwards them. So a change never admits more of a key,
-//! only less for up to a window, and where a datacenter does not answer until its lease is over besides.
+//! before its former limiter has handed it over. A former limiter that did so, or has received the new number in
+//! another way, admits nothing of keys that no longer belong to it: it forwards them. So a change never admits more of
+//! a key. It admits less for up to a window and, where a datacenter does not answer, until its lease is over.
 
 use std::rc::Rc;
 
-use super::leases::send_on;
+use super::leases::forward;
 use super::limiter::{LimiterCore, NamedDemand};
 use crate::core::cluster::spread::{Home, LimiterCounts};
 use crate::core::limit::handover::Handover;
@@ -23,8 +23,8 @@ use crate::protocol::names::LimiterAddress;
 /// How long a former limiter may take to hand a key over.
 const HAND_OVER_MS_MAX: u64 = 1_000;
 
-/// Keys that share meters and were taken over: 100 bytes each. Above this number all are forgotten; taken over again,
-/// they count as used twice.
+/// Keys that share meters and were taken over: 100 bytes each. Above this number all are forgotten. If they are taken
+/// over again, their use counts twice.
 pub(super) const TAKEN_OVER_MAX: usize = 10_000;
 
 /// Whether the use of a key at its former limiter counts here.
@@ -42,7 +42,7 @@ pub(super) struct DemandOptions {
     /// Whether it may wait for other limiters.
     pub(super) waits: bool,
     /// Whether another limiter has forwarded it; it is not forwarded again.
-    pub(super) is_sent_on: bool,
+    pub(super) is_forwarded: bool,
 }
 
 impl LimiterCore {
@@ -50,45 +50,45 @@ impl LimiterCore {
     pub(super) async fn judge_here(
         self: &Rc<Self>,
         to: &LimiterAddress,
-        asked: &NamedDemand<'_>,
-        ways: DemandOptions,
+        demand: &NamedDemand<'_>,
+        options: DemandOptions,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
-        if self.must_fetch(to, asked) {
-            if !ways.waits && asked.demand.wish == DemandKind::Consume {
+        if self.must_fetch(to, demand) {
+            if !options.waits && demand.key_demand.wish == DemandKind::Consume {
                 return DemandOutcome::Later;
             }
             *remote_calls += 1;
-            match self.fetch_before(to, asked).await {
+            match self.fetch_before(to, demand).await {
                 Ok(MovedUse::Over) => {}
-                Ok(MovedUse::NoRoom) => return DemandOutcome::of(Full::verdict(asked.policy)),
+                Ok(MovedUse::NoRoom) => return DemandOutcome::of(Full::verdict(demand.policy)),
                 Err(_) => return DemandOutcome::Unreachable,
             }
         }
-        if let Some(home) = self.elsewhere(to, asked) {
-            if ways.is_sent_on {
+        if let Some(home) = self.elsewhere(to, demand) {
+            if options.is_forwarded {
                 return DemandOutcome::Unreachable;
             }
             *remote_calls += 1;
-            return send_on(&self.host, home, asked, self.counts()).await;
+            return forward(&self.host, home, demand, self.counts()).await;
         }
-        self.judge_with_recalls(to, asked).await
+        self.judge_with_recalls(to, demand).await
     }
 
     /// Decides a demand that another limiter has forwarded.
-    pub(super) async fn on_sent_on(
+    pub(super) async fn on_forward_check(
         self: &Rc<Self>,
-        sent: Result<ForwardCheck, Fault>,
+        message: Result<ForwardCheck, Fault>,
     ) -> Result<CheckAnswer, Fault> {
-        let ForwardCheck { check, counts } = sent?;
+        let ForwardCheck { check, counts } = message?;
         self.on_check(Ok(check), Some(counts)).await
     }
 
     /// Hands a key over to its new limiter. From then on this one decides no key that belongs to another by that
-    /// number. What datacenters do not use of it is recalled first: the new limiter could not.
+    /// number. Quota that datacenters do not use is recalled first, because the new limiter could not recall it.
     pub(super) async fn on_hand_over(
         self: &Rc<Self>,
-        over: Result<GiveKey, Fault>,
+        give: Result<GiveKey, Fault>,
     ) -> Result<Handover, Fault> {
         let GiveKey {
             to,
@@ -96,40 +96,40 @@ impl LimiterCore {
             policy,
             key,
             counts,
-        } = over?;
+        } = give?;
         self.readable()?;
-        self.hear(Some(counts))?;
-        let place = call::limiter_key(&name, &key);
+        self.merge_counts(Some(counts))?;
+        let ring_key = call::limiter_key(&name, &key);
         let home = self
             .spread
             .borrow()
-            .home(&place, to.partition, self.host.now_ms());
+            .home(&ring_key, to.partition, self.host.now_ms());
         if !matches!(home, Home::At(_)) {
             let why = "two limiters know of numbers that exclude each other; try again";
             return Err(Fault::Unavailable(why.to_owned()));
         }
-        let demand = KeyDemand::of(&key, 1, DemandKind::Look);
-        let asked = NamedDemand {
+        let key_demand = KeyDemand::of(&key, 1, DemandKind::Look);
+        let demand = NamedDemand {
             name: &name,
             policy: &policy,
-            demand: &demand,
+            key_demand: &key_demand,
         };
         if to.datacenter.is_none() && policy.scope == Scope::Global {
-            self.recall(&asked, None, true).await;
+            self.recall(&demand, None, true).await;
             self.written(false)?;
         }
         let table = self.table.borrow();
-        Ok(table.hand_over(&asked.check(), self.host.now_ms()))
+        Ok(table.hand_over(&demand.check(), self.host.now_ms()))
     }
 
-    /// Takes over another limiter's knowledge of their number: stored before anything is answered.
-    pub(super) fn hear(&self, counts: Option<LimiterCounts>) -> Result<(), Fault> {
+    /// Merges the counts that another limiter has sent. They are stored before anything is answered by them.
+    pub(super) fn merge_counts(&self, counts: Option<LimiterCounts>) -> Result<(), Fault> {
         let Some(counts) = counts else { return Ok(()) };
         let now_ms = self.host.now_ms();
         let mut spread = self.spread.borrow_mut();
         let mut changed = spread.clone();
         if changed.hear(counts, now_ms, now_ms) {
-            self.rows.write_heard(counts, now_ms)?;
+            self.rows.write_received_counts(counts, now_ms)?;
             *spread = changed;
         }
         Ok(())
@@ -139,20 +139,20 @@ impl LimiterCore {
         self.spread.borrow().counts(self.host.now_ms())
     }
 
-    fn home(&self, to: &LimiterAddress, asked: &NamedDemand<'_>) -> Home {
-        let place = call::limiter_key(asked.name, &asked.demand.key);
+    fn home(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> Home {
+        let ring_key = call::limiter_key(demand.name, &demand.key_demand.key);
         self.spread
             .borrow()
-            .home(&place, to.partition, self.host.now_ms())
+            .home(&ring_key, to.partition, self.host.now_ms())
     }
 
     /// The limiter that decides a key, if it is another.
     pub(super) fn elsewhere(
         &self,
         to: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
     ) -> Option<LimiterAddress> {
-        match self.home(to, asked) {
+        match self.home(to, demand) {
             Home::At(partition) => Some(LimiterAddress {
                 partition,
                 ..to.clone()
@@ -161,16 +161,16 @@ impl LimiterCore {
         }
     }
 
-    /// Succeeds where a key that was decided here before an await still is.
+    /// Succeeds where this limiter still decides a key that it decided before an await.
     ///
     /// # Errors
     /// `Unavailable`.
     pub(super) fn is_here_still(
         &self,
         to: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
     ) -> Result<(), Fault> {
-        match self.elsewhere(to, asked) {
+        match self.elsewhere(to, demand) {
             None => Ok(()),
             Some(_) => Err(Fault::Unavailable(
                 "the key was handed over to another limiter; try again".to_owned(),
@@ -178,7 +178,7 @@ impl LimiterCore {
         }
     }
 
-    /// Whether isolates may be lent parts of a key: not while keys move, because the new limiter could not learn what
+    /// Whether isolates may be lent parts of a key: not while keys move, because the new limiter would not know what
     /// they hold.
     ///
     /// # Errors
@@ -197,10 +197,10 @@ impl LimiterCore {
         Ok(())
     }
 
-    fn must_fetch(&self, to: &LimiterAddress, asked: &NamedDemand<'_>) -> bool {
-        matches!(self.home(to, asked), Home::After(_))
-            && !self.knows(asked)
-            && !self.taken_over.borrow().contains_key(&taken(asked))
+    fn must_fetch(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> bool {
+        matches!(self.home(to, demand), Home::After(_))
+            && !self.knows(demand)
+            && !self.taken_over.borrow().contains_key(&taken(demand))
     }
 
     /// Takes a key over from its former limiter, if it is not known here.
@@ -210,43 +210,43 @@ impl LimiterCore {
     pub(super) async fn fetch_before(
         &self,
         to: &LimiterAddress,
-        asked: &NamedDemand<'_>,
+        demand: &NamedDemand<'_>,
     ) -> Result<MovedUse, Fault> {
-        let Home::After(partition) = self.home(to, asked) else {
+        let Home::After(partition) = self.home(to, demand) else {
             return Ok(MovedUse::Over);
         };
-        if !self.must_fetch(to, asked) {
+        if !self.must_fetch(to, demand) {
             return Ok(MovedUse::Over);
         }
-        let over = GiveKey {
+        let give = GiveKey {
             to: LimiterAddress {
                 partition,
                 ..to.clone()
             },
-            name: asked.name.clone(),
-            policy: asked.policy.clone(),
-            key: asked.demand.key.clone(),
+            name: demand.name.clone(),
+            policy: demand.policy.clone(),
+            key: demand.key_demand.key.clone(),
             counts: self.counts(),
         };
-        let handover = call_within(&self.host, &over, HAND_OVER_MS_MAX).await?;
+        let handover = call_within(&self.host, &give, HAND_OVER_MS_MAX).await?;
         // Another call may have taken it over meanwhile.
-        if !self.must_fetch(to, asked) {
+        if !self.must_fetch(to, demand) {
             return Ok(MovedUse::Over);
         }
         let now_ms = self.host.now_ms();
         let taken_over = self
             .table
             .borrow_mut()
-            .take_over(&asked.check(), &handover, now_ms);
+            .take_over(&demand.check(), &handover, now_ms);
         if taken_over == Err(Full) {
             return Ok(MovedUse::NoRoom);
         }
         let mut taken_over = self.taken_over.borrow_mut();
-        taken_over.insert(taken(asked), ());
+        taken_over.insert(taken(demand), ());
         Ok(MovedUse::Over)
     }
 }
 
-fn taken(asked: &NamedDemand<'_>) -> super::limiter::LimitKey {
-    (asked.name.clone(), asked.demand.key.clone())
+fn taken(demand: &NamedDemand<'_>) -> super::limiter::LimitKey {
+    (demand.name.clone(), demand.key_demand.key.clone())
 }

@@ -14,8 +14,8 @@ const SCHEMA_VERSION_MIN: i64 = 1;
 const SCHEMA: &[&str] =
     &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
 
-/// Another limiter's knowledge of their number: one row. Created when the number is changed for the first time.
-const HEARD: &str = "CREATE TABLE IF NOT EXISTS heard \
+/// The counts of limiters that another limiter has sent: one row. Created at the first change of the number.
+const RECEIVED_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS heard \
     (id INTEGER PRIMARY KEY, now INTEGER NOT NULL, before INTEGER NOT NULL, at_ms INTEGER NOT NULL)";
 
 /// A table that is stored, without a key.
@@ -61,32 +61,36 @@ impl LimiterStore {
         Ok(table)
     }
 
-    /// Another limiter's knowledge of their number, and when it was received; `None` where there is none.
+    /// The counts that another limiter has sent, and when they were received; `None` where there are none.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn heard(&self) -> Result<Option<(LimiterCounts, i64)>, Fault> {
+    pub(super) fn received_counts(&self) -> Result<Option<(LimiterCounts, i64)>, Fault> {
         let query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'heard'";
         if self.store.run(query, vec![])?.is_empty() {
             return Ok(None);
         }
         let query = "SELECT now, before, at_ms FROM heard WHERE id = 0";
         let rows = self.store.run(query, vec![])?;
-        let column = |place: usize| integer(rows.first()?.get(place)?);
-        let count = |place| u32::try_from(column(place)?).ok();
-        let (Some(now), Some(before), Some(heard_ms)) = (count(0), count(1), column(2)) else {
+        let column = |index: usize| integer(rows.first()?.get(index)?);
+        let count = |index| u32::try_from(column(index)?).ok();
+        let (Some(now), Some(before), Some(received_ms)) = (count(0), count(1), column(2)) else {
             return Ok(None);
         };
         let before = Some(before);
-        Ok(Some((LimiterCounts { now, before }, heard_ms)))
+        Ok(Some((LimiterCounts { now, before }, received_ms)))
     }
 
-    /// Writes another limiter's knowledge of their number.
+    /// Writes the counts that another limiter has sent.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn write_heard(&self, counts: LimiterCounts, now_ms: i64) -> Result<(), Fault> {
-        self.store.run(HEARD, vec![])?;
+    pub(super) fn write_received_counts(
+        &self,
+        counts: LimiterCounts,
+        now_ms: i64,
+    ) -> Result<(), Fault> {
+        self.store.run(RECEIVED_SCHEMA, vec![])?;
         let before = counts.before.unwrap_or(0);
         self.store.run(
             "INSERT OR REPLACE INTO heard VALUES (0, ?, ?, ?)",

@@ -1,6 +1,6 @@
 //! Lists of many counters of one partition of the directory, from its own data.
 //!
-//! Invariant: no counter is asked. For a counter without a row in the table of totals its view is used.
+//! Invariant: no counter is called. For a counter without a row in the table of totals its view is used.
 
 use std::rc::Rc;
 
@@ -50,18 +50,18 @@ impl Listings {
         }
     }
 
-    /// Counters in order of their names, with their totals where asked for.
+    /// Counters in order of their names, with their totals where requested.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) async fn rows(&self, asked: ListRows) -> Result<Vec<ListedCounter>, Fault> {
+    pub(super) async fn rows(&self, request: ListRows) -> Result<Vec<ListedCounter>, Fault> {
         let page = self.roots.list(List {
-            partition: asked.partition,
-            prefix: asked.prefix,
-            after: asked.after,
-            limit: asked.limit,
+            partition: request.partition,
+            prefix: request.prefix,
+            after: request.after,
+            limit: request.limit,
         })?;
-        let (Some((first, _)), Some((last, _)), true) = (page.first(), page.last(), asked.values)
+        let (Some((first, _)), Some((last, _)), true) = (page.first(), page.last(), request.values)
         else {
             return Ok(page
                 .into_iter()
@@ -86,12 +86,12 @@ impl Listings {
     }
 
     /// The first counters of an order, and its sums.
-    pub(super) async fn top(&self, asked: TopOf) -> Result<PartitionTop, Fault> {
+    pub(super) async fn top(&self, request: TopOf) -> Result<PartitionTop, Fault> {
         let now_ms = self.host.now_ms();
         let is_whole = self.see_to_totals().await?;
-        let (rows, mut sums) = self.totals.top(&asked.order, asked.limit, now_ms)?;
-        if let Some(than) = asked.above {
-            sums.above = self.totals.above(&asked.order, than, now_ms)?;
+        let (rows, mut sums) = self.totals.top(&request.order, request.limit, now_ms)?;
+        if let Some(than) = request.above {
+            sums.above = self.totals.above(&request.order, than, now_ms)?;
         }
         Ok(PartitionTop {
             rows,
@@ -101,8 +101,8 @@ impl Listings {
     }
 
     /// The amount of a counter in an order; `None` where there is no such counter.
-    pub(super) fn amount(&self, asked: AmountOf) -> Result<Option<TopRow>, Fault> {
-        let AmountOf { counter, order } = asked;
+    pub(super) fn amount(&self, request: AmountOf) -> Result<Option<TopRow>, Fault> {
+        let AmountOf { counter, order } = request;
         let Some(root) = self.roots.listed(&counter)? else {
             return Ok(None);
         };

@@ -1,9 +1,9 @@
 //! A lookout: it reads the watched counters of its partition, once for all watchers.
 //!
 //! Invariant: at most one read of a counter is under way, and none begins within the age that the caller accepts. So a
-//! counter is read once a second for any number of hubs that ask once a second. All that is due of a board is one
-//! question to it, for any number of watched members. A lookout stores nothing that cannot be read again, and asks
-//! nobody without being asked. It holds at most [`SNAPSHOTS_MAX`] counters.
+//! counter is read once a second for any number of hubs that ask once a second. All due reads of a board are one
+//! question to it, for any number of watched members. A lookout stores nothing that cannot be read again, and reads
+//! nothing without a call. It holds at most [`SNAPSHOTS_MAX`] counters.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -44,18 +44,18 @@ const UNUSED_MS: u64 = 60_000;
 const UNUSED_MS_MIN: u64 = 2_500;
 
 /// A read that is due.
-enum Due {
+enum DueRead {
     Counter(CounterId),
     /// All watched parts of a board.
     Board(CounterId, Vec<WatchedBoard>),
 }
 
-impl Due {
+impl DueRead {
     fn of(topics: Vec<Topic>) -> Vec<Self> {
-        let (mut due, mut boards) = (Vec::new(), BTreeMap::<CounterId, Vec<_>>::new());
+        let (mut reads, mut boards) = (Vec::new(), BTreeMap::<CounterId, Vec<_>>::new());
         for topic in topics {
             match topic {
-                Topic::Counter(counter) => due.push(Self::Counter(counter)),
+                Topic::Counter(counter) => reads.push(Self::Counter(counter)),
                 Topic::Board(watched) => {
                     boards
                         .entry(watched.board.clone())
@@ -67,8 +67,8 @@ impl Due {
         let boards = boards
             .into_iter()
             .map(|(board, watched)| Self::Board(board, watched));
-        due.extend(boards);
-        due
+        reads.extend(boards);
+        reads
     }
 }
 
@@ -82,7 +82,7 @@ struct WatchedCounter {
     is_reading: bool,
     /// Datacenters that did not answer it.
     away: Vec<Datacenter>,
-    asked_ms: i64,
+    used_ms: i64,
     /// Calls that wait for the read that is under way.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -136,22 +136,22 @@ impl LiveReader {
         let mut all = self.held.borrow_mut();
         let mut unused_ms = UNUSED_MS;
         while all.len() + counters.len() > SNAPSHOTS_MAX && unused_ms >= UNUSED_MS_MIN {
-            let is_used = |held: &WatchedCounter| held.asked_ms.abs_diff(now_ms) < unused_ms;
+            let is_used = |held: &WatchedCounter| held.used_ms.abs_diff(now_ms) < unused_ms;
             all.retain(|_, held| held.is_reading || is_used(held));
             unused_ms /= 2;
         }
-        let (mut due, mut waits) = (Vec::new(), Vec::new());
+        let (mut topics, mut waits) = (Vec::new(), Vec::new());
         for counter in counters {
             // Its snapshot is pending, and after a time unknown.
             if all.len() >= SNAPSHOTS_MAX && !all.contains_key(counter) {
                 continue;
             }
             let held = all.entry(counter.clone()).or_default();
-            held.asked_ms = now_ms;
+            held.used_ms = now_ms;
             if !held.is_reading && is_outdated(held.begun_ms, now_ms, age_ms_max) {
                 held.is_reading = true;
                 held.begun_ms = now_ms;
-                due.push(counter.clone());
+                topics.push(counter.clone());
             }
             if held.is_reading {
                 let (done, doing) = oneshot::channel();
@@ -160,11 +160,11 @@ impl LiveReader {
             }
         }
         drop(all);
-        if !due.is_empty() {
-            let lookout = self.clone();
+        if !topics.is_empty() {
+            let reader = self.clone();
             self.object.wait_until(async move {
-                let read = |due| lookout.read(due);
-                let reads = Due::of(due).into_iter().map(read);
+                let read = |due_read| reader.read(due_read);
+                let reads = DueRead::of(topics).into_iter().map(read);
                 all_settled(reads, READS_AT_ONCE).await;
             });
         }
@@ -178,12 +178,12 @@ impl LiveReader {
             .map_or_else(Vec::new, |held| held.away.clone())
     }
 
-    /// Reads a counter or a board, and wakes those who wait.
-    async fn read(&self, due: Due) {
+    /// Reads a counter or a board, and wakes the waiting calls.
+    async fn read(&self, due_read: DueRead) {
         metrics::count(&self.host, Metric::LiveRead);
-        match due {
-            Due::Counter(counter) => self.read_counter(&counter).await,
-            Due::Board(board, watched) => self.read_board(&board, watched).await,
+        match due_read {
+            DueRead::Counter(counter) => self.read_counter(&counter).await,
+            DueRead::Board(board, watched) => self.read_board(&board, watched).await,
         }
     }
 
@@ -212,13 +212,13 @@ impl LiveReader {
         let names = names.into_iter().map(|name| name.as_bytes().to_vec());
         let question = BoardQuestion::Live(top.unwrap_or(0), names.collect());
         let reading = BoardReader::new(&self.host, board);
-        let asked = reading.ask(question);
+        let answer = reading.ask(question);
         let silent = || Fault::Unavailable("the board does not answer".to_owned());
-        let read = self.host.within_ms(CALL_MS_MAX, asked).await;
+        let read = self.host.within_ms(CALL_MS_MAX, answer).await;
         read.unwrap_or_else(|| Err(silent()))
     }
 
-    /// Tells those who wait what a board has answered.
+    /// Stores what a board has answered, and wakes the waiting calls.
     fn see_board(&self, read: &Result<BoardAnswer, Fault>, watched: Vec<WatchedBoard>) {
         let mut all = self.held.borrow_mut();
         for watched in watched {
@@ -242,7 +242,7 @@ impl LiveReader {
                 }
                 None => held.snapshot.fail(),
             }
-            held.tell();
+            held.wake_waiting();
         }
     }
 
@@ -267,13 +267,13 @@ impl LiveReader {
             // The former content stays, and is reported as old.
             _ => held.snapshot.fail(),
         }
-        held.tell();
+        held.wake_waiting();
     }
 }
 
 impl WatchedCounter {
-    /// Wakes those who wait.
-    fn tell(&mut self) {
+    /// Wakes the waiting calls.
+    fn wake_waiting(&mut self) {
         self.is_reading = false;
         for done in self.waiting.drain(..) {
             let _ = done.send(());
@@ -304,8 +304,8 @@ impl WatchedCounter {
                     fresh: true,
                 };
                 self.pace.note(begun_ms, sum.root.generation, sum.added());
-                let told = SummedCounter::new(counter, sum, freshness).rounded(rounding);
-                Shown::Counter(told.live(self.pace.rate_thousandths()))
+                let counter_view = SummedCounter::new(counter, sum, freshness).rounded(rounding);
+                Shown::Counter(counter_view.live(self.pace.rate_thousandths()))
             }
         };
         self.snapshot = CounterSnapshot {

@@ -97,8 +97,8 @@ pub(super) fn close(socket: &dyn Socket, (code, reason): (u16, &str)) {
 
 /// Answers the close of a client with the code that it sent, for which the client waits. A connection that broke has no
 /// code that can be sent back, and nobody waits.
-pub(super) fn answer_close(socket: &dyn Socket, said: Option<(u16, String)>) {
-    let (code, reason) = said.unzip();
+pub(super) fn answer_close(socket: &dyn Socket, code_and_reason: Option<(u16, String)>) {
+    let (code, reason) = code_and_reason.unzip();
     socket.close(code, reason.as_deref());
 }
 

@@ -71,7 +71,7 @@ pub struct MeasuredObject<S> {
     object: Object,
     host: Host,
     calls: Cell<u32>,
-    told_bytes: Cell<u64>,
+    reported_bytes: Cell<u64>,
 }
 
 impl<S: ObjectKind> MeasuredObject<S> {
@@ -86,10 +86,10 @@ impl<S: ObjectKind> MeasuredObject<S> {
 
     fn measure_now(&self) {
         let bytes = self.object.platform().database_bytes();
-        if !differs(bytes, self.told_bytes.get()) {
+        if !differs(bytes, self.reported_bytes.get()) {
             return;
         }
-        self.told_bytes.set(bytes);
+        self.reported_bytes.set(bytes);
         let object = hash(S::KIND, &self.object.platform().id());
         if object.is_multiple_of(S::SAMPLED) {
             let kind = S::KIND.to_owned();
@@ -129,7 +129,7 @@ impl<S: Shell + ObjectKind> Shell for MeasuredObject<S> {
             object,
             host,
             calls: Cell::default(),
-            told_bytes: Cell::default(),
+            reported_bytes: Cell::default(),
         }
     }
 
@@ -163,8 +163,8 @@ impl<S: Shell + ObjectKind> Shell for MeasuredObject<S> {
         self.shell.on_message(socket, text);
     }
 
-    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
-        self.shell.on_close(socket, said);
+    fn on_close(&self, socket: Rc<dyn Socket>, code_and_reason: Option<(u16, String)>) {
+        self.shell.on_close(socket, code_and_reason);
     }
 
     fn on_error(&self, socket: Rc<dyn Socket>) {

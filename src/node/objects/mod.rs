@@ -24,7 +24,7 @@
 //! | [`directory`] | one partition of the directory: dispatches to its parts, each with tables of its own |
 //! | [`listings`], [`directory_totals`], [`directory_tops`], [`kept_tops`] | lists of its counters with totals, their table, its orders, and those that are kept in memory |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, their end, notifications of leads, and their rows |
-//! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that nobody asks for |
+//! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that get no calls |
 //! | [`lead_calls`], [`inboxes`] | calls of a root to leads and inboxes |
 //! | [`living_counters`] | the number of a partition's living counters |
 //! | [`fleet_store`], [`sizes`] | the reports of isolates to a partition of the directory, and the database sizes of objects |
@@ -54,7 +54,7 @@
 //! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_lanes`], [`keyspace_listeners`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_scripts`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, its rows, and its listeners |
 //! | [`outbox`] | joins messages of tenants to the directory, and of roots to tablets |
 //! | [`lead_apart`] | how a hot lead leaves its tablet, and returns |
-//! | [`directory_tablets`], [`lead_sweep`] | the spreads of leads over tablets, present and former, and moves of leads that nobody asks for |
+//! | [`directory_tablets`], [`lead_sweep`] | the spreads of leads over tablets, present and former, and moves of leads that get no calls |
 //! | `left_out` | the object of a feature that this build does not have |
 //! | [`store`] | SQL, and the schema's version |
 

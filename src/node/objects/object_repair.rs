@@ -10,7 +10,7 @@ use crate::host::object::{IncomingCall, Object, Reply, SqlValue, reply};
 use crate::protocol::messages::{DamagedTable, Fault, RepairObject, decode};
 
 /// The most names of damaged rows in an answer.
-const NAMES_TOLD_MAX: usize = 20;
+const NAMES_LISTED_MAX: usize = 20;
 
 /// A table whose bodies are checked.
 struct Table {
@@ -119,9 +119,9 @@ const TABLES: [Table; 18] = [
 
 /// Answers a [`RepairObject`]; the flag says whether storage has changed.
 pub(super) fn answer(kind: &str, object: &Object, arrived: &IncomingCall) -> (Reply, bool) {
-    let asked = decode::<RepairObject>(&arrived.message);
-    let discards = asked.as_ref().is_ok_and(|asked| asked.discards);
-    let answer = asked.and_then(|_| repair(kind, &Store::new(object.clone()), discards));
+    let request = decode::<RepairObject>(&arrived.message);
+    let discards = request.as_ref().is_ok_and(|request| request.discards);
+    let answer = request.and_then(|_| repair(kind, &Store::new(object.clone()), discards));
     let has_changed = discards && answer.as_ref().is_ok_and(|found| !found.is_empty());
     (reply::<RepairObject>(&answer), has_changed)
 }
@@ -147,18 +147,18 @@ fn repair(kind: &str, store: &Store, discards: bool) -> Result<Vec<DamagedTable>
                 .try_for_each(|(table, keys)| discard(store, table, keys))
         })?;
     }
-    let told = |(table, keys): (&Table, Keys)| DamagedTable {
+    let report = |(table, keys): (&Table, Keys)| DamagedTable {
         table: table.name.to_owned(),
         rows: u64::try_from(keys.len()).unwrap_or(u64::MAX),
         names: keys
             .iter()
             .filter_map(|key| text(key.first()?))
-            .take(NAMES_TOLD_MAX)
+            .take(NAMES_LISTED_MAX)
             .map(str::to_owned)
             .collect(),
         loss: table.loss.to_owned(),
     };
-    Ok(damaged.into_iter().map(told).collect())
+    Ok(damaged.into_iter().map(report).collect())
 }
 
 fn damaged_keys(store: &Store, table: &Table) -> Result<Keys, Fault> {
@@ -167,18 +167,18 @@ fn damaged_keys(store: &Store, table: &Table) -> Result<Keys, Fault> {
         return Ok(Vec::new());
     }
     let Table { name, key, .. } = table;
-    damaged_in(store, Vec::new(), |after: &Vec<SqlValue>, most| {
-        let places = vec!["?"; after.len()].join(", ");
+    damaged_in(store, Vec::new(), |after: &Vec<SqlValue>, limit| {
+        let placeholders = vec!["?"; after.len()].join(", ");
         let only = match after.is_empty() {
             true => String::new(),
-            false => format!("WHERE ({key}) > ({places})"),
+            false => format!("WHERE ({key}) > ({placeholders})"),
         };
         let sql = format!("SELECT {key}, body FROM {name} {only} ORDER BY {key} LIMIT ?");
         let mut values = after.clone();
-        values.push(most.into());
+        values.push(limit.into());
         let rows = store.run(&sql, values)?;
-        let placed = |mut row: Vec<SqlValue>| row.pop().map(|body| (row, body));
-        Ok(rows.into_iter().filter_map(placed).collect())
+        let key_and_body = |mut row: Vec<SqlValue>| row.pop().map(|body| (row, body));
+        Ok(rows.into_iter().filter_map(key_and_body).collect())
     })
 }
 
@@ -194,8 +194,8 @@ fn discard(store: &Store, table: &Table, keys: &Keys) -> Result<(), Fault> {
     }
     let Table { name, key, .. } = table;
     for values in keys {
-        let places = vec!["?"; values.len()].join(", ");
-        let sql = format!("DELETE FROM {name} WHERE ({key}) = ({places})");
+        let placeholders = vec!["?"; values.len()].join(", ");
+        let sql = format!("DELETE FROM {name} WHERE ({key}) = ({placeholders})");
         store.run(&sql, values.clone())?;
     }
     if table.name == "alerts" {

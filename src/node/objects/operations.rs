@@ -2,8 +2,8 @@
 //! because each holds the counter's lock; each is one commit with its key.
 //!
 //! Invariants: the counts that operations observe of a datacenter never decrease, so a baseline is never above the
-//! counts of its cells. A lead that calls its own total the counter's value is stopped before an operation changes the
-//! value otherwise, and learns of it before it counts again.
+//! counts of its cells. A lead that reports its own total as the counter's value is stopped before an operation changes
+//! the value. It receives the change before it counts again.
 
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ use crate::protocol::messages::{
 /// A refused operation: nothing has changed.
 enum Refused {
     Fault(Fault),
-    Told(OperationOutcome),
+    Outcome(OperationOutcome),
 }
 
 impl From<Fault> for Refused {
@@ -37,7 +37,7 @@ impl From<Fault> for Refused {
 
 impl From<NeedsHome> for Refused {
     fn from(_: NeedsHome) -> Self {
-        Self::Told(OperationOutcome::NeedsHome)
+        Self::Outcome(OperationOutcome::NeedsHome)
     }
 }
 
@@ -76,12 +76,12 @@ impl Operations {
             Operation::Set(value) => self.set(&operate, *value, false, true).await,
             Operation::Reset => self.set(&operate, Value::default(), false, false).await,
             Operation::Delete => self.delete(&operate).await,
-            Operation::SettleHome => self.settle_home(&operate).await,
+            Operation::SettleHome => self.assign_home(&operate).await,
             Operation::BringBack(back) => self.bring_back(&operate, back).await,
         };
         match done {
             Ok(done) => Ok(OperationOutcome::Done(done)),
-            Err(Refused::Told(told)) => Ok(told),
+            Err(Refused::Outcome(outcome)) => Ok(outcome),
             Err(Refused::Fault(fault)) => Err(fault),
         }
     }
@@ -112,7 +112,7 @@ impl Operations {
         let base = back.base.unwrap_or_default();
         let ended = match (living, back.if_there) {
             (Err(ended), _) => ended,
-            (Ok(_), IfExists::Refuse) => return Err(Refused::Told(OperationOutcome::Exists)),
+            (Ok(_), IfExists::Refuse) => return Err(Refused::Outcome(OperationOutcome::Exists)),
             (Ok(root), IfExists::Replace) => {
                 self.roots.end(counter, &root, false, None).await?;
                 self.roots.entry(counter)?
@@ -180,7 +180,7 @@ impl Operations {
             (home, _) => home.clone(),
         };
         if home != root.home {
-            self.roots.require_settled(counter, &mut root).await?;
+            self.roots.require_reconciled(counter, &mut root).await?;
             let mut held = root.held.clone();
             let known =
                 |datacenter: &Datacenter| root.held.iter().any(|(other, _)| other == datacenter);
@@ -249,19 +249,19 @@ impl Operations {
             // done. Source: RFC 9110, 13.2.1.
             match self.roots.living(counter, true).await? {
                 Ok(root) => (root, false),
-                Err(_) => return Err(Refused::Told(OperationOutcome::NotFound)),
+                Err(_) => return Err(Refused::Outcome(OperationOutcome::NotFound)),
             }
         };
         if raises {
-            // What an unsettled datacenter holds would be taken for nothing.
-            self.roots.require_settled(counter, &mut root).await?;
+            // Otherwise the counts of an unsettled datacenter would be taken for zero.
+            self.roots.require_reconciled(counter, &mut root).await?;
         }
         let floor = root.settings.floor;
         if floor.is_some_and(|floor| value.is_below(floor)) && !raises {
-            return Err(Refused::Told(OperationOutcome::BelowFloor));
+            return Err(Refused::Outcome(OperationOutcome::BelowFloor));
         }
         self.require(operate, &mut root, created).await?;
-        // It would continue to call its own total the value.
+        // Otherwise the only lead would continue to report its own total as the value.
         let sole: Vec<Datacenter> = root.sole().cloned().into_iter().collect();
         self.stop(counter, &root, &sole).await?;
         let seen = self.observe(counter, &root, &root.counting()).await;
@@ -299,7 +299,7 @@ impl Operations {
     async fn delete(&self, operate: &Operate) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let Ok(mut root) = self.roots.living(counter, true).await? else {
-            return Err(Refused::Told(OperationOutcome::NotFound));
+            return Err(Refused::Outcome(OperationOutcome::NotFound));
         };
         self.require(operate, &mut root, false).await?;
         let done = Done {
@@ -311,22 +311,23 @@ impl Operations {
         Ok(Done { pending, ..done })
     }
 
-    async fn settle_home(&self, operate: &Operate) -> Result<Done, Refused> {
+    async fn assign_home(&self, operate: &Operate) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let Ok(mut root) = self.roots.living(counter, true).await? else {
-            return Err(Refused::Told(OperationOutcome::NotFound));
+            return Err(Refused::Outcome(OperationOutcome::NotFound));
         };
-        self.give_home(operate, &mut root)?;
+        self.ensure_home(operate, &mut root)?;
         let home = root.home.clone();
         let generation = root.generation;
-        // The home must be final before it is told, even if this goes no further. It refuses to decide until it knows.
+        // The home must be durable before its lead is notified, even if this fails afterwards. The lead refuses to
+        // decide until it is notified.
         self.roots
             .save(counter, RootEntry::Live(root.clone()), &[])
             .await?;
         if let Some(home) = &home {
-            let telling = LeadNotice::Configure;
+            let notice = LeadNotice::Configure;
             self.roots
-                .tell(counter, home, telling, generation, Some(&root))
+                .tell(counter, home, notice, generation, Some(&root))
                 .await?;
         }
         Ok(Done {
@@ -336,7 +337,7 @@ impl Operations {
         })
     }
 
-    fn give_home(&self, operate: &Operate, root: &mut Root) -> Result<(), NeedsHome> {
+    fn ensure_home(&self, operate: &Operate, root: &mut Root) -> Result<(), NeedsHome> {
         let home = root.home_for_bounds(None)?;
         if root.home.is_none() {
             let home = home.unwrap_or_else(|| operate.datacenter.clone());
@@ -366,14 +367,14 @@ impl Operations {
         root: &mut Root,
         created: bool,
     ) -> Result<(), Refused> {
-        let changed = || Refused::Told(OperationOutcome::Changed);
-        let asked = match &operate.condition {
+        let changed = || Refused::Outcome(OperationOutcome::Changed);
+        let expected = match &operate.condition {
             None => return Ok(()),
             Some(_) if created => return Err(changed()),
             Some(OperationCondition::Exists) => return Ok(()),
-            Some(OperationCondition::Unchanged(asked)) => asked,
+            Some(OperationCondition::Unchanged(expected)) => expected,
         };
-        self.give_home(operate, root)?;
+        self.ensure_home(operate, root)?;
         let Some(home) = root.home.clone() else {
             return Err(changed());
         };
@@ -382,7 +383,7 @@ impl Operations {
         let seen = self.observe(&operate.counter, root, only).await;
         let cells = seen.into_iter().next().and_then(|(_, cells)| cells);
         let cells = cells.ok_or_else(|| silent(&home))?;
-        if asked.is_now(&home, &root.now_at(&home, &cells), &cells) {
+        if expected.is_now(&home, &root.now_at(&home, &cells), &cells) {
             Ok(())
         } else {
             Err(changed())
@@ -399,7 +400,7 @@ impl Operations {
         self.stop(counter, root, &home).await?;
         let seen = self.observe(counter, root, &home).await;
         if whole_value(root, &seen)?.is_below(floor) {
-            return Err(Refused::Told(OperationOutcome::BelowFloor));
+            return Err(Refused::Outcome(OperationOutcome::BelowFloor));
         }
         Ok(())
     }
@@ -419,13 +420,13 @@ impl Operations {
         for (datacenter, sum) in sums {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
             if !sum.summary.uniques.is_empty() {
-                return Err(Refused::Told(OperationOutcome::HashMismatch));
+                return Err(Refused::Outcome(OperationOutcome::HashMismatch));
             }
         }
         Ok(())
     }
 
-    /// Stops leads: they and their shards count nothing until they have asked again, which waits for this operation.
+    /// Stops leads: they and their shards count nothing until they have a new grant, which waits for this operation.
     async fn stop(
         &self,
         counter: &CounterId,

@@ -18,12 +18,12 @@ use crate::node::shared::open_objects;
 use crate::protocol::messages::{Call, Fault, Receiver, batch, encode};
 
 /// A message in flight, until it is dropped: then the waiting calls are sent.
-struct UnderWay {
+struct MessageGuard {
     outbox: Rc<Outbox>,
     to: Receiver,
 }
 
-impl Drop for UnderWay {
+impl Drop for MessageGuard {
     fn drop(&mut self) {
         let Self { outbox, to } = self;
         let is_next = outbox.queue.borrow_mut().end(to);
@@ -69,7 +69,7 @@ impl Outbox {
     ///
     /// # Errors
     /// As [`open_objects::tell`].
-    pub(super) async fn tell<C: Call>(self: &Rc<Self>, message: &C) -> Result<C::Answer, Fault> {
+    pub(super) async fn notify<C: Call>(self: &Rc<Self>, message: &C) -> Result<C::Answer, Fault> {
         match call::receiver_of(&self.host, message.to()) {
             Some(_) => self.call(message).await,
             None => open_objects::tell(&self.host, message).await,
@@ -83,14 +83,14 @@ impl Outbox {
         path: &'static str,
         message: Vec<u8>,
     ) -> CallBytes {
-        let (queued, answered) = QueuedCall::new(path, message, CALL_MS_MAX);
+        let (queued, answer) = QueuedCall::new(path, message, CALL_MS_MAX);
         let is_next = self.queue.borrow_mut().join(&receiver, queued);
         if is_next {
             self.begin_to_send(receiver);
         }
         // The message that it travels in ends in time, so it needs no timer of its own.
         let lost = |_| Err(Fault::Unavailable(format!("{path} was not answered")));
-        answered.await.unwrap_or_else(lost)
+        answer.await.unwrap_or_else(lost)
     }
 
     /// Sends the waiting calls for a receiver after this turn.
@@ -109,9 +109,9 @@ impl Outbox {
 
     fn begin_message(self: &Rc<Self>, to: Receiver, calls: Vec<QueuedCall>) {
         let outbox = self.clone();
-        let under_way = UnderWay { outbox, to };
+        let guard = MessageGuard { outbox, to };
         self.object.wait_until(async move {
-            let UnderWay { outbox, to } = &under_way;
+            let MessageGuard { outbox, to } = &guard;
             for one in send_together(&outbox.host, to, calls).await {
                 let (host, to) = (outbox.host.clone(), to.clone());
                 outbox.object.wait_until(async move {

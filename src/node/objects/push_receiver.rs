@@ -1,7 +1,7 @@
 //! What a root knows of its counter's datacenters: leads push it, readers get it.
 //!
 //! Invariant: it is a merge of pushes, so for each datacenter it is the state of the moment that `Heard` names. It is a
-//! cache: what is lost comes again, because leads learn what the root has.
+//! cache: what is lost is pushed again, because each answer says what the root has.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ struct CachedView {
     watch: Watch,
     written_ms: i64,
     used_ms: i64,
-    /// No increment that pushes since then have told is of a later time, unix milliseconds; `i64::MIN` before the
+    /// No increment that pushes have reported since then is of a later time, unix milliseconds; `i64::MIN` before the
     /// first.
     newest_count_ms: i64,
     /// Its memory when it was last written.
@@ -166,14 +166,14 @@ impl Views {
             newest_count_ms,
         } = push;
         push.delta.not_after(self.host.now_ms());
-        let told = push.delta.generation;
+        let generation = push.delta.generation;
         let now_ms = self.host.now_ms();
-        self.with_gathered(&counter, told, |gathered| {
+        self.with_gathered(&counter, generation, |gathered| {
             let have = match gathered.gathering.take(&datacenter, &push.delta) {
                 DeltaOutcome::Over(have) => have,
                 DeltaOutcome::Outdated(generation) => return Err(Fault::Superseded(generation)),
             };
-            // Where the lead does not say of what time increments are, they are of its newest write.
+            // Where the lead does not report the time of its increments, the time of its newest write is used.
             let written_ms = push.delta.last_write_ms().unwrap_or(now_ms);
             let newest_ms = newest_count_ms.unwrap_or(written_ms);
             gathered.newest_count_ms = gathered.newest_count_ms.max(newest_ms);
@@ -186,7 +186,8 @@ impl Views {
                 gathered.written_ms = now_ms;
                 let at_rest = gathering.view().at_rest();
                 gathered.bytes = bytes_of(gathering.view());
-                // Before the view: the existence of views tells that the table of totals is younger than they are.
+                // Totals are written before the view: when their table is created, existing views show that it is
+                // younger than they are.
                 let view = gathering.view();
                 let newest_ms = Some(gathered.newest_count_ms);
                 self.totals.note(&counter, root, view, newest_ms, now_ms)?;
@@ -218,11 +219,11 @@ impl Views {
         self.with_gathered(counter, root.generation, |gathered| {
             if watches {
                 gathered.watch.asked(now_ms);
-                let due = gathered.watch.tell(now_ms, root.datacenters.iter());
+                let datacenters = gathered.watch.tell(now_ms, root.datacenters.iter());
                 let for_ms = gathered.watch.lease_ms(now_ms);
-                for datacenter in due {
+                for datacenter in datacenters {
                     let to = CellAddress::lead(counter, &datacenter);
-                    self.tell_watched(to, root.generation, for_ms);
+                    self.notify_watched(to, root.generation, for_ms);
                 }
             }
             let is_watched = gathered.watch.is_watched_for(now_ms, PUSHED_MS_MAX);
@@ -230,8 +231,9 @@ impl Views {
         })
     }
 
-    /// Tells a lead that the counter is watched, without waiting for the answer: it is repeated until the lead pushes.
-    fn tell_watched(&self, to: CellAddress, generation: u64, for_ms: u32) {
+    /// Notifies a lead that the counter is watched, without waiting for the answer: it is repeated until the lead
+    /// pushes.
+    fn notify_watched(&self, to: CellAddress, generation: u64, for_ms: u32) {
         let host = self.host.clone();
         self.object.wait_until(async move {
             let watch = WatchLead {
@@ -273,8 +275,8 @@ impl Views {
         work(gathered)
     }
 
-    /// Notes the effect of an operation on a counter's value, which no lead pushes.
-    pub(super) fn note_total(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
+    /// Records the effect of an operation on a counter's value, which no lead pushes.
+    pub(super) fn record_total(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         self.with_gathered(counter, root.generation, |gathered| {
             let view = gathered.gathering.view();
             let newest_ms = Some(gathered.newest_count_ms);
@@ -298,8 +300,8 @@ impl Views {
         Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
     }
 
-    /// Whether earlier builds read the row, and it lacks nothing but when that was heard: whoever reads a counter has
-    /// its leads tell this.
+    /// Whether earlier builds can read the row, and it differs from the view only in the times of reports. Leads report
+    /// these again when the counter is read.
     fn is_stored(&self, counter: &CounterId, view: &View) -> Result<bool, Fault> {
         if self.store.has_frames() {
             return Ok(false);
@@ -338,7 +340,7 @@ impl Views {
     }
 
     /// The root of a counter was written.
-    pub(super) fn note_root(&self, counter: &CounterId) {
+    pub(super) fn touch_root(&self, counter: &CounterId) {
         self.totals.kept.touch(counter);
     }
 

@@ -23,11 +23,11 @@ impl LimiterCore {
         self.readable()?;
         let all = NamedDemand::all(&policies, &demands)?;
         let mut has_room = true;
-        for asked in &all {
-            has_room &= self.fetch_before(&to, asked).await? == MovedUse::Over;
+        for demand in &all {
+            has_room &= self.fetch_before(&to, demand).await? == MovedUse::Over;
         }
-        let homes = all.iter().map(|asked| {
-            let home = self.elsewhere(&to, asked);
+        let homes = all.iter().map(|demand| {
+            let home = self.elsewhere(&to, demand);
             home.map_or(to.partition, |home| home.partition)
         });
         let homes: Vec<u32> = homes.collect();
@@ -40,7 +40,7 @@ impl LimiterCore {
         }
         let checks: Vec<table::Check<'_>> = all.iter().map(NamedDemand::check).collect();
         let now_ms = self.host.now_ms();
-        let asked = {
+        let reservation = {
             let mut table = self.table.borrow_mut();
             match id {
                 _ if !has_room => Err(ReservationRefusal::Full),
@@ -50,7 +50,7 @@ impl LimiterCore {
                     .map_err(|Full| ReservationRefusal::Full),
             }
         };
-        let (verdicts, is_reserved) = match asked {
+        let (verdicts, is_reserved) = match reservation {
             Ok(verdicts) => {
                 let is_reserved = verdicts.iter().all(|verdict| verdict.is_allowed);
                 (verdicts.into_iter().map(Some).collect(), is_reserved)
@@ -66,7 +66,7 @@ impl LimiterCore {
         };
         let must_commit = all
             .iter()
-            .any(|asked| asked.policy.durability == Durability::Commit);
+            .any(|demand| demand.policy.durability == Durability::Commit);
         self.written(is_reserved && must_commit)?;
         Ok(Reserved {
             verdicts,

@@ -136,12 +136,12 @@ impl RootBundles {
 
     fn columns(&self, row: &[SqlValue], bodies: &[usize]) -> Result<Vec<Column>, Fault> {
         let column =
-            |(place, value): (usize, &SqlValue)| self.column(value, bodies.contains(&place));
+            |(index, value): (usize, &SqlValue)| self.column(value, bodies.contains(&index));
         row.iter().enumerate().map(column).collect()
     }
 
     fn values(&self, row: Vec<Column>, bodies: &[usize]) -> Result<Vec<SqlValue>, Fault> {
-        let value = |(place, column)| self.value(column, bodies.contains(&place));
+        let value = |(index, column)| self.value(column, bodies.contains(&index));
         row.into_iter().enumerate().map(value).collect()
     }
 
@@ -214,9 +214,12 @@ impl RootBundles {
             }
             let table = TABLES.get(usize::from(number)).ok_or_else(broken)?;
             let values = self.values(columns, table.bodies)?;
-            let places = vec!["?"; table.columns.len()].join(", ");
+            let placeholders = vec!["?"; table.columns.len()].join(", ");
             let columns = table.columns.join(", ");
-            let sql = format!("INSERT INTO {} ({columns}) VALUES ({places})", table.name);
+            let sql = format!(
+                "INSERT INTO {} ({columns}) VALUES ({placeholders})",
+                table.name
+            );
             self.store.run(&sql, values)?;
         }
         Ok(())
@@ -318,13 +321,13 @@ impl RootBundles {
             } else {
                 Vec::new()
             };
-            let most = if number == CLAIMS {
+            let limit = if number == CLAIMS {
                 CLAIMS_AT_ONCE
             } else {
                 OPERATIONS_AT_ONCE
             };
-            let rows = self.records_of(name, number, (at, after), most)?;
-            let is_full = rows.len() >= usize::try_from(most).unwrap_or(usize::MAX);
+            let rows = self.records_of(name, number, (at, after), limit)?;
+            let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
             if rows.is_empty() {
                 continue;
             }
@@ -353,7 +356,7 @@ impl RootBundles {
         name: &CounterId,
         number: u8,
         (slot, after): (i64, Vec<u8>),
-        most: i64,
+        limit: i64,
     ) -> Result<Vec<RootRow>, Fault> {
         let (columns, table, bodies): (&str, &str, &[usize]) = match number {
             CLAIMS => ("slot, key, datacenter, generation, moves", "claims", &[]),
@@ -366,7 +369,12 @@ impl RootBundles {
         let sql = format!(
             "SELECT {columns} FROM {table} WHERE slot = ? AND id = ? AND key > ? ORDER BY key LIMIT ?"
         );
-        let values = vec![slot.into(), name.as_str().into(), after.into(), most.into()];
+        let values = vec![
+            slot.into(),
+            name.as_str().into(),
+            after.into(),
+            limit.into(),
+        ];
         let rows = self.store.run(&sql, values)?;
         let row = |row: &Vec<SqlValue>| Ok((number, self.columns(row, bodies)?));
         rows.iter().map(row).collect()
@@ -434,19 +442,19 @@ impl RootBundles {
     }
 
     /// The first names after one with any rows here except claims and operations.
-    pub(super) fn names_after(&self, after: &str, most: u32) -> Result<Vec<CounterId>, Fault> {
+    pub(super) fn names_after(&self, after: &str, limit: u32) -> Result<Vec<CounterId>, Fault> {
         let mut names = Vec::new();
         let tables = TABLES.iter().map(|table| (table.name, table.id));
         for (table, id) in tables.chain([("leaving", "id"), ("arrived", "id")]) {
             let sql =
                 format!("SELECT DISTINCT {id} FROM {table} WHERE {id} > ? ORDER BY {id} LIMIT ?");
-            let values = vec![after.into(), i64::from(most).into()];
+            let values = vec![after.into(), i64::from(limit).into()];
             names.extend(self.store.run(&sql, values)?.into_iter().flatten());
         }
         let mut names: Vec<CounterId> = names.iter().filter_map(named).collect();
         names.sort_unstable();
         names.dedup();
-        names.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        names.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(names)
     }
 
@@ -517,9 +525,13 @@ impl RootBundles {
     }
 
     /// Names with notes in a table of moves, at most so many.
-    pub(super) fn noted(&self, table: &str, most: u32) -> Result<Vec<CounterId>, Fault> {
+    pub(super) fn names_with_notes(
+        &self,
+        table: &str,
+        limit: u32,
+    ) -> Result<Vec<CounterId>, Fault> {
         let sql = format!("SELECT id FROM {table} ORDER BY id LIMIT ?");
-        let rows = self.store.run(&sql, vec![i64::from(most).into()])?;
+        let rows = self.store.run(&sql, vec![i64::from(limit).into()])?;
         Ok(rows.iter().flatten().filter_map(named).collect())
     }
 }

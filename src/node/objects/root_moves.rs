@@ -34,13 +34,13 @@ use crate::protocol::messages::{
     CallRoot, Fault, GiveRoot, RootCursor, RootHandover, RootRow, RootTaken, decode,
 };
 
-/// How often partitions are asked for one root before the new one gives up: each may have handed it on.
-const ASKED_MAX: usize = 32;
+/// The most requests for one root before the new partition gives up: each partition may have handed the root on.
+const REQUESTS_MAX: usize = 32;
 
 /// How often a call is forwarded: the counts may change meanwhile.
-const SENT_ON_MAX: u8 = 4;
+const FORWARDS_MAX: u8 = 4;
 
-/// How many former partitions are told again at once that a transfer is complete, after a failure.
+/// How many transfers are confirmed at once to their former partitions, after a failure.
 const CONFIRMED_AT_ONCE: u32 = 16;
 
 /// Rows of tables from this number on are claims or operations.
@@ -89,14 +89,19 @@ pub(super) struct RootMoves {
 
 impl RootMoves {
     /// Forwards a call to the partition where its root belongs.
-    pub(super) async fn send_on(&self, to: u32, arrived: &IncomingCall, sent_on: u8) -> Reply {
-        if sent_on >= SENT_ON_MAX {
+    pub(super) async fn send_on(
+        &self,
+        to: u32,
+        arrived: &IncomingCall,
+        times_forwarded: u8,
+    ) -> Reply {
+        if times_forwarded >= FORWARDS_MAX {
             return refusal(&moving());
         }
         let message = CallRoot {
             to,
             sizes: self.places.sizes(),
-            sent_on: sent_on + 1,
+            sent_on: times_forwarded + 1,
             path: arrived.path.clone(),
             message: arrived.message.clone(),
         };
@@ -106,13 +111,13 @@ impl RootMoves {
         }
     }
 
-    /// Learns the partition counts of a caller.
+    /// Adopts the partition counts of a caller, if they are newer.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, or the alarm cannot be set.
     pub(super) async fn learn(&self, sizes: &Sizes) -> Result<(), Fault> {
         if sizes.is_newer_than(&self.places.sizes()) {
-            self.places.learn(sizes)?;
+            self.places.adopt_sizes(sizes)?;
             self.alarm.arm(self.host.now_ms()).await?;
         }
         Ok(())
@@ -123,18 +128,18 @@ impl RootMoves {
     /// # Errors
     /// `Unavailable` where a partition that may have it does not answer; `Repartitioned` where the counts change.
     pub(super) async fn settle(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
-        let (done, settled) = oneshot::channel();
+        let (answer_sender, answer) = oneshot::channel();
         let (moves, name) = (self.clone(), name.clone());
         // In a task of its own: its writes must not be part of a turn that sends before they are written.
         self.object.wait_until(async move {
             // Nobody listens if the request was ended.
-            let _ = done.send(moves.settle_alone(&name).await);
+            let _ = answer_sender.send(moves.locate_alone(&name).await);
         });
         let ended = |_| Err(Fault::Unavailable("the object was ended".to_owned()));
-        settled.await.unwrap_or_else(ended)
+        answer.await.unwrap_or_else(ended)
     }
 
-    async fn settle_alone(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
+    async fn locate_alone(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
         let lock = self.roots.lock_of(name);
         let _alone = lock.lock().await;
         let sizes = self.places.sizes();
@@ -142,10 +147,10 @@ impl RootMoves {
             return Ok(());
         }
         let me = self.places.place(name);
-        let mut to_ask = self.places.former(name);
+        let mut to_ask = self.places.former_partitions(name);
         to_ask.reverse();
         let mut nothing_at = Vec::new();
-        for _ in 0..ASKED_MAX {
+        for _ in 0..REQUESTS_MAX {
             let Some(from) = to_ask.pop() else {
                 return self.be_home(name);
             };
@@ -157,9 +162,9 @@ impl RootMoves {
                 nothing_at: nothing_at.clone(),
                 from_row: None,
             };
-            let given = call(&self.host, &give).await?;
+            let handover = call(&self.host, &give).await?;
             self.may_take(name, &sizes)?;
-            match given {
+            match handover {
                 RootHandover::Nothing => nothing_at.push(from),
                 RootHandover::ToAnother(other) => to_ask.extend([from, other]),
                 RootHandover::Outdated(newer) => {
@@ -173,7 +178,7 @@ impl RootMoves {
                     spreads,
                     kept_from_ms,
                 } => {
-                    let given = RootRowsPage {
+                    let page = RootRowsPage {
                         from,
                         seal,
                         rows,
@@ -181,7 +186,7 @@ impl RootMoves {
                         spreads,
                         kept_from_ms,
                     };
-                    return self.take(name, &sizes, give, given).await;
+                    return self.take(name, &sizes, give, page).await;
                 }
             }
         }
@@ -211,7 +216,7 @@ impl RootMoves {
             })?;
             self.arrive(name, root.as_ref());
         }
-        self.places.note_settled(name);
+        self.places.cache_located(name);
         Ok(())
     }
 
@@ -224,12 +229,12 @@ impl RootMoves {
         first: RootRowsPage,
     ) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
-        let mut given = first;
+        let mut page = first;
         let mut rest = Vec::new();
         let mut is_first = true;
         loop {
             let (records, others): (Vec<RootRow>, Vec<RootRow>) =
-                (given.rows.drain(..)).partition(|(table, _)| *table >= RECORDS_FROM);
+                (page.rows.drain(..)).partition(|(table, _)| *table >= RECORDS_FROM);
             rest.extend(others);
             self.store.atomically(|| {
                 if is_first {
@@ -238,30 +243,30 @@ impl RootMoves {
                 bundles.put_records(name, records.clone())
             })?;
             is_first = false;
-            let Some(next) = given.next.take() else {
+            let Some(next) = page.next.take() else {
                 break;
             };
             let give = GiveRoot {
-                from_row: Some((given.seal, next)),
+                from_row: Some((page.seal, next)),
                 ..give.clone()
             };
-            let more = call(&self.host, &give).await?;
+            let handover = call(&self.host, &give).await?;
             self.may_take(name, sizes)?;
             let RootHandover::Rows {
                 seal, rows, next, ..
-            } = more
+            } = handover
             else {
                 return Err(moving());
             };
-            if seal != given.seal {
+            if seal != page.seal {
                 return Err(moving());
             }
-            (given.rows, given.next) = (rows, next);
+            (page.rows, page.next) = (rows, next);
         }
         // Before the write: if this object crashes right after, the alarm rings all the same.
         self.alarm.ring_by(self.host.now_ms()).await?;
         self.may_take(name, sizes)?;
-        let root = self.write(name, &given, &rest)?;
+        let root = self.write(name, &page, &rest)?;
         self.arrive(name, root.as_ref());
         let (moves, name) = (self.clone(), name.clone());
         self.object.wait_until(async move {
@@ -275,7 +280,7 @@ impl RootMoves {
     fn write(
         &self,
         name: &CounterId,
-        given: &RootRowsPage,
+        page: &RootRowsPage,
         rows: &[RootRow],
     ) -> Result<Option<RootEntry>, Fault> {
         let bundles = &self.places.bundles;
@@ -289,13 +294,13 @@ impl RootMoves {
             bundles.forget_laid_aside(name)?;
             bundles.forget_note("leaving", name)?;
             let taken = TakenRoot {
-                from: given.from,
-                seal: given.seal,
+                from: page.from,
+                seal: page.seal,
             };
             bundles.put_note("arrived", name, &taken)?;
-            self.totals.kept_from(given.kept_from_ms)?;
-            joined = Some(self.spreads.join(&given.spreads)?);
-            self.places.add_moved(0, given.seal)?;
+            self.totals.kept_from(page.kept_from_ms)?;
+            joined = Some(self.spreads.join(&page.spreads)?);
+            self.places.add_moved(0, page.seal)?;
             root = self.stored(name)?;
             Ok(())
         })?;
@@ -306,7 +311,7 @@ impl RootMoves {
         Ok(root)
     }
 
-    /// The stored root, without what was read ahead.
+    /// The stored root, not the prefetched one.
     fn stored(&self, name: &CounterId) -> Result<Option<RootEntry>, Fault> {
         self.roots.forget_ahead();
         self.roots.entry(name)
@@ -318,10 +323,10 @@ impl RootMoves {
         self.roots.forget_ahead();
         self.views.forget_ahead();
         if let Some(RootEntry::Live(root)) = root {
-            // It is not known here who relies on answers of the former partition.
+            // This partition does not know who relies on answers of the former one.
             self.inboxes.lease(name, root.generation);
         }
-        self.places.note_settled(name);
+        self.places.cache_located(name);
     }
 
     /// Makes the former partition of a root delete it, if it has not yet.
@@ -345,12 +350,20 @@ impl RootMoves {
 
     /// Makes some former partitions delete what was taken over, after a failure. Returns whether none is left.
     pub(super) async fn confirm_some(&self) -> Result<bool, Fault> {
-        let names = self.places.bundles.noted("arrived", CONFIRMED_AT_ONCE)?;
+        let names = self
+            .places
+            .bundles
+            .names_with_notes("arrived", CONFIRMED_AT_ONCE)?;
         let mut is_done = true;
         for name in names {
             is_done &= self.confirm(&name).await.is_ok();
         }
-        Ok(is_done && self.places.bundles.noted("arrived", 1)?.is_empty())
+        Ok(is_done
+            && self
+                .places
+                .bundles
+                .names_with_notes("arrived", 1)?
+                .is_empty())
     }
 
     /// The root is stored at its new place.
@@ -410,7 +423,7 @@ impl RootMoves {
             }
             Some(SealedRoot { to, .. }) => return Ok(RootHandover::ToAnother(to)),
             None => {
-                self.places.forget_settled(name);
+                self.places.forget_located(name);
                 if !bundles.is_home(name)? {
                     return Ok(RootHandover::Nothing);
                 }
@@ -428,7 +441,7 @@ impl RootMoves {
         })
     }
 
-    /// Seals a root, durably. Work under way here has no effect on it any more.
+    /// Seals a root, durably. Work in progress here has no effect on it any more.
     fn seal(&self, name: &CounterId, to: u32) -> Result<u64, Fault> {
         let seal = self.host.random();
         let bundles = &self.places.bundles;

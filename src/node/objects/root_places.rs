@@ -5,7 +5,7 @@
 //! checks again whether the root is still here. Counts that were never changed are not stored, and nobody is asked
 //! about them.
 //!
-//! The first partition decides the present count, by the setting that it was started with. Others learn it: from
+//! The first partition decides the present count, by the setting that it was started with. The others receive it from
 //! callers that ask for a root by it, and from the first.
 
 use std::cell::{Cell, RefCell};
@@ -24,12 +24,12 @@ use crate::protocol::names::{self, DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
 /// Names of rows: the partition counts, and below, the sums of what has moved.
 pub(super) const SIZES: &str = "directory";
 const MOVED: &str = "moved";
-/// Name of the row with the most partitions that there ever were. A partition learns each number that is larger than
+/// Name of the row with the most partitions that there ever were. A partition adopts each number that is larger than
 /// its own.
 const EVER: &str = "directory-ever";
 
-/// The most roots remembered as being nowhere else: about 100 bytes each. Forgetting one costs a call.
-const SETTLED_MAX: usize = 4_096;
+/// The most roots that are cached as located here: about 100 bytes each. Forgetting one costs a call.
+const LOCATED_MAX: usize = 4_096;
 
 /// How long no root leaves a partition while all are asked, milliseconds; after that roots may move for as long.
 const HELD_MS: i64 = 300;
@@ -56,7 +56,7 @@ pub(super) struct RootPlaces {
     pub(super) bundles: RootBundles,
     number: Cell<Option<u32>>,
     sizes: RefCell<Sizes>,
-    settled: RefCell<BoundedMap<CounterId, u32, SETTLED_MAX>>,
+    located: RefCell<BoundedMap<CounterId, u32, LOCATED_MAX>>,
     held_ms: Cell<i64>,
 }
 
@@ -70,7 +70,7 @@ impl RootPlaces {
             bundles,
             number: Cell::default(),
             sizes: RefCell::new(Sizes::new(DIRECTORY_PARTITIONS)),
-            settled: RefCell::default(),
+            located: RefCell::default(),
             held_ms: Cell::new(i64::MIN),
         }
     }
@@ -94,7 +94,7 @@ impl RootPlaces {
             return Ok(());
         }
         match self.sizes().changed(set) {
-            Some(sizes) => self.learn(&sizes),
+            Some(sizes) => self.adopt_sizes(&sizes),
             None => {
                 self.host.fail(&format!(
                     "{DIRECTORY_COUNT} has had {BEFORE_MAX} values before that roots may lie by: it is changed once they have moved"
@@ -131,8 +131,8 @@ impl RootPlaces {
         *self.sizes.borrow() == Sizes::new(DIRECTORY_PARTITIONS)
     }
 
-    /// Learns counts that are newer than the known ones. They are durable before anything is answered by them.
-    pub(super) fn learn(&self, sizes: &Sizes) -> Result<(), Fault> {
+    /// Adopts counts that are newer than the known ones. They are durable before anything is answered by them.
+    pub(super) fn adopt_sizes(&self, sizes: &Sizes) -> Result<(), Fault> {
         let known = self.sizes();
         if !sizes.is_newer_than(&known) {
             return Ok(());
@@ -147,7 +147,7 @@ impl RootPlaces {
             self.values.put(SIZES, encode(sizes)?)
         })?;
         self.sizes.replace(sizes.clone());
-        self.settled.borrow_mut().clear();
+        self.located.borrow_mut().clear();
         Ok(())
     }
 
@@ -159,8 +159,8 @@ impl RootPlaces {
         Ok(stored.map_or(span, |ever| ever.max(span)))
     }
 
-    /// Learns of partitions that have files of snapshots. There may be more of them than there ever were here.
-    pub(super) fn learn_folders(&self, numbers: impl Iterator<Item = u32>) -> Result<(), Fault> {
+    /// Records the partitions that have files of snapshots. They may be more than this deployment ever had.
+    pub(super) fn record_folders(&self, numbers: impl Iterator<Item = u32>) -> Result<(), Fault> {
         let numbers = numbers.filter(|number| *number < partitions::COUNT_MAX);
         let found = numbers.max().map_or(0, |last| last + 1);
         match found > self.ever()? {
@@ -174,7 +174,7 @@ impl RootPlaces {
         Ok(self.is_plain() && self.ever()? == DIRECTORY_PARTITIONS)
     }
 
-    /// Notes this partition's number, as a caller names it.
+    /// Records this partition's number, as a caller names it.
     pub(super) fn is_number(&self, number: u32) {
         self.number.set(Some(number));
     }
@@ -205,30 +205,32 @@ impl RootPlaces {
     }
 
     /// The partitions where earlier counts put a root, the latest first, without the present one.
-    pub(super) fn former(&self, name: &CounterId) -> Vec<u32> {
+    pub(super) fn former_partitions(&self, name: &CounterId) -> Vec<u32> {
         let place = self.place(name);
-        let mut former = Vec::new();
+        let mut numbers = Vec::new();
         for number in self.sizes.borrow().before() {
             let before = partitions::place_among(&self.host, number, name);
-            if before != place && !former.contains(&before) {
-                former.push(before);
+            if before != place && !numbers.contains(&before) {
+                numbers.push(before);
             }
         }
-        former
+        numbers
     }
 
     /// The place of a root.
     pub(super) fn standing(&self, name: &CounterId) -> Result<RootStanding, Fault> {
         let place = self.place(name);
         let is_mine = self.is_me(place);
-        if is_mine && (!self.sizes.borrow().is_changing() || self.is_settled(name)) {
+        if is_mine && (!self.sizes.borrow().is_changing() || self.is_located(name)) {
             return Ok(RootStanding::Here);
         }
         if self.bundles.is_home(name)? {
             return Ok(RootStanding::Here);
         }
         Ok(match is_mine {
-            true if self.former(name).is_empty() && !self.bundles.has_note("leaving", name)? => {
+            true if self.former_partitions(name).is_empty()
+                && !self.bundles.has_note("leaving", name)? =>
+            {
                 RootStanding::Here
             }
             true => RootStanding::Unknown,
@@ -247,21 +249,21 @@ impl RootPlaces {
         }
     }
 
-    fn is_settled(&self, name: &CounterId) -> bool {
-        let settled = self.settled.borrow();
-        settled.get(name) == Some(&self.sizes.borrow().epoch())
+    fn is_located(&self, name: &CounterId) -> bool {
+        let located = self.located.borrow();
+        located.get(name) == Some(&self.sizes.borrow().epoch())
     }
 
-    /// Notes that a root is nowhere else.
-    pub(super) fn note_settled(&self, name: &CounterId) {
+    /// Caches that no other partition has a root.
+    pub(super) fn cache_located(&self, name: &CounterId) {
         let epoch = self.sizes.borrow().epoch();
-        self.settled.borrow_mut().insert(name.clone(), epoch);
+        self.located.borrow_mut().insert(name.clone(), epoch);
     }
 
-    /// Another partition was told what is here of a root: it may have been taken over, so it is not known any more to
-    /// be nowhere else.
-    pub(super) fn forget_settled(&self, name: &CounterId) {
-        self.settled.borrow_mut().remove(name);
+    /// Forgets that no other partition has a root: another one has received what is here, and may have taken the root
+    /// over.
+    pub(super) fn forget_located(&self, name: &CounterId) {
+        self.located.borrow_mut().remove(name);
     }
 
     /// The sums of the seals of roots that have left and that came, since the first change that is not over.

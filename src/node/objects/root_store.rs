@@ -100,30 +100,30 @@ impl RootStore {
     }
 
     /// Names of living counters after one, in order, with those whose rows cannot be read.
-    pub(super) fn names(&self, asked: &ListNames) -> Result<Vec<String>, Fault> {
-        let end = prefix_end(&asked.prefix);
+    pub(super) fn names(&self, request: &ListNames) -> Result<Vec<String>, Fault> {
+        let end = prefix_end(&request.prefix);
         let bound = if end.is_some() { "AND id < ?" } else { "" };
         let sql = format!(
             "SELECT id FROM roots WHERE live = 1 AND id >= ? AND id > ? {bound} ORDER BY id LIMIT ?"
         );
-        let after = asked.after.as_deref().unwrap_or_default();
-        let mut values: Vec<SqlValue> = vec![asked.prefix.as_str().into(), after.into()];
+        let after = request.after.as_deref().unwrap_or_default();
+        let mut values: Vec<SqlValue> = vec![request.prefix.as_str().into(), after.into()];
         values.extend(end.map(SqlValue::from));
-        values.push(i64::from(asked.limit).into());
+        values.push(i64::from(request.limit).into());
         let rows = self.store.run(&sql, values)?;
         let name = |row: &Vec<SqlValue>| text(row.first()?).map(str::to_owned);
         Ok(rows.iter().filter_map(name).collect())
     }
 
-    /// Writes the row of a counter, in one commit with what `besides` writes: all or nothing.
+    /// Writes the row of a counter, in one commit with what `extra` writes: all or nothing.
     pub(super) fn put_with(
         &self,
         counter: &CounterId,
         entry: &RootEntry,
-        besides: impl Fn() -> Result<(), Fault>,
+        extra: impl Fn() -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.store.atomically(|| {
-            besides()?;
+            extra()?;
             self.put(counter, entry)
         })
     }

@@ -1,4 +1,4 @@
-//! Moves of roots that nobody asks for, and how the first partition learns that all have moved.
+//! Moves of roots that get no calls, and how the first partition finds out that all have moved.
 //!
 //! Invariant: a root that cannot move delays no other; if any was left all are checked again. The first partition
 //! forgets the former counts only once every partition has said, by the present counts, that it has no root left that
@@ -29,8 +29,8 @@ const NEXT_MS: i64 = 200;
 const AGAIN_MS: i64 = 5_000;
 
 /// How often the first partition asks the others, and those ask it, milliseconds.
-const ASK_MS: i64 = 2_000;
-const LEARN_MS: i64 = 10_000;
+const ASK_OTHERS_MS: i64 = 2_000;
+const ASK_FIRST_MS: i64 = 10_000;
 
 /// How many partitions the first asks at once.
 const PARTITIONS_AT_ONCE: usize = 64;
@@ -87,18 +87,18 @@ impl RootMoves {
     ///
     /// # Errors
     /// As [`RootMoves::learn`].
-    pub(super) async fn on_swept_of(&self, asked: AnnounceSizes) -> Result<bool, Fault> {
-        self.places.is_number(asked.partition);
-        self.learn(&asked.sizes).await?;
+    pub(super) async fn on_swept_of(&self, announcement: AnnounceSizes) -> Result<bool, Fault> {
+        self.places.is_number(announcement.partition);
+        self.learn(&announcement.sizes).await?;
         self.sweep.begin(&self.places.sizes(), self.host.now_ms());
-        Ok(self.places.sizes() == asked.sizes && self.is_swept()?)
+        Ok(self.places.sizes() == announcement.sizes && self.is_swept()?)
     }
 
     fn is_swept(&self) -> Result<bool, Fault> {
         let bundles = &self.places.bundles;
         Ok(self.sweep.is_done.get()
-            && bundles.noted("leaving", 1)?.is_empty()
-            && bundles.noted("arrived", 1)?.is_empty())
+            && bundles.names_with_notes("leaving", 1)?.is_empty()
+            && bundles.names_with_notes("arrived", 1)?.is_empty())
     }
 
     /// The present counts, as the first partition knows them.
@@ -136,39 +136,39 @@ impl RootMoves {
 
     /// Asks the first partition for the present counts.
     async fn ask_first(&self) -> Result<(), Fault> {
-        self.sweep.ask_ms.set(self.host.now_ms() + LEARN_MS);
+        self.sweep.ask_ms.set(self.host.now_ms() + ASK_FIRST_MS);
         let set = self.places.set();
-        let told = call_within(&self.host, &SizesOf { set }, ANSWER_MS_MAX).await;
-        match told {
+        let answer = call_within(&self.host, &SizesOf { set }, ANSWER_MS_MAX).await;
+        match answer {
             Ok(sizes) => self.learn(&sizes).await,
             // Asked again later.
             Err(_) => Ok(()),
         }
     }
 
-    /// Tells the others the counts, and asks whether all roots have moved. Once they have, the former counts are
-    /// forgotten.
+    /// Announces the counts to the other partitions, and asks whether all roots have moved. Once they have, the former
+    /// counts are forgotten.
     async fn ask_others(&self, sizes: &Sizes) -> Result<(), Fault> {
-        self.sweep.ask_ms.set(self.host.now_ms() + ASK_MS);
+        self.sweep.ask_ms.set(self.host.now_ms() + ASK_OTHERS_MS);
         let swept = self.sweep.swept.borrow().clone();
         let left = (1..sizes.span()).filter(|partition| !swept.contains(partition));
         let ask = |partition: u32| {
-            let asked = AnnounceSizes {
+            let announcement = AnnounceSizes {
                 partition,
                 sizes: sizes.clone(),
             };
             async move {
-                let told = call_within(&self.host, &asked, ANSWER_MS_MAX).await;
-                (partition, told == Ok(true))
+                let answer = call_within(&self.host, &announcement, ANSWER_MS_MAX).await;
+                (partition, answer == Ok(true))
             }
         };
-        let told = all_settled(left.map(ask), PARTITIONS_AT_ONCE).await;
+        let answers = all_settled(left.map(ask), PARTITIONS_AT_ONCE).await;
         if self.places.sizes() != *sizes {
             return Ok(());
         }
         let is_over = {
             let mut swept = self.sweep.swept.borrow_mut();
-            let moved = told.into_iter().filter(|(_, is_swept)| *is_swept);
+            let moved = answers.into_iter().filter(|(_, is_swept)| *is_swept);
             swept.extend(moved.map(|(partition, _)| partition));
             u32::try_from(swept.len()).is_ok_and(|swept| swept + 1 >= sizes.span())
         };

@@ -1,7 +1,7 @@
 //! The roots of one partition of the directory.
 //!
-//! Invariants: a change of a root holds the lock of its counter. What leads must be told is stored as a duty in the
-//! same commit as its cause, and tried until it is done.
+//! Invariants: a change of a root holds the lock of its counter. Each notice to a lead is stored as a duty in the same
+//! commit as its cause, and repeated until it is done.
 
 mod lead_notifications;
 mod root_rebuild;
@@ -44,9 +44,9 @@ const UNSURE_MS: i64 = 10_000;
 /// After how long a due counter is looked at again whose root could not be read.
 const UNREADABLE_MS: i64 = 300_000;
 
-/// How much longer an ended counter is remembered each time that some lead has not been told of the end. That is tried
-/// every 5 minutes, 12 rows an hour: this adds one, and its entry in an index.
-const UNTOLD_MS: i64 = 3_600_000;
+/// How much longer an ended counter is remembered each time that some lead was not notified of the end. The notice is
+/// repeated every 5 minutes, 12 rows an hour: this adds one, and its entry in an index.
+const UNNOTIFIED_MS: i64 = 3_600_000;
 
 /// The roots of one partition.
 pub(super) struct Roots {
@@ -182,8 +182,9 @@ impl Roots {
         root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
         if let Some(lone) = lone {
-            // Until the only lead knows it, that lead calls its own total exact: it must know it first. It is told by
-            // the revision that it has: should this go no further, the next revision is for something else.
+            // The only lead reports its own total as exact until it is notified of a second datacenter, so it is
+            // notified first. The notice has the revision that the lead has: if this fails afterwards, the next
+            // revision is for another change.
             self.tell(
                 counter,
                 &lone,
@@ -215,8 +216,8 @@ impl Roots {
     }
 
     /// Names of living counters, in order, with those whose roots cannot be read.
-    pub(super) fn names(&self, asked: &ListNames) -> Result<Vec<String>, Fault> {
-        self.rows.names(asked)
+    pub(super) fn names(&self, request: &ListNames) -> Result<Vec<String>, Fault> {
+        self.rows.names(request)
     }
 
     /// The living counters whose names begin with a prefix and come after one, in order.
@@ -227,7 +228,7 @@ impl Roots {
             limit,
             ..
         } = list;
-        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let page_size = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut living = Vec::new();
         // The service's own counters are before it.
         let after = after.filter(|after| after.as_str() > BEFORE_CALLERS);
@@ -236,7 +237,7 @@ impl Roots {
         // but the end of the rows would hide what comes after it.
         loop {
             let entries = self.rows.list(&prefix, after.as_deref(), limit)?;
-            let is_last = entries.len() < most;
+            let is_last = entries.len() < page_size;
             after = entries
                 .last()
                 .map(|(counter, _)| counter.as_str().to_owned());
@@ -250,8 +251,8 @@ impl Roots {
                         _ => None,
                     }),
             );
-            if is_last || living.len() >= most {
-                living.truncate(most);
+            if is_last || living.len() >= page_size {
+                living.truncate(page_size);
                 return Ok(living);
             }
         }
@@ -263,19 +264,21 @@ impl Roots {
     /// `Superseded` for a generation that has ended, the refusal `NeedsGrant` for one that the root has not granted to
     /// its datacenter.
     pub(super) fn admit_push(&self, push: &PushView) -> Result<Root, Fault> {
-        let told = push.push.delta.generation;
+        let pushed = push.push.delta.generation;
         match self.rows.entry(&push.counter)? {
             Some(RootEntry::Live(root))
-                if root.generation == told && root.datacenters.contains(&push.datacenter) =>
+                if root.generation == pushed && root.datacenters.contains(&push.datacenter) =>
             {
                 Ok(root)
             }
-            Some(entry) if entry.generation() > told => Err(Fault::Superseded(entry.generation())),
-            Some(RootEntry::Ended { generation, .. }) if generation == told => {
+            Some(entry) if entry.generation() > pushed => {
+                Err(Fault::Superseded(entry.generation()))
+            }
+            Some(RootEntry::Ended { generation, .. }) if generation == pushed => {
                 Err(Fault::Superseded(generation))
             }
-            // The lead has not been told of the end, and the root's row was lost, or forgotten by an earlier build.
-            _ if self.duties.is_closing(&push.counter, told)? => Err(Fault::Superseded(told)),
+            // The lead was not notified of the end, and the root's row was lost, or forgotten by an earlier build.
+            _ if self.duties.is_closing(&push.counter, pushed)? => Err(Fault::Superseded(pushed)),
             _ => Err(Fault::Refused(Refusal::NeedsGrant)),
         }
     }
@@ -303,7 +306,7 @@ impl Roots {
     ) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let is_end = matches!(entry, RootEntry::Ended { .. });
-        let besides = || {
+        let extra = || {
             if let Some(operation) = &record {
                 let generation = entry.generation();
                 self.operations
@@ -318,16 +321,16 @@ impl Roots {
                 .try_for_each(|duty| self.duties.put(duty, now_ms))
         };
         if is_end || record.is_some() || !duties.is_empty() {
-            self.rows.put_with(counter, &entry, besides)?;
+            self.rows.put_with(counter, &entry, extra)?;
         } else {
             // A single row is atomic by itself.
             self.rows.put(counter, &entry)?;
         }
-        self.views.note_root(counter);
+        self.views.touch_root(counter);
         match &entry {
             RootEntry::Ended { .. } => self.views.forget(counter),
             RootEntry::Live(root) if root.has_value_of_its_own() => {
-                self.views.note_total(counter, root)?;
+                self.views.record_total(counter, root)?;
             }
             RootEntry::Live(_) => {}
         }
@@ -339,9 +342,9 @@ impl Roots {
 
     /// Fulfils due duties, and ends or forgets due counters.
     pub(super) async fn look_at_what_is_due(&self) -> Result<(), Fault> {
-        let due = self.duties.due(self.host.now_ms(), DUE_AT_ONCE)?;
-        self.fulfil(&due).await?;
-        let due = self.rows.due(self.host.now_ms(), DUE_AT_ONCE)?;
+        let duties = self.duties.due(self.host.now_ms(), DUE_AT_ONCE)?;
+        self.fulfil(&duties).await?;
+        let counters = self.rows.due(self.host.now_ms(), DUE_AT_ONCE)?;
         let look = |counter: &CounterId| {
             let counter = counter.clone();
             async move {
@@ -352,10 +355,10 @@ impl Roots {
         };
         // Where tablets host leads, messages to them are joined.
         let at_once = match call::has_tablets(&self.host) {
-            true => due.len(),
+            true => counters.len(),
             false => 1,
         };
-        all_settled(due.iter().map(look), at_once).await;
+        all_settled(counters.iter().map(look), at_once).await;
         Ok(())
     }
 
@@ -377,7 +380,7 @@ impl Roots {
         };
         let is_due = entry
             .due_at_ms()
-            .is_some_and(|due| due <= self.host.now_ms());
+            .is_some_and(|due_ms| due_ms <= self.host.now_ms());
         match entry {
             RootEntry::Ended { .. } if is_due => self.forget_if_it_may(counter),
             RootEntry::Live(root) if is_due => self.end_if_it_may(counter, root).await,
@@ -385,13 +388,13 @@ impl Roots {
         }
     }
 
-    /// Forgets an ended counter, once no other row needs it. Claims and operations move with their root alone. And a
-    /// lead that must still be told of the end has rows: where nothing is known of the counter, a lead that lives
-    /// elsewhere by now would be let count without asking for them.
+    /// Forgets an ended counter once no other row needs it. Claims and operations move only with their root. A lead
+    /// that was not notified of the end still has rows: if nothing were known of the counter, a lead at another place
+    /// would be allowed to count without taking them over.
     fn forget_if_it_may(&self, counter: &CounterId) -> Result<(), Fault> {
         let last_key_ms = self.places.bundles.last_record_ms(counter)?;
         let is_closing = self.duties.is_closing(counter, 0)?;
-        let later_ms = is_closing.then(|| self.host.now_ms() + UNTOLD_MS);
+        let later_ms = is_closing.then(|| self.host.now_ms() + UNNOTIFIED_MS);
         match last_key_ms.max(later_ms) {
             Some(until_ms) => self.rows.postpone(counter, until_ms),
             None => self.rows.forget(counter),

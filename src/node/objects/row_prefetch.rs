@@ -48,8 +48,8 @@ impl RowPrefetch {
             for (value, counter) in values.iter_mut().zip(some) {
                 *value = counter.as_str().into();
             }
-            let places = vec!["?"; AT_ONCE].join(", ");
-            let sql = format!("SELECT id, {column} FROM {table} WHERE id IN ({places})");
+            let placeholders = vec!["?"; AT_ONCE].join(", ");
+            let sql = format!("SELECT id, {column} FROM {table} WHERE id IN ({placeholders})");
             let found = self.store.run(&sql, values)?;
             let mut rows = self.rows.borrow_mut();
             rows.extend(some.iter().map(|counter| (counter.clone(), None)));

@@ -1,8 +1,7 @@
 //! The senders that put writes of a counter into a queue of the platform, as its root knows them, and their rows.
 //!
-//! Invariants: a session of a sender is in its row, and [`InboxId::of_sessions`] in the root, before the sender is told
-//! that it may send. The latter stays until no session is open and the leads have counted all that was accepted in
-//! former ones.
+//! Invariants: a session of a sender is in its row, and [`InboxId::of_sessions`] in the root, before the sender may
+//! send. The latter stays until no session is open and the leads have counted all that was accepted in former ones.
 
 use std::cell::Cell;
 
@@ -133,10 +132,13 @@ impl Senders {
                     .await
             }
         };
-        let told = all_settled(root.datacenters.iter().map(ask), LEADS_AT_ONCE).await;
-        let told: Vec<Vec<Numbers>> = told.into_iter().flatten().collect();
-        for (place, lane) in lanes.into_iter().enumerate() {
-            let by: Vec<&Numbers> = told.iter().filter_map(|lanes| lanes.get(place)).collect();
+        let answers = all_settled(root.datacenters.iter().map(ask), LEADS_AT_ONCE).await;
+        let answers: Vec<Vec<Numbers>> = answers.into_iter().flatten().collect();
+        for (index, lane) in lanes.into_iter().enumerate() {
+            let by: Vec<&Numbers> = answers
+                .iter()
+                .filter_map(|lanes| lanes.get(index))
+                .collect();
             // The row also has writes that were accepted meanwhile.
             let Some((_, _, mut known)) = self.row(counter, lane)? else {
                 continue;
@@ -164,7 +166,7 @@ impl Senders {
         Ok(senders)
     }
 
-    /// Notes that the queue holds nothing of the current generation: its root did not know any sender.
+    /// Records that the queue holds nothing of the current generation: its root did not know any sender.
     pub(super) fn void(&self, counter: &CounterId) -> Result<(), Fault> {
         self.store.run(
             "UPDATE senders SET holds = 0 WHERE id = ? AND holds = 1",

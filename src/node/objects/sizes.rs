@@ -50,12 +50,12 @@ impl Sizes {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) fn take(&self, tell: &TellSizes) -> Result<(), Fault> {
+    pub(super) fn take(&self, report: &TellSizes) -> Result<(), Fault> {
         if !self.has_table.get() {
             self.store.run(SIZES_SCHEMA, vec![])?;
             self.has_table.set(true);
         }
-        for size in &tell.sizes {
+        for size in &report.sizes {
             let object = i64::try_from(size.object).unwrap_or(0);
             let bytes = i64::try_from(size.bytes).unwrap_or(i64::MAX);
             let sql = "SELECT bytes FROM sizes WHERE object = ?";

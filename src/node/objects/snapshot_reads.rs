@@ -23,15 +23,15 @@ pub(super) const FILES_AT_ONCE: usize = 8;
 
 /// The estimate of a stored counter.
 fn estimate_of(kept: &SnapshotCounter) -> Option<KnownUniques> {
-    Estimate::of(&kept.uniques).map(|told| KnownUniques {
-        estimate: told.estimate,
-        standard_error: told.standard_error,
-        epochs: u64::try_from(told.epochs).unwrap_or(u64::MAX),
+    Estimate::of(&kept.uniques).map(|estimate| KnownUniques {
+        estimate: estimate.estimate,
+        standard_error: estimate.standard_error,
+        epochs: u64::try_from(estimate.epochs).unwrap_or(u64::MAX),
     })
 }
 
 /// The state of a counter in an answer.
-fn told((run, mut kept): (RunOf, Option<SnapshotCounter>)) -> PastState {
+fn past_state((run, mut kept): (RunOf, Option<SnapshotCounter>)) -> PastState {
     let uniques = kept.as_ref().and_then(estimate_of);
     if let Some(kept) = &mut kept {
         kept.uniques = Default::default();
@@ -46,9 +46,9 @@ fn run_on(runs: &BTreeMap<u64, RunOf>, day: i64) -> Option<RunOf> {
 
 /// The states of a counter from several partitions, day by day: each from the one that had the counter then, if any
 /// had.
-pub(super) fn kept_by_any(told: impl Iterator<Item = PastState>) -> Vec<PastState> {
+pub(super) fn kept_by_any(states: impl Iterator<Item = PastState>) -> Vec<PastState> {
     let mut days: BTreeMap<i64, PastState> = BTreeMap::new();
-    for then in told {
+    for then in states {
         let is_better = days
             .get(&then.run.day)
             .is_none_or(|known| known.kept.is_none() && then.kept.is_some());
@@ -60,7 +60,7 @@ pub(super) fn kept_by_any(told: impl Iterator<Item = PastState>) -> Vec<PastStat
 }
 
 /// What a run has of a counter: `None` where it has not changed.
-type Said = Option<Option<SnapshotCounter>>;
+type RunEntry = Option<Option<SnapshotCounter>>;
 
 impl Snapshots {
     /// The chain of a run, the oldest first.
@@ -102,14 +102,14 @@ impl Snapshots {
     }
 
     /// What a run has of a counter.
-    async fn said(&self, run: u64, counter: &CounterId) -> Result<Said, Fault> {
+    async fn run_entry(&self, run: u64, counter: &CounterId) -> Result<RunEntry, Fault> {
         let manifest = self.needed(run)?;
         let Some(part) = manifest.part_of(counter.as_str()) else {
             return Ok(None);
         };
         let mut entries = self.part(manifest.run, part).await?;
-        let place = entries.binary_search_by(|(id, _)| id.cmp(counter));
-        Ok(place.ok().map(|place| entries.swap_remove(place).1))
+        let index = entries.binary_search_by(|(id, _)| id.cmp(counter));
+        Ok(index.ok().map(|index| entries.swap_remove(index).1))
     }
 
     /// The state of a counter in the last run on or before a day, with that run: `None` where it did not exist, and
@@ -128,7 +128,7 @@ impl Snapshots {
         };
         // A file of an earlier run is not needed if a later one has the counter.
         for number in self.chain(&runs, run)?.into_iter().rev() {
-            if let Some(kept) = self.said(number, counter).await? {
+            if let Some(kept) = self.run_entry(number, counter).await? {
                 return Ok(Some((run, kept)));
             }
         }
@@ -136,16 +136,16 @@ impl Snapshots {
     }
 
     /// The state of a counter on some days.
-    pub(super) async fn on(&self, asked: ReadPastStates) -> Result<Vec<PastState>, Fault> {
+    pub(super) async fn on(&self, request: ReadPastStates) -> Result<Vec<PastState>, Fault> {
         let ReadPastStates {
             counter,
             first,
             last,
             is_range,
-        } = asked;
+        } = request;
         if !is_range {
             let known = self.kept_by(&counter, last).await?;
-            return Ok(known.into_iter().map(told).collect());
+            return Ok(known.into_iter().map(past_state).collect());
         }
         let runs = self.runs().await?;
         let of_days = runs
@@ -163,15 +163,15 @@ impl Snapshots {
             .collect();
         let read = |run: u64| {
             let counter = &counter;
-            async move { (run, self.said(run, counter).await) }
+            async move { (run, self.run_entry(run, counter).await) }
         };
-        let said = all_settled(needed.into_iter().map(read), FILES_AT_ONCE).await;
-        let said = map_of(said);
+        let entries = all_settled(needed.into_iter().map(read), FILES_AT_ONCE).await;
+        let entries = map_of(entries);
         let mut days = Vec::new();
         for (run, chain) in chains {
             let mut kept = None;
             for number in chain.iter().rev() {
-                match said.get(number) {
+                match entries.get(number) {
                     Some(Err(fault)) => return Err(fault.clone()),
                     Some(Ok(Some(then))) => {
                         kept = then.clone();
@@ -180,20 +180,20 @@ impl Snapshots {
                     _ => {}
                 }
             }
-            days.push(told((run, kept)));
+            days.push(past_state((run, kept)));
         }
         Ok(days)
     }
 
     /// The state of counters on a day, in order of their names.
-    pub(super) async fn rows(&self, asked: ListPastStates) -> Result<PastStatePage, Fault> {
+    pub(super) async fn rows(&self, request: ListPastStates) -> Result<PastStatePage, Fault> {
         let ListAllPastStates {
             day,
             prefix,
             after,
             limit,
             uniques,
-        } = asked.asked;
+        } = request.asked;
         let runs = self.runs().await?;
         let Some(run) = run_on(&runs, day) else {
             return Ok(PastStatePage {
@@ -207,7 +207,7 @@ impl Snapshots {
         for run in self.chain(&runs, run)?.into_iter().rev() {
             readers.push(Reader::new(self.needed(run)?, &prefix, &after));
         }
-        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let page_size = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut page = PastStatePage {
             run: Some(run),
             ever: self.places.ever()?,
@@ -221,12 +221,12 @@ impl Snapshots {
             let Some(next) = next.filter(|next| next.as_str().starts_with(&prefix)) else {
                 return Ok(page);
             };
-            let mut said = readers.iter_mut().filter_map(|reader| reader.take(&next));
-            let newest = said.next().flatten();
+            let mut states = readers.iter_mut().filter_map(|reader| reader.take(&next));
+            let newest = states.next().flatten();
             // The states in earlier runs are dropped.
-            said.for_each(drop);
+            states.for_each(drop);
             let Some(mut kept) = newest else { continue };
-            if page.rows.len() >= most {
+            if page.rows.len() >= page_size {
                 page.has_more = true;
                 return Ok(page);
             }
@@ -279,11 +279,11 @@ impl Reader {
                 return Ok(());
             }
             let entries = snapshots.part(self.manifest.run, part).await?;
-            let is_asked = |(id, _): &PartEntry| {
+            let is_wanted = |(id, _): &PartEntry| {
                 let id = id.as_str();
                 id >= prefix.as_str() && id > after.as_str() && id.starts_with(prefix.as_str())
             };
-            self.entries = entries.into_iter().filter(is_asked).collect();
+            self.entries = entries.into_iter().filter(is_wanted).collect();
             self.part += 1;
         }
         Ok(())
@@ -294,7 +294,7 @@ impl Reader {
     }
 
     /// What the run has of a counter, if it is the next.
-    fn take(&mut self, id: &CounterId) -> Said {
+    fn take(&mut self, id: &CounterId) -> RunEntry {
         let is_it = self.next() == Some(id);
         let entry = is_it.then(|| self.entries.pop_front()).flatten();
         entry.map(|(_, kept)| kept)

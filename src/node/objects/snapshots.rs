@@ -255,7 +255,7 @@ impl Snapshots {
             let folders = list(FOLDER.to_owned()).await?;
             let number = |name: &String| name.strip_prefix(FOLDER)?.parse().ok();
             let numbers = folders.iter().filter_map(number);
-            self.places.learn_folders(numbers)?;
+            self.places.record_folders(numbers)?;
             self.knows_folders.set(true);
         }
         let listed = list(self.folder("runs")?).await?;
@@ -498,8 +498,8 @@ impl Snapshots {
             let digest = kept.as_ref().map(digest_of);
             let is_same = digest == row.mark;
             // An ended counter is written only in the run after its end.
-            let is_told = if is_full { kept.is_some() } else { !is_same };
-            if is_told {
+            let is_written = if is_full { kept.is_some() } else { !is_same };
+            if is_written {
                 writing.part.push(&counter, kept.as_ref());
             }
             if !is_same {
@@ -518,18 +518,18 @@ impl Snapshots {
         let roots = select(sql, vec![after.into(), PAGE.into()])?;
         let sql = "SELECT id, digest FROM snapshot_marks WHERE id > ? ORDER BY id LIMIT ?";
         let marks = select(sql, vec![after.into(), PAGE.into()])?;
-        let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
+        let page_size = usize::try_from(PAGE).unwrap_or(usize::MAX);
         let last = |rows: &[Vec<SqlValue>]| -> Option<String> {
-            let last = rows.last().filter(|_| rows.len() >= most)?;
+            let last = rows.last().filter(|_| rows.len() >= page_size)?;
             last.first().and_then(text).map(str::to_owned)
         };
         // Up to this name both are complete.
         let to = last(&roots).into_iter().chain(last(&marks)).min();
-        let is_told = |id: &str| to.as_deref().is_none_or(|to| id <= to);
+        let is_in_page = |id: &str| to.as_deref().is_none_or(|to| id <= to);
         let mut rows: BTreeMap<String, Row> = BTreeMap::new();
         for row in &marks {
             if let [id, digest] = row.as_slice()
-                && let Some(id) = text(id).filter(|id| is_told(id))
+                && let Some(id) = text(id).filter(|id| is_in_page(id))
             {
                 let row = Row {
                     root: None,
@@ -541,7 +541,7 @@ impl Snapshots {
         let mut views = self.views(after, to.as_deref(), &roots)?;
         for row in &roots {
             if let [id, body] = row.as_slice()
-                && let Some(id) = text(id).filter(|id| is_told(id))
+                && let Some(id) = text(id).filter(|id| is_in_page(id))
                 && let RootEntry::Live(root) = self.store.get(body)?
             {
                 let view = views.remove(id);

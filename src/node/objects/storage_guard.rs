@@ -10,16 +10,16 @@ use crate::protocol::messages::Fault;
 pub(super) struct StorageGuard(RefCell<Option<Fault>>);
 
 impl StorageGuard {
-    /// Notes the result of a read.
+    /// Records the result of a read.
     pub(super) fn note(&self, read: Result<(), Fault>) {
         self.0.replace(read.err());
     }
 
-    /// Refuses while storage cannot be read. `again` reads it once more and notes the result, because the failure may
+    /// Refuses while storage cannot be read. `again` reads it once more and records the result, because the failure may
     /// have been temporary, such as a lack of file descriptors.
     ///
     /// # Errors
-    /// The fault that was noted last.
+    /// The fault that was recorded last.
     pub(super) fn check(&self, again: impl FnOnce()) -> Result<(), Fault> {
         if matches!(&*self.0.borrow(), Some(Fault::Unavailable(_))) {
             again();

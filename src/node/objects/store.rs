@@ -26,10 +26,10 @@ const CORRUPT: [&str; 4] = [
     "SQLITE_NOTADB",
 ];
 
-/// The fault of a failed statement, with its place.
-pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
+/// The fault of a failed statement; `context` names what failed.
+pub fn broken(context: &str) -> impl Fn(String) -> Fault + '_ {
     move |error| {
-        let what = format!("storage failed ({place}): {error}");
+        let what = format!("storage failed ({context}): {error}");
         if CORRUPT.iter().any(|text| error.contains(text)) {
             return Fault::Unreadable(what);
         }
@@ -37,26 +37,26 @@ pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
     }
 }
 
-/// Calls in progress that set the alarm unless it rings before. Each reads the alarm first, so a call that reads before
-/// another sets it would set it to a later time.
+/// The calls of [`Store::set_alarm_by`] in progress. Each reads the alarm before it sets it, so without this one of two
+/// calls could replace the earlier time of the other.
 #[derive(Default)]
-struct Setting {
-    under_way: Cell<u32>,
+struct AlarmUpdates {
+    count: Cell<u32>,
     /// The earliest time of any of them, unix milliseconds.
     earliest_ms: Cell<i64>,
 }
 
-/// One of them, until it is dropped.
-struct UnderWay<'a>(&'a Cell<u32>);
+/// One call in progress, until this is dropped.
+struct AlarmUpdateGuard<'a>(&'a Cell<u32>);
 
-impl<'a> UnderWay<'a> {
+impl<'a> AlarmUpdateGuard<'a> {
     fn begin(count: &'a Cell<u32>) -> Self {
         count.set(count.get() + 1);
         Self(count)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for AlarmUpdateGuard<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
@@ -79,7 +79,7 @@ pub struct Insert<'a> {
 /// Rows that are inserted by as few statements as possible.
 struct Waiting {
     into: &'static str,
-    places: &'static str,
+    placeholders: &'static str,
     conflict: String,
     /// The number of values of a row, and the values of all rows.
     width: usize,
@@ -97,10 +97,10 @@ struct PendingInserts {
     failures: Cell<u64>,
 }
 
-/// How many of so many rows each statement takes, `most` at most: the rest goes by halves. Each length is a statement
+/// How many of so many rows each statement takes, `limit` at most: the rest goes by halves. Each length is a statement
 /// of its own, which the platform keeps prepared, in up to 1 MiB of text and some forty times that of memory an object.
-pub(super) fn statement_sizes(mut rows: usize, most: usize) -> impl Iterator<Item = usize> {
-    let mut size = most.max(1);
+pub(super) fn statement_sizes(mut rows: usize, limit: usize) -> impl Iterator<Item = usize> {
+    let mut size = limit.max(1);
     std::iter::from_fn(move || {
         while size > rows.max(1) {
             size /= 2;
@@ -114,7 +114,7 @@ pub(super) fn statement_sizes(mut rows: usize, most: usize) -> impl Iterator<Ite
 #[derive(Clone)]
 pub struct Store {
     object: Object,
-    setting: Rc<Setting>,
+    alarm_updates: Rc<AlarmUpdates>,
     gathered: Rc<PendingInserts>,
 }
 
@@ -123,7 +123,7 @@ impl Store {
     pub fn new(object: Object) -> Self {
         Self {
             object,
-            setting: Rc::default(),
+            alarm_updates: Rc::default(),
             gathered: Rc::default(),
         }
     }
@@ -136,11 +136,11 @@ impl Store {
     pub fn insert(&self, insert: &Insert<'_>, values: Vec<SqlValue>) -> Result<(), Fault> {
         let Insert {
             into,
-            places,
+            places: placeholders,
             conflict,
         } = *insert;
         if !self.gathered.is_gathering.get() {
-            let statement = [into, " ", places, " ", conflict].concat();
+            let statement = [into, " ", placeholders, " ", conflict].concat();
             return self.execute(&statement, values).map(|_| ());
         }
         let mut waiting = self.gathered.waiting.borrow_mut();
@@ -151,7 +151,7 @@ impl Store {
             Some(one) => one.values.extend(values),
             None => waiting.push(Waiting {
                 into,
-                places,
+                placeholders,
                 conflict: conflict.to_owned(),
                 width: values.len().max(1),
                 values,
@@ -173,7 +173,7 @@ impl Store {
         self.write_waiting()?;
         self.insert_rows(Waiting {
             into: insert.into,
-            places: insert.places,
+            placeholders: insert.places,
             conflict: insert.conflict.to_owned(),
             width: width.max(1),
             values,
@@ -223,11 +223,11 @@ impl Store {
 
     /// Inserts rows, as many by a statement as it may bind.
     fn insert_rows(&self, rows: Waiting) -> Result<(), Fault> {
-        let (count, most) = (rows.values.len() / rows.width, VALUES_MAX / rows.width);
+        let (count, limit) = (rows.values.len() / rows.width, VALUES_MAX / rows.width);
         let mut values = rows.values.into_iter();
-        for at_once in statement_sizes(count, most) {
-            let places = vec![rows.places; at_once].join(", ");
-            let statement = [rows.into, " ", &places, " ", &rows.conflict].concat();
+        for at_once in statement_sizes(count, limit) {
+            let placeholders = vec![rows.placeholders; at_once].join(", ");
+            let statement = [rows.into, " ", &placeholders, " ", &rows.conflict].concat();
             let some = values.by_ref().take(at_once * rows.width).collect();
             self.execute(&statement, some)?;
         }
@@ -251,12 +251,12 @@ impl Store {
     fn execute(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, Fault> {
         let ran = self.object.platform().run(statement, values);
         if ran.is_err() {
-            self.note_failure();
+            self.count_failure();
         }
         ran.map_err(broken(statement))
     }
 
-    fn note_failure(&self) {
+    fn count_failure(&self) {
         let failures = &self.gathered.failures;
         failures.set(failures.get().wrapping_add(1));
     }
@@ -288,9 +288,9 @@ impl Store {
             "SELECT MIN(version), MAX(version) FROM tally_schema",
             vec![],
         )?;
-        let column = |place: usize| {
+        let column = |index: usize| {
             rows.first()
-                .and_then(|row| row.get(place))
+                .and_then(|row| row.get(index))
                 .and_then(integer)
         };
         let (Some(first), Some(version)) = (column(0), column(1)) else {
@@ -475,7 +475,7 @@ impl Store {
         });
         let done = outcome.and_then(|()| committed.map_err(broken("commit")));
         if done.is_err() {
-            self.note_failure();
+            self.count_failure();
             // The change of the schema may have been undone: it is repeated.
             self.object.forms().has_frames.set(false);
         }
@@ -506,16 +506,13 @@ impl Store {
     /// # Errors
     /// As [`Store::set_alarm`].
     pub async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
-        let Setting {
-            under_way,
-            earliest_ms,
-        } = &*self.setting;
-        let before_ms = match under_way.get() {
+        let AlarmUpdates { count, earliest_ms } = &*self.alarm_updates;
+        let before_ms = match count.get() {
             0 => i64::MAX,
             _ => earliest_ms.get(),
         };
         earliest_ms.set(before_ms.min(at_ms));
-        let _turn = UnderWay::begin(under_way);
+        let _turn = AlarmUpdateGuard::begin(count);
         let set = self.object.platform().alarm().await;
         let at_ms = earliest_ms.get();
         match set.map_err(broken("alarm"))? {

@@ -94,7 +94,7 @@ struct Core {
 enum StartedCall {
     Answered(Reply),
     /// With the tenant, if its writes may be made at the end of a turn.
-    UnderWay(LocalBoxFuture<'static, Reply>, Option<Rc<Tenant>>),
+    Pending(LocalBoxFuture<'static, Reply>, Option<Rc<Tenant>>),
 }
 
 /// The rest of a call, and the receiver of its answer.
@@ -169,7 +169,7 @@ impl Shell for Tablet {
 }
 
 /// Whether messages of a call may leave before its writes are durable: then its rows may be written at the end of the
-/// turn. Shards may be sealed, or told of an end that is durable at the root, before their lead is.
+/// turn. Shards may be sealed, or receive an end that is durable at the root, before their lead.
 fn writes_before_it_sends(path: &str) -> bool {
     [
         Flush::PATH,
@@ -264,8 +264,8 @@ impl Core {
                     tenants.extend(tenant.clone());
                     let counts = counts_before_it_sends(&call.path);
                     let counting = tenant.clone().filter(|_| counts);
-                    if let Some(place) = begun.get_mut(number) {
-                        *place = Some(begin(tenant, call, counting));
+                    if let Some(started) = begun.get_mut(number) {
+                        *started = Some(begin(tenant, call, counting));
                     }
                 }
             }
@@ -277,26 +277,26 @@ impl Core {
             for tenant in tenants {
                 tenant.reload();
             }
-            for place in begun.iter_mut().flatten() {
-                match place {
+            for started in begun.iter_mut().flatten() {
+                match started {
                     // It has written nothing yet.
-                    StartedCall::UnderWay(_, Some(_)) => {}
-                    StartedCall::Answered(_) | StartedCall::UnderWay(_, None) => {
-                        *place = StartedCall::Answered(refusal(fault));
+                    StartedCall::Pending(_, Some(_)) => {}
+                    StartedCall::Answered(_) | StartedCall::Pending(_, None) => {
+                        *started = StartedCall::Answered(refusal(fault));
                     }
                 }
             }
         }
         for (number, call) in apart {
             let tenant = self.tenant_of(&call.message).ok();
-            if let Some(place) = begun.get_mut(number) {
-                *place = Some(begin(tenant, call, None));
+            if let Some(started) = begun.get_mut(number) {
+                *started = Some(begin(tenant, call, None));
             }
         }
         Ok(self.answers(begun).await)
     }
 
-    /// The answers of calls that have begun. Those that are under way continue.
+    /// The answers of calls that have begun. Those in progress continue.
     async fn answers(self: &Rc<Self>, begun: Vec<Option<StartedCall>>) -> Vec<Option<Vec<u8>>> {
         let mut answers = Answers::new(begun.len());
         let mut waiting = Vec::new();
@@ -304,7 +304,7 @@ impl Core {
         for (number, begun) in begun.into_iter().enumerate() {
             match begun {
                 Some(StartedCall::Answered(reply)) => answers.put(number, bytes_of(reply)),
-                Some(StartedCall::UnderWay(rest, tenant)) => {
+                Some(StartedCall::Pending(rest, tenant)) => {
                     let (done, answer) = oneshot::channel();
                     match tenant {
                         Some(tenant) => {
@@ -410,10 +410,10 @@ impl Core {
         let _turn = alarm_turns::turn(&self.host).await;
         self.readable()?;
         let now_ms = self.host.now_ms();
-        let mut due = self.rows.next_alarms(RING_AT_ONCE + 1)?;
-        let ringing = due.partition_point(|(_, at_ms)| *at_ms <= now_ms);
-        let later = due.split_off(ringing.min(RING_AT_ONCE));
-        self.ring(due).await?;
+        let mut due_alarms = self.rows.next_alarms(RING_AT_ONCE + 1)?;
+        let ringing = due_alarms.partition_point(|(_, at_ms)| *at_ms <= now_ms);
+        let later = due_alarms.split_off(ringing.min(RING_AT_ONCE));
+        self.ring(due_alarms).await?;
         // After a restart the age of the log is not known.
         if self.rows.is_unfolded() && self.fold_at_ms.get().is_none_or(|at_ms| at_ms <= now_ms) {
             self.rows.fold()?;
@@ -432,8 +432,8 @@ impl Core {
     }
 
     /// Rings alarms of tenants.
-    async fn ring(self: &Rc<Self>, due: Vec<(CounterId, i64)>) -> Result<(), Fault> {
-        for some in due.chunks(WOKEN_AT_ONCE) {
+    async fn ring(self: &Rc<Self>, due_alarms: Vec<(CounterId, i64)>) -> Result<(), Fault> {
+        for some in due_alarms.chunks(WOKEN_AT_ONCE) {
             self.read_ahead(some.iter().map(|(counter, _)| counter))?;
             for (counter, _) in some {
                 self.tenant(counter);
@@ -449,7 +449,7 @@ impl Core {
             let _ = tenant.ring().await;
             (counter, at_ms, tenant)
         };
-        let rung = all_settled(due.into_iter().map(ring), RING_AT_ONCE).await;
+        let rung = all_settled(due_alarms.into_iter().map(ring), RING_AT_ONCE).await;
         let alarms = || {
             rung.iter()
                 .filter_map(|(counter, at_ms, tenant)| {
@@ -458,7 +458,7 @@ impl Core {
                 .map(|(counter, at_ms, tenancy)| (counter, at_ms, &tenancy.alarm))
         };
         // All of them are one row: an alarm that a tenant has set meanwhile in place of the one that has rung.
-        let noted = self.rows.turn(&mut || {
+        let written = self.rows.turn(&mut || {
             let mut rung = alarms().filter(|(.., alarm)| alarm.rings_ms.get().is_some());
             rung.try_for_each(|(counter, at_ms, alarm)| {
                 let next = alarm.set_ms.get().filter(|set_ms| *set_ms != at_ms);
@@ -466,12 +466,12 @@ impl Core {
             })
         });
         for (_, at_ms, alarm) in alarms() {
-            if noted.is_ok() && alarm.set_ms.get() == Some(at_ms) {
+            if written.is_ok() && alarm.set_ms.get() == Some(at_ms) {
                 alarm.set_ms.set(None);
             }
             alarm.rings_ms.set(None);
         }
-        noted
+        written
     }
 }
 
@@ -488,6 +488,6 @@ fn begin(
     let mut rest = async move { tenant.answer_call(arrived(call)).await }.boxed_local();
     match (&mut rest).now_or_never() {
         Some(reply) => StartedCall::Answered(reply),
-        None => StartedCall::UnderWay(rest, counting),
+        None => StartedCall::Pending(rest, counting),
     }
 }

@@ -16,17 +16,17 @@ impl TabletRows {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn next_alarms(&self, most: usize) -> Result<Vec<(CounterId, i64)>, Fault> {
+    pub(super) fn next_alarms(&self, limit: usize) -> Result<Vec<(CounterId, i64)>, Fault> {
         let mut next = BTreeMap::new();
         let unfolded = self.unfolded.borrow();
         let is_alarm = |key: &[u8]| key.first() == Some(&ALARM);
         let changed = unfolded.iter().filter(|((_, key), _)| is_alarm(key));
         if self.has_schema.get() {
             // Some of these are changed in the log, but not in the table yet.
-            let limit = most.saturating_add(changed.clone().count());
+            let rows_max = limit.saturating_add(changed.clone().count());
             let rows = self.store.run(
                 "SELECT counter, at_ms FROM alarms ORDER BY at_ms LIMIT ?",
-                vec![i64::try_from(limit).unwrap_or(i64::MAX).into()],
+                vec![i64::try_from(rows_max).unwrap_or(i64::MAX).into()],
             )?;
             for row in &rows {
                 if let [counter, at_ms] = row.as_slice()
@@ -47,7 +47,7 @@ impl TabletRows {
         let mut next = in_order(next, |(_, one): &(CounterId, i64), (_, other)| {
             one.cmp(other)
         });
-        next.truncate(most);
+        next.truncate(limit);
         Ok(next)
     }
 

@@ -59,10 +59,10 @@ impl TabletRows {
     }
 
     fn put_rows(&self, rows: &[(&Name, &Vec<u8>)]) -> Result<(), Fault> {
-        let places = vec!["(?, ?, ?)"; rows.len()].join(", ");
+        let placeholders = vec!["(?, ?, ?)"; rows.len()].join(", ");
         let statement = [
             "INSERT INTO rows VALUES ",
-            &places,
+            &placeholders,
             " ON CONFLICT (counter, key) DO UPDATE SET body = excluded.body",
         ];
         let mut values: Vec<SqlValue> = Vec::with_capacity(3 * rows.len());
@@ -74,10 +74,10 @@ impl TabletRows {
     }
 
     fn delete_rows(&self, names: &[&Name]) -> Result<(), Fault> {
-        let places = vec!["(?, ?)"; names.len()].join(", ");
+        let placeholders = vec!["(?, ?)"; names.len()].join(", ");
         let statement = [
             "DELETE FROM rows WHERE (counter, key) IN (VALUES ",
-            &places,
+            &placeholders,
             ")",
         ];
         let values = names
@@ -87,10 +87,10 @@ impl TabletRows {
     }
 
     fn put_alarms(&self, alarms: &[Change<'_>]) -> Result<(), Fault> {
-        let places = vec!["(?, ?)"; alarms.len()].join(", ");
+        let placeholders = vec!["(?, ?)"; alarms.len()].join(", ");
         let statement = [
             "INSERT INTO alarms VALUES ",
-            &places,
+            &placeholders,
             " ON CONFLICT (counter) DO UPDATE SET at_ms = excluded.at_ms",
         ];
         let mut values: Vec<SqlValue> = Vec::new();
@@ -102,8 +102,8 @@ impl TabletRows {
     }
 
     fn delete_alarms(&self, alarms: &[Change<'_>]) -> Result<(), Fault> {
-        let places = vec!["?"; alarms.len()].join(", ");
-        let statement = ["DELETE FROM alarms WHERE counter IN (", &places, ")"];
+        let placeholders = vec!["?"; alarms.len()].join(", ");
+        let statement = ["DELETE FROM alarms WHERE counter IN (", &placeholders, ")"];
         let values = alarms
             .iter()
             .map(|((counter, _), _)| counter.as_str().into());
@@ -114,11 +114,11 @@ impl TabletRows {
 /// Writes all, as many by a statement as [`statement_sizes`] says.
 fn by_statements<T>(
     all: &[T],
-    most: usize,
+    size_max: usize,
     write: impl Fn(&[T]) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let mut rest = all;
-    for size in statement_sizes(all.len(), most) {
+    for size in statement_sizes(all.len(), size_max) {
         let (some, after) = rest.split_at(size);
         write(some)?;
         rest = after;

@@ -336,7 +336,7 @@ impl TabletRows {
         &self,
         counter: &CounterId,
         after: &[u8],
-        most: i64,
+        limit: i64,
     ) -> Result<BundlePage, Fault> {
         let mut found = BTreeMap::new();
         let mut next = None;
@@ -347,10 +347,10 @@ impl TabletRows {
                     counter.as_str().into(),
                     after.to_vec().into(),
                     vec![ALARM].into(),
-                    most.into(),
+                    limit.into(),
                 ],
             )?;
-            let is_full = rows.len() >= usize::try_from(most).unwrap_or(usize::MAX);
+            let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
             for row in rows {
                 if let [SqlValue::Blob(key), body] = row.as_slice() {
                     next = is_full.then(|| key.clone());
@@ -377,10 +377,10 @@ impl TabletRows {
         if !self.has_schema.get() {
             return Ok(Vec::new());
         }
-        let mut damaged = damaged_in(&self.store, Vec::new(), |after: &Vec<u8>, most| {
+        let mut damaged = damaged_in(&self.store, Vec::new(), |after: &Vec<u8>, limit| {
             let rows = self.store.run(
                 "SELECT key, body FROM rows WHERE counter = ? AND key > ? ORDER BY key LIMIT ?",
-                vec![counter.as_str().into(), after.clone().into(), most.into()],
+                vec![counter.as_str().into(), after.clone().into(), limit.into()],
             )?;
             Ok(rows.iter().filter_map(|row| named(row)).collect())
         })?;

@@ -121,8 +121,11 @@ impl TabletRows {
                 },
             );
         }
-        let [_, _, most] = AT_ONCE;
-        for some in counters.chunks(most).filter(|_| self.has_schema.get()) {
+        let [_, _, tenants_max] = AT_ONCE;
+        for some in counters
+            .chunks(tenants_max)
+            .filter(|_| self.has_schema.get())
+        {
             self.read_table(some, &mut found)?;
         }
         let unfolded = self.unfolded.borrow();
@@ -161,14 +164,14 @@ impl TabletRows {
         counters: &[CounterId],
         found: &mut HashMap<CounterId, WakeRows>,
     ) -> Result<(), Fault> {
-        let enough = AT_ONCE.into_iter().find(|most| *most >= counters.len());
-        let places = enough.unwrap_or(counters.len());
+        let enough = AT_ONCE.into_iter().find(|size| *size >= counters.len());
+        let tenants = enough.unwrap_or(counters.len());
         // No counter has an empty name.
-        let mut values: Vec<SqlValue> = vec!["".into(); places];
+        let mut values: Vec<SqlValue> = vec!["".into(); tenants];
         for (value, counter) in values.iter_mut().zip(counters) {
             *value = counter.as_str().into();
         }
-        for row in self.store.run(&statement(places), values)? {
+        for row in self.store.run(&statement(tenants), values)? {
             if let [id, key, body] = row.as_slice()
                 && let Some(id) = text(id)
                 && let Ok(counter) = CounterId::stored(id)

@@ -13,13 +13,13 @@ use crate::protocol::messages::{Call, Fault, Join, Look};
 /// A hub or a lookout, as the platform sees it.
 pub struct Watcher {
     hub: Rc<Hub>,
-    lookout: Rc<LiveReader>,
+    reader: Rc<LiveReader>,
 }
 
 impl Shell for Watcher {
     fn start(object: Object, host: Host) -> Self {
         Self {
-            lookout: Rc::new(LiveReader::new(object.clone(), host.clone())),
+            reader: Rc::new(LiveReader::new(object.clone(), host.clone())),
             hub: Rc::new(Hub::new(object, host)),
         }
     }
@@ -28,8 +28,8 @@ impl Shell for Watcher {
         if arrived.path == Join::PATH {
             return self.hub.on_join(&arrived).await;
         }
-        dispatch!(&arrived, asked, {
-            Look => self.lookout.on_look(asked).await,
+        dispatch!(&arrived, message, {
+            Look => self.reader.on_look(message).await,
         })
     }
 
@@ -41,8 +41,8 @@ impl Shell for Watcher {
         self.hub.on_message(&*socket, text);
     }
 
-    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
-        answer_close(&*socket, said);
+    fn on_close(&self, socket: Rc<dyn Socket>, code_and_reason: Option<(u16, String)>) {
+        answer_close(&*socket, code_and_reason);
         self.hub.on_close(&*socket);
     }
 

@@ -5,8 +5,7 @@
 //! are sent to the new shard, and none is sent twice.
 //!
 //! A rank is 1 plus the number of members before it, summed over the shards. Shards count at different moments: with
-//! several shards the sum can be off by the writes that were made while the question was on its way, and by nothing
-//! else.
+//! several shards the sum can be off by the writes that were made during the read, and by nothing else.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -50,7 +49,7 @@ struct Route {
     next_sequence: u64,
 }
 
-/// The boards that this isolate has heard of.
+/// The boards whose routes this isolate has cached.
 #[derive(Default)]
 struct Routes(RefCell<BoundedMap<CounterId, Route, ROUTES_MAX>>);
 
@@ -66,7 +65,7 @@ fn known(host: &Host, board: &CounterId) -> Option<Route> {
     routes.get_mut(board).cloned()
 }
 
-fn learn(host: &Host, board: &CounterId, work: impl FnOnce(&mut Route)) {
+fn cache_route(host: &Host, board: &CounterId, work: impl FnOnce(&mut Route)) {
     let routes = host.state::<Routes>();
     let mut routes = routes.0.borrow_mut();
     routes.make_room(board, |_| false);
@@ -127,7 +126,7 @@ impl<'a> BoardReader<'a> {
             if !is_there(self.host, self.board).await? {
                 return Ok(BoardAnswer::Absent);
             }
-            learn(self.host, self.board, |_| {});
+            cache_route(self.host, self.board, |_| {});
         }
         let mut layout = layout_of(self.host, self.board);
         let mut missed = false;
@@ -141,7 +140,7 @@ impl<'a> BoardReader<'a> {
                         return Ok(BoardAnswer::NotReached(wanted.generation, 0));
                     }
                     layout = next;
-                    learn(self.host, self.board, |route| route.layout = next);
+                    cache_route(self.host, self.board, |route| route.layout = next);
                 }
                 BoardAnswer::Stale | BoardAnswer::Moving => {
                     // The owner is asked at once, and again after a while.
@@ -156,7 +155,7 @@ impl<'a> BoardReader<'a> {
                     {
                         return Ok(BoardAnswer::NotReached(seen.generation, seen.sequence));
                     }
-                    learn(self.host, self.board, |route| {
+                    cache_route(self.host, self.board, |route| {
                         route.layout = seen.layout;
                         route.home.clone_from(&seen.placing.home);
                     });
@@ -243,7 +242,7 @@ struct Shards<'a> {
     layout: Layout,
 }
 
-/// A member's place in the order.
+/// A member's position in the order.
 pub fn key_of(row: &Ranked) -> Key {
     Key::new(row.score, row.tie, &row.member)
 }
@@ -382,17 +381,20 @@ impl Shards<'_> {
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// The number of members, in all shards, before each of these places.
+    /// The number of members, in all shards, before each of these positions.
     async fn better(
         &self,
-        places: Vec<BoardPlace>,
+        positions: Vec<BoardPlace>,
     ) -> Result<Result<(BoardSeen, Vec<u64>), BoardAnswer>, Fault> {
-        let parts = match self.each(|_| BoardQuestion::Better(places.clone())).await? {
+        let parts = match self
+            .each(|_| BoardQuestion::Better(positions.clone()))
+            .await?
+        {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
         };
         let count = |at: usize| parts.iter().filter_map(|part| part.better.get(at)).sum();
-        let counts = (0..places.len()).map(count).collect();
+        let counts = (0..positions.len()).map(count).collect();
         let joined = self.joined(&parts).ok_or(BoardAnswer::Stale);
         Ok(joined.map(|seen| (seen, counts)))
     }
@@ -412,11 +414,11 @@ impl Shards<'_> {
             }
         }
         let mut last = None;
-        for (row, place) in rows.iter_mut().zip(before + 1..) {
+        for (row, position) in rows.iter_mut().zip(before + 1..) {
             let rank = match last.filter(|(score, _)| ties == Ties::Shared && *score == row.score) {
                 Some((_, rank)) => rank,
-                None if last.is_none() => shared.unwrap_or(place),
-                None => place,
+                None if last.is_none() => shared.unwrap_or(position),
+                None => position,
             };
             row.rank = Some(rank);
             last = Some((row.score, rank));
@@ -453,9 +455,9 @@ impl Shards<'_> {
         let before: u64 = parts.iter().filter_map(|part| part.better.first()).sum();
         let skip = match skip {
             Skip::Rows(rows) => rows,
-            // Members before it have changed places in the meantime.
-            Skip::Places(places) if places < before => return Ok(Err(BoardAnswer::Moving)),
-            Skip::Places(places) => places - before,
+            // The positions of members before it have changed in the meantime.
+            Skip::Until(until) if until < before => return Ok(Err(BoardAnswer::Moving)),
+            Skip::Until(until) => until - before,
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let skipped = usize::try_from(skip).unwrap_or(usize::MAX);
@@ -479,7 +481,7 @@ impl Shards<'_> {
         if totals.iter().sum::<u64>() <= stretch.skip {
             return Ok(self.joined(&parts).ok_or(BoardAnswer::Stale));
         }
-        let (before, after) = match self.place_before(stretch, totals).await? {
+        let (before, after) = match self.member_before(stretch, totals).await? {
             Ok(found) => found,
             Err(other) => return Ok(Err(other)),
         };
@@ -491,13 +493,13 @@ impl Shards<'_> {
             ..stretch.clone()
         };
         let of_all = BoardQuestion::Range(of_all);
-        self.pick(&of_all, Skip::Places(stretch.skip), stretch.limit)
+        self.pick(&of_all, Skip::Until(stretch.skip), stretch.limit)
             .await
     }
 
-    /// A member at most [`SKIPPED_MAX`] places before a page, and how many are before it. Each round asks every shard
-    /// for a member near the place, and for how many it has before each of these.
-    async fn place_before(
+    /// A member at most [`SKIPPED_MAX`] positions before a page, and how many are before it. Each round asks every
+    /// shard for a member near the position, and for how many it has before each of these.
+    async fn member_before(
         &self,
         stretch: &MemberRange,
         totals: Vec<u64>,
@@ -505,10 +507,10 @@ impl Shards<'_> {
         // Members may come before the page while it is read.
         let aim = stretch.skip.saturating_sub(SKIPPED_MAX / 2);
         let sum = |counts: &[u64]| counts.iter().sum::<u64>();
-        // How many members of each shard are before the place in any case, and how many may be.
+        // How many members of each shard are before the position in any case, and how many may be.
         let (mut low, mut high, mut after) = (vec![0; totals.len()], totals, None);
         for _ in 0..FAR_ROUNDS_MAX {
-            let (before, most) = (sum(&low), sum(&high));
+            let (before, before_max) = (sum(&low), sum(&high));
             if before + SKIPPED_MAX >= stretch.skip {
                 return Ok(Ok((before, after)));
             }
@@ -518,7 +520,7 @@ impl Shards<'_> {
                 let part = high.saturating_sub(*low) * aim.saturating_sub(before);
                 BoardQuestion::Range(MemberRange {
                     after: None,
-                    skip: low + part / most.saturating_sub(before).max(1),
+                    skip: low + part / before_max.saturating_sub(before).max(1),
                     limit: 1,
                     ..stretch.clone()
                 })
@@ -532,8 +534,11 @@ impl Shards<'_> {
                 .flat_map(|part| &part.rows)
                 .map(key_of)
                 .collect();
-            let places: Vec<BoardPlace> = keys.iter().cloned().map(BoardPlace::Key).collect();
-            let counted = match self.each(|_| BoardQuestion::Better(places.clone())).await? {
+            let positions: Vec<BoardPlace> = keys.iter().cloned().map(BoardPlace::Key).collect();
+            let counted = match self
+                .each(|_| BoardQuestion::Better(positions.clone()))
+                .await?
+            {
                 Ok(counted) => counted,
                 Err(other) => return Ok(Err(other)),
             };
@@ -572,12 +577,12 @@ impl Shards<'_> {
             found.insert(row.member.clone(), row);
         }
         let is_shown = |row: &&mut Ranked| row.rank.is_some();
-        let places = found.values_mut().filter(is_shown).map(|row| match ties {
+        let positions = found.values_mut().filter(is_shown).map(|row| match ties {
             Some(Ties::Shared) => BoardPlace::Score(row.score),
             _ => BoardPlace::Key(key_of(row)),
         });
-        let places = places.collect();
-        let (seen, counts) = match self.better(places).await? {
+        let positions = positions.collect();
+        let (seen, counts) = match self.better(positions).await? {
             Ok(counted) => counted,
             Err(other) => return Ok(Err(other)),
         };
@@ -665,10 +670,10 @@ impl Shards<'_> {
     }
 }
 
-/// The members of a range to skip: a number, or those before a place of the board.
+/// The members of a range to skip: a number, or those before a position of the board.
 enum Skip {
     Rows(u64),
-    Places(u64),
+    Until(u64),
 }
 
 /// The combined answer of all shards, or the answer that ends the read.
@@ -708,7 +713,7 @@ fn sequences(host: &Host, board: &CounterId, layout: Layout, count: usize) -> Op
         return None;
     }
     let mut first = first_sequence(host.now_ms());
-    learn(host, board, |route| {
+    cache_route(host, board, |route| {
         first = first.max(route.next_sequence);
         route.next_sequence = first.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
     });
@@ -738,9 +743,9 @@ pub async fn write(
     let mut missed = false;
     for _ in 0..TRIES_MAX {
         let mut parts: BTreeMap<ShardAt, Vec<(u32, MemberWrite)>> = BTreeMap::new();
-        for (place, write) in left.drain(..) {
+        for (index, write) in left.drain(..) {
             let at = layout.shard_of_member(&write.member);
-            parts.entry(at).or_default().push((place, write));
+            parts.entry(at).or_default().push((index, write));
         }
         first = first.or_else(|| sequences(host, board, layout, count));
         let sent = parts.into_iter().map(|(at, part)| async move {
@@ -756,8 +761,8 @@ pub async fn write(
         let mut fault = None;
         for (at, part, written) in join_all(sent).await {
             match written {
-                Ok(BoardWritten::Done(written)) => made.note(layout, at, &part, written, false),
-                Ok(BoardWritten::Replayed(written)) => made.note(layout, at, &part, written, true),
+                Ok(BoardWritten::Done(written)) => made.add(layout, at, &part, written, false),
+                Ok(BoardWritten::Replayed(written)) => made.add(layout, at, &part, written, true),
                 Ok(BoardWritten::ReplayedWhole(written)) => {
                     let version = version_of(layout, at, &written);
                     return Ok((BoardWritten::Replayed(written), version));
@@ -780,7 +785,7 @@ pub async fn write(
             (None, None) => {}
         }
         let Some(next) = next else {
-            learn(host, board, |route| route.layout = layout);
+            cache_route(host, board, |route| route.layout = layout);
             return made.finish();
         };
         put_in_order(&mut left, |(one, _), (other, _)| one.cmp(other));
@@ -789,12 +794,12 @@ pub async fn write(
             host.sleep_ms(AGAIN_MS).await;
         }
         layout = next;
-        learn(host, board, |route| route.layout = next);
+        cache_route(host, board, |route| route.layout = next);
     }
     Err(moving())
 }
 
-/// The writes to one shard; their sequences are counted from `first`, by the place of each among all.
+/// The writes to one shard; their sequences are counted from `first`, by the index of each among all.
 fn write_of(
     board: &CounterId,
     part: &[(u32, MemberWrite)],
@@ -802,8 +807,8 @@ fn write_of(
     first: Option<u64>,
 ) -> WriteBoard {
     let writes = part.iter().map(|(_, write)| write.clone()).collect();
-    let places = part.iter().map(|(place, _)| u64::from(*place));
-    let sequences = first.map(|first| places.map(|place| first + place).collect());
+    let indices = part.iter().map(|(index, _)| u64::from(*index));
+    let sequences = first.map(|first| indices.map(|index| first + index).collect());
     WriteBoard {
         sequences: sequences.unwrap_or_default(),
         ..WriteBoard::new(board, writes, once)
@@ -849,7 +854,7 @@ impl Default for WriteProgress {
 }
 
 impl WriteProgress {
-    fn note(
+    fn add(
         &mut self,
         layout: Layout,
         at: ShardAt,
@@ -866,12 +871,12 @@ impl WriteProgress {
             self.version = version;
         }
         self.is_replay &= is_replay;
-        let place_of = |place: u32| {
-            let place = usize::try_from(place).ok()?;
-            part.get(place).map(|(place, _)| *place)
+        let index_of = |index: u32| {
+            let index = usize::try_from(index).ok()?;
+            part.get(index).map(|(index, _)| *index)
         };
         let refused = written.refused.iter();
-        let refused = refused.filter_map(|(place, why)| Some((place_of(*place)?, *why)));
+        let refused = refused.filter_map(|(index, why)| Some((index_of(*index)?, *why)));
         let written = MemberOutcome {
             refused: refused.collect(),
             ..written
@@ -882,7 +887,8 @@ impl WriteProgress {
         });
     }
 
-    /// Why a shard refused its part, if one did. A full one says that nothing was written, which holds for it alone.
+    /// Why a shard refused its part, if one did. [`BoardWritten::Full`] means that nothing was written to that shard.
+    /// Other shards may have written.
     fn refusal(&mut self) -> Option<Result<BoardWritten, Fault>> {
         let refused = self.refused.take()?;
         Some(match (&refused, &self.written) {

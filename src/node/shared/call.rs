@@ -59,7 +59,7 @@ impl ProtocolFallback {
         }
     }
 
-    fn note_before(&self, now_ms: i64) {
+    fn fall_back(&self, now_ms: i64) {
         self.0.set(now_ms.saturating_add(BEFORE_MS));
     }
 }
@@ -78,7 +78,7 @@ impl State for Limiters {
     }
 }
 
-/// How leads are spread over so many tablets.
+/// How leads are spread over this many tablets.
 fn spread_over(tablets: Option<u32>) -> Option<TabletSpread> {
     tablets.map(|tablets| TabletSpread::new(tablets, names::DIRECTORY_PARTITIONS))
 }
@@ -120,10 +120,10 @@ pub async fn call_again<C: Call>(
     let mut questions = FuturesUnordered::new();
     loop {
         questions.push(call_within(host, question, milliseconds));
-        let asked_ms = host.now_ms();
+        let sent_ms = host.now_ms();
         loop {
             let now_ms = host.now_ms();
-            let left_ms = AGAIN_MS.saturating_sub(now_ms.abs_diff(asked_ms));
+            let left_ms = AGAIN_MS.saturating_sub(now_ms.abs_diff(sent_ms));
             match host.within_ms(left_ms, questions.next()).await {
                 Some(Some(Err(Fault::Unavailable(_))))
                     if !questions.is_empty() && now_ms.abs_diff(begun_ms) < milliseconds => {}
@@ -280,7 +280,7 @@ pub(super) async fn exchange(
     milliseconds: u64,
 ) -> Result<Vec<u8>, Fault> {
     match host
-        .within_ms(milliseconds, say(host, to, path, message))
+        .within_ms(milliseconds, send_newest(host, to, path, message))
         .await
     {
         Some(Ok(bytes)) => Ok(bytes),
@@ -293,14 +293,14 @@ pub(super) async fn exchange(
 
 /// Sends a message in the newest protocol that receivers have understood lately. If the receiver does not understand
 /// it, it has done nothing, and the message is sent again in the former protocol.
-async fn say(
+async fn send_newest(
     host: &Host,
     to: Target,
     path: &'static str,
     message: Vec<u8>,
 ) -> Result<Vec<u8>, String> {
-    let spoken = host.state::<ProtocolFallback>();
-    let (protocol, platform) = (spoken.protocol(host.now_ms()), host.platform());
+    let fallback = host.state::<ProtocolFallback>();
+    let (protocol, platform) = (fallback.protocol(host.now_ms()), host.platform());
     if protocol == PROTOCOL_BEFORE {
         return platform.send(to, protocol, path, message).await;
     }
@@ -309,11 +309,11 @@ async fn say(
     if later(&answer) != Some(PROTOCOL_BEFORE) && answer != UNKNOWN_CALL.as_bytes() {
         return Ok(answer);
     }
-    spoken.note_before(host.now_ms());
+    fallback.fall_back(host.now_ms());
     platform.send(to, PROTOCOL_BEFORE, path, message).await
 }
 
-/// As [`say`], to an object that answers with a stream.
+/// As [`send_newest`], to an object that answers with a stream.
 async fn open(
     host: &Host,
     to: Placement,
@@ -321,14 +321,14 @@ async fn open(
     message: Vec<u8>,
     upgrade: Option<String>,
 ) -> Result<Stream, String> {
-    let spoken = host.state::<ProtocolFallback>();
-    let (protocol, platform) = (spoken.protocol(host.now_ms()), host.platform());
+    let fallback = host.state::<ProtocolFallback>();
+    let (protocol, platform) = (fallback.protocol(host.now_ms()), host.platform());
     let opened = platform.open(to.clone(), protocol, path, message.clone(), upgrade.clone());
     let stream = opened.await?;
     if stream.status != LATER_STATUS || protocol == PROTOCOL_BEFORE {
         return Ok(stream);
     }
-    spoken.note_before(host.now_ms());
+    fallback.fall_back(host.now_ms());
     platform
         .open(to, PROTOCOL_BEFORE, path, message, upgrade)
         .await

@@ -32,7 +32,7 @@ pub const ALONE_AT_ONCE: usize = 64;
 /// Up to this many unfinished calls of a batch are repeated one by one; more are sent as a batch again.
 pub const REPEATED_ALONE_MAX: usize = 64;
 
-/// The size of a call besides its message, bytes.
+/// The size of a call without its message, bytes.
 const CALL_BYTES: usize = 32;
 
 /// The encoded answer to a call.
@@ -45,25 +45,25 @@ pub struct QueuedCall {
     milliseconds: u64,
     /// Its deadline, once it was sent.
     until_ms: Option<i64>,
-    told: oneshot::Sender<CallBytes>,
+    answer_sender: oneshot::Sender<CallBytes>,
 }
 
 impl QueuedCall {
-    /// A call that has so much time once it is sent, and what hears of it.
+    /// A call that has so much time once it is sent, and the receiver of its answer.
     pub fn new(
         path: &'static str,
         message: Vec<u8>,
         milliseconds: u64,
     ) -> (Self, oneshot::Receiver<CallBytes>) {
-        let (told, telling) = oneshot::channel();
+        let (answer_sender, answer_receiver) = oneshot::channel();
         let queued = Self {
             path,
             message,
             milliseconds,
             until_ms: None,
-            told,
+            answer_sender,
         };
-        (queued, telling)
+        (queued, answer_receiver)
     }
 
     /// As it was before it was sent.
@@ -83,9 +83,9 @@ impl QueuedCall {
         u64::try_from(until_ms.saturating_sub(now_ms)).unwrap_or(0)
     }
 
-    fn tell(self, told: CallBytes) {
+    fn answer(self, answer: CallBytes) {
         // Nobody listens if the caller was dropped.
-        let _ = self.told.send(told);
+        let _ = self.answer_sender.send(answer);
     }
 }
 
@@ -102,7 +102,7 @@ pub struct Batcher {
 }
 
 /// The calls in flight.
-type CallsUnderWay<'a> = FuturesUnordered<LocalBoxFuture<'a, ()>>;
+type CallsInFlight<'a> = FuturesUnordered<LocalBoxFuture<'a, ()>>;
 
 impl Batcher {
     /// A batcher without calls.
@@ -129,8 +129,8 @@ impl Batcher {
             Some(receiver) => Ok(receiver),
             None => Err(target(&self.host, message.to())),
         };
-        let told = self.queue(to, C::PATH, bytes, milliseconds).await;
-        answer_of::<C>(&self.host, &told?)
+        let answer = self.queue(to, C::PATH, bytes, milliseconds).await;
+        answer_of::<C>(&self.host, &answer?)
     }
 
     /// Queues a call. Not generic, so that its code exists once.
@@ -141,7 +141,7 @@ impl Batcher {
         message: Vec<u8>,
         milliseconds: u64,
     ) -> CallBytes {
-        let (queued, telling) = QueuedCall::new(path, message, milliseconds);
+        let (queued, answer_receiver) = QueuedCall::new(path, message, milliseconds);
         {
             let mut queues = self.queues.borrow_mut();
             match to {
@@ -151,13 +151,13 @@ impl Batcher {
             }
         }
         let dropped = |_| Err(Fault::Unavailable(format!("{path} was not sent")));
-        telling.await.unwrap_or_else(dropped)
+        answer_receiver.await.unwrap_or_else(dropped)
     }
 
     /// Runs work that makes calls, and sends them.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut sent = CallsUnderWay::new();
+        let mut sent = CallsInFlight::new();
         poll_fn(|context| {
             loop {
                 if let Poll::Ready(done) = work.as_mut().poll(context) {
@@ -174,11 +174,11 @@ impl Batcher {
     }
 
     /// Sends the calls that may be sent now.
-    fn begin<'a>(&'a self, sent: &mut CallsUnderWay<'a>) {
+    fn begin<'a>(&'a self, sent: &mut CallsInFlight<'a>) {
         let mut queues = self.queues.borrow_mut();
-        let most = open_objects::batch_max(&self.host);
+        let calls_max = open_objects::batch_max(&self.host);
         for receiver in queues.batched.ready(BATCHES_AT_ONCE) {
-            let calls = queues.batched.take(&receiver, room_for(most));
+            let calls = queues.batched.take(&receiver, room_for(calls_max));
             sent.extend(calls.map(|calls| self.send(receiver, calls).boxed_local()));
         }
         while queues.sent_alone < ALONE_AT_ONCE
@@ -211,7 +211,7 @@ impl Batcher {
         for mut queued in calls {
             if queued.left_ms(now_ms) == 0 {
                 let what = format!("{} took too long", queued.path);
-                queued.tell(Err(Fault::Unavailable(what)));
+                queued.answer(Err(Fault::Unavailable(what)));
             } else if is_alone {
                 let target = target(&self.host, to.address());
                 queues.alone.push_back((target, queued));
@@ -223,7 +223,7 @@ impl Batcher {
 }
 
 /// Takes the answers that have come. Returns whether there was any.
-fn take_answers(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool {
+fn take_answers(sent: &mut CallsInFlight<'_>, context: &mut Context<'_>) -> bool {
     let mut has_answers = false;
     while let Poll::Ready(Some(())) = sent.poll_next_unpin(context) {
         has_answers = true;
@@ -232,21 +232,21 @@ fn take_answers(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool
 }
 
 /// Whether one call after the other fits into a batch of so many.
-pub fn room_for(most: usize) -> impl FnMut(&QueuedCall) -> bool {
+pub fn room_for(calls_max: usize) -> impl FnMut(&QueuedCall) -> bool {
     let (mut calls, mut bytes) = (0, 0);
     move |queued| {
         calls += 1;
         bytes += queued.message.len() + CALL_BYTES;
-        calls <= most && bytes <= batch::BYTES_MAX
+        calls <= calls_max && bytes <= batch::BYTES_MAX
     }
 }
 
-/// Sends a call by itself, and tells what is answered.
+/// Sends a call by itself, and hands out the answer.
 pub async fn send_alone(host: &Host, to: Target, mut queued: QueuedCall) {
     let left_ms = queued.left_ms(host.now_ms());
     let message = std::mem::take(&mut queued.message);
-    let told = exchange(host, to, queued.path, message, left_ms).await;
-    queued.tell(told);
+    let answer = exchange(host, to, queued.path, message, left_ms).await;
+    queued.answer(answer);
 }
 
 /// Sends calls to their receiver, and hands out the answers.
@@ -274,7 +274,7 @@ pub async fn send_together(
         Ok(answers) => answers,
         Err(fault) => {
             for queued in calls {
-                queued.tell(Err(fault.clone()));
+                queued.answer(Err(fault.clone()));
             }
             return Vec::new();
         }
@@ -283,14 +283,14 @@ pub async fn send_together(
     let mut answers = answers.into_iter();
     for (mut queued, sent) in calls.into_iter().zip(batch.calls) {
         match answers.next() {
-            Some(Some(bytes)) => queued.tell(Ok(bytes)),
+            Some(Some(bytes)) => queued.answer(Ok(bytes)),
             Some(None) => {
                 queued.message = sent.message;
                 again.push(queued);
             }
             None => {
                 let what = format!("{} was not answered in its batch", queued.path);
-                queued.tell(Err(Fault::Unavailable(what)));
+                queued.answer(Err(Fault::Unavailable(what)));
             }
         }
     }

@@ -3,10 +3,10 @@
 //! Invariants: no answer waits for a report. One report is in flight at a time. An isolate that counts nothing sends
 //! none.
 //!
-//! Life: the first counted request of an edge starts a timer of [`REPORT_EVERY_MS`], which goes on after its answer;
-//! then a report is sent. Timers would keep objects open, so objects have none: their report is sent by the first call
-//! or alarm that ends after it is due. Counts that were not reported are lost when the isolate ends: up to ten seconds
-//! of an edge, and of objects the counts since the last call.
+//! Life: the first counted request of an edge starts a timer of [`REPORT_EVERY_MS`], which continues after its
+//! answer; then a report is sent. Timers would keep objects open, so objects have none: their report is sent by the
+//! first call or alarm that ends after it is due. Counts that were not reported are lost when the isolate ends: up to
+//! ten seconds of an edge, and of objects the counts since the last call.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ use crate::protocol::routes::RouteName;
 const PARTITIONS_AT_ONCE: usize = 4;
 
 /// The time limit of a report, milliseconds. A report that takes longer is sent again.
-const TELL_MS_MAX: u64 = 3_000;
+const REPORT_MS_MAX: u64 = 3_000;
 
 /// The most points of one report: the platform takes 250 per invocation.
 const POINTS_MAX: usize = 250;
@@ -55,9 +55,9 @@ struct ReportState {
     due_ms: Option<i64>,
     /// When the first unreported count was made.
     since_ms: Option<i64>,
-    told_ms: Option<i64>,
+    reported_ms: Option<i64>,
     /// The number of changes at the last report.
-    told_changes: u64,
+    reported_changes: u64,
     is_under_way: bool,
     clock: Option<Clock>,
     hot: HotNotes,
@@ -75,8 +75,8 @@ impl State for Fleet {
             role: Role::Objects,
             due_ms: None,
             since_ms: None,
-            told_ms: None,
-            told_changes: 0,
+            reported_ms: None,
+            reported_changes: 0,
             is_under_way: false,
             clock: None,
             hot: HotNotes::default(),
@@ -149,8 +149,8 @@ pub fn is_due(host: &Host) -> bool {
         if own.role == Role::Edge || own.is_under_way {
             return false;
         }
-        let is_told = own.told_changes == changes && !own.reporter.is_pending();
-        if is_told && own.sizes.is_empty() {
+        let is_reported = own.reported_changes == changes && !own.reporter.is_pending();
+        if is_reported && own.sizes.is_empty() {
             return false;
         }
         let now_ms = host.now_ms();
@@ -158,14 +158,14 @@ pub fn is_due(host: &Host) -> bool {
         let is_over = |since_ms: i64, ms: i64| !(0..ms).contains(&now_ms.saturating_sub(since_ms));
         is_over(since_ms, GATHER_MS)
             && own
-                .told_ms
-                .is_none_or(|told_ms| is_over(told_ms, REPORT_EVERY_MS))
+                .reported_ms
+                .is_none_or(|reported_ms| is_over(reported_ms, REPORT_EVERY_MS))
     })
 }
 
 /// Sends a report. An edge gives its datacenter, so that its clock can be compared.
 pub async fn report(host: &Host, here: Option<Datacenter>) {
-    let Some(_under_way) = ReportGuard::begin(host) else {
+    let Some(_guard) = ReportGuard::begin(host) else {
         return;
     };
     let sent_ms = host.now_ms();
@@ -175,9 +175,9 @@ pub async fn report(host: &Host, here: Option<Datacenter>) {
     }
     let (incarnation, sequence) = (counts.incarnation, counts.sequence);
     let sizes = with(host, |own| std::mem::take(&mut own.sizes));
-    let tell = TellCounts { counts };
-    let tell = call_within(host, &tell, TELL_MS_MAX);
-    let (answer, ()) = join(tell, tell_sizes(host, sizes)).await;
+    let message = TellCounts { counts };
+    let sending = call_within(host, &message, REPORT_MS_MAX);
+    let (answer, ()) = join(sending, report_sizes(host, sizes)).await;
     let now_ms = host.now_ms();
     with(host, |own| {
         let Ok(answer) = answer else {
@@ -209,11 +209,11 @@ fn write_points(host: &Host, counts: &Counts, here: Option<&Datacenter>) {
         Role::Edge => "edge",
         Role::Objects => "objects",
     };
-    let place = here.map_or("", Datacenter::as_str);
+    let datacenter = here.map_or("", Datacenter::as_str);
     let named = metrics::named(&counts.rose).into_iter().take(POINTS_MAX);
     let points = named.map(|(name, number)| Point {
         index: name.split('{').next().unwrap_or_default().to_owned(),
-        texts: vec![name, role.to_owned(), place.to_owned()],
+        texts: vec![name, role.to_owned(), datacenter.to_owned()],
         number,
     });
     host.platform().write_points(&points.collect::<Vec<_>>());
@@ -224,8 +224,8 @@ fn counts_of(host: &Host, now_ms: i64) -> (Counts, bool) {
     let (counts, changes) = metrics::counts(host);
     with(host, |own| {
         (own.due_ms, own.since_ms) = (None, None);
-        own.told_ms = Some(now_ms);
-        own.told_changes = changes;
+        own.reported_ms = Some(now_ms);
+        own.reported_changes = changes;
         let next = || incarnation(host);
         let unsent = own.reporter.tell(&counts, own.role, now_ms, next);
         let counts = Counts {
@@ -244,21 +244,21 @@ fn counts_of(host: &Host, now_ms: i64) -> (Counts, bool) {
 }
 
 /// Reports the sizes of objects, each to the partition of its hash. A lost report is made up by the next change.
-async fn tell_sizes(host: &Host, sizes: Vec<Size>) {
+async fn report_sizes(host: &Host, sizes: Vec<Size>) {
     let mut by_partition: BTreeMap<u32, Vec<Size>> = BTreeMap::new();
     for size in sizes {
         let partition = size.object / CELLS_SAMPLED % u64::from(DIRECTORY_PARTITIONS);
         let partition = u32::try_from(partition).unwrap_or(0);
         by_partition.entry(partition).or_default().push(size);
     }
-    let tell = |(partition, sizes)| async move {
-        let tell = TellSizes { partition, sizes };
-        call_within(host, &tell, TELL_MS_MAX).await
+    let send = |(partition, sizes)| async move {
+        let message = TellSizes { partition, sizes };
+        call_within(host, &message, REPORT_MS_MAX).await
     };
-    let _lost = all_settled(by_partition.into_iter().map(tell), PARTITIONS_AT_ONCE).await;
+    let _lost = all_settled(by_partition.into_iter().map(send), PARTITIONS_AT_ONCE).await;
 }
 
-/// Notes the size of an object, for the next report.
+/// Records the size of an object, for the next report.
 pub fn size(host: &Host, size: Size) {
     with(host, |own| {
         let mut sizes = own.sizes.iter_mut();
@@ -270,7 +270,7 @@ pub fn size(host: &Host, size: Size) {
     });
 }
 
-/// Notes writes that a cell has counted.
+/// Records writes that a cell has counted.
 pub fn wrote(
     host: &Host,
     counter: &CounterId,
@@ -285,7 +285,7 @@ pub fn wrote(
     });
 }
 
-/// Notes a gauge, for the next report.
+/// Records a gauge, for the next report.
 pub fn gauge(host: &Host, kind: GaugeKind, name: String, value: u64) {
     let at_ms = host.now_ms();
     let gauge = Gauge {
@@ -306,8 +306,8 @@ pub fn gauge(host: &Host, kind: GaugeKind, name: String, value: u64) {
                 .iter()
                 .enumerate()
                 .min_by_key(|(_, known)| known.at_ms);
-            if let Some((place, _)) = oldest {
-                own.gauges.swap_remove(place);
+            if let Some((index, _)) = oldest {
+                own.gauges.swap_remove(index);
             }
         }
         own.gauges.push(gauge);

@@ -53,8 +53,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// A caller that only asks, and changes nothing.
-    fn asking(host: &'a Host, counter: &'a CounterId) -> Self {
+    /// A caller that only looks up outcomes, and changes nothing.
+    fn for_recall(host: &'a Host, counter: &'a CounterId) -> Self {
         Self {
             is_recall: true,
             ..Self::new(host, counter, KeySource::Clients)
@@ -138,7 +138,7 @@ impl Carrier for Caller<'_> {
             }
             outcome => outcome,
         }?;
-        leads_apart::learn(self.host, &count.to, counted.is_apart);
+        leads_apart::cache(self.host, &count.to, counted.is_apart);
         Ok(counted)
     }
 }
@@ -167,7 +167,7 @@ pub struct KeyedRequest<'a> {
 
 /// Like [`count_keyed`], or like [`recall_keyed`] if `keys` is `None`, together with the writes of other counters and
 /// within the call budget. Writes beyond the budget fail with [`Fault::TooMany`].
-pub async fn count_bounded(
+pub async fn count_budgeted(
     host: &Host,
     counter: &CounterId,
     many: &KeyedRequest<'_>,
@@ -175,7 +175,7 @@ pub async fn count_bounded(
     keys: Option<KeySource>,
 ) -> Vec<LeadOutcome> {
     let mut carrier = keys.map_or_else(
-        || Caller::asking(host, counter),
+        || Caller::for_recall(host, counter),
         |keys| Caller::new(host, counter, keys),
     );
     carrier.batcher = Some(many.batcher);
@@ -192,7 +192,7 @@ pub async fn recall_keyed(
     here: &Datacenter,
     writes: &[KeyedWrite],
 ) -> Vec<LeadOutcome> {
-    let caller = Caller::asking(host, counter);
+    let caller = Caller::for_recall(host, counter);
     keyed::count_claimed(&caller, here, writes).await
 }
 

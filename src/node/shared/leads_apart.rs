@@ -28,8 +28,8 @@ pub fn is_known(host: &Host, lead: &CellAddress) -> bool {
     !known.is_empty() && known.contains_key(lead)
 }
 
-/// Notes where a lead lives, by its answer. Answers of other shards are ignored.
-pub fn learn(host: &Host, cell: &CellAddress, is_apart: bool) {
+/// Caches where a lead lives, by its answer. Answers of other shards are ignored.
+pub fn cache(host: &Host, cell: &CellAddress, is_apart: bool) {
     if !cell.is_lead() || is_known(host, cell) == is_apart {
         return;
     }

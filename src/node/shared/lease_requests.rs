@@ -15,20 +15,20 @@ use crate::protocol::messages::{Fault, LeaseReport};
 pub async fn lend(
     host: &Host,
     datacenter: Option<&Datacenter>,
-    due: &DueRequest,
+    due_request: &DueRequest,
     milliseconds: u64,
 ) -> Result<LeaseAnswer, Fault> {
     let broken = || Fault::Broken("a lease of no valid name or key".to_owned());
-    let name = PolicyName::try_from(due.name.clone()).map_err(|_| broken())?;
-    let key = CounterId::parse(&due.key).map_err(|_| broken())?;
+    let name = PolicyName::try_from(due_request.name.clone()).map_err(|_| broken())?;
+    let key = CounterId::parse(&due_request.key).map_err(|_| broken())?;
     let lease = LeaseReport {
         to: call::limiter_of(host, datacenter, &name, &key),
         name,
-        policy: due.policy.clone(),
+        policy: due_request.policy.clone(),
         key,
-        request: due.request.clone(),
+        request: due_request.request.clone(),
         sent_on: None,
-        owner: due.owner,
+        owner: due_request.owner,
     };
     call_within(host, &lease, milliseconds).await
 }

@@ -36,7 +36,7 @@ pub fn add(host: &Host, metric: Metric, amount: u64) {
     with(host, |metrics| metrics.add(metric, amount));
 }
 
-/// Notes the answer to a request: its route, its time in milliseconds, and the code if it was refused.
+/// Records the answer to a request: its route, its time in milliseconds, and the code if it was refused.
 pub fn answered(host: &Host, route: RouteName, milliseconds: i64, refusal: Option<Code>) {
     with(host, |metrics| {
         metrics.observe(route, milliseconds);
@@ -46,7 +46,7 @@ pub fn answered(host: &Host, route: RouteName, milliseconds: i64, refusal: Optio
     });
 }
 
-/// Notes the outcomes of the lines of an answered bulk body; `accepted` is the metric of its accepted lines.
+/// Records the outcomes of the lines of an answered bulk body; `accepted` is the metric of its accepted lines.
 pub fn reported(host: &Host, report: &BatchReport, accepted: Metric) {
     with(host, |metrics| {
         metrics.add(accepted, report.accepted);
@@ -57,7 +57,7 @@ pub fn reported(host: &Host, report: &BatchReport, accepted: Metric) {
     });
 }
 
-/// Notes the outcome of a flush, and the number of its writes.
+/// Records the outcome of a flush, and the number of its writes.
 pub fn flush_ended(host: &Host, outcome: Metric, writes: u32) {
     with(host, |metrics| {
         metrics.add(outcome, 1);
@@ -66,7 +66,7 @@ pub fn flush_ended(host: &Host, outcome: Metric, writes: u32) {
     });
 }
 
-/// Notes a commit, and the number of its flushes.
+/// Records a commit, and the number of its flushes.
 pub fn committed(host: &Host, flushes: usize) {
     with(host, |metrics| {
         let flushes = u64::try_from(flushes).unwrap_or(u64::MAX);

@@ -206,8 +206,8 @@ pub async fn turn(host: &Host, to: &CellAddress) -> Turn {
 /// The number of calls that one batch should have. If one process has all objects, it is the number that one pause
 /// allows.
 pub fn batch_max(host: &Host) -> usize {
-    let bounded = with(host, |openings| openings.batch_max());
-    bounded.map_or(batch::CALLS_MAX, |most| most.clamp(1, batch::CALLS_MAX))
+    let limit = with(host, |openings| openings.batch_max());
+    limit.map_or(batch::CALLS_MAX, |limit| limit.clamp(1, batch::CALLS_MAX))
 }
 
 /// Waits for the turn of a batch of this many calls.

@@ -30,7 +30,7 @@ const PARTITIONS_AT_ONCE: usize = 64;
 
 /// The most rounds in which all partitions are asked because roots moved, and the first wait between two, milliseconds;
 /// each wait is twice as long as the one before.
-const ASKED_MAX: u32 = 6;
+const ROUNDS_MAX: u32 = 6;
 const WAIT_MS: u64 = 20;
 
 /// The most cached rings: that of the current number of partitions, the fixed one, and earlier ones.
@@ -67,13 +67,13 @@ pub fn place_among(host: &Host, partitions: u32, name: &CounterId) -> u32 {
         return ring.partition_of(name.as_str());
     }
     let ring = Rc::new(Ring::new(partitions));
-    let place = ring.partition_of(name.as_str());
+    let partition = ring.partition_of(name.as_str());
     let mut rings = rings.0.borrow_mut();
     if rings.len() >= RINGS_MAX {
         rings.clear();
     }
     rings.insert(partitions, ring);
-    place
+    partition
 }
 
 /// The number of partitions, by this isolate's variables.
@@ -102,9 +102,9 @@ pub struct PartitionAnswers<T> {
 }
 
 impl<T> PartitionAnswers<T> {
-    fn of(asked: Vec<(u32, Result<T, Fault>)>) -> Self {
+    fn of(outcomes: Vec<(u32, Result<T, Fault>)>) -> Self {
         let (mut answers, mut missing, mut fault) = (Vec::new(), Vec::new(), None);
-        for (partition, answer) in asked {
+        for (partition, answer) in outcomes {
             match answer {
                 Ok(answer) => answers.push((partition, answer)),
                 Err(other) => {
@@ -126,7 +126,7 @@ impl<T> PartitionAnswers<T> {
     /// What was answered, and the numbers of those that did not answer.
     ///
     /// # Errors
-    /// What one of them said, where none answers.
+    /// The fault of one of them, if none answers.
     pub fn by_any(self) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
         match self.fault.filter(|_| self.answers.is_empty()) {
             Some(fault) => Err(fault),
@@ -141,24 +141,24 @@ pub async fn ask_all<C: Call>(
     message: impl Fn(u32) -> C,
 ) -> PartitionAnswers<C::Answer> {
     if count(host) == DIRECTORY_PARTITIONS {
-        let asked = ask_some(host, all(host), &message).await;
-        if !is_repartitioned(&asked.fault) {
-            return asked;
+        let replies = ask_some(host, all(host), &message).await;
+        if !is_repartitioned(&replies.fault) {
+            return replies;
         }
     }
     let encoded = |partition: u32| encode(&message(partition));
-    let asked = ask_within(host, C::PATH, &encoded).await;
+    let replies = ask_within(host, C::PATH, &encoded).await;
     let mut answered = PartitionAnswers::of(
-        (asked.answers)
+        (replies.answers)
             .into_iter()
             .map(|(partition, bytes)| (partition, answer_of::<C>(host, &bytes)))
             .collect(),
     );
-    answered.missing.extend(asked.missing);
+    answered.missing.extend(replies.missing);
     answered.missing.sort_unstable();
     PartitionAnswers {
-        fault: answered.fault.or(asked.fault),
-        is_changing: asked.is_changing,
+        fault: answered.fault.or(replies.fault),
+        is_changing: replies.is_changing,
         ..answered
     }
 }
@@ -170,16 +170,16 @@ pub async fn ask_ever<C: Call>(
     message: impl Fn(u32) -> C,
     ever: impl Fn(&C::Answer) -> u32,
 ) -> PartitionAnswers<C::Answer> {
-    let mut asked = ask_all(host, &message).await;
-    let answered = asked.answers.iter().map(|(partition, _)| *partition);
-    let last = answered.chain(asked.missing.iter().copied()).max();
-    let ever = asked.answers.iter().map(|(_, answer)| ever(answer)).max();
+    let mut replies = ask_all(host, &message).await;
+    let answered = replies.answers.iter().map(|(partition, _)| *partition);
+    let last = answered.chain(replies.missing.iter().copied()).max();
+    let ever = replies.answers.iter().map(|(_, answer)| ever(answer)).max();
     let gone = last.map_or(0, |last| last + 1)..ever.unwrap_or(0).min(COUNT_MAX);
     let more = ask_gone(host, gone, message).await;
-    asked.answers.extend(more.answers);
-    asked.missing.extend(more.missing);
-    asked.fault = more.fault.or(asked.fault);
-    asked
+    replies.answers.extend(more.answers);
+    replies.missing.extend(more.missing);
+    replies.fault = more.fault.or(replies.fault);
+    replies
 }
 
 /// Asks former partitions.
@@ -189,9 +189,9 @@ pub async fn ask_gone<C: Call>(
     message: impl Fn(u32) -> C,
 ) -> PartitionAnswers<C::Answer> {
     let encoded = |partition: u32| encode(&message(partition));
-    let asked = ask_each(host, C::PATH, &encoded, (partitions, false)).await;
-    let answers = asked.into_iter().map(|(partition, told)| {
-        let answer = told.and_then(|within| answer_of::<C>(host, &within.answer));
+    let replies = ask_each(host, C::PATH, &encoded, (partitions, false)).await;
+    let answers = replies.into_iter().map(|(partition, reply)| {
+        let answer = reply.and_then(|within| answer_of::<C>(host, &within.answer));
         (partition, answer)
     });
     PartitionAnswers::of(answers.collect())
@@ -225,19 +225,21 @@ pub async fn ask_more<C: Call, V>(
 ) -> Option<PartitionAnswers<C::Answer>> {
     let all = || partitions.keys().copied();
     if count(host) == DIRECTORY_PARTITIONS {
-        let asked = ask_some(host, all(), &message).await;
-        if !is_repartitioned(&asked.fault) {
-            return Some(asked);
+        let replies = ask_some(host, all(), &message).await;
+        if !is_repartitioned(&replies.fault) {
+            return Some(replies);
         }
     }
     let encoded = |partition: u32| encode(&message(partition));
-    let asked = ask_each(host, C::PATH, &encoded, (all(), false)).await;
-    let asked = asked.into_iter().map(|(partition, answer)| match answer {
+    let replies = ask_each(host, C::PATH, &encoded, (all(), false)).await;
+    let replies = replies.into_iter().map(|(partition, answer)| match answer {
         Ok(within) if within.sizes.is_changing() => None,
         Ok(within) => Some((partition, answer_of::<C>(host, &within.answer))),
         Err(fault) => Some((partition, Err(fault))),
     });
-    asked.collect::<Option<Vec<_>>>().map(PartitionAnswers::of)
+    replies
+        .collect::<Option<Vec<_>>>()
+        .map(PartitionAnswers::of)
 }
 
 /// Asks all partitions by [`CallPartition`], again while roots move.
@@ -247,23 +249,23 @@ async fn ask_within(
     message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
 ) -> PartitionAnswers<Vec<u8>> {
     let mut wait_ms = WAIT_MS;
-    for tries in 0..ASKED_MAX {
+    for tries in 0..ROUNDS_MAX {
         if tries > 0 {
             host.sleep_ms(wait_ms).await;
             wait_ms *= 2;
         }
-        let asked = ask_once(host, path, message, tries > 0).await;
-        if asked.missing.is_empty() && !is_cut(&asked.answers) {
+        let replies = ask_once(host, path, message, tries > 0).await;
+        if replies.missing.is_empty() && !is_cut(&replies.answers) {
             continue;
         }
-        let is_changing = (asked.answers.iter()).any(|(_, within)| within.sizes.is_changing());
-        let answers = asked.answers.into_iter();
+        let is_changing = (replies.answers.iter()).any(|(_, within)| within.sizes.is_changing());
+        let answers = replies.answers.into_iter();
         return PartitionAnswers {
             answers: answers
                 .map(|(partition, within)| (partition, within.answer))
                 .collect(),
-            missing: asked.missing,
-            fault: asked.fault,
+            missing: replies.missing,
+            fault: replies.fault,
             is_changing,
         };
     }
@@ -283,14 +285,16 @@ async fn ask_once(
     message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
     holds: bool,
 ) -> PartitionAnswers<PartitionAnswer> {
-    let mut asked = ask_each(host, path, message, (all(host), holds)).await;
-    let answers = asked.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    let mut replies = ask_each(host, path, message, (all(host), holds)).await;
+    let answers = replies
+        .iter()
+        .filter_map(|(_, answer)| answer.as_ref().ok());
     let span = answers.map(|within| within.sizes.span()).max();
     let more = count(host)..span.unwrap_or(0);
     if !more.is_empty() {
-        asked.extend(ask_each(host, path, message, (more, holds)).await);
+        replies.extend(ask_each(host, path, message, (more, holds)).await);
     }
-    PartitionAnswers::of(asked)
+    PartitionAnswers::of(replies)
 }
 
 /// Asks some partitions by [`CallPartition`]; `holds`: whether no root may leave them for a moment.

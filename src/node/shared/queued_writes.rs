@@ -32,19 +32,22 @@ pub async fn is_living(host: &Host, counter: &CounterId, generation: u64) -> Res
 pub async fn count_dues(
     host: &Host,
     here: &Datacenter,
-    dues: &[&Due],
+    deliveries: &[&Due],
 ) -> Vec<Result<KeyedOutcome, Fault>> {
-    let Some(first) = dues.first() else {
+    let Some(first) = deliveries.first() else {
         return Vec::new();
     };
     let lead = CellAddress::lead(&first.counter, here);
     if let Err(fault) =
         open_objects::room(host, &lead, ObjectUser::Bulk, host.now_ms() + ROOM_MS_MAX).await
     {
-        return dues.iter().map(|_| Err(fault.clone())).collect();
+        return deliveries.iter().map(|_| Err(fault.clone())).collect();
     }
     let _turn = open_objects::turn(host, &lead).await;
-    let writes: Vec<KeyedWrite> = dues.iter().map(|due| due.write.clone()).collect();
+    let writes: Vec<KeyedWrite> = deliveries
+        .iter()
+        .map(|delivery| delivery.write.clone())
+        .collect();
     let outcomes = if first.is_clients {
         count_keyed(host, &first.counter, here, &writes, first.keys()).await
     } else {

@@ -1,4 +1,4 @@
-//! Notes unreadable stored data that calls of this isolate have met, for the log, `/metrics` and `/healthz`.
+//! Records unreadable stored data that calls of this isolate have met, for the log, `/metrics` and `/healthz`.
 
 use std::cell::RefCell;
 
@@ -25,7 +25,7 @@ impl State for RecentFaults {
     }
 }
 
-/// Notes the fault of a call; each is logged once.
+/// Records the fault of a call; each is logged once.
 pub fn note(host: &Host, path: &str, fault: &Fault) {
     let Fault::Unreadable(why) = fault else {
         return;
@@ -49,7 +49,7 @@ pub fn ailment(host: &Host) -> Option<Ailment> {
     let met = met.0.borrow();
     let is_recent = |at_ms: i64| now_ms - at_ms < NAMED_MS;
     let lately = || met.iter().filter(|(_, at_ms)| is_recent(**at_ms));
-    // The first by name: which one is told does not change from call to call.
+    // The first by name, so that the answer does not change from call to call.
     let (why, _) = lately().min_by_key(|(why, _)| *why)?;
     Some(Ailment::Unreadable(match lately().count() - 1 {
         0 => why.clone(),

@@ -126,23 +126,23 @@ impl Condition {
         let below = self
             .below
             .map(|below| (value < below, may_grow, may_shrink));
-        let mut judgement = Judgement::Within;
+        let mut result = Judgement::Within;
         for (is_over, may_end, may_begin) in above.into_iter().chain(below) {
             match (is_over, may_end, may_begin) {
                 (true, false, _) => return Judgement::Over,
-                (true, true, _) | (false, _, true) => judgement = Judgement::Unknown,
+                (true, true, _) | (false, _, true) => result = Judgement::Unknown,
                 (false, _, false) => {}
             }
         }
-        judgement
+        result
     }
 
     /// Whether a number is near a threshold. None is near 0, since most numbers that are 0 stay so.
     pub fn is_near(&self, value: i64) -> bool {
         let is_near = |threshold: i64| {
             let away = i128::from(value).abs_diff(i128::from(threshold));
-            let most = i128::from(threshold).unsigned_abs() / NEAR.unsigned_abs();
-            threshold != 0 && away <= most
+            let near_max = i128::from(threshold).unsigned_abs() / NEAR.unsigned_abs();
+            threshold != 0 && away <= near_max
         };
         self.thresholds().any(is_near)
     }

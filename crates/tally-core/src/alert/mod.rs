@@ -1,11 +1,11 @@
-//! Alerts, pure: when a number is over its threshold, what that makes of an alert, and when somebody is told. Time
+//! Alerts, pure: when a number is over its threshold, what that makes of an alert, and when a notice is sent. Time
 //! and randomness are arguments.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`condition`] | what is measured, and when it is over its threshold |
 //! | [`samples`] | rates, by what had been counted a while ago |
-//! | [`record`] | what an alert is: its state, its incident, and what receivers were told |
+//! | [`record`] | what an alert is: its state, its incident, and the notices that were sent |
 //! | [`backoff`] | when a delivery is tried again |
 
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! What an alert is: its state, its incident, and what its receiver was told.
+//! What an alert is: its state, its incident, and of what its receiver was notified.
 //!
 //! Invariants: an incident begins with the reading that makes the alert fire and ends with the first reading that is
 //! within. A reading that lacks the deciding part begins and ends none. The receiver gets "firing" before "resolved",
@@ -37,7 +37,7 @@ pub struct Incident {
     pub since_ms: i64,
 }
 
-/// What a receiver is told.
+/// A notice to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// An incident has begun.
@@ -46,7 +46,7 @@ pub enum Notice {
     Resolved(Incident),
 }
 
-/// What is kept of an alert besides what it was told to watch.
+/// What is kept of an alert in addition to its definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRecord {
     /// Its state.
@@ -57,8 +57,8 @@ pub struct AlertRecord {
     over_since_ms: Option<i64>,
     /// The incident that lasts.
     pub incident: Option<Incident>,
-    /// The incident that its receiver was told of, and not yet that it is over.
-    told: Option<Incident>,
+    /// The incident of which its receiver was notified, and not yet of its end.
+    notified: Option<Incident>,
     /// Nothing is sent until this time, unix milliseconds.
     silenced_until_ms: i64,
     /// The last reading.
@@ -75,7 +75,7 @@ impl AlertRecord {
             since_ms: now_ms,
             over_since_ms: None,
             incident: None,
-            told: None,
+            notified: None,
             silenced_until_ms: 0,
             reading: Reading::unknown("it was not measured yet"),
             samples: RateSamples::default(),
@@ -86,7 +86,7 @@ impl AlertRecord {
     #[must_use]
     pub fn anew(&self, now_ms: i64) -> Self {
         Self {
-            told: self.told,
+            notified: self.notified,
             silenced_until_ms: self.silenced_until_ms,
             ..Self::new(now_ms)
         }
@@ -97,7 +97,7 @@ impl AlertRecord {
         Some(self.silenced_until_ms).filter(|until_ms| *until_ms > now_ms)
     }
 
-    /// Tells nobody anything until a time, unix milliseconds; a time that is past ends it.
+    /// Sends no notices until a time, unix milliseconds; a time that is past ends the silence.
     pub fn silence(&mut self, until_ms: i64) {
         self.silenced_until_ms = until_ms;
     }
@@ -137,20 +137,20 @@ impl AlertRecord {
         self.reading = reading;
     }
 
-    /// What its receiver must be told now, in order; it counts as told. Where there is no room for all of it nothing
-    /// is, and the next reading tells what is so then.
+    /// The notices to send to its receiver now, in order; they count as sent. Where there is no room for all of them
+    /// there are none, and the next reading decides anew.
     pub fn notices(&mut self, now_ms: i64, room: usize) -> Vec<Notice> {
         if self.silenced_until_ms(now_ms).is_some() || room < 2 || self.state == AlertState::Unknown
         {
             return Vec::new();
         }
         let mut notices = Vec::new();
-        if self.told == self.incident {
+        if self.notified == self.incident {
             return notices;
         }
-        notices.extend(self.told.map(Notice::Resolved));
+        notices.extend(self.notified.map(Notice::Resolved));
         notices.extend(self.incident.map(Notice::Firing));
-        self.told = self.incident;
+        self.notified = self.incident;
         notices
     }
 

@@ -18,9 +18,9 @@ const MINUTE_MS: i128 = 60_000;
 pub struct RateSamples(Vec<(i64, u128)>);
 
 impl RateSamples {
-    /// Notes what has been counted by now. A clock that steps back begins the samples anew, and so does a counter that
-    /// begins anew. What `many` counters have counted falls where one of them ends: earlier samples are lowered by as
-    /// much, so that the rate is at least that of the others.
+    /// Records what has been counted by now. A clock that steps back begins the samples anew, and so does a counter
+    /// that begins anew. What `many` counters have counted falls where one of them ends. Earlier samples are then
+    /// lowered by as much, so that the rate is at least that of the others.
     pub fn note(&mut self, now_ms: i64, counted: u128, many: bool) {
         let (last_ms, before) = self.0.last().copied().unwrap_or((i64::MIN, 0));
         let fall = before.saturating_sub(counted);
@@ -62,7 +62,7 @@ impl RateSamples {
         Some(i64::try_from(rate).unwrap_or(i64::MAX))
     }
 
-    /// Notes what has been counted by now, and returns for how many seconds that has not risen, and whether it fell
+    /// Records what has been counted by now, and returns for how many seconds that has not risen, and whether it fell
     /// just now: then something may have been counted too.
     pub fn silent_seconds(&mut self, now_ms: i64, counted: u128) -> (i64, bool) {
         match self.0.first_mut() {

@@ -123,9 +123,9 @@ impl SegmentDirectory {
             .collect())
     }
 
-    /// Where the member at a place, from 0, is found: the first key of its segment, and how many to skip.
-    pub fn find(&self, place: u64) -> (Key, u64) {
-        let (mut at, mut left) = (0, place);
+    /// Where the member of a rank, from 0, is found: the first key of its segment, and how many to skip.
+    pub fn find(&self, rank: u64) -> (Key, u64) {
+        let (mut at, mut left) = (0, rank);
         let mut step = self.sums.len().checked_next_power_of_two().unwrap_or(0);
         while step > 0 {
             if let Some(sum) = self

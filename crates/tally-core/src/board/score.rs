@@ -12,7 +12,7 @@ pub const SCORE_MAX: f64 = 9_007_199_254_740_991.0;
 #[serde(try_from = "f64", into = "f64")]
 pub struct Score(f64);
 
-/// The bit that tells negative numbers.
+/// The bit that marks negative numbers.
 const SIGN: u64 = 1 << 63;
 
 impl Score {

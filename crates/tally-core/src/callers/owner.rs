@@ -1,6 +1,6 @@
 //! Who has a part of a limiter's table, so that nobody takes what others need.
 //!
-//! Invariants: an owner tells no address, and the owners of policies that are sent along are bounded: one for each
+//! Invariants: an owner reveals no address, and the owners of policies that are sent along are bounded: one for each
 //! key of the configuration, 4,096 for keys that calls have made, 4,096 for addresses. A stored policy is a group of
 //! its own. All policies that callers send along are one group. Within it each key of the deployment is a group, and
 //! all callers without a key are one group. Within the latter each address is a group. Open deployments have one
@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use tally_limit::owner::{KeyGroup, KeyGroups, Owner};
 
-/// Owners that addresses are spread over: 12 bits of a hash of 32 or 64 tell no address.
+/// Owners that addresses are spread over: 12 bits of a hash of 32 or 64 reveal no address.
 const ADDRESSES: u64 = 4_096;
 
 /// Keys of the deployment are numbered from here.
@@ -29,15 +29,15 @@ const VISITORS: KeyGroup = KeyGroup::new(2, 0);
 /// Those of one caller.
 const OF_OWNER: u8 = 3;
 
-/// The owner for the key of the deployment that has this place among all.
-pub fn of_key(place: usize) -> Owner {
-    Owner::of_number(FIRST_KEY.saturating_add(u32::try_from(place).unwrap_or(u32::MAX)))
+/// The owner for the key of the deployment that has this index among all.
+pub fn of_key(index: usize) -> Owner {
+    Owner::of_number(FIRST_KEY.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)))
 }
 
 /// The owner for a key that was made by a call: one of 4,096 behind those of the configuration, by a hash of its id.
 pub fn of_made_key(id: u64) -> Owner {
-    let place = usize::try_from(hash_of(id) % MADE_KEYS).unwrap_or(0);
-    of_key(FIRST_MADE_KEY + place)
+    let index = usize::try_from(hash_of(id) % MADE_KEYS).unwrap_or(0);
+    of_key(FIRST_MADE_KEY + index)
 }
 
 /// A caller without a key, by the bytes of the address: of IPv6 its first 64 bits. Without any it is nobody in
@@ -57,7 +57,7 @@ pub fn groups(name: &str, owner: Owner) -> KeyGroups {
     match name.split_once('~') {
         None => [Some(KeyGroup::new(OF_POLICY, hash_of(name))), None, None],
         Some((_, kind)) if kind.starts_with(|letter: char| letter.is_ascii_uppercase()) => {
-            // Visitors whose address nobody tells have no group of their own.
+            // Visitors whose address is unknown have no group of their own.
             let address = of_owner.filter(|_| owner != Owner::default());
             [Some(SENT), Some(VISITORS), address]
         }

@@ -92,9 +92,9 @@ impl Visitors {
             counter,
             both,
         } = write;
-        let place = counter & ((1 << KNOWN_BITS) - 1);
-        let place = usize::try_from(place).unwrap_or(0);
-        let is_new = self.known.get(place) != Some(&counter);
+        let cell = counter & ((1 << KNOWN_BITS) - 1);
+        let cell = usize::try_from(cell).unwrap_or(0);
+        let is_new = self.known.get(cell) != Some(&counter);
         let mut used = vec![
             (&mut self.counter_writes, both),
             (&mut self.writes, visitor),
@@ -112,7 +112,7 @@ impl Visitors {
             if self.known.is_empty() {
                 self.known = vec![0; 1 << KNOWN_BITS];
             }
-            if let Some(known) = self.known.get_mut(place) {
+            if let Some(known) = self.known.get_mut(cell) {
                 *known = counter;
             }
         }
@@ -148,7 +148,7 @@ impl Visitors {
         self.read_calls.check(visitor, calls, now_ms)
     }
 
-    /// Notes calls that a read has made which nobody could foresee: they are made up for before the next.
+    /// Charges calls of a read that nobody could foresee: they are paid back before the next read.
     pub fn note_calls(&mut self, visitor: u64, calls: u64, now_ms: i64) {
         self.read_calls.charge(visitor, calls, now_ms);
     }

@@ -3,7 +3,7 @@
 //!
 //! Invariant: for each lead the number of its moves, out and back, is stored. It only rises. While it is odd the lead
 //! lives apart. The epoch under which a lead moves is that of the spread and this number together, so whatever has
-//! changed makes it rise. What is noted of a lead that is back is forgotten only once the epoch of the spread has risen
+//! changed makes it rise. The record of a lead that is back is forgotten only once the epoch of the spread has risen
 //! by as much.
 
 use std::collections::BTreeMap;
@@ -18,12 +18,12 @@ use crate::order::map_of;
 /// partitions.
 pub const APART_OF_DATACENTER_MAX: usize = 64;
 
-/// Leads that each partition has notes of: some 40 bytes each, in one row.
+/// Leads that each partition has records of: some 40 bytes each, in one row.
 pub const APART_MAX: usize = 1_024;
 
-/// What is noted of a lead.
+/// The moves of a lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct LeadRecord {
     /// How often it was moved.
     moves: u32,
     /// The generation of its counter that was hot.
@@ -32,7 +32,7 @@ struct Note {
 
 /// The leads of a partition's counters that live apart, or did. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeadsApart(BTreeMap<(CounterId, Datacenter), Note>);
+pub struct LeadsApart(BTreeMap<(CounterId, Datacenter), LeadRecord>);
 
 /// Whether a lead that was moved so often lives apart.
 pub fn is_apart(moves: u32) -> bool {
@@ -40,19 +40,21 @@ pub fn is_apart(moves: u32) -> bool {
 }
 
 impl LeadsApart {
-    /// How often a lead was moved; 0 where nothing is noted.
+    /// How often a lead was moved; 0 where there is no record.
     pub fn moves(&self, counter: &CounterId, datacenter: &Datacenter) -> u32 {
-        self.note(counter, datacenter).map_or(0, |note| note.moves)
+        self.record(counter, datacenter)
+            .map_or(0, |record| record.moves)
     }
 
-    /// The generation that is noted of a lead which lives apart.
+    /// The generation in the record of a lead which lives apart.
     pub fn generation(&self, counter: &CounterId, datacenter: &Datacenter) -> Option<u64> {
-        let note = self.note(counter, datacenter);
-        note.filter(|note| is_apart(note.moves))
-            .map(|note| note.generation)
+        let record = self.record(counter, datacenter);
+        record
+            .filter(|record| is_apart(record.moves))
+            .map(|record| record.generation)
     }
 
-    fn note(&self, counter: &CounterId, datacenter: &Datacenter) -> Option<&Note> {
+    fn record(&self, counter: &CounterId, datacenter: &Datacenter) -> Option<&LeadRecord> {
         // Nearly always: a look-up needs a copy of both names.
         if self.0.is_empty() {
             return None;
@@ -60,7 +62,7 @@ impl LeadsApart {
         self.0.get(&(counter.clone(), datacenter.clone()))
     }
 
-    /// Notes that a lead moves out, or back. Returns whether it may: nothing changes where too many live apart.
+    /// Records that a lead moves out, or back. Returns whether it may: nothing changes where too many live apart.
     pub fn place(
         &mut self,
         (counter, datacenter): (&CounterId, &Datacenter),
@@ -74,11 +76,11 @@ impl LeadsApart {
         if moves == 0 && !self.has_room(datacenter) {
             return false;
         }
-        let note = Note {
+        let record = LeadRecord {
             moves: moves.saturating_add(1),
             generation,
         };
-        self.0.insert((counter.clone(), datacenter.clone()), note);
+        self.0.insert((counter.clone(), datacenter.clone()), record);
         true
     }
 
@@ -86,27 +88,27 @@ impl LeadsApart {
         self.0.len() < APART_MAX && self.of(datacenter).len() < APART_OF_DATACENTER_MAX
     }
 
-    /// The counters that have a note about their lead in this datacenter.
+    /// The counters that have a record of their lead in this datacenter.
     pub fn of(&self, datacenter: &Datacenter) -> Vec<CounterId> {
         let own = self.0.keys().filter(|(_, at)| at == datacenter);
         own.map(|(counter, _)| counter.clone()).collect()
     }
 
-    /// Forgets what is noted of a lead that is back. Returns by how much the epoch of the spread must rise before.
+    /// Forgets the record of a lead that is back. Returns by how much the epoch of the spread must rise before.
     pub fn forget(&mut self, counter: &CounterId, datacenter: &Datacenter) -> u32 {
         let forgotten = self.0.remove(&(counter.clone(), datacenter.clone()));
-        forgotten.map_or(0, |note| note.moves)
+        forgotten.map_or(0, |record| record.moves)
     }
 
-    /// What is noted of the leads of one counter.
+    /// The records of the leads of one counter.
     #[must_use]
     pub fn of_counter(&self, counter: &CounterId) -> Self {
         let own = self.0.iter().filter(|((of, _), _)| of == counter);
-        Self(map_of(own.map(|(lead, note)| (lead.clone(), *note))))
+        Self(map_of(own.map(|(lead, record)| (lead.clone(), *record))))
     }
 
-    /// Forgets what is noted of the leads of a counter that another partition has now, which knows all of it. Returns
-    /// whether there was anything.
+    /// Forgets the records of the leads of a counter that another partition has now, which knows all of them. Returns
+    /// whether there was any.
     pub fn forget_counter(&mut self, counter: &CounterId) -> bool {
         let before = self.0.len();
         self.0.retain(|(of, _), _| of != counter);
@@ -116,10 +118,13 @@ impl LeadsApart {
     /// Takes over what another partition knows of a counter that comes here: of each lead the more moves. So there
     /// may be more than [`APART_MAX`], as many as the partitions together have let out.
     pub fn join(&mut self, others: &Self) {
-        for (lead, note) in &others.0 {
-            let known = self.0.get(lead).is_some_and(|own| own.moves >= note.moves);
+        for (lead, record) in &others.0 {
+            let known = self
+                .0
+                .get(lead)
+                .is_some_and(|own| own.moves >= record.moves);
             if !known {
-                self.0.insert(lead.clone(), *note);
+                self.0.insert(lead.clone(), *record);
             }
         }
     }
@@ -129,16 +134,16 @@ impl LeadsApart {
 pub fn placed(
     moves: u32,
     tablet: LeadPlace,
-    mut former: Vec<LeadPlace>,
+    mut former_places: Vec<LeadPlace>,
 ) -> (LeadPlace, Vec<LeadPlace>) {
     if moves == 0 || tablet == LeadPlace::Own {
-        return (tablet, former);
+        return (tablet, former_places);
     }
     let (place, other) = match is_apart(moves) {
         true => (LeadPlace::Own, tablet),
         false => (tablet, LeadPlace::Own),
     };
-    former.retain(|before| *before != place && *before != other);
-    former.insert(0, other);
-    (place, former)
+    former_places.retain(|before| *before != place && *before != other);
+    former_places.insert(0, other);
+    (place, former_places)
 }

@@ -136,15 +136,15 @@ impl Delta {
     /// Takes back what it says of times after `now_ms`, the receiver's own clock: a lead whose clock is ahead must
     /// not seem current once it has fallen silent.
     pub fn not_after(&mut self, now_ms: i64) {
-        for heard in self.parts.iter_mut().filter_map(|part| part.heard.as_mut()) {
-            heard.as_of_ms = heard.as_of_ms.min(now_ms);
+        for report in self.parts.iter_mut().filter_map(|part| part.heard.as_mut()) {
+            report.as_of_ms = report.as_of_ms.min(now_ms);
         }
     }
 
-    /// The newest write that it tells of, unix milliseconds; `None` where it tells of none.
+    /// The newest write that it reports, unix milliseconds; `None` where it reports none.
     pub fn last_write_ms(&self) -> Option<i64> {
-        let heard = self.parts.iter().filter_map(|part| part.heard.as_ref());
-        heard.map(|heard| heard.last_write_ms).max()
+        let reports = self.parts.iter().filter_map(|part| part.heard.as_ref());
+        reports.map(|report| report.last_write_ms).max()
     }
 
     /// Whether a receiver that holds `mark` has everything up to this delta's own mark once it has
@@ -196,7 +196,7 @@ pub struct ViewReceiver {
 /// What became of a lead's delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeltaOutcome {
-    /// It is taken over, durable with the next write of the view and the marks. The lead is told
+    /// It is taken over, durable with the next write of the view and the marks. The lead is answered
     /// what the root has now.
     Over(ReceiverState),
     /// It is of a generation that has ended; this one lives.
@@ -236,7 +236,7 @@ impl ViewReceiver {
         let mark = self.marks.get(from).copied();
         let is_complete = delta.completes(mark);
         // A root that was restored lacks what the delta builds upon, so it is no more current than it was.
-        self.learn(delta, is_complete || delta.basis == Basis::Unclear);
+        self.merge(delta, is_complete || delta.basis == Basis::Unclear);
         if is_complete {
             let mark = delta.mark_after(mark);
             self.marks.insert(from.clone(), mark);
@@ -252,18 +252,18 @@ impl ViewReceiver {
     }
 
     /// Takes over what a delta of this generation knows better; its times only from one that leaves no cell out. Of
-    /// another it takes no cell of a datacenter that was not heard of: the view tells of those alone that were.
-    fn learn(&mut self, delta: &Delta, has_times: bool) {
+    /// another it takes no cell of a datacenter that has not reported: the view holds only those that have.
+    fn merge(&mut self, delta: &Delta, has_times: bool) {
         for part in &delta.parts {
             if !has_times && self.view.heard_of(&part.datacenter).is_none() {
                 continue;
             }
-            if let Some(heard) = part.heard.filter(|_| has_times) {
-                self.view.note_heard(&part.datacenter, heard);
+            if let Some(report) = part.heard.filter(|_| has_times) {
+                self.view.merge_report(&part.datacenter, report);
             }
             for cell in &part.cells {
                 let key = (part.datacenter.clone(), cell.shard);
-                self.view.note_cell(key, delta.totals(cell));
+                self.view.merge_cell(key, delta.totals(cell));
             }
         }
         self.view.uniques_mut().learn_packed(&delta.uniques);

@@ -41,7 +41,7 @@ fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) ->
     is_full
 }
 
-/// The root's side: when it last told somebody that a counter's generation lives.
+/// The root's side: when it last answered that a counter's generation lives.
 #[derive(Clone, Debug)]
 pub struct RootLeases {
     /// What was said before that is not known.
@@ -58,7 +58,7 @@ impl RootLeases {
         }
     }
 
-    /// Notes that somebody is told of a generation.
+    /// Records that a lease of a generation is granted.
     pub fn grant(&mut self, counter: &CounterId, generation: u64, now_ms: i64) {
         if put(&mut self.leases, counter, generation, now_ms) {
             self.since_ms = now_ms;
@@ -67,10 +67,10 @@ impl RootLeases {
 
     /// The time until the last lease that was granted has ended, milliseconds.
     pub fn wait_ms(&self, counter: &CounterId, now_ms: i64) -> i64 {
-        let told_ms = self.leases.get(counter).map(|lease| lease.at_ms);
-        let told_ms = told_ms.unwrap_or(i64::MIN).max(self.since_ms);
+        let granted_ms = self.leases.get(counter).map(|lease| lease.at_ms);
+        let granted_ms = granted_ms.unwrap_or(i64::MIN).max(self.since_ms);
         let whole_ms = LEASE_MS + MARGIN_MS;
-        told_ms
+        granted_ms
             .saturating_add(whole_ms)
             .saturating_sub(now_ms)
             .clamp(0, whole_ms)
@@ -93,8 +93,8 @@ pub struct HeldGenerations {
 }
 
 impl HeldGenerations {
-    /// What is known of a counter. In the second half of a lease one caller is told to ask again; the others go on with
-    /// the known generation.
+    /// What is known of a counter. In the second half of a lease one caller gets [`LeaseCheck::Ask`]; the others go on
+    /// with the known generation.
     pub fn look(&mut self, counter: &CounterId, now_ms: i64) -> LeaseCheck {
         let Some(lease) = self.leases.get_mut(counter) else {
             return LeaseCheck::Ask;
@@ -110,13 +110,13 @@ impl HeldGenerations {
         LeaseCheck::Known(lease.generation)
     }
 
-    /// Keeps what the root has said to somebody who asked at that time, unless more is known.
-    pub fn keep(&mut self, counter: &CounterId, generation: u64, asked_ms: i64) {
+    /// Keeps what the root has answered to a request of that time, unless more is known.
+    pub fn keep(&mut self, counter: &CounterId, generation: u64, requested_ms: i64) {
         let known = self.leases.get(counter);
         let is_older =
-            known.is_some_and(|known| known.generation >= generation && known.at_ms > asked_ms);
+            known.is_some_and(|known| known.generation >= generation && known.at_ms > requested_ms);
         if !is_older {
-            put(&mut self.leases, counter, generation, asked_ms);
+            put(&mut self.leases, counter, generation, requested_ms);
         }
     }
 }

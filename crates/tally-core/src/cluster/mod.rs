@@ -6,7 +6,7 @@
 //! | [`generation_lease`] | how long an isolate may rely on what a root said |
 //! | [`operation`] | set and reset: what they observed, and what the value is since |
 //! | [`delta`] | what travels between leads, roots and views: what changed, or what is missing |
-//! | [`push`] | when a lead tells the root what its datacenter has counted |
+//! | [`push`] | when a lead pushes to the root what its datacenter has counted |
 //! | [`region`] | location hints of datacenters |
 //! | [`ring`] | which partition holds a key |
 //! | [`root`] | generation, settings and datacenters of a counter |
@@ -14,7 +14,7 @@
 //! | [`spread`] | over how many limiters keys are spread, while that is changed |
 //! | [`standings`] | the first of many counters in an order, kept up to date as they change |
 //! | [`tablets`] | which tablet hosts the lead of a counter |
-//! | [`total`] | what a root has been told of its counter, and in what order totals stand |
+//! | [`total`] | what a root knows of its counter by pushes, and in what order totals stand |
 //! | [`view`] | what is known of a counter's datacenters, as it merges |
 //! | [`subscription`] | when views ask the root, and which leads it asks to push often |
 

@@ -4,7 +4,7 @@
 //! observed of it. So an increment that an operation has not seen is kept, a second reset subtracts nothing twice,
 //! and cells need not know of operations: their totals only grow, as merging needs.
 //!
-//! A datacenter that does not answer is *unsettled*: it adds nothing until the root has heard of it. Then all that
+//! A datacenter that does not answer is *unsettled*: it adds nothing until it has reported to the root. Then all that
 //! it had counted by the time of the operation becomes its baseline, and what it counted since is kept.
 //!
 //! Invariant: a baseline is never above what its cell has counted.
@@ -31,11 +31,11 @@ pub struct Operations {
     base: Value,
     /// What each cell had counted when it was set: (added, removed).
     baselines: BTreeMap<CellKey, (CellTotal, CellTotal)>,
-    /// Datacenters that have not been heard of since.
+    /// Datacenters that have not reported since.
     unsettled: Vec<Datacenter>,
 }
 
-/// What an unsettled datacenter says once it is heard of.
+/// What an unsettled datacenter reports once it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledReport {
     /// What its cells have counted.
@@ -99,15 +99,15 @@ impl Operations {
         self.unsettled.clear();
         for (datacenter, cells) in seen {
             match cells {
-                Some(cells) => self.note_baselines(&datacenter, &cells),
+                Some(cells) => self.record_baselines(&datacenter, &cells),
                 None => self.unsettled.push(datacenter),
             }
         }
     }
 
-    /// Notes that other cells decide from now on, which changes no value: what was seen of one of them says nothing of
-    /// what others have counted meanwhile.
-    pub fn note_move(&mut self) {
+    /// Records that other cells decide from now on, which changes no value: what was seen of one of them says nothing
+    /// of what others have counted meanwhile.
+    pub fn record_move(&mut self) {
         self.number += 1;
     }
 
@@ -116,25 +116,25 @@ impl Operations {
     /// What it counted since the operation is kept, by whole seconds (by minutes, where its buckets are no finer
     /// any more) and by its own clock, in favour of what was acknowledged after the operation. Decrements
     /// carry no times, so all of them count as before it.
-    pub fn settle(&mut self, datacenter: &Datacenter, heard: &SettledReport) -> bool {
+    pub fn settle(&mut self, datacenter: &Datacenter, report: &SettledReport) -> bool {
         if self.is_settled(datacenter) {
             return false;
         }
         self.unsettled.retain(|other| other != datacenter);
-        self.note_baselines(datacenter, &heard.cells);
-        if heard.last_write_ms >= self.at_ms {
-            let held: Sum = heard
+        self.record_baselines(datacenter, &report.cells);
+        if report.last_write_ms >= self.at_ms {
+            let held: Sum = report
                 .cells
                 .iter()
                 .map(|(_, totals)| totals.added.into())
                 .sum();
-            let since = Sum::from(heard.since).min(held);
+            let since = Sum::from(report.since).min(held);
             self.base = self.base.plus(Value::new(since, 0));
         }
         true
     }
 
-    fn note_baselines(&mut self, datacenter: &Datacenter, cells: &Cells) {
+    fn record_baselines(&mut self, datacenter: &Datacenter, cells: &Cells) {
         for (shard, totals) in cells {
             let cell = (datacenter.clone(), *shard);
             self.baselines.insert(cell, (totals.added, totals.removed));
@@ -175,8 +175,8 @@ impl Operations {
         })
     }
 
-    /// What the value is besides the totals of one datacenter's cells, if no other's counted: what it was set
-    /// to, less that datacenter's baselines.
+    /// The value without the totals of one datacenter's cells, if no other's counted: what it was set to, less that
+    /// datacenter's baselines.
     pub fn rest_of(&self, datacenter: &Datacenter) -> Value {
         let own = self
             .baselines

@@ -1,4 +1,4 @@
-//! When a lead tells the root what its datacenter has counted, and what.
+//! When a lead pushes to the root what its datacenter has counted, and what it pushes.
 //!
 //! Invariant: every push carries all that the root has not confirmed, so a lost one is made good by the
 //! next, and nothing is waited for. While the counter is watched, what changed leaves within
@@ -28,7 +28,7 @@ pub const PUSH_MS: i64 = 250;
 /// this much, also after a long outage.
 pub const REPEAT_MS: i64 = 100;
 
-/// The longest silence while watched: a push then renews the lease, and tells that nothing changed. Four
+/// The longest silence while watched: a push then renews the lease, and says that nothing changed. Four
 /// times in a lease, so that it is not lost with one message.
 pub const HEARTBEAT_MS: i64 = 2_000;
 
@@ -60,7 +60,7 @@ pub const DOUBT_MS: i64 = 900_000;
 /// Lead → root: what the root may lack of the lead's datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Push {
-    /// Counts the lead's pushes, so that answers to older ones are told apart.
+    /// Counts the lead's pushes, so that answers to older ones are recognized.
     pub number: u64,
     /// For how long the lead goes on pushing often, by the leases it has had, milliseconds.
     pub watched_for_ms: u32,
@@ -130,7 +130,7 @@ impl Pusher {
         }
     }
 
-    /// Notes that the datacenter has counted something, or may have: a shard counted that does not
+    /// Records that the datacenter has counted something, or may have: a shard counted that does not
     /// report each flush.
     pub fn changed(&mut self, now_ms: i64) {
         self.changed_ms.get_or_insert(now_ms);
@@ -203,7 +203,7 @@ impl Pusher {
         if left_ms > 0 { left_ms } else { QUIET_MS.1 }
     }
 
-    /// Whether there may be something to tell that was not gathered yet.
+    /// Whether there may be something to push that was not gathered yet.
     fn has_news(&self) -> bool {
         self.changed_ms.is_some() || self.has_new_watch || self.number == 0
     }
@@ -281,17 +281,17 @@ impl Pusher {
     }
 
     /// Takes the root's answer. Late ones only renew the lease.
-    pub fn confirmed(&mut self, now_ms: i64, pushed: &PushAnswer) {
-        self.watch(now_ms, pushed.watch_for_ms);
-        if pushed.number < self.answered || pushed.number > self.number {
+    pub fn confirmed(&mut self, now_ms: i64, answer: &PushAnswer) {
+        self.watch(now_ms, answer.watch_for_ms);
+        if answer.number < self.answered || answer.number > self.number {
             return;
         }
-        self.answered = pushed.number;
+        self.answered = answer.number;
         // A root that asks twice in a row gets the next push when it is due.
-        let has_asked = matches!(self.root_has, ReceiverState::Digests { .. });
-        self.is_asked = matches!(pushed.have, ReceiverState::Digests { .. }) && !has_asked;
-        self.root_has = pushed.have.clone();
-        self.root_ms = pushed.now_ms;
+        let was_asked_before = matches!(self.root_has, ReceiverState::Digests { .. });
+        self.is_asked = matches!(answer.have, ReceiverState::Digests { .. }) && !was_asked_before;
+        self.root_has = answer.have.clone();
+        self.root_ms = answer.now_ms;
         self.unanswered_ms = None;
         self.is_in_doubt = self.lease_ms(now_ms) > 0;
     }

@@ -42,7 +42,7 @@ impl Ring {
     /// Cost: O(log points).
     pub fn partition_of(&self, key: &str) -> u32 {
         let at = point(key.as_bytes());
-        let next = self.points.partition_point(|(place, _)| *place < at);
+        let next = self.points.partition_point(|(position, _)| *position < at);
         self.points
             .get(next)
             .or(self.points.first())

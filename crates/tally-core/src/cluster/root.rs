@@ -53,7 +53,7 @@ pub struct Root {
     pub settings: Settings,
     /// The datacenters that have cells.
     pub datacenters: BTreeSet<Datacenter>,
-    /// The newest write that the root has heard of, unix milliseconds.
+    /// The newest write that the root knows of, unix milliseconds.
     pub last_write_ms: i64,
     /// When the end is tried again that could not be carried out, unix milliseconds; 0 for none.
     pub retry_end_ms: i64,
@@ -77,7 +77,7 @@ pub struct Root {
 pub struct NeedsHome;
 
 impl Root {
-    /// Whether operations have made something of its value, or shares of it are held: no lead tells that.
+    /// Whether operations have made something of its value, or shares of it are held: no lead knows that.
     pub fn has_value_of_its_own(&self) -> bool {
         self.operations.has_base() || !self.held.is_empty()
     }
@@ -123,7 +123,7 @@ impl Root {
         root
     }
 
-    /// Notes again what others hold that stopped for the home of an adopted root. The grant of home has it in `rest`,
+    /// Records again what others hold that stopped for the home of an adopted root. The grant of home has it in `rest`,
     /// so it is taken off the base.
     pub fn hold(&mut self, held: Vec<(Datacenter, Cells)>) {
         let cells = held.iter().flat_map(|(_, cells)| cells);
@@ -170,7 +170,7 @@ impl Root {
         self.home.as_ref().or(only)
     }
 
-    /// The lead that must be told, before `newcomer` may count, that it is no longer alone.
+    /// The lead that must learn, before `newcomer` may count, that it is no longer alone.
     pub fn lone_lead(&self, newcomer: &Datacenter) -> Option<&Datacenter> {
         let sole = self.sole().filter(|_| self.home.is_none());
         sole.filter(|lead| *lead != newcomer)
@@ -233,7 +233,7 @@ impl Root {
     /// fits no condition any more, unless only the home that it gets has ever counted.
     pub fn move_home(&mut self, home: Option<Datacenter>, held: Vec<(Datacenter, Cells)>) {
         if self.home.is_some() || !held.is_empty() {
-            self.operations.note_move();
+            self.operations.record_move();
         }
         self.held = if home.is_some() { held } else { Vec::new() };
         self.home = home;
@@ -256,7 +256,7 @@ impl Root {
         self.datacenters.iter().filter(held).cloned().collect()
     }
 
-    /// What the value is besides the totals of one datacenter, if no other counts.
+    /// The value without the totals of one datacenter, if no other counts.
     fn rest_of(&self, datacenter: &Datacenter) -> Value {
         let others = self.held.iter().filter(|(other, _)| other != datacenter);
         others.fold(

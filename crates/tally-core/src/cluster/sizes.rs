@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers that are remembered besides the one that holds: each may cost a call where a root is looked for.
+/// Numbers that are remembered in addition to the one that holds: each may cost a call where a root is looked for.
 pub const BEFORE_MAX: usize = 8;
 
 /// The numbers of partitions of a directory. Stored, and sent.
@@ -43,7 +43,7 @@ impl Sizes {
         self.now
     }
 
-    /// The epoch of the first change since all roots had moved: what is noted of moves belongs to it.
+    /// The epoch of the first change since all roots had moved: the record of moves belongs to it.
     pub fn since(&self) -> u32 {
         self.since
     }
@@ -87,7 +87,7 @@ impl Sizes {
         })
     }
 
-    /// Returns the sizes without former numbers, for use once all roots have moved.
+    /// Returns the sizes without earlier numbers, for use once all roots have moved.
     #[must_use]
     pub fn settled(&self) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! Over how many limiters keys are spread, also while that number is changed.
 //!
-//! Invariant: a limiter judges a key only where the newest number that it has heard of says so, and where there was
+//! Invariant: a limiter judges a key only where the newest number that it has received says so, and where there was
 //! another before only after the key's old limiter handed it over. That one keeps the new number before it answers,
 //! whatever number its own isolate was started with. So no two limiters judge one key.
 
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::ring::Ring;
 
-/// How long a number that others told is used, milliseconds: longer than isolates of the deployment before live.
-const HEEDED_MS: i64 = 3_600_000;
+/// How long a number that others sent is used, milliseconds: longer than isolates of the deployment before live.
+const VALID_MS: i64 = 3_600_000;
 
 /// How many limiters there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimiterCounts {
     /// Now.
     pub now: u32,
-    /// Before the number was changed, while that is said.
+    /// Before the number was changed, while that is configured.
     pub before: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Rings {
         self.now.partition_of(key)
     }
 
-    /// The one that had it before the number was changed, while that is said.
+    /// The one that had it before the number was changed, while that is configured.
     pub fn before(&self, key: &str) -> Option<u32> {
         Some(self.before.as_ref()?.partition_of(key))
     }
@@ -70,48 +70,52 @@ pub enum Home {
 /// What one limiter knows of the number.
 #[derive(Clone, Debug)]
 pub struct Spread {
-    said: Rc<Rings>,
-    heard: Option<(Rc<Rings>, i64)>,
+    configured: Rc<Rings>,
+    received: Option<(Rc<Rings>, i64)>,
 }
 
 impl Spread {
     /// By what its isolate was started with.
-    pub fn new(said: Rc<Rings>) -> Self {
-        Self { said, heard: None }
+    pub fn new(configured: Rc<Rings>) -> Self {
+        Self {
+            configured,
+            received: None,
+        }
     }
 
     /// Takes in what another limiter, or this one when it stored it, says of the number. It is newer where the number
     /// there was changed from the one here. Returns whether it must be stored now: before anything is handed over.
-    pub fn hear(&mut self, counts: LimiterCounts, heard_ms: i64, now_ms: i64) -> bool {
-        let said = self.said.counts;
-        let is_newer = counts.before == Some(said.now) && said.before != Some(counts.now);
+    pub fn hear(&mut self, counts: LimiterCounts, received_ms: i64, now_ms: i64) -> bool {
+        let configured = self.configured.counts;
+        let is_newer =
+            counts.before == Some(configured.now) && configured.before != Some(counts.now);
         // What is known already must be so too once an isolate of before starts here.
-        let is_same = counts == said && said.before.is_some();
-        let until_ms = heard_ms.saturating_add(HEEDED_MS);
+        let is_same = counts == configured && configured.before.is_some();
+        let until_ms = received_ms.saturating_add(VALID_MS);
         if !(is_newer || is_same) || until_ms <= now_ms {
             return false;
         }
-        match &mut self.heard {
+        match &mut self.received {
             Some((rings, known_ms)) if rings.counts == counts => {
                 // Not with each message.
-                if until_ms.saturating_sub(*known_ms) < HEEDED_MS / 2 {
+                if until_ms.saturating_sub(*known_ms) < VALID_MS / 2 {
                     return false;
                 }
                 *known_ms = until_ms;
             }
-            heard => *heard = Some((Rc::new(Rings::new(counts)), until_ms)),
+            received => *received = Some((Rc::new(Rings::new(counts)), until_ms)),
         }
         true
     }
 
     /// The rings that hold.
     pub fn rings(&self, now_ms: i64) -> &Rings {
-        let heard = self.heard.as_ref();
-        let heard = heard.filter(|(_, until_ms)| now_ms < *until_ms);
-        heard.map_or(&self.said, |(rings, _)| rings)
+        let received = self.received.as_ref();
+        let received = received.filter(|(_, until_ms)| now_ms < *until_ms);
+        received.map_or(&self.configured, |(rings, _)| rings)
     }
 
-    /// The numbers that hold, to tell others.
+    /// The numbers that hold, to send to others.
     pub fn counts(&self, now_ms: i64) -> LimiterCounts {
         self.rings(now_ms).counts
     }

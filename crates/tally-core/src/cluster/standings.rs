@@ -1,6 +1,6 @@
 //! The first of many counters in an order, and sums over all of them, kept up to date as single counters change.
 //!
-//! Invariant: a counter that is not among the first has its place behind their floor, and an `as_of` that is not among
+//! Invariant: a counter that is not among the first has its rank behind their floor, and an `as_of` that is not among
 //! the oldest is no older than their ceiling. So both stay right without a look at the others, until so many have left
 //! that too few remain: then the owner reads them anew.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::counter::id::CounterId;
 
-/// What decides on a counter's place, and what it adds to the sums.
+/// What decides on a counter's rank, and what it adds to the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Counters of a larger size stand first, whatever their amounts are.
@@ -22,14 +22,14 @@ pub struct Standing {
     pub is_counted: bool,
 }
 
-/// A place: the largest first, then the first name.
-type Place = (Reverse<(i32, i64)>, CounterId);
+/// A rank: the largest first, then the first name.
+type Rank = (Reverse<(i32, i64)>, CounterId);
 
-fn place_of(counter: &CounterId, standing: &Standing) -> Place {
+fn rank_of(counter: &CounterId, standing: &Standing) -> Rank {
     (Reverse((standing.size, standing.amount)), counter.clone())
 }
 
-/// The first counters of an order with what is told of each, and the sums over all of them.
+/// The first counters of an order with the row of each, and the sums over all of them.
 #[derive(Clone, Debug)]
 pub struct Standings<R> {
     /// How many are in the order.
@@ -38,12 +38,12 @@ pub struct Standings<R> {
     pub named: u64,
     /// The sum of all amounts.
     pub total: i128,
-    first: BTreeMap<Place, R>,
+    first: BTreeMap<Rank, R>,
     /// The most of them.
     first_max: usize,
-    /// The last place up to which all are among the first; `None` where all are.
-    floor: Option<Place>,
-    /// How often each of the oldest `as_of` is told.
+    /// The last rank up to which all are among the first; `None` where all are.
+    floor: Option<Rank>,
+    /// How many counters have each of the oldest `as_of`.
     oldest: BTreeMap<i64, u64>,
     oldest_max: usize,
     /// The `as_of` before which all are among the oldest; `None` where all are.
@@ -51,7 +51,7 @@ pub struct Standings<R> {
 }
 
 impl<R: Clone> Standings<R> {
-    /// Standings without places, of counters whose oldest `as_of` is known. At most so many different `as_of` are kept.
+    /// Standings without ranks, of counters whose oldest `as_of` is known. At most so many different `as_of` are kept.
     pub fn new(
         (counters, named): (u64, u64),
         total: i128,
@@ -86,7 +86,7 @@ impl<R: Clone> Standings<R> {
         }
         if standing.is_counted {
             self.counters = self.counters.saturating_sub(1);
-            self.first.remove(&place_of(counter, standing));
+            self.first.remove(&rank_of(counter, standing));
         }
     }
 
@@ -105,11 +105,11 @@ impl<R: Clone> Standings<R> {
             return;
         }
         self.counters += 1;
-        let place = place_of(counter, standing);
-        if self.first_max == 0 || self.floor.as_ref().is_some_and(|floor| *floor < place) {
+        let rank = rank_of(counter, standing);
+        if self.first_max == 0 || self.floor.as_ref().is_some_and(|floor| *floor < rank) {
             return;
         }
-        self.first.insert(place, row());
+        self.first.insert(rank, row());
         while self.first.len() > self.first_max {
             self.first.pop_last();
             self.floor = self.first.last_key_value().map(|(last, _)| last.clone());
@@ -125,17 +125,17 @@ impl<R: Clone> Standings<R> {
         Some(self.first.values().take(limit).cloned().collect())
     }
 
-    /// The most counters that are kept in their places.
+    /// The most counters that are kept in their ranks.
     pub fn first_max(&self) -> usize {
         self.first_max
     }
 
-    /// The first counters were read: all, or so many.
-    pub fn set_first(&mut self, rows: Vec<(CounterId, Standing, R)>, most: usize) {
-        let has_all = rows.len() < most;
-        let placed = |(counter, standing, row)| (place_of(&counter, &standing), row);
-        self.first = rows.into_iter().map(placed).collect();
-        self.first_max = most;
+    /// The first counters were read: all, or `limit`.
+    pub fn set_first(&mut self, rows: Vec<(CounterId, Standing, R)>, limit: usize) {
+        let has_all = rows.len() < limit;
+        let ranked = |(counter, standing, row)| (rank_of(&counter, &standing), row);
+        self.first = rows.into_iter().map(ranked).collect();
+        self.first_max = limit;
         let last = self.first.last_key_value().filter(|_| !has_all);
         self.floor = last.map(|(last, _)| last.clone());
     }

@@ -1,7 +1,7 @@
 //! Who watches a counter, and which leads its root asks to push often.
 //!
 //! Invariant: while somebody keeps reading a counter, every lead that can be reached pushes often. The root knows
-//! that from what the lead says, not from what the root has sent. While nobody reads, each lead falls silent once its
+//! that from the lead's reports, not from what the root has sent. While nobody reads, each lead falls silent once its
 //! lease is over and the root has said that nobody watches.
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use crate::counter::id::Datacenter;
 /// How long a counter counts as watched after the last read, and the lease of its leads.
 pub const WATCHED_MS: i64 = LEASE_MS;
 
-/// A lead whose lease is shorter than this is told: two heartbeats of it were lost by then.
+/// A lead whose lease is shorter than this is notified: two heartbeats of it were lost by then.
 const RENEW_MS: i64 = WATCHED_MS / 2;
 
-/// How soon a lead that is not heard of is told again.
+/// How soon a lead that has not pushed is notified again.
 pub const TELL_MS: i64 = 200;
 
 /// Who watches a counter, at its root. In memory: those who go on reading begin it again.
@@ -24,14 +24,14 @@ pub struct Watch {
     /// Since when it is watched without a gap.
     since_ms: i64,
     until_ms: Option<i64>,
-    leads: BTreeMap<Datacenter, ToldLead>,
+    leads: BTreeMap<Datacenter, LeadSubscription>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct ToldLead {
-    /// Until when the lead pushes often, by its own word.
+struct LeadSubscription {
+    /// Until when the lead pushes often, by what it reports.
     leased_until_ms: Option<i64>,
-    told_ms: Option<i64>,
+    notified_ms: Option<i64>,
 }
 
 impl Watch {
@@ -67,7 +67,7 @@ impl Watch {
     /// A lead has pushed, and said for how long it goes on pushing often.
     pub fn heard(&mut self, now_ms: i64, from: &Datacenter, watched_for_ms: u32) {
         // Where the clock has stepped back since the last read, readers are there for all that is known: a lead
-        // whose own clock has ended its lease must not be told that nobody watches.
+        // whose own clock has ended its lease must not be notified that nobody watches.
         let longest_ms = now_ms.saturating_add(WATCHED_MS);
         self.until_ms = self.until_ms.map(|until| until.min(longest_ms));
         if !self.is_watched(now_ms) {
@@ -75,12 +75,12 @@ impl Watch {
             self.leads.remove(from);
             return;
         }
-        let told = self.leads.entry(from.clone()).or_default();
-        told.leased_until_ms = Some(now_ms.saturating_add(watched_for_ms.into()));
+        let subscription = self.leads.entry(from.clone()).or_default();
+        subscription.leased_until_ms = Some(now_ms.saturating_add(watched_for_ms.into()));
     }
 
-    /// The leads that must be told now that somebody watches, of all that the root has; they count as
-    /// told.
+    /// The leads that must be notified now that somebody watches, of all that the root has; they count as
+    /// notified.
     pub fn tell<'a>(
         &mut self,
         now_ms: i64,
@@ -90,21 +90,21 @@ impl Watch {
             self.leads.clear();
             return Vec::new();
         }
-        let mut due = Vec::new();
+        let mut due_leads = Vec::new();
         for lead in leads {
-            let told = self.leads.entry(lead.clone()).or_default();
-            if told.due_ms(now_ms) <= now_ms {
-                told.told_ms = Some(now_ms);
-                due.push(lead.clone());
+            let subscription = self.leads.entry(lead.clone()).or_default();
+            if subscription.due_ms(now_ms) <= now_ms {
+                subscription.notified_ms = Some(now_ms);
+                due_leads.push(lead.clone());
             }
         }
-        due
+        due_leads
     }
 }
 
-impl ToldLead {
+impl LeadSubscription {
     fn due_ms(&self, now_ms: i64) -> i64 {
-        let again_ms = after(self.told_ms, TELL_MS, now_ms);
+        let again_ms = after(self.notified_ms, TELL_MS, now_ms);
         let longest_ms = now_ms.saturating_add(WATCHED_MS);
         let lease_ms = self.leased_until_ms.filter(|until| *until <= longest_ms);
         again_ms.max(lease_ms.map_or(now_ms, |until| until.saturating_sub(RENEW_MS)))

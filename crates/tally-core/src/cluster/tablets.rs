@@ -1,7 +1,7 @@
 //! Which tablet hosts the lead of a counter.
 //!
 //! Invariant: the leads of one tablet have their roots in as few partitions as can be: in one where there are at
-//! least as many tablets as partitions. So what a tablet has to tell the directory travels in one message. Where
+//! least as many tablets as partitions. So what a tablet sends to the directory goes in one message. Where
 //! tablets are added, a counter stays or moves to a new one, as long as the number of partitions stays. Source:
 //! Lamping & Veach 2014, "A fast, minimal memory, consistent hash algorithm".
 
@@ -163,13 +163,13 @@ impl Spreads {
         let (epoch, now) = newest.map_or((0, LeadPlace::Own), |newest| {
             (newest.epoch, place(newest.tablets))
         });
-        let mut former = Vec::new();
+        let mut former_places = Vec::new();
         for before in spreads.map(|spread| place(spread.tablets)) {
-            if before != now && !former.contains(&before) {
-                former.push(before);
+            if before != now && !former_places.contains(&before) {
+                former_places.push(before);
             }
         }
-        (epoch, now, former)
+        (epoch, now, former_places)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a root has been told of its counter, without asking anybody.
+//! What a root knows of its counter by the pushes of its leads, without a call.
 //!
 //! Invariant: [`CounterTotal::as_of_ms`] is true: every write that was acknowledged before it is in the value, and in
 //! what was counted.
@@ -11,7 +11,7 @@ use super::view::View;
 use crate::counter::id::Datacenter;
 use crate::counter::total::{CellTotal, Sum, Value};
 
-/// What a root has been told of its counter.
+/// What a root knows of its counter by the pushes of its leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterTotal {
     /// The value.
@@ -20,7 +20,7 @@ pub struct CounterTotal {
     pub count: Sum,
     /// Of when it is, unix milliseconds.
     pub as_of_ms: i64,
-    /// The newest write that was told, unix milliseconds; `i64::MIN` for none.
+    /// The newest write that was reported, unix milliseconds; `i64::MIN` for none.
     pub last_write_ms: i64,
 }
 
@@ -35,7 +35,7 @@ impl CounterTotal {
             last_write_ms: i64::MIN,
         };
         for datacenter in &root.datacenters {
-            let heard = view.heard_of(datacenter).filter(|_| is_of_root);
+            let report = view.heard_of(datacenter).filter(|_| is_of_root);
             let held = held_by(root, datacenter);
             let cells = match held {
                 Some(cells) => cells.clone(),
@@ -45,14 +45,14 @@ impl CounterTotal {
             total.value = total.value.plus(root.operations.beyond(datacenter, &cells));
             let added = cells.iter().map(|(_, totals)| totals.added.into());
             total.count = total.count.plus(added.sum());
-            if let Some(heard) = heard {
-                total.last_write_ms = total.last_write_ms.max(heard.last_write_ms);
+            if let Some(report) = report {
+                total.last_write_ms = total.last_write_ms.max(report.last_write_ms);
             }
             // One that has stopped counts nothing that is not held.
             let is_settled = root.operations.is_settled(datacenter);
-            let as_of_ms = match heard {
+            let as_of_ms = match report {
                 _ if held.is_some() && is_settled => i64::MAX,
-                Some(heard) if is_settled => heard.as_of_ms,
+                Some(report) if is_settled => report.as_of_ms,
                 _ => i64::MIN,
             };
             total.as_of_ms = total.as_of_ms.min(as_of_ms);

@@ -1,13 +1,13 @@
 //! What is known of a counter away from its cells: at its root, and at whoever reads it.
 //!
 //! Invariant: a [`View`] is a state-based CRDT, the product of four: the newest generation wins whole,
-//! cells merge by (generation, sequence), what was heard of a datacenter by its progress, unique
+//! cells merge by (generation, sequence), the report of a datacenter by its progress, unique
 //! elements by union. So merging is commutative, associative and idempotent, and messages may be lost,
 //! repeated and reordered.
 //!
-//! Unique elements are kept once for a counter, not for each datacenter: the union is what readers are told, and
+//! Unique elements are kept once for a counter, not for each datacenter: the union is what readers get, and
 //! an element is of one class wherever it was seen, so a union of unions loses nothing. That is 12 KB at rest for
-//! each class of up to 31, instead of that for each of up to 1,024 datacenters. What it costs: the root cannot tell
+//! each class of up to 31, instead of that for each of up to 1,024 datacenters. What it costs: the root does not know
 //! how many of the elements one datacenter saw that is out of reach.
 //!
 //! Bounds: cells are at most 1,024 datacenters × 64 shards (about 30 bytes each at rest: 2 MB, where a
@@ -44,7 +44,7 @@ pub struct ReportOrder {
 pub struct View {
     generation: u64,
     cells: Vector,
-    heard: BTreeMap<Datacenter, ReportOrder>,
+    reports: BTreeMap<Datacenter, ReportOrder>,
     uniques: Uniques,
 }
 
@@ -53,7 +53,7 @@ pub struct View {
 pub struct ViewAtRest {
     generation: u64,
     cells: Vector,
-    heard: BTreeMap<Datacenter, ReportOrder>,
+    reports: BTreeMap<Datacenter, ReportOrder>,
     uniques: Uniques,
 }
 
@@ -87,15 +87,15 @@ impl View {
     pub fn of(state: DatacenterState) -> Self {
         let mut view = Self::new(state.generation);
         for &(shard, totals) in state.cells {
-            view.note_cell((state.datacenter.clone(), shard), totals);
+            view.merge_cell((state.datacenter.clone(), shard), totals);
         }
         let progress = view.progress_of(state.datacenter);
-        let heard = ReportOrder {
+        let report = ReportOrder {
             progress,
             as_of_ms: state.as_of_ms,
             last_write_ms: state.last_write_ms,
         };
-        view.note_heard(state.datacenter, heard);
+        view.merge_report(state.datacenter, report);
         view.uniques = state.uniques;
         view
     }
@@ -118,14 +118,14 @@ impl View {
         &self.cells
     }
 
-    /// The datacenters that were heard of, in order of their names.
+    /// The datacenters that have reported, in order of their names.
     pub fn datacenters(&self) -> impl Iterator<Item = (&Datacenter, &ReportOrder)> {
-        self.heard.iter()
+        self.reports.iter()
     }
 
     /// How current a datacenter is, if anything is known of it.
     pub fn heard_of(&self, datacenter: &Datacenter) -> Option<ReportOrder> {
-        self.heard.get(datacenter).copied()
+        self.reports.get(datacenter).copied()
     }
 
     /// The unique elements of all time of all datacenters.
@@ -133,7 +133,7 @@ impl View {
         &self.uniques
     }
 
-    /// Whether the same was counted by another, whenever it was heard.
+    /// Whether the same was counted by another, whenever it was reported.
     pub fn counts_as(&self, other: &Self) -> bool {
         (self.generation, &self.cells, &self.uniques)
             == (other.generation, &other.cells, &other.uniques)
@@ -145,9 +145,9 @@ impl View {
     }
 
     /// The moment up to which everything counted is known, unix milliseconds: that of the datacenter
-    /// that was heard of longest ago; `None` where none was.
+    /// that reported longest ago; `None` where none has.
     pub fn as_of_ms(&self) -> Option<i64> {
-        self.heard.values().map(|heard| heard.as_of_ms).min()
+        self.reports.values().map(|report| report.as_of_ms).min()
     }
 
     /// Goes over to a newer generation, of which nothing is known yet. True if it was newer.
@@ -159,27 +159,27 @@ impl View {
         is_newer
     }
 
-    /// Notes what a cell said. True if it was news.
-    pub(super) fn note_cell(&mut self, cell: CellKey, totals: CellTotals) -> bool {
+    /// Merges the totals of a cell. True if they were new.
+    pub(super) fn merge_cell(&mut self, cell: CellKey, totals: CellTotals) -> bool {
         totals.generation == self.generation
             && cell.1 < SHARDS_MAX
             && self.has_room_for(&cell.0)
             && self.cells.note(cell, totals)
     }
 
-    /// Notes how current a datacenter is. True if it was news.
-    pub(super) fn note_heard(&mut self, datacenter: &Datacenter, heard: ReportOrder) -> bool {
+    /// Merges the report of a datacenter. True if it was new.
+    pub(super) fn merge_report(&mut self, datacenter: &Datacenter, report: ReportOrder) -> bool {
         if !self.has_room_for(datacenter) {
             return false;
         }
-        match self.heard.get_mut(datacenter) {
-            Some(known) if *known >= heard => false,
+        match self.reports.get_mut(datacenter) {
+            Some(known) if *known >= report => false,
             Some(known) => {
-                *known = heard;
+                *known = report;
                 true
             }
             None => {
-                self.heard.insert(datacenter.clone(), heard);
+                self.reports.insert(datacenter.clone(), report);
                 true
             }
         }
@@ -191,7 +191,7 @@ impl View {
     }
 
     fn has_room_for(&self, datacenter: &Datacenter) -> bool {
-        self.heard.len() < DATACENTERS_MAX || self.heard.contains_key(datacenter)
+        self.reports.len() < DATACENTERS_MAX || self.reports.contains_key(datacenter)
     }
 
     /// Takes over all that another view knows better.
@@ -200,11 +200,11 @@ impl View {
         if other.generation < self.generation {
             return;
         }
-        for (datacenter, heard) in &other.heard {
-            self.note_heard(datacenter, *heard);
+        for (datacenter, report) in &other.reports {
+            self.merge_report(datacenter, *report);
         }
         for (cell, totals) in other.cells.iter() {
-            self.note_cell(cell.clone(), *totals);
+            self.merge_cell(cell.clone(), *totals);
         }
         self.uniques.merge(&other.uniques);
     }
@@ -214,7 +214,7 @@ impl View {
         ViewAtRest {
             generation: self.generation,
             cells: self.cells.clone(),
-            heard: self.heard.clone(),
+            reports: self.reports.clone(),
             uniques: self.uniques.clone(),
         }
     }
@@ -224,7 +224,7 @@ impl View {
         Self {
             generation: stored.generation,
             cells: stored.cells,
-            heard: stored.heard,
+            reports: stored.reports,
             uniques: stored.uniques,
         }
     }

@@ -62,7 +62,7 @@ pub struct Rate {
 }
 
 impl FlushMeter {
-    /// Notes one flush with so many writes.
+    /// Records one flush with so many writes.
     pub fn note(&mut self, writes: u32, now_ms: i64) {
         self.roll(now_ms);
         self.current.flushes = self.current.flushes.saturating_add(1);
@@ -132,8 +132,8 @@ impl LeaveLimits {
     /// Whether a lead that has counted so much in so long rests.
     pub fn is_rest(self, counted: u64, for_ms: i64) -> bool {
         let seconds = u64::try_from(for_ms / 1_000).unwrap_or(0);
-        let most = u64::from((self.per_second / REST_PART).max(1));
-        counted < most.saturating_mul(seconds)
+        let rest_max = u64::from((self.per_second / REST_PART).max(1));
+        counted < rest_max.saturating_mul(seconds)
     }
 }
 
@@ -145,7 +145,7 @@ pub struct HotPeriod {
 }
 
 impl HotPeriod {
-    /// Notes a rate, and says whether it has been high for long enough.
+    /// Records a rate, and returns whether it has been high for long enough.
     pub fn note(&mut self, per_second: u32, limits: LeaveLimits, now_ms: i64) -> bool {
         if per_second < limits.per_second {
             return false;
@@ -200,23 +200,23 @@ pub enum ShardStep {
     Stay,
 }
 
-/// The loads of a datacenter's cells, as its lead hears of them. In memory only.
+/// The loads of a datacenter's cells, as they report them to its lead. In memory only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loads {
     /// When some cell was last above the quiet part of the threshold.
     busy_ms: i64,
     /// When the number of shards last changed.
     changed_ms: i64,
-    /// The highest load heard of within the current second.
+    /// The highest load reported within the current second.
     highest: u32,
     since_ms: i64,
 }
 
-/// How long a load must be told again before it counts, and how long a change is left to work.
-const SETTLE_MS: i64 = 1_000;
+/// How long a load must be reported again before it counts, and how long a change has to take effect.
+const CONFIRM_MS: i64 = 1_000;
 
 impl Loads {
-    /// Nothing heard yet.
+    /// Nothing is reported yet.
     pub fn new(now_ms: i64) -> Self {
         Self {
             busy_ms: now_ms,
@@ -226,9 +226,9 @@ impl Loads {
         }
     }
 
-    /// Notes a cell's load.
+    /// Merges a cell's load.
     pub fn hear(&mut self, per_second: u32, thresholds: Thresholds, now_ms: i64) {
-        if now_ms.abs_diff(self.since_ms) >= SETTLE_MS.unsigned_abs() {
+        if now_ms.abs_diff(self.since_ms) >= CONFIRM_MS.unsigned_abs() {
             self.highest = 0;
             self.since_ms = now_ms;
         }
@@ -240,11 +240,11 @@ impl Loads {
 
     /// What to do about `shards` shards now.
     pub fn decide(&self, shards: u8, thresholds: Thresholds, now_ms: i64) -> ShardStep {
-        let settled_ms = now_ms.saturating_sub(self.changed_ms);
+        let unchanged_ms = now_ms.saturating_sub(self.changed_ms);
         let quiet_ms = now_ms.saturating_sub(self.busy_ms.max(self.changed_ms));
         if self.highest > thresholds.split_flushes_per_second
             && shards < SHARDS_MAX
-            && settled_ms >= SETTLE_MS.min(thresholds.quiet_ms)
+            && unchanged_ms >= CONFIRM_MS.min(thresholds.quiet_ms)
         {
             ShardStep::Double
         } else if quiet_ms >= thresholds.quiet_ms && shards > 1 {
@@ -254,7 +254,7 @@ impl Loads {
         }
     }
 
-    /// Notes that the number of shards has changed.
+    /// Records that the number of shards has changed.
     pub fn changed(&mut self, now_ms: i64) {
         self.changed_ms = now_ms;
         self.highest = 0;

@@ -1,6 +1,6 @@
 //! What a lane carries: items that join into one message.
 //!
-//! Invariant: what was taken in keeps its place, so that its outcome is found by it.
+//! Invariant: an item keeps its position in its batch, so that its outcome is found by that.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ const ENTRY_BYTES: usize = 16;
 
 /// What a lane carries: items that join into one message.
 pub trait Batchable {
-    /// Where an item stands in its batch.
+    /// The position of an item in its batch.
     type Place: Copy + PartialEq + Debug;
 
     /// Makes an item ready to begin a batch.
@@ -24,16 +24,16 @@ pub trait Batchable {
     /// Takes an item in; false, and nothing changes, where it does not fit.
     fn absorb(&mut self, item: &Self) -> bool;
 
-    /// The place of the item that was taken in last.
+    /// The position of the item that was taken in last.
     fn place(&self) -> Self::Place;
 
-    /// What its outcome means for an item, by the item's place and that of the batch's last one.
+    /// What its outcome means for an item, by the item's position and that of the batch's last one.
     fn seen_from(item: Self::Place, last: Self::Place) -> Self::Place;
 
     /// How much it holds beyond the number of its items: at most [`super::lane::BATCH_ENTRIES_MAX`].
     fn entries(&self) -> usize;
 
-    /// Makes it ready to be sent now, unix milliseconds, with so many items, in a lane that has learned a generation.
+    /// Makes it ready to be sent now, unix milliseconds, with so many items, in a lane that has seen a generation.
     fn depart(&mut self, items: u32, generation: u64, now_ms: i64);
 }
 

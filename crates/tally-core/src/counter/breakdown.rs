@@ -10,7 +10,7 @@
 //! window with the pending one.
 //!
 //! Keys of refused checks ([`DimensionName::REFUSED_KEY`]) are kept for [`KEYS_DAYS`] days and today, and not of all
-//! time: [`forget`] deletes what is older, and tells when it must be called again.
+//! time: [`forget`] deletes what is older, and returns when it must be called again.
 //!
 //! Bounds: a pending row is at most [`PENDING_BYTES_MAX`] after a commit and twice that before, but for one larger
 //! flush. Another row has 1,000 values, at most 290 KB and usually 30. A dimension has 216 rows of hours, as many of
@@ -292,10 +292,10 @@ pub fn forget<R: BreakdownRows>(rows: &mut R, now: i64) -> Result<Option<i64>, R
             oldest = oldest.into_iter().chain(row).min();
         }
     }
-    let due = |second: i64| {
+    let due_second = |second: i64| {
         Resolution::Day.start_of(second) + (KEYS_DAYS + 1) * Resolution::Day.seconds()
     };
-    Ok(oldest.map(due))
+    Ok(oldest.map(due_second))
 }
 
 fn add(amounts: &mut Amounts, value: &str, amount: u128) {
@@ -331,8 +331,8 @@ fn number_of<R: BreakdownRows>(rows: &mut R, name: &str) -> Result<i64, R::Fault
 }
 
 fn known_number(names: &[String], name: &str) -> Option<i64> {
-    let place = names.iter().position(|known| known == name)?;
-    i64::try_from(place).ok()
+    let index = names.iter().position(|known| known == name)?;
+    i64::try_from(index).ok()
 }
 
 fn merge_row<R: BreakdownRows>(

@@ -66,7 +66,7 @@ pub struct Cell {
     admissions: BTreeMap<u8, u64>,
     nonces: Nonces,
     /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
-    former: Nonces,
+    ended_nonces: Nonces,
     ledgers: Ledgers,
     /// Whether numbered writes were struck out here, as far as is known.
     has_numbers: bool,
@@ -156,9 +156,9 @@ impl Cell {
     }
 
     /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
-    /// older one, or one that has ended, changes nothing. `asked_ms` is when it was asked for: from then on the granter
-    /// says that the counter lives, however long its word was on its way.
-    pub fn take_grant(&mut self, grant: Grant, asked_ms: i64) -> GrantOutcome {
+    /// older one, or one that has ended, changes nothing. `requested_ms` is when it was requested: from then on
+    /// the granter says that the counter lives, however long its answer was on its way.
+    pub fn take_grant(&mut self, grant: Grant, requested_ms: i64) -> GrantOutcome {
         if grant.generation <= self.closed_through
             || self.generation().is_some_and(|own| own > grant.generation)
         {
@@ -183,7 +183,7 @@ impl Cell {
                     spread: grant.spread,
                     closed_through: self.closed_through,
                     seals: self.seals,
-                    former: self.take_former(),
+                    ended_nonces: self.take_ended_nonces(),
                     ..Self::default()
                 };
                 match older {
@@ -192,12 +192,12 @@ impl Cell {
                 }
             }
         };
-        self.granted_ms = Some(asked_ms);
+        self.granted_ms = Some(requested_ms);
         taken
     }
 
     /// Takes over what a grant of its own generation says. It may have been long on its way, so unlike one that was
-    /// asked for it does not tell that the counter lives.
+    /// requested it does not prove that the counter lives.
     pub fn configure(&mut self, grant: Grant) {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
@@ -242,7 +242,7 @@ impl Cell {
             *self = Self {
                 closed_through: self.closed_through,
                 seals: self.seals,
-                former: self.take_former(),
+                ended_nonces: self.take_ended_nonces(),
                 ..Self::default()
             };
         }

@@ -36,7 +36,7 @@ impl<K: Clone + Ord, T> CoalescingQueue<K, T> {
         }
     }
 
-    /// Lets an item wait. Returns whether its receiver's next batch is to be begun: nobody else was told to.
+    /// Lets an item wait. Returns whether its receiver's next batch is to be begun: nobody else was answered so.
     pub fn join(&mut self, to: &K, item: T) -> bool {
         let begin = || Pending {
             waiting: VecDeque::new(),

@@ -15,7 +15,7 @@ use crate::sketch::{TopValues, Uniques, VALUES_MAX};
 /// Buckets: first second, and what was counted.
 pub type Points = Vec<(i64, u128)>;
 
-/// What is read of a cell besides its totals.
+/// What is read of a cell in addition to its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentsWanted {
     /// Its hours and days, and its breakdowns of all time.
@@ -117,7 +117,7 @@ impl Contents {
         put_in_order(&mut self.breakdowns, |(one, _), (other, _)| one.cmp(other));
     }
 
-    /// Whether they hold nothing that a cell could be told.
+    /// Whether they hold nothing that a cell could be sent.
     pub fn is_empty(&self) -> bool {
         let default = Self {
             last_write_ms: self.last_write_ms,

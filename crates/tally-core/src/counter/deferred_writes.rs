@@ -1,6 +1,6 @@
 //! Queued writes of counters that could not be counted when they were sent.
 //!
-//! Invariant: what is set aside of a counter is sent before what came for it later, and holds up no other counter.
+//! Invariant: what is set aside of a counter is sent before what came for it later, and delays no other counter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,26 +29,30 @@ impl DeferredWrites {
     /// Restores stored batches. Whether they were sent before is unknown.
     pub fn restore(&mut self, batches: &[InboxBatch]) {
         for batch in batches {
-            self.note(batch);
+            self.record(batch);
         }
     }
 
-    fn note(&mut self, left: &InboxBatch) {
-        for due in &left.dues {
-            let parking = self.counters.entry(due.counter.clone()).or_default();
+    fn record(&mut self, left: &InboxBatch) {
+        for delivery in &left.dues {
+            let parking = self.counters.entry(delivery.counter.clone()).or_default();
             parking.sent.insert(left.number);
         }
     }
 
-    /// Notes what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent
+    /// Records what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent
     /// now.
     pub fn settled<'a>(
         &mut self,
         left: &InboxBatch,
         before: impl IntoIterator<Item = &'a CounterId>,
     ) -> Vec<i64> {
-        self.note(left);
-        let is_left = |counter: &CounterId| left.dues.iter().any(|due| due.counter == *counter);
+        self.record(left);
+        let is_left = |counter: &CounterId| {
+            left.dues
+                .iter()
+                .any(|delivery| delivery.counter == *counter)
+        };
         let mut free = Vec::new();
         for counter in before {
             let Some(parking) = self.counters.get_mut(counter) else {
@@ -108,40 +112,40 @@ impl DeferredWrites {
             return Ok(Vec::new());
         }
         let mut number = batch.number;
-        for mut due in std::mem::take(&mut batch.dues) {
-            if !self.holds(&due.counter) {
-                batch.dues.push(due);
+        for mut delivery in std::mem::take(&mut batch.dues) {
+            if !self.holds(&delivery.counter) {
+                batch.dues.push(delivery);
                 continue;
             }
-            if !rows.contains_key(&due.counter) {
+            if !rows.contains_key(&delivery.counter) {
                 let mut row = InboxBatch::default();
-                if let Some(waiting) = self.waiting(&due.counter) {
+                if let Some(waiting) = self.waiting(&delivery.counter) {
                     row.number = waiting;
                     row.dues = stored(waiting)?;
                 } else {
                     number += 1;
                     row.number = number;
                 }
-                rows.insert(due.counter.clone(), row);
+                rows.insert(delivery.counter.clone(), row);
             }
-            let row = rows.get_mut(&due.counter);
+            let row = rows.get_mut(&delivery.counter);
             match row.filter(|row| row.dues.len() < DISTINCT_KEYS_MAX) {
-                Some(row) => wait_with(&mut row.dues, due, new_key),
+                Some(row) => wait_with(&mut row.dues, delivery, new_key),
                 None => {
-                    if due.keys() == KeySource::Numbered {
-                        due.write.key = new_key(&due.counter);
+                    if delivery.keys() == KeySource::Numbered {
+                        delivery.write.key = new_key(&delivery.counter);
                     }
-                    batch.dues.push(due);
+                    batch.dues.push(delivery);
                 }
             }
         }
         Ok(rows.into_values().collect())
     }
 
-    /// Notes rows that [`DeferredWrites::set_aside`] made, once they are stored.
+    /// Records rows that [`DeferredWrites::set_aside`] made, once they are stored.
     pub fn wait_in(&mut self, rows: &[InboxBatch]) {
         for row in rows {
-            let counter = row.dues.first().map(|due| &due.counter);
+            let counter = row.dues.first().map(|delivery| &delivery.counter);
             let parking = counter.and_then(|counter| self.counters.get_mut(counter));
             if let Some(parking) = parking {
                 parking.waiting = Some(row.number);

@@ -1,4 +1,4 @@
-//! Dimensions of a write: what it says of itself besides how much, as names with values.
+//! Dimensions of a write: what it says of itself in addition to its amount, as names with values.
 //!
 //! Invariant: a [`Dimensions`] holds names and values within these bounds, each name once. Writes that join on their
 //! way append what they say to one [`DimensionLog`], which is bytes in flight and at rest: without dimensions it is
@@ -18,7 +18,7 @@ pub const DIMENSION_NAME_BYTES_MAX: usize = 64;
 /// The longest value of a dimension, in bytes of UTF-8.
 pub const DIMENSION_VALUE_BYTES_MAX: usize = 256;
 
-/// How much of a text that was refused is told, in characters.
+/// How much of a text that was refused is shown, in characters.
 const SHOWN_CHARS: usize = 64;
 
 /// The name of a dimension. It is small and of fixed size, so that questions that hold one are copied as they are.
@@ -38,8 +38,8 @@ impl DimensionName {
         let mut bytes = [0; DIMENSION_NAME_BYTES_MAX];
         let length = u8::try_from(text.len()).ok().filter(|length| *length > 0);
         match (length, bytes.get_mut(..text.len())) {
-            (Some(length), Some(place)) if text.as_bytes().iter().all(is_of_name) => {
-                place.copy_from_slice(text.as_bytes());
+            (Some(length), Some(target)) if text.as_bytes().iter().all(is_of_name) => {
+                target.copy_from_slice(text.as_bytes());
                 Ok(Self { bytes, length })
             }
             _ => Err(DimensionFault::Name(shown(text))),

@@ -16,7 +16,7 @@ use crate::sketch::{Class, HashId, Source, Token, TopValues, Uniques, redis_toke
 /// What the hash of a unique element says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Element {
-    /// Its shard, were there [`SHARDS_MAX`] of them: it tells the element's class for any number of shards, whichever
+    /// Its shard, were there [`SHARDS_MAX`] of them: it gives the element's class for any number of shards, whichever
     /// cell its sender took for its shard.
     pub lot: u8,
     /// What sketches see of it.
@@ -71,7 +71,7 @@ pub struct Load {
     pub past_tokens: Vec<(i64, Element)>,
     /// The hash that all of them went through.
     pub hash: HashId,
-    /// How many writes joined in it, as their lane counts them. It only tells how hot the cell is.
+    /// How many writes joined in it, as their lane counts them. It only shows how hot the cell is.
     pub writes: u32,
     /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
     pub newest: u64,

@@ -22,7 +22,7 @@ impl<R, const MAX: usize> Default for FlushOutcomes<R, MAX> {
 }
 
 impl<R, const MAX: usize> FlushOutcomes<R, MAX> {
-    /// Notes how a batch ended.
+    /// Records how a batch ended.
     pub fn keep(&mut self, number: u64, outcome: R) {
         if self.outcomes.len() >= MAX {
             self.outcomes.pop_front();
@@ -38,7 +38,7 @@ impl<R, const MAX: usize> FlushOutcomes<R, MAX> {
             return None;
         }
         let mut newest_first = self.outcomes.iter().rev();
-        let found = newest_first.find(|(settled, _)| *settled == number);
+        let found = newest_first.find(|(known, _)| *known == number);
         found.map(|(_, outcome)| outcome)
     }
 

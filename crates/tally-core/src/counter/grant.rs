@@ -25,7 +25,7 @@ pub struct Grant {
     pub alone: bool,
     /// Whether all writes of the counter are forwarded to this datacenter, so that it may decide by the value.
     pub is_home: bool,
-    /// What the value is besides this datacenter's totals, where it is alone or home: what a set made of it, and
+    /// The value without this datacenter's totals, where it is alone or home: what a set made of it, and
     /// what others hold that count no more.
     pub rest: Value,
     /// Operations, moves of the home among them, that `rest` has seen.

@@ -212,7 +212,7 @@ impl History {
         self.fold_open(dirty);
     }
 
-    /// Notes that seconds, and minutes where `minutes` says so, lack what was installed: they are complete from the
+    /// Records that seconds, and minutes where `minutes` says so, lack what was installed: they are complete from the
     /// next one on.
     pub fn begin_fine(&mut self, now: i64, minutes: bool) {
         let mut begin = |step: Resolution| {
@@ -249,7 +249,7 @@ impl History {
         let start = step.start_of(second);
         let held = series.buckets.entry(start).or_insert(0);
         *held = held.saturating_add(count);
-        let (oldest_kept, most) = match step {
+        let (oldest_kept, buckets_max) = match step {
             Resolution::Second => (Some(now - SECONDS_KEPT + 1), usize::MAX),
             Resolution::Minute => (
                 Some(Resolution::Minute.start_of(now - MINUTES_KEPT)),
@@ -263,7 +263,7 @@ impl History {
         }
         while let Some((&oldest, _)) = series.buckets.first_key_value() {
             let too_old = oldest_kept.is_some_and(|kept| oldest < kept);
-            if !too_old && series.buckets.len() <= most {
+            if !too_old && series.buckets.len() <= buckets_max {
                 break;
             }
             series.buckets.pop_first();

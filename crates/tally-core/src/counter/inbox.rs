@@ -21,7 +21,7 @@ pub const NONCES_EVERY_ROWS: i64 = 256;
 /// What an inbox has in memory of its rows.
 #[derive(Clone, Debug, Default)]
 pub struct InboxState {
-    /// Which inbox it is, once it was told.
+    /// Which inbox it is, once it knows that.
     pub me: Option<InboxId>,
     /// The newest append of each lane.
     pub nonces: Nonces,
@@ -47,7 +47,7 @@ pub enum AppendOutcome {
 }
 
 impl InboxState {
-    /// Returns the state that stored rows tell: the remembered nonces and the last row that they cover; the first and
+    /// Returns the state of these stored rows: the remembered nonces and the last row that they cover; the first and
     /// last row of the log, if there are any; and the heads of the rows after the covered one, in order, each if it can
     /// be read.
     pub fn restore(
@@ -107,7 +107,7 @@ impl InboxState {
         seq.saturating_sub(self.nonces_upto) >= NONCES_EVERY_ROWS
     }
 
-    /// Notes an append whose row has just been written, with [`Self::nonces_with`].
+    /// Records an append whose row has just been written, with [`Self::nonces_with`].
     pub fn logged(&mut self, nonce: Nonce, seq: i64, now_ms: i64) {
         if self.is_nonces_turn(seq) {
             self.nonces_upto = seq;
@@ -116,7 +116,7 @@ impl InboxState {
         self.nonces.remember(nonce, outcome_of(seq), now_ms);
     }
 
-    /// Notes that the first rows, up to `upto_seq`, have just become a batch, which was written with the nonces.
+    /// Records that the first rows, up to `upto_seq`, have just become a batch, which was written with the nonces.
     pub fn batched(&mut self, number: i64, upto_seq: i64) {
         self.nonces_upto = self.log.1;
         self.log.0 = upto_seq + 1;
@@ -209,19 +209,24 @@ pub fn begin(
 }
 
 impl InboxBatch {
-    /// The places of the writes that go together: those of one counter and generation, keys of each kind by
+    /// The indices of the writes that go together: those of one counter and generation, keys of each kind by
     /// themselves.
     pub fn groups(&self) -> Vec<Vec<usize>> {
         let mut groups: BTreeMap<(&CounterId, bool, u64, KeySource), Vec<usize>> = BTreeMap::new();
-        for (place, due) in self.dues.iter().enumerate() {
-            let generation = due.write.generation;
-            let group = (&due.counter, due.is_clients, generation, due.keys());
-            groups.entry(group).or_default().push(place);
+        for (index, delivery) in self.dues.iter().enumerate() {
+            let generation = delivery.write.generation;
+            let group = (
+                &delivery.counter,
+                delivery.is_clients,
+                generation,
+                delivery.keys(),
+            );
+            groups.entry(group).or_default().push(index);
         }
         groups.into_values().collect()
     }
 
-    /// Strikes off what is settled, by the verdicts of places; what has none is sent again. Returns what was
+    /// Removes what is counted or dead, by the verdicts of indices; what has none is sent again. Returns what was
     /// given up, and how long what is left waits, milliseconds.
     pub fn settle(
         &mut self,
@@ -229,8 +234,8 @@ impl InboxBatch {
         now_ms: i64,
     ) -> (Vec<DeadLetter>, i64) {
         let mut known = vec![WriteOutcome::Later; self.dues.len()];
-        for (place, verdict) in verdicts {
-            if let Some(known) = known.get_mut(place) {
+        for (index, verdict) in verdicts {
+            if let Some(known) = known.get_mut(index) {
                 *known = verdict;
             }
         }
@@ -240,11 +245,11 @@ impl InboxBatch {
             dead.push(DeadLetter::unreadable(now_ms));
         }
         let mut left = Vec::new();
-        for (due, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
+        for (delivery, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
             match verdict {
                 WriteOutcome::Done => {}
-                WriteOutcome::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
-                WriteOutcome::Later => left.push(due),
+                WriteOutcome::Dead(death) => dead.push(DeadLetter::of(&delivery, death, now_ms)),
+                WriteOutcome::Later => left.push(delivery),
             }
         }
         self.dues = left;
@@ -282,7 +287,7 @@ impl DrainWait {
 
     /// Whether those batches, as they are stored now, hold nothing of the counter any more.
     pub fn is_done(batches: &[InboxBatch], counter: &CounterId) -> bool {
-        let mut dues = batches.iter().flat_map(|batch| &batch.dues);
-        !dues.any(|due| due.counter == *counter)
+        let mut deliveries = batches.iter().flat_map(|batch| &batch.dues);
+        !deliveries.any(|delivery| delivery.counter == *counter)
     }
 }

@@ -28,7 +28,7 @@ pub const BATCH_ITEMS_MAX: u32 = 10_000;
 /// The most entries (stamps and tokens) in one batch; bulk writes bring many each. 16 bytes each.
 pub const BATCH_ENTRIES_MAX: usize = 100_000;
 
-/// The most batches that wait in one lane; more writes are told to come again.
+/// The most batches that wait in one lane; more writes are refused, and may be sent again.
 pub const BATCHES_MAX: usize = 16;
 
 /// How long a batch may be on its way, retries included, before its outcome is called unknown.
@@ -60,7 +60,7 @@ pub fn newest_at(now_ms: i64) -> u64 {
     u64::try_from(newest).unwrap_or(0).max(1)
 }
 
-/// The place of a write in a lane.
+/// The position of a write in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket<P = (u128, u128)> {
     /// Which lane: another one to the same cell counts its batches from one too.
@@ -71,8 +71,8 @@ pub struct Ticket<P = (u128, u128)> {
     pub sends: bool,
     /// Whether the write opened the batch.
     pub opens: bool,
-    /// The write's place in its batch.
-    place: P,
+    /// The write's position in its batch.
+    position: P,
 }
 
 #[derive(Debug)]
@@ -101,14 +101,14 @@ pub struct Lane<R, W, C: Batchable = Load> {
     next: u64,
     waiting: VecDeque<Batch<W, C>>,
     in_flight: Option<InFlight<W, C::Place>>,
-    /// Outcomes of batches, and the place that each batch ended at.
-    settled: FlushOutcomes<(C::Place, R), SETTLED_MAX>,
+    /// Outcomes of batches, and the position that each batch ended at.
+    outcomes: FlushOutcomes<(C::Place, R), SETTLED_MAX>,
     /// When a batch was last taken, and how long from then the next one gathers.
     taken_ms: i64,
     linger_ms: u32,
     /// How long it takes from sending a batch to its outcome, smoothed.
     round_trip_ms: i64,
-    /// The generation that the cell last counted in, or told; 0 before any.
+    /// The generation that the cell last counted in, or refused a flush for; 0 before any.
     generation: u64,
 }
 
@@ -138,7 +138,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             next: 1,
             waiting: VecDeque::new(),
             in_flight: None,
-            settled: FlushOutcomes::default(),
+            outcomes: FlushOutcomes::default(),
             taken_ms: i64::MIN,
             linger_ms: 0,
             round_trip_ms: 0,
@@ -146,7 +146,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         }
     }
 
-    /// Notes the generation that the cell has counted in, or has refused a flush for.
+    /// Records the generation that the cell has counted in, or has refused a flush for.
     pub fn learn(&mut self, generation: u64) {
         self.generation = generation;
     }
@@ -176,7 +176,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
                 batch: batch.number,
                 sends,
                 opens: false,
-                place: batch.load.place(),
+                position: batch.load.place(),
             });
         }
         if self.waiting.len() >= BATCHES_MAX {
@@ -185,7 +185,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         let number = self.next;
         self.next += 1;
         load.open();
-        let place = load.place();
+        let position = load.place();
         let mut batch = Batch {
             number,
             load,
@@ -202,7 +202,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             batch: number,
             sends,
             opens: true,
-            place,
+            position,
         })
     }
 
@@ -270,7 +270,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         let in_flight_ms = self
             .in_flight
             .as_ref()
-            .map_or(0, |sent| until(sent.since_ms).max(0));
+            .map_or(0, |in_flight| until(in_flight.since_ms).max(0));
         let ahead = self
             .waiting
             .iter()
@@ -301,20 +301,24 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         gathered_ms.saturating_sub(now_ms).max(0)
     }
 
-    /// Notes the outcome of a batch, and returns the watchers that must be told.
+    /// Records the outcome of a batch, and returns the watchers to notify.
     pub fn settle(&mut self, batch: u64, outcome: R, now_ms: i64) -> Vec<W> {
-        match self.in_flight.take_if(|sent| sent.number == batch) {
-            Some(sent) => {
-                let took_ms = now_ms.saturating_sub(sent.since_ms).max(0);
+        match self
+            .in_flight
+            .take_if(|in_flight| in_flight.number == batch)
+        {
+            Some(in_flight) => {
+                let took_ms = now_ms.saturating_sub(in_flight.since_ms).max(0);
                 // An eighth of the news: one slow batch must not make the next writes wait as long.
                 self.round_trip_ms = (self.round_trip_ms * 7 + took_ms.min(IN_FLIGHT_MS_MAX)) / 8;
-                if sent.is_awaited {
-                    self.settled.keep(sent.number, (sent.last, outcome));
+                if in_flight.is_awaited {
+                    self.outcomes
+                        .keep(in_flight.number, (in_flight.last, outcome));
                 } else if self.waiting.is_empty() {
                     // A bulk body passes thousands of lanes once: what one held for it is given back.
                     self.waiting = VecDeque::new();
                 }
-                sent.watchers
+                in_flight.watchers
             }
             None => Vec::new(),
         }
@@ -326,10 +330,10 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         if ticket.lane != self.id {
             return None;
         }
-        let (last, outcome) = self.settled.outcome(ticket.batch)?;
+        let (last, outcome) = self.outcomes.outcome(ticket.batch)?;
         Some(Arrival {
             outcome: outcome.clone(),
-            later: C::seen_from(ticket.place, *last),
+            later: C::seen_from(ticket.position, *last),
         })
     }
 
@@ -339,14 +343,15 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         let sender_ms_max = IN_FLIGHT_MS_MAX + IN_FLIGHT_MS_MAX / 2;
         let age = |since_ms: i64| now_ms.saturating_sub(since_ms);
         let mut watchers = Vec::new();
-        if let Some(sent) = self
+        if let Some(in_flight) = self
             .in_flight
-            .take_if(|sent| age(sent.since_ms) > sender_ms_max)
+            .take_if(|in_flight| age(in_flight.since_ms) > sender_ms_max)
         {
-            if sent.is_awaited {
-                self.settled.keep(sent.number, (sent.last, lost.clone()));
+            if in_flight.is_awaited {
+                self.outcomes
+                    .keep(in_flight.number, (in_flight.last, lost.clone()));
             }
-            watchers.extend(sent.watchers);
+            watchers.extend(in_flight.watchers);
         }
         let is_stale = |batch: &mut Batch<W, C>| match batch.sender_since_ms {
             Some(since_ms) => age(since_ms) > sender_ms_max,
@@ -354,7 +359,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         };
         while let Some(batch) = self.waiting.pop_front_if(is_stale) {
             if batch.is_awaited() {
-                self.settled
+                self.outcomes
                     .keep(batch.number, (batch.load.place(), lost.clone()));
             }
             watchers.extend(batch.watchers);
@@ -366,7 +371,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     /// the lane may be let go.
     pub fn is_idle(&self, now_ms: i64) -> bool {
         let rested = now_ms.saturating_sub(self.taken_ms) > 2 * IN_FLIGHT_MS_MAX;
-        self.waiting.is_empty() && self.in_flight.is_none() && (rested || self.settled.is_empty())
+        self.waiting.is_empty() && self.in_flight.is_none() && (rested || self.outcomes.is_empty())
     }
 }
 

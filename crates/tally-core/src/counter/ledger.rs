@@ -157,7 +157,7 @@ pub struct Recorded {
     pub is_exact: bool,
     /// When it was counted, unix milliseconds.
     pub at_ms: i64,
-    /// Set and reset operations that the cell had been told of.
+    /// Set and reset operations that the cell knew of.
     pub operations: u64,
 }
 
@@ -175,7 +175,8 @@ pub enum Record {
         /// When it was struck out, unix milliseconds.
         at_ms: i64,
     },
-    /// It would have taken the value below the counter's floor, and its client may have been told: it is never counted.
+    /// It would have taken the value below the counter's floor, and its client may have been answered so. It is never
+    /// counted.
     BelowFloor {
         /// Of what it asked for.
         fingerprint: u64,
@@ -207,7 +208,7 @@ const AT_REST_STRUCK: u64 = 0;
 const AT_REST_BELOW_FLOOR: u64 = 1;
 const AT_REST_OVERFLOW: u64 = 2;
 
-/// The form at rest: the generation of what was not counted is 0, which no generation is; its operations tell why,
+/// The form at rest: the generation of what was not counted is 0, which no generation is; its operations say why,
 /// and its sequence the moves.
 impl From<Record> for Recorded {
     fn from(record: Record) -> Self {
@@ -308,7 +309,7 @@ pub enum KeyedOutcome {
     Unknown,
     /// It was refused before, as it would have taken the value below the counter's floor, and is never counted.
     BelowFloorBefore,
-    /// It was counted before, which its number tells and nothing else.
+    /// It was counted before, which is known by its number alone.
     CountedBefore,
     /// It is so old that its record may be gone. Whether it was counted is unknown, and it is not counted now.
     Expired,
@@ -382,9 +383,9 @@ impl Ledger {
 
     /// Counts one less in a slot. Returns whether there was one.
     pub fn remove(&mut self, slot: i64) -> bool {
-        let place = self.slots.iter_mut().find(|(known, _)| *known == slot);
-        let is_known = place.is_some();
-        if let Some((_, records)) = place {
+        let entry = self.slots.iter_mut().find(|(known, _)| *known == slot);
+        let is_known = entry.is_some();
+        if let Some((_, records)) = entry {
             *records = records.saturating_sub(1);
         }
         self.slots.retain(|(_, records)| *records > 0);

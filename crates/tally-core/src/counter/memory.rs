@@ -15,17 +15,17 @@ pub const CELLS_BYTES_MAX: u64 = 24 << 20;
 /// The most bytes of the views that the partitions of the directory in an isolate hold, as [`LIMITERS_BYTES_MAX`].
 pub const VIEWS_BYTES_MAX: u64 = 8 << 20;
 
-/// Returns the places of the owners to let go, those of the oldest use first, until they hold `excess` bytes
+/// Returns the indices of the owners to let go, those of the oldest use first, until they hold `excess` bytes
 /// together. Each is given as (its last use, its bytes). Cost: O(n log n).
 pub fn least_recent(held: &[(u64, u64)], excess: u64) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..held.len()).collect();
-    places.sort_unstable_by_key(|place| held.get(*place));
+    let mut indices: Vec<usize> = (0..held.len()).collect();
+    indices.sort_unstable_by_key(|index| held.get(*index));
     let mut freed = 0_u64;
-    places.retain(|place| {
+    indices.retain(|index| {
         let is_needed = freed < excess;
-        let bytes = held.get(*place).map_or(0, |(_, bytes)| *bytes);
+        let bytes = held.get(*index).map_or(0, |(_, bytes)| *bytes);
         freed = freed.saturating_add(if is_needed { bytes } else { 0 });
         is_needed
     });
-    places
+    indices
 }

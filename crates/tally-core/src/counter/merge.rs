@@ -41,7 +41,7 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Notes what a cell said, unless something newer is known. True if it was news.
+    /// Merges the totals of a cell, unless newer ones are known. True if they were new.
     pub fn note(&mut self, cell: CellKey, totals: CellTotals) -> bool {
         let rank = |totals: &CellTotals| (totals.generation, totals.sequence);
         match self.cells.get_mut(&cell) {

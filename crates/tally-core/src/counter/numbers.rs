@@ -4,7 +4,7 @@
 //! Invariants: a sender numbers its writes to one counter from 1 without gaps, so however many they are, what was
 //! decided of them lies in few spans, and in one row; a write whose row may be gone is never counted.
 //!
-//! Where all writes go elsewhere, the lead that a sender asks first notes to whom it sent each number, until that one
+//! Where all writes go elsewhere, the lead that a sender asks first records to whom it sent each number, until that one
 //! has struck it out too: so a number is counted by one lead, and no note of it is needed anywhere else.
 //!
 //! A key names a *lane*, drawn at random by its sender, and the number. A lane begins in a period of 16 days and its
@@ -149,8 +149,8 @@ pub struct Numbers {
 impl Numbers {
     /// What was decided of a number. Cost: O(log spans).
     pub fn get(&self, number: u64) -> Option<Decision> {
-        let place = self.spans.partition_point(|(_, last, _)| *last < number);
-        let (first, _, decided) = self.spans.get(place)?;
+        let index = self.spans.partition_point(|(_, last, _)| *last < number);
+        let (first, _, decided) = self.spans.get(index)?;
         (*first <= number).then(|| decided.clone())
     }
 
@@ -160,10 +160,10 @@ impl Numbers {
         self.spans.len() + 2 <= SPANS_MAX
     }
 
-    /// Notes what was decided of a number. Cost: O(spans).
+    /// Records what was decided of a number. Cost: O(spans).
     pub fn put(&mut self, number: u64, decided: Decision) {
-        let place = self.spans.partition_point(|(_, last, _)| *last < number);
-        let around = self.spans.get(place).cloned();
+        let index = self.spans.partition_point(|(_, last, _)| *last < number);
+        let around = self.spans.get(index).cloned();
         let around = around.filter(|(first, _, _)| *first <= number);
         let mut parts = Vec::with_capacity(3);
         if let Some((first, _, before)) = around.as_ref().filter(|(first, _, _)| *first < number) {
@@ -173,26 +173,26 @@ impl Numbers {
         if let Some((_, last, before)) = around.as_ref().filter(|(_, last, _)| *last > number) {
             parts.push((number + 1, *last, before.clone()));
         }
-        let replaced = place..place + usize::from(around.is_some());
+        let replaced = index..index + usize::from(around.is_some());
         self.spans.splice(replaced, parts);
-        self.join(place.saturating_sub(1));
+        self.join(index.saturating_sub(1));
     }
 
-    /// Makes one of spans that touch, from a place on: at most four of them may.
+    /// Makes one of spans that touch, from an index on: at most four of them may.
     fn join(&mut self, from: usize) {
-        let mut place = from;
+        let mut index = from;
         for _ in 0..4 {
-            let (Some(one), Some(next)) = (self.spans.get(place), self.spans.get(place + 1)) else {
+            let (Some(one), Some(next)) = (self.spans.get(index), self.spans.get(index + 1)) else {
                 return;
             };
             if one.1 + 1 == next.0 && one.2 == next.2 {
                 let last = next.1;
-                self.spans.remove(place + 1);
-                if let Some(one) = self.spans.get_mut(place) {
+                self.spans.remove(index + 1);
+                if let Some(one) = self.spans.get_mut(index) {
                     one.1 = last;
                 }
             } else {
-                place += 1;
+                index += 1;
             }
         }
     }
@@ -235,8 +235,8 @@ impl Numbers {
 
     /// The last number of those that were counted from this one on without a gap; `None` where this one was not.
     fn counted_up_to(&self, number: u64) -> Option<u64> {
-        let place = self.spans.partition_point(|(_, last, _)| *last < number);
-        let (first, last, decided) = self.spans.get(place)?;
+        let index = self.spans.partition_point(|(_, last, _)| *last < number);
+        let (first, last, decided) = self.spans.get(index)?;
         (*first <= number && *decided == Decision::Counted).then_some(*last)
     }
 

@@ -199,7 +199,7 @@ pub struct Due {
 }
 
 impl Due {
-    /// Whether it was accepted so long ago that it is not counted any more. Of a numbered one its number tells that.
+    /// Whether it was accepted so long ago that it is not counted any more. The number of a numbered one decides that.
     pub fn is_over(&self, now_ms: i64) -> bool {
         if self.keys() == KeySource::Numbered {
             return false;
@@ -240,7 +240,7 @@ pub struct LogBatch {
 /// batches), O(events × log writes) else.
 pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> LogBatch {
     let mut gathered = LogBatch::default();
-    let mut places: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
+    let mut indices: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
     let mut events = 0_usize;
     for row in rows {
         let is_full = events + row.events.len() > BATCH_ENTRIES_MAX
@@ -252,15 +252,15 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
         events += row.events.len();
         for (generation, event) in &row.events {
             let summed = event.key.is_none() && event.delta <= SUMMED_MAX;
-            let place = (&event.counter, *generation);
-            let known = places.get(&place).filter(|_| summed);
-            let due = known.and_then(|known| gathered.dues.get_mut(*known));
-            if let Some(due) = due {
-                add(&mut due.write, event);
+            let group = (&event.counter, *generation);
+            let known = indices.get(&group).filter(|_| summed);
+            let delivery = known.and_then(|known| gathered.dues.get_mut(*known));
+            if let Some(delivery) = delivery {
+                add(&mut delivery.write, event);
                 continue;
             }
             if summed {
-                places.insert(place, gathered.dues.len());
+                indices.insert(group, gathered.dues.len());
             }
             let numbered = || (new_key(&event.counter), NUMBERED);
             let (key, fingerprint) = event.key.unwrap_or_else(numbered);
@@ -305,24 +305,26 @@ fn add_amount(past: &mut Vec<(i64, u128)>, second: i64, amount: u128) {
 /// one. `new_key` gives a key otherwise. Cost: O(times of both).
 pub fn wait_with(
     waiting: &mut Vec<Due>,
-    due: Due,
+    delivery: Due,
     new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
 ) {
-    let joins = |due: &Due| due.keys() == KeySource::Numbered && due.write.added <= WAITING_SUM_MAX;
-    let (generation, joined) = (due.write.generation, joins(&due));
+    let joins = |delivery: &Due| {
+        delivery.keys() == KeySource::Numbered && delivery.write.added <= WAITING_SUM_MAX
+    };
+    let (generation, joined) = (delivery.write.generation, joins(&delivery));
     let mut known = waiting.iter_mut();
     let known = known.find(|known| joined && joins(known) && known.write.generation == generation);
     let Some(Due { write, .. }) = known else {
-        let mut due = due;
-        if due.keys() == KeySource::Numbered {
-            due.write.key = new_key(&due.counter);
+        let mut delivery = delivery;
+        if delivery.keys() == KeySource::Numbered {
+            delivery.write.key = new_key(&delivery.counter);
         }
-        waiting.push(due);
+        waiting.push(delivery);
         return;
     };
-    write.added = write.added.saturating_add(due.write.added);
+    write.added = write.added.saturating_add(delivery.write.added);
     let mut past = map_of(write.past.drain(..));
-    for (second, amount) in due.write.past {
+    for (second, amount) in delivery.write.past {
         let sum = past.entry(second).or_default();
         *sum = sum.saturating_add(amount);
     }

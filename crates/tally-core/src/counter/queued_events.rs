@@ -41,7 +41,7 @@ pub struct EventBatchLimits {
     /// The most sends of a batch, at the same time.
     pub sends_max: usize,
     /// Whether events of one counter and second become one message. A queue is paid for by the message; an inbox
-    /// adds up what it has logged anyway, and a row tells what was acknowledged.
+    /// adds up what it has logged anyway, and a row holds what was acknowledged.
     pub joins: bool,
 }
 
@@ -193,11 +193,11 @@ impl Batchable for EventBatch {
         };
         let joins = self.limits.joins;
         let mut messages = self.messages.iter_mut().enumerate();
-        if let Some((place, message)) = messages.find(|(_, message)| joins && message.takes(event))
+        if let Some((index, message)) = messages.find(|(_, message)| joins && message.takes(event))
         {
             // No overflow: see `SUMMED_MAX`.
             message.added = message.added.saturating_add(event.added);
-            self.last = place;
+            self.last = index;
             return true;
         }
         let has_room = self.messages.len() < self.limits.messages_max * self.limits.sends_max;

@@ -2,9 +2,10 @@
 //! counter's leads say what was counted.
 //!
 //! Invariants: a sender, which is an isolate, gives numbers to writes of a counter only in an open *session*, and the
-//! root knows of the session before its first number. A session is closed when no client can be told any more that a
-//! write of it was accepted. The root then hears which numbers were. It holds them until leads have counted all of
-//! them. So while a write that was accepted may still be counted, the root knows of an open session or of its number.
+//! root knows of the session before its first number. A session is closed when no client can get the answer any more
+//! that a write of it was accepted. The root then gets the numbers that were. It holds them until leads have counted
+//! all of them. So while a write that was accepted may still be counted, the root knows of an open session or of its
+//! number.
 //!
 //! Messages may be lost, repeated and late. A sender closes a session until the root has answered. Sessions of a lane
 //! are numbered, so a late copy of what opened one that is closed is known. A sender that ends without closing its
@@ -48,7 +49,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether a write may still be told accepted, or joined to one of it.
+    /// Whether a write may still be answered as accepted, or joined to one of it.
     fn is_used(&self, now_ms: i64) -> bool {
         now_ms.saturating_sub(self.used_ms) <= IDLE_MS
     }
@@ -69,7 +70,7 @@ impl Sessions {
         self.open.is_empty() && self.left.is_empty()
     }
 
-    /// The session for the next write of a counter, with the generation that its root has told; 0 for none. Another
+    /// The session for the next write of a counter, with the generation that its root has answered; 0 for none. Another
     /// one is begun where it is of another lane or was not used for long. `lane` is the lane and the last number in
     /// it.
     pub fn of_next(
@@ -105,8 +106,8 @@ impl Sessions {
         (self.last, 0)
     }
 
-    /// Notes what a root has said: the living generation, or that the session is closed. Returns whether the session
-    /// may be used: it is of one generation.
+    /// Records what a root has answered: the living generation, or that the session is closed. Returns whether the
+    /// session may be used: it is of one generation.
     pub fn told(&mut self, counter: &CounterId, number: u64, generation: Option<u64>) -> bool {
         let open = self.open.get_mut(counter);
         let Some(session) = open.filter(|session| session.number == number) else {
@@ -124,7 +125,7 @@ impl Sessions {
         }
     }
 
-    /// Notes that the queue has accepted a write.
+    /// Records that the queue has accepted a write.
     pub fn accept(&mut self, counter: &CounterId, key: WriteKey) {
         let (lane, number) = lane_and_number(key);
         let left = self.left.iter_mut();
@@ -136,26 +137,26 @@ impl Sessions {
         }
     }
 
-    /// Sessions that are to be closed now, so many at most. Each is told again after [`RETRY_MS`], until it is
+    /// Sessions that are to be closed now, at most `limit`. Each is returned again after [`RETRY_MS`], until it is
     /// [`Sessions::closed`].
-    pub fn idle(&mut self, now_ms: i64, most: usize) -> Vec<(CounterId, Session)> {
+    pub fn idle(&mut self, now_ms: i64, limit: usize) -> Vec<(CounterId, Session)> {
         let idle = |(counter, session): (&CounterId, &Session)| {
             (!session.is_used(now_ms)).then(|| counter.clone())
         };
-        let idle: Vec<CounterId> = self.open.iter().filter_map(idle).take(most).collect();
+        let idle: Vec<CounterId> = self.open.iter().filter_map(idle).take(limit).collect();
         for counter in idle {
             self.left.extend(self.open.remove_entry(&counter));
         }
         let left = self.left.iter_mut();
         let idle = left.filter(|(_, session)| !session.is_used(now_ms));
-        let told = idle.take(most).map(|(counter, session)| {
+        let sessions = idle.take(limit).map(|(counter, session)| {
             session.used_ms = now_ms + RETRY_MS - IDLE_MS;
             (counter.clone(), session.clone())
         });
-        told.collect()
+        sessions.collect()
     }
 
-    /// Notes that a root has closed a session.
+    /// Records that a root has closed a session.
     pub fn closed(&mut self, number: u64) {
         self.left.retain(|(_, session)| session.number != number);
     }

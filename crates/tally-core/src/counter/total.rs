@@ -273,7 +273,7 @@ pub struct Value {
 /// The largest whole number that JavaScript keeps exactly: 2^53 − 1.
 pub const JAVASCRIPT_SAFE_MAX: u128 = (1 << 53) - 1;
 
-/// Bits of what [`Value::within_62_bits`] tells: two of them may be added and subtracted in 64.
+/// Bits of what [`Value::within_62_bits`] allows: two of them may be added and subtracted in 64.
 const WITHIN_BITS: u32 = 62;
 
 impl Value {

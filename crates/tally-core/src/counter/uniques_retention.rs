@@ -10,13 +10,13 @@
 
 use super::history::{MINUTES_KEPT, Resolution};
 
-/// How long unique elements are told to the minute: 24 hours.
+/// How long unique elements are known to the minute: 24 hours.
 pub const BY_MINUTES_SECONDS: i64 = 86_400;
 
-/// How long they are told to the hour: a week.
+/// How long they are known to the hour: a week.
 pub const BY_HOURS_SECONDS: i64 = 7 * 86_400;
 
-/// How long they are told at all, to the day.
+/// How long they are known at all, to the day.
 pub const BY_DAYS_SECONDS: i64 = 400 * 86_400;
 
 /// Rows of the beginning that a stretch is widened to, and a clock that is off, must be there still: one more day.
@@ -31,7 +31,7 @@ pub const fn kept_seconds(step: Resolution) -> i64 {
     }
 }
 
-/// Returns the first and the last second of the stretch that is told for a window: both its ends are widened to full
+/// Returns the first and the last second of the stretch that is counted for a window: both its ends are widened to full
 /// minutes, or hours, or days, by how long ago they are.
 pub fn told((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let step = |second: i64| match now.saturating_sub(second) {
@@ -57,7 +57,7 @@ pub struct RowSpan {
     pub before: i64,
 }
 
-/// Returns the rows that tell a stretch, at most five ranges of them: days that are over, before and after them hours
+/// Returns the rows of a stretch, at most five ranges of them: days that are over, before and after them hours
 /// that are over, and minutes at the ends. `open_hour` is the first hour that is not over; `None` where none is.
 pub fn rows_of((first, last): (i64, i64), open_hour: Option<i64>) -> Vec<RowSpan> {
     let end = last.saturating_add(1);

@@ -38,8 +38,8 @@ fn nobody_gets_more_than_the_burst_and_one_each_interval_whoever_else_calls() {
                 admitted[usize::try_from(caller).unwrap()] += cost;
             }
             let passed = u64::try_from(now_ms - first_ms).unwrap();
-            let most = 5 + passed / 100;
-            assert!(admitted.iter().all(|sum| *sum <= most), "seed {seed}");
+            let spent_max = 5 + passed / 100;
+            assert!(admitted.iter().all(|sum| *sum <= spent_max), "seed {seed}");
         }
         assert!(admitted.iter().all(|sum| *sum > 0), "seed {seed}");
     }
@@ -73,8 +73,11 @@ fn what_one_caller_is_given_back_is_taken_from_no_other() {
                     charged.push((caller, cost, at_ms));
                 }
             }
-            let most = 5 + u64::try_from(now_ms - first_ms).unwrap() / 100;
-            assert!(used.iter().all(|sum| *sum <= most), "seed {seed}: {used:?}");
+            let spent_max = 5 + u64::try_from(now_ms - first_ms).unwrap() / 100;
+            assert!(
+                used.iter().all(|sum| *sum <= spent_max),
+                "seed {seed}: {used:?}"
+            );
         }
         assert!(used[2] > 0, "seed {seed}");
     }

@@ -1,4 +1,4 @@
-//! Laws of policies that change: what is used stays used, whoever hears of the change when.
+//! Laws of policies that change: what is used stays used, whoever learns of the change when.
 
 use tally_limit::borrowers::Borrowers;
 use tally_limit::lease::Admission;
@@ -42,15 +42,15 @@ fn who_has_not_heard_of_a_change_brings_nothing_back_that_would_forget() {
     let mut admitted = 0;
     for now_ms in (BEGIN_MS..BEGIN_MS + 15_000).step_by(100) {
         let is_late = now_ms % 1_100 == 0;
-        let sent = if is_late { &short } else { &long };
+        let policy = if is_late { &short } else { &long };
         for _ in 0..10 {
-            let verdict = table.check(&check(sent, "a", 1), now_ms).unwrap();
+            let verdict = table.check(&check(policy, "a", 1), now_ms).unwrap();
             admitted += u64::from(verdict.is_allowed);
         }
     }
     assert_eq!(admitted, 99, "and the one of before");
     assert_eq!(left(&table, &short, "a", BEGIN_MS + 15_000), 0);
-    // Who makes the old one again must wait until all have heard of the change.
+    // Who makes the old one again must wait until all know the change.
     let later_ms = BEGIN_MS + 21_000;
     assert_eq!(
         left(&table, &short, "a", later_ms),
@@ -61,19 +61,19 @@ fn who_has_not_heard_of_a_change_brings_nothing_back_that_would_forget() {
 
 #[test]
 fn a_report_changes_no_policy() {
-    let worlds = |window_seconds| Policy {
+    let global = |window_seconds| Policy {
         scope: Scope::Global,
         ..Policy::sliding(1_000, window_seconds)
     };
-    let [old, new] = [worlds(60), worlds(86_400)];
+    let [old, new] = [global(60), global(86_400)];
     let mut table = Table::in_memory();
     let mut far = Borrowers::new("FRA", 1);
-    let asked = far.check(&check(&old, "a", 10), BEGIN_MS);
-    assert_eq!(asked, Ok(Admission::Ask));
-    let due = far.due("p", "a", BEGIN_MS).unwrap();
-    let answer = table.ask(&check(&old, "a", 1), &due.request, BEGIN_MS);
+    let admission = far.check(&check(&old, "a", 10), BEGIN_MS);
+    assert_eq!(admission, Ok(Admission::Ask));
+    let due_request = far.due("p", "a", BEGIN_MS).unwrap();
+    let answer = table.ask(&check(&old, "a", 1), &due_request.request, BEGIN_MS);
     far.answered("p", "a", &answer, BEGIN_MS);
-    // The policy is replaced, and most of the new limit is used; the far datacenter has not heard of it.
+    // The policy is replaced, and most of the new limit is used; the far datacenter does not know it.
     let changed_ms = BEGIN_MS + 30_000;
     assert!(
         table
@@ -84,18 +84,25 @@ fn a_report_changes_no_policy() {
     let mut now_ms = changed_ms;
     let reports = loop {
         now_ms += 1_000;
-        let due = far.all_due(10, now_ms);
-        if !due.is_empty() {
-            break due;
+        let requests = far.all_due(10, now_ms);
+        if !requests.is_empty() {
+            break requests;
         }
         assert!(
             now_ms < changed_ms + 100_000,
             "it reports before its lease ends"
         );
     };
-    for due in reports {
-        assert_eq!((due.request.need, due.policy == old), (0, true));
-        table.ask(&check(&due.policy, "a", 1), &due.request, now_ms);
+    for due_request in reports {
+        assert_eq!(
+            (due_request.request.need, due_request.policy == old),
+            (0, true)
+        );
+        table.ask(
+            &check(&due_request.policy, "a", 1),
+            &due_request.request,
+            now_ms,
+        );
     }
     let later_ms = now_ms + 200_000;
     let left = left(&table, &new, "a", later_ms);

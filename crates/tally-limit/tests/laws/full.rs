@@ -92,11 +92,11 @@ fn full_of(brief: &Policy, policy: &Policy) -> Table {
             0..60_000 => ("brief", brief),
             _ => ("p", policy),
         };
-        let asked = Check {
+        let call = Check {
             name,
             ..check(policy, &key, 1)
         };
-        table.check(&asked, BEGIN_MS).unwrap();
+        table.check(&call, BEGIN_MS).unwrap();
     }
     table
 }
@@ -114,7 +114,7 @@ fn a_key_that_gets_room_keeps_the_policy_by_which_the_meter_that_it_shared_count
         let key = "75999";
         let mut ask = |policy: &Policy, now_ms| table.check(&check(policy, key, 1), now_ms);
         while ask(&minute, BEGIN_MS).unwrap().is_allowed {}
-        // The policy is replaced. Once the others are idle, an edge that has not heard of it asks by the one before.
+        // The policy is replaced. Once the others are idle, an edge that does not know it asks by the old one.
         assert!(!ask(&new, BEGIN_MS + 5).unwrap().is_allowed);
         let later_ms = BEGIN_MS + 3_000;
         for _ in 0..60 {
@@ -148,21 +148,21 @@ fn nothing_of_a_meter_that_keys_share_is_given_back_until_a_key_has_its_own() {
     let key = "75999";
     let used = 3 - left(&table, &month, key, BEGIN_MS);
     assert!(used > 0, "of the meter that it shares");
-    let asked = check(&month, key, 1);
-    assert_eq!(table.refund(&asked, BEGIN_MS), Err(Full));
-    assert_eq!(table.reset(&asked, BEGIN_MS), Err(Full));
+    let call = check(&month, key, 1);
+    assert_eq!(table.refund(&call, BEGIN_MS), Err(Full));
+    assert_eq!(table.reset(&call, BEGIN_MS), Err(Full));
     assert_eq!(3 - left(&table, &month, key, BEGIN_MS), used);
     // Once others are idle it gets its own, in which all that it has used is in the sum.
     let later_ms = BEGIN_MS + 20_000;
     for _ in 0..60 {
         let _ = table.check(&check(&month, "other", 1), later_ms);
     }
-    let given = table.refund(&asked, later_ms).unwrap();
+    let given = table.refund(&call, later_ms).unwrap();
     assert_eq!(given.remaining, 3 - used + 1);
-    assert_eq!(table.reset(&asked, later_ms).unwrap().remaining, 3);
+    assert_eq!(table.reset(&call, later_ms).unwrap().remaining, 3);
     let unused = Check {
         name: "unused",
-        ..asked
+        ..call
     };
     assert_eq!(table.refund(&unused, later_ms).unwrap().remaining, 3);
 }
@@ -189,8 +189,8 @@ fn an_owner_that_fills_its_part_of_a_policy_leaves_room_for_other_owners_and_pol
     let [busy, other] = [1, 2].map(Owner::of_number);
     let mut table = Table::in_memory();
     let held = bring(&mut table, busy, "p", 0..46_000);
-    let most = usize::try_from(KEYS_MAX).unwrap() * 9 / 16;
-    assert!((most..most + 10).contains(&held), "{held}");
+    let held_max = usize::try_from(KEYS_MAX).unwrap() * 9 / 16;
+    assert!((held_max..held_max + 10).contains(&held), "{held}");
     assert_eq!(bring(&mut table, other, "p", 0..3_000), 3_000);
     assert_eq!(bring(&mut table, busy, "other", 0..3_000), 3_000);
     assert_eq!(bring(&mut table, Owner::default(), "q", 0..3_000), 3_000);
@@ -201,8 +201,8 @@ fn room_is_shared_out_by_the_groups_that_a_table_is_told() {
     let all_alike = |_: &str, _: Owner| [Some(KeyGroup::new(0, 0)), None, None];
     let mut table = Table::in_memory().grouped_by(all_alike);
     let held = bring(&mut table, Owner::default(), "p", 0..60_000);
-    let most = usize::try_from(KEYS_MAX).unwrap() * 3 / 4;
-    assert!((most..most + 10).contains(&held), "{held}");
+    let held_max = usize::try_from(KEYS_MAX).unwrap() * 3 / 4;
+    assert!((held_max..held_max + 10).contains(&held), "{held}");
     assert_eq!(bring(&mut table, Owner::of_number(1), "other", 0..100), 0);
 }
 
@@ -238,8 +238,8 @@ fn leases_of_all_limiters_of_an_isolate_share_its_memory_and_each_has_its_part()
         let mut borrowers = Borrowers::new("FRA", incarnation).sharing(memory.share());
         let mut begin = |number: usize| {
             let key = number.to_string();
-            let asked = borrowers.check(&Check::of("p", &policy, &key, 1), BEGIN_MS);
-            asked.map(|_| borrowers.due("p", &key, BEGIN_MS))
+            let admission = borrowers.check(&Check::of("p", &policy, &key, 1), BEGIN_MS);
+            admission.map(|_| borrowers.due("p", &key, BEGIN_MS))
         };
         let begun = (0..BORROWERS_MAX).map_while(|number| begin(number).ok());
         let begun = begun.count();

@@ -1,5 +1,5 @@
 //! Law of keys that go to another lender: all lenders and borrowers together never admit more than the limit, although
-//! borrowers that hear of nothing go on to spend what the former lender lent them.
+//! borrowers that no message reaches go on to spend what the old lender lent them.
 
 use tally_limit::borrowers::Borrowers;
 use tally_limit::lease::Admission;
@@ -34,23 +34,23 @@ fn policies() -> Vec<Policy> {
 fn spend(
     borrowers: &mut Borrowers,
     lender: Option<&mut Table>,
-    asked: &Check<'_>,
-    most: u64,
+    check: &Check<'_>,
+    limit: u64,
     now_ms: i64,
 ) -> u64 {
     let mut lender = lender;
     let mut admitted = 0;
-    while admitted < most {
-        match borrowers.check(asked, now_ms).unwrap() {
+    while admitted < limit {
+        match borrowers.check(check, now_ms).unwrap() {
             Admission::Decided(verdict) if verdict.is_allowed => admitted += 1,
             Admission::Ask => {
-                let due = borrowers.due(asked.name, asked.key, now_ms);
-                borrowers.leave(asked.name, asked.key, 1);
-                let (Some(lender), Some(due)) = (lender.as_deref_mut(), due) else {
+                let due_request = borrowers.due(check.name, check.key, now_ms);
+                borrowers.leave(check.name, check.key, 1);
+                let (Some(lender), Some(due_request)) = (lender.as_deref_mut(), due_request) else {
                     break;
                 };
-                let answer = lender.ask(asked, &due.request, now_ms);
-                borrowers.answered(asked.name, asked.key, &answer, now_ms);
+                let answer = lender.ask(check, &due_request.request, now_ms);
+                borrowers.answered(check.name, check.key, &answer, now_ms);
             }
             _ => break,
         }
@@ -61,10 +61,10 @@ fn spend(
 /// The most that was admitted beyond the policy in any interval that counts.
 fn excess(policy: &Policy, admitted: &[(i64, u64)]) -> u64 {
     let window = |at_ms: i64| at_ms.div_euclid(WINDOW_MS);
-    let mut most = 0;
-    for (place, (begin_ms, _)) in admitted.iter().enumerate() {
+    let mut excess_max = 0;
+    for (index, (begin_ms, _)) in admitted.iter().enumerate() {
         let mut sum = 0;
-        for (at_ms, count) in &admitted[place..] {
+        for (at_ms, count) in &admitted[index..] {
             let length_ms = at_ms - begin_ms;
             let limit = match policy.algorithm {
                 Algorithm::SlidingWindow if length_ms >= WINDOW_MS => break,
@@ -75,35 +75,35 @@ fn excess(policy: &Policy, admitted: &[(i64, u64)]) -> u64 {
                 _ => LIMIT,
             };
             sum += count;
-            most = most.max(sum.saturating_sub(limit));
+            excess_max = excess_max.max(sum.saturating_sub(limit));
         }
     }
-    most
+    excess_max
 }
 
 #[test]
 fn what_was_lent_before_a_key_went_to_another_lender_is_not_lent_again() {
     for policy in policies() {
-        let asked = check(&policy, "a", 1);
+        let call = check(&policy, "a", 1);
         for burst_ms in (200..lease_ms(&policy)).step_by(700) {
-            let [mut former, mut next] = [Table::in_memory(), Table::in_memory()];
+            let [mut old, mut next] = [Table::in_memory(), Table::in_memory()];
             let mut far = Borrowers::new("FRA", 1);
             let mut near = Borrowers::new("SYD", 2);
             let mut admitted = Vec::new();
             let moved_ms = BEGIN_MS + 2_000;
             for now_ms in (BEGIN_MS..moved_ms).step_by(10) {
-                let count = spend(&mut far, Some(&mut former), &asked, 1, now_ms);
+                let count = spend(&mut far, Some(&mut old), &call, 1, now_ms);
                 admitted.push((now_ms, count));
             }
-            let handover = former.hand_over(&asked, moved_ms);
+            let handover = old.hand_over(&call, moved_ms);
             assert!(handover.outstanding > 0, "{policy:?}");
-            next.take_over(&asked, &handover, moved_ms).unwrap();
+            next.take_over(&call, &handover, moved_ms).unwrap();
             // The far one is cut off, and has calls again at some time; the near one takes all that there is.
             for now_ms in (moved_ms..moved_ms + 3 * WINDOW_MS).step_by(100) {
                 if now_ms == moved_ms + burst_ms {
-                    admitted.push((now_ms, spend(&mut far, None, &asked, LIMIT, now_ms)));
+                    admitted.push((now_ms, spend(&mut far, None, &call, LIMIT, now_ms)));
                 }
-                let count = spend(&mut near, Some(&mut next), &asked, LIMIT, now_ms);
+                let count = spend(&mut near, Some(&mut next), &call, LIMIT, now_ms);
                 admitted.push((now_ms, count));
             }
             assert_eq!(excess(&policy, &admitted), 0, "{policy:?}, {burst_ms} ms");
@@ -117,15 +117,15 @@ fn what_was_lent_before_a_key_went_to_another_lender_is_not_lent_again() {
 #[test]
 fn a_key_that_is_lent_to_nobody_goes_on_with_what_is_used() {
     for policy in policies() {
-        let asked = check(&policy, "a", 1);
-        let [mut former, mut next] = [Table::in_memory(), Table::in_memory()];
-        let unused = former.hand_over(&asked, BEGIN_MS);
-        next.take_over(&asked, &unused, BEGIN_MS).unwrap();
+        let call = check(&policy, "a", 1);
+        let [mut old, mut next] = [Table::in_memory(), Table::in_memory()];
+        let unused = old.hand_over(&call, BEGIN_MS);
+        next.take_over(&call, &unused, BEGIN_MS).unwrap();
         assert!(!next.knows("p", "a"), "nothing is kept of it");
-        former.check(&check(&policy, "a", 300), BEGIN_MS).unwrap();
-        let handover = former.hand_over(&asked, BEGIN_MS);
+        old.check(&check(&policy, "a", 300), BEGIN_MS).unwrap();
+        let handover = old.hand_over(&call, BEGIN_MS);
         assert_eq!((handover.outstanding, handover.held_ms), (0, 0));
-        next.take_over(&asked, &handover, BEGIN_MS).unwrap();
-        assert_eq!(next.peek(&asked, BEGIN_MS).remaining, LIMIT - 300);
+        next.take_over(&call, &handover, BEGIN_MS).unwrap();
+        assert_eq!(next.peek(&call, BEGIN_MS).remaining, LIMIT - 300);
     }
 }

@@ -91,17 +91,22 @@ fn windows_are_whole_seconds_up_to_thirty_days() {
 /// What a server hands to its threads, behind a lock.
 #[test]
 fn limiters_may_be_sent_to_threads_and_shared_by_them() {
-    fn sent<T: Send + Sync>(limiter: T) -> T {
+    fn on_thread<T: Send + Sync>(limiter: T) -> T {
         std::thread::scope(|scope| scope.spawn(|| limiter).join().unwrap())
     }
     let quota = Quota::per_minute(many(1));
-    assert_eq!(sent(RateLimiter::direct(quota.clone())).peek_at(0).limit, 1);
-    assert!(sent(RateLimiter::keyed(quota)).is_empty());
-    assert_eq!(sent(Table::in_memory()).size().keys, 0);
-    assert!(sent(Borrowers::new("FRA", 1)).is_empty());
+    assert_eq!(
+        on_thread(RateLimiter::direct(quota.clone()))
+            .peek_at(0)
+            .limit,
+        1
+    );
+    assert!(on_thread(RateLimiter::keyed(quota)).is_empty());
+    assert_eq!(on_thread(Table::in_memory()).size().keys, 0);
+    assert!(on_thread(Borrowers::new("FRA", 1)).is_empty());
     let budget = Budget {
         burst: 1,
         interval_ms: 1,
     };
-    assert!(sent(Budgets::new(budget, 4)).peek(1, 1, 0).is_ok());
+    assert!(on_thread(Budgets::new(budget, 4)).peek(1, 1, 0).is_ok());
 }

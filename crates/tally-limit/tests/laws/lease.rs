@@ -46,21 +46,21 @@ fn a_lease_ends_at_its_holder_before_it_ends_at_the_lender() {
                     borrower.check(&policy, clock_ms(BEGIN_MS), 5),
                     Admission::Ask
                 );
-                let request = borrower.due(&policy, clock_ms(BEGIN_MS)).unwrap();
-                let asked_ms = BEGIN_MS + there_ms;
-                let answer = lender.ask(&policy, &request, asked_ms);
-                let heard_ms = asked_ms + back_ms;
-                borrower.answered(&answer, clock_ms(heard_ms));
-                assert!(borrower.tokens(clock_ms(heard_ms)) >= 5);
-                let ends_ms = asked_ms + lease_ms(&policy);
+                let request = borrower.next_request(&policy, clock_ms(BEGIN_MS)).unwrap();
+                let request_ms = BEGIN_MS + there_ms;
+                let answer = lender.ask(&policy, &request, request_ms);
+                let answered_ms = request_ms + back_ms;
+                borrower.answered(&answer, clock_ms(answered_ms));
+                assert!(borrower.tokens(clock_ms(answered_ms)) >= 5);
+                let ends_ms = request_ms + lease_ms(&policy);
                 assert_eq!(
                     borrower.tokens(clock_ms(ends_ms)),
                     0,
                     "{drift_millionths} {there_ms} {back_ms}"
                 );
-                lender.settle(&policy, ends_ms - 1);
+                lender.expire(&policy, ends_ms - 1);
                 assert!(lender.outstanding() >= 5);
-                lender.settle(&policy, ends_ms);
+                lender.expire(&policy, ends_ms);
                 assert_eq!(lender.outstanding(), 0);
                 // What it costs: little of the lease is lost.
                 let last_ms = ends_ms - there_ms - lease_ms(&policy) / 40 - 110;
@@ -103,17 +103,19 @@ fn what_is_reported_counts_from_when_it_was_spent_and_never_from_earlier() {
             borrower.check(&policy, clock_ms(BEGIN_MS), 10),
             Admission::Ask
         );
-        let first = borrower.due(&policy, clock_ms(BEGIN_MS)).unwrap();
+        let first = borrower.next_request(&policy, clock_ms(BEGIN_MS)).unwrap();
         borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), clock_ms(BEGIN_MS));
         let spent_ms = BEGIN_MS + 5_000;
         assert!(is_allowed(borrower.check(&policy, clock_ms(spent_ms), 10)));
         // A call that finds too little makes it report.
-        let asked_ms = BEGIN_MS + 45_000;
+        let request_ms = BEGIN_MS + 45_000;
         assert_eq!(
-            borrower.check(&policy, clock_ms(asked_ms), 90),
+            borrower.check(&policy, clock_ms(request_ms), 90),
             Admission::Ask
         );
-        let second = borrower.due(&policy, clock_ms(asked_ms)).unwrap();
+        let second = borrower
+            .next_request(&policy, clock_ms(request_ms))
+            .unwrap();
         assert_eq!(second.spent, 10);
         lender.ask(
             &policy,
@@ -122,7 +124,7 @@ fn what_is_reported_counts_from_when_it_was_spent_and_never_from_earlier() {
                 need: 0,
                 ..second
             },
-            asked_ms,
+            request_ms,
         );
         assert_eq!(
             lender.peek(&policy, spent_ms + 59_999, 1).remaining,
@@ -187,9 +189,12 @@ fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
     let mut now_ms = BEGIN_MS;
     while now_ms < BEGIN_MS + lease_ms(&policy) {
         now_ms += 1_000;
-        for due in borrowers.all_due(9, now_ms) {
-            assert_eq!((due.name.as_str(), due.key.as_str()), ("p", "k"));
-            let answer = lender.ask(&due.policy, &due.request, now_ms);
+        for due_request in borrowers.all_due(9, now_ms) {
+            assert_eq!(
+                (due_request.name.as_str(), due_request.key.as_str()),
+                ("p", "k")
+            );
+            let answer = lender.ask(&due_request.policy, &due_request.request, now_ms);
             borrowers.answered("p", "k", &answer, now_ms);
         }
     }
@@ -250,13 +255,13 @@ fn a_dry_grantor_is_not_asked_again_for_a_second() {
     assert!(lender.check(&policy, BEGIN_MS, 10).is_allowed);
     let mut borrower = borrower("FRA");
     assert_eq!(borrower.check(&policy, BEGIN_MS, 1), Admission::Ask);
-    let first = borrower.due(&policy, BEGIN_MS).unwrap();
+    let first = borrower.next_request(&policy, BEGIN_MS).unwrap();
     borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 100);
     let Admission::Decided(verdict) = borrower.check(&policy, BEGIN_MS + 200, 1) else {
         unreachable!("it was asked")
     };
     assert!(!verdict.is_allowed);
-    assert!(borrower.due(&policy, BEGIN_MS + 200).is_none());
+    assert!(borrower.next_request(&policy, BEGIN_MS + 200).is_none());
     assert_eq!(borrower.check(&policy, BEGIN_MS + 1_100, 1), Admission::Ask);
 }
 
@@ -275,14 +280,14 @@ fn what_the_asker_holds_itself_brings_nothing_back_by_a_recall() {
         let mut lender = Lender::new(&policy);
         let mut borrower = borrower("FRA");
         assert_eq!(borrower.check(&policy, BEGIN_MS, 1), Admission::Ask);
-        let first = borrower.due(&policy, BEGIN_MS).unwrap();
+        let first = borrower.next_request(&policy, BEGIN_MS).unwrap();
         let first = LeaseRequest { want: 50, ..first };
         borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
         borrower.leave(1);
         assert!(is_allowed(borrower.check(&policy, BEGIN_MS, 1)));
         assert!(borrower.tokens(BEGIN_MS) > 0);
         assert_eq!(borrower.check(&policy, BEGIN_MS, 1_000), Admission::Ask);
-        let second = borrower.due(&policy, BEGIN_MS).unwrap();
+        let second = borrower.next_request(&policy, BEGIN_MS).unwrap();
         let answer = lender.ask(&policy, &second, BEGIN_MS);
         let alone_ms = lender.meter_mut().peek(&policy, BEGIN_MS, 1_000);
         assert_eq!(
@@ -300,8 +305,8 @@ fn what_was_lent_since_a_recall_in_vain_is_recalled_at_once_and_the_rest_not() {
     for name in ["FRA", "NRT"] {
         lender.ask(&policy, &request(name, 1, 10), BEGIN_MS);
     }
-    let asker = request("SJC", 1, 100).lease;
-    lender.recalled_in_vain(&asker, BEGIN_MS);
+    let requester = request("SJC", 1, 100).lease;
+    lender.recalled_in_vain(&requester, BEGIN_MS);
     assert_eq!(lender.recallable(None, BEGIN_MS + 1), []);
     let more = LeaseRequest {
         known_granted: 10,
@@ -313,9 +318,9 @@ fn what_was_lent_since_a_recall_in_vain_is_recalled_at_once_and_the_rest_not() {
     assert_eq!(recalled, std::slice::from_ref(&more.lease));
     assert_eq!(lender.recallable(Some(&more.lease), BEGIN_MS + 2), []);
     // It brought too little as well; the others need not wait longer for that.
-    lender.recalled_in_vain(&asker, BEGIN_MS + 200);
+    lender.recalled_in_vain(&requester, BEGIN_MS + 200);
     assert_eq!(lender.recallable(None, BEGIN_MS + 201), []);
-    // What an asker itself holds, its recall did not ask for.
+    // A recall does not ask for what the requester itself holds.
     lender.recalled_in_vain(&more.lease, BEGIN_MS + 202);
     assert_eq!(
         lender.recallable(None, BEGIN_MS + 203),
@@ -326,33 +331,33 @@ fn what_was_lent_since_a_recall_in_vain_is_recalled_at_once_and_the_rest_not() {
 
 #[test]
 fn what_is_given_back_is_told_at_once_though_the_lender_gave_nothing_last() {
-    for is_asking in [false, true] {
+    for is_pending in [false, true] {
         let policy = precise(50, 3_600);
         let mut lender = Lender::new(&policy);
         let mut borrower = borrower("NRT");
         assert_eq!(borrower.check(&policy, BEGIN_MS, 50), Admission::Ask);
-        let first = borrower.due(&policy, BEGIN_MS).unwrap();
+        let first = borrower.next_request(&policy, BEGIN_MS).unwrap();
         borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 300);
         borrower.leave(50);
         let now_ms = BEGIN_MS + 300;
         assert!(is_allowed(borrower.check(&policy, now_ms, 50)));
-        let more = borrower.due(&policy, now_ms).unwrap();
+        let more = borrower.next_request(&policy, now_ms).unwrap();
         let nothing = lender.ask(&policy, &more, now_ms);
         assert_eq!(nothing.granted, more.known_granted);
-        if is_asking {
+        if is_pending {
             assert_eq!(borrower.refund(now_ms, 24), 24);
-            assert_eq!(borrower.due(&policy, now_ms), None);
+            assert_eq!(borrower.next_request(&policy, now_ms), None);
         }
         let now_ms = BEGIN_MS + 600;
         borrower.answered(&nothing, now_ms);
-        if !is_asking {
+        if !is_pending {
             assert_eq!(borrower.refund(now_ms, 24), 24);
         }
-        let told = borrower.due(&policy, now_ms).unwrap();
-        let answer = lender.ask(&policy, &told, now_ms);
-        assert_eq!(told.refunded, 24);
+        let report = borrower.next_request(&policy, now_ms).unwrap();
+        let answer = lender.ask(&policy, &report, now_ms);
+        assert_eq!(report.refunded, 24);
         let left = lender.peek(&policy, now_ms, 1).remaining;
-        assert_eq!(left + answer.granted - told.known_granted, 24);
+        assert_eq!(left + answer.granted - report.known_granted, 24);
     }
 }
 
@@ -363,16 +368,16 @@ fn what_the_lender_never_grants_is_told_as_never() {
     let mut lender = Table::in_memory();
     lender.check(&check(&old, "a", 1), BEGIN_MS).unwrap();
     lender.check(&check(&new, "a", 1), BEGIN_MS).unwrap();
-    // It has not heard of the narrower policy.
-    let asked = check(&old, "a", 200);
+    // It does not know the narrower policy.
+    let call = check(&old, "a", 200);
     let mut far = Borrowers::new("FRA", 1);
-    assert_eq!(far.check(&asked, BEGIN_MS), Ok(Admission::Ask));
-    let due = far.due("p", "a", BEGIN_MS).unwrap();
-    let answer = lender.ask(&asked, &due.request, BEGIN_MS);
+    assert_eq!(far.check(&call, BEGIN_MS), Ok(Admission::Ask));
+    let due_request = far.due("p", "a", BEGIN_MS).unwrap();
+    let answer = lender.ask(&call, &due_request.request, BEGIN_MS);
     assert_eq!(answer.retry_after_ms, NEVER_MS);
     far.answered("p", "a", &answer, BEGIN_MS);
     far.leave("p", "a", 200);
-    let Ok(Admission::Decided(verdict)) = far.check(&asked, BEGIN_MS + 7) else {
+    let Ok(Admission::Decided(verdict)) = far.check(&call, BEGIN_MS + 7) else {
         panic!("a refusal that is cached");
     };
     assert_eq!(
@@ -387,13 +392,13 @@ fn messages_and_stored_lenders_keep_their_bytes() {
         algorithm: Algorithm::TokenBucket,
         ..precise(100, 60)
     };
-    let mut asked = request("FRA", 3, 40);
-    asked.recent.push(Spent {
+    let mut request = request("FRA", 3, 40);
+    request.recent.push(Spent {
         age_ms: 300,
         amount: 2,
     });
     let mut lender = Lender::new(&policy);
-    let answer: LeaseAnswer = lender.ask(&policy, &asked, BEGIN_MS);
+    let answer: LeaseAnswer = lender.ask(&policy, &request, BEGIN_MS);
     let hex = |bytes: Vec<u8>| {
         bytes
             .iter()
@@ -405,7 +410,7 @@ fn messages_and_stored_lenders_keep_their_bytes() {
         "64c0a90702640100000100"
     );
     assert_eq!(
-        hex(postcard::to_allocvec(&asked).unwrap()),
+        hex(postcard::to_allocvec(&request).unwrap()),
         "034652410101030001ac0202000000282828"
     );
     assert_eq!(

@@ -40,8 +40,11 @@ fn lists_of_leases_are_bounded_by_their_bytes_and_keys_leave_room_for_some() {
             }
         }
         assert!(began > 700, "{began} leases after {keys_first} keys");
-        let most = LIMITERS_BYTES_MAX / 16 + LEASES_BYTES_MIN + 60_000;
-        assert!(bytes < most, "{bytes} bytes, not {most}, of {began} leases");
+        let bytes_max = LIMITERS_BYTES_MAX / 16 + LEASES_BYTES_MIN + 60_000;
+        assert!(
+            bytes < bytes_max,
+            "{bytes} bytes, not {bytes_max}, of {began} leases"
+        );
         // Those that began go on.
         assert_eq!(ask(0, 0, 2).0.granted, 1);
     }

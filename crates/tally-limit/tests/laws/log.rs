@@ -74,10 +74,10 @@ fn a_table_that_is_loaded_is_as_it_was_at_its_last_commit() {
                     for number in 0..30_u64 {
                         let policy = &policies[usize::try_from(number % 4).unwrap()];
                         let key = number.to_string();
-                        let asked = check(policy, &key, 1);
+                        let call = check(policy, &key, 1);
                         // A clock that stepped back while nobody ran is that of the last commit.
-                        let before = table.peek(&asked, now_ms);
-                        let after = loaded.peek(&asked, wall_ms);
+                        let before = table.peek(&call, now_ms);
+                        let after = loaded.peek(&call, wall_ms);
                         if wall_ms == now_ms {
                             assert_eq!(after, before, "seed {seed} key {key}");
                         }
@@ -183,8 +183,8 @@ fn a_row_that_cannot_be_read_is_told() {
     let chance = &mut Chance(5);
     for _ in 0..2_000 {
         let mut broken = body.clone();
-        let place = chance.place(body.len());
-        broken[place] = chance.bits().to_le_bytes()[0];
+        let index = chance.place(body.len());
+        broken[index] = chance.bits().to_le_bytes()[0];
         let mut table = Table::stored();
         // Read or not, nothing stops.
         let _ = table.load(1, &broken, BEGIN_MS);

@@ -21,15 +21,12 @@ fn a_table_decides_as_a_meter_for_each_key_does() {
             now_ms += step_ms(chance, 200);
             let key = chance.below(20).to_string();
             let cost = 1 + chance.below(policy.capacity().min(3));
-            let asked = check(&policy, &key, cost);
+            let call = check(&policy, &key, cost);
             let meter = meters
                 .entry(key.clone())
                 .or_insert_with(|| Meter::new(&policy));
-            assert_eq!(
-                table.peek(&asked, now_ms),
-                meter.peek(&policy, now_ms, cost)
-            );
-            let verdict = table.check(&asked, now_ms);
+            assert_eq!(table.peek(&call, now_ms), meter.peek(&policy, now_ms, cost));
+            let verdict = table.check(&call, now_ms);
             assert_eq!(
                 verdict,
                 Ok(meter.check(&policy, now_ms, cost)),
@@ -119,34 +116,34 @@ fn a_reservation_is_given_back_once_or_stays() {
     let policy = Policy::sliding(10, 60);
     let mut table = Table::in_memory();
     let [one, two, three, four] = [1, 2, 3, 4].map(|byte| [byte; 16]);
-    let asked = [check(&policy, "a", 3), check(&policy, "b", 2)];
+    let checks = [check(&policy, "a", 3), check(&policy, "b", 2)];
     let lefts = |table: &Table| {
         let key = |key| left(table, &policy, key, BEGIN_MS);
         (key("a"), key("b"))
     };
-    assert!(table.reserve(one, &asked, BEGIN_MS).is_ok());
+    assert!(table.reserve(one, &checks, BEGIN_MS).is_ok());
     assert_eq!(lefts(&table), (7, 8));
-    let again = table.reserve(one, &asked, BEGIN_MS).unwrap();
+    let again = table.reserve(one, &checks, BEGIN_MS).unwrap();
     assert!(again.iter().all(|verdict| verdict.is_allowed));
     assert_eq!(lefts(&table), (7, 8), "a repeat consumes nothing");
     table.cancel(one, BEGIN_MS);
     table.cancel(one, BEGIN_MS);
     assert_eq!(lefts(&table), (10, 10), "given back once");
     assert_eq!(
-        table.reserve(one, &asked, BEGIN_MS),
+        table.reserve(one, &checks, BEGIN_MS),
         Err(ReservationRefusal::Cancelled)
     );
 
-    table.reserve(two, &asked, BEGIN_MS).unwrap();
+    table.reserve(two, &checks, BEGIN_MS).unwrap();
     table.confirm(two, BEGIN_MS);
     table.cancel(two, BEGIN_MS);
-    table.reserve(two, &asked, BEGIN_MS).unwrap();
+    table.reserve(two, &checks, BEGIN_MS).unwrap();
     assert_eq!(lefts(&table), (7, 8), "what is confirmed stays");
 
     table.cancel(three, BEGIN_MS);
     table.confirm(three, BEGIN_MS);
     assert_eq!(
-        table.reserve(three, &asked, BEGIN_MS),
+        table.reserve(three, &checks, BEGIN_MS),
         Err(ReservationRefusal::Cancelled)
     );
     assert_eq!(
@@ -254,9 +251,9 @@ fn what_was_used_elsewhere_counts_until_a_window_after_it_was_told() {
         let mut elsewhere = Table::in_memory();
         let all = elsewhere.check(&check(&policy, "a", capacity), BEGIN_MS);
         assert!(all.unwrap().is_allowed);
-        let asked = check(&policy, "a", 1);
-        let handover = elsewhere.hand_over(&asked, BEGIN_MS);
-        table.take_over(&asked, &handover, BEGIN_MS).unwrap();
+        let call = check(&policy, "a", 1);
+        let handover = elsewhere.hand_over(&call, BEGIN_MS);
+        table.take_over(&call, &handover, BEGIN_MS).unwrap();
         assert!(table.knows("p", "a") && !table.knows("p", "b"));
         assert_eq!(left(&table, &policy, "a", BEGIN_MS), 0);
         assert_eq!(left(&table, &policy, "b", BEGIN_MS), capacity);

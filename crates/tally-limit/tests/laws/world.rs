@@ -134,7 +134,7 @@ fn at_nine_tenths_of_the_limit_one_of_a_thousand_is_refused_and_one_of_twenty_re
 
 /// Policies of which isolates are lent parts, and such that are too small for that, but would do no harm. Each
 /// verdict is stored, so that a crash of the limiter forgets none.
-fn lent_kinds(limit: u64, window_seconds: u64) -> impl Iterator<Item = Policy> {
+fn isolate_kinds(limit: u64, window_seconds: u64) -> impl Iterator<Item = Policy> {
     let mut kinds = all_kinds(limit, window_seconds);
     kinds.retain(|policy| !policy.is_precise);
     kinds.into_iter().map(|policy| Policy {
@@ -148,7 +148,7 @@ fn lent_kinds(limit: u64, window_seconds: u64) -> impl Iterator<Item = Policy> {
 fn nothing_that_fails_lets_isolates_exceed_what_their_limiter_lends() {
     for seed in 0..12 {
         for (limit, window_seconds) in [(1, 10), (30, 10), (1_000, 20)] {
-            for policy in lent_kinds(limit, window_seconds) {
+            for policy in isolate_kinds(limit, window_seconds) {
                 let plan = Plan {
                     policy,
                     datacenters: 20,
@@ -170,7 +170,7 @@ fn nothing_that_fails_lets_isolates_exceed_what_their_limiter_lends() {
 #[test]
 fn isolates_that_are_lent_parts_send_few_messages_and_admit_as_much() {
     for (percent, is_uneven) in [(50, false), (50, true), (80, true), (200, true)] {
-        for policy in lent_kinds(100_000, 30) {
+        for policy in isolate_kinds(100_000, 30) {
             let plan = Plan {
                 policy,
                 datacenters: 20,

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use super::grant::{Grant, Permission, PublicWrites, Scope};
 use super::holder::{Holder, KeyBudget};
 use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
-use super::refusal::{at_most, named, unreadable, wrong};
+use super::refusal::{check_count, named, unreadable, wrong};
 use crate::api_key::{KEY_PREFIXES_MAX, RATE_PER_MINUTE_MAX};
 use crate::problem::Problem;
 use tally_core::counter::id::COUNTER_ID_BYTES_MAX;
@@ -64,7 +64,7 @@ struct KeyEntry {
 pub(super) struct KeyGrants {
     pub(super) grants: Vec<Arc<Grant>>,
     /// The index of its first entry.
-    pub(super) place: usize,
+    pub(super) index: usize,
     pub(super) holder: Holder,
 }
 
@@ -171,8 +171,8 @@ impl Config {
         }
         let Object::<RawConfig>(raw) =
             serde_json::from_str(text).map_err(|error| unreadable(&error))?;
-        at_most("keys", raw.keys.len(), KEYS_COUNT_MAX)?;
-        at_most("public", raw.public.len(), PUBLIC_ENTRIES_COUNT_MAX)?;
+        check_count("keys", raw.keys.len(), KEYS_COUNT_MAX)?;
+        check_count("public", raw.public.len(), PUBLIC_ENTRIES_COUNT_MAX)?;
         let keys = raw.keys.into_iter().enumerate();
         let public = raw.public.into_iter().enumerate();
         let keys = keys.map(|(at, Object(raw))| key(at, raw));
@@ -191,7 +191,7 @@ impl Config {
     /// compared, in constant time. What follows takes a time that only the holder of a valid key can measure.
     pub(super) fn held_by(&self, presented: &FixedKey, now_ms: i64) -> Option<KeyGrants> {
         let mut held: Option<KeyGrants> = None;
-        for (place, entry) in self.keys.iter().enumerate() {
+        for (index, entry) in self.keys.iter().enumerate() {
             let is_equal = bool::from(entry.key.ct_eq(presented));
             let has_ended = entry
                 .holder
@@ -209,7 +209,7 @@ impl Config {
                 None => {
                     held = Some(KeyGrants {
                         grants: grants.collect(),
-                        place,
+                        index,
                         holder: entry.holder.clone(),
                     });
                 }
@@ -286,7 +286,7 @@ fn subject_of(key: &str) -> String {
 }
 
 fn public_entry(path: &str, raw: RawPublic) -> Result<PublicEntry, Problem> {
-    at_most(
+    check_count(
         &format!("{path}.origins"),
         raw.origins.len(),
         ORIGINS_COUNT_MAX,

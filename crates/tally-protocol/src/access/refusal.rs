@@ -6,7 +6,7 @@ use super::HOW_TO_SET_KEYS;
 use super::key::KEY_BYTES_MIN;
 use crate::problem::{Code, Problem};
 
-pub(super) fn at_most(path: &str, count: usize, max: usize) -> Result<(), Problem> {
+pub(super) fn check_count(path: &str, count: usize, max: usize) -> Result<(), Problem> {
     if count > max {
         return Err(wrong(format!(
             "{path} has {count} entries, at most {max} are allowed"

@@ -172,7 +172,7 @@ fn delivery_view((delivery, next_ms): &ScheduledDelivery) -> DeliveryView<'_> {
 /// A delivery, and the time of its next attempt, unix milliseconds.
 pub type ScheduledDelivery = (Delivery, Option<i64>);
 
-/// An alert as it is told.
+/// An alert as it is reported.
 pub struct AlertSummary<'a> {
     /// Its name.
     pub name: &'a AlertName,

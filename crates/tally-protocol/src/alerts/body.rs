@@ -165,7 +165,10 @@ pub fn parse_alert(body: &[u8], allowed: &Allowed) -> Result<AlertPut, Problem> 
     let for_seconds = wire
         .for_seconds
         .map_or(Ok(0), |WholeNumber(seconds)| u32::try_from(seconds));
-    let Some(for_seconds) = for_seconds.ok().filter(|most| *most <= FOR_SECONDS_MAX) else {
+    let Some(for_seconds) = for_seconds
+        .ok()
+        .filter(|seconds| *seconds <= FOR_SECONDS_MAX)
+    else {
         return refuse(format!(
             "for_seconds must be whole seconds up to {FOR_SECONDS_MAX}"
         ));

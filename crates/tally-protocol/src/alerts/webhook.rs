@@ -150,9 +150,9 @@ impl Allowed {
             None => (text, None),
         };
         if let Ok(address) = address.parse::<IpAddr>() {
-            let most = if address.is_ipv4() { 32 } else { 128 };
-            let bits = bits.unwrap_or(most);
-            return (bits <= most).then_some(Entry::Network(address, bits));
+            let bits_max = if address.is_ipv4() { 32 } else { 128 };
+            let bits = bits.unwrap_or(bits_max);
+            return (bits <= bits_max).then_some(Entry::Network(address, bits));
         }
         let name = text.to_ascii_lowercase();
         let ending = name.strip_prefix('*').filter(|rest| rest.starts_with('.'));

@@ -87,8 +87,9 @@ pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
 /// visitor.
 fn plain_record(event: PlainEvent<'_>) -> Option<BulkRecord<'_>> {
     let delta = u128::from(event.increment.unwrap_or(1));
-    let is_within =
-        |text: Option<&str>, most| text.is_none_or(|text| (1..=most).contains(&text.len()));
+    let is_within = |text: Option<&str>, bytes_max| {
+        text.is_none_or(|text| (1..=bytes_max).contains(&text.len()))
+    };
     let is_right = (1..=DELTA_MAX).contains(&delta)
         && is_within(event.unique, UNIQUE_BYTES_MAX)
         && is_within(event.id, EVENT_ID_BYTES_MAX)

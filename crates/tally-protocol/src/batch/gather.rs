@@ -265,12 +265,12 @@ fn fingerprint_of(record: &BulkRecord<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
     let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
     let delta = record.delta.to_le_bytes();
     let sample = record.sample.map(|sample| sample.bits().to_le_bytes());
-    let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
+    let mut parts: Vec<&[u8]> = vec![&delta, unique, at_ms];
     // Omitted where there is none, so that the hash of a record without samples never changes.
-    asked.extend(sample.as_ref().map(|bits| &bits[..]));
+    parts.extend(sample.as_ref().map(|bits| &bits[..]));
     let dimensions = record.dimensions.to_bytes();
-    asked.extend((!dimensions.is_empty()).then_some(&dimensions[..]));
-    fingerprint(name, &asked)
+    parts.extend((!dimensions.is_empty()).then_some(&dimensions[..]));
+    fingerprint(name, &parts)
 }
 
 impl BatchLimits {

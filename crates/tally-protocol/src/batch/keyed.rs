@@ -114,9 +114,9 @@ impl KeyedWrites {
         lines: LineNumbers,
         elements: impl IntoIterator<Item = (i64, Hashed)>,
     ) {
-        let place = self.writes.len();
+        let index = self.writes.len();
         let elements = elements.into_iter().map(|(second, hashed)| Element {
-            write: place,
+            write: index,
             second,
             hashed,
         });
@@ -126,8 +126,8 @@ impl KeyedWrites {
     }
 
     /// Fails the lines of the write of that index.
-    pub fn fail(&self, place: usize, problem: &Problem, report: &mut BatchReport) {
-        if let Some(lines) = self.lines.get(place) {
+    pub fn fail(&self, index: usize, problem: &Problem, report: &mut BatchReport) {
+        if let Some(lines) = self.lines.get(index) {
             report.fail(lines, problem);
         }
     }
@@ -172,7 +172,7 @@ struct OfShard {
 #[derive(Debug, Default)]
 pub struct KeyedElements {
     loads: Vec<Addressed>,
-    /// Which lines each load is of, by their place in `lines`.
+    /// Which lines each load is of, by their index in `lines`.
     lines_of: Vec<Vec<usize>>,
     lines: Vec<LineNumbers>,
 }
@@ -193,14 +193,14 @@ impl KeyedElements {
                 self.lines
                     .push(lines.map(std::mem::take).unwrap_or_default());
             }
-            let place = self.lines.len().saturating_sub(1);
+            let index = self.lines.len().saturating_sub(1);
             let hash = writes.manner.hash;
             let shard = shard_of_element(element.hashed.by(hash), writes.shards);
             let of_shard = by_shard.entry(shard).or_default();
             let second = element_second(writes.manner.times, element.second, counted);
             of_shard.elements.push((second, element.hashed));
-            if of_shard.lines.last() != Some(&place) {
-                of_shard.lines.push(place);
+            if of_shard.lines.last() != Some(&index) {
+                of_shard.lines.push(index);
             }
         }
         for (
@@ -244,8 +244,8 @@ impl KeyedElements {
 
     /// Fails the lines whose elements could not be stored: those of the load of that number. A line fails once.
     pub fn fail(&mut self, number: usize, problem: &Problem, report: &mut BatchReport) {
-        for place in self.lines_of.get(number).into_iter().flatten() {
-            if let Some(lines) = self.lines.get_mut(*place) {
+        for index in self.lines_of.get(number).into_iter().flatten() {
+            if let Some(lines) = self.lines.get_mut(*index) {
                 report.fail(&std::mem::take(lines), problem);
             }
         }

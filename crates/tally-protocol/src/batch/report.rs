@@ -49,7 +49,7 @@ pub struct RejectedRecords {
 
 impl RejectedRecords {
     /// The first [`RUNS_MAX`] runs as a text, and how many lines it omits.
-    fn told(&self) -> (String, u64) {
+    fn lines_text(&self) -> (String, u64) {
         use std::fmt::Write;
 
         let (mut text, mut named) = (String::new(), 0);
@@ -68,7 +68,7 @@ impl RejectedRecords {
 
 impl Serialize for RejectedRecords {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (lines, unlisted) = self.told();
+        let (lines, unlisted) = self.lines_text();
         let fields = if unlisted > 0 { 4 } else { 3 };
         let mut object = serializer.serialize_struct("Rejected", fields)?;
         object.serialize_field("code", self.code.as_str())?;
@@ -102,22 +102,22 @@ pub struct BatchReport {
 impl BatchReport {
     /// Counts one record as rejected. Records come in the order of their numbers.
     pub fn reject(&mut self, line: u64, problem: &Problem) {
-        self.note_rejected(problem.code(), 1).insert(line, line);
+        self.record_rejected(problem.code(), 1).insert(line, line);
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(line_error(line, problem));
         }
     }
 
-    fn note_rejected(&mut self, code: Code, lines: u64) -> &mut LineSet {
+    fn record_rejected(&mut self, code: Code, lines: u64) -> &mut LineSet {
         self.rejected += lines;
         let all = &mut self.rejected_lines;
         let known = all.iter().position(|known| known.code == code);
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             let (count, lines) = (0, LineSet::default());
             all.push(RejectedRecords { code, count, lines });
             all.len() - 1
         });
-        let rejected = &mut all[place];
+        let rejected = &mut all[index];
         rejected.count += lines;
         &mut rejected.lines
     }
@@ -128,14 +128,14 @@ impl BatchReport {
         let mut all: Vec<(u64, u64)> = self.rejected_lines.iter().flat_map(runs).collect();
         all.sort_unstable();
         let before = all.into_iter().filter(|(first, _)| *first < line);
-        let told =
+        let texts =
             before
                 .take(ERRORS_MAX)
                 .map(|(first, last)| match last.min(line.saturating_sub(1)) {
                     last if last == first => first.to_string(),
                     last => format!("{first}-{last}"),
                 });
-        told.collect::<Vec<String>>().join(",")
+        texts.collect::<Vec<String>>().join(",")
     }
 
     /// The bytes that the numbers of rejected lines use.
@@ -148,7 +148,7 @@ impl BatchReport {
     /// the whole batch. Costs a sort of at most twice [`ERRORS_MAX`] errors.
     pub fn fail(&mut self, lines: &LineNumbers, problem: &Problem) {
         self.accepted = self.accepted.saturating_sub(lines.count());
-        let rejected = self.note_rejected(problem.code(), lines.count());
+        let rejected = self.record_rejected(problem.code(), lines.count());
         for (first, last) in lines.runs() {
             rejected.insert(first, last);
         }

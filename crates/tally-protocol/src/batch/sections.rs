@@ -38,24 +38,19 @@ pub struct Sections {
 }
 
 impl Sections {
-    /// The first section of a body with that key and so many bytes. `asked` is the call and its query.
-    pub fn new(
-        key: WriteKey,
-        hash: &dyn Fn(&[u8]) -> u64,
-        asked: &[&[u8]],
-        bytes_max: u64,
-    ) -> Self {
+    /// The first section of a body with that key and so many bytes. `call` is the call and its query.
+    pub fn new(key: WriteKey, hash: &dyn Fn(&[u8]) -> u64, call: &[&[u8]], bytes_max: u64) -> Self {
         Self {
             key,
             bytes_max,
             number: 0,
             bytes: 0,
             names: HashSet::new(),
-            chain: fingerprint(hash, asked),
+            chain: fingerprint(hash, call),
         }
     }
 
-    /// Notes a record: its bytes, and what was read from them. Returns whether the section ends with it. Cost: a hash
+    /// Adds a record: its bytes, and what was read from them. Returns whether the section ends with it. Cost: a hash
     /// of its bytes.
     pub fn note(
         &mut self,
@@ -81,7 +76,7 @@ impl Sections {
         self.bytes >= self.bytes_max
     }
 
-    /// Notes a record that writes to a board, as [`Sections::note`].
+    /// Adds a record that writes to a board, as [`Sections::note`].
     pub fn note_board(&mut self, hash: &dyn Fn(&[u8]) -> u64, bytes: &[u8]) -> bool {
         self.chain = fingerprint(hash, &[&self.chain.to_le_bytes(), bytes]);
         self.bytes += board_line_bytes(bytes);

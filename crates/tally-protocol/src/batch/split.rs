@@ -34,7 +34,7 @@ fn trim_start(bytes: &[u8]) -> &[u8] {
 }
 
 /// Returns a record without white space at its end, or refuses it as too long.
-fn judge(raw: &[u8]) -> Result<&[u8], Problem> {
+fn trim_record(raw: &[u8]) -> Result<&[u8], Problem> {
     let length = raw
         .iter()
         .rposition(|&byte| !is_white(byte))
@@ -80,13 +80,13 @@ impl Partial {
         each: &mut impl FnMut(u64, Result<&[u8], Problem>),
     ) {
         if self.is_empty() {
-            return each(number, judge(last));
+            return each(number, trim_record(last));
         }
         self.extend(last);
         let record = if self.too_long {
             Err(too_long())
         } else {
-            judge(&self.bytes)
+            trim_record(&self.bytes)
         };
         each(number, record);
         self.bytes.clear();
@@ -137,9 +137,9 @@ impl Lines {
     }
 }
 
-/// The position of the next byte in the array.
+/// What was read last of the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum ArrayState {
     #[default]
     Before,
     Opened,
@@ -155,7 +155,7 @@ enum Place {
 pub struct ArrayElements {
     partial: Partial,
     number: u64,
-    place: Place,
+    state: ArrayState,
     depth: u64,
     in_string: bool,
     escaped: bool,
@@ -173,32 +173,32 @@ impl ArrayElements {
     ) -> Result<(), Problem> {
         let mut rest = chunk;
         loop {
-            if self.place != Place::Element {
+            if self.state != ArrayState::Element {
                 rest = trim_start(rest);
             }
             let Some((&byte, after)) = rest.split_first() else {
                 return Ok(());
             };
-            match (self.place, byte) {
-                (Place::Before, b'[') => {
-                    self.place = Place::Opened;
+            match (self.state, byte) {
+                (ArrayState::Before, b'[') => {
+                    self.state = ArrayState::Opened;
                     rest = after;
                 }
-                (Place::Opened, b']') => {
-                    self.place = Place::After;
+                (ArrayState::Opened, b']') => {
+                    self.state = ArrayState::After;
                     rest = after;
                 }
-                (Place::Opened | Place::AfterComma | Place::Element, _) => {
-                    self.place = Place::Element;
+                (ArrayState::Opened | ArrayState::AfterComma | ArrayState::Element, _) => {
+                    self.state = ArrayState::Element;
                     let Some(end) = self.scan(rest) else {
                         self.partial.extend(rest);
                         return Ok(());
                     };
                     rest = self.end_element(rest, end, each)?;
                 }
-                (Place::Before, _) => return self.refuse("the body is not an array"),
-                (Place::After, _) => return self.refuse("something follows the array"),
-                (Place::Refused, _) => return self.refuse("the body was refused before"),
+                (ArrayState::Before, _) => return self.refuse("the body is not an array"),
+                (ArrayState::After, _) => return self.refuse("something follows the array"),
+                (ArrayState::Refused, _) => return self.refuse("the body was refused before"),
             }
         }
     }
@@ -208,7 +208,7 @@ impl ArrayElements {
     /// # Errors
     /// `invalid-json` where the array was not closed.
     pub fn finish(mut self) -> Result<(), Problem> {
-        if self.place == Place::After {
+        if self.state == ArrayState::After {
             Ok(())
         } else {
             self.refuse("the body ends before its array does")
@@ -223,9 +223,9 @@ impl ArrayElements {
         each: &mut impl FnMut(u64, Result<&[u8], Problem>),
     ) -> Result<&'a [u8], Problem> {
         let (last, after) = bytes.split_at(end);
-        self.place = match after.first() {
-            Some(b',') => Place::AfterComma,
-            Some(b']') => Place::After,
+        self.state = match after.first() {
+            Some(b',') => ArrayState::AfterComma,
+            Some(b']') => ArrayState::After,
             _ => return self.refuse("a `}` closes nothing"),
         };
         self.number += 1;
@@ -277,7 +277,7 @@ impl ArrayElements {
     }
 
     fn refuse<T>(&mut self, why: &str) -> Result<T, Problem> {
-        self.place = Place::Refused;
+        self.state = ArrayState::Refused;
         let detail = format!("{why}: send one JSON array of objects, or one object per line");
         Err(Problem::new(Code::InvalidJson, detail))
     }

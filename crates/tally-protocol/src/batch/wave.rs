@@ -39,7 +39,7 @@ pub enum Stage {
 
 /// The position of a waiting body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WavePlace {
+pub struct WavePosition {
     wave: u64,
     until_ms: i64,
 }
@@ -67,20 +67,20 @@ impl Waves {
 
     /// Returns the position of a body with so many counters that begins to wait, with the time in unix milliseconds;
     /// `None` where there is no other body, so that it may be sent at once.
-    pub fn place(&self, counters: u64, now_ms: i64) -> Option<WavePlace> {
+    pub fn place(&self, counters: u64, now_ms: i64) -> Option<WavePosition> {
         let others = self.reading + self.gathering + self.sending;
-        let most_ms = i64::try_from(counters)
+        let wait_ms = i64::try_from(counters)
             .unwrap_or(i64::MAX)
             .min(GATHER_MS_MAX);
-        (others > 0).then(|| WavePlace {
+        (others > 0).then(|| WavePosition {
             wave: self.wave,
-            until_ms: now_ms.saturating_add(most_ms),
+            until_ms: now_ms.saturating_add(wait_ms),
         })
     }
 
     /// Returns whether a waiting body may be sent now.
-    pub fn may_go(&mut self, place: WavePlace, now_ms: i64) -> bool {
-        if self.wave != place.wave || now_ms >= place.until_ms {
+    pub fn may_go(&mut self, position: WavePosition, now_ms: i64) -> bool {
+        if self.wave != position.wave || now_ms >= position.until_ms {
             return true;
         }
         if self.reading > 0 || self.sending > 0 {

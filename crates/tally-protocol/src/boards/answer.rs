@@ -260,13 +260,13 @@ pub fn rows_json(read: &ReadBoard<'_>, counts: bool) -> String {
 }
 
 /// The JSON of members asked for by name, and of those that do not exist.
-pub fn members_json(read: &ReadBoard<'_>, asked: &[CounterId]) -> String {
+pub fn members_json(read: &ReadBoard<'_>, names: &[CounterId]) -> String {
     let mut view = read.view();
     let is_there = |name: &CounterId| {
         let mut rows = read.seen.rows.iter();
         rows.any(|row| row.member == name.as_str().as_bytes())
     };
-    let absent: Vec<String> = asked
+    let absent: Vec<String> = names
         .iter()
         .filter(|name| !is_there(name))
         .map(ToString::to_string)

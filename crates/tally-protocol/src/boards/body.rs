@@ -33,7 +33,7 @@ pub const EXPIRES_SECONDS_MAX: u64 = 10 * 365 * 86_400;
 const SECONDS_BELOW: i64 = 100_000_000_000;
 
 /// The most lines whose refusals are reported.
-const TOLD_MAX: usize = 100;
+const REPORTED_LINES_MAX: usize = 100;
 
 fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
     Err(Problem::new(Code::InvalidBody, detail))
@@ -277,10 +277,10 @@ pub struct MemberLines {
 }
 
 impl MemberLines {
-    /// Notes a refused line.
+    /// Adds a refused line.
     pub fn reject(&mut self, line: u32, why: Problem) {
         self.rejected += 1;
-        if self.errors.len() < TOLD_MAX {
+        if self.errors.len() < REPORTED_LINES_MAX {
             self.errors.push((line, why));
         }
     }

@@ -53,7 +53,7 @@ impl BoardQuery {
         }
     }
 
-    /// Stays in the period of an answer from now on.
+    /// Fixes the period to that of an answer, if none is asked for.
     pub fn stay_in(&mut self, period: &PeriodOf) {
         self.1 = self.1.or((period.end > 0).then_some(period.start));
     }

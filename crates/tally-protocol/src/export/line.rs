@@ -315,7 +315,7 @@ fn points(
     name: &str,
     step: Resolution,
     (buckets, now_ms): (Buckets, i64),
-    most: usize,
+    points_max: usize,
 ) -> Result<Points, Problem> {
     let buckets = buckets.into_iter();
     let points: Points = buckets
@@ -332,9 +332,9 @@ fn points(
         [one, other] => one.0 < other.0,
         _ => true,
     });
-    if !is_start || !is_ordered || points.len() > most {
+    if !is_start || !is_ordered || points.len() > points_max {
         return refuse(format!(
-            "{name} must be at most {most} pairs of a unix second with which one begins, ascending, and an amount"
+            "{name} must be at most {points_max} pairs of a unix second with which one begins, ascending, and an amount"
         ));
     }
     Ok(points)
@@ -481,10 +481,10 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
         if base.is_none() && !is_by_datacenter {
             base = Some(whole);
         }
-        let told = sum.plus(base.unwrap_or_default());
-        if told.to_string() != whole.to_string() {
+        let computed = sum.plus(base.unwrap_or_default());
+        if computed.to_string() != whole.to_string() {
             return refuse(format!(
-                "value is {whole}, but base and datacenters make {told}"
+                "value is {whole}, but base and datacenters make {computed}"
             ));
         }
     }

@@ -34,7 +34,7 @@ use tally_core::sketch::TopValues;
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The most refused lines that an answer names, and the most counters that an export names as left out.
-const TOLD_MAX: usize = 100;
+const NAMED_MAX: usize = 100;
 
 /// The checksum of an export up to its last line: CRC-32 as in gzip.
 #[derive(Debug, Default)]
@@ -184,11 +184,11 @@ pub fn value_of(exported: &ExportedCounter) -> Value {
 /// The line of a counter, with its line break.
 pub fn counter_line(exported: &ExportedCounter, strings: bool) -> String {
     let root = &exported.root;
-    let told = |(datacenter, contents): &'_ (Datacenter, Option<Contents>)| {
+    let is_reported = |(datacenter, contents): &'_ (Datacenter, Option<Contents>)| {
         contents.is_some() && root.datacenters.contains(datacenter)
     };
     let mut datacenters = Vec::new();
-    for (id, contents) in exported.datacenters.iter().filter(|part| told(part)) {
+    for (id, contents) in exported.datacenters.iter().filter(|part| is_reported(part)) {
         let Some(contents) = contents else { continue };
         let (added, removed) = beyond(root, id, contents);
         let samples = contents.samples.iter();
@@ -296,9 +296,9 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Notes a counter that is left out.
+    /// Adds a counter that is left out.
     pub fn leave_out(&mut self, counter: &CounterId) {
-        if self.unreachable.len() < TOLD_MAX {
+        if self.unreachable.len() < NAMED_MAX {
             self.unreachable.push(counter.clone());
         }
     }
@@ -406,10 +406,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes a line that was refused.
+    /// Adds a line that was refused.
     pub fn reject(&mut self, line: u64, name: Option<String>, why: Problem) {
         self.rejected += 1;
-        if self.refused.len() < TOLD_MAX {
+        if self.refused.len() < NAMED_MAX {
             self.refused.push((line, name, why));
         }
     }

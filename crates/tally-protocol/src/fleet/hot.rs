@@ -1,4 +1,4 @@
-//! The counters that were written most lately.
+//! The counters that receive the most writes at present.
 //!
 //! Invariant: a listed counter was written between `rate` and `rate + error` times a second, as far as isolates have
 //! reported. A counter that is not listed was written at most `absent_max` times a second. Each isolate counts by
@@ -28,20 +28,20 @@ pub const RECENT_MS: i64 = 30_000;
 const DURING_MS_MIN: u64 = 1_000;
 
 /// The most datacenters of one counter that an isolate tracks.
-const PLACES_MAX: usize = 16;
+const DATACENTERS_MAX: usize = 16;
 
 /// The writes of an isolate's cells since its last report.
 #[derive(Debug, Default)]
 pub struct HotNotes {
     writes: TopValues,
     /// The datacenters of tracked counters.
-    places: HashMap<String, Vec<WrittenPlace>>,
+    datacenters: HashMap<String, Vec<DatacenterWrites>>,
     since_ms: Option<i64>,
 }
 
 /// A counter in a datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WrittenPlace {
+pub struct DatacenterWrites {
     /// The datacenter.
     pub datacenter: Datacenter,
     /// Over how many shards its writes are spread.
@@ -60,7 +60,7 @@ pub struct HotOne {
     /// By how much the true number may exceed it.
     pub error: u64,
     /// By datacenter.
-    pub places: Vec<WrittenPlace>,
+    pub datacenters: Vec<DatacenterWrites>,
 }
 
 /// A report of an isolate.
@@ -69,7 +69,7 @@ pub struct HotReport {
     /// The length of its interval, milliseconds.
     pub during_ms: u64,
     /// The counters written most.
-    pub most: Vec<HotOne>,
+    pub counters: Vec<HotOne>,
     /// An upper bound on the writes of any other counter.
     pub absent_max: u64,
 }
@@ -90,24 +90,25 @@ impl HotNotes {
         }
         self.since_ms.get_or_insert(now_ms);
         self.writes.add(counter.as_str(), writes.into());
-        let Some(places) = self.places.get_mut(counter.as_str()) else {
-            let place = WrittenPlace {
+        let Some(written) = self.datacenters.get_mut(counter.as_str()) else {
+            let first = DatacenterWrites {
                 datacenter: datacenter.clone(),
                 shards,
                 writes,
             };
-            self.places.insert(counter.as_str().to_owned(), vec![place]);
+            self.datacenters
+                .insert(counter.as_str().to_owned(), vec![first]);
             self.prune();
             return;
         };
-        let has_room = places.len() < PLACES_MAX;
-        let mut known = places.iter_mut();
-        match known.find(|place| place.datacenter == *datacenter) {
-            Some(place) => {
-                place.writes = place.writes.saturating_add(writes);
-                place.shards = shards;
+        let has_room = written.len() < DATACENTERS_MAX;
+        let mut known = written.iter_mut();
+        match known.find(|known| known.datacenter == *datacenter) {
+            Some(known) => {
+                known.writes = known.writes.saturating_add(writes);
+                known.shards = shards;
             }
-            None if has_room => places.push(WrittenPlace {
+            None if has_room => written.push(DatacenterWrites {
                 datacenter: datacenter.clone(),
                 shards,
                 writes,
@@ -120,7 +121,7 @@ impl HotNotes {
         if self.writes.len() > 2 * KEPT_MAX {
             self.writes.prune(KEPT_MAX);
             let writes = &self.writes;
-            self.places
+            self.datacenters
                 .retain(|counter, _| writes.get(counter).count > 0);
         }
     }
@@ -129,7 +130,7 @@ impl HotNotes {
     pub fn take(&mut self, now_ms: i64) -> HotReport {
         let Self {
             mut writes,
-            mut places,
+            mut datacenters,
             since_ms,
         } = std::mem::take(self);
         let Some(since_ms) = since_ms else {
@@ -137,23 +138,23 @@ impl HotNotes {
         };
         writes.prune(TOLD_MAX);
         let narrow = |amount: u128| u64::try_from(amount).unwrap_or(u64::MAX);
-        let mut most = Vec::new();
+        let mut counters = Vec::new();
         for (counter, counted) in writes.values() {
-            let places = places.remove(counter).unwrap_or_default();
+            let datacenters = datacenters.remove(counter).unwrap_or_default();
             let Ok(counter) = CounterId::stored(counter) else {
                 continue;
             };
-            most.push(HotOne {
+            counters.push(HotOne {
                 counter,
                 writes: narrow(counted.count),
                 error: narrow(counted.error),
-                places,
+                datacenters,
             });
         }
         let during_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
         HotReport {
             during_ms: during_ms.max(DURING_MS_MIN),
-            most,
+            counters,
             absent_max: narrow(writes.absent_max()),
         }
     }
@@ -164,7 +165,7 @@ pub type MilliRate = u64;
 
 /// A counter in one datacenter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HotPlace {
+pub struct DatacenterRate {
     /// Writes there, as a lower bound.
     pub rate: MilliRate,
     /// Over how many shards.
@@ -181,7 +182,7 @@ pub struct HotRow {
     /// The sum of those isolates' bounds on counters that they do not list.
     named: MilliRate,
     /// By datacenter.
-    pub datacenters: BTreeMap<Datacenter, HotPlace>,
+    pub datacenters: BTreeMap<Datacenter, DatacenterRate>,
 }
 
 /// The reports of all isolates together.
@@ -194,25 +195,25 @@ pub struct Hot {
 
 impl Hot {
     /// Adds a report of an isolate.
-    pub fn add(&mut self, told: HotReport) {
-        if told.during_ms == 0 {
+    pub fn add(&mut self, report: HotReport) {
+        if report.during_ms == 0 {
             return;
         }
         let rate = |writes: u64| {
-            let milli = u128::from(writes) * 1_000_000 / u128::from(told.during_ms);
+            let milli = u128::from(writes) * 1_000_000 / u128::from(report.during_ms);
             u64::try_from(milli).unwrap_or(u64::MAX)
         };
-        let absent = rate(told.absent_max);
+        let absent = rate(report.absent_max);
         self.absent_max = self.absent_max.saturating_add(absent);
-        for one in told.most {
+        for one in report.counters {
             let row = self.rows.entry(one.counter).or_default();
             row.rate = row.rate.saturating_add(rate(one.writes));
             row.error = row.error.saturating_add(rate(one.error));
             row.named = row.named.saturating_add(absent);
-            for told in one.places {
-                let place = row.datacenters.entry(told.datacenter).or_default();
-                place.rate = place.rate.saturating_add(rate(told.writes));
-                place.shards = place.shards.max(told.shards);
+            for part in one.datacenters {
+                let sum = row.datacenters.entry(part.datacenter).or_default();
+                sum.rate = sum.rate.saturating_add(rate(part.writes));
+                sum.shards = sum.shards.max(part.shards);
             }
         }
     }
@@ -226,9 +227,9 @@ impl Hot {
             row.error = row.error.saturating_add(more.error);
             row.named = row.named.saturating_add(more.named);
             for (datacenter, more) in more.datacenters {
-                let place = row.datacenters.entry(datacenter).or_default();
-                place.rate = place.rate.saturating_add(more.rate);
-                place.shards = place.shards.max(more.shards);
+                let sum = row.datacenters.entry(datacenter).or_default();
+                sum.rate = sum.rate.saturating_add(more.rate);
+                sum.shards = sum.shards.max(more.shards);
             }
         }
     }
@@ -254,24 +255,24 @@ impl Hot {
     }
 
     /// Removes all but the first. Those removed stay below the bound for counters that are not listed.
-    pub fn prune(&mut self, most: usize) {
-        if self.rows.len() <= most {
+    pub fn prune(&mut self, rows_max: usize) {
+        if self.rows.len() <= rows_max {
             return;
         }
         let kept: Vec<CounterId> = self
-            .most(most)
+            .most(rows_max)
             .into_iter()
             .map(|(id, _)| id.clone())
             .collect();
         let mut cut = 0;
         let absent_max = self.absent_max;
         self.rows.retain(|counter, row| {
-            let stays = kept.contains(counter);
-            if !stays {
+            let is_kept = kept.contains(counter);
+            if !is_kept {
                 let beyond = row.rate.saturating_add(row.error).saturating_sub(row.named);
                 cut = cut.max(beyond);
             }
-            stays
+            is_kept
         });
         self.absent_max = absent_max.saturating_add(cut);
         for row in self.rows.values_mut() {
@@ -281,8 +282,8 @@ impl Hot {
 
     /// The sum of the shards of all listed counters.
     pub fn shards(&self) -> u64 {
-        let places = self.rows.values().flat_map(|row| row.datacenters.values());
-        places.map(|place| u64::from(place.shards)).sum()
+        let rates = self.rows.values().flat_map(|row| row.datacenters.values());
+        rates.map(|rate| u64::from(rate.shards)).sum()
     }
 
     /// How many counters are listed.

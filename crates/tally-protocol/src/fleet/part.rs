@@ -59,7 +59,7 @@ impl Clock {
     }
 
     /// Returns whether this is more informative than the other: a larger certain offset, or else tighter bounds.
-    fn tells_more_than(&self, other: &Self) -> bool {
+    fn is_more_informative_than(&self, other: &Self) -> bool {
         let of = |clock: &Self| (clock.surely_off_ms(), std::cmp::Reverse(clock.width_ms()));
         of(self) > of(other)
     }
@@ -115,11 +115,11 @@ pub struct FleetPart {
 }
 
 impl FleetPart {
-    /// Adds the counts of an incarnation, last heard of at that time.
-    pub fn add(&mut self, heard_ms: i64, told: IncarnationCounts) {
-        self.add_sums(&told.sums);
-        let Some(role) = told.role else { return };
-        let age_ms = u64::try_from(self.now_ms.saturating_sub(heard_ms)).unwrap_or(0);
+    /// Adds the counts of an incarnation whose last report came at that time.
+    pub fn add(&mut self, reported_ms: i64, counts: IncarnationCounts) {
+        self.add_sums(&counts.sums);
+        let Some(role) = counts.role else { return };
+        let age_ms = u64::try_from(self.now_ms.saturating_sub(reported_ms)).unwrap_or(0);
         let newest = self.age_ms.map_or(age_ms, |newest| newest.min(age_ms));
         self.age_ms = Some(newest);
         let within = |ms: i64| age_ms <= ms.unsigned_abs();
@@ -129,13 +129,13 @@ impl FleetPart {
                 Role::Edge => *edges += 1,
                 Role::Objects => *others += 1,
             }
-            self.clocks.extend(told.news.clock);
+            self.clocks.extend(counts.news.clock);
         }
         if within(RECENT_MS) {
-            self.hot.add(told.news.hot);
+            self.hot.add(counts.news.hot);
         }
         if within(GAUGE_MS_MAX) {
-            self.gauges.extend(told.news.gauges);
+            self.gauges.extend(counts.news.gauges);
         }
     }
 
@@ -146,7 +146,8 @@ impl FleetPart {
         self.hot.prune(ROWS_MAX);
     }
 
-    /// Makes its clocks relative to one that is ahead of the asker's by so much, instead of its own.
+    /// Converts its clocks, which are relative to the partition's clock. They become relative to a clock that is
+    /// `ahead_ms` ahead of the asker's, with an error of `error_ms`.
     fn compare_clocks(&mut self, sent_ms: i64, answered_ms: i64, (ahead_ms, error_ms): (i64, i64)) {
         for clock in &mut self.clocks {
             clock.from_ms += self.now_ms - answered_ms - ahead_ms - error_ms;
@@ -177,8 +178,8 @@ fn middle_clock(parts: &[(FleetPart, i64, i64)]) -> (i64, i64) {
 
 /// When the first report of all came; `None` where a partition has sums and does not know since when.
 fn begun_ms(parts: &[(FleetPart, i64, i64)]) -> Option<i64> {
-    let told = parts.iter().filter(|(part, ..)| !part.sums.is_empty());
-    let begun: Option<Vec<i64>> = told.map(|(part, ..)| part.begun_ms).collect();
+    let counted = parts.iter().filter(|(part, ..)| !part.sums.is_empty());
+    let begun: Option<Vec<i64>> = counted.map(|(part, ..)| part.begun_ms).collect();
     begun?.into_iter().min()
 }
 
@@ -186,7 +187,7 @@ fn best_clocks(clocks: Vec<Clock>) -> Vec<Clock> {
     let mut best: BTreeMap<Datacenter, Clock> = BTreeMap::new();
     for clock in clocks {
         let known = best.get(&clock.datacenter);
-        if known.is_none_or(|known| clock.tells_more_than(known))
+        if known.is_none_or(|known| clock.is_more_informative_than(known))
             && (known.is_some() || best.len() < NAMES_MAX)
         {
             best.insert(clock.datacenter.clone(), clock);

@@ -221,10 +221,10 @@ struct ManyView<'a> {
     checks: Vec<View<'a>>,
 }
 
-fn many_view<'a>(judgements: &'a [CheckResult<'a>]) -> ManyView<'a> {
+fn many_view<'a>(results: &'a [CheckResult<'a>]) -> ManyView<'a> {
     ManyView {
-        allowed: judgements.iter().all(CheckResult::is_allowed),
-        checks: judgements.iter().map(|one| one.view(true)).collect(),
+        allowed: results.iter().all(CheckResult::is_allowed),
+        checks: results.iter().map(|one| one.view(true)).collect(),
     }
 }
 
@@ -238,13 +238,13 @@ fn reset_ms(verdict: Verdict) -> u64 {
 }
 
 /// The JSON of several checks that were admitted together.
-pub fn many_json(judgements: &[CheckResult<'_>]) -> String {
-    to_json(&many_view(judgements))
+pub fn many_json(results: &[CheckResult<'_>]) -> String {
+    to_json(&many_view(results))
 }
 
 /// The problem of several checks of which one was refused, so that none consumed anything.
-pub fn refused_many_json(judgements: &[CheckResult<'_>]) -> String {
-    let refused = judgements.iter().filter(|one| !one.is_allowed());
+pub fn refused_many_json(results: &[CheckResult<'_>]) -> String {
+    let refused = results.iter().filter(|one| !one.is_allowed());
     let mut violated: Vec<&PolicyName> = Vec::new();
     for one in refused {
         if !violated.contains(&one.name) {
@@ -254,7 +254,7 @@ pub fn refused_many_json(judgements: &[CheckResult<'_>]) -> String {
     let detail = "a quota is used up, so none of these checks consumed anything".to_owned();
     to_json(&Refused {
         problem: RefusedView::new(detail, violated),
-        rest: many_view(judgements),
+        rest: many_view(results),
     })
 }
 

@@ -24,9 +24,9 @@ pub const GATHER_MS: u32 = 4;
 const MESSAGES_MIN: u32 = 32;
 
 /// How long a lane gathers before its next message, in milliseconds, after so many messages (flushes) and checks
-/// (writes) within a second. Only where checks join already: a single client that waits for each answer would wait in
-/// vain. For a limiter farther away than [`GATHER_MS`] a lane does not wait at all, because checks gather while a
-/// message is on its way.
+/// (writes) within a second. A lane gathers only where checks join already: a single client that waits for each answer
+/// would gain nothing. For a limiter farther away than [`GATHER_MS`] a lane does not wait at all, because checks gather
+/// while a message is on its way.
 pub fn gather_ms(rate: Rate) -> u32 {
     let joins = rate.writes / 2 >= rate.flushes;
     if joins && rate.flushes >= MESSAGES_MIN {
@@ -85,11 +85,11 @@ impl CheckBatch {
     /// The index of a policy in this batch, which is added if needed.
     fn policy_number(&mut self, policy: &(PolicyName, Policy)) -> u32 {
         let known = self.policies.iter().position(|known| known == policy);
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             self.policies.push(policy.clone());
             self.policies.len() - 1
         });
-        u32::try_from(place).unwrap_or(u32::MAX)
+        u32::try_from(index).unwrap_or(u32::MAX)
     }
 
     fn take_in(&mut self, policy: &(PolicyName, Policy), demand: &KeyDemand) {
@@ -102,9 +102,9 @@ impl CheckBatch {
                 && known.cost == demand.cost
                 && known.wish == demand.wish
         });
-        if let Some((place, known)) = equal {
+        if let Some((index, known)) = equal {
             self.last = CheckPlace {
-                ask: place,
+                ask: index,
                 ordinal: known.times,
             };
             known.times = known.times.saturating_add(demand.times);

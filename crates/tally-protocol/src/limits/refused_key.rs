@@ -68,7 +68,7 @@ fn address_at(run: &str, begin: usize, after: usize) -> Option<(IpAddr, usize)> 
         text.match_indices(':').nth(8),
         text.match_indices('.').nth(3),
     ];
-    let ends = ends.into_iter().flatten().map(|(place, _)| place);
+    let ends = ends.into_iter().flatten().map(|(index, _)| index);
     let longest = ends.fold(text.len().min(ADDRESS_BYTES_MAX), usize::min);
     let found = (after + 1 - begin..=longest).rev().find_map(|length| {
         let address = text.get(..length)?.parse::<IpAddr>().ok()?;

@@ -37,7 +37,7 @@ pub fn asked(query: &str) -> Result<(Vec<Topic>, bool), Problem> {
         .all("id")
         .map(|text| Ok(Topic::Counter(CounterId::parse(text)?)))
         .collect::<Result<Vec<_>, Problem>>()?;
-    ids.extend(asked_board(&query)?);
+    ids.extend(query_board(&query)?);
     if ids.is_empty() {
         let detail = format!(
             "name 1 to {IDS_MAX} counters, or a board: /live?id=a&id=b, /live?board=b&top=10"
@@ -48,7 +48,7 @@ pub fn asked(query: &str) -> Result<(Vec<Topic>, bool), Problem> {
 }
 
 /// The board of a query: its first members, a member of it, or both.
-fn asked_board(query: &Query) -> Result<Option<Topic>, Problem> {
+fn query_board(query: &Query) -> Result<Option<Topic>, Problem> {
     let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
     let top = match query.get("top").map(str::parse::<u32>) {
         None => None,
@@ -168,8 +168,8 @@ pub fn changed(
         Topic::Counter(counter) => remove.contains(counter),
         Topic::Board(_) => false,
     };
-    let stays = kept.ids.iter().filter(|topic| !is_removed(topic)).cloned();
-    bounded(stays.chain(add.into_iter().map(Topic::from)).collect())
+    let remaining = kept.ids.iter().filter(|topic| !is_removed(topic)).cloned();
+    bounded(remaining.chain(add.into_iter().map(Topic::from)).collect())
 }
 
 /// The state stored with an open socket.

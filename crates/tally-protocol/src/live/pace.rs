@@ -26,8 +26,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Notes the sum of all cells' increments, at a moment in unix milliseconds. A sum that falls (because a datacenter
-    /// went away of which nothing is known) and another generation restart the rate.
+    /// Records the sum of all cells' increments, at a moment in unix milliseconds. The rate restarts with another
+    /// generation. It also restarts when the sum falls, because a datacenter went away of which nothing is known.
     pub fn note(&mut self, at_ms: i64, generation: u64, added: u128) {
         let is_before = |(last_ms, last): &(i64, u128)| *last_ms <= at_ms && *last <= added;
         // A counter that did not exist had no increments; its sum begins at 0.
@@ -46,7 +46,7 @@ impl Pace {
         self.samples.push_back((at_ms, added));
     }
 
-    /// Notes that the counter did not exist, at a moment in unix milliseconds.
+    /// Records that the counter did not exist, at a moment in unix milliseconds.
     pub fn note_missing(&mut self, at_ms: i64) {
         self.note(at_ms, MISSING, 0);
     }

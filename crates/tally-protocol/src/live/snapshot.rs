@@ -71,9 +71,9 @@ impl CounterSnapshot {
         match &self.shown {
             Shown::Pending | Shown::Unknown => tag.with(b"unknown"),
             Shown::Missing => tag.with(b"missing"),
-            Shown::Counter(told) => tag
-                .with(if told.exact { b"exact" } else { b"close" })
-                .with(&told.tag.to_le_bytes()),
+            Shown::Counter(counter) => tag
+                .with(if counter.exact { b"exact" } else { b"close" })
+                .with(&counter.tag.to_le_bytes()),
         }
         .value()
     }
@@ -85,18 +85,18 @@ impl CounterSnapshot {
         match &self.shown {
             Shown::Missing if self.is_read => return text.push_str("null"),
             Shown::Pending | Shown::Unknown | Shown::Missing => text.extend(["{", unknown]),
-            Shown::Counter(told) => {
+            Shown::Counter(counter) => {
                 // A counter that cannot be read now may have changed since the last read.
-                let exact = if told.exact && self.is_read {
+                let exact = if counter.exact && self.is_read {
                     "true"
                 } else {
                     "false"
                 };
-                let staleness_ms = at_ms.saturating_sub(told.as_of_ms).max(0);
-                let strings = told.members_of_strings.as_ref().filter(|_| as_strings);
-                let members = strings.unwrap_or(&told.members);
+                let staleness_ms = at_ms.saturating_sub(counter.as_of_ms).max(0);
+                let strings = counter.members_of_strings.as_ref().filter(|_| as_strings);
+                let members = strings.unwrap_or(&counter.members);
                 text.extend(["{", members, ",\"exact\":", exact]);
-                text.extend([",\"as_of\":", &told.as_of_ms.to_string()]);
+                text.extend([",\"as_of\":", &counter.as_of_ms.to_string()]);
                 text.extend([",\"staleness_ms\":", &staleness_ms.to_string()]);
             }
         }

@@ -26,7 +26,7 @@ struct Counter {
     snapshot: CounterSnapshot,
     tag: u64,
     /// When it was last read or was first watched, unix milliseconds.
-    heard_ms: i64,
+    read_ms: i64,
     changed_turn: u64,
     watchers: u32,
 }
@@ -41,7 +41,7 @@ struct Watcher {
     /// The part of a second in which it was last sent an update, see [`part_of`](super::part_of).
     sent_part: Option<i64>,
     /// When it was last sent anything.
-    heard_ms: i64,
+    sent_ms: i64,
     /// The state that it has from an earlier stream.
     resumes: Option<u64>,
     /// A hash of its address, where it has no key.
@@ -113,7 +113,7 @@ pub struct HubState {
     added: Budgets,
     turn: u64,
     /// Whether an update of this turn was sent to somebody, so that the next change begins another turn.
-    is_told: bool,
+    is_sent: bool,
     last_watcher: WatcherId,
 }
 
@@ -127,7 +127,7 @@ impl HubState {
             sets: BTreeMap::new(),
             added: Budgets::new(ADDED_TOPICS, ADDED_CELLS_BITS),
             turn: 1,
-            is_told: false,
+            is_sent: false,
             last_watcher: 0,
         }
     }
@@ -192,7 +192,7 @@ impl HubState {
             as_strings,
             sent_turn: 0,
             sent_part: None,
-            heard_ms: now_ms,
+            sent_ms: now_ms,
             resumes,
             visitor: None,
             ends_ms: None,
@@ -262,7 +262,7 @@ impl HubState {
             let counter = self.counters.entry(id.clone()).or_insert_with(|| Counter {
                 snapshot: CounterSnapshot::default(),
                 tag: 0,
-                heard_ms: now_ms,
+                read_ms: now_ms,
                 changed_turn: 0,
                 watchers: 0,
             });
@@ -299,14 +299,14 @@ impl HubState {
 
     /// Those without a snapshot yet.
     pub fn unheard(&self) -> Vec<Topic> {
-        let unheard =
+        let unread =
             |(id, counter): (&Topic, &Counter)| (counter.changed_turn == 0).then(|| id.clone());
-        self.counters.iter().filter_map(unheard).collect()
+        self.counters.iter().filter_map(unread).collect()
     }
 
     /// Stores a lookout's snapshot of a counter.
     pub fn learn(&mut self, id: &Topic, snapshot: CounterSnapshot, now_ms: i64) {
-        if std::mem::take(&mut self.is_told) {
+        if std::mem::take(&mut self.is_sent) {
             self.turn += 1;
         }
         let turn = self.turn;
@@ -314,7 +314,7 @@ impl HubState {
             return;
         };
         if snapshot.shown == Shown::Pending
-            && now_ms.abs_diff(counter.heard_ms) < LOST_MS.unsigned_abs()
+            && now_ms.abs_diff(counter.read_ms) < LOST_MS.unsigned_abs()
         {
             return;
         }
@@ -325,7 +325,7 @@ impl HubState {
             (shown, _) => shown,
         };
         if snapshot.is_read {
-            counter.heard_ms = now_ms;
+            counter.read_ms = now_ms;
         }
         counter.snapshot = CounterSnapshot { shown, ..snapshot };
         let tag = counter.snapshot.tag();
@@ -335,7 +335,7 @@ impl HubState {
         }
     }
 
-    /// Notes that the lookout of a counter does not answer. Its watchers learn it once that has lasted.
+    /// Records that the lookout of a counter does not answer. Its watchers are told once that has lasted.
     pub fn lose(&mut self, id: &Topic, now_ms: i64) {
         self.learn(id, CounterSnapshot::default(), now_ms);
     }
@@ -366,38 +366,38 @@ impl HubState {
             .clone()?;
         if watcher.resumes == Some(update.id) {
             // It has this state from an earlier stream.
-            self.note_taken(id);
+            self.mark_current(id);
             return None;
         }
         Some(update)
     }
 
-    /// Notes that a watcher was sent its update, with the time and the part of a second.
+    /// Records that a watcher was sent its update, with the time and the part of a second.
     pub fn sent(&mut self, id: WatcherId, now_ms: i64, part: i64) {
-        self.note_taken(id);
+        self.mark_current(id);
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.sent_part = Some(part);
-            watcher.heard_ms = now_ms;
+            watcher.sent_ms = now_ms;
         }
     }
 
-    /// Notes that a watcher has the newest state.
-    fn note_taken(&mut self, id: WatcherId) {
-        self.is_told = true;
+    /// Marks that a watcher has the newest state.
+    fn mark_current(&mut self, id: WatcherId) {
+        self.is_sent = true;
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.sent_turn = self.turn;
             watcher.resumes = None;
         }
     }
 
-    /// Whether a watcher was sent nothing for so long that it is due a ping, which is then noted.
+    /// Whether a watcher was sent nothing for so long that it needs a ping. If so, the ping counts as sent now.
     pub fn pings(&mut self, id: WatcherId, now_ms: i64) -> bool {
         let Some(watcher) = self.watchers.get_mut(&id) else {
             return false;
         };
-        let is_due = now_ms.abs_diff(watcher.heard_ms) >= PING_MS.unsigned_abs();
+        let is_due = now_ms.abs_diff(watcher.sent_ms) >= PING_MS.unsigned_abs();
         if is_due {
-            watcher.heard_ms = now_ms;
+            watcher.sent_ms = now_ms;
         }
         is_due
     }

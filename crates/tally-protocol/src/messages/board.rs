@@ -302,10 +302,10 @@ pub struct AskHidden {
 }
 
 impl From<AskHidden> for AskBoard {
-    fn from(asked: AskHidden) -> Self {
+    fn from(message: AskHidden) -> Self {
         Self {
-            question: BoardQuestion::Hidden(asked.after, asked.limit),
-            ..asked.shard
+            question: BoardQuestion::Hidden(message.after, message.limit),
+            ..message.shard
         }
     }
 }

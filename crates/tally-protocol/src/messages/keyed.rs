@@ -49,15 +49,15 @@ impl CountKeyed {
     ) -> Self {
         let (mut samples, mut dimensions) = (Vec::new(), Vec::new());
         let mut within_64_bits = Vec::new();
-        for (place, write) in (0..).zip(&mut writes) {
+        for (index, write) in (0..).zip(&mut writes) {
             if !write.samples.is_empty() {
-                samples.push((place, std::mem::take(&mut write.samples)));
+                samples.push((index, std::mem::take(&mut write.samples)));
             }
             if !write.dimensions.is_empty() {
-                dimensions.push((place, std::mem::take(&mut write.dimensions)));
+                dimensions.push((index, std::mem::take(&mut write.dimensions)));
             }
             if std::mem::take(&mut write.within_64_bits) {
-                within_64_bits.push(place);
+                within_64_bits.push(index);
             }
         }
         Self {
@@ -75,19 +75,19 @@ impl CountKeyed {
     /// The message with what travelled beside its writes put back to them, as the receiver counts them.
     #[must_use]
     pub fn received(mut self) -> Self {
-        let index = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
-        for (place, samples) in self.samples.drain(..) {
-            if let Some(write) = self.writes.get_mut(index(place)) {
+        let at = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
+        for (index, samples) in self.samples.drain(..) {
+            if let Some(write) = self.writes.get_mut(at(index)) {
                 write.samples = samples;
             }
         }
-        for (place, dimensions) in self.dimensions.drain(..) {
-            if let Some(write) = self.writes.get_mut(index(place)) {
+        for (index, dimensions) in self.dimensions.drain(..) {
+            if let Some(write) = self.writes.get_mut(at(index)) {
                 write.dimensions = dimensions;
             }
         }
-        for place in self.within_64_bits.drain(..) {
-            if let Some(write) = self.writes.get_mut(index(place)) {
+        for index in self.within_64_bits.drain(..) {
+            if let Some(write) = self.writes.get_mut(at(index)) {
                 write.within_64_bits = true;
             }
         }

@@ -61,12 +61,12 @@ pub struct KeyDemand {
 
 impl KeyDemand {
     /// A single request about a key, by the only policy of a message.
-    pub fn of(key: &CounterId, cost: u64, wish: DemandKind) -> Self {
+    pub fn of(key: &CounterId, cost: u64, kind: DemandKind) -> Self {
         Self {
             policy: 0,
             key: key.clone(),
             cost,
-            wish,
+            wish: kind,
             times: 1,
             owner: Owner::default(),
         }

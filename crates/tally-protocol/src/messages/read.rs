@@ -177,8 +177,8 @@ impl GlobalSum {
     pub fn tells_unsettled(&self) -> bool {
         let mut parts = self.datacenters.iter();
         parts.any(|(datacenter, part)| {
-            let is_heard = part.as_ref().is_some_and(DatacenterSum::is_heard);
-            is_heard && !self.root.operations.is_settled(datacenter)
+            let is_current = part.as_ref().is_some_and(DatacenterSum::is_heard);
+            is_current && !self.root.operations.is_settled(datacenter)
         })
     }
 

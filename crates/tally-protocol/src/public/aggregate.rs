@@ -96,20 +96,20 @@ impl Aggregate {
             now_ms: self.begun_ms,
             fresh: true,
         };
-        let told = SummedCounter::new(id, sum, freshness);
+        let counter = SummedCounter::new(id, sum, freshness);
         self.counters += 1;
-        self.value = self.value.plus(told.value());
-        self.is_complete = self.is_complete && told.is_exact();
-        self.as_of_ms = self.as_of_ms.min(told.as_of_ms());
+        self.value = self.value.plus(counter.value());
+        self.is_complete = self.is_complete && counter.is_exact();
+        self.as_of_ms = self.as_of_ms.min(counter.as_of_ms());
         self.cells = self.cells.saturating_add(sum.cells());
-        let mut counted = told.window_count();
-        for (start, count) in told.points() {
+        let mut counted = counter.window_count();
+        for (start, count) in counter.points() {
             let held = self.points.entry(*start).or_insert(0);
             *held = held.saturating_add(*count);
             counted = counted.saturating_add(*count);
         }
-        self.kept_from = self.kept_from.max(told.kept_from());
-        let mut breakdown = told.total.breakdown.clone();
+        self.kept_from = self.kept_from.max(counter.kept_from());
+        let mut breakdown = counter.total.breakdown.clone();
         let mut error = 0;
         if let Some(value) = &self.value_named {
             // The other values are not in the answer.
@@ -120,8 +120,8 @@ impl Aggregate {
             self.of_value.error = self.of_value.error.saturating_add(error);
         }
         self.counted.add(Summary {
-            added: told.total.added,
-            window: told.total.window,
+            added: counter.total.added,
+            window: counter.total.window,
             breakdown,
             ..Summary::default()
         });
@@ -133,7 +133,7 @@ impl Aggregate {
         }
     }
 
-    /// Notes partitions of the directory whose counters are missing: for those the answer promises nothing.
+    /// Adds partitions of the directory whose counters are missing: for those the answer promises nothing.
     pub fn lacks(&mut self, partitions: impl IntoIterator<Item = u32>) {
         self.missing_partitions.extend(partitions);
         if !self.missing_partitions.is_empty() {
@@ -145,16 +145,16 @@ impl Aggregate {
         }
     }
 
-    /// Notes the counters that were not read. `as_of_ms`: as of when the directory knows them.
+    /// Adds the counters that were not read. `as_of_ms`: as of when the directory knows them.
     pub fn leaves(&mut self, unasked: Option<UnreadCounters>, as_of_ms: i64) {
         self.unasked = unasked;
         self.is_complete = false;
         self.as_of_ms = self.as_of_ms.min(as_of_ms);
     }
 
-    /// The count of the counter at a place of the order, from 1; `None` where there are fewer.
-    pub fn count_at(&self, place: u32) -> Option<u128> {
-        let before = usize::try_from(place.checked_sub(1)?).ok()?;
+    /// The count of the counter of a rank, from 1; `None` where there are fewer counters.
+    pub fn count_at(&self, rank: u32) -> Option<u128> {
+        let before = usize::try_from(rank.checked_sub(1)?).ok()?;
         let last = self.top.iter().nth(before);
         last.map(|(Reverse(count), ..)| *count)
     }
@@ -184,10 +184,10 @@ impl Aggregate {
                 false => 0,
             },
         };
-        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let rows_max = usize::try_from(limit).unwrap_or(usize::MAX);
         let rows = match counter {
             Some((counter, count)) => vec![row(counter, count)],
-            None => (self.top.into_iter().take(most))
+            None => (self.top.into_iter().take(rows_max))
                 .map(|(Reverse(count), counter, _)| row(counter, count))
                 .collect(),
         };
@@ -249,7 +249,7 @@ impl Aggregate {
     pub fn breakdown_json(
         &self,
         prefix: &str,
-        asked: &BreakdownQuery,
+        query: &BreakdownQuery,
         is_fresh: bool,
         now_ms: i64,
         strings: bool,
@@ -265,14 +265,14 @@ impl Aggregate {
             kept_from: self.kept_from,
             ..Subject::default()
         };
-        BreakdownView::json(subject, &self.counted, asked, strings)
+        BreakdownView::json(subject, &self.counted, query, strings)
     }
 
     /// The JSON of `GET /counters/{prefix}*/breakdown` of one value: the counters that have it.
     pub fn value_json(
         &self,
         prefix: &str,
-        asked: &BreakdownQuery,
+        query: &BreakdownQuery,
         is_fresh: bool,
         now_ms: i64,
         strings: bool,
@@ -320,10 +320,10 @@ impl Aggregate {
         to_json(&ValueView {
             prefix,
             counters: self.counters,
-            by: asked.by.as_str(),
+            by: query.by.as_str(),
             value: self.value_named.as_deref().unwrap_or_default(),
-            window: SpanView::of(asked),
-            kept_from: asked.kept_after(self.kept_from),
+            window: SpanView::of(query),
+            kept_from: query.kept_after(self.kept_from),
             total: exact(count),
             error: exact(error),
             rows: rows.collect(),

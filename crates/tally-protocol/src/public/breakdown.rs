@@ -26,13 +26,13 @@ pub(super) struct SpanView {
 }
 
 impl SpanView {
-    pub(super) fn of(asked: &BreakdownQuery) -> Self {
+    pub(super) fn of(query: &BreakdownQuery) -> Self {
         Self {
-            from: asked.window.map(|(from, _)| from),
+            from: query.window.map(|(from, _)| from),
             // A clock that is behind the caller's has not begun the window.
-            to: asked
+            to: query
                 .window
-                .map_or(asked.now, |(from, to)| to.min(asked.now).max(from)),
+                .map_or(query.now, |(from, to)| to.min(query.now).max(from)),
         }
     }
 }
@@ -58,7 +58,7 @@ struct OtherView {
 }
 
 #[derive(Serialize)]
-pub(super) struct PlaceView<'a> {
+pub(super) struct DatacenterCountView<'a> {
     id: &'a Datacenter,
     count: Exact,
     reachable: bool,
@@ -74,7 +74,7 @@ pub(super) struct Subject<'a> {
     pub(super) policy: Option<&'a PolicyName>,
     pub(super) missing_partitions: &'a [u32],
     pub(super) unasked: Option<UnreadCounters>,
-    pub(super) datacenters: Option<Vec<PlaceView<'a>>>,
+    pub(super) datacenters: Option<Vec<DatacenterCountView<'a>>>,
     pub(super) is_exact: bool,
     pub(super) as_of_ms: i64,
     pub(super) staleness_ms: i64,
@@ -110,7 +110,7 @@ pub(super) struct BreakdownView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     unasked: Option<UnaskedView>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    datacenters: Option<Vec<PlaceView<'a>>>,
+    datacenters: Option<Vec<DatacenterCountView<'a>>>,
 }
 
 /// The rows of an answer: by count, the largest first, then by name.
@@ -122,8 +122,8 @@ fn in_turn(breakdown: &Breakdown) -> Vec<(&str, ValueCount)> {
 }
 
 /// The sum of increments in the time of a breakdown.
-fn counted(total: &Summary, asked: &BreakdownQuery) -> Value {
-    match asked.window {
+fn counted(total: &Summary, query: &BreakdownQuery) -> Value {
+    match query.window {
         Some(_) => Value::new(total.window.count, 0),
         None => Value::new(total.added, 0),
     }
@@ -134,7 +134,7 @@ impl BreakdownView<'_> {
     pub(super) fn json(
         subject: Subject<'_>,
         summed: &Summary,
-        asked: &BreakdownQuery,
+        query: &BreakdownQuery,
         strings: bool,
     ) -> String {
         let breakdown = Breakdown::from_rest(&summed.breakdown);
@@ -142,9 +142,9 @@ impl BreakdownView<'_> {
         let of = |count: u128| Value::new(count, 0);
         let sum_of_values = of(breakdown.values.sum());
         // An import of a counter that was set brings values that were counted before the set, without their count.
-        let total = counted(summed, asked).or_more(sum_of_values);
+        let total = counted(summed, query).or_more(sum_of_values);
         let mut rows = in_turn(&breakdown);
-        let hidden = rows.split_off(rows.len().min(asked.limit));
+        let hidden = rows.split_off(rows.len().min(query.limit));
         let sum = |rows: &[(&str, ValueCount)], part: fn(&ValueCount) -> u128| {
             let parts = rows.iter().map(|(_, row)| part(row));
             parts.fold(0, u128::saturating_add)
@@ -161,9 +161,9 @@ impl BreakdownView<'_> {
             prefix: subject.prefix,
             counters: subject.counters,
             policy: subject.policy,
-            by: has_values.then(|| asked.by.as_str()),
-            window: SpanView::of(asked),
-            kept_from: asked.kept_after(subject.kept_from),
+            by: has_values.then(|| query.by.as_str()),
+            window: SpanView::of(query),
+            kept_from: query.kept_after(subject.kept_from),
             total: exact(total),
             values: breakdown.values.len(),
             rows: rows
@@ -195,12 +195,16 @@ impl BreakdownView<'_> {
 
 impl SummedCounter<'_> {
     /// The JSON of `GET /counters/{id}/breakdown`.
-    pub fn breakdown_json(&self, asked: &BreakdownQuery, strings: bool) -> String {
-        let datacenters = self.sum.datacenters.iter().map(|(id, part)| PlaceView {
-            id,
-            count: Exact::new(self.counted_at(asked, part.as_ref()), strings),
-            reachable: self.sum.is_told(id, part.as_ref()),
-        });
+    pub fn breakdown_json(&self, query: &BreakdownQuery, strings: bool) -> String {
+        let datacenters = self
+            .sum
+            .datacenters
+            .iter()
+            .map(|(id, part)| DatacenterCountView {
+                id,
+                count: Exact::new(self.counted_at(query, part.as_ref()), strings),
+                reachable: self.sum.is_told(id, part.as_ref()),
+            });
         let subject = Subject {
             id: Some(self.id),
             datacenters: Some(datacenters.collect()),
@@ -210,10 +214,10 @@ impl SummedCounter<'_> {
             kept_from: self.kept_from(),
             ..Subject::default()
         };
-        BreakdownView::json(subject, &self.total, asked, strings)
+        BreakdownView::json(subject, &self.total, query, strings)
     }
 
-    fn counted_at(&self, asked: &BreakdownQuery, part: Option<&DatacenterSum>) -> Value {
-        part.map_or_else(Value::default, |part| counted(&part.summary, asked))
+    fn counted_at(&self, query: &BreakdownQuery, part: Option<&DatacenterSum>) -> Value {
+        part.map_or_else(Value::default, |part| counted(&part.summary, query))
     }
 }

@@ -20,7 +20,7 @@ struct SpanView {
 }
 
 #[derive(Serialize)]
-struct PlaceView<'a> {
+struct DatacenterSamplesView<'a> {
     id: &'a Datacenter,
     count: Exact,
     reachable: bool,
@@ -42,7 +42,7 @@ struct DistributionView<'a> {
     exact: bool,
     as_of: i64,
     staleness_ms: i64,
-    datacenters: Vec<PlaceView<'a>>,
+    datacenters: Vec<DatacenterSamplesView<'a>>,
 }
 
 impl SummedCounter<'_> {
@@ -63,7 +63,7 @@ impl SummedCounter<'_> {
         };
         let datacenters = self.sum.datacenters.iter().map(|one| {
             let (count, reachable) = view(one);
-            PlaceView {
+            DatacenterSamplesView {
                 id: &one.0,
                 count: exact(count),
                 reachable,

@@ -66,37 +66,42 @@ struct InboxView {
 
 impl SummedCounter<'_> {
     /// The JSON of `GET /counters/{id}?explain=1`: as [`SummedCounter::to_json`], and how it was read.
-    pub fn explained_json(&self, strings: bool, window: Option<Window>, way: &ReadTrace) -> String {
+    pub fn explained_json(
+        &self,
+        strings: bool,
+        window: Option<Window>,
+        trace: &ReadTrace,
+    ) -> String {
         let mut json = self.to_json(strings, window, None);
         // Both are objects: remove the closing brace of the first.
         json.pop();
         json.push_str(",\"explain\":");
-        json.push_str(&to_json(&self.tree(strings, way)));
+        json.push_str(&to_json(&self.tree(strings, trace)));
         json.push('}');
         json
     }
 
-    fn tree(&self, strings: bool, way: &ReadTrace) -> Tree {
+    fn tree(&self, strings: bool, trace: &ReadTrace) -> Tree {
         let root = &self.sum.root;
         let parts = self.sum.datacenters.iter();
         Tree {
             root: RootView {
-                object: names::directory(way.partition).name,
-                latency_ms: way.root_ms,
+                object: names::directory(trace.partition).name,
+                latency_ms: trace.root_ms,
                 generation: root.generation,
                 revision: root.revision,
                 operations: root.operations.number(),
             },
             datacenters: parts
-                .map(|(datacenter, part)| self.branch(strings, way, datacenter, part.as_ref()))
+                .map(|(datacenter, part)| self.branch(strings, trace, datacenter, part.as_ref()))
                 .collect(),
-            inboxes: way
+            inboxes: trace
                 .inboxes
                 .iter()
-                .map(|asked| InboxView {
-                    object: names::inbox(&asked.inbox).name,
-                    latency_ms: asked.latency_ms,
-                    drained: asked.is_drained,
+                .map(|inbox| InboxView {
+                    object: names::inbox(&inbox.inbox).name,
+                    latency_ms: inbox.latency_ms,
+                    drained: inbox.is_drained,
                 })
                 .collect(),
         }
@@ -105,18 +110,18 @@ impl SummedCounter<'_> {
     fn branch(
         &self,
         strings: bool,
-        way: &ReadTrace,
+        trace: &ReadTrace,
         datacenter: &Datacenter,
         part: Option<&DatacenterSum>,
     ) -> Branch {
         let lead = CellAddress::lead(self.id, datacenter);
-        let asked = way
+        let lead_trace = trace
             .leads
             .iter()
-            .find(|asked| asked.datacenter == *datacenter);
+            .find(|known| known.datacenter == *datacenter);
         let is_asked = part.is_some_and(|part| part.origin == Origin::Asked);
         let cell = |(shard, totals): &(u8, CellTotals)| {
-            let noted = asked.and_then(|asked| noted(asked, *shard));
+            let own = lead_trace.and_then(|lead| trace_of_shard(lead, *shard));
             CellView {
                 shard: *shard,
                 object: names::cell(&lead.sibling(*shard)).name,
@@ -124,12 +129,12 @@ impl SummedCounter<'_> {
                 sequence: totals.sequence,
                 added: Exact::new(Value::new(totals.added, 0), strings),
                 removed: Exact::new(Value::new(totals.removed, 0), strings),
-                sealed: match noted {
-                    Some(noted) => Some(noted.is_sealed),
+                sealed: match own {
+                    Some(shard) => Some(shard.is_sealed),
                     // The lead itself is never sealed by the autoscaler.
                     None => (is_asked && *shard == 0).then_some(false),
                 },
-                latency_ms: noted.and_then(|noted| noted.latency_ms),
+                latency_ms: own.and_then(|shard| shard.latency_ms),
             }
         };
         let version = self.version.of_datacenter(datacenter);
@@ -143,7 +148,7 @@ impl SummedCounter<'_> {
                 None => "none",
             },
             as_of: self.freshness_of(datacenter, part).as_of_ms,
-            latency_ms: asked.map(|asked| asked.latency_ms),
+            latency_ms: lead_trace.map(|lead| lead.latency_ms),
             version: (!version.cells().is_empty()).then(|| version.encode()),
             cells: part.map_or_else(Vec::new, |part| part.cells.iter().map(cell).collect()),
             missing: part.map_or_else(Vec::new, |part| part.missing.clone()),
@@ -151,6 +156,6 @@ impl SummedCounter<'_> {
     }
 }
 
-fn noted(lead: &LeadAsked, shard: u8) -> Option<&ShardAsked> {
-    lead.shards.iter().find(|asked| asked.shard == shard)
+fn trace_of_shard(lead: &LeadAsked, shard: u8) -> Option<&ShardAsked> {
+    lead.shards.iter().find(|known| known.shard == shard)
 }

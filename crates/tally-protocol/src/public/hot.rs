@@ -15,7 +15,7 @@ fn per_second(rate: MilliRate) -> f64 {
 }
 
 #[derive(Serialize)]
-struct PlaceView<'a> {
+struct DatacenterRateView<'a> {
     datacenter: &'a Datacenter,
     rate_per_second: f64,
     shards: u8,
@@ -27,7 +27,7 @@ struct RowView<'a> {
     rate_per_second: f64,
     error_per_second: f64,
     shards: u64,
-    datacenters: Vec<PlaceView<'a>>,
+    datacenters: Vec<DatacenterRateView<'a>>,
 }
 
 #[derive(Serialize)]
@@ -51,13 +51,13 @@ pub fn hot_json(fleet: &Fleet, limit: usize) -> String {
         shards: row
             .datacenters
             .values()
-            .map(|place| u64::from(place.shards))
+            .map(|own| u64::from(own.shards))
             .sum(),
         datacenters: (row.datacenters.iter())
-            .map(|(datacenter, place)| PlaceView {
+            .map(|(datacenter, own)| DatacenterRateView {
                 datacenter,
-                rate_per_second: per_second(place.rate),
-                shards: place.shards,
+                rate_per_second: per_second(own.rate),
+                shards: own.shards,
             })
             .collect(),
     });

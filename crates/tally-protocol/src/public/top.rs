@@ -195,9 +195,9 @@ pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
 pub fn top_json(top: &Top, page: &TopPage) -> String {
     let (mut rank, mut before) = (0, None);
     let mut rows = Vec::new();
-    for (place, one) in (1_u64..).zip(&top.rows) {
+    for (position, one) in (1_u64..).zip(&top.rows) {
         if before.is_none_or(|before| one.amount.is_below(before)) {
-            (rank, before) = (place, Some(one.amount));
+            (rank, before) = (position, Some(one.amount));
         }
         rows.push(page.row(rank, one, top));
     }

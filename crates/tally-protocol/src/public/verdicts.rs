@@ -101,19 +101,19 @@ impl VerdictCounts<'_> {
     /// The JSON of `GET /limits/{policy}/refused`.
     pub fn refused_json(
         &self,
-        told: Option<&SummedCounter<'_>>,
-        asked: &BreakdownQuery,
+        counter: Option<&SummedCounter<'_>>,
+        query: &BreakdownQuery,
         strings: bool,
     ) -> String {
         let subject = Subject {
             policy: Some(self.policy),
             as_of_ms: self.as_of_ms,
             staleness_ms: self.staleness_ms(),
-            kept_from: keys_kept_from(asked.now),
+            kept_from: keys_kept_from(query.now),
             ..Subject::default()
         };
         let nothing = Summary::default();
-        let summed = told.map_or(&nothing, |told| &told.total);
-        BreakdownView::json(subject, summed, asked, strings)
+        let summed = counter.map_or(&nothing, |counter| &counter.total);
+        BreakdownView::json(subject, summed, query, strings)
     }
 }

@@ -39,12 +39,12 @@ pub struct BreakdownQuery {
 }
 
 impl Query {
-    /// Reads a query of a breakdown, which may also hold the parameters `besides`.
+    /// Reads a query of a breakdown, which may also hold the parameters `extra`.
     ///
     /// # Errors
     /// `invalid-query`.
-    pub fn parse_breakdown(text: &str, besides: &[&str]) -> Result<Self, Problem> {
-        Self::parse(text, &[&PARAMETERS, besides].concat())
+    pub fn parse_breakdown(text: &str, extra: &[&str]) -> Result<Self, Problem> {
+        Self::parse(text, &[&PARAMETERS, extra].concat())
     }
 
     /// The dimension and the time of the query.

@@ -18,7 +18,7 @@ pub enum KeyPositions {
     /// No keys.
     None,
     /// From the first position to the last, with a step; a negative last position counts from the end.
-    Places(usize, isize, usize),
+    Range(usize, isize, usize),
     /// After a count, at the second position: scripts.
     Script,
     /// After a count, at this position; the words before it, except the name, are keys too.
@@ -84,9 +84,9 @@ pub struct Command {
     pub act: Act,
 }
 
-const ONE: KeyPositions = KeyPositions::Places(1, 1, 1);
-const MANY: KeyPositions = KeyPositions::Places(1, -1, 1);
-const PAIRS: KeyPositions = KeyPositions::Places(1, -1, 2);
+const ONE: KeyPositions = KeyPositions::Range(1, 1, 1);
+const MANY: KeyPositions = KeyPositions::Range(1, -1, 1);
+const PAIRS: KeyPositions = KeyPositions::Range(1, -1, 2);
 
 macro_rules! commands {
     ($($name:literal $arity:literal $keys:expr, $scope:ident => $act:expr;)*) => {
@@ -171,7 +171,7 @@ commands! {
     "ZREMRANGEBYLEX" 4 ONE, Admin => Act::Sorted;
     "ZPOPMIN" -2 ONE, Admin => Act::Sorted;
     "ZPOPMAX" -2 ONE, Admin => Act::Sorted;
-    "ZRANGESTORE" -5 KeyPositions::Places(1, 2, 1), Admin => Act::SortedSets;
+    "ZRANGESTORE" -5 KeyPositions::Range(1, 2, 1), Admin => Act::SortedSets;
     "ZUNION" -3 KeyPositions::Counted(1), Read => Act::SortedSets;
     "ZINTER" -3 KeyPositions::Counted(1), Read => Act::SortedSets;
     "ZDIFF" -3 KeyPositions::Counted(1), Read => Act::SortedSets;
@@ -282,13 +282,13 @@ impl Command {
     /// # Errors
     /// That they are too many.
     pub fn check_keys(&self, keys: usize) -> Result<(), Reply> {
-        let (what, most) = match self.act {
+        let (what, keys_max) = match self.act {
             Act::Script => ("script", SCRIPT_KEYS_MAX),
             _ => ("command", KEYS_MAX),
         };
-        if keys > most {
+        if keys > keys_max {
             return Err(Reply::err(format!(
-                "a {what} has at most {most} keys here; send several"
+                "a {what} has at most {keys_max} keys here; send several"
             )));
         }
         Ok(())
@@ -301,7 +301,7 @@ impl Command {
     pub fn keys_of<'a>(&self, args: &'a [String]) -> Result<Vec<&'a String>, Reply> {
         Ok(match self.keys {
             KeyPositions::None => Vec::new(),
-            KeyPositions::Places(first, last, step) => {
+            KeyPositions::Range(first, last, step) => {
                 let last = match usize::try_from(last) {
                     Ok(last) => last,
                     Err(_) => args.len() - last.unsigned_abs(),
@@ -310,9 +310,9 @@ impl Command {
                 named.iter().step_by(step).collect()
             }
             KeyPositions::Script => script_words(args)?.0.iter().collect(),
-            KeyPositions::Counted(place) => {
-                let counted = counted_words(args, place)?;
-                args[1..place].iter().chain(counted).collect()
+            KeyPositions::Counted(position) => {
+                let counted = counted_words(args, position)?;
+                args[1..position].iter().chain(counted).collect()
             }
         })
     }
@@ -342,8 +342,8 @@ pub fn script_words(args: &[String]) -> Result<(&[String], &[String]), Reply> {
 ///
 /// # Errors
 /// As Redis.
-pub fn counted_words(args: &[String], place: usize) -> Result<&[String], Reply> {
-    let count = super::options::number(&args[place])?;
+pub fn counted_words(args: &[String], position: usize) -> Result<&[String], Reply> {
+    let count = super::options::number(&args[position])?;
     if count <= 0 {
         let name = args[0].to_ascii_lowercase();
         return Err(Reply::err(format!(
@@ -352,7 +352,7 @@ pub fn counted_words(args: &[String], place: usize) -> Result<&[String], Reply> 
     }
     // As above.
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let keys = args[place + 1..].get(..count);
+    let keys = args[position + 1..].get(..count);
     keys.ok_or_else(error::syntax)
 }
 

@@ -73,17 +73,17 @@ pub fn is_transaction(name: &str) -> Reply {
 
 /// The key and its value are too large.
 pub fn too_large() -> Reply {
-    let most = super::VALUE_BYTES_MAX / 1024;
+    let kibibytes = super::VALUE_BYTES_MAX / 1024;
     Reply::err(format!(
-        "a key and its value have at most {most} KiB together here"
+        "a key and its value have at most {kibibytes} KiB together here"
     ))
 }
 
 /// The replies of a request are too large, or the values of a command's keys.
 pub fn replies_too_large() -> Reply {
-    let most = super::reply::REPLIES_BYTES_MAX / (1024 * 1024);
+    let mebibytes = super::reply::REPLIES_BYTES_MAX / (1024 * 1024);
     Reply::err(format!(
-        "the replies of a request, or the values of a command's keys, have more than {most} MiB; nothing was done \
+        "the replies of a request, or the values of a command's keys, have more than {mebibytes} MiB; nothing was done \
          now: send it in a request of its own, or ask for less"
     ))
 }

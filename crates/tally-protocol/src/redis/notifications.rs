@@ -185,15 +185,15 @@ impl Subscription {
     pub fn frames(&self, event: &KeyEvent) -> String {
         let KeyEvent { name, key } = event;
         let mut frames = String::new();
-        for (kind, target, told) in [(OF_KEYS, key, name), (OF_EVENTS, name, key)] {
+        for (kind, target, payload) in [(OF_KEYS, key, name), (OF_EVENTS, name, key)] {
             let channel = [kind, target.as_str()].concat();
             let is_long = channel.len() > CHANNEL_COMPARED_BYTES_MAX;
             let may_match = |wanted: &str| !is_long || glob::repeated_bytes(wanted) == 0;
             for wanted in &self.channels {
                 if self.is_pattern && may_match(wanted) && glob::matches(wanted, &channel) {
-                    frames += &frame(&["pmessage", wanted, &channel, told]);
+                    frames += &frame(&["pmessage", wanted, &channel, payload]);
                 } else if !self.is_pattern && *wanted == channel {
-                    frames += &frame(&["message", wanted, told]);
+                    frames += &frame(&["message", wanted, payload]);
                 }
             }
         }

@@ -205,8 +205,8 @@ impl Reply {
             Self::Error(text) => write_text(json, text, Encoding::Plain),
             Self::Array(replies) => {
                 json.push('[');
-                for (place, reply) in replies.iter().enumerate() {
-                    if place > 0 {
+                for (index, reply) in replies.iter().enumerate() {
+                    if index > 0 {
                         json.push(',');
                     }
                     reply.write(json, encoding);

@@ -110,8 +110,8 @@ pub enum Script {
 impl Script {
     /// The key that holds the limit, of the keys of a run; `None` where an argument does. The script only reads it.
     pub fn limit_key<'a>(&self, keys: &'a [String]) -> Option<&'a String> {
-        let place = self.limit_place()?;
-        keys.get(place).filter(|key| !key.is_empty())
+        let index = self.limit_index()?;
+        keys.get(index).filter(|key| !key.is_empty())
     }
 
     /// Whether it changes keys, in some state of them.
@@ -130,7 +130,7 @@ impl Script {
         )
     }
 
-    const fn limit_place(&self) -> Option<usize> {
+    const fn limit_index(&self) -> Option<usize> {
         match self {
             Self::FixedLimit | Self::FixedLeft | Self::BucketLeft { replies: 3.. } => Some(1),
             Self::Bucket(Bucket {

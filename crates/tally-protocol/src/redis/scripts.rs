@@ -111,23 +111,23 @@ pub(super) struct ScriptCall<'a> {
 }
 
 impl<'a> ScriptCall<'a> {
-    pub(super) fn key(&self, place: usize) -> Result<&'a str, Reply> {
-        let key = self.keys.get(place).map(String::as_str);
+    pub(super) fn key(&self, index: usize) -> Result<&'a str, Reply> {
+        let key = self.keys.get(index).map(String::as_str);
         key.ok_or_else(|| Reply::err("this script needs more keys"))
     }
 
-    pub(super) fn word(&self, place: usize) -> Result<&'a str, Reply> {
-        let word = self.words.get(place).map(String::as_str);
+    pub(super) fn word(&self, index: usize) -> Result<&'a str, Reply> {
+        let word = self.words.get(index).map(String::as_str);
         word.ok_or_else(|| Reply::err("this script needs more arguments"))
     }
 
-    pub(super) fn number(&self, place: usize) -> Result<f64, Reply> {
-        lua_number(self.word(place)?)
+    pub(super) fn number(&self, index: usize) -> Result<f64, Reply> {
+        lua_number(self.word(index)?)
     }
 
     /// A window, an interval or a refill: a script divides by it.
-    pub(super) fn positive(&self, place: usize) -> Result<f64, Reply> {
-        let number = self.number(place)?;
+    pub(super) fn positive(&self, index: usize) -> Result<f64, Reply> {
+        let number = self.number(index)?;
         if number > 0.0 {
             Ok(number)
         } else {
@@ -136,8 +136,8 @@ impl<'a> ScriptCall<'a> {
     }
 
     /// The limit: the first argument, or the value of the key at that index.
-    pub(super) fn limit(&self, space: &Space, place: usize) -> Result<f64, Reply> {
-        let dynamic = self.keys.get(place).filter(|key| !key.is_empty());
+    pub(super) fn limit(&self, space: &Space, index: usize) -> Result<f64, Reply> {
+        let dynamic = self.keys.get(index).filter(|key| !key.is_empty());
         let text = match dynamic {
             Some(key) => space.text(key)?,
             None => None,
@@ -371,21 +371,21 @@ fn first_bucket(space: &mut Space, call: &ScriptCall<'_>, goes_below: bool) -> C
                 (tokens - 1.0, at)
             } else if tokens > 0.0 {
                 let left = tokens - 1.0;
-                note_bucket(space, key, now, left)?;
+                put_bucket(space, key, now, left)?;
                 return Ok(pair(left, at + interval));
             } else {
                 return Ok(pair(0.0, at + interval));
             }
         }
     };
-    note_bucket(space, key, at, left)?;
+    put_bucket(space, key, at, left)?;
     if known.is_none() {
         end_in(space, key, interval);
     }
     Ok(pair(left, at + interval))
 }
 
-fn note_bucket(space: &mut Space, key: &str, at: f64, left: f64) -> Result<(), Reply> {
+fn put_bucket(space: &mut Space, key: &str, at: f64, left: f64) -> Result<(), Reply> {
     let fields = [
         ("updatedAt".to_owned(), lua_text(at)?),
         ("tokens".to_owned(), lua_text(left)?),

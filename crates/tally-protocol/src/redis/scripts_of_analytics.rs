@@ -29,8 +29,8 @@ pub fn sets_of(script: Script, args: &[String]) -> Result<Option<Vec<String>>, R
             let count = call.word(2)?.parse().ok();
             let count = count.filter(|count: &usize| (1..=SCRIPT_SETS_MAX).contains(count));
             let Some(count) = count else {
-                let most = SCRIPT_SETS_MAX;
-                return Err(Reply::err(format!("a script reads 1 to {most} sets")));
+                let sets_max = SCRIPT_SETS_MAX;
+                return Err(Reply::err(format!("a script reads 1 to {sets_max} sets")));
             };
             let key = call.key(0)?;
             let mut at = first;
@@ -87,14 +87,15 @@ fn field_sums(field: &str, sets: &[&Members]) -> CommandResult {
 
 /// The events with the largest counts: admitted, refused, denied.
 fn tops(call: &ScriptCall<'_>, members: &Members) -> CommandResult {
-    let whole = |place| Ok::<_, Reply>(call.word(place)?.parse::<usize>().unwrap_or(0));
-    let (most, looked_at) = (whole(3)?, whole(4)?);
+    let whole = |index| Ok::<_, Reply>(call.word(index)?.parse::<usize>().unwrap_or(0));
+    let (rows_max, looked_at) = (whole(3)?, whole(4)?);
     let kinds = ["success\":true", "success\":false", "success\":\"denied"];
     let mut groups = [Vec::new(), Vec::new(), Vec::new()];
     for (member, score) in members.iter().rev().take(looked_at) {
         let text = String::from_utf8_lossy(member);
         let found = kinds.iter().zip(&mut groups);
-        let mut found = found.filter(|(kind, group)| text.contains(**kind) && group.len() < most);
+        let mut found =
+            found.filter(|(kind, group)| text.contains(**kind) && group.len() < rows_max);
         if score.number() > 0.0
             && let Some((_, group)) = found.next()
         {

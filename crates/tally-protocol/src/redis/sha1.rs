@@ -20,14 +20,14 @@ pub fn hex(text: &str) -> String {
 fn absorb(state: &mut [u32; 5], block: &[u8]) {
     let mut words = [0_u32; 80];
     read_words(block, &mut words);
-    for place in 16..80 {
-        words[place] =
-            (words[place - 3] ^ words[place - 8] ^ words[place - 14] ^ words[place - 16])
+    for round in 16..80 {
+        words[round] =
+            (words[round - 3] ^ words[round - 8] ^ words[round - 14] ^ words[round - 16])
                 .rotate_left(1);
     }
     let [mut a, mut b, mut c, mut d, mut e] = *state;
-    for (place, word) in words.iter().enumerate() {
-        let (mixed, constant) = match place {
+    for (round, word) in words.iter().enumerate() {
+        let (mixed, constant) = match round {
             0..20 => ((b & c) | (!b & d), 0x5a82_7999),
             20..40 => (b ^ c ^ d, 0x6ed9_eba1),
             40..60 => ((b & c) | (b & d) | (c & d), 0x8f1b_bcdc),

@@ -173,7 +173,7 @@ pub fn named_members(args: &[String]) -> Vec<&[u8]> {
 
 /// How many members a command asks for; `u64::MAX` where that depends on the set.
 pub fn members_asked(args: &[String]) -> u64 {
-    let count = |place: usize, absent: u64| match args.get(place).map(|text| number(text)) {
+    let count = |index: usize, absent: u64| match args.get(index).map(|text| number(text)) {
         None => absent,
         Some(count) => count.map_or(0, i64::unsigned_abs),
     };
@@ -182,7 +182,7 @@ pub fn members_asked(args: &[String]) -> u64 {
         "ZSCAN" if args.len() == 3 => SCAN_COUNT_MIN,
         "ZSCAN" => u64::MAX,
         name if name.contains("RANGE") && !name.starts_with("ZREM") => {
-            RangeQuery::parse(args, 2, false).map_or(0, |query| query.most())
+            RangeQuery::parse(args, 2, false).map_or(0, |query| query.members_max())
         }
         _ => 0,
     }
@@ -206,7 +206,7 @@ pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> SortedResult 
         "ZRANK" => rank(set, args, false),
         "ZREVRANK" => rank(set, args, true),
         "ZCOUNT" | "ZLEXCOUNT" => {
-            let (low, high) = RangeQuery::of_bounds(args)?.places(set)?;
+            let (low, high) = RangeQuery::of_bounds(args)?.indices(set)?;
             Ok(count(high.saturating_sub(low)))
         }
         "ZREM" => {
@@ -217,8 +217,8 @@ pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> SortedResult 
             Ok(count(removed))
         }
         "ZREMRANGEBYRANK" | "ZREMRANGEBYSCORE" | "ZREMRANGEBYLEX" => {
-            let places = RangeQuery::of_bounds(args)?.places(set)?;
-            let members = read(set, places)?;
+            let indices = RangeQuery::of_bounds(args)?.indices(set)?;
+            let members = read(set, indices)?;
             for (member, _) in &members {
                 set.remove(member)?;
             }
@@ -251,10 +251,10 @@ pub(super) fn name(member: Vec<u8>) -> Reply {
 
 /// The refusal of a reply with too many members.
 pub fn too_many() -> ReplyError {
-    let most = SORTED_MEMBERS_MAX;
+    let members_max = SORTED_MEMBERS_MAX;
     let mebibytes = SORTED_BYTES_MAX / (1024 * 1024);
     ReplyError::Reply(Reply::err(format!(
-        "a command works on {most} members, and {mebibytes} MiB of them, at most: ask for fewer"
+        "a command works on {members_max} members, and {mebibytes} MiB of them, at most: ask for fewer"
     )))
 }
 
@@ -300,7 +300,7 @@ impl Options {
     /// The options before the scores, and how many words they are.
     fn parse(words: &[String]) -> (Self, usize) {
         let mut options = Self::default();
-        for (place, word) in words.iter().enumerate() {
+        for (index, word) in words.iter().enumerate() {
             match word.to_ascii_uppercase().as_str() {
                 "NX" => options.only_absent = true,
                 "XX" => options.only_present = true,
@@ -308,7 +308,7 @@ impl Options {
                 "LT" => options.only_lower = true,
                 "CH" => options.counts_changed = true,
                 "INCR" => options.increases = true,
-                _ => return (options, place),
+                _ => return (options, index),
             }
         }
         (options, words.len())
@@ -384,8 +384,10 @@ pub fn increases(args: &[String]) -> bool {
 
 fn writable(member: &str) -> Result<&[u8], Reply> {
     if member.is_empty() || member.len() > SORTED_MEMBER_BYTES_MAX {
-        let most = SORTED_MEMBER_BYTES_MAX;
-        return Err(Reply::err(format!("a member has 1 to {most} bytes here")));
+        let bytes_max = SORTED_MEMBER_BYTES_MAX;
+        return Err(Reply::err(format!(
+            "a member has 1 to {bytes_max} bytes here"
+        )));
     }
     Ok(member.as_bytes())
 }
@@ -483,21 +485,23 @@ fn rank(set: &dyn SortedSet, args: &[String], is_reverse: bool) -> SortedResult 
 }
 
 fn pop(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
-    let most = match &args[2..] {
+    let limit = match &args[2..] {
         [] => 1,
-        [most] => {
-            let most = number(most).ok().and_then(|most| u64::try_from(most).ok());
-            most.ok_or_else(|| Reply::err("value is out of range, must be positive"))?
+        [word] => {
+            let limit = number(word)
+                .ok()
+                .and_then(|limit| u64::try_from(limit).ok());
+            limit.ok_or_else(|| Reply::err("value is out of range, must be positive"))?
         }
         _ => return Err(error::syntax().into()),
     };
     let total = set.count();
-    let most = most.min(total);
+    let limit = limit.min(total);
     let is_lowest = args[0].eq_ignore_ascii_case("ZPOPMIN");
     let mut members = if is_lowest {
-        read(set, (0, most))?
+        read(set, (0, limit))?
     } else {
-        read(set, (total - most, total))?
+        read(set, (total - limit, total))?
     };
     if !is_lowest {
         members.reverse();
@@ -527,9 +531,9 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
     };
     let wanted = number(wanted)?;
     if wanted == i64::MIN {
-        let most = i64::MAX;
+        let max = i64::MAX;
         return Err(Reply::err(format!(
-            "value is out of range, value must between -{most} and {most}"
+            "value is out of range, value must between -{max} and {max}"
         ))
         .into());
     }
@@ -538,11 +542,11 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
         [word] if word.eq_ignore_ascii_case("WITHSCORES") => true,
         _ => return Err(error::syntax().into()),
     };
-    let most = wanted.unsigned_abs();
+    let limit = wanted.unsigned_abs();
     let draws = match (total, wanted < 0) {
         (0, _) => 0,
-        (_, true) => most,
-        (_, false) => most.min(total),
+        (_, true) => limit,
+        (_, false) => limit.min(total),
     };
     if draws > SORTED_MEMBERS_MAX {
         return Err(too_many());
@@ -552,9 +556,9 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
     }
     // Each of the last indexes in turn, or a random one before it that is not taken. Source: Floyd, in Bentley 1987, "A
     // sample of brilliance".
-    let (mut places, mut taken) = (Vec::new(), BTreeSet::new());
+    let (mut indices, mut taken) = (Vec::new(), BTreeSet::new());
     for draw in 0..draws {
-        places.push(if wanted < 0 {
+        indices.push(if wanted < 0 {
             drawn(&mut state) % total
         } else {
             let last = total - draws + draw;
@@ -564,22 +568,22 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
             at
         });
     }
-    let members = members_at(set, &places)?;
+    let members = members_at(set, &indices)?;
     Ok(reply_of(members, with_scores))
 }
 
-/// The members at these places, in this order: those that are near each other are read together.
-fn members_at(set: &dyn SortedSet, places: &[u64]) -> Result<Members, ReplyError> {
-    let sorted: BTreeSet<u64> = places.iter().copied().collect();
+/// The members at these indexes, in this order. Members that are near each other are read together.
+fn members_at(set: &dyn SortedSet, indices: &[u64]) -> Result<Members, ReplyError> {
+    let sorted: BTreeSet<u64> = indices.iter().copied().collect();
     let mut sorted = sorted.into_iter().peekable();
     let (mut found, mut bytes) = (BTreeMap::new(), 0);
     let mut stretches = 0;
     while let Some(low) = sorted.next() {
         stretches += 1;
         if stretches > DRAWN_APART_MAX {
-            let most = DRAWN_APART_MAX;
+            let apart_max = DRAWN_APART_MAX;
             let text =
-                format!("at most {most} members that lie apart are drawn here: ask for fewer");
+                format!("at most {apart_max} members that lie apart are drawn here: ask for fewer");
             return Err(Reply::err(text).into());
         }
         let mut wanted = BTreeSet::from([low]);
@@ -592,16 +596,16 @@ fn members_at(set: &dyn SortedSet, places: &[u64]) -> Result<Members, ReplyError
             }
         }
         let stretch = (low..).zip(set.stretch(low, last + 1)?);
-        for (place, member) in stretch.filter(|(place, _)| wanted.contains(place)) {
+        for (index, member) in stretch.filter(|(index, _)| wanted.contains(index)) {
             bytes += member.0.len();
-            found.insert(place, member);
+            found.insert(index, member);
         }
         if bytes > SORTED_BYTES_MAX {
             return Err(too_many());
         }
     }
     // One member may be drawn often.
-    let members = places.iter().filter_map(|place| found.get(place));
+    let members = indices.iter().filter_map(|index| found.get(index));
     if members.clone().map(|(name, _)| name.len()).sum::<usize>() > SORTED_BYTES_MAX {
         return Err(too_many());
     }

@@ -130,8 +130,8 @@ impl<'a> RangeQuery<'a> {
                 "WITHSCORES" if !is_stored => with_scores = true,
                 "LIMIT" => {
                     let skip = words.next().ok_or_else(error::syntax)?;
-                    let most = words.next().ok_or_else(error::syntax)?;
-                    limit = Some((number(skip)?, number(most)?));
+                    let max = words.next().ok_or_else(error::syntax)?;
+                    limit = Some((number(skip)?, number(max)?));
                 }
                 "REV" if is_reverse.is_none() => is_reverse = Some(true),
                 "BYLEX" if by.is_none() => by = Some(By::Name),
@@ -158,9 +158,9 @@ impl<'a> RangeQuery<'a> {
     }
 
     /// The most members that it selects, of any set.
-    pub fn most(&self) -> u64 {
+    pub fn members_max(&self) -> u64 {
         match (self.limit, self.range) {
-            (Some((_, most)), _) => u64::try_from(most).unwrap_or(u64::MAX),
+            (Some((_, max)), _) => u64::try_from(max).unwrap_or(u64::MAX),
             (None, Range::Ranks(first, last)) if (first < 0) == (last < 0) => {
                 u64::try_from(last.saturating_sub(first).saturating_add(1)).unwrap_or(0)
             }
@@ -172,7 +172,7 @@ impl<'a> RangeQuery<'a> {
     ///
     /// # Errors
     /// Where rows cannot be read.
-    pub fn places(&self, set: &dyn SortedSet) -> Result<(u64, u64), Fault> {
+    pub fn indices(&self, set: &dyn SortedSet) -> Result<(u64, u64), Fault> {
         let total = set.count();
         match self.range {
             Range::Ranks(first, last) => Ok(ranks(total, first, last, self.is_reverse)),
@@ -233,18 +233,18 @@ fn ranks(total: u64, first: i64, last: i64, is_reverse: bool) -> (u64, u64) {
 /// # Errors
 /// Where they are too many; a fault where rows cannot be read.
 pub fn select(set: &dyn SortedSet, query: &RangeQuery<'_>) -> Result<Members, ReplyError> {
-    let (mut low, mut high) = query.places(set)?;
-    if let Some((skip, most)) = query.limit {
-        let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let (mut low, mut high) = query.indices(set)?;
+    if let Some((skip, max)) = query.limit {
+        let max = u64::try_from(max).unwrap_or(u64::MAX);
         let Ok(skip) = u64::try_from(skip) else {
             return Ok(Members::new());
         };
         if query.is_reverse {
             high = high.saturating_sub(skip);
-            low = low.max(high.saturating_sub(most));
+            low = low.max(high.saturating_sub(max));
         } else {
             low = low.saturating_add(skip);
-            high = high.min(low.saturating_add(most));
+            high = high.min(low.saturating_add(max));
         }
     }
     let mut members = read(set, (low, high))?;

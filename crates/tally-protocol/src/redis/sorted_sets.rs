@@ -32,8 +32,8 @@ enum Kind {
 #[derive(Clone, Copy)]
 enum Aggregate {
     Sum,
-    Least,
-    Most,
+    Min,
+    Max,
 }
 
 /// Not-a-number counts as 0, as in Redis.
@@ -45,8 +45,8 @@ impl Aggregate {
     fn of(self, one: f64, other: f64) -> f64 {
         match self {
             Self::Sum => or_zero(one + other),
-            Self::Least => one.min(other),
-            Self::Most => one.max(other),
+            Self::Min => one.min(other),
+            Self::Max => one.max(other),
         }
     }
 }
@@ -55,11 +55,11 @@ struct Options {
     weights: Vec<f64>,
     aggregate: Aggregate,
     with_scores: bool,
-    most: usize,
+    limit: usize,
 }
 
 /// The index of the number of keys.
-pub fn count_place(args: &[String]) -> usize {
+pub fn count_index(args: &[String]) -> usize {
     if is_stored(args) { 2 } else { 1 }
 }
 
@@ -76,9 +76,9 @@ impl Options {
             weights: vec![1.0; keys],
             aggregate: Aggregate::Sum,
             with_scores: false,
-            most: usize::MAX,
+            limit: usize::MAX,
         };
-        let mut words = args[count_place(args) + 1 + keys..].iter();
+        let mut words = args[count_index(args) + 1 + keys..].iter();
         while let Some(word) = words.next() {
             match word.to_ascii_uppercase().as_str() {
                 "WEIGHTS" if is_weighted && words.len() >= keys => {
@@ -92,18 +92,18 @@ impl Options {
                     let word = words.next().map(|word| word.to_ascii_uppercase());
                     options.aggregate = match word.as_deref() {
                         Some("SUM") => Aggregate::Sum,
-                        Some("MIN") => Aggregate::Least,
-                        Some("MAX") => Aggregate::Most,
+                        Some("MIN") => Aggregate::Min,
+                        Some("MAX") => Aggregate::Max,
                         _ => return Err(error::syntax()),
                     };
                 }
                 "WITHSCORES" if !is_stored(args) && !is_count => options.with_scores = true,
                 "LIMIT" if is_count => {
-                    let most = number(words.next().ok_or_else(error::syntax)?);
-                    options.most = match most {
+                    let limit = number(words.next().ok_or_else(error::syntax)?);
+                    options.limit = match limit {
                         Ok(0) => usize::MAX,
                         // In Wasm such a number has 32 bits: a larger one is no limit.
-                        Ok(most @ 1..) => usize::try_from(most).unwrap_or(usize::MAX),
+                        Ok(limit @ 1..) => usize::try_from(limit).unwrap_or(usize::MAX),
                         _ => return Err(Reply::err("LIMIT can't be negative")),
                     };
                 }
@@ -119,7 +119,7 @@ impl Options {
 /// # Errors
 /// As Redis.
 pub fn join(args: &[String], sets: &[&Members]) -> Result<Joined, Reply> {
-    counted_words(args, count_place(args))?;
+    counted_words(args, count_index(args))?;
     let options = Options::parse(args, sets.len())?;
     let command = args[0].to_ascii_uppercase();
     let kind = match command.as_bytes().get(1) {
@@ -129,7 +129,7 @@ pub fn join(args: &[String], sets: &[&Members]) -> Result<Joined, Reply> {
     };
     let mut members = joined(kind, sets, &options.weights, options.aggregate);
     if command == "ZINTERCARD" {
-        return Ok(Joined::Told(Reply::count(members.len().min(options.most))));
+        return Ok(Joined::Told(Reply::count(members.len().min(options.limit))));
     }
     in_order(&mut members);
     Ok(if is_stored(args) {
@@ -156,7 +156,7 @@ pub fn union(sets: &[&Members]) -> Members {
 fn joined(kind: Kind, sets: &[&Members], weights: &[f64], aggregate: Aggregate) -> Members {
     // How many sets have it, and its score.
     let mut all: BTreeMap<&[u8], (usize, f64)> = BTreeMap::new();
-    for (place, (set, weight)) in sets.iter().zip(weights).enumerate() {
+    for (index, (set, weight)) in sets.iter().zip(weights).enumerate() {
         for (member, score) in *set {
             let weighted = or_zero(score.number() * weight);
             let known = all.get_mut(member.as_slice());
@@ -167,7 +167,7 @@ fn joined(kind: Kind, sets: &[&Members], weights: &[f64], aggregate: Aggregate) 
                 }
                 (Some((count, _)), Kind::Difference) => *count += 1,
                 (None, Kind::Union) => drop(all.insert(member, (1, weighted))),
-                (None, _) if place == 0 => drop(all.insert(member, (1, weighted))),
+                (None, _) if index == 0 => drop(all.insert(member, (1, weighted))),
                 (None, _) => {}
             }
         }

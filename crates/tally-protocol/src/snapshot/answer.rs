@@ -41,7 +41,7 @@ struct RunView {
 }
 
 #[derive(Serialize)]
-struct UnderWayView<'a> {
+struct InProgressView<'a> {
     partition: u32,
     begun_at: i64,
     changed: u64,
@@ -52,8 +52,8 @@ struct UnderWayView<'a> {
 /// The last run of each partition on each day.
 fn days_of(all: &AllRuns) -> BTreeMap<i64, Vec<(u32, RunOf)>> {
     let mut days: BTreeMap<i64, BTreeMap<u32, RunOf>> = BTreeMap::new();
-    for (partition, told) in &all.partitions {
-        for run in &told.runs {
+    for (partition, answer) in &all.partitions {
+        for run in &answer.runs {
             days.entry(run.day).or_default().insert(*partition, *run);
         }
     }
@@ -62,20 +62,21 @@ fn days_of(all: &AllRuns) -> BTreeMap<i64, Vec<(u32, RunOf)>> {
 }
 
 /// Whether a partition should have a run of a day, but has none.
-fn lacks(told: &PartitionRuns, day: i64) -> bool {
+fn lacks(answer: &PartitionRuns, day: i64) -> bool {
     let is_of = |run: &RunOf| run.day == day;
-    if told.runs.iter().any(is_of) {
+    if answer.runs.iter().any(is_of) {
         return false;
     }
-    match told.runs.first() {
+    match answer.runs.first() {
         Some(first) => first.day < day,
-        None => told.has_counters,
+        None => answer.has_counters,
     }
 }
 
 /// The partitions that should have a run of a day, and have none or do not answer.
 pub fn lacking(all: &AllRuns, day: i64) -> Vec<u32> {
-    let lacks = |(partition, told): &(u32, PartitionRuns)| lacks(told, day).then_some(*partition);
+    let lacks =
+        |(partition, answer): &(u32, PartitionRuns)| lacks(answer, day).then_some(*partition);
     let mut partitions: Vec<u32> = all.partitions.iter().filter_map(lacks).collect();
     partitions.extend(&all.missing_partitions);
     partitions.sort_unstable();
@@ -99,11 +100,11 @@ fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
     }
 }
 
-fn under_way(all: &AllRuns) -> Vec<UnderWayView<'_>> {
+fn runs_in_progress(all: &AllRuns) -> Vec<InProgressView<'_>> {
     let partitions = all.partitions.iter();
-    let views = partitions.filter_map(|(partition, told)| {
-        let run = told.under_way.as_ref()?;
-        Some(UnderWayView {
+    let views = partitions.filter_map(|(partition, answer)| {
+        let run = answer.under_way.as_ref()?;
+        Some(InProgressView {
             partition: *partition,
             begun_at: run.begun_ms,
             changed: run.entries,
@@ -118,7 +119,7 @@ pub fn snapshots_json(all: &AllRuns) -> String {
     #[derive(Serialize)]
     struct View<'a> {
         snapshots: Vec<DayView>,
-        under_way: Vec<UnderWayView<'a>>,
+        under_way: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: &'a [u32],
     }
@@ -128,7 +129,7 @@ pub fn snapshots_json(all: &AllRuns) -> String {
         snapshots: snapshots
             .map(|(day, runs)| day_view(all, *day, runs))
             .collect(),
-        under_way: under_way(all),
+        under_way: runs_in_progress(all),
         missing_partitions: &all.missing_partitions,
     })
 }
@@ -140,7 +141,7 @@ pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
         #[serde(flatten)]
         day: DayView,
         runs: Vec<RunView>,
-        under_way: Vec<UnderWayView<'a>>,
+        under_way: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: &'a [u32],
     }
@@ -159,7 +160,7 @@ pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
     Some(to_json(&View {
         day: day_view(all, day, runs),
         runs: views.collect(),
-        under_way: under_way(all),
+        under_way: runs_in_progress(all),
         missing_partitions: &all.missing_partitions,
     }))
 }
@@ -229,7 +230,7 @@ pub fn on_json(
 pub fn days_json(
     id: &CounterId,
     days: Days,
-    told: &[PastState],
+    states: &[PastState],
     rounding: Rounding,
     strings: bool,
 ) -> String {
@@ -240,7 +241,7 @@ pub fn days_json(
         to: String,
         days: Vec<ThenView<'a>>,
     }
-    let views = told.iter().map(|then| then_view(then, rounding, strings));
+    let views = states.iter().map(|then| then_view(then, rounding, strings));
     to_json(&View {
         id,
         from: date_of(days.first),

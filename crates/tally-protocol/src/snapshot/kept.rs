@@ -62,7 +62,7 @@ impl SnapshotCounter {
                     last_write_ms: view
                         .heard_of(&datacenter)
                         .filter(|_| is_of_root)
-                        .map_or(i64::MIN, |heard| heard.last_write_ms),
+                        .map_or(i64::MIN, |report| report.last_write_ms),
                     datacenter,
                     added,
                     removed,

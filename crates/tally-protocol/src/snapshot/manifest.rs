@@ -60,8 +60,8 @@ pub struct Manifest {
 impl Manifest {
     /// The file that would hold a counter.
     pub fn part_of(&self, id: &str) -> Option<&PartOf> {
-        let place = self.parts.partition_point(|part| part.last.as_str() < id);
-        let part = self.parts.get(place);
+        let index = self.parts.partition_point(|part| part.last.as_str() < id);
+        let part = self.parts.get(index);
         part.filter(|part| part.first.as_str() <= id)
     }
 }

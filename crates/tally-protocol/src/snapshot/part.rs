@@ -70,7 +70,7 @@ const NAMES: usize = 3;
 const KINDS: usize = 4;
 const CREATED: usize = 5;
 const PARTS: usize = 6;
-const PLACES: usize = 7;
+const PART_DATACENTERS: usize = 7;
 const TOTALS: usize = 8;
 const WRITES: usize = 9;
 const AS_OF: usize = 10;
@@ -165,8 +165,8 @@ impl PartWriter {
         self.created_ms = kept.created_at_ms;
         put(self.column(PARTS), &length_of(kept.datacenters.len()));
         for part in &kept.datacenters {
-            let place = self.place_of(&part.datacenter);
-            put(self.column(PLACES), &place);
+            let index = self.index_of(&part.datacenter);
+            put(self.column(PART_DATACENTERS), &index);
             for total in [part.added, part.removed] {
                 put(self.column(TOTALS), &CellTotal::ZERO.plus_sum(total));
             }
@@ -183,7 +183,7 @@ impl PartWriter {
         self.column(UNIQUES).extend_from_slice(&uniques);
     }
 
-    fn place_of(&mut self, datacenter: &Datacenter) -> u64 {
+    fn index_of(&mut self, datacenter: &Datacenter) -> u64 {
         let known = self.datacenters.iter().position(|one| one == datacenter);
         length_of(known.unwrap_or_else(|| {
             self.datacenters.push(datacenter.clone());
@@ -283,8 +283,8 @@ impl<'a> Reader<'a> {
             ..SnapshotCounter::default()
         };
         for _ in 0..self.number(PARTS)? {
-            let place = usize::try_from(self.number(PLACES)?);
-            let datacenter = place.ok().and_then(|place| names.get(place));
+            let index = usize::try_from(self.number(PART_DATACENTERS)?);
+            let datacenter = index.ok().and_then(|index| names.get(index));
             let datacenter = datacenter.ok_or(Damage::Changed)?.clone();
             let added: CellTotal = take(self.column(TOTALS))?;
             let removed: CellTotal = take(self.column(TOTALS))?;

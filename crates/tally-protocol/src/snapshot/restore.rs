@@ -183,7 +183,7 @@ pub struct RestoreResult {
 }
 
 impl RestoreResult {
-    /// Notes what becomes of a counter, and whether that was done before under the key of the call: then nothing is
+    /// Records what becomes of a counter, and whether that was done before under the key of the call: then nothing is
     /// changed now. `None` where nothing had to be done.
     pub fn note(
         &mut self,
@@ -200,14 +200,14 @@ impl RestoreResult {
             _ if was_done == Some(true) => RestoreAction::Keep,
             _ => action,
         };
-        let place = match action {
+        let index = match action {
             RestoreAction::Create => 0,
             RestoreAction::Set => 1,
             RestoreAction::Add => 2,
             RestoreAction::Same => 3,
             RestoreAction::Keep => 4,
         };
-        self.actions[place] += 1;
+        self.actions[index] += 1;
         let changes = !matches!(action, RestoreAction::Same | RestoreAction::Keep);
         if changes && self.changes.len() < CHANGES_TOLD_MAX {
             self.changes.push((id.clone(), action, now, then));

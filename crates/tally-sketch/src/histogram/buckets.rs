@@ -91,13 +91,13 @@ impl Buckets {
                 self.add(bucket, added);
             }
             Self::List(list) => match list.binary_search_by(|(known, _)| known.cmp(&bucket)) {
-                Ok(place) => {
-                    if let Some((_, count)) = list.get_mut(place) {
+                Ok(index) => {
+                    if let Some((_, count)) = list.get_mut(index) {
                         *count = count.saturating_add(added);
                     }
                 }
-                Err(place) => {
-                    list.insert(place, (bucket, added));
+                Err(index) => {
+                    list.insert(index, (bucket, added));
                     self.spread();
                 }
             },

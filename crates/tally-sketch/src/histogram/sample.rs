@@ -97,11 +97,11 @@ impl Sample {
             return 0;
         }
         let significand = u128::from(self.0 & ((1 << 52) - 1) | 1 << 52);
-        let places = u32::try_from(self.0 >> 52).unwrap_or(u32::MAX);
-        match places.checked_sub(PLACES_WHOLE) {
+        let exponent = u32::try_from(self.0 >> 52).unwrap_or(u32::MAX);
+        match exponent.checked_sub(EXPONENT_WHOLE) {
             Some(left) => significand << left,
             None => {
-                let right = PLACES_WHOLE.saturating_sub(places);
+                let right = EXPONENT_WHOLE.saturating_sub(exponent);
                 (significand + (1 << (right - 1))) >> right
             }
         }
@@ -109,9 +109,9 @@ impl Sample {
 }
 
 /// The exponent in the bits of a sample whose last bit is worth 2^-44: that of 2^8.
-const PLACES_WHOLE: u32 = 1_023 + 8;
+const EXPONENT_WHOLE: u32 = 1_023 + 8;
 
-const _: () = assert!(PLACES_WHOLE + 44 == 1_023 + 52);
+const _: () = assert!(EXPONENT_WHOLE + 44 == 1_023 + 52);
 
 /// Returns the middle of a bucket, without rounding.
 pub(super) fn middle(bucket: u16) -> f64 {

@@ -83,8 +83,8 @@ impl Uniques {
                 .ok_or(SketchError::of_length(after.len()))?;
             let sketch = Sketch::from_bytes(body)?;
             let is_next = last.is_none_or(|last| last < source);
-            let is_in_place = uniques.place_of(source) == (source, false);
-            if !is_next || !is_in_place || sketch.is_empty() {
+            let is_own_target = uniques.target_of(source) == (source, false);
+            if !is_next || !is_own_target || sketch.is_empty() {
                 return Err(SketchError::of_parts());
             }
             last = Some(source);

@@ -36,51 +36,51 @@ proptest! {
     #[test]
     fn learning_a_sketch_is_merging_and_names_what_is_new(a in range(), b in range()) {
         let (a, b) = (sketch(a.0, a.1), sketch(b.0, b.1));
-        let mut learner = a.clone();
-        let learnt = learner.learn(&b);
-        prop_assert_eq!(&learner, &union(&a, &b));
-        match learnt {
+        let mut receiver = a.clone();
+        let new_items = receiver.learn(&b);
+        prop_assert_eq!(&receiver, &union(&a, &b));
+        match new_items {
             NewItems::Items(items) => {
                 prop_assert!(items.is_sorted());
-                prop_assert_eq!(items.is_empty(), learner == a);
+                prop_assert_eq!(items.is_empty(), receiver == a);
                 // What is named is enough to bring another up to date.
                 let mut other = a.clone();
-                prop_assert!(other.learn_packed(&learner.pack(items)).is_some());
-                prop_assert_eq!(&other, &learner);
+                prop_assert!(other.learn_packed(&receiver.pack(items)).is_some());
+                prop_assert_eq!(&other, &receiver);
             }
-            NewItems::Form => prop_assert_ne!(&learner, &a),
+            NewItems::Form => prop_assert_ne!(&receiver, &a),
         }
     }
 
     #[test]
     fn what_is_packed_is_learnt(a in range(), b in range()) {
         let (a, b) = (sketch(a.0, a.1), sketch(b.0, b.1));
-        let mut learner = a.clone();
-        prop_assert!(learner.learn_packed(&b.pack(b.items())).is_some());
-        prop_assert_eq!(&learner, &union(&a, &b));
+        let mut receiver = a.clone();
+        prop_assert!(receiver.learn_packed(&b.pack(b.items())).is_some());
+        prop_assert_eq!(&receiver, &union(&a, &b));
     }
 
     #[test]
     fn digests_find_all_that_is_missing(a in range(), b in range()) {
         let (a, b) = (sketch(a.0, a.1), sketch(b.0, b.1));
-        let mut learner = a.clone();
+        let mut receiver = a.clone();
         let names = b.items_unlike(&a.digests());
-        prop_assert!(learner.learn_packed(&b.pack(names)).is_some());
-        prop_assert_eq!(&learner, &union(&a, &b));
+        prop_assert!(receiver.learn_packed(&b.pack(names)).is_some());
+        prop_assert_eq!(&receiver, &union(&a, &b));
     }
 
     #[test]
     fn bytes_that_are_nothing_change_nothing(bytes in vec(any::<u8>(), 0..60), a in range()) {
         let a = sketch(a.0, a.1);
-        let mut learner = a.clone();
-        match learner.learn_packed(&bytes) {
-            None => prop_assert_eq!(&learner, &a),
-            // What can be read is a sketch: learning it again is no news.
+        let mut receiver = a.clone();
+        match receiver.learn_packed(&bytes) {
+            None => prop_assert_eq!(&receiver, &a),
+            // What can be read is a sketch: adding it again is no news.
             Some(_) => {
-                let known = learner.clone();
-                prop_assert_eq!(learner.learn_packed(&bytes), Some(NewItems::Items(Vec::new())));
-                prop_assert_eq!(&learner, &known);
-                prop_assert_eq!(Sketch::from_bytes(&learner.to_bytes()), Ok(known));
+                let known = receiver.clone();
+                prop_assert_eq!(receiver.learn_packed(&bytes), Some(NewItems::Items(Vec::new())));
+                prop_assert_eq!(&receiver, &known);
+                prop_assert_eq!(Sketch::from_bytes(&receiver.to_bytes()), Ok(known));
             }
         }
     }

@@ -194,15 +194,15 @@ proptest! {
 /// As bytes where a format has them, and as numbers where it has none.
 #[test]
 fn sketches_uniques_and_histograms_travel_as_their_bytes_at_rest() {
-    fn travels<T>(sent: &T, at_rest: &[u8])
+    fn travels<T>(value: &T, at_rest: &[u8])
     where
         T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
     {
-        let json = serde_json::to_string(sent).unwrap();
+        let json = serde_json::to_string(value).unwrap();
         assert_eq!(serde_json::from_str::<Vec<u8>>(&json).unwrap(), at_rest);
-        assert_eq!(serde_json::from_str::<T>(&json).unwrap(), *sent);
-        let packed = postcard::to_allocvec(sent).unwrap();
-        assert_eq!(postcard::from_bytes::<T>(&packed).unwrap(), *sent);
+        assert_eq!(serde_json::from_str::<T>(&json).unwrap(), *value);
+        let packed = postcard::to_allocvec(value).unwrap();
+        assert_eq!(postcard::from_bytes::<T>(&packed).unwrap(), *value);
         assert!(serde_json::from_str::<T>("[7,7,7]").is_err());
     }
     let key = HashKey::from([7; 16]);

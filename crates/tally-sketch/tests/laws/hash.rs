@@ -47,13 +47,13 @@ fn under_a_key_it_never_changes() {
 #[test]
 fn every_byte_of_the_key_counts() {
     let plain = hash(&HashKey::from([7; 16]), b"203.0.113.9");
-    for place in 0..16 {
+    for index in 0..16 {
         let mut bytes = [7; 16];
-        bytes[place] ^= 0x80;
+        bytes[index] ^= 0x80;
         assert_ne!(
             hash(&HashKey::from(bytes), b"203.0.113.9"),
             plain,
-            "byte {place}"
+            "byte {index}"
         );
     }
 }

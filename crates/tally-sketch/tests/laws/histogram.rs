@@ -72,14 +72,14 @@ proptest! {
         let histogram = histogram(&values);
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
-        for asked in [per_mille, 500, 900, 990, 999] {
-            let Some(told) = histogram.quantile_per_mille(asked) else {
+        for quantile in [per_mille, 500, 900, 990, 999] {
+            let Some(answer) = histogram.quantile_per_mille(quantile) else {
                 prop_assert!(values.is_empty());
                 continue;
             };
-            let truth = nearest_rank(&sorted, usize::from(asked));
+            let truth = nearest_rank(&sorted, usize::from(quantile));
             // Exactly: the bound needs no slack for rounding.
-            prop_assert!((told - truth).abs() <= MAX_RELATIVE_ERROR * truth, "{asked}: {told} for {truth}");
+            prop_assert!((answer - truth).abs() <= MAX_RELATIVE_ERROR * truth, "{quantile}: {answer} for {truth}");
         }
     }
 
@@ -91,8 +91,8 @@ proptest! {
         prop_assert_eq!(histogram.max(), values.iter().copied().max_by(f64::total_cmp));
         let count = f64::from(u32::try_from(values.len()).unwrap());
         let truth = values.iter().map(|value| value / count).sum::<f64>();
-        let told = histogram.mean().unwrap_or(0.0);
-        prop_assert!((told - truth).abs() <= 1e-12 * truth + 2_f64.powi(-45), "{told} for {truth}");
+        let answer = histogram.mean().unwrap_or(0.0);
+        prop_assert!((answer - truth).abs() <= 1e-12 * truth + 2_f64.powi(-45), "{answer} for {truth}");
     }
 
     #[test]
@@ -259,9 +259,9 @@ fn malformed_bytes_are_refused() {
             "{length}"
         );
     }
-    let with = |place: usize, bytes: &[u8]| {
+    let with = |index: usize, bytes: &[u8]| {
         let mut changed = good.clone();
-        changed.splice(place..place + 1, bytes.iter().copied());
+        changed.splice(index..index + 1, bytes.iter().copied());
         refusal(&changed)
     };
     assert_eq!(with(0, &[2]), "histogram version 2 is not known");

@@ -40,7 +40,7 @@ fn sparse(opcodes: &[u8]) -> Vec<u8> {
 }
 
 /// The register and the rank of an element, by counting bits one at a time.
-fn slow_place(element: &[u8]) -> (u16, u8) {
+fn slow_register_and_rank(element: &[u8]) -> (u16, u8) {
     let hash = redis_hash(element);
     let mut rank = 1;
     while rank <= 50 && hash >> (13 + rank) & 1 == 0 {
@@ -344,7 +344,7 @@ proptest! {
     #[test]
     fn places_are_those_counted_bit_by_bit(element in vec(any::<u8>(), 0..40)) {
         let token = redis_token(&element);
-        prop_assert_eq!((token.register(), token.rank()), slow_place(&element));
+        prop_assert_eq!((token.register(), token.rank()), slow_register_and_rank(&element));
     }
 }
 

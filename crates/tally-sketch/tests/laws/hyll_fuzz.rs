@@ -37,7 +37,11 @@ fn read_slowly(string: &[u8]) -> Option<Vec<u8>> {
 
 fn read_dense(body: &[u8]) -> Vec<u8> {
     let bit = |at: usize| body[at / 8] >> (at % 8) & 1;
-    let register = |number: usize| (0..6).map(|place| bit(6 * number + place) << place).sum();
+    let register = |number: usize| {
+        (0..6)
+            .map(|bit_index| bit(6 * number + bit_index) << bit_index)
+            .sum()
+    };
     (0..REGISTERS).map(register).collect()
 }
 
@@ -178,14 +182,14 @@ fn check(string: &[u8], case: u64) -> bool {
     true
 }
 
-fn asked(name: &str, otherwise: u64) -> u64 {
+fn setting(name: &str, otherwise: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
 #[test]
 fn damaged_strings_are_read_as_slowly_or_refused() {
-    let (from, cases) = (asked("FUZZ_FROM", 0), asked("FUZZ_CASES", CASES));
+    let (from, cases) = (setting("FUZZ_FROM", 0), setting("FUZZ_CASES", CASES));
     let strings = corpus(&mut Chance(1));
     let mut taken = 0;
     for case in from..from + cases {

@@ -257,17 +257,20 @@ fn a_sketch_is_sparse_up_to_3072_tokens_and_dense_from_the_next() {
     let tokens: Vec<Token> = (0..3_073)
         .filter_map(|n| Token::from_bits(n << 6))
         .collect();
-    let (last, most) = tokens.split_last().unwrap();
-    let mut sketch = sketch_of(most);
+    let (last, all_but_last) = tokens.split_last().unwrap();
+    let mut sketch = sketch_of(all_but_last);
     assert!(!dense(&sketch));
     let mut at_once = Sketch::new();
-    at_once.insert_many(most);
+    at_once.insert_many(all_but_last);
     assert_eq!(at_once, sketch);
     assert_eq!(
-        merged(&sketch_of(&most[..2_000]), &sketch_of(&most[1_000..])),
+        merged(
+            &sketch_of(&all_but_last[..2_000]),
+            &sketch_of(&all_but_last[1_000..])
+        ),
         sketch
     );
-    assert!(!sketch.insert(most[1_000]));
+    assert!(!sketch.insert(all_but_last[1_000]));
     assert!(!dense(&sketch), "a repeat adds no token");
     assert!(sketch.insert(*last));
     assert!(dense(&sketch));

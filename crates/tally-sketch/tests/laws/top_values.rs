@@ -20,7 +20,11 @@ fn counted(streams: &[Stream]) -> BTreeMap<String, u128> {
     counted
 }
 
-fn check(top: &TopValues, truth: &BTreeMap<String, u128>, most: u128) -> Result<(), TestCaseError> {
+fn check(
+    top: &TopValues,
+    truth: &BTreeMap<String, u128>,
+    limit: u128,
+) -> Result<(), TestCaseError> {
     let total: u128 = truth.values().sum();
     prop_assert_eq!(top.sum(), total);
     for (value, count) in truth {
@@ -34,9 +38,9 @@ fn check(top: &TopValues, truth: &BTreeMap<String, u128>, most: u128) -> Result<
             count
         );
     }
-    prop_assert!(top.absent_max() <= total / (most + 1));
+    prop_assert!(top.absent_max() <= total / (limit + 1));
     for (value, known) in top.values() {
-        prop_assert!(known.error <= total / (most + 1), "{}: {:?}", value, known);
+        prop_assert!(known.error <= total / (limit + 1), "{}: {:?}", value, known);
     }
     Ok(())
 }
@@ -47,12 +51,12 @@ proptest! {
     #[test]
     fn bounds_hold_however_a_stream_is_split_merged_and_pruned(
         streams in vec(vec((prop_oneof![0..8_u16, 0..400_u16], 1..20_u128), 0..120), 1..8),
-        most in 1..30_usize,
+        limit in 1..30_usize,
         prune_every in 1..40_usize,
         as_a_chain in any::<bool>(),
     ) {
         let truth = counted(&streams);
-        let most_wide = u128::try_from(most).expect("it is small");
+        let limit_wide = u128::try_from(limit).expect("it is small");
         let mut parts = Vec::new();
         for stream in &streams {
             let mut part = TopValues::default();
@@ -60,10 +64,10 @@ proptest! {
                 for (value, amount) in some {
                     part.add(&value.to_string(), *amount);
                 }
-                part.prune(most);
+                part.prune(limit);
             }
-            check(&part, &counted(std::slice::from_ref(stream)), most_wide)?;
-            prop_assert!(part.len() <= most);
+            check(&part, &counted(std::slice::from_ref(stream)), limit_wide)?;
+            prop_assert!(part.len() <= limit);
             parts.push(part);
         }
         // One after the other, or by twos.
@@ -74,13 +78,13 @@ proptest! {
             };
             let mut joined = one;
             joined.merge(other);
-            joined.prune(most);
+            joined.prune(limit);
             match as_a_chain {
                 true => parts.insert(0, joined),
                 false => parts.push(joined),
             }
         }
-        check(&parts[0], &truth, most_wide)?;
+        check(&parts[0], &truth, limit_wide)?;
     }
 
     #[test]

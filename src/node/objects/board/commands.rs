@@ -115,7 +115,7 @@ impl Ranking<'_> {
     }
 
     /// A member was written.
-    fn note(&mut self, name: &[u8], now: Option<&Member>) {
+    fn record_write(&mut self, name: &[u8], now: Option<&Member>) {
         if let Some(known) = self.read.members.get_mut(name) {
             known.member = now.cloned();
         }
@@ -194,7 +194,7 @@ impl SortedSet for Ranking<'_> {
             }
             self.loaded
                 .put(self.rows, member, before.as_ref(), Some(after))?;
-            self.note(member, Some(after));
+            self.record_write(member, Some(after));
         }
         Ok(Ok(change))
     }
@@ -203,7 +203,7 @@ impl SortedSet for Ranking<'_> {
         let before = self.member(member)?;
         if before.is_some() {
             self.loaded.put(self.rows, member, before.as_ref(), None)?;
-            self.note(member, None);
+            self.record_write(member, None);
         }
         Ok(before.is_some())
     }
@@ -241,23 +241,26 @@ fn ledger_full() -> Reply {
 }
 
 impl BoardCore {
-    pub(super) async fn on_run(&self, asked: Result<RunSorted, Fault>) -> Result<SortedRan, Fault> {
-        let asked = asked?;
+    pub(super) async fn on_run(
+        &self,
+        message: Result<RunSorted, Fault>,
+    ) -> Result<SortedRan, Fault> {
+        let message = message?;
         self.readable()?;
         let unchanged = |replies| SortedRan {
             replies,
             changes: Vec::new(),
         };
         if !self.is_living() {
-            if !asked.may_begin {
-                return self.replied(&asked).map(unchanged);
+            if !message.may_begin {
+                return self.replied(&message).map(unchanged);
             }
             // They need all members in one object.
             let placing = Placing {
                 shards: Shards::Fixed(1),
-                home: asked.home.clone(),
+                home: message.home.clone(),
             };
-            self.begin(&asked.board, Settings::default(), &placing)
+            self.begin(&message.board, Settings::default(), &placing)
                 .await?;
         }
         match self.misplaced(ShardAt::default()) {
@@ -270,15 +273,15 @@ impl BoardCore {
                 let reply = Reply::err(
                     "this sorted set is a board that is spread over several objects; write and read it by /boards",
                 );
-                return Ok(unchanged(Some(vec![reply; asked.commands.len()])));
+                return Ok(unchanged(Some(vec![reply; message.commands.len()])));
             }
         }
         self.catch_up()?;
-        let ran = self.commit(|loaded| self.run_all(loaded, &asked))?;
+        let ran = self.commit(|loaded| self.run_all(loaded, &message))?;
         if !self.is_living()
             && let Some(generation) = self.generation()
         {
-            let board = asked.board.clone();
+            let board = message.board.clone();
             call(&self.host, &ForgetBoard { board, generation }).await?;
         }
         self.arm().await;
@@ -286,12 +289,12 @@ impl BoardCore {
     }
 
     /// The replies to attempts that were all made before, on a board that has ended since.
-    fn replied(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
+    fn replied(&self, message: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
         let loaded = self.loaded.borrow();
-        let Some(loaded) = loaded.as_ref().filter(|_| !asked.tries.is_empty()) else {
+        let Some(loaded) = loaded.as_ref().filter(|_| !message.tries.is_empty()) else {
             return Ok(None);
         };
-        let known = asked
+        let known = message
             .tries
             .iter()
             .map(|named| self.known_reply(loaded, *named));
@@ -313,26 +316,26 @@ impl BoardCore {
         }))
     }
 
-    fn run_all(&self, loaded: &mut Loaded, asked: &RunSorted) -> Result<SortedRan, Fault> {
+    fn run_all(&self, loaded: &mut Loaded, message: &RunSorted) -> Result<SortedRan, Fault> {
         let now_ms = self.host.now_ms();
-        loaded.standing.is_whole |= !asked.commands.is_empty();
-        let home = &mut loaded.standing.placing.home;
-        *home = home.take().or_else(|| asked.home.clone());
-        let had_members = loaded.head.members > 0 || asked.may_begin;
-        if asked.is_anew
-            && let Some(refused) = self.begin_anew(loaded, &asked.commands)?
+        loaded.role.is_whole |= !message.commands.is_empty();
+        let home = &mut loaded.role.placing.home;
+        *home = home.take().or_else(|| message.home.clone());
+        let had_members = loaded.head.members > 0 || message.may_begin;
+        if message.is_anew
+            && let Some(refused) = self.begin_anew(loaded, &message.commands)?
         {
             return Ok(refused);
         }
-        let mut read = ReadTogether::of(&asked.commands, &self.rows, loaded.head.epoch)?;
+        let mut read = ReadTogether::of(&message.commands, &self.rows, loaded.head.epoch)?;
         for (name, known) in &mut read.members {
             known.member = loaded.unless_expired(&self.rows, name, known.member.take(), now_ms)?;
         }
-        let mut replies = Vec::with_capacity(asked.commands.len());
-        let mut changes = vec![SetChange::Same; asked.commands.len()];
+        let mut replies = Vec::with_capacity(message.commands.len());
+        let mut changes = vec![SetChange::Same; message.commands.len()];
         let room = ReplyRoom::default();
-        for (place, args) in asked.commands.iter().enumerate() {
-            let named = asked.tries.get(place).copied();
+        for (index, args) in message.commands.iter().enumerate() {
+            let named = message.tries.get(index).copied();
             if let Some(named) = named
                 && let Some(reply) = self.known_reply(loaded, named)?
             {
@@ -349,7 +352,7 @@ impl BoardCore {
                 replies.push(read.skip(ledger_full()));
                 continue;
             }
-            read.look_ahead(&loaded.reader(&self.rows), &asked.commands[place..])?;
+            read.look_ahead(&loaded.reader(&self.rows), &message.commands[index..])?;
             let mut ranking = Ranking {
                 loaded,
                 rows: &self.rows,
@@ -367,7 +370,7 @@ impl BoardCore {
                 }
                 Err(ReplyError::Fault(fault)) => return Err(fault),
             };
-            changes[place] = ranking.change();
+            changes[index] = ranking.change();
             if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
                 let reply = reply.clone();
                 let record = StoredReply { fingerprint, reply };

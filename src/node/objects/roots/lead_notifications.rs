@@ -1,6 +1,6 @@
 //! How roots end, and how leads are notified of the root's decisions.
 //!
-//! Invariant: what leads must be told is stored as a duty in the same commit as its cause; a duty is deleted only when
+//! Invariant: each notice to a lead is stored as a duty in the same commit as its cause; a duty is deleted only when
 //! its lead has confirmed.
 
 use super::super::duty_store::{Duty, LeadNotice};
@@ -48,10 +48,10 @@ impl Roots {
     /// does not would count on after the end.
     async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
         if self.duties.is_configuring(counter)? {
-            let untold = self
+            let unnotified = self
                 .fulfil(&duties(counter, root, LeadNotice::Configure))
                 .await?;
-            if let Some(datacenter) = untold.first() {
+            if let Some(datacenter) = unnotified.first() {
                 return Err(may_count(datacenter));
             }
         }
@@ -74,7 +74,7 @@ impl Roots {
     }
 
     /// Ends a generation: first nobody counts for it any more, then its end is durable here, then the leads drop it.
-    /// Returns the leads that could not be told to drop it yet.
+    /// Returns the leads that have not dropped it yet.
     ///
     /// # Errors
     /// `Unavailable`, and nothing has ended, where a lead that may still count cannot be stopped: what
@@ -107,14 +107,14 @@ impl Roots {
 
     /// Notifies leads, and deletes the duties that are done. Returns the datacenters that are left.
     pub(in super::super) async fn fulfil(&self, duties: &[Duty]) -> Result<Vec<Datacenter>, Fault> {
-        let tell = |duty: &Duty| {
+        let notify = |duty: &Duty| {
             let duty = duty.clone();
             async move {
                 let root = match self.rows.entry(&duty.counter) {
                     Ok(Some(RootEntry::Live(root))) => Some(root),
                     _ => None,
                 };
-                let told = self
+                let outcome = self
                     .tell(
                         &duty.counter,
                         &duty.datacenter,
@@ -124,11 +124,11 @@ impl Roots {
                     )
                     .await;
                 let number = root.map_or(0, |root| root.settings.number);
-                (duty, number, told)
+                (duty, number, outcome)
             }
         };
         let mut pending = Vec::new();
-        for (duty, number, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
+        for (duty, number, outcome) in all_settled(duties.iter().map(notify), LEADS_AT_ONCE).await {
             // The duty has moved with its root, and is fulfilled from there.
             if self.is_here(&duty.counter).is_err() {
                 continue;
@@ -137,10 +137,10 @@ impl Roots {
             let is_newest = match self.rows.entry(&duty.counter) {
                 Ok(Some(RootEntry::Live(root))) => root.settings.number == number,
                 Ok(_) => true,
-                // Nothing is told of a root that cannot be read, and the duties of others go on.
+                // Leads of a root that cannot be read get no notice. The duties of other roots continue.
                 Err(_) => false,
             };
-            match told {
+            match outcome {
                 Ok(()) if is_newest || duty.telling == LeadNotice::Close => {
                     self.duties.done(&duty)?
                 }
@@ -158,16 +158,16 @@ impl Roots {
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
-        telling: LeadNotice,
+        notice: LeadNotice,
         generation: u64,
         root: Option<&Root>,
     ) -> Result<(), Fault> {
         let to = CellAddress::lead(counter, datacenter);
-        match (telling, root.filter(|root| root.generation == generation)) {
-            (LeadNotice::Close, _) => self.outbox.tell(&Close { to, generation }).await,
+        match (notice, root.filter(|root| root.generation == generation)) {
+            (LeadNotice::Close, _) => self.outbox.notify(&Close { to, generation }).await,
             (LeadNotice::Configure, Some(root)) => {
                 let grant = root.grant(datacenter);
-                self.outbox.tell(&Configure { to, grant }).await
+                self.outbox.notify(&Configure { to, grant }).await
             }
             (LeadNotice::Configure, None) => Ok(()),
             (LeadNotice::Settle, _) => {
@@ -193,11 +193,11 @@ fn may_count(datacenter: &Datacenter) -> Fault {
 }
 
 /// The duties towards every lead of a counter.
-pub(in super::super) fn duties(counter: &CounterId, root: &Root, telling: LeadNotice) -> Vec<Duty> {
+pub(in super::super) fn duties(counter: &CounterId, root: &Root, notice: LeadNotice) -> Vec<Duty> {
     let duty = |datacenter: &Datacenter| Duty {
         counter: counter.clone(),
         datacenter: datacenter.clone(),
-        telling,
+        telling: notice,
         generation: root.generation,
         tries: 0,
     };

@@ -47,7 +47,7 @@ impl Roots {
     ) -> Result<(), Fault> {
         let known = self.rows.entry(counter)?;
         let is_lost = known.is_none_or(|entry| entry.generation() < held.generation);
-        // A lead that was not told of an end yet still reports the ended generation.
+        // A lead that was not notified of an end yet still reports the ended generation.
         if !is_lost || self.duties.is_closing(counter, held.generation)? {
             return Ok(());
         }

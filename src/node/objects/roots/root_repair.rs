@@ -28,7 +28,7 @@ const LEAD_MS_MAX: u64 = 3_000;
 
 /// The answers of leads about their grants.
 #[derive(Default)]
-struct Asked {
+struct GrantAnswers {
     /// Leads that count a living generation.
     held: Vec<(Datacenter, Grant)>,
     /// Leads that did not answer.
@@ -42,8 +42,11 @@ impl Roots {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(in super::super) async fn repair(&self, asked: RepairRoot) -> Result<RootRepaired, Fault> {
-        let counter = &asked.counter;
+    pub(in super::super) async fn repair(
+        &self,
+        request: RepairRoot,
+    ) -> Result<RootRepaired, Fault> {
+        let counter = &request.counter;
         let lock = self.lock_of(counter);
         let _alone = lock.lock().await;
         let damaged = self.damaged(counter)?;
@@ -63,12 +66,12 @@ impl Roots {
         let mut root = None;
         if is_lost {
             root = self
-                .made_again(&asked, view.as_ref(), &mut repaired)
+                .made_again(&request, view.as_ref(), &mut repaired)
                 .await?;
             let Some(made) = &root else {
                 return Ok(repaired);
             };
-            if !asked.is_dry {
+            if !request.is_dry {
                 // Other damaged rows would be read when it is saved.
                 self.views.drop_damaged(counter, &repaired.damaged)?;
                 let entry = RootEntry::Live(made.clone());
@@ -77,10 +80,10 @@ impl Roots {
         } else if let Some(RootEntry::Live(living)) = self.rows.entry(counter)? {
             root = Some(living);
         }
-        if !asked.is_dry && !repaired.damaged.is_empty() {
+        if !request.is_dry && !repaired.damaged.is_empty() {
             self.views.drop_damaged(counter, &repaired.damaged)?;
             if let Some(root) = &root {
-                self.views.note_total(counter, root)?;
+                self.views.record_total(counter, root)?;
             }
         }
         repaired.found = root.map(|root| {
@@ -94,23 +97,23 @@ impl Roots {
     /// neither.
     async fn made_again(
         &self,
-        asked: &RepairRoot,
+        request: &RepairRoot,
         view: Option<&View>,
         repaired: &mut RootRepaired,
     ) -> Result<Option<Root>, Fault> {
         let now_ms = self.host.now_ms();
-        let Asked {
+        let GrantAnswers {
             held,
             silent,
             damaged,
-        } = self.ask_leads(asked, view).await?;
-        let told_by = held.iter().map(|(datacenter, _)| datacenter.clone());
-        repaired.told_by = told_by.collect();
+        } = self.ask_leads(request, view).await?;
+        let sources = held.iter().map(|(datacenter, _)| datacenter.clone());
+        repaired.told_by = sources.collect();
         repaired.silent = silent;
         if let Some(mut root) = rebuilt(&held, view, now_ms) {
             if root.home.is_some() {
                 repaired.knows_base = true;
-                let is_known = self.hold_others(asked, &mut root, view, &damaged, repaired);
+                let is_known = self.hold_others(request, &mut root, view, &damaged, repaired);
                 return Ok(is_known.await.then_some(root));
             }
             // They may count it too, and are repaired next.
@@ -123,19 +126,20 @@ impl Roots {
         }
         // A lead that does not answer may hold a grant, and the snapshot would end what it counts. A deleted counter
         // stays deleted.
-        let may_be = repaired.silent.is_empty() && self.rows.is_live(&asked.counter)?;
-        let Some(kept) = asked.kept.as_ref().filter(|_| may_be) else {
+        let may_be = repaired.silent.is_empty() && self.rows.is_live(&request.counter)?;
+        let Some(kept) = request.kept.as_ref().filter(|_| may_be) else {
             return Ok(None);
         };
         repaired.is_from_snapshot = true;
         Ok(Some(of_snapshot(kept, damaged, now_ms)))
     }
 
-    /// Notes what the datacenters hold that stopped for a home: its grant includes that. Returns whether all of it is
-    /// known. What a damaged lead holds is what it has pushed; one that has not is left out, since home includes it.
+    /// Adds to the root what the datacenters hold that stopped for a home: the home's grant includes it. Returns
+    /// whether all of it is known. For a damaged lead this is what it has pushed. A damaged lead without pushes is left
+    /// out, since the home includes it.
     async fn hold_others(
         &self,
-        asked: &RepairRoot,
+        request: &RepairRoot,
         root: &mut Root,
         view: Option<&View>,
         damaged: &[Datacenter],
@@ -154,7 +158,7 @@ impl Roots {
             totals_only: true,
             ..ReadParts::default()
         };
-        for (other, sum) in sums(&self.outbox, &asked.counter, root, &others, wanted).await {
+        for (other, sum) in sums(&self.outbox, &request.counter, root, &others, wanted).await {
             match sum {
                 Some(sum) => held.push((other, sum.cells)),
                 None => repaired.silent.push(other),
@@ -181,35 +185,41 @@ impl Roots {
     }
 
     /// Asks the leads of a counter for their grants, in the datacenters that may count it.
-    async fn ask_leads(&self, asked: &RepairRoot, view: Option<&View>) -> Result<Asked, Fault> {
-        let counter = &asked.counter;
-        let mut datacenters = asked.datacenters.clone();
+    async fn ask_leads(
+        &self,
+        request: &RepairRoot,
+        view: Option<&View>,
+    ) -> Result<GrantAnswers, Fault> {
+        let counter = &request.counter;
+        let mut datacenters = request.datacenters.clone();
         if let Some(view) = view {
             datacenters.extend(view.datacenters().map(|(datacenter, _)| datacenter.clone()));
         }
-        let kept = asked.kept.iter().flat_map(|kept| &kept.datacenters);
+        let kept = request.kept.iter().flat_map(|kept| &kept.datacenters);
         datacenters.extend(kept.map(|part| part.datacenter.clone()));
         let ask = |datacenter: Datacenter| async move {
             let to = CellAddress::lead(counter, &datacenter);
-            let asked = AskGrant { to };
-            let held = self.host.within_ms(LEAD_MS_MAX, self.outbox.call(&asked));
+            let ask_grant = AskGrant { to };
+            let held = self
+                .host
+                .within_ms(LEAD_MS_MAX, self.outbox.call(&ask_grant));
             (datacenter, held.await)
         };
         let datacenters = datacenters.into_iter().take(DATACENTERS_MAX);
-        let told = all_settled(datacenters.map(ask), LEADS_AT_ONCE).await;
-        let told = in_order(told, |(one, _), (other, _)| one.cmp(other));
-        let mut known = Asked::default();
-        for (datacenter, held) in told {
+        let replies = all_settled(datacenters.map(ask), LEADS_AT_ONCE).await;
+        let replies = in_order(replies, |(one, _), (other, _)| one.cmp(other));
+        let mut answers = GrantAnswers::default();
+        for (datacenter, held) in replies {
             match held {
-                // A lead that was not told of an end yet still reports the ended generation.
+                // A lead that was not notified of an end yet still reports the ended generation.
                 Some(Ok(Some(grant))) if self.duties.is_closing(counter, grant.generation)? => {}
-                Some(Ok(Some(grant))) => known.held.push((datacenter, grant)),
+                Some(Ok(Some(grant))) => answers.held.push((datacenter, grant)),
                 Some(Ok(None)) => {}
-                Some(Err(Fault::Unreadable(_))) => known.damaged.push(datacenter),
-                _ => known.silent.push(datacenter),
+                Some(Err(Fault::Unreadable(_))) => answers.damaged.push(datacenter),
+                _ => answers.silent.push(datacenter),
             }
         }
-        Ok(known)
+        Ok(answers)
     }
 }
 

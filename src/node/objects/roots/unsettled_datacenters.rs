@@ -23,7 +23,7 @@ impl Roots {
         let Ok(mut root) = self.living(&counter, false).await? else {
             return Ok(None);
         };
-        if self.settle_those_that_answer(&counter, &mut root).await {
+        if self.reconcile_answering(&counter, &mut root).await {
             root.revision += 1;
             self.save(&counter, RootEntry::Live(root.clone()), &[])
                 .await?;
@@ -32,7 +32,7 @@ impl Roots {
     }
 
     /// Settles the datacenters that answer. Returns whether there were any.
-    async fn settle_those_that_answer(&self, counter: &CounterId, root: &mut Root) -> bool {
+    async fn reconcile_answering(&self, counter: &CounterId, root: &mut Root) -> bool {
         let unsettled = root.operations.unsettled().to_vec();
         let from = root.operations.at_ms().div_euclid(1_000);
         let wanted = ReadParts {
@@ -43,19 +43,19 @@ impl Roots {
         let mut is_news = false;
         for (datacenter, sum) in sums(&self.outbox, counter, root, &unsettled, wanted).await {
             let Some(sum) = sum else { continue };
-            let heard = SettledReport {
+            let report = SettledReport {
                 since: sum.summary.window.count,
                 last_write_ms: sum.summary.last_write_ms,
                 cells: sum.cells,
             };
-            is_news |= root.operations.settle(&datacenter, &heard);
+            is_news |= root.operations.settle(&datacenter, &report);
         }
         is_news
     }
 
-    /// Continues only if all datacenters are part of the value: a new home decides by it, and does not learn later what
-    /// others had counted.
-    pub(in super::super) async fn require_settled(
+    /// Continues only if all datacenters are part of the value: a new home decides by the value, and does not receive
+    /// later what others had counted.
+    pub(in super::super) async fn require_reconciled(
         &self,
         counter: &CounterId,
         root: &mut Root,
@@ -63,7 +63,7 @@ impl Roots {
         if root.operations.unsettled().is_empty() {
             return Ok(());
         }
-        self.settle_those_that_answer(counter, root).await;
+        self.reconcile_answering(counter, root).await;
         let unsettled = root.operations.unsettled().first();
         unsettled.map_or(Ok(()), |datacenter| Err(silent(datacenter)))
     }

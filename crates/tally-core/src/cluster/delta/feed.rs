@@ -1,4 +1,4 @@
-//! The sending end: a view that remembers what changed in it, and so can tell what a receiver lacks.
+//! The sending end: a view that remembers what changed in it, and so knows what a receiver lacks.
 
 use std::collections::BTreeMap;
 
@@ -50,13 +50,13 @@ impl Feed {
 
     fn begin(&mut self, generation: u64) {
         if self.view.begin(generation) {
-            self.note(ViewPart::Form);
+            self.record(ViewPart::Form);
         }
     }
 
-    fn note(&mut self, changed: ViewPart) {
-        let is_counted = !matches!(changed, ViewPart::Heard(_));
-        self.log.note(changed);
+    fn record(&mut self, changed: ViewPart) {
+        let is_counted = !matches!(changed, ViewPart::Report(_));
+        self.log.record(changed);
         if is_counted {
             self.counted = self.log.revision();
         }
@@ -68,29 +68,29 @@ impl Feed {
             return;
         }
         self.begin(other.generation());
-        for (datacenter, heard) in other.datacenters() {
-            if self.view.note_heard(datacenter, *heard) {
-                self.note(ViewPart::Heard(datacenter.clone()));
+        for (datacenter, report) in other.datacenters() {
+            if self.view.merge_report(datacenter, *report) {
+                self.record(ViewPart::Report(datacenter.clone()));
             }
         }
         for (cell, totals) in other.cells().iter() {
-            if self.view.note_cell(cell.clone(), *totals) {
-                self.note(ViewPart::Cell(cell.clone()));
+            if self.view.merge_cell(cell.clone(), *totals) {
+                self.record(ViewPart::Cell(cell.clone()));
             }
         }
-        for (source, learnt) in self.view.uniques_mut().learn(other.uniques()) {
-            match learnt {
+        for (source, new_items) in self.view.uniques_mut().learn(other.uniques()) {
+            match new_items {
                 NewItems::Items(items) => {
                     for item in items {
-                        self.note(ViewPart::Unique((source, item)));
+                        self.record(ViewPart::Unique((source, item)));
                     }
                 }
-                NewItems::Form => self.note(ViewPart::Form),
+                NewItems::Form => self.record(ViewPart::Form),
             }
         }
     }
 
-    /// Whether a receiver lacks anything that was counted, as far as its mark tells: what is worth a
+    /// Whether a receiver lacks anything that was counted, by its mark: what is worth a
     /// message. That nothing was counted since goes along with the next.
     pub fn has_news_for(&self, have: &ReceiverState) -> bool {
         match have {
@@ -141,7 +141,7 @@ impl Feed {
         let mut items = Vec::new();
         for changed in changes {
             match changed {
-                ViewPart::Heard(datacenter) => {
+                ViewPart::Report(datacenter) => {
                     let part = parts.entry(datacenter).or_insert_with(|| empty(datacenter));
                     part.heard = self.view.heard_of(datacenter);
                 }
@@ -161,12 +161,12 @@ impl Feed {
     }
 
     fn all_parts(&self) -> Vec<DeltaPart> {
-        let part = |(datacenter, heard): (&Datacenter, &ReportOrder)| {
+        let part = |(datacenter, report): (&Datacenter, &ReportOrder)| {
             let cells = self.view.cells().cells_of(datacenter);
             let change = |(shard, totals): (u8, CellTotals)| CellChange::of(shard, &totals);
             DeltaPart {
                 datacenter: datacenter.clone(),
-                heard: Some(*heard),
+                heard: Some(*report),
                 cells: cells.into_iter().map(change).collect(),
             }
         };

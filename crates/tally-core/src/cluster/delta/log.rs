@@ -20,7 +20,7 @@ pub(super) enum ViewPart {
     /// A cell's totals.
     Cell(CellKey),
     /// How current a datacenter is.
-    Heard(Datacenter),
+    Report(Datacenter),
     /// An item of the unique elements, and of which sketch.
     Unique((Source, u32)),
     /// A sketch has another form: items before have no names any more.
@@ -42,8 +42,8 @@ impl Log {
         self.revision
     }
 
-    /// Notes a change.
-    pub fn note(&mut self, changed: ViewPart) {
+    /// Records a change.
+    pub fn record(&mut self, changed: ViewPart) {
         self.revision += 1;
         if changed == ViewPart::Form {
             // Whoever had less lacks items that the log cannot name any more.

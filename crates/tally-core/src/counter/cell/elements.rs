@@ -64,7 +64,7 @@ impl Cell {
         }
     }
 
-    /// Notes that the hour before is over, if it is.
+    /// Records that the hour before is over, if it is.
     fn begin_hour(&mut self, now: i64, changes: &mut Changes) {
         let hour = Resolution::Hour.start_of(now);
         let open = self.open_uniques.as_ref().map(|(open, _)| *open);

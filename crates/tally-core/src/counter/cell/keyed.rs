@@ -29,7 +29,7 @@ impl Cell {
         *self.ledgers.of_mut(keys) = ledger;
     }
 
-    /// Notes that storage holds numbers that were struck out.
+    /// Records that storage holds numbers that were struck out.
     pub fn restore_numbers(&mut self) {
         self.has_numbers = true;
     }
@@ -49,7 +49,7 @@ impl Cell {
     /// `known` looks a key up in storage. Returns what became of each, in their order.
     ///
     /// # Errors
-    /// [`Refusal::NeedsGrant`], also where a write is of a generation that this cell has not heard of yet;
+    /// [`Refusal::NeedsGrant`], also where a write is of a generation that this cell does not know yet;
     /// nothing has changed then.
     pub fn apply_keyed(
         &mut self,
@@ -121,7 +121,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Whether a write is of a generation that this cell has not heard of yet.
+    /// Whether a write is of a generation that this cell does not know yet.
     pub(super) fn is_before(&self, write: &KeyedWrite) -> bool {
         self.generation().unwrap_or(0) < write.generation
     }
@@ -201,7 +201,7 @@ impl Cell {
     }
 
     /// Records that a write was refused by what the value would be: an attempt before that is still on its way is not
-    /// counted once there is room for it, as its client may have been told. Returns whether the ledger had room.
+    /// counted once there is room for it, as its client may have been answered so. Returns whether the ledger had room.
     fn refuse(
         &mut self,
         (key, record): (WriteKey, Record),
@@ -346,7 +346,7 @@ fn look_up(
     let is_this = |new: &&NewRecord| new.key == write.key;
     if let Some(pending) = changes.records.iter().find(is_this) {
         // The writes of a commit were sent with one claim, so none can lift what another has struck out.
-        return LedgerAnswer::Answered(told(write, pending.kept.record));
+        return LedgerAnswer::Answered(recorded_outcome(write, pending.kept.record));
     }
     match known(write.key) {
         None => LedgerAnswer::New(None),
@@ -354,12 +354,12 @@ fn look_up(
             slot,
             record: Record::Struck { moves: struck, .. },
         }) if moves.unwrap_or(0) > struck => LedgerAnswer::New(Some(slot)),
-        Some(kept) => LedgerAnswer::Answered(told(write, kept.record)),
+        Some(kept) => LedgerAnswer::Answered(recorded_outcome(write, kept.record)),
     }
 }
 
-/// What is answered to a write that has a record.
-fn told(write: &KeyedWrite, record: Record) -> KeyedOutcome {
+/// The answer to a write that has a record.
+fn recorded_outcome(write: &KeyedWrite, record: Record) -> KeyedOutcome {
     match record {
         Record::Struck { .. } => KeyedOutcome::Struck,
         Record::Counted(recorded) if is_same(recorded.fingerprint, write.fingerprint) => {

@@ -23,7 +23,7 @@ pub struct NumberedWrites<'a> {
 }
 
 impl NumberedWrites<'_> {
-    /// The outcome of each: where it has not been decided, what `decide` says, which is noted; or what it answers
+    /// The outcome of each: where it has not been decided, what `decide` says, which is recorded; or what it answers
     /// instead.
     fn outcomes(
         &self,
@@ -115,9 +115,9 @@ impl Cell {
         })
     }
 
-    /// Says where numbered writes are counted that were asked for here first. What `struck_at` was told to count, and
-    /// has struck out, goes to `next`, which is noted. `None` for those where that is needed, and not known or not to
-    /// be noted.
+    /// Returns where numbered writes are counted that were asked for here first. What was sent to `struck_at`, and was
+    /// struck out there, goes to `next`, which is recorded. `None` for those where that is needed, and not known or
+    /// not to be recorded.
     pub fn place_numbered(
         &self,
         keys: &[WriteKey],

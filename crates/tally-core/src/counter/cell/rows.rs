@@ -28,7 +28,7 @@ impl Cell {
                 .as_ref()
                 .map_or(0, |(_, open)| open.rest_bytes())
             + sealed.map(|part| part.uniques.rest_bytes()).sum::<usize>();
-        let lanes = self.nonces.lanes() + self.former.lanes();
+        let lanes = self.nonces.lanes() + self.ended_nonces.lanes();
         let bytes = 2 * sketches + BUCKET_BYTES * self.history.buckets() + LANE_BYTES * lanes;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
@@ -82,7 +82,7 @@ impl Cell {
             seals: 0,
             admissions: BTreeMap::new(),
             nonces: hot.nonces,
-            former: Default::default(),
+            ended_nonces: Default::default(),
             has_numbers: false,
             ledgers: Default::default(),
             history: History::restore(hot.history, pages),

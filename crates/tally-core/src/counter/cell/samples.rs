@@ -8,7 +8,7 @@ use crate::counter::dimensions::{DimensionLog, Stamp};
 use crate::counter::samples::{Samples, add_samples};
 
 impl Cell {
-    /// Notes what must be written of samples that a cell of this clock takes, in unix seconds. No minute begins before
+    /// Adds what must be written of samples that a cell of this clock takes, in unix seconds. No minute begins before
     /// its time, so a window up to now lacks none.
     pub(super) fn apply_samples(samples: &Samples, now: i64, changes: &mut Changes) {
         for (second, histogram) in samples {
@@ -17,7 +17,7 @@ impl Cell {
         }
     }
 
-    /// Notes what must be written of what increments say of themselves, each in the hour of the bucket that counts it.
+    /// Adds what must be written of what increments say of themselves, each in the hour of the bucket that counts it.
     pub(super) fn apply_dimensions(log: &DimensionLog, now: i64, changes: &mut Changes) {
         // A log that cannot be read ends where that begins: its sender is our own build.
         let _ = log.each(|entry| {

@@ -9,7 +9,7 @@ use crate::counter::grant::ShardGrant;
 use crate::counter::total::{Sum, Value};
 
 impl Cell {
-    /// What the counter's value is besides this cell's totals, as (added, removed), where this cell knows
+    /// The counter's value without this cell's totals, as (added, removed), where this cell knows
     /// that no other counts: what its sealed shards hold, and what the root says of the rest. `None` where
     /// others count, or may.
     pub fn elsewhere(&self) -> Option<(Sum, Sum)> {
@@ -25,7 +25,7 @@ impl Cell {
         Some(others.plus(Value::new(self.added, self.removed)))
     }
 
-    /// What all shards hold besides this one, and the rest; `None` while one of them counts.
+    /// What all other shards hold, and the rest; `None` while one of them counts.
     fn sealed_and(&self, rest: Value) -> Option<Value> {
         let all_sealed = (1..self.shards_ever()).all(|shard| self.sealed.contains_key(&shard));
         let parts = self.sealed.values().flatten();
@@ -56,19 +56,19 @@ impl Cell {
             .is_some_and(|grant| grant.settings.shards.is_none())
     }
 
-    /// Lets writes spread over so many shards, which a lead notes before it tells anybody.
+    /// Lets writes spread over so many shards, which a lead records before it answers anybody.
     pub fn spread_over(&mut self, shards: u8) {
         self.spread = shards;
         self.shards_ever = self.shards_ever.max(shards);
     }
 
-    /// Shard: takes the lead's word on how many shards writes spread over.
+    /// Shard: takes over from the lead how many shards writes spread over.
     pub fn spread_as_told(&mut self, shards: u8) {
         self.spread = shards;
     }
 
-    /// Notes that a shard exists, before that shard is told that it does. True if that is news.
-    fn note_shard(&mut self, shard: u8) -> bool {
+    /// Records that a shard exists, before that shard is answered that it does. True if that is new.
+    fn record_shard(&mut self, shard: u8) -> bool {
         let known = self.shards_ever;
         self.shards_ever = known.max(shard.saturating_add(1));
         self.shards_ever != known
@@ -99,31 +99,31 @@ impl Cell {
         self.closed_through >= generation
     }
 
-    /// How often the cell was sealed, in memory only. Whoever asks to count notes it before.
+    /// How often the cell was sealed, in memory only. Whoever requests a grant reads it before.
     pub fn seals(&self) -> u64 {
         self.seals
     }
 
-    /// Lets the cell count again, as it was answered when it asked. False, and nothing changes, if it
-    /// was sealed since it asked: the answer is older than the seal, so its grant must not be taken
-    /// either, and the cell must ask again.
+    /// Lets the cell count again, as the answer to its request says. False, and nothing changes, if it
+    /// was sealed since the request: the answer is older than the seal, so its grant must not be taken
+    /// either, and the cell must send another request.
     #[must_use]
-    pub fn unseal(&mut self, seals_when_asked: u64) -> bool {
-        let is_current = self.seals == seals_when_asked;
+    pub fn unseal(&mut self, seals_at_request: u64) -> bool {
+        let is_current = self.seals == seals_at_request;
         if is_current {
             self.is_sealed = false;
         }
         is_current
     }
 
-    /// Takes over what storage holds, after a write that failed. What tells current answers from late
-    /// ones is in memory only and stays: those answers are still on their way.
+    /// Takes over what storage holds, after a write that failed. What distinguishes current answers from
+    /// late ones is in memory only and stays: those answers are still on their way.
     pub fn adopt(&mut self, stored: Self) {
         *self = Self {
             seals: self.seals,
             admissions: std::mem::take(&mut self.admissions),
             closed_through: self.closed_through,
-            former: std::mem::take(&mut self.former),
+            ended_nonces: std::mem::take(&mut self.ended_nonces),
             ..stored
         };
     }
@@ -144,7 +144,7 @@ impl Cell {
 
     /// Lead: keeps a sealed shard's part in the sum from now on. False, and nothing changes, if the
     /// shard was admitted again since it was asked to seal: what it then counted is not in the part. Keeping a part
-    /// raises the lead's sequence: what the lead decides by may now hold more than a reader of the former sequence has
+    /// raises the lead's sequence: what the lead decides by may now hold more than a reader of the earlier sequence has
     /// seen.
     pub fn keep_sealed(&mut self, shard: u8, part: Option<Part>, admissions: u64) -> bool {
         let is_current = self.admissions_of(shard) == admissions && shard >= self.spread();
@@ -161,7 +161,7 @@ impl Cell {
     }
 
     /// Lead: lets a shard count, and from now on asks it when summing. Both must be durable
-    /// before the shard is told.
+    /// before the shard is answered.
     ///
     /// # Errors
     /// [`Refusal::Moved`] where writes do not spread to that shard.
@@ -173,7 +173,7 @@ impl Cell {
         let grant = self.grant.ok_or(Refusal::NeedsGrant)?;
         *self.admissions.entry(shard).or_insert(0) += 1;
         let was_sealed = self.sealed.remove(&shard).is_some();
-        let is_new = self.note_shard(shard);
+        let is_new = self.record_shard(shard);
         let last_write_ms = self.last_write_ms();
         Ok(ShardGrant {
             grant: Grant {

@@ -18,7 +18,7 @@ impl Cell {
     /// # Errors
     /// [`Refusal::Stray`], [`Refusal::Newer`].
     pub(super) fn check_generation(&self, nonce: Nonce, newest: u64) -> Result<(), Refusal> {
-        if self.former.has_seen(nonce) {
+        if self.ended_nonces.has_seen(nonce) {
             return Err(Refusal::Stray);
         }
         let oldest = self
@@ -43,9 +43,9 @@ impl Cell {
     }
 
     /// What the next generation must know of the flushes of this one and of those before.
-    pub(super) fn take_former(&mut self) -> Nonces {
-        let former = std::mem::take(&mut self.former);
-        former.with_newer(std::mem::take(&mut self.nonces))
+    pub(super) fn take_ended_nonces(&mut self) -> Nonces {
+        let ended_nonces = std::mem::take(&mut self.ended_nonces);
+        ended_nonces.with_newer(std::mem::take(&mut self.nonces))
     }
 }
 

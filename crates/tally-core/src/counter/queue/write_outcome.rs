@@ -90,10 +90,10 @@ impl DeadLetter {
     }
 
     /// A write that is given up.
-    pub fn of(due: &Due, death: DeadLetterReason, at_ms: i64) -> Self {
+    pub fn of(delivery: &Due, death: DeadLetterReason, at_ms: i64) -> Self {
         Self {
-            counter: due.counter.as_str().to_owned(),
-            increment: due.write.added,
+            counter: delivery.counter.as_str().to_owned(),
+            increment: delivery.write.added,
             death,
             at_ms,
         }

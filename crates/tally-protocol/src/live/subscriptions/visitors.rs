@@ -16,14 +16,14 @@ impl HubState {
         streams < VISITOR_STREAMS_MAX && watched + counters <= VISITOR_COUNTERS_MAX
     }
 
-    /// Notes that a watcher belongs to a visitor.
+    /// Records that a watcher belongs to a visitor.
     pub fn note_visitor(&mut self, id: WatcherId, visitor: u64) {
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.visitor = Some(visitor);
         }
     }
 
-    /// Notes when the stream of a watcher ends, unix milliseconds.
+    /// Records when the stream of a watcher ends, unix milliseconds.
     pub fn note_end(&mut self, id: WatcherId, ends_ms: Option<i64>) {
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.ends_ms = ends_ms;

@@ -8,7 +8,7 @@ use super::chance::between_ms;
 use super::{Event, Failures, KEY, POLICY, Waiting, World};
 
 /// How long a borrower waits for an answer.
-const PATIENCE_MS: i64 = 2_000;
+const ANSWER_MS_MAX: i64 = 2_000;
 
 /// How long a call waits for tokens.
 const WAIT_MS_MAX: i64 = 2_000;
@@ -44,8 +44,8 @@ impl World {
                     .push(Waiting { since_ms, ..call });
             }
         }
-        if let Some(due) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
-            self.send(at, due.request);
+        if let Some(due_request) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
+            self.send(at, due_request.request);
         }
     }
 
@@ -54,8 +54,8 @@ impl World {
             self.attempt(at, call);
         }
         let clock_ms = self.clock_ms(at);
-        if let Some(due) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
-            self.send(at, due.request);
+        if let Some(due_request) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
+            self.send(at, due_request.request);
         }
     }
 
@@ -64,7 +64,7 @@ impl World {
         let life = self.datacenters[from].life;
         let sequence = request.sequence;
         self.after(
-            PATIENCE_MS,
+            ANSWER_MS_MAX,
             Event::Late {
                 at: from,
                 life,
@@ -76,7 +76,7 @@ impl World {
             let request = request.clone();
             self.after(
                 delay_ms,
-                Event::Asked {
+                Event::Request {
                     from,
                     life,
                     request,
@@ -101,14 +101,14 @@ impl World {
 
     pub(super) fn delay_ms(&mut self) -> i64 {
         let is_odd = self.plan.failures == Failures::All && self.chance.below(50) == 0;
-        let (least_ms, most_ms) = match self.plan.policy.scope {
+        let (min_ms, max_ms) = match self.plan.policy.scope {
             Scope::Global => (40, 300),
             Scope::Datacenter => (0, 5),
         };
         between_ms(
             &mut self.chance,
-            least_ms,
-            if is_odd { 20_000 } else { most_ms },
+            min_ms,
+            if is_odd { 20_000 } else { max_ms },
         )
     }
 }

@@ -10,7 +10,8 @@ impl World {
         let clock_ms = self.clock_ms(at);
         let policy = self.plan.policy.clone();
         let borrowers = &mut self.datacenters[at].borrowers;
-        let (verdict, due) = borrowers.take(&Check::of(POLICY, &policy, KEY, cost), clock_ms);
+        let (verdict, due_request) =
+            borrowers.take(&Check::of(POLICY, &policy, KEY, cost), clock_ms);
         match verdict {
             Some(verdict) => {
                 assert!(verdict.is_allowed);
@@ -28,14 +29,14 @@ impl World {
                 }
             }
         }
-        if let Some(due) = due {
-            self.send(at, due.request);
+        if let Some(due_request) = due_request {
+            self.send(at, due_request.request);
         }
     }
 
     /// A call that the limiter judges itself. What it admits counts as admitted, whether its answer arrives or not.
     pub(super) fn checked(&mut self, from: usize, cost: u64) {
-        if self.is_unheard(from) {
+        if self.is_unreachable(from) {
             return;
         }
         let check = Check::of(POLICY, &self.plan.policy, KEY, cost);

@@ -10,7 +10,7 @@ use super::{Event, KEY, POLICY, World};
 const RECALL_MS_MAX: i64 = 600;
 
 /// Who waits for an answer.
-pub struct Asker {
+pub struct Requester {
     from: usize,
     life: u64,
     request: LeaseRequest,
@@ -22,35 +22,35 @@ pub struct Recall {
     takes_all: bool,
     /// Borrowers that have not answered.
     left: usize,
-    askers: Vec<Asker>,
+    requesters: Vec<Requester>,
 }
 
 impl World {
     /// Whether what comes from a borrower does not reach the lender now.
-    pub(super) fn is_unheard(&self, from: usize) -> bool {
+    pub(super) fn is_unreachable(&self, from: usize) -> bool {
         let is_cut = self.now_ms < self.datacenters[from].cut_until_ms;
         is_cut || self.now_ms < self.down_until_ms
     }
 
-    pub(super) fn asked(&mut self, from: usize, life: u64, request: &LeaseRequest) {
-        if self.is_unheard(from) {
+    pub(super) fn receive_request(&mut self, from: usize, life: u64, request: &LeaseRequest) {
+        if self.is_unreachable(from) {
             return;
         }
-        let answer = self.ask(request);
+        let answer = self.lend(request);
         if answer.is_short(request) {
-            let asker = Asker {
+            let requester = Requester {
                 from,
                 life,
                 request: request.clone(),
             };
-            if let Some(asker) = self.recall(asker, false) {
-                self.tell(&asker, answer);
+            if let Some(requester) = self.recall(requester, false) {
+                self.answer(&requester, answer);
             }
             return;
         }
         let request = request.clone();
-        self.tell(
-            &Asker {
+        self.answer(
+            &Requester {
                 from,
                 life,
                 request,
@@ -59,16 +59,16 @@ impl World {
         );
     }
 
-    fn ask(&mut self, request: &LeaseRequest) -> LeaseAnswer {
+    fn lend(&mut self, request: &LeaseRequest) -> LeaseAnswer {
         let check = Check::of(POLICY, &self.plan.policy, KEY, 1);
         self.lender.ask(&check, request, self.now_ms)
     }
 
-    fn tell(&mut self, asker: &Asker, answer: LeaseAnswer) {
+    fn answer(&mut self, requester: &Requester, answer: LeaseAnswer) {
         if answer.must_commit || self.chance.below(10) == 0 {
             self.commit();
         }
-        let Asker { from, life, .. } = *asker;
+        let Requester { from, life, .. } = *requester;
         for _ in 0..self.copies(from) {
             let delay_ms = self.delay_ms();
             let answer = answer.clone();
@@ -85,25 +85,25 @@ impl World {
 
     /// Recalls what others hold, for this asker or together with the recall that is going on. Gives the asker back
     /// where there is nothing to recall.
-    fn recall(&mut self, asker: Asker, takes_all: bool) -> Option<Asker> {
+    fn recall(&mut self, requester: Requester, takes_all: bool) -> Option<Requester> {
         if self.plan.policy.scope != Scope::Global {
-            return Some(asker);
+            return Some(requester);
         }
         if let Some(recall) = &mut self.recalling {
-            recall.askers.push(asker);
+            recall.requesters.push(requester);
             return None;
         }
-        let but = asker.request.lease.clone();
+        let but = requester.request.lease.clone();
         let leases = self.lender.recallable(POLICY, KEY, Some(&but), self.now_ms);
         if leases.is_empty() {
-            return Some(asker);
+            return Some(requester);
         }
         self.recalls += 1;
         self.recalling = Some(Recall {
             number: self.recalls,
             takes_all,
             left: leases.len(),
-            askers: vec![asker],
+            requesters: vec![requester],
         });
         let number = self.recalls;
         self.after(RECALL_MS_MAX, Event::RecallLate { number });
@@ -140,7 +140,7 @@ impl World {
             let report = report.clone();
             self.after(
                 delay_ms,
-                Event::Heard {
+                Event::RecallReport {
                     from: at,
                     report,
                     number,
@@ -149,8 +149,13 @@ impl World {
         }
     }
 
-    pub(super) fn heard(&mut self, from: usize, report: Option<&LeaseRequest>, number: u64) {
-        if self.is_unheard(from) {
+    pub(super) fn receive_report(
+        &mut self,
+        from: usize,
+        report: Option<&LeaseRequest>,
+        number: u64,
+    ) {
+        if self.is_unreachable(from) {
             return;
         }
         if let Some(report) = report {
@@ -172,21 +177,21 @@ impl World {
         let Some(recall) = self.recalling.take_if(is_of) else {
             return;
         };
-        for (place, asker) in recall.askers.into_iter().enumerate() {
-            let answer = self.ask(&asker.request);
-            if !answer.is_short(&asker.request) {
-                self.tell(&asker, answer);
+        for (index, requester) in recall.requesters.into_iter().enumerate() {
+            let answer = self.lend(&requester.request);
+            if !answer.is_short(&requester.request) {
+                self.answer(&requester, answer);
                 continue;
             }
             // Those behind the first may lack what that one got.
-            if recall.takes_all && place == 0 {
-                let lease = &asker.request.lease;
+            if recall.takes_all && index == 0 {
+                let lease = &requester.request.lease;
                 self.lender
                     .recalled_in_vain(POLICY, KEY, lease, self.now_ms);
             }
-            if let Some(asker) = self.recall(asker, true) {
-                let answer = self.ask(&asker.request);
-                self.tell(&asker, answer);
+            if let Some(requester) = self.recall(requester, true) {
+                let answer = self.lend(&requester.request);
+                self.answer(&requester, answer);
             }
         }
     }

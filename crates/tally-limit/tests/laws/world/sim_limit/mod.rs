@@ -69,7 +69,7 @@ enum Event {
     /// A call of an isolate reaches the limiter.
     Checked { from: usize, cost: u64 },
     /// A request reaches the lender.
-    Asked {
+    Request {
         from: usize,
         life: u64,
         request: LeaseRequest,
@@ -87,7 +87,7 @@ enum Event {
         takes_all: bool,
         number: u64,
     },
-    Heard {
+    RecallReport {
         from: usize,
         report: Option<LeaseRequest>,
         number: u64,
@@ -127,7 +127,7 @@ struct Datacenter {
     next_call_ms: f64,
     calls: u64,
     /// The newest request that was answered.
-    heard: u64,
+    answered_sequence: u64,
 }
 
 pub struct World {
@@ -185,7 +185,7 @@ impl World {
             },
             next_call_ms: 0.0,
             calls: 0,
-            heard: 0,
+            answered_sequence: 0,
         });
         let datacenters = datacenters.collect();
         let end_ms = BEGIN_MS + plan.windows * plan.policy.window_ms;
@@ -278,11 +278,11 @@ impl World {
         match event {
             Event::Call { at } => self.called(at),
             Event::Checked { from, cost } => self.checked(from, cost),
-            Event::Asked {
+            Event::Request {
                 from,
                 life,
                 request,
-            } => self.asked(from, life, &request),
+            } => self.receive_request(from, life, &request),
             Event::Answered { to, life, answer } => self.answered(to, life, &answer),
             Event::Recall {
                 at,
@@ -290,11 +290,11 @@ impl World {
                 takes_all,
                 number,
             } => self.recalled(at, &lease, takes_all, number),
-            Event::Heard {
+            Event::RecallReport {
                 from,
                 report,
                 number,
-            } => self.heard(from, report.as_ref(), number),
+            } => self.receive_report(from, report.as_ref(), number),
             Event::RecallLate { number } => self.recall_ends(number),
             Event::Late { at, life, sequence } => self.lost(at, life, sequence),
             Event::Tick { at } => self.tick(at),
@@ -309,10 +309,10 @@ impl World {
 
     fn called(&mut self, at: usize) {
         self.next_call(at);
-        let most = self.plan.policy.capacity().min(3);
+        let cost_max = self.plan.policy.capacity().min(3);
         let is_dear = self.plan.failures == Failures::All && self.chance.below(10) == 0;
         let cost = if is_dear {
-            1 + self.chance.below(most)
+            1 + self.chance.below(cost_max)
         } else {
             1
         };
@@ -328,9 +328,9 @@ impl World {
     }
 
     fn answered(&mut self, to: usize, life: u64, answer: &LeaseAnswer) {
-        let is_heard = self.now_ms >= self.datacenters[to].cut_until_ms;
-        if is_heard && self.datacenters[to].life == life {
-            self.datacenters[to].heard = answer.sequence;
+        let is_reached = self.now_ms >= self.datacenters[to].cut_until_ms;
+        if is_reached && self.datacenters[to].life == life {
+            self.datacenters[to].answered_sequence = answer.sequence;
             let clock_ms = self.clock_ms(to);
             self.datacenters[to]
                 .borrowers
@@ -342,7 +342,7 @@ impl World {
     /// No answer came in time.
     fn lost(&mut self, at: usize, life: u64, sequence: u64) {
         let one = &self.datacenters[at];
-        if one.life == life && one.heard < sequence {
+        if one.life == life && one.answered_sequence < sequence {
             let clock_ms = self.clock_ms(at);
             self.datacenters[at]
                 .borrowers
@@ -358,8 +358,8 @@ impl World {
         };
         self.after(every_ms, Event::Tick { at });
         let clock_ms = self.clock_ms(at);
-        for due in self.datacenters[at].borrowers.all_due(10, clock_ms) {
-            self.send(at, due.request);
+        for due_request in self.datacenters[at].borrowers.all_due(10, clock_ms) {
+            self.send(at, due_request.request);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Laws of what isolates are lent of the limits of hot keys: which keys are hot, what is admitted from what is held,
-//! and what the limiter says of the rest.
+//! Laws of the leases of isolates, which hold parts of the limits of hot keys: which keys are hot, what is admitted
+//! from what is held, and what the limiter answers about the rest.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use tally_limit::hot::HotKeys;
 use tally_limit::lease::LeaseAnswer;
 use tally_limit::lender::ISOLATE_LEASE_MS;
 use tally_limit::policy::{
-    Algorithm, Durability, LENT_CAPACITY_MIN, LENT_WINDOW_MS_MIN, Policy, Scope,
+    Algorithm, Durability, ISOLATE_LEASE_CAPACITY_MIN, ISOLATE_LEASE_WINDOW_MS_MIN, Policy, Scope,
 };
 use tally_limit::table::{Check, Table};
 
@@ -22,7 +22,7 @@ struct Pair {
     borrowers: Borrowers,
     table: Table,
     /// What the last call made due.
-    due: Option<DueRequest>,
+    due_request: Option<DueRequest>,
 }
 
 impl Pair {
@@ -35,24 +35,26 @@ impl Pair {
             policy,
             borrowers,
             table: Table::stored(),
-            due: None,
+            due_request: None,
         }
     }
 
     fn take(&mut self, cost: u64, now_ms: i64) -> bool {
-        let (verdict, due) = self
+        let (verdict, due_request) = self
             .borrowers
             .take(&Check::of(NAME, &self.policy, KEY, cost), now_ms);
-        self.due = due;
+        self.due_request = due_request;
         verdict.is_some_and(|verdict| verdict.is_allowed)
     }
 
     /// Sends what is due; whether anything was.
     fn lend(&mut self, now_ms: i64) -> Option<LeaseAnswer> {
-        let due = self.due.take()?;
-        let answer = self
-            .table
-            .ask(&Check::of(NAME, &self.policy, KEY, 1), &due.request, now_ms);
+        let due_request = self.due_request.take()?;
+        let answer = self.table.ask(
+            &Check::of(NAME, &self.policy, KEY, 1),
+            &due_request.request,
+            now_ms,
+        );
         self.borrowers.answered(NAME, KEY, &answer, now_ms);
         Some(answer)
     }
@@ -71,9 +73,9 @@ impl Pair {
     /// Lets nobody ask, and the timer give back what is left.
     fn rest(&mut self, times: Range<i64>) {
         for now_ms in times {
-            for due in self.borrowers.all_due(10, now_ms) {
+            for due_request in self.borrowers.all_due(10, now_ms) {
                 let check = Check::of(NAME, &self.policy, KEY, 1);
-                let answer = self.table.ask(&check, &due.request, now_ms);
+                let answer = self.table.ask(&check, &due_request.request, now_ms);
                 self.borrowers.answered(NAME, KEY, &answer, now_ms);
             }
         }
@@ -104,8 +106,8 @@ fn a_key_is_hot_once_it_stands_four_times_among_the_newest_sixteen_of_a_second()
         assert!(!hot.note(hash % 10_000, BEGIN_MS), "none of 10,000 is hot");
     }
     let mut hot = HotKeys::default();
-    let notes = (0..1_000_u64).map(|number| if number % 3 == 0 { 7 } else { 100 + number });
-    let hot_at = notes
+    let calls = (0..1_000_u64).map(|number| if number % 3 == 0 { 7 } else { 100 + number });
+    let hot_at = calls
         .enumerate()
         .find(|(_, hash)| hot.note(*hash, BEGIN_MS));
     assert_eq!(hot_at, Some((9, 7)), "one with a third of the calls");
@@ -113,9 +115,9 @@ fn a_key_is_hot_once_it_stands_four_times_among_the_newest_sixteen_of_a_second()
 
 #[test]
 fn what_is_lent_to_isolates_is_what_a_datacenter_holds_for_itself_and_not_each_time() {
-    let policy = Policy::sliding(LENT_CAPACITY_MIN, 10);
+    let policy = Policy::sliding(ISOLATE_LEASE_CAPACITY_MIN, 10);
     assert!(policy.is_lent_to_isolates());
-    assert_eq!(policy.window_ms, LENT_WINDOW_MS_MIN);
+    assert_eq!(policy.window_ms, ISOLATE_LEASE_WINDOW_MS_MIN);
     let is_precise = true;
     let others = [
         Policy {
@@ -126,8 +128,8 @@ fn what_is_lent_to_isolates_is_what_a_datacenter_holds_for_itself_and_not_each_t
             is_precise,
             ..policy.clone()
         },
-        Policy::sliding(LENT_CAPACITY_MIN, 9),
-        Policy::sliding(LENT_CAPACITY_MIN - 1, 10),
+        Policy::sliding(ISOLATE_LEASE_CAPACITY_MIN, 9),
+        Policy::sliding(ISOLATE_LEASE_CAPACITY_MIN - 1, 10),
     ];
     for other in others {
         assert!(!other.is_lent_to_isolates(), "{other:?}");
@@ -180,8 +182,8 @@ fn no_more_than_an_eighth_of_what_is_left_is_lent_to_all_together() {
             let taken = other.take(&check, BEGIN_MS);
             first = first.or(taken.1);
         }
-        let due = first.unwrap();
-        pair.table.ask(&check, &due.request, BEGIN_MS);
+        let due_request = first.unwrap();
+        pair.table.ask(&check, &due_request.request, BEGIN_MS);
         let left = pair.left(BEGIN_MS);
         assert!(left >= 880, "{isolate} isolates leave {left} of 1,000");
     }
@@ -191,25 +193,28 @@ fn no_more_than_an_eighth_of_what_is_left_is_lent_to_all_together() {
 #[test]
 fn an_isolate_that_gets_little_or_nothing_does_not_ask_at_each_call() {
     let mut pair = Pair::new(Policy::sliding(10, 60));
-    let mut asked = 0;
+    let mut request_count = 0;
     for now_ms in BEGIN_MS..BEGIN_MS + 1_000 {
         pair.take(1, now_ms);
-        asked += u64::from(pair.lend(now_ms).is_some());
+        request_count += u64::from(pair.lend(now_ms).is_some());
     }
-    assert!(asked <= 30, "it asked {asked} times in a second");
+    assert!(
+        request_count <= 30,
+        "it asked {request_count} times in a second"
+    );
     let mut lost = Pair::new(Policy::sliding(1_000, 60));
-    let mut asked = 0;
+    let mut request_count = 0;
     for now_ms in BEGIN_MS..BEGIN_MS + 1_000 {
         lost.take(1, now_ms);
-        if let Some(due) = lost.due.take() {
+        if let Some(due_request) = lost.due_request.take() {
             let silence: Result<LeaseAnswer, ()> = Err(());
-            assert_eq!(lost.borrowers.heard(&due, silence, now_ms), Err(()));
-            asked += 1;
+            assert_eq!(lost.borrowers.heard(&due_request, silence, now_ms), Err(()));
+            request_count += 1;
         }
     }
     assert!(
-        (1..=10).contains(&asked),
-        "it asked {asked} times in a second"
+        (1..=10).contains(&request_count),
+        "it asked {request_count} times in a second"
     );
 }
 
@@ -236,7 +241,10 @@ fn a_narrower_policy_returns_what_is_held_and_a_stranger_has_nothing() {
         let now_ms = BEGIN_MS + 100;
         pair.policy = policy;
         assert!(!pair.take(1, now_ms), "nothing is admitted from it");
-        assert!(pair.due.is_some(), "and its limiter hears of that at once");
+        assert!(
+            pair.due_request.is_some(),
+            "and its limiter hears of that at once"
+        );
         let stranger = pair
             .borrowers
             .take(&Check::of(NAME, &pair.policy, "other", 1), now_ms);
@@ -274,23 +282,23 @@ fn a_refund_of_all_that_is_held_is_told_though_no_call_comes() {
         while pair.take(1, now_ms) {
             taken += 1;
             // What it asks for does not come.
-            if let Some(due) = pair.due.take() {
-                let sequence = due.request.sequence;
+            if let Some(due_request) = pair.due_request.take() {
+                let sequence = due_request.request.sequence;
                 pair.borrowers.lost(NAME, KEY, sequence, now_ms);
             }
         }
         now_ms += 100;
         assert_eq!(pair.borrowers.refund(NAME, KEY, 300, now_ms), 300);
-        let mut told = pair.borrowers.all_due(10, now_ms);
+        let mut requests = pair.borrowers.all_due(10, now_ms);
         if is_lost {
-            let sequence = told[0].request.sequence;
+            let sequence = requests[0].request.sequence;
             pair.borrowers.lost(NAME, KEY, sequence, now_ms);
             assert_eq!(pair.borrowers.all_due(10, now_ms), [], "it rests");
             now_ms += 100;
-            told = pair.borrowers.all_due(10, now_ms);
+            requests = pair.borrowers.all_due(10, now_ms);
         }
-        assert_eq!(told[0].request.refunded, 300, "lost: {is_lost}");
-        pair.due = told.pop();
+        assert_eq!(requests[0].request.refunded, 300, "lost: {is_lost}");
+        pair.due_request = requests.pop();
         pair.lend(now_ms);
         pair.rest(now_ms..now_ms + 3 * ISOLATE_LEASE_MS);
         let used = 1_000_000 - pair.left(now_ms + 3 * ISOLATE_LEASE_MS);
@@ -338,15 +346,15 @@ fn quota_returns_at_most_0_13_seconds_later_than_without_leases() {
 fn a_request_whose_sender_was_ended_is_given_up_and_its_late_answer_changes_nothing() {
     let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
     pair.take(1, BEGIN_MS);
-    let lost = pair.due.take().unwrap();
+    let lost = pair.due_request.take().unwrap();
     let late = pair.table.ask(
         &Check::of(NAME, &pair.policy, KEY, 1),
         &lost.request,
         BEGIN_MS,
     );
-    assert!(!pair.take(1, BEGIN_MS + 4_999) && pair.due.is_none());
+    assert!(!pair.take(1, BEGIN_MS + 4_999) && pair.due_request.is_none());
     assert!(!pair.take(1, BEGIN_MS + 5_000));
-    let again = pair.due.take().unwrap();
+    let again = pair.due_request.take().unwrap();
     assert!(again.request.sequence > lost.request.sequence);
     pair.borrowers.answered(NAME, KEY, &late, BEGIN_MS + 5_000);
     assert!(!pair.take(1, BEGIN_MS + 5_000));
