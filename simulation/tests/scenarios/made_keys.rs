@@ -688,7 +688,7 @@ fn shared() -> (Keys, Client) {
 }
 
 #[test]
-fn streams_by_a_share_end_after_a_while_and_by_a_key_do_not() {
+fn streams_by_a_share_and_by_a_made_key_end_after_a_while_and_by_a_configured_one_do_not() {
     let (keys, guest) = shared();
     let socket =
         || ClientRequest::new("GET", "/live?id=blog%2Fhome").header("upgrade", "websocket");
@@ -708,6 +708,13 @@ fn streams_by_a_share_end_after_a_while_and_by_a_key_do_not() {
     assert!(is_open(&by_key));
     // The share is still there.
     drop(open(&guest, socket()));
+    let made = keys.make(json!({"name": "blog", "scopes": ["read"], "prefixes": ["blog/"]}));
+    let holder = keys.client(0, &made);
+    let by_made = open(&holder, socket());
+    keys.world.run_for_ms(3_595_000);
+    assert!(is_open(&by_made));
+    keys.world.run_for_ms(10_000);
+    assert!(!is_open(&by_made) && is_open(&by_key));
 }
 
 #[test]
