@@ -885,3 +885,27 @@ fn refused_calls_push_no_call_that_was_done_out_of_the_log() {
     let newest = &keys.acts()[0];
     assert_eq!(newest["outcome"], "refused", "{newest}");
 }
+
+#[test]
+fn patterns_of_all_streams_are_bounded_and_no_key_takes_what_others_need() {
+    let keys = Keys::new(22);
+    let clients: Vec<Client> = (0..3)
+        .map(|_| keys.make(json!({"name": "listener", "scopes": ["read"]})))
+        .map(|made| keys.client(0, &made))
+        .collect();
+    let mut lives = Vec::new();
+    let mut open = |client: &Client, pattern: &str| {
+        let path = format!("/redis/psubscribe/__keyspace@0__:{pattern}");
+        let ask = ClientRequest::new("GET", &path);
+        let mut answer = keys.world.run(client.ask(ask)).expect("no fault");
+        lives.extend(answer.live.take());
+        answer.status
+    };
+    let costly = format!("*{}", "b".repeat(256));
+    for client in &clients[..2] {
+        let opened: Vec<u16> = (0..8).map(|_| open(client, &costly)).collect();
+        assert_eq!(opened, vec![200; 8]);
+        assert_eq!(open(client, "*b"), 429);
+    }
+    assert_eq!(open(&clients[2], "*b"), 503);
+}
