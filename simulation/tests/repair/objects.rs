@@ -414,7 +414,9 @@ fn a_delivery_that_cannot_be_read_holds_up_no_other_alert_and_is_looked_at_seldo
     let waiting = "SELECT number FROM alert_deliveries WHERE due_ms IS NOT NULL";
     let count = |of: &Placement| scene.world.look(of, waiting).map_or(0, |rows| rows.len());
     let mut all = (0..names::DIRECTORY_PARTITIONS).map(names::directory);
-    let of = all.find(|of| count(of) > 1).expect("two alerts of one partition");
+    let of = all
+        .find(|of| count(of) > 1)
+        .expect("two alerts of one partition");
     let before = count(&of);
     scene.world.restart(1_000);
     let first = "number = (SELECT MIN(number) FROM alert_deliveries)";

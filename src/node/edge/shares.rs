@@ -100,7 +100,10 @@ pub async fn stream_ends_ms(
     let now_ms = context.host.now_ms();
     if let Some(holder) = caller.holder() {
         let revocable_ms = holder.id.map(|_| now_ms.saturating_add(KEY_STREAM_MS_MAX));
-        return Ok([holder.expires_ms, revocable_ms].into_iter().flatten().min());
+        return Ok([holder.expires_ms, revocable_ms]
+            .into_iter()
+            .flatten()
+            .min());
     }
     let authorization = context.header("authorization").unwrap_or_default();
     let share = share_of(context, &authorization).await?;

@@ -281,8 +281,7 @@ impl AlertStore {
 
     /// Sets when a delivery that waits is due, unix milliseconds, without reading its body.
     pub(super) fn put_off_one(&self, number: i64, due_ms: i64) -> Result<(), Fault> {
-        let sql =
-            "UPDATE alert_deliveries SET due_ms = ? WHERE number = ? AND due_ms IS NOT NULL";
+        let sql = "UPDATE alert_deliveries SET due_ms = ? WHERE number = ? AND due_ms IS NOT NULL";
         self.rows(sql, vec![due_ms.into(), number.into()])?;
         Ok(())
     }

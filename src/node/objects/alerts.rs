@@ -322,7 +322,8 @@ impl Alerts {
                 break;
             }
             let deliver = |number: i64| async move { (number, self.deliver(number).await) };
-            for (number, delivered) in all_settled(numbers.into_iter().map(deliver), AT_ONCE).await {
+            for (number, delivered) in all_settled(numbers.into_iter().map(deliver), AT_ONCE).await
+            {
                 let Err(fault) = delivered else { continue };
                 self.host.fail(&format!("deliveries of alerts: {fault}"));
                 // A damaged row would stay due, hold up other alerts, and ring the alarm again at once.
