@@ -489,6 +489,26 @@ fn files_alone_bring_everything_back_into_an_empty_deployment() {
 }
 
 #[test]
+fn an_empty_deployment_makes_no_snapshot_in_the_place_of_one_that_it_has_not_restored() {
+    let from = Service::with_bucket(9, None);
+    add(&from, "likes", 5);
+    rest_and_make(&from);
+    let day = "2026-01-01";
+    let to = Service::with_bucket(109, None);
+    for name in from.world.files() {
+        to.world.put_file(&name, from.world.file(&name));
+    }
+    // Beyond the hour in which snapshots are made by themselves.
+    to.world.run_for_ms(2 * HOUR_MS);
+    assert_eq!(value_on(&to, "likes", day), 5);
+    let did = restore(&to, day, json!({}), Some("back"));
+    assert_eq!(did["created"], 1, "{did}");
+    // With counters it makes its own again.
+    to.world.run_for_ms(DAY_MS);
+    assert_eq!(value_on(&to, "likes", "2026-01-02"), 5);
+}
+
+#[test]
 fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
     let from = Service::with_bucket(8, None);
     from.world.set("TALLY_DIRECTORY", Some("32"));

@@ -390,3 +390,43 @@ fn a_discarded_alert_takes_what_waits_to_be_delivered_along() {
     assert_eq!(scene.world.look(&of, waiting), Some(Vec::new()));
     assert_eq!(posts.get(), told);
 }
+
+#[test]
+fn a_delivery_that_cannot_be_read_holds_up_no_other_alert_and_is_looked_at_seldom() {
+    let scene = Scene::new(36, None);
+    let status = std::rc::Rc::new(std::cell::Cell::new(500));
+    let answered = status.clone();
+    scene.world.set_receiver(move |_| {
+        let status = answered.get();
+        async move { Ok(status) }
+    });
+    // Names of one partition: the alerts share an object.
+    let alert = json!({
+        "counter": "hits", "when": {"value": {"above": 10}}, "webhook": "https://hooks.example.com/",
+        "secret": "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    });
+    for number in 0..40 {
+        let path = format!("/alerts/a{number}");
+        assert_eq!(scene.ask(0, "PUT", &path, &alert).0, 201);
+    }
+    assert_eq!(scene.add(0, "hits", 11), 200);
+    scene.world.run_for_ms(65_000);
+    let waiting = "SELECT number FROM alert_deliveries WHERE due_ms IS NOT NULL";
+    let count = |of: &Placement| scene.world.look(of, waiting).map_or(0, |rows| rows.len());
+    let mut all = (0..names::DIRECTORY_PARTITIONS).map(names::directory);
+    let of = all
+        .find(|of| count(of) > 1)
+        .expect("two alerts of one partition");
+    let before = count(&of);
+    scene.world.restart(1_000);
+    let first = "number = (SELECT MIN(number) FROM alert_deliveries)";
+    assert_eq!(scene.damage(&of, "alert_deliveries", first), 1);
+    status.set(200);
+    let errors = scene.world.errors().len();
+    scene.world.run_for_ms(3_600_000);
+    // The others were delivered; of the damaged one it is said a few times an hour.
+    assert!(before > 1, "{before}");
+    assert_eq!(count(&of), 1);
+    let said = scene.world.errors().len() - errors;
+    assert!((2..=8).contains(&said), "{said} errors in an hour");
+}

@@ -688,7 +688,7 @@ fn shared() -> (Keys, Client) {
 }
 
 #[test]
-fn streams_by_a_share_end_after_a_while_and_by_a_key_do_not() {
+fn streams_by_a_share_and_by_a_made_key_end_after_a_while_and_by_a_configured_one_do_not() {
     let (keys, guest) = shared();
     let socket =
         || ClientRequest::new("GET", "/live?id=blog%2Fhome").header("upgrade", "websocket");
@@ -708,6 +708,13 @@ fn streams_by_a_share_end_after_a_while_and_by_a_key_do_not() {
     assert!(is_open(&by_key));
     // The share is still there.
     drop(open(&guest, socket()));
+    let made = keys.make(json!({"name": "blog", "scopes": ["read"], "prefixes": ["blog/"]}));
+    let holder = keys.client(0, &made);
+    let by_made = open(&holder, socket());
+    keys.world.run_for_ms(3_595_000);
+    assert!(is_open(&by_made));
+    keys.world.run_for_ms(10_000);
+    assert!(!is_open(&by_made) && is_open(&by_key));
 }
 
 #[test]
@@ -877,4 +884,28 @@ fn refused_calls_push_no_call_that_was_done_out_of_the_log() {
     assert!(count("acts") <= i64::try_from(AUDIT_ROWS_MAX).expect("few"));
     let newest = &keys.acts()[0];
     assert_eq!(newest["outcome"], "refused", "{newest}");
+}
+
+#[test]
+fn patterns_of_all_streams_are_bounded_and_no_key_takes_what_others_need() {
+    let keys = Keys::new(22);
+    let clients: Vec<Client> = (0..3)
+        .map(|_| keys.make(json!({"name": "listener", "scopes": ["read"]})))
+        .map(|made| keys.client(0, &made))
+        .collect();
+    let mut lives = Vec::new();
+    let mut open = |client: &Client, pattern: &str| {
+        let path = format!("/redis/psubscribe/__keyspace@0__:{pattern}");
+        let ask = ClientRequest::new("GET", &path);
+        let mut answer = keys.world.run(client.ask(ask)).expect("no fault");
+        lives.extend(answer.live.take());
+        answer.status
+    };
+    let costly = format!("*{}", "b".repeat(256));
+    for client in &clients[..2] {
+        let opened: Vec<u16> = (0..8).map(|_| open(client, &costly)).collect();
+        assert_eq!(opened, vec![200; 8]);
+        assert_eq!(open(client, "*b"), 429);
+    }
+    assert_eq!(open(&clients[2], "*b"), 503);
 }

@@ -128,7 +128,7 @@ async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
         resumes: resumes(context.header("last-event-id").as_deref()),
         prefixes,
         visitor: visitor_of(context).await?,
-        ends_ms: shares::stream_ends_ms(context).await?,
+        ends_ms: shares::stream_ends_ms(context, &caller).await?,
     };
     join_hub(context, join, upgrade.as_deref()).await.map(Some)
 }

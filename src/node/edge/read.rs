@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use super::fetch::{fetch_now, fetch_shared, fetch_within};
+use super::files::weighted;
 use super::last_seen;
 use super::read_cache::{ViewQuestion, with_reads};
 use super::request_context::RequestContext;
@@ -271,16 +272,11 @@ async fn explained(
     Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }
 
-/// Whether `Accept` names text first, and not by the weight 0, which refuses it. Source: RFC 9110, section 12.4.2.
+/// Whether `Accept` names text first, and not by the weight 0, which refuses it.
 fn accepts_text(context: &RequestContext) -> bool {
-    let is_refusal = |part: &str| {
-        let weight = part.strip_prefix("q=").or(part.strip_prefix("Q="));
-        weight.is_some_and(|weight| weight.bytes().all(|digit| matches!(digit, b'0' | b'.')))
-    };
     context.header("accept").is_some_and(|accept| {
-        let first = accept.split(',').next().unwrap_or_default();
-        let mut parts = first.split(';').map(str::trim);
-        parts.next() == Some("text/plain") && !parts.any(is_refusal)
+        let (media, weight) = weighted(accept.split(',').next().unwrap_or_default());
+        media.eq_ignore_ascii_case("text/plain") && weight > 0.0
     })
 }
 

@@ -187,7 +187,7 @@ async fn listen(
     match stream.status {
         200 => Ok(Some(stream)),
         429 => {
-            let text = "ERR this key has as many streams as it may have; close some".to_owned();
+            let text = "ERR this key has as many streams, channels or long patterns as it may have; close some".to_owned();
             Err(Refusal::of_request(429, text))
         }
         _ => Err(Refusal::unavailable(

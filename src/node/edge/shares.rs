@@ -15,7 +15,7 @@ use crate::core::order::put_in_order;
 use crate::host::{Host, State};
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
-use crate::protocol::live::SHARE_STREAM_MS_MAX;
+use crate::protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
 use crate::protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::revoked_json;
@@ -89,14 +89,25 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
     Ok(())
 }
 
-/// When a stream of the caller must end, unix milliseconds, if it has a share.
+/// When a stream of the caller must end, unix milliseconds, if it has a share, or a key that ends or may be revoked.
 ///
 /// # Errors
 /// As [`identify`].
-pub async fn stream_ends_ms(context: &RequestContext) -> Result<Option<i64>, Problem> {
+pub async fn stream_ends_ms(
+    context: &RequestContext,
+    caller: &Caller,
+) -> Result<Option<i64>, Problem> {
+    let now_ms = context.host.now_ms();
+    if let Some(holder) = caller.holder() {
+        let revocable_ms = holder.id.map(|_| now_ms.saturating_add(KEY_STREAM_MS_MAX));
+        return Ok([holder.expires_ms, revocable_ms]
+            .into_iter()
+            .flatten()
+            .min());
+    }
     let authorization = context.header("authorization").unwrap_or_default();
     let share = share_of(context, &authorization).await?;
-    let latest_ms = context.host.now_ms().saturating_add(SHARE_STREAM_MS_MAX);
+    let latest_ms = now_ms.saturating_add(SHARE_STREAM_MS_MAX);
     Ok(share.map(|share| share.expires_ms.unwrap_or(latest_ms).min(latest_ms)))
 }
 

@@ -279,6 +279,13 @@ impl AlertStore {
         Ok(usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX))
     }
 
+    /// Sets when a delivery that waits is due, unix milliseconds, without reading its body.
+    pub(super) fn put_off_one(&self, number: i64, due_ms: i64) -> Result<(), Fault> {
+        let sql = "UPDATE alert_deliveries SET due_ms = ? WHERE number = ? AND due_ms IS NOT NULL";
+        self.rows(sql, vec![due_ms.into(), number.into()])?;
+        Ok(())
+    }
+
     /// Sets when the waiting deliveries of an alert are due, unix milliseconds.
     pub(super) fn put_off(&self, name: &AlertName, due_ms: i64) -> Result<(), Fault> {
         let sql = "UPDATE alert_deliveries SET due_ms = ? WHERE alert = ? AND due_ms IS NOT NULL";

@@ -42,6 +42,9 @@ const MEASURE_MS_MAX: u64 = 8_000;
 /// connections.
 const AT_ONCE: usize = 6;
 
+/// How long a delivery waits that cannot be read, milliseconds: an operator repairs or deletes its alert.
+const UNREADABLE_AGAIN_MS: i64 = 600_000;
+
 /// The alerts of one partition.
 pub(super) struct Alerts {
     host: Host,
@@ -318,9 +321,14 @@ impl Alerts {
             if numbers.is_empty() {
                 break;
             }
-            let deliver = |number: i64| async move { self.deliver(number).await };
-            for delivered in all_settled(numbers.into_iter().map(deliver), AT_ONCE).await {
-                if let Err(fault) = delivered {
+            let deliver = |number: i64| async move { (number, self.deliver(number).await) };
+            for (number, delivered) in all_settled(numbers.into_iter().map(deliver), AT_ONCE).await
+            {
+                let Err(fault) = delivered else { continue };
+                self.host.fail(&format!("deliveries of alerts: {fault}"));
+                // A damaged row would stay due, hold up other alerts, and ring the alarm again at once.
+                let again_ms = self.host.now_ms() + UNREADABLE_AGAIN_MS;
+                if let Err(fault) = self.store.put_off_one(number, again_ms) {
                     return self.host.fail(&format!("deliveries of alerts: {fault}"));
                 }
             }

@@ -19,6 +19,7 @@ use super::board_state::Loaded;
 use super::keyed_writes::ledger_limits;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
+use crate::core::board::member::Member;
 use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, first_sequence, group_of};
 use crate::core::board::settings::Settings;
 use crate::core::counter::autoscale::FlushMeter;
@@ -31,8 +32,8 @@ use crate::node::shared::call;
 use crate::protocol::messages::{
     AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten,
     CommandShard, ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome,
-    MemberStanding, MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted,
-    ShardCommand, WriteBoard, WriteBoards,
+    MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted, ShardCommand,
+    WriteBoard, WriteBoards,
 };
 
 /// How often the creation of a board is tried while it is deleted repeatedly.
@@ -47,6 +48,9 @@ const RETRY_MS: i64 = 1_000;
 /// How many rows of ended periods an alarm deletes, and the pause before the next, milliseconds.
 const SWEPT_AT_ONCE: u64 = 2_000;
 const SWEEP_MS: i64 = 100;
+
+/// A member with its name.
+type NamedPair = (Vec<u8>, Member);
 
 /// A board, as the platform sees it.
 pub struct Board {
@@ -379,13 +383,17 @@ impl BoardCore {
     /// Makes the writes of requests in one commit, each once.
     fn write(&self, requests: &[Request]) -> Result<Vec<BoardWritten>, Fault> {
         let now_ms = self.host.now_ms();
-        self.commit(|loaded| {
+        let written = self.commit(|loaded| {
             let mut ledgers = loaded.head.ledgers();
             if let Some(newest) = ledgers.expire(now_ms) {
                 self.rows.delete_records(newest)?;
                 loaded.head.set_ledgers(&ledgers);
             }
-            let mut all = Vec::with_capacity(requests.len());
+            let writes = requests.iter().flat_map(|(writes, ..)| writes);
+            let names: Vec<&[u8]> = writes.map(|write| write.member.as_slice()).collect();
+            let is_one_each =
+                names.len() > 1 && self.rows.read_ahead(loaded.head.epoch, &names)? == names.len();
+            let (mut all, mut unranked) = (Vec::with_capacity(requests.len()), Vec::new());
             for (writes, once, sequences) in requests {
                 // In an object that has the whole board, its own sequence has the order already.
                 let sequences = match loaded.role.at.layout {
@@ -396,11 +404,52 @@ impl BoardCore {
                 let writes: Vec<OrderedWrite> = writes.iter().zip(sequences).collect();
                 all.push(match once {
                     Some(once) => self.make_once(loaded, &writes, once, now_ms)?,
-                    None => BoardWritten::Done(self.make_all(loaded, &writes, now_ms)?),
+                    None => {
+                        let (mut outcome, only) = self.make_all(loaded, &writes, now_ms)?;
+                        match only {
+                            Some(only) if is_one_each => unranked.push((all.len(), only)),
+                            only => self.rank(loaded, &mut [&mut outcome], only.as_slice())?,
+                        }
+                        BoardWritten::Done(outcome)
+                    }
                 });
             }
+            // None of these members was written again.
+            let (indices, members): (Vec<usize>, Vec<NamedPair>) = unranked.into_iter().unzip();
+            let mut outcomes: Vec<&mut MemberOutcome> = Vec::new();
+            for (index, written) in all.iter_mut().enumerate() {
+                if let BoardWritten::Done(outcome) = written
+                    && indices.binary_search(&index).is_ok()
+                {
+                    outcomes.push(outcome);
+                }
+            }
+            self.rank(loaded, &mut outcomes, &members)?;
             Ok(all)
-        })
+        });
+        self.rows.forget_ahead();
+        written
+    }
+
+    /// Puts the ranks of these members into the outcomes of their writes, and of when the ranks are.
+    fn rank(
+        &self,
+        loaded: &Loaded,
+        outcomes: &mut [&mut MemberOutcome],
+        members: &[NamedPair],
+    ) -> Result<(), Fault> {
+        // Where expired members are still counted, the answer has no rank.
+        if members.is_empty() || !loaded.is_exact {
+            return Ok(());
+        }
+        let ranks = loaded.reader(&self.rows).ranks(members)?;
+        for (outcome, rank) in outcomes.iter_mut().zip(ranks) {
+            if let Some(stand) = &mut outcome.stand {
+                stand.rank = rank;
+            }
+            (outcome.sequence, outcome.total) = (loaded.head.sequence, loaded.directory.total());
+        }
+        Ok(())
     }
 
     /// Makes writes that have a key. In a shard each group of members has a record of its own, which is found wherever
@@ -512,7 +561,8 @@ impl BoardCore {
             return Ok(BoardWritten::Full);
         };
         loaded.head.set_ledgers(&ledgers);
-        let written = self.make_all(loaded, writes, now_ms)?;
+        let (mut written, only) = self.make_all(loaded, writes, now_ms)?;
+        self.rank(loaded, &mut [&mut written], only.as_slice())?;
         let record = Record {
             fingerprint: once.fingerprint,
             written: written.clone(),
@@ -521,37 +571,33 @@ impl BoardCore {
         Ok(BoardWritten::Done(written))
     }
 
+    /// Makes writes. Where there is one, its member is returned too, whose rank is not known yet.
     fn make_all(
         &self,
         loaded: &mut Loaded,
         writes: &[OrderedWrite<'_>],
         now_ms: i64,
-    ) -> Result<MemberOutcome, Fault> {
+    ) -> Result<(MemberOutcome, Option<NamedPair>), Fault> {
         let (mut accepted, mut changed) = (0, 0);
         let (mut refused, mut last) = (Vec::new(), None);
         for ((write, sequence), index) in writes.iter().zip(0..) {
             match loaded.make(&self.rows, write, *sequence, now_ms)? {
-                Ok((stand, is_changed)) => {
+                Ok((stand, member, is_changed)) => {
                     accepted += 1;
                     changed += u64::from(is_changed);
-                    last = Some(stand);
+                    last = Some((stand, member));
                 }
                 Err(refusal) => refused.push((index, refusal)),
             }
         }
-        let stand = match (writes, last) {
-            ([(only, _)], Some(stand)) => {
-                let member = self.rows.member(loaded.head.epoch, &only.member)?;
-                // Where expired members are still counted, the answer has no rank.
-                let member = member.filter(|_| loaded.is_exact);
-                let reader = loaded.reader(&self.rows);
-                let rank = member.map(|member| reader.rank(&only.member, &member));
-                let rank = rank.transpose()?.flatten();
-                Some(MemberStanding { rank, ..stand })
-            }
-            _ => None,
+        let (stand, only) = match (writes, last) {
+            ([(only, _)], Some((stand, member))) => (
+                Some(stand),
+                member.map(|member| (only.member.clone(), member)),
+            ),
+            _ => (None, None),
         };
-        Ok(MemberOutcome {
+        let outcome = MemberOutcome {
             generation: loaded.head.generation,
             sequence: loaded.head.sequence,
             at_ms: now_ms,
@@ -560,7 +606,8 @@ impl BoardCore {
             changed,
             refused,
             stand,
-        })
+        };
+        Ok((outcome, only))
     }
 
     async fn on_ask(&self, message: Result<AskBoard, Fault>) -> Result<BoardAnswer, Fault> {

@@ -129,7 +129,7 @@ impl Reader<'_> {
     }
 
     /// The ranks of members in the order, from 1; of those that are not hidden.
-    fn ranks(&self, members: &[(Vec<u8>, Member)]) -> Result<Vec<Option<u64>>, Fault> {
+    pub(super) fn ranks(&self, members: &[(Vec<u8>, Member)]) -> Result<Vec<Option<u64>>, Fault> {
         let position = |(name, member): &(Vec<u8>, Member)| match self.settings.ties {
             Ties::Shared => BoardPlace::Score(member.score),
             _ => BoardPlace::Key(member.key(name)),
@@ -143,7 +143,7 @@ impl Reader<'_> {
     }
 
     /// The rank of a member in the order, from 1.
-    pub(super) fn rank(&self, name: &[u8], member: &Member) -> Result<Option<u64>, Fault> {
+    fn rank(&self, name: &[u8], member: &Member) -> Result<Option<u64>, Fault> {
         let ranks = self.ranks(&[(name.to_vec(), member.clone())])?;
         Ok(ranks.first().copied().flatten())
     }

@@ -35,6 +35,9 @@ pub(super) struct Loaded {
     pub(super) next_sequence: u64,
 }
 
+/// What one write has done.
+pub(super) type Made = (MemberStanding, Option<Member>, bool);
+
 /// The approximate size of a member on disk: its name is stored twice.
 pub(super) fn bytes_of(name: &[u8], member: &Member) -> u64 {
     let metadata = member.metadata.as_ref().map_or(0, String::len);
@@ -258,14 +261,14 @@ impl Loaded {
     }
 
     /// Makes one write; `sequence` orders it among equal scores, where it is not 0. Returns the member's standing,
-    /// without its rank, and whether anything has changed.
+    /// without its rank, the member, if it is there now, and whether anything has changed.
     pub(super) fn make(
         &mut self,
         rows: &BoardRows,
         write: &MemberWrite,
         sequence: u64,
         now_ms: i64,
-    ) -> Result<Result<(MemberStanding, bool), MemberRefusal>, Fault> {
+    ) -> Result<Result<Made, MemberRefusal>, Fault> {
         let MemberWrite {
             member: name,
             action,
@@ -319,10 +322,11 @@ impl Loaded {
             previous: before.map(|before| before.score),
             rank: None,
             tag: after
-                .map(|after| tag(generation, start, name, &after))
+                .as_ref()
+                .map(|after| tag(generation, start, name, after))
                 .transpose()?,
         };
-        Ok(Ok((stand, is_changed)))
+        Ok(Ok((stand, after, is_changed)))
     }
 
     pub(super) fn is_full(

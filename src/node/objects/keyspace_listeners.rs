@@ -30,6 +30,11 @@ pub const CHANNELS_OPEN_MAX: usize = 1_000;
 /// [`crate::protocol::redis::notifications::CHANNEL_COMPARED_BYTES_MAX`]. `*:expired` has 8.
 pub const REPEATED_BYTES_OPEN_MAX: usize = 4_096;
 
+/// The most channels and patterns of one key's streams, and the most such bytes: half of all, so that no key takes what
+/// others need.
+pub const CHANNELS_OF_KEY_MAX: usize = CHANNELS_OPEN_MAX / 2;
+pub const REPEATED_BYTES_OF_KEY_MAX: usize = REPEATED_BYTES_OPEN_MAX / 2;
+
 /// The most bytes that are buffered for a stream: a pipeline of 1,000 commands causes some 150 KB at once.
 pub const LISTENER_BYTES_MAX: usize = 1024 * 1024;
 
@@ -96,6 +101,31 @@ impl Listener {
     }
 }
 
+/// What subscriptions take together.
+struct Channels {
+    count: usize,
+    repeated_bytes: usize,
+}
+
+impl Channels {
+    /// The sum of streams that are open and one that may be opened.
+    fn of<'a>(open: impl Iterator<Item = &'a Listener>, added: &'a Subscription) -> Self {
+        let subscriptions = open.map(|listener| &listener.subscription).chain([added]);
+        let none = Self {
+            count: 0,
+            repeated_bytes: 0,
+        };
+        subscriptions.fold(none, |sum, one| Self {
+            count: sum.count + one.channels.len(),
+            repeated_bytes: sum.repeated_bytes + one.repeated_bytes(),
+        })
+    }
+
+    const fn exceed(&self, count_max: usize, repeated_bytes_max: usize) -> bool {
+        self.count > count_max || self.repeated_bytes > repeated_bytes_max
+    }
+}
+
 /// The listeners.
 pub(super) struct Listeners {
     object: Object,
@@ -124,16 +154,16 @@ impl Listeners {
         let mut open = self.open.borrow_mut();
         open.retain(|listener| listener.stream.readiness() != Readiness::Gone);
         let own = open.iter().filter(|listener| listener.caller == caller);
-        if own.count() >= LISTENERS_OF_KEY_MAX {
-            return Reply::Refused(429, "this key has as many streams as it may".to_owned());
+        let own_channels = Channels::of(own.clone(), &subscription);
+        if own.count() >= LISTENERS_OF_KEY_MAX
+            || own_channels.exceed(CHANNELS_OF_KEY_MAX, REPEATED_BYTES_OF_KEY_MAX)
+        {
+            let detail = "this key has as many streams, channels or long patterns as it may";
+            return Reply::Refused(429, detail.to_owned());
         }
-        let all = open.iter().map(|listener| &listener.subscription);
-        let all = all.chain([&subscription]);
-        let channels: usize = all.clone().map(|known| known.channels.len()).sum();
-        let repeated: usize = all.map(Subscription::repeated_bytes).sum();
+        let channels = Channels::of(open.iter(), &subscription);
         if open.len() >= LISTENERS_MAX
-            || channels > CHANNELS_OPEN_MAX
-            || repeated > REPEATED_BYTES_OPEN_MAX
+            || channels.exceed(CHANNELS_OPEN_MAX, REPEATED_BYTES_OPEN_MAX)
         {
             return Reply::Refused(
                 503,

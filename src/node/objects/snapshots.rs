@@ -314,15 +314,20 @@ impl Snapshots {
             entries: progress.parts.iter().map(|part| part.entries).sum(),
             why: self.why.borrow().clone(),
         });
-        let any = "SELECT 1 FROM roots WHERE live = 1 AND id > ? LIMIT 1";
-        let counters = self.store.run(any, vec![BEFORE_CALLERS.into()])?;
         Ok(PartitionRuns {
             runs: runs.values().copied().collect(),
             under_way,
             has_files: self.has_files(),
-            has_counters: !counters.is_empty(),
+            has_counters: self.has_counters()?,
             ever: self.places.ever()?,
         })
+    }
+
+    /// Whether this partition has roots of callers' counters.
+    fn has_counters(&self) -> Result<bool, Fault> {
+        let any = "SELECT 1 FROM roots WHERE live = 1 AND id > ? LIMIT 1";
+        let rows = self.store.run(any, vec![BEFORE_CALLERS.into()])?;
+        Ok(!rows.is_empty())
     }
 
     /// Begins a run, unless one is under way.
@@ -426,6 +431,13 @@ impl Snapshots {
         if is_due {
             let runs = self.runs().await?;
             let mut state = self.state()?.unwrap_or_default();
+            let is_of_today = |(_, run): (&u64, &RunOf)| run.day == day_of_ms(now_ms);
+            let would_hide = state.needs_full && runs.last_key_value().is_some_and(is_of_today);
+            if would_hide && !self.has_counters()? {
+                // Nothing was restored yet: an empty run would take the place of the adopted one of this day.
+                state.since_ms = now_ms;
+                return self.put_state(&state);
+            }
             self.give_up(&mut state)?;
             return self.begin_run(state, &runs);
         }

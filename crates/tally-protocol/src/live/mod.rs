@@ -105,6 +105,10 @@ pub const SILENT_BYTES_MAX: u64 = 1024 * 1024;
 /// there. So one that was revoked ends for streams too, at the cost of six connections an hour for each.
 pub const SHARE_STREAM_MS_MAX: i64 = 600_000;
 
+/// How long a stream by a key that a call made lives, milliseconds: an hour. Its client connects again, if the key is
+/// still good. So one that was revoked ends for streams too. Keys of the configuration end with their deployment.
+pub const KEY_STREAM_MS_MAX: i64 = 3_600_000;
+
 /// The longest message of a client on a WebSocket, in bytes: all ids of a stream, escaped.
 pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 
