@@ -555,6 +555,52 @@ fn boards_whose_equal_scores_stand_by_who_was_first_have_no_order_of_redis() {
 }
 
 #[test]
+fn ranges_of_names_go_by_rank_where_scores_differ_as_in_redis() {
+    let service = Service::new("1");
+    let run = |words: &str| service.run(ADMIN_KEY, &words.split(' ').collect::<Vec<_>>());
+    let all = json!(["apple", "banana", "cherry", "mango", "orange"]);
+    assert_eq!(
+        run("ZADD names 1 apple 2 banana 3 cherry 4 mango 5 orange"),
+        5
+    );
+    assert_eq!(run("ZADD mixed 1 f 2 a 3 z 4 b 5 e"), 5);
+    for (words, wanted) in [
+        ("ZRANGEBYLEX names - +", all),
+        ("ZRANGEBYLEX names - (c", json!(["apple", "banana"])),
+        (
+            "ZRANGEBYLEX names (b + LIMIT 1 2",
+            json!(["cherry", "mango"]),
+        ),
+        (
+            "ZREVRANGEBYLEX names [orange [cherry",
+            json!(["orange", "mango", "cherry"]),
+        ),
+        (
+            "ZRANGE names [a [c BYLEX LIMIT 0 -1",
+            json!(["apple", "banana"]),
+        ),
+        ("ZLEXCOUNT names [banana [orange", json!(4)),
+        ("ZLEXCOUNT names [mango [banana", json!(0)),
+        ("ZLEXCOUNT names + -", json!(0)),
+        ("ZRANGESTORE some names [b (n BYLEX", json!(3)),
+        // What a limit skips is not compared, and a walk ends where a name is beyond.
+        ("ZRANGEBYLEX mixed [a [f", json!(["f", "a"])),
+        ("ZRANGEBYLEX mixed [a [f LIMIT 3 5", json!(["b", "e"])),
+        ("ZRANGEBYLEX mixed [a [f LIMIT 9 5", json!([])),
+        ("ZREVRANGEBYLEX mixed [f [b", json!(["e", "b", "z"])),
+        ("ZREVRANGEBYLEX mixed [f [b LIMIT 4 1", json!(["f"])),
+        ("ZREVRANGEBYLEX mixed [f [b LIMIT 9 1", json!([])),
+        // None at all where the last is before the range, or the first behind it.
+        ("ZLEXCOUNT mixed [f [z", json!(0)),
+        ("ZLEXCOUNT mixed - [e", json!(0)),
+        ("ZREMRANGEBYLEX names [banana (mango", json!(2)),
+        ("ZRANGE names 0 -1", json!(["apple", "mango", "orange"])),
+    ] {
+        assert_eq!(run(words), wanted, "{words}");
+    }
+}
+
+#[test]
 fn members_of_one_command_are_read_together() {
     let service = Service::new("1");
     let statements = || service.board_statements();
