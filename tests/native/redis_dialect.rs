@@ -65,6 +65,11 @@ fn requests_are_read_in_all_their_forms_and_numbers_keep_their_text() {
     );
     assert_eq!(one("/get/k/", "_token=secret", ""), args(&["get", "k"]));
     assert_eq!(token_of("a=b&_token=se%20cret"), Some("se cret".to_owned()));
+    // A character that was cut in two, as JavaScript sends it.
+    assert_eq!(
+        one("", "", r#"["SET","\ud83d","a\ude00\ud83d\ud83d\ude00é\n"]"#),
+        args(&["SET", "\u{fffd}", "a\u{fffd}\u{fffd}😀é\n"])
+    );
     let several = RedisRequest::parse("/pipeline", "", br#"[["ping"],["get","k"]]"#);
     assert_eq!(
         several,
