@@ -676,6 +676,8 @@ test.skipIf(MISSING)(`wrong commands are refused with the words of a real Redis$
         ) {
           continue;
         }
+        // The service that the clients come from takes it without keys.
+        if (name === "unlink" && rest.length === 0) continue;
         // Redis takes -1 for the largest cursor.
         if (name === "zscan" && rest[1] === "-1") continue;
         const command = [name, ...rest];

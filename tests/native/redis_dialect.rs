@@ -251,6 +251,12 @@ fn values_that_are_too_large_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn no_keys_at_all_are_unlinked_but_not_deleted() {
+    assert_eq!(last(&["unlink"]), r#"{"result":0}"#);
+    assert!(last(&["del"]).contains("wrong number of arguments"));
+}
+
+#[test]
 fn one_value_that_is_asked_for_often_is_refused_before_it_fills_the_memory() {
     let text = "x".repeat(60_000);
     let many = |command: &str, name: &str| format!("{command}{}", format!(" {name}").repeat(300));

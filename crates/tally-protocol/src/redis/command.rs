@@ -120,7 +120,7 @@ commands! {
     "DECRBY" 3 ONE, Write => Act::Add;
     "INCRBYFLOAT" 3 ONE, Write => Act::Add;
     "DEL" -2 MANY, Admin => Act::Keys(keys::del);
-    "UNLINK" -2 MANY, Admin => Act::Keys(keys::del);
+    "UNLINK" -1 MANY, Admin => Act::Keys(keys::del);
     "EXISTS" -2 MANY, Read => Act::Keys(keys::exists);
     "TOUCH" -2 MANY, Read => Act::Keys(keys::exists);
     "TYPE" 2 ONE, Read => Act::Keys(keys::type_of);
