@@ -174,6 +174,23 @@ const ERRORS: &[(&[&str], &str)] = &[
     ),
     (&["incrbyfloat a x"], "ERR value is not a valid float"),
     (
+        &["incrbyfloat a -inf"],
+        "ERR increment would produce NaN or Infinity",
+    ),
+    (
+        &["set a inf", "incrbyfloat a 1"],
+        "ERR increment would produce NaN or Infinity",
+    ),
+    (&["incrbyfloat a nan"], "ERR value is not a valid float"),
+    (
+        &["hset a f v", "incrbyfloat a x"],
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    ),
+    (
+        &["hset a f v", "incrby a x"],
+        "ERR value is not an integer or out of range",
+    ),
+    (
         &["incrbyfloat a 1e19"],
         "ERR increment or decrement would overflow",
     ),
