@@ -425,6 +425,18 @@ fn calls_of_tally_s_own_come_before_commands_at_the_root() {
     assert_eq!(service.admin("GET", "/get/a:k", &none).1["result"], "5");
     assert_eq!(service.admin("GET", "/ping", &none).1["result"], "PONG");
     assert_eq!(service.admin("GET", "/dbsize", &none).1["result"], 1);
+    assert_eq!(
+        service.admin("PUT", "/", &json!(["INCR", "a:k"])).1["result"],
+        6
+    );
+    for (path, why) in [
+        ("/lpush/l/x", "ERR LPUSH is not what Tally is for"),
+        ("/exec", "ERR EXEC needs a connection"),
+    ] {
+        let (status, refused) = service.admin("GET", path, &none);
+        let text = refused["error"].as_str().unwrap_or_default();
+        assert!(status == 400 && text.starts_with(why), "{path}: {refused}");
+    }
     for path in ["/time", "/info"] {
         assert_eq!(service.admin("GET", path, &none).0, 200, "{path}");
     }

@@ -24,7 +24,7 @@ use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_
 use crate::protocol::messages::{Fault, RunCommands, Subscribe};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
 use crate::protocol::problem::{Code, Problem, RETRY_AFTER_SECONDS};
-use crate::protocol::redis::command::{Act, Command, KeyspaceCommand};
+use crate::protocol::redis::command::{Act, Command, KeyspaceCommand, is_command};
 use crate::protocol::redis::error;
 use crate::protocol::redis::glob::literal_prefix;
 use crate::protocol::redis::notifications::Subscription;
@@ -84,20 +84,13 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
         .next()
         .unwrap_or_default();
     let is_ours = match first {
-        "" => context.method() == "POST" && path == "/",
+        "" => matches!(context.method(), "POST" | "PUT" | "OPTIONS") && path == "/",
         "pipeline" | "multi-exec" => true,
         "subscribe" | "psubscribe" => path.len() > first.len() + 1,
         // The first part of other paths is no command. `/keys/{id}` is a call of Tally's own.
         name => is_command(name) && routes::allow_of(path).is_none(),
     };
     is_ours.then_some(path)
-}
-
-fn is_command(name: &str) -> bool {
-    use crate::protocol::redis::command::COMMANDS;
-    COMMANDS
-        .iter()
-        .any(|row| row.name.eq_ignore_ascii_case(name))
 }
 
 /// The methods of the dialect.
