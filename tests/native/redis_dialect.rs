@@ -133,6 +133,10 @@ const ERRORS: &[(&[&str], &str)] = &[
         "ERR unknown command 'nope', with args beginning with: 'a' 'b' ",
     ),
     (&["lpush a b"], "ERR LPUSH is not what Tally is for"),
+    (
+        &["blmpop 0 1 a left"],
+        "ERR BLMPOP is not what Tally is for",
+    ),
     (&["rpoplpush a b"], "ERR RPOPLPUSH is not what Tally is for"),
     (
         &["georadius_ro a"],
@@ -394,6 +398,10 @@ fn scores_are_read_as_redis_reads_them_and_printed_as_its_clients_print_them() {
         ("+inf", Some("inf")),
         ("-Infinity", Some("-inf")),
         ("1e400", None),
+        ("4e-324", Some("5e-324")),
+        ("1e-400", None),
+        ("-0.01e-400", None),
+        ("-0.0e5", Some("0")),
         ("nan", None),
         (" 1", None),
         ("", None),

@@ -505,12 +505,14 @@ fn a_transaction_is_discarded_for_what_is_found_before_it_runs_alone() {
         ["SET", "t", "1"],
         ["ZUNION", "0", "x"],
         ["EVALSHA", ADD, "9", "x"],
+        ["FLUSHDB", "bad"],
         ["INCR", "t"],
     ]);
     let replies = json!([
         {"result": "OK"},
         {"error": "ERR at least 1 input key is needed for 'zunion' command"},
         {"error": "ERR Number of keys can't be greater than number of args"},
+        {"error": "ERR syntax error"},
         {"result": 2},
     ]);
     assert_eq!(transaction(&runs), (200, replies));
