@@ -584,12 +584,12 @@ function elementsCommandFrom(random) {
   return pick(makers)();
 }
 
-// Numbers as numbers: what they are printed as has become shorter with Redis's versions.
+// Numbers as numbers: what they are printed as has become shorter with Redis's versions. Scores have one zero here.
 const plain = (reply) => {
   if (Buffer.isBuffer(reply)) return plain(reply.toString());
   if (Array.isArray(reply)) return reply.map(plain);
   if (reply instanceof Error) return { error: reply.message };
-  return typeof reply === "string" && reply !== "" && !Number.isNaN(Number(reply)) ? Number(reply) : reply;
+  return typeof reply === "string" && reply !== "" && !Number.isNaN(Number(reply)) ? Number(reply) + 0 : reply;
 };
 
 const exact = (reply) => {
