@@ -493,10 +493,11 @@ const NAMES = ["-", "+", "[ann", "(bob", "[cat", "(z", "x"];
 const RANKS = ["0", "-1", "1", "2", "-2", "5", "-9", "x"];
 const SORTED = ["z1", "z2", "z3"];
 
-// `level` has one score for all, as ranges of names want it.
+// `level` has one score for all, so that ranges of names are those of names in order.
 function sortedCommandFrom(random) {
   const pick = (items) => items[Math.floor(random() * items.length)];
   const [key, member] = [pick([...SORTED, ...SORTED, ...SORTED, "a"]), pick(MEMBERS)];
+  const named = pick(["level", key]);
   const options = () =>
     pick([
       [], [], [], ["nx"], ["XX"], ["gt"], ["LT"], ["ch"], ["xx", "ch"], ["gt", "ch"], ["nx", "gt"], ["nx", "xx"],
@@ -526,17 +527,17 @@ function sortedCommandFrom(random) {
     () => ["zmscore", key, member, pick(MEMBERS)],
     () => ["zcard", key],
     () => ["zcount", key, pick(BOUNDS), pick(BOUNDS)],
-    () => ["zlexcount", "level", pick(NAMES), pick(NAMES)],
+    () => ["zlexcount", named, pick(NAMES), pick(NAMES)],
     () => ["zrange", key, pick(RANKS), pick(RANKS), ...pick([[], ["rev"], ["bad"]]), ...scores()],
     () => ["zrange", key, pick(BOUNDS), pick(BOUNDS), "byscore", ...pick([[], ["REV"]]), ...limit(), ...scores()],
-    () => ["zrange", "level", pick(NAMES), pick(NAMES), "bylex", ...pick([[], ["rev"]]), ...limit(), ...scores()],
+    () => ["zrange", named, pick(NAMES), pick(NAMES), "bylex", ...pick([[], ["rev"]]), ...limit(), ...scores()],
     () => ["zrevrange", key, pick(RANKS), pick(RANKS), ...scores()],
     () => [pick(["zrangebyscore", "zrevrangebyscore"]), key, pick(BOUNDS), pick(BOUNDS), ...limit(), ...scores()],
-    () => [pick(["zrangebylex", "zrevrangebylex"]), "level", pick(NAMES), pick(NAMES), ...limit()],
+    () => [pick(["zrangebylex", "zrevrangebylex"]), named, pick(NAMES), pick(NAMES), ...limit()],
     () => ["zrem", key, member, pick(MEMBERS)],
     () => ["zremrangebyrank", key, pick(RANKS), pick(RANKS)],
     () => ["zremrangebyscore", key, pick(BOUNDS), pick(BOUNDS)],
-    () => ["zremrangebylex", "level", pick(NAMES), pick(NAMES)],
+    () => ["zremrangebylex", named, pick(NAMES), pick(NAMES)],
     () => [pick(["zpopmin", "zpopmax"]), key, ...pick([[], ["2"], ["x"], ["-1"], ["1", "1"]])],
     () => ["zrandmember", key, ...pick([["0"], ["x"], ["5", "bad"], ["-9223372036854775808"]])],
     () => ["zscan", key, pick(["0", "x"]), ...pick([[], ["match", "*a*"], ["count", "100"], ["count", "0"]])],
@@ -547,6 +548,7 @@ function sortedCommandFrom(random) {
     () => ["zdiffstore", pick(SORTED), ...several()],
     () => ["zrangestore", pick([...SORTED, "a"]), key, pick(RANKS), pick(RANKS), ...pick([[], ["rev"]])],
     () => ["zrangestore", pick(SORTED), key, pick(BOUNDS), pick(BOUNDS), "byscore", ...limit()],
+    () => ["zrangestore", pick(SORTED), named, pick(NAMES), pick(NAMES), "bylex", ...limit()],
     () => [pick(["type", "exists", "ttl", "get", "del", "persist", "incr"]), key],
     () => ["expire", key, "1000", ...pick([[], ["nx"]])],
     () => ["set", pick([...SORTED, "a"]), "5"],
@@ -582,12 +584,12 @@ function elementsCommandFrom(random) {
   return pick(makers)();
 }
 
-// Numbers as numbers: what they are printed as has become shorter with Redis's versions.
+// Numbers as numbers: what they are printed as has become shorter with Redis's versions. Scores have one zero here.
 const plain = (reply) => {
   if (Buffer.isBuffer(reply)) return plain(reply.toString());
   if (Array.isArray(reply)) return reply.map(plain);
   if (reply instanceof Error) return { error: reply.message };
-  return typeof reply === "string" && reply !== "" && !Number.isNaN(Number(reply)) ? Number(reply) : reply;
+  return typeof reply === "string" && reply !== "" && !Number.isNaN(Number(reply)) ? Number(reply) + 0 : reply;
 };
 
 const exact = (reply) => {
@@ -674,6 +676,8 @@ test.skipIf(MISSING)(`wrong commands are refused with the words of a real Redis$
         ) {
           continue;
         }
+        // The service that the clients come from takes it without keys.
+        if (name === "unlink" && rest.length === 0) continue;
         // Redis takes -1 for the largest cursor.
         if (name === "zscan" && rest[1] === "-1") continue;
         const command = [name, ...rest];

@@ -65,6 +65,11 @@ fn requests_are_read_in_all_their_forms_and_numbers_keep_their_text() {
     );
     assert_eq!(one("/get/k/", "_token=secret", ""), args(&["get", "k"]));
     assert_eq!(token_of("a=b&_token=se%20cret"), Some("se cret".to_owned()));
+    // A character that was cut in two, as JavaScript sends it.
+    assert_eq!(
+        one("", "", r#"["SET","\ud83d","a\ude00\ud83d\ud83d\ude00é\n"]"#),
+        args(&["SET", "\u{fffd}", "a\u{fffd}\u{fffd}😀é\n"])
+    );
     let several = RedisRequest::parse("/pipeline", "", br#"[["ping"],["get","k"]]"#);
     assert_eq!(
         several,
@@ -128,6 +133,10 @@ const ERRORS: &[(&[&str], &str)] = &[
         "ERR unknown command 'nope', with args beginning with: 'a' 'b' ",
     ),
     (&["lpush a b"], "ERR LPUSH is not what Tally is for"),
+    (
+        &["blmpop 0 1 a left"],
+        "ERR BLMPOP is not what Tally is for",
+    ),
     (&["rpoplpush a b"], "ERR RPOPLPUSH is not what Tally is for"),
     (
         &["georadius_ro a"],
@@ -168,6 +177,23 @@ const ERRORS: &[(&[&str], &str)] = &[
         "ERR counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount",
     ),
     (&["incrbyfloat a x"], "ERR value is not a valid float"),
+    (
+        &["incrbyfloat a -inf"],
+        "ERR increment would produce NaN or Infinity",
+    ),
+    (
+        &["set a inf", "incrbyfloat a 1"],
+        "ERR increment would produce NaN or Infinity",
+    ),
+    (&["incrbyfloat a nan"], "ERR value is not a valid float"),
+    (
+        &["hset a f v", "incrbyfloat a x"],
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    ),
+    (
+        &["hset a f v", "incrby a x"],
+        "ERR value is not an integer or out of range",
+    ),
     (
         &["incrbyfloat a 1e19"],
         "ERR increment or decrement would overflow",
@@ -243,6 +269,12 @@ fn values_that_are_too_large_are_refused_and_change_nothing() {
     assert!(space.put_text("k", long, None).is_err());
     assert_eq!((space.get("k"), space.changed().count()), (None, 0));
     assert_eq!(space.put_value("k", StoredValue::Text("x".into())), Ok(()));
+}
+
+#[test]
+fn no_keys_at_all_are_unlinked_but_not_deleted() {
+    assert_eq!(last(&["unlink"]), r#"{"result":0}"#);
+    assert!(last(&["del"]).contains("wrong number of arguments"));
 }
 
 #[test]
@@ -366,6 +398,10 @@ fn scores_are_read_as_redis_reads_them_and_printed_as_its_clients_print_them() {
         ("+inf", Some("inf")),
         ("-Infinity", Some("-inf")),
         ("1e400", None),
+        ("4e-324", Some("5e-324")),
+        ("1e-400", None),
+        ("-0.01e-400", None),
+        ("-0.0e5", Some("0")),
         ("nan", None),
         (" 1", None),
         ("", None),

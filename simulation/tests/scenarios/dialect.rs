@@ -425,6 +425,18 @@ fn calls_of_tally_s_own_come_before_commands_at_the_root() {
     assert_eq!(service.admin("GET", "/get/a:k", &none).1["result"], "5");
     assert_eq!(service.admin("GET", "/ping", &none).1["result"], "PONG");
     assert_eq!(service.admin("GET", "/dbsize", &none).1["result"], 1);
+    assert_eq!(
+        service.admin("PUT", "/", &json!(["INCR", "a:k"])).1["result"],
+        6
+    );
+    for (path, why) in [
+        ("/lpush/l/x", "ERR LPUSH is not what Tally is for"),
+        ("/exec", "ERR EXEC needs a connection"),
+    ] {
+        let (status, refused) = service.admin("GET", path, &none);
+        let text = refused["error"].as_str().unwrap_or_default();
+        assert!(status == 400 && text.starts_with(why), "{path}: {refused}");
+    }
     for path in ["/time", "/info"] {
         assert_eq!(service.admin("GET", path, &none).0, 200, "{path}");
     }
@@ -493,12 +505,14 @@ fn a_transaction_is_discarded_for_what_is_found_before_it_runs_alone() {
         ["SET", "t", "1"],
         ["ZUNION", "0", "x"],
         ["EVALSHA", ADD, "9", "x"],
+        ["FLUSHDB", "bad"],
         ["INCR", "t"],
     ]);
     let replies = json!([
         {"result": "OK"},
         {"error": "ERR at least 1 input key is needed for 'zunion' command"},
         {"error": "ERR Number of keys can't be greater than number of args"},
+        {"error": "ERR syntax error"},
         {"result": 2},
     ]);
     assert_eq!(transaction(&runs), (200, replies));
@@ -552,6 +566,52 @@ fn boards_whose_equal_scores_stand_by_who_was_first_have_no_order_of_redis() {
     assert_eq!(run("ZADD shared 5 c 5 a 5 b"), 3);
     assert_eq!(run("ZRANGE shared 0 -1"), json!(["a", "b", "c"]));
     assert_eq!(run("ZLEXCOUNT shared [b +"), 2);
+}
+
+#[test]
+fn ranges_of_names_go_by_rank_where_scores_differ_as_in_redis() {
+    let service = Service::new("1");
+    let run = |words: &str| service.run(ADMIN_KEY, &words.split(' ').collect::<Vec<_>>());
+    let all = json!(["apple", "banana", "cherry", "mango", "orange"]);
+    assert_eq!(
+        run("ZADD names 1 apple 2 banana 3 cherry 4 mango 5 orange"),
+        5
+    );
+    assert_eq!(run("ZADD mixed 1 f 2 a 3 z 4 b 5 e"), 5);
+    for (words, wanted) in [
+        ("ZRANGEBYLEX names - +", all),
+        ("ZRANGEBYLEX names - (c", json!(["apple", "banana"])),
+        (
+            "ZRANGEBYLEX names (b + LIMIT 1 2",
+            json!(["cherry", "mango"]),
+        ),
+        (
+            "ZREVRANGEBYLEX names [orange [cherry",
+            json!(["orange", "mango", "cherry"]),
+        ),
+        (
+            "ZRANGE names [a [c BYLEX LIMIT 0 -1",
+            json!(["apple", "banana"]),
+        ),
+        ("ZLEXCOUNT names [banana [orange", json!(4)),
+        ("ZLEXCOUNT names [mango [banana", json!(0)),
+        ("ZLEXCOUNT names + -", json!(0)),
+        ("ZRANGESTORE some names [b (n BYLEX", json!(3)),
+        // What a limit skips is not compared, and a walk ends where a name is beyond.
+        ("ZRANGEBYLEX mixed [a [f", json!(["f", "a"])),
+        ("ZRANGEBYLEX mixed [a [f LIMIT 3 5", json!(["b", "e"])),
+        ("ZRANGEBYLEX mixed [a [f LIMIT 9 5", json!([])),
+        ("ZREVRANGEBYLEX mixed [f [b", json!(["e", "b", "z"])),
+        ("ZREVRANGEBYLEX mixed [f [b LIMIT 4 1", json!(["f"])),
+        ("ZREVRANGEBYLEX mixed [f [b LIMIT 9 1", json!([])),
+        // None at all where the last is before the range, or the first behind it.
+        ("ZLEXCOUNT mixed [f [z", json!(0)),
+        ("ZLEXCOUNT mixed - [e", json!(0)),
+        ("ZREMRANGEBYLEX names [banana (mango", json!(2)),
+        ("ZRANGE names 0 -1", json!(["apple", "mango", "orange"])),
+    ] {
+        assert_eq!(run(words), wanted, "{words}");
+    }
 }
 
 #[test]

@@ -342,6 +342,71 @@ fn a_board_whose_members_are_all_hidden_is_no_key() {
 }
 
 #[test]
+fn commands_that_write_a_member_by_its_name_reach_hidden_ones() {
+    let scene = Scene::new(&["FRA"]);
+    let hidden = "/boards/b/members/ann/hidden";
+    rank(&scene, "b");
+    call(&scene, "PUT", hidden, &json!({"hidden": true}));
+    assert_eq!(
+        ran(
+            &scene,
+            &[
+                "ZADD b 5 ann 1 bob",
+                "ZSCORE b ann",
+                "ZREM b ann",
+                "ZREM b ann"
+            ]
+        ),
+        [json!(1), Value::Null, json!(1), json!(0)]
+    );
+}
+
+#[test]
+fn a_name_that_no_counter_can_have_is_an_empty_hyperloglog_to_those_that_read() {
+    let scene = Scene::new(&["FRA"]);
+    ran(&scene, &["PFADD some a b", "SET . text"]);
+    assert_eq!(
+        ran(
+            &scene,
+            &[
+                "PFCOUNT ..",
+                "PFCOUNT .. some",
+                "PFMERGE to .. some",
+                "PFCOUNT to"
+            ]
+        ),
+        [json!(0), json!(2), json!("OK"), json!(2)]
+    );
+    for (command, why) in [
+        ("PFADD .. a", "ERR a HyperLogLog is of a counter"),
+        ("PFMERGE .. some", "ERR a HyperLogLog is of a counter"),
+        ("PFCOUNT .", "WRONGTYPE "),
+    ] {
+        let refused = one(&scene, command);
+        let text = refused.as_str().unwrap_or_default();
+        assert!(text.starts_with(why), "{command}: {refused}");
+    }
+}
+
+#[test]
+fn incrbyfloat_looks_at_its_key_before_the_amount() {
+    let scene = Scene::new(&["FRA"]);
+    ran(&scene, &["ZADD z 1 m", "HSET h f v", "INCR n"]);
+    let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    for (command, why) in [
+        ("INCRBYFLOAT z x", wrong),
+        ("INCRBYFLOAT h x", wrong),
+        ("INCRBYFLOAT n x", "ERR value is not a valid float"),
+        ("INCRBYFLOAT none x", "ERR value is not a valid float"),
+        ("INCRBY z x", "ERR value is not an integer or out of range"),
+        ("INCRBY h x", "ERR value is not an integer or out of range"),
+    ] {
+        assert_eq!(one(&scene, command), why, "{command}");
+    }
+    assert_eq!(one(&scene, "EXISTS none"), 0);
+}
+
+#[test]
 fn a_counter_that_ends_by_its_settings_has_a_ttl() {
     let scene = Scene::new(&["FRA"]);
     let settings = json!({"ttl_seconds": 100, "ttl_mode": "fixed"});

@@ -24,7 +24,7 @@ use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_
 use crate::protocol::messages::{Fault, RunCommands, Subscribe};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
 use crate::protocol::problem::{Code, Problem, RETRY_AFTER_SECONDS};
-use crate::protocol::redis::command::{Act, Command, KeyspaceCommand};
+use crate::protocol::redis::command::{Act, Command, KeyspaceCommand, is_command};
 use crate::protocol::redis::error;
 use crate::protocol::redis::glob::literal_prefix;
 use crate::protocol::redis::notifications::Subscription;
@@ -84,20 +84,13 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
         .next()
         .unwrap_or_default();
     let is_ours = match first {
-        "" => context.method() == "POST" && path == "/",
+        "" => matches!(context.method(), "POST" | "PUT" | "OPTIONS") && path == "/",
         "pipeline" | "multi-exec" => true,
         "subscribe" | "psubscribe" => path.len() > first.len() + 1,
         // The first part of other paths is no command. `/keys/{id}` is a call of Tally's own.
         name => is_command(name) && routes::allow_of(path).is_none(),
     };
     is_ours.then_some(path)
-}
-
-fn is_command(name: &str) -> bool {
-    use crate::protocol::redis::command::COMMANDS;
-    COMMANDS
-        .iter()
-        .any(|row| row.name.eq_ignore_ascii_case(name))
 }
 
 /// The methods of the dialect.
@@ -351,9 +344,18 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// As [`Work::admit`], with the options of `FLUSHDB`: that is written to the audit log before it is sent.
+    fn check(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
+        let admitted = self.admit(args)?;
+        if is_flush(args) && !takes_flush(&args[1..]) {
+            return Err(error::syntax());
+        }
+        Ok(admitted)
+    }
+
     /// The command, if there is one and the caller may run it; and what it uses of the budget of the caller's key: one
     /// for each of its keys, and a script one.
-    fn check(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
+    fn admit(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
         let command = Command::find(args)?;
         let keys = command.keys_of(args)?;
         command.check_keys(keys.len())?;
@@ -361,9 +363,6 @@ impl Work<'_> {
             let may = self.caller.may(scope, target);
             may.map_err(|problem| Reply::Error(format!("NOPERM {}", problem.detail())))
         };
-        if is_flush(args) && !takes_flush(&args[1..]) {
-            return Err(error::syntax());
-        }
         if let Act::All(whole) = command.act {
             may(command.scope, prefix_of(whole, args))?;
         }
@@ -384,12 +383,12 @@ impl Work<'_> {
         Ok((command, cost))
     }
 
-    /// Whether a transaction with this command is discarded. An invalid count of keys is an error of this command
-    /// alone, as in Redis, which finds it when the command runs.
+    /// Whether a transaction with this command is discarded. An invalid count of keys, or option, is an error of this
+    /// command alone, as in Redis, which finds it when the command runs.
     fn aborts(&self, args: &Arguments) -> bool {
         match Command::find(args) {
             Err(_) => true,
-            Ok(command) => command.keys_of(args).is_ok() && self.check(args).is_err(),
+            Ok(command) => command.keys_of(args).is_ok() && self.admit(args).is_err(),
         }
     }
 

@@ -54,13 +54,18 @@ impl KeyspaceCore {
         request: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
-        let delta = strings::delta_of(request.args)?.unwrap_or(0);
         let key = &request.args[1];
         let row = self.rows.row(key)?;
         let id = CounterId::parse(key.as_str()).ok();
         let (Some(id), None) = (id, row.and_then(|row| row.value)) else {
             return self.add_to_own(request, here).await;
         };
+        let delta = strings::delta_of(request.args);
+        if delta.is_err() && request.command.name == "INCRBYFLOAT" {
+            // Redis looks at the key before the amount, in this command alone.
+            self.begin_counter(&id).await?;
+        }
+        let delta = delta?.unwrap_or(0);
         for _ in 0..ROUNDS_MAX {
             self.begin_counter(&id).await?;
             if let Some((value, is_now)) =

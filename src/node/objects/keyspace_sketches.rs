@@ -75,7 +75,8 @@ impl KeyspaceCore {
     ) -> Result<Vec<Reply>, ReplyError> {
         let only = holds.then(|| key.to_owned()).into_iter().collect();
         let _alone = self.locks.hold(&self.host, only, true).await?;
-        let (id, mut known) = self.sketch(key, here).await?;
+        let mut known = self.sketch(key, here).await?;
+        let id = id_of(key)?;
         let mut is_new = matches!(known, Sketch::Absent);
         if is_new {
             known = self.begin_sketch(&id, here).await?;
@@ -132,7 +133,8 @@ impl KeyspaceCore {
         let Some(to) = keys.first() else {
             return Err(error::syntax().into());
         };
-        let (id, mut known) = self.sketch(to, here).await?;
+        let mut known = self.sketch(to, here).await?;
+        let id = id_of(to)?;
         if matches!(known, Sketch::Absent) {
             known = self.begin_sketch(&id, here).await?;
         }
@@ -153,19 +155,15 @@ impl KeyspaceCore {
     async fn merged(&self, keys: &[&String], here: &Datacenter) -> Result<Hyll, ReplyError> {
         let mut all = Hyll::new();
         for key in set_of(keys.iter().copied()) {
-            if let (_, Sketch::Registers(hyll, _)) = self.sketch(key, here).await? {
+            if let Sketch::Registers(hyll, _) = self.sketch(key, here).await? {
                 all.merge(&hyll);
             }
         }
         Ok(all)
     }
 
-    /// The registers of a key.
-    async fn sketch(
-        &self,
-        key: &str,
-        here: &Datacenter,
-    ) -> Result<(CounterId, Sketch), ReplyError> {
+    /// The registers of a key. What cannot be a counter's name has none.
+    async fn sketch(&self, key: &str, here: &Datacenter) -> Result<Sketch, ReplyError> {
         if let Some(value) = self.living_row(key, here).await?.and_then(|row| row.value) {
             return Err(match value.type_name() {
                 "string" => error::not_hyll(),
@@ -173,13 +171,14 @@ impl KeyspaceCore {
             }
             .into());
         }
-        let id = CounterId::parse(key)
-            .map_err(|why| Reply::err(format!("a HyperLogLog is of a counter, and {why}")))?;
+        let Ok(id) = CounterId::parse(key) else {
+            return Ok(Sketch::Absent);
+        };
         let Some(mut sum) = aggregator::read_sketches(&self.host, &id).await? else {
             if self.boards.has(&id).await? {
                 return Err(error::wrong_type().into());
             }
-            return Ok((id, Sketch::Absent));
+            return Ok(Sketch::Absent);
         };
         Counters::whole(&sum)?;
         if sum.root.settings.unique_hash != UniqueHash::Redis {
@@ -188,7 +187,7 @@ impl KeyspaceCore {
         sum.join_uniques();
         let hyll = sum.uniques.hyll().unwrap_or_default();
         let home = sum.root.home.clone();
-        Ok((id, Sketch::Registers(Box::new(hyll), home)))
+        Ok(Sketch::Registers(Box::new(hyll), home))
     }
 
     /// Creates a counter with Redis's hash and a home.
@@ -247,4 +246,10 @@ impl KeyspaceCore {
         }
         Err(last.into())
     }
+}
+
+/// The counter of a key that is to hold elements.
+fn id_of(key: &str) -> Result<CounterId, Reply> {
+    CounterId::parse(key)
+        .map_err(|why| Reply::err(format!("a HyperLogLog is of a counter, and {why}")))
 }

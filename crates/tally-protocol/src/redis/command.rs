@@ -120,7 +120,7 @@ commands! {
     "DECRBY" 3 ONE, Write => Act::Add;
     "INCRBYFLOAT" 3 ONE, Write => Act::Add;
     "DEL" -2 MANY, Admin => Act::Keys(keys::del);
-    "UNLINK" -2 MANY, Admin => Act::Keys(keys::del);
+    "UNLINK" -1 MANY, Admin => Act::Keys(keys::del);
     "EXISTS" -2 MANY, Read => Act::Keys(keys::exists);
     "TOUCH" -2 MANY, Read => Act::Keys(keys::exists);
     "TYPE" 2 ONE, Read => Act::Keys(keys::type_of);
@@ -219,10 +219,29 @@ fn time(now_ms: i64) -> Reply {
 
 /// Commands of Redis that Tally does not offer: lists, streams, messages, geodata, and administration of a server.
 const NOT_OURS: &str = "LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LRANGE LLEN LINDEX LSET LINSERT LREM LTRIM LPOS LMOVE LMPOP BLPOP BRPOP \
-    BLMOVE RPOPLPUSH BRPOPLPUSH XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING \
+    BLMOVE BLMPOP RPOPLPUSH BRPOPLPUSH XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING \
     XINFO XSETID PUBLISH PUBSUB SPUBLISH SSUBSCRIBE SUNSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE MONITOR BZPOPMIN BZPOPMAX BZMPOP \
     GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH GEOSEARCHSTORE GEORADIUS GEORADIUS_RO GEORADIUSBYMEMBER GEORADIUSBYMEMBER_RO \
     CLUSTER CONFIG";
+
+/// Why a command of Redis is none here; `None` for other names.
+fn refusal_of(name: &str) -> Option<Reply> {
+    let mut others = NOT_OURS.split_ascii_whitespace();
+    if others.any(|other| other.eq_ignore_ascii_case(name)) {
+        return Some(error::not_for(name));
+    }
+    match name.to_ascii_uppercase().as_str() {
+        "SUBSCRIBE" | "PSUBSCRIBE" => Some(error::is_stream(name)),
+        "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => Some(error::is_transaction(name)),
+        _ => None,
+    }
+}
+
+/// Whether a name is a command's, also of one that is refused here.
+pub fn is_command(name: &str) -> bool {
+    let is_named = |row: &Command| row.name.eq_ignore_ascii_case(name);
+    COMMANDS.iter().any(is_named) || refusal_of(name).is_some()
+}
 
 impl Command {
     /// Finds the command that these words begin with, in any case.
@@ -235,15 +254,7 @@ impl Command {
             .iter()
             .find(|row| row.name.eq_ignore_ascii_case(name));
         let Some(command) = found else {
-            let mut others = NOT_OURS.split_ascii_whitespace();
-            if others.any(|other| other.eq_ignore_ascii_case(name)) {
-                return Err(error::not_for(name));
-            }
-            return Err(match name.to_ascii_uppercase().as_str() {
-                "SUBSCRIBE" | "PSUBSCRIBE" => error::is_stream(name),
-                "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => error::is_transaction(name),
-                _ => unknown(args),
-            });
+            return Err(refusal_of(name).unwrap_or_else(|| unknown(args)));
         };
         let words = i32::try_from(args.len()).unwrap_or(i32::MAX);
         let fits = match command.arity {

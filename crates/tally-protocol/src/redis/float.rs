@@ -3,11 +3,15 @@
 use super::reply::Reply;
 use tally_core::board::score::Score;
 
-/// Parses a score: any form of a number, or an infinity; `None` for other texts and for numbers out of range.
+/// Parses a score: any form of a number, or an infinity; `None` for other texts and for numbers out of range, also
+/// those that a double holds as 0 alone.
 pub fn score(text: &str) -> Option<Score> {
     let number: f64 = text.parse().ok()?;
     let names_infinity = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
-    (number.is_finite() || names_infinity).then(|| Score::new(number))?
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let is_underflow = number == 0.0 && mantissa.contains(|digit| matches!(digit, '1'..='9'));
+    let is_in_range = number.is_finite() && !is_underflow;
+    (is_in_range || names_infinity).then(|| Score::new(number))?
 }
 
 /// Parses a score.

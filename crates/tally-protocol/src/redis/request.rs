@@ -1,5 +1,9 @@
 //! The forms of a request: a JSON array, an array of arrays, or a path.
 
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{Error, Visitor};
 use serde_json::value::RawValue;
 
 use crate::routes::decode_segment;
@@ -88,9 +92,35 @@ fn arguments(values: &[&RawValue]) -> Result<Arguments, String> {
 fn argument(value: &RawValue) -> Result<String, String> {
     let text = value.get();
     if text.starts_with('"') {
-        return serde_json::from_str(text).map_err(|_| "ERR failed to parse command".to_owned());
+        let read = serde_json::Deserializer::from_str(text).deserialize_bytes(LossyText);
+        return read.map_err(|_| "ERR failed to parse command".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// Reads a string in which half a character may stand alone: JavaScript's are cut between two halves, and sent as
+/// `"\ud83d"`. It becomes U+FFFD, as by JavaScript's own UTF-8.
+struct LossyText;
+
+impl Visitor<'_> for LossyText {
+    type Value = String;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
+        /// The first of the three bytes of half a character.
+        const HALF: u8 = 0xed;
+        let mut text = String::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            if chunk.invalid().first() == Some(&HALF) {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        Ok(text)
+    }
 }
 
 /// `/SET/key/value?EX=100`: a body is the last argument, pairs of the query follow.

@@ -5,7 +5,6 @@ use super::float::text_of;
 use super::options::number;
 use super::reply::{Reply, ReplyError};
 use super::sorted::{Members, SortedSet, name, read};
-use crate::messages::Fault;
 use tally_core::board::key::Key;
 use tally_core::board::score::Score;
 
@@ -23,6 +22,28 @@ enum NameEnd<'a> {
     Last,
     At(&'a str),
     Beside(&'a str),
+}
+
+impl NameEnd<'_> {
+    /// Whether a name is in a range that begins here.
+    fn is_before(self, name: &[u8]) -> bool {
+        match self {
+            Self::First => true,
+            Self::Last => false,
+            Self::At(end) => end.as_bytes() <= name,
+            Self::Beside(end) => end.as_bytes() < name,
+        }
+    }
+
+    /// Whether a name is in a range that ends here.
+    fn is_behind(self, name: &[u8]) -> bool {
+        match self {
+            Self::First => false,
+            Self::Last => true,
+            Self::At(end) => name <= end.as_bytes(),
+            Self::Beside(end) => name < end.as_bytes(),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -171,8 +192,8 @@ impl<'a> RangeQuery<'a> {
     /// The first index of its members, and the one after the last.
     ///
     /// # Errors
-    /// Where rows cannot be read.
-    pub fn indices(&self, set: &dyn SortedSet) -> Result<(u64, u64), Fault> {
+    /// Where names are compared by rank and members are too many; a fault where rows cannot be read.
+    pub fn indices(&self, set: &dyn SortedSet) -> Result<(u64, u64), ReplyError> {
         let total = set.count();
         match self.range {
             Range::Ranks(first, last) => Ok(ranks(total, first, last, self.is_reverse)),
@@ -189,24 +210,69 @@ impl<'a> RangeQuery<'a> {
                     begin(high, !high.is_left_out)?,
                 ))
             }
-            Range::Names(low, high) => {
-                // Ranges of names are for sets with equal scores.
-                let Some((_, score)) = set.stretch(0, total.min(1))?.pop() else {
-                    return Ok((0, 0));
-                };
-                let begin = |end: NameEnd<'_>, is_low: bool| {
-                    let key = |name: &str| Key::new(score, None, name.as_bytes());
-                    match end {
-                        NameEnd::First => Ok(0),
-                        NameEnd::Last => Ok(total),
-                        NameEnd::At(name) if is_low => set.before(&key(name)),
-                        NameEnd::Beside(name) if !is_low => set.before(&key(name)),
-                        NameEnd::At(name) | NameEnd::Beside(name) => set.before(&key(name).next()),
-                    }
-                };
-                Ok((begin(low, true)?, begin(high, false)?))
-            }
+            Range::Names(low, high) => self.indices_of_names(set, (low, high)),
         }
+    }
+
+    /// Members of equal scores stand by their names. Cost: O(members) where scores differ.
+    fn indices_of_names(
+        &self,
+        set: &dyn SortedSet,
+        (low, high): (NameEnd<'_>, NameEnd<'_>),
+    ) -> Result<(u64, u64), ReplyError> {
+        let total = set.count();
+        let first = set.stretch(0, total.min(1))?.pop();
+        let last = set.stretch(total.saturating_sub(1), total)?.pop();
+        let (Some((_, score)), Some((_, last))) = (first, last) else {
+            return Ok((0, 0));
+        };
+        if score != last {
+            let (begin, end) = self.walk(&read(set, (0, total))?, (low, high));
+            let index = |at| u64::try_from(at).unwrap_or(u64::MAX);
+            return Ok((index(begin), index(end)));
+        }
+        let begin = |end: NameEnd<'_>, is_low: bool| {
+            let key = |name: &str| Key::new(score, None, name.as_bytes());
+            match end {
+                NameEnd::First => Ok(0),
+                NameEnd::Last => Ok(total),
+                NameEnd::At(name) if is_low => set.before(&key(name)),
+                NameEnd::Beside(name) if !is_low => set.before(&key(name)),
+                NameEnd::At(name) | NameEnd::Beside(name) => set.before(&key(name).next()),
+            }
+        };
+        Ok((begin(low, true)?, begin(high, false)?))
+    }
+
+    /// Redis compares names alone, by rank: from the first one behind the near end of the range up to one beyond the
+    /// far end. What a limit skips is not compared. Source: `zzlFirstInLexRange`, `zzlLastInLexRange` and
+    /// `genericZrangebylexCommand` of Redis 7.0, for sets of up to 128 members.
+    fn walk(&self, members: &Members, (low, high): (NameEnd<'_>, NameEnd<'_>)) -> (usize, usize) {
+        let reaches_low = |(name, _): &(Vec<u8>, Score)| low.is_before(name);
+        let reaches_high = |(name, _): &(Vec<u8>, Score)| high.is_behind(name);
+        if !members.last().is_some_and(reaches_low) || !members.first().is_some_and(reaches_high) {
+            return (0, 0);
+        }
+        let begin = match self.is_reverse {
+            true => members.iter().rposition(reaches_high),
+            false => members.iter().position(reaches_low),
+        };
+        let is_in = |member| reaches_low(member) && reaches_high(member);
+        let Some(begin) = begin.filter(|begin| is_in(&members[*begin])) else {
+            return (0, 0);
+        };
+        let skip = self.limit.map_or(0, |(skip, _)| skip);
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        if self.is_reverse {
+            let walked = &members[..(begin + 1).saturating_sub(skip)];
+            let beyond = walked.iter().rposition(|member| !reaches_low(member));
+            return (beyond.map_or(0, |beyond| beyond + 1), begin + 1);
+        }
+        let from = begin.saturating_add(skip).min(members.len());
+        let beyond = members[from..]
+            .iter()
+            .position(|member| !reaches_high(member));
+        (begin, beyond.map_or(members.len(), |beyond| from + beyond))
     }
 }
 

@@ -181,8 +181,11 @@ fn whole_float(text: &str) -> Result<i64, Reply> {
     let float: f64 = text
         .parse()
         .ok()
-        .filter(|float: &f64| float.is_finite())
+        .filter(|float: &f64| !float.is_nan())
         .ok_or_else(|| Reply::err("value is not a valid float"))?;
+    if float.is_infinite() {
+        return Err(Reply::err("increment would produce NaN or Infinity"));
+    }
     // A whole float below 2^63 prints without a point.
     let refused = |_| match float.fract() == 0.0 {
         true => error::overflow(),
@@ -193,11 +196,15 @@ fn whole_float(text: &str) -> Result<i64, Reply> {
 
 /// `INCR`, `INCRBY`, `DECR`, `DECRBY`, `INCRBYFLOAT`.
 pub fn add(space: &mut Space, args: &[String]) -> CommandResult {
+    let is_float = args[0].eq_ignore_ascii_case("INCRBYFLOAT");
+    if is_float {
+        // Redis looks at the key before the amount, in this command alone.
+        space.text(&args[1])?;
+    }
     let Some(delta) = delta_of(args)? else {
         return Err(error::syntax());
     };
     // `INCRBYFLOAT` takes a whole number in any form of a float, so it takes one that is stored too.
-    let is_float = args[0].eq_ignore_ascii_case("INCRBYFLOAT");
     let read = if is_float { whole_float } else { number };
     let value = increase_as(space, &args[1], delta, read)?;
     Ok(added(args, value))
