@@ -92,6 +92,21 @@ fn a_deletion_that_a_shard_did_not_hear_of_is_finished_before_later_writes() {
 }
 
 #[test]
+fn a_deleted_board_without_keys_leaves_nothing_stored() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.lines(
+        "b",
+        0..3_000,
+        |number| json!({"member": format!("m{number}"), "score": 1}),
+    );
+    scene.done("DELETE", "/boards/b", "");
+    scene.settle();
+    let tables = "SELECT name FROM sqlite_master WHERE name IN ('board', 'members')";
+    let left = scene.world.look(&owner("b"), tables);
+    assert_eq!(left, Some(Vec::new()));
+}
+
+#[test]
 fn a_board_that_begins_while_it_is_deleted_is_registered() {
     let scene = Scene::new(&["FRA"]);
     let ask = |edge: usize, method: &str, path: &str| {

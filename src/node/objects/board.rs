@@ -835,9 +835,9 @@ impl BoardCore {
                 self.rows.delete_records(newest)?;
                 head.set_ledgers(&ledgers);
             }
-            let has_rest = head.swept_epoch < head.epoch;
+            let mut has_rest = head.swept_epoch < head.epoch;
             if has_rest && !self.rows.sweep(head.epoch, SWEPT_AT_ONCE)? {
-                head.swept_epoch = head.epoch;
+                (head.swept_epoch, has_rest) = (head.epoch, false);
             }
             // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
             let is_spread = loaded.standing.layout.number > 0;
