@@ -517,7 +517,8 @@ impl BoardCore {
             fingerprint: once.fingerprint,
             written: written.clone(),
         };
-        self.rows.put_record(slot, once.key, &record)?;
+        let is_noted = loaded.standing.noting > 0;
+        self.rows.put_record(slot, once.key, &record, is_noted)?;
         Ok(BoardWritten::Done(written))
     }
 

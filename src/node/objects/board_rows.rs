@@ -36,6 +36,10 @@ const SCHEMA: &[&str] = &[
         PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
 
+/// The records that were stored since a move began. It is made by the first move.
+const NOTED: &str = "CREATE TABLE IF NOT EXISTS noted \
+    (number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, key BLOB NOT NULL, UNIQUE (slot, key))";
+
 /// How many members one statement reads by their names: it may bind 100 values.
 const MEMBERS_AT_ONCE: usize = 96;
 
@@ -378,8 +382,10 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Begins to note which members change, with an empty list.
+    /// Begins to note which members change and which records are stored, with empty lists.
     pub(super) fn begin_noting(&self) -> Result<(), Fault> {
+        self.store.run(NOTED, vec![])?;
+        self.store.run("DELETE FROM noted", vec![])?;
         self.store.run(
             "CREATE TABLE IF NOT EXISTS changed (number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, member BLOB NOT NULL, \
              UNIQUE (epoch, member))",
@@ -424,6 +430,26 @@ impl BoardRows {
             "SELECT slot, key, body FROM records WHERE (slot, key) > (?, COALESCE(?, x'')) ORDER BY slot, key LIMIT ?",
             vec![slot.into(), key.to_vec().into(), whole(limit)],
         )?;
+        self.moved_records(&rows)
+    }
+
+    /// Noted records, in the order in which they were stored: after one, or from the first.
+    pub(super) fn records_noted_after(
+        &self,
+        slot: i64,
+        key: &[u8],
+        limit: u64,
+    ) -> Result<Vec<MovedRecord>, Fault> {
+        let rows = self.store.run(
+            "SELECT n.slot, n.key, r.body FROM noted AS n CROSS JOIN records AS r ON r.slot = n.slot AND r.key = n.key \
+             WHERE n.number > COALESCE((SELECT number FROM noted WHERE slot = ? AND key = COALESCE(?, x'')), 0) \
+             ORDER BY n.number LIMIT ?",
+            vec![slot.into(), key.to_vec().into(), whole(limit)],
+        )?;
+        self.moved_records(&rows)
+    }
+
+    fn moved_records(&self, rows: &Rows) -> Result<Vec<MovedRecord>, Fault> {
         let read = |row: &Vec<SqlValue>| {
             let slot = row.first().and_then(integer).ok_or_else(broken)?;
             let body = self.store.body(row.get(2).ok_or_else(broken)?)?;
@@ -640,13 +666,22 @@ impl BoardRows {
         Ok(None)
     }
 
+    /// Stores the record of a key. During a move it is noted, so that it is copied though others were copied before.
     pub(super) fn put_record<T: Serialize>(
         &self,
         slot: i64,
         key: WriteKey,
         record: &T,
+        is_noted: bool,
     ) -> Result<(), Fault> {
-        let values = vec![slot.into(), key.0.to_vec().into(), self.store.put(record)?];
+        let values: Vec<SqlValue> = vec![slot.into(), key.0.to_vec().into()];
+        if is_noted {
+            // The move may have begun with a build that does not note records.
+            self.store.run(NOTED, vec![])?;
+            let note = "INSERT OR IGNORE INTO noted (slot, key) VALUES (?, ?)";
+            self.store.run(note, values.clone())?;
+        }
+        let values = [values, vec![self.store.put(record)?]].concat();
         self.store
             .run("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", values)
             .map(drop)

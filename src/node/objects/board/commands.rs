@@ -371,7 +371,8 @@ impl BoardCore {
             if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
                 let reply = reply.clone();
                 let record = StoredReply { fingerprint, reply };
-                self.rows.put_record(slot, key, &record)?;
+                let is_noted = loaded.standing.noting > 0;
+                self.rows.put_record(slot, key, &record, is_noted)?;
             }
             replies.push(reply);
         }
