@@ -224,7 +224,14 @@ impl BoardCore {
         self.beginning.set(None);
         if self.generation().is_none() {
             self.rows.create()?;
-            self.loaded.replace(Some(Loaded::new(board, generation)));
+            let mut loaded = Loaded::new(board, generation);
+            // Where the head alone was discarded, the role still names the shards. They ignore what is not above the
+            // sequence that they were told last.
+            loaded.standing = self.rows.standing()?;
+            if !loaded.standing.is_here() {
+                loaded.head.sequence = first_sequence(self.host.now_ms());
+            }
+            self.loaded.replace(Some(loaded));
         }
         self.commit(|loaded| {
             loaded.head.generation = generation;
@@ -305,7 +312,7 @@ impl BoardCore {
         home: Option<Datacenter>,
         requests: &[Request],
     ) -> Result<Vec<BoardWritten>, Fault> {
-        self.readable()?;
+        self.ready(board, at).await?;
         self.note_load(requests.len());
         let is_begun = |(writes, ..): &Request| {
             let mut actions = writes.iter().map(|write| &write.action);
@@ -566,7 +573,7 @@ impl BoardCore {
 
     async fn on_ask(&self, asked: Result<AskBoard, Fault>) -> Result<BoardAnswer, Fault> {
         let asked = asked?;
-        self.readable()?;
+        self.ready(&asked.board, asked.at).await?;
         self.note_load(1);
         if asked.at.layout == 0 && !self.is_living() {
             return Ok(BoardAnswer::Absent);
@@ -664,7 +671,7 @@ impl BoardCore {
         if settings.check().is_err() {
             return Err(Fault::Broken("settings that are not valid".to_owned()));
         }
-        self.readable()?;
+        self.ready(&board, ShardAt::default()).await?;
         let is_new = !self.is_living();
         self.begin(&board, settings, &first).await?;
         self.catch_up()?;
@@ -714,7 +721,7 @@ impl BoardCore {
 
     async fn on_end(&self, asked: Result<EndBoard, Fault>) -> Result<bool, Fault> {
         let EndBoard { board, generation } = asked?;
-        self.readable()?;
+        self.ready(&board, ShardAt::default()).await?;
         if generation.is_some() && generation != self.generation() {
             return Ok(false);
         }

@@ -91,7 +91,7 @@ pub(super) struct BoardMoves {
     wanted: Cell<u32>,
     /// When the owner moves next, or checks whether it should; unix milliseconds.
     due_ms: Cell<i64>,
-    /// When a shard last reported a high load.
+    /// When a shard last reported.
     reported_ms: Cell<i64>,
     /// What a target has received.
     receiving: RefCell<Option<ReceiveProgress>>,
@@ -156,12 +156,10 @@ impl BoardCore {
             return;
         };
         let is_much = flushes >= many || head.members >= MEMBERS_MANY || head.bytes >= BYTES_MANY;
-        let is_told = now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs();
         let may_grow = standing.placing.shards == Shards::Auto && !standing.is_whole;
-        if !is_much || is_told || !may_grow || !standing.is_here() {
+        if !is_much || !may_grow || !standing.is_here() {
             return;
         }
-        self.moves.reported_ms.set(now_ms);
         let report = ReportShard {
             board: head.name.clone(),
             at: standing.at,
@@ -171,6 +169,16 @@ impl BoardCore {
             self.grow(report.at);
             return;
         }
+        self.report(report);
+    }
+
+    /// Reports to the owner, unless that was done a moment ago.
+    pub(super) fn report(&self, report: ReportShard) {
+        let now_ms = self.host.now_ms();
+        if now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs() {
+            return;
+        }
+        self.moves.reported_ms.set(now_ms);
         let host = self.host.clone();
         self.store.object().wait_until(async move {
             // A later message repeats the report.
@@ -179,10 +187,12 @@ impl BoardCore {
     }
 
     pub(super) async fn on_report(&self, asked: Result<ReportShard, Fault>) -> Result<(), Fault> {
-        let ReportShard { at, .. } = asked?;
+        let ReportShard { board, at } = asked?;
         self.readable()?;
-        self.grow(at);
-        self.arm().await;
+        if !self.told_again(&board, at).await? {
+            self.grow(at);
+            self.arm().await;
+        }
         Ok(())
     }
 
@@ -352,7 +362,10 @@ impl BoardCore {
         };
         let (board, is) = told;
         let command = ShardCommand::Begin(is.clone());
-        self.tell_all(&board, is.layout, &command).await?;
+        if has_lost(&self.tell_all(&board, is.layout, &command).await?) {
+            // An object of the layout is gone. They are told again later.
+            return Ok(());
+        }
         self.commit(|loaded| {
             if is_now(loaded) == is {
                 loaded.standing.is_untold = false;
@@ -376,7 +389,7 @@ impl BoardCore {
     }
 
     /// Sends a command to one shard; runs it here if the owner itself has the members.
-    async fn tell(
+    pub(super) async fn tell(
         &self,
         board: &CounterId,
         at: ShardAt,
@@ -464,10 +477,13 @@ impl BoardCore {
             (is, loaded.standing.layout)
         };
         let mut carrying = CopyProgress::default();
-        let periods = self
-            .tell_all(board, from, &ShardCommand::Note(to.number))
-            .await?;
-        let periods = all_periods(periods);
+        let note = ShardCommand::Note(to.number);
+        let noted = self.tell_all(board, from, &note).await?;
+        if has_lost(&noted) {
+            self.tell_later()?;
+            return Ok(false);
+        }
+        let periods = all_periods(noted);
         let receive = ShardCommand::Receive(is.clone(), periods.clone().into_iter().collect());
         if has_lost(&self.tell_all(board, to, &receive).await?) {
             return Ok(false);
@@ -718,8 +734,11 @@ impl BoardCore {
                 self.delete_all().await?;
                 Ok(ShardReply::Done)
             }
-            // A shard that was told to delete everything must not begin again by a late message.
-            ShardCommand::Begin(_) if self.generation().is_none() => Ok(ShardReply::Lost),
+            // A shard that was told to delete everything must not begin again by a late message. One whose head was
+            // discarded has its schema still.
+            ShardCommand::Begin(_) if self.generation().is_none() && !self.rows.is_created()? => {
+                Ok(ShardReply::Lost)
+            }
             ShardCommand::Begin(is) => self.begin_shard(&board, at, &is, true),
             ShardCommand::Receive(is, periods) => self.receive(&board, at, &is, periods),
             command => {

@@ -46,6 +46,9 @@ const MEMBERS_AT_ONCE: usize = 96;
 /// How many ranges one statement counts, of four values each.
 const RANGES_AT_ONCE: usize = 24;
 
+/// Where the table `board` holds the role of the object; the head is at 0.
+pub(super) const BOARD_ROLE: i64 = 1;
+
 /// A board's row besides its members. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Head {
@@ -222,7 +225,7 @@ impl BoardRows {
     /// `Unreadable` for a schema from the future and for unreadable rows, `Unavailable` where SQLite refuses; as for
     /// all methods below.
     pub(super) fn load(&self) -> Result<Option<(Head, Vec<u8>)>, Fault> {
-        if self.store.schema_version(1)?.is_none() {
+        if !self.is_created()? {
             return Ok(None);
         }
         let rows = self
@@ -235,18 +238,24 @@ impl BoardRows {
         Ok(Some((self.store.value(body)?, body.to_vec())))
     }
 
+    /// Whether anything was ever stored, and not all deleted since.
+    pub(super) fn is_created(&self) -> Result<bool, Fault> {
+        Ok(self.store.schema_version(1)?.is_some())
+    }
+
     /// The role of the object; that of an owner with all members where nothing is stored.
     pub(super) fn standing(&self) -> Result<BoardRole, Fault> {
-        let rows = self
-            .store
-            .run("SELECT body FROM board WHERE id = 1", vec![])?;
+        let rows = self.store.run(
+            "SELECT body FROM board WHERE id = ?",
+            vec![BOARD_ROLE.into()],
+        )?;
         let body = rows.first().and_then(|row| row.first());
         body.map_or_else(|| Ok(BoardRole::default()), |body| self.store.get(body))
     }
 
     pub(super) fn put_standing(&self, standing: &BoardRole) -> Result<(), Fault> {
-        let statement = "INSERT OR REPLACE INTO board VALUES (1, ?)";
-        let values = vec![self.store.put(standing)?];
+        let statement = "INSERT OR REPLACE INTO board VALUES (?, ?)";
+        let values = vec![BOARD_ROLE.into(), self.store.put(standing)?];
         self.store.run(statement, values).map(drop)
     }
 

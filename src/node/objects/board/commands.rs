@@ -243,7 +243,7 @@ fn ledger_full() -> Reply {
 impl BoardCore {
     pub(super) async fn on_run(&self, asked: Result<RunSorted, Fault>) -> Result<SortedRan, Fault> {
         let asked = asked?;
-        self.readable()?;
+        self.ready(&asked.board, ShardAt::default()).await?;
         let unchanged = |replies| SortedRan {
             replies,
             changes: Vec::new(),
