@@ -150,28 +150,101 @@ fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
 
 #[test]
 fn a_shard_of_a_board_that_is_damaged_is_found_with_its_board() {
-    let scene = Scene::new(25, None);
-    let settings = json!({"keep": "sum", "shards": 2});
-    assert_eq!(scene.ask(0, "PUT", "/boards/game", &settings).0, 201);
-    for number in 0..20 {
-        let path = format!("/boards/game/members/m{number}");
-        assert_eq!(scene.ask(0, "POST", &path, &json!({"delta": 1})).0, 200);
-    }
-    scene.world.run_for_ms(60_000);
-    let shards = scene.world.objects().into_iter().map(|object| object.1);
-    let names: Vec<String> = shards.filter(|name| name.contains("game")).collect();
-    assert_eq!(names.len(), 3, "{names:?}");
-    let game = CounterId::parse("game").expect("a name");
     let at = ShardAt {
         layout: 1,
         shard: 1,
     };
-    let of = names::board(&game, at, None);
+    let (scene, of) = spread_board(25, at);
+    let shards = scene.world.objects().into_iter().map(|object| object.1);
+    let names: Vec<String> = shards.filter(|name| name.contains("game")).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
     scene.world.restart(1_000);
     assert!(scene.damage(&of, "board", "id >= 0") > 0);
     let damaged = found(&scene, "board/game");
     let named: Vec<&str> = damaged.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(named, ["board-shard/1/1/game"], "{damaged:?}");
+    let told = damaged[0].1["lost"].to_string();
+    assert!(told.contains("those in this one"), "{told}");
+    discard(&scene, "board-shard/1/1/game");
+    // It answers again, without members; the other shard has its own still.
+    let (status, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
+    assert_eq!(status, 200, "{top}");
+    let left = top["total"].as_u64().expect("a number");
+    assert!((1..20).contains(&left), "{top}");
+    assert_eq!(write_all(&scene), 20);
+    // Its board can move, end, and begin again.
+    let settings = json!({"keep": "sum", "shards": 3});
+    assert_eq!(scene.ask(0, "PUT", "/boards/game", &settings).0, 200);
+    scene.world.run_for_ms(10_000);
+    let (_, about) = scene.ask(0, "GET", "/boards/game", &Value::Null);
+    assert_eq!((&about["shards"], &about["total"]), (&json!(3), &json!(20)));
+    assert_eq!(scene.ask(0, "DELETE", "/boards/game", &Value::Null).0, 200);
+    assert_eq!(write_all(&scene), 20);
+}
+
+/// Writes to 20 members of a board. Returns how many it has then.
+fn write_all(scene: &Scene) -> u64 {
+    for number in 0..20 {
+        let path = format!("/boards/game/members/m{number}");
+        let (status, told) = scene.ask(0, "POST", &path, &json!({"delta": 1}));
+        assert_eq!(status, 200, "{told}");
+        assert!(told["rank"].is_number(), "{told}");
+    }
+    let (_, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
+    top["total"].as_u64().expect("a number")
+}
+
+/// A board of two shards with 20 members, and its object of this address.
+fn spread_board(seed: u64, at: ShardAt) -> (Scene, Placement) {
+    let scene = Scene::new(seed, None);
+    let settings = json!({"keep": "sum", "shards": 2});
+    assert_eq!(scene.ask(0, "PUT", "/boards/game", &settings).0, 201);
+    assert_eq!(write_all(&scene), 20);
+    scene.world.run_for_ms(60_000);
+    let game = CounterId::parse("game").expect("a name");
+    (scene, names::board(&game, at, None))
+}
+
+#[test]
+fn a_shard_that_was_discarded_also_begins_again_where_only_the_next_board_writes() {
+    let at = ShardAt {
+        layout: 1,
+        shard: 1,
+    };
+    let (scene, of) = spread_board(27, at);
+    scene.world.restart(1_000);
+    assert!(scene.damage(&of, "board", "id = 0") > 0);
+    discard(&scene, "board-shard/1/1/game");
+    assert_eq!(scene.ask(0, "DELETE", "/boards/game", &Value::Null).0, 200);
+    assert_eq!(write_all(&scene), 20);
+}
+
+#[test]
+fn the_owner_of_a_spread_board_that_was_discarded_takes_what_it_knew_from_its_shards() {
+    let (scene, of) = spread_board(28, ShardAt::default());
+    scene.world.restart(1_000);
+    assert!(scene.damage(&of, "board", "id = 0") > 0);
+    discard(&scene, "board/game");
+    // At a place that does not know its shards.
+    let (status, about) = scene.ask(1, "GET", "/boards/game", &Value::Null);
+    assert_eq!(status, 200, "{about}");
+    let told = (
+        &about["shards"],
+        &about["total"],
+        &about["settings"]["keep"],
+    );
+    assert_eq!(told, (&json!(2), &json!(20), &json!("sum")), "{about}");
+    assert_eq!(write_all(&scene), 20);
+    for shards in [3, 2] {
+        let settings = json!({"keep": "sum", "shards": shards});
+        assert_eq!(scene.ask(1, "PUT", "/boards/game", &settings).0, 200);
+        scene.world.run_for_ms(10_000);
+        let (_, about) = scene.ask(0, "GET", "/boards/game", &Value::Null);
+        let told = (&about["shards"], &about["total"]);
+        assert_eq!(told, (&json!(shards), &json!(20)), "{about}");
+    }
+    assert_eq!(scene.ask(0, "DELETE", "/boards/game", &Value::Null).0, 200);
+    assert_eq!(scene.ask(1, "GET", "/boards/game", &Value::Null).0, 404);
 }
 
 #[test]

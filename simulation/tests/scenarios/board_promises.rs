@@ -2,7 +2,9 @@
 //! and members move.
 
 use serde_json::{Value, json};
-use tally::core::board::placing::group_of;
+use tally::core::board::placing::{ShardAt, group_of};
+use tally::core::counter::id::CounterId;
+use tally::protocol::names;
 use tally_simulation::{ClientRequest, Verdict};
 
 use super::board_scene::{BoardScene, names_of, owner};
@@ -92,6 +94,21 @@ fn a_deletion_that_a_shard_did_not_hear_of_is_finished_before_later_writes() {
 }
 
 #[test]
+fn a_deleted_board_without_keys_leaves_nothing_stored() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.lines(
+        "b",
+        0..3_000,
+        |number| json!({"member": format!("m{number}"), "score": 1}),
+    );
+    scene.done("DELETE", "/boards/b", "");
+    scene.settle();
+    let tables = "SELECT name FROM sqlite_master WHERE name IN ('board', 'members')";
+    let left = scene.world.look(&owner("b"), tables);
+    assert_eq!(left, Some(Vec::new()));
+}
+
+#[test]
 fn a_board_that_begins_while_it_is_deleted_is_registered() {
     let scene = Scene::new(&["FRA"]);
     let ask = |edge: usize, method: &str, path: &str| {
@@ -156,6 +173,37 @@ fn the_version_of_a_repeated_write_can_be_read_after_a_move() {
         .expect("a version")
         .to_owned();
     scene.get(&format!("/boards/b/members/ann?at_least={version}"));
+}
+
+#[test]
+fn a_key_moves_to_shards_that_get_members_of_its_own_shard() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    let write = |group: u32| {
+        let path = format!("/boards/b/members/{}", name_in(group));
+        let request = ClientRequest::new("POST", path)
+            .header("idempotency-key", format!("key-{group}"))
+            .json(r#"{"score":1}"#);
+        let written = scene.send((0, 0), request);
+        assert_eq!(written.status, 200, "{}", written.text());
+        written.header("idempotency-replayed").is_some()
+    };
+    for group in [0, 1, 15] {
+        assert!(!write(group));
+    }
+    scene.done("PUT", "/boards/b", r#"{"shards":4}"#);
+    scene.settle();
+    let board = CounterId::parse("b").expect("a name");
+    let records = |shard: u32| {
+        let of = names::board(&board, ShardAt { layout: 2, shard }, None);
+        let rows = scene.world.look(&of, "SELECT 1 FROM records");
+        rows.expect("a shard").len()
+    };
+    assert_eq!([0, 1, 2, 3].map(records), [2, 2, 1, 1]);
+    for group in [0, 1, 15] {
+        assert!(write(group));
+    }
 }
 
 #[test]

@@ -91,19 +91,29 @@ fn writes_wait_shortly_for_a_move_of_members_that_all_change_meanwhile() {
     let members = 12_000;
     let line =
         |score: usize| move |number: usize| json!({"member": format!("m{number}"), "score": score});
+    let client = scene.client(0);
+    let write = |key: &str| {
+        let request = ClientRequest::new("POST", "/boards/b/members/probe").at(1);
+        let request = request.header("idempotency-key", key);
+        let written = scene.world.run(client.ask(request.json(r#"{"score":3}"#)));
+        let written = written.expect("an answer");
+        assert_eq!(written.status, 200, "{}", written.text());
+        written.header("idempotency-replayed").is_some()
+    };
+    // Their keys are moved too: five pages of them.
+    for number in 0..5_000 {
+        assert!(!write(&format!("before-{number}")));
+    }
     scene.lines("b", 0..members, line(1));
     scene.rule("/board-shard", "/b", 200, Verdict::Answered);
     scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
     // While the members are being copied.
     scene.world.run_for_ms(600);
     scene.lines("b", 0..members, line(2));
-    let client = scene.client(0);
     let (mut longest_ms, mut number) = (0, 0);
     while scene.get("/boards/b")["shards"] != 2 {
         let begun_ms = scene.world.now_ms();
-        let request = ClientRequest::new("POST", "/boards/b/members/probe").at(1);
-        let written = scene.world.run(client.ask(request.json(r#"{"score":3}"#)));
-        assert_eq!(written.expect("an answer").status, 200);
+        assert!(!write(&format!("meanwhile-{number}")));
         longest_ms = longest_ms.max(scene.world.now_ms() - begun_ms);
         number += 1;
         assert!(number < 2_000, "the members never moved");
@@ -111,6 +121,12 @@ fn writes_wait_shortly_for_a_move_of_members_that_all_change_meanwhile() {
     assert!(longest_ms < 1_000, "a write waited {longest_ms} ms");
     let told = scene.get("/boards/b/range?min=2&limit=1");
     assert_eq!(told["count"], members + 1);
+    for number in (0..5_000).step_by(500) {
+        assert!(write(&format!("before-{number}")));
+    }
+    for number in 0..number {
+        assert!(write(&format!("meanwhile-{number}")));
+    }
 }
 
 #[test]

@@ -228,7 +228,14 @@ impl BoardCore {
         self.beginning.set(None);
         if self.generation().is_none() {
             self.rows.create()?;
-            self.loaded.replace(Some(Loaded::new(board, generation)));
+            let mut loaded = Loaded::new(board, generation);
+            // Where the head alone was discarded, the role still names the shards. They ignore what is not above the
+            // sequence that they were told last.
+            loaded.role = self.rows.role()?;
+            if !loaded.role.is_here() {
+                loaded.head.sequence = first_sequence(self.host.now_ms());
+            }
+            self.loaded.replace(Some(loaded));
         }
         self.commit(|loaded| {
             loaded.head.generation = generation;
@@ -309,7 +316,7 @@ impl BoardCore {
         home: Option<Datacenter>,
         requests: &[Request],
     ) -> Result<Vec<BoardWritten>, Fault> {
-        self.readable()?;
+        self.ready(board, at).await?;
         self.record_load(requests.len());
         let is_begun = |(writes, ..): &Request| {
             let mut actions = writes.iter().map(|write| &write.action);
@@ -567,7 +574,8 @@ impl BoardCore {
             fingerprint: once.fingerprint,
             written: written.clone(),
         };
-        self.rows.put_record(slot, once.key, &record)?;
+        let is_noted = loaded.role.recording > 0;
+        self.rows.put_record(slot, once.key, &record, is_noted)?;
         Ok(BoardWritten::Done(written))
     }
 
@@ -612,7 +620,7 @@ impl BoardCore {
 
     async fn on_ask(&self, message: Result<AskBoard, Fault>) -> Result<BoardAnswer, Fault> {
         let message = message?;
-        self.readable()?;
+        self.ready(&message.board, message.at).await?;
         self.record_load(1);
         if message.at.layout == 0 && !self.is_living() {
             return Ok(BoardAnswer::Absent);
@@ -710,7 +718,7 @@ impl BoardCore {
         if settings.check().is_err() {
             return Err(Fault::Broken("settings that are not valid".to_owned()));
         }
-        self.readable()?;
+        self.ready(&board, ShardAt::default()).await?;
         let is_new = !self.is_living();
         self.begin(&board, settings, &first).await?;
         self.catch_up()?;
@@ -760,7 +768,7 @@ impl BoardCore {
 
     async fn on_end(&self, message: Result<EndBoard, Fault>) -> Result<bool, Fault> {
         let EndBoard { board, generation } = message?;
-        self.readable()?;
+        self.ready(&board, ShardAt::default()).await?;
         if generation.is_some() && generation != self.generation() {
             return Ok(false);
         }
@@ -882,9 +890,9 @@ impl BoardCore {
                 self.rows.delete_records(newest)?;
                 head.set_ledgers(&ledgers);
             }
-            let has_rest = head.swept_epoch < head.epoch;
+            let mut has_rest = head.swept_epoch < head.epoch;
             if has_rest && !self.rows.sweep(head.epoch, SWEPT_AT_ONCE)? {
-                head.swept_epoch = head.epoch;
+                (head.swept_epoch, has_rest) = (head.epoch, false);
             }
             // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
             let is_spread = loaded.role.layout.number > 0;

@@ -5,9 +5,9 @@
 //! that fails before that is cancelled, and the former layout stays. A source keeps what it has handed over until it
 //! learns that its layout has ended.
 //!
-//! Life of a move: the owner makes each source record which members change, and each target begin without members. It
-//! copies the members of all periods, page by page, while writes continue; then those that have changed meanwhile,
-//! until few are left. It seals the sources, copies the rest and the records of keys, and begins the new layout. Only
+//! Life of a move: the owner tells each source to note what changes, and each target to begin without members. It
+//! copies the members of all periods and the records of keys, page by page, while writes continue; then what has
+//! changed meanwhile, until little is left. It seals the sources, copies the rest, and begins the new layout. Only
 //! between the last two steps do writes and reads wait.
 
 use std::cell::{Cell, Ref, RefCell};
@@ -20,10 +20,10 @@ use super::board_rows::EpochRows;
 use super::board_state::{Loaded, bytes_of};
 use super::store::WHOLE_MAX;
 use crate::core::board::directory::SegmentDirectory;
-use crate::core::board::placing::{BOARD_SHARDS_MAX, Layout, ShardAt, Shards};
+use crate::core::board::placing::{BOARD_SHARDS_MAX, GROUPS, Layout, ShardAt, Shards};
 use crate::core::board::settings::MEMBERS_MAX;
 use crate::core::counter::id::CounterId;
-use crate::core::order::map_of;
+use crate::core::order::{map_of, set_of};
 use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::call::call_again;
@@ -40,8 +40,8 @@ const PAGE: u64 = 1_000;
 /// How often the changes are copied before the sources are sealed.
 const ROUNDS_MAX: u32 = 5;
 
-/// The most pages of changes that a round copies from each source: as many as a million members that all change. In
-/// each round fewer members change than in the one before, unless they change faster than they are copied.
+/// The most pages of changes, and of new records, that a round copies from each source: as many as a million members
+/// that all change. In each round fewer change than in the one before, unless they change faster than they are copied.
 const PAGES_MAX: u32 = 1_000;
 
 /// How long a shard may take for a command, milliseconds; meanwhile the command is repeated.
@@ -91,7 +91,7 @@ pub(super) struct BoardMoves {
     wanted: Cell<u32>,
     /// When the owner moves next, or checks whether it should; unix milliseconds.
     due_ms: Cell<i64>,
-    /// When a shard last reported a high load.
+    /// When a shard last reported.
     reported_ms: Cell<i64>,
     /// What a target has received.
     receiving: RefCell<Option<ReceiveProgress>>,
@@ -106,6 +106,12 @@ struct ReceiveProgress {
     epochs: BTreeMap<i64, (i64, Epoch)>,
 }
 
+/// The record after which a source goes on, as in [`ShardCommand::GiveRecords`].
+type RecordCursor = (i64, Vec<u8>);
+
+/// Before the first of the records that a source has noted.
+const FIRST_NOTED: RecordCursor = (!0, Vec::new());
+
 /// The progress of an owner's copy.
 #[derive(Default)]
 struct CopyProgress {
@@ -113,6 +119,8 @@ struct CopyProgress {
     turn: u64,
     /// For each source, the number of the last change that it has returned.
     changes: BTreeMap<ShardAt, u64>,
+    /// For each source whose records were copied, the last that it has returned.
+    records: BTreeMap<ShardAt, RecordCursor>,
 }
 
 /// A period that a target receives.
@@ -148,12 +156,10 @@ impl BoardCore {
             return;
         };
         let is_much = flushes >= many || head.members >= MEMBERS_MANY || head.bytes >= BYTES_MANY;
-        let is_reported = now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs();
         let may_grow = role.placing.shards == Shards::Auto && !role.is_whole;
-        if !is_much || is_reported || !may_grow || !role.is_here() {
+        if !is_much || !may_grow || !role.is_here() {
             return;
         }
-        self.moves.reported_ms.set(now_ms);
         let report = ReportShard {
             board: head.name.clone(),
             at: role.at,
@@ -163,6 +169,16 @@ impl BoardCore {
             self.grow(report.at);
             return;
         }
+        self.report(report);
+    }
+
+    /// Reports to the owner, unless that was done a moment ago.
+    pub(super) fn report(&self, report: ReportShard) {
+        let now_ms = self.host.now_ms();
+        if now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs() {
+            return;
+        }
+        self.moves.reported_ms.set(now_ms);
         let host = self.host.clone();
         self.store.object().wait_until(async move {
             // A later message repeats the report.
@@ -171,10 +187,12 @@ impl BoardCore {
     }
 
     pub(super) async fn on_report(&self, message: Result<ReportShard, Fault>) -> Result<(), Fault> {
-        let ReportShard { at, .. } = message?;
+        let ReportShard { board, at } = message?;
         self.readable()?;
-        self.grow(at);
-        self.arm().await;
+        if !self.send_again(&board, at).await? {
+            self.grow(at);
+            self.arm().await;
+        }
         Ok(())
     }
 
@@ -340,7 +358,10 @@ impl BoardCore {
         };
         let (board, is) = unsent;
         let command = ShardCommand::Begin(is.clone());
-        self.command_all(&board, is.layout, &command).await?;
+        if has_lost(&self.command_all(&board, is.layout, &command).await?) {
+            // An object of the layout is gone. They are told again later.
+            return Ok(());
+        }
         self.commit(|loaded| {
             if is_now(loaded) == is {
                 loaded.role.has_unsent_state = false;
@@ -364,7 +385,7 @@ impl BoardCore {
     }
 
     /// Sends a command to one shard; runs it here if the owner itself has the members.
-    async fn command_shard(
+    pub(super) async fn command_shard(
         &self,
         board: &CounterId,
         at: ShardAt,
@@ -450,24 +471,26 @@ impl BoardCore {
             (is, loaded.role.layout)
         };
         let mut carrying = CopyProgress::default();
-        let periods = self
-            .command_all(board, from, &ShardCommand::Note(to.number))
-            .await?;
-        let periods = all_periods(periods);
+        let note = ShardCommand::Note(to.number);
+        let noted = self.command_all(board, from, &note).await?;
+        if has_lost(&noted) {
+            self.send_later()?;
+            return Ok(false);
+        }
+        let periods = all_periods(noted);
         let receive = ShardCommand::Receive(is.clone(), periods.clone().into_iter().collect());
         if has_lost(&self.command_all(board, to, &receive).await?) {
             return Ok(false);
         }
         for source in from.all() {
-            for start in periods.keys() {
-                if !(self.carry_period(board, (source, to), *start, &mut carrying)).await? {
-                    return Ok(false);
-                }
+            if !(self.carry_source(board, (source, to), &periods, &mut carrying)).await? {
+                return Ok(false);
             }
         }
         for _ in 0..ROUNDS_MAX {
             let changed = self.carry_changed(board, (from, to), PAGES_MAX, &mut carrying);
-            if changed.await?.is_none_or(|pages| pages <= from.shards) {
+            // A page of members and one of records is the least.
+            if changed.await?.is_none_or(|pages| pages <= 2 * from.shards) {
                 break;
             }
         }
@@ -514,8 +537,11 @@ impl BoardCore {
         if is_lost || all_periods(sealed).keys().any(is_other) {
             return Ok(false);
         }
+        for source in from.all() {
+            carrying.records.entry(source).or_default();
+        }
         let changed = self.carry_changed(board, (from, to), u32::MAX, carrying);
-        Ok(changed.await?.is_some() && self.carry_records(board, (from, to)).await?)
+        Ok(changed.await?.is_some())
     }
 
     /// Begins the new layout.
@@ -536,6 +562,28 @@ impl BoardCore {
         loaded.keep_periods(&self.rows, 0)?;
         loaded.head.set_ledgers(&Default::default());
         self.rows.delete_records(WHOLE_MAX)
+    }
+
+    /// Copies the members and the records of a source, while it changes.
+    async fn carry_source(
+        &self,
+        board: &CounterId,
+        (source, to): (ShardAt, Layout),
+        periods: &BTreeMap<i64, i64>,
+        carrying: &mut CopyProgress,
+    ) -> Result<bool, Fault> {
+        for start in periods.keys() {
+            if !(self.carry_period(board, (source, to), *start, carrying)).await? {
+                return Ok(false);
+            }
+        }
+        let mut all = RecordCursor::default();
+        let copied = self.carry_records(board, (source, to), u32::MAX, &mut all);
+        // A source of a build before refuses until it is sealed, and is asked again then.
+        if copied.await?.is_some() {
+            carrying.records.insert(source, FIRST_NOTED);
+        }
+        Ok(true)
     }
 
     /// Copies the members of a period of a source.
@@ -565,8 +613,8 @@ impl BoardCore {
         }
     }
 
-    /// Copies changes, at most so many pages of each source. Returns how many pages there were; `None` where the move
-    /// is lost.
+    /// Copies changes of members and new records, at most so many pages of each from each source. Returns how many
+    /// pages there were; `None` where the move is lost.
     async fn carry_changed(
         &self,
         board: &CounterId,
@@ -593,38 +641,57 @@ impl BoardCore {
                     break;
                 }
             }
+            if let Some(last) = carrying.records.get_mut(&source) {
+                let copied = self.carry_records(board, (source, to), pages_max, last);
+                match copied.await? {
+                    Some(of_records) => pages += of_records,
+                    None => return Ok(None),
+                }
+            }
         }
         Ok(Some(pages))
     }
 
+    /// Copies records of a source, at most so many pages. Returns how many pages there were; `None` where the source or
+    /// a target does not take part.
     async fn carry_records(
         &self,
         board: &CounterId,
-        (from, to): (Layout, Layout),
-    ) -> Result<bool, Fault> {
-        for source in from.all() {
-            let (mut slot, mut key) = (0, Vec::new());
-            loop {
-                self.record_step();
-                let give = ShardCommand::GiveRecords(to.number, slot, key.clone());
-                let reply = self.command_shard(board, source, give).await?;
-                let ShardReply::Records(records, has_more) = reply else {
-                    return Ok(false);
-                };
-                if let Some((last_slot, last_key, _)) = records.last() {
-                    (slot, key) = (*last_slot, last_key.clone());
-                    // A key does not show its group.
-                    let take = ShardCommand::TakeRecords(to.number, records);
-                    if has_lost(&self.command_all(board, to, &take).await?) {
-                        return Ok(false);
-                    }
+        (source, to): (ShardAt, Layout),
+        pages_max: u32,
+        last: &mut RecordCursor,
+    ) -> Result<Option<u32>, Fault> {
+        // A key does not tell which group it belongs to, but to one of its source.
+        let from = self.layout();
+        let groups = (0..GROUPS).filter(|group| from.shard_of(*group) == source);
+        let targets = set_of(groups.map(|group| to.shard_of(group)));
+        for page in 1..=pages_max {
+            self.record_step();
+            let (slot, key) = last.clone();
+            let is_noted = slot < 0;
+            let give = ShardCommand::GiveRecords(to.number, slot, key);
+            let ShardReply::Records(records, has_more) = self.command_shard(board, source, give).await?
+            else {
+                return Ok(None);
+            };
+            if let Some((slot, key, _)) = records.last() {
+                let next = (if is_noted { !*slot } else { *slot }, key.clone());
+                // A source that meanwhile runs a build before gives the first page again.
+                if next == *last {
+                    return Ok(None);
                 }
-                if !has_more {
-                    break;
+                *last = next;
+                let take = ShardCommand::TakeRecords(to.number, records);
+                let send = |at| self.command_shard(board, at, take.clone());
+                if has_lost(&try_join_all(targets.iter().copied().map(send)).await?) {
+                    return Ok(None);
                 }
             }
+            if !has_more {
+                return Ok(Some(page));
+            }
         }
-        Ok(true)
+        Ok(Some(pages_max))
     }
 
     /// Sends members to the targets that they belong to; false where a target has lost the move.
@@ -663,8 +730,11 @@ impl BoardCore {
                 self.delete_all().await?;
                 Ok(ShardReply::Done)
             }
-            // A shard that was told to delete everything must not begin again by a late message.
-            ShardCommand::Begin(_) if self.generation().is_none() => Ok(ShardReply::Lost),
+            // A shard that was told to delete everything must not begin again by a late message. One whose head was
+            // discarded has its schema still.
+            ShardCommand::Begin(_) if self.generation().is_none() && !self.rows.is_created()? => {
+                Ok(ShardReply::Lost)
+            }
             ShardCommand::Begin(is) => self.begin_shard(&board, at, &is, true),
             ShardCommand::Receive(is, periods) => self.receive(&board, at, &is, periods),
             command => {
@@ -880,12 +950,13 @@ impl BoardCore {
     }
 
     fn give_records(&self, number: u64, slot: i64, key: &[u8]) -> Result<ShardReply, Fault> {
-        let loaded = self.loaded.borrow();
-        let loaded = loaded.as_ref();
-        if loaded.is_none_or(|loaded| loaded.role.sealed != number) {
+        if self.recording(number).is_none() {
             return Ok(ShardReply::Lost);
         }
-        let records = self.rows.records_after(slot, key, PAGE)?;
+        let records = match slot {
+            0.. => self.rows.records_after(slot, key, PAGE)?,
+            _ => self.rows.records_noted_after(!slot, key, PAGE)?,
+        };
         let has_more = u64::try_from(records.len()).is_ok_and(|count| count >= PAGE);
         Ok(ShardReply::Records(records, has_more))
     }

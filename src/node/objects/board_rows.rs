@@ -38,11 +38,18 @@ const SCHEMA: &[&str] = &[
         PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
 
+/// The records that were stored since a move began. It is made by the first move.
+const NOTED: &str = "CREATE TABLE IF NOT EXISTS noted \
+    (number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, key BLOB NOT NULL, UNIQUE (slot, key))";
+
 /// How many members one statement reads by their names: it may bind 100 values.
 const MEMBERS_AT_ONCE: usize = 96;
 
 /// How many ranges one statement counts, of four values each.
 const RANGES_AT_ONCE: usize = 24;
+
+/// Where the table `board` holds the role of the object; the head is at 0.
+pub(super) const BOARD_ROLE: i64 = 1;
 
 /// A board's row besides its members. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -228,7 +235,7 @@ impl BoardRows {
     /// `Unreadable` for a schema from the future and for unreadable rows, `Unavailable` where SQLite refuses; as for
     /// all methods below.
     pub(super) fn load(&self) -> Result<Option<(Head, Vec<u8>)>, Fault> {
-        if self.store.schema_version(1)?.is_none() {
+        if !self.is_created()? {
             return Ok(None);
         }
         let rows = self
@@ -241,18 +248,24 @@ impl BoardRows {
         Ok(Some((self.store.value(body)?, body.to_vec())))
     }
 
+    /// Whether anything was ever stored, and not all deleted since.
+    pub(super) fn is_created(&self) -> Result<bool, Fault> {
+        Ok(self.store.schema_version(1)?.is_some())
+    }
+
     /// The role of the object; that of an owner with all members where nothing is stored.
     pub(super) fn role(&self) -> Result<BoardRole, Fault> {
-        let rows = self
-            .store
-            .run("SELECT body FROM board WHERE id = 1", vec![])?;
+        let rows = self.store.run(
+            "SELECT body FROM board WHERE id = ?",
+            vec![BOARD_ROLE.into()],
+        )?;
         let body = rows.first().and_then(|row| row.first());
         body.map_or_else(|| Ok(BoardRole::default()), |body| self.store.get(body))
     }
 
     pub(super) fn put_role(&self, role: &BoardRole) -> Result<(), Fault> {
-        let statement = "INSERT OR REPLACE INTO board VALUES (1, ?)";
-        let values = vec![self.store.put(role)?];
+        let statement = "INSERT OR REPLACE INTO board VALUES (?, ?)";
+        let values = vec![BOARD_ROLE.into(), self.store.put(role)?];
         self.store.run(statement, values).map(drop)
     }
 
@@ -414,8 +427,10 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Begins to record which members change, with an empty list.
+    /// Begins to note which members change and which records are stored, with empty lists.
     pub(super) fn begin_recording(&self) -> Result<(), Fault> {
+        self.store.run(NOTED, vec![])?;
+        self.store.run("DELETE FROM noted", vec![])?;
         self.store.run(
             "CREATE TABLE IF NOT EXISTS changed (number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, member BLOB NOT NULL, \
              UNIQUE (epoch, member))",
@@ -460,6 +475,26 @@ impl BoardRows {
             "SELECT slot, key, body FROM records WHERE (slot, key) > (?, COALESCE(?, x'')) ORDER BY slot, key LIMIT ?",
             vec![slot.into(), key.to_vec().into(), whole(limit)],
         )?;
+        self.moved_records(&rows)
+    }
+
+    /// Noted records, in the order in which they were stored: after one, or from the first.
+    pub(super) fn records_noted_after(
+        &self,
+        slot: i64,
+        key: &[u8],
+        limit: u64,
+    ) -> Result<Vec<MovedRecord>, Fault> {
+        let rows = self.store.run(
+            "SELECT n.slot, n.key, r.body FROM noted AS n CROSS JOIN records AS r ON r.slot = n.slot AND r.key = n.key \
+             WHERE n.number > COALESCE((SELECT number FROM noted WHERE slot = ? AND key = COALESCE(?, x'')), 0) \
+             ORDER BY n.number LIMIT ?",
+            vec![slot.into(), key.to_vec().into(), whole(limit)],
+        )?;
+        self.moved_records(&rows)
+    }
+
+    fn moved_records(&self, rows: &Rows) -> Result<Vec<MovedRecord>, Fault> {
         let read = |row: &Vec<SqlValue>| {
             let slot = row.first().and_then(integer).ok_or_else(broken)?;
             let body = self.store.body(row.get(2).ok_or_else(broken)?)?;
@@ -676,13 +711,22 @@ impl BoardRows {
         Ok(None)
     }
 
+    /// Stores the record of a key. During a move it is noted, so that it is copied though others were copied before.
     pub(super) fn put_record<T: Serialize>(
         &self,
         slot: i64,
         key: WriteKey,
         record: &T,
+        is_noted: bool,
     ) -> Result<(), Fault> {
-        let values = vec![slot.into(), key.0.to_vec().into(), self.store.put(record)?];
+        let values: Vec<SqlValue> = vec![slot.into(), key.0.to_vec().into()];
+        if is_noted {
+            // The move may have begun with a build that does not note records.
+            self.store.run(NOTED, vec![])?;
+            let note = "INSERT OR IGNORE INTO noted (slot, key) VALUES (?, ?)";
+            self.store.run(note, values.clone())?;
+        }
+        let values = [values, vec![self.store.put(record)?]].concat();
         self.store
             .run("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", values)
             .map(drop)

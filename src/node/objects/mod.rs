@@ -14,6 +14,7 @@
 //! | [`cell_contents`] | a cell's contents, read for an export, written by an import |
 //! | [`board`], [`board_state`], [`board_rows`], [`board_reads`] | a board: members with scores, in memory and in rows, and reads of them |
 //! | [`board_moves`] | moves of a board's members from one layout of shards to another |
+//! | [`board_losses`] | what the owner of a board, and its shards, do after the head of one was discarded |
 //! | [`board_registry`] | the boards of each partition of the directory |
 //! | [`claims`], [`claim_store`] | claims of idempotency keys, and their rows |
 //! | [`batch`] | answers to many calls in one message |
@@ -67,6 +68,7 @@ mod api_keys;
 mod autoscaler;
 mod batch;
 mod board;
+mod board_losses;
 mod board_moves;
 mod board_reads;
 mod board_registry;

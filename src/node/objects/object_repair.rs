@@ -4,6 +4,7 @@
 //! of a newer build are not damaged, and stay. Rows of counters are not checked here: those are repaired
 //! (`cell_repair`, `roots::root_repair`).
 
+use super::board_rows::BOARD_ROLE;
 use super::cell_repair::damaged_in;
 use super::store::{Store, text};
 use crate::host::object::{IncomingCall, Object, Reply, SqlValue, reply};
@@ -58,7 +59,12 @@ const TABLES: [Table; 18] = [
         "number",
         "what its counters were told since the log was folded, a minute at most: repair counters next, which puts back what their roots remember",
     ),
-    all("board", "board", "id", "the board with all its members"),
+    all(
+        "board",
+        "board",
+        "id",
+        "the board with all its members; where it has several objects, those in this one",
+    ),
     rows("board", "periods", "epoch", "an ended period"),
     rows(
         "board",
@@ -184,10 +190,16 @@ fn damaged_keys(store: &Store, table: &Table) -> Result<Keys, Fault> {
 
 fn discard(store: &Store, table: &Table, keys: &Keys) -> Result<(), Fault> {
     if table.is_all {
+        // What a spread board's owner knows of its shards outlives its head, as long as it is whole.
+        let is_role_whole = !keys.contains(&vec![BOARD_ROLE.into()]);
         let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '_cf%' AND name <> 'tally_schema'";
         for row in store.run(sql, vec![])? {
-            if let Some(name) = row.first().and_then(text) {
-                store.run(&format!("DELETE FROM {name}"), vec![])?;
+            match row.first().and_then(text) {
+                Some("board") if is_role_whole => {
+                    store.run("DELETE FROM board WHERE id <> ?", vec![BOARD_ROLE.into()])?;
+                }
+                Some(name) => drop(store.run(&format!("DELETE FROM {name}"), vec![])?),
+                None => {}
             }
         }
         return Ok(());

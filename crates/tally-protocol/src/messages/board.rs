@@ -467,7 +467,7 @@ pub enum ShardCommand {
     End(u64),
     /// Report size and load.
     Measure,
-    /// Note from now on which members change. The answer lists the periods.
+    /// Note from now on which members change, and which records are stored. The answer lists the periods.
     Note(u64),
     /// Return the members of a period after a name: the first page.
     Give(u64, i64, Option<Vec<u8>>),
@@ -475,7 +475,9 @@ pub enum ShardCommand {
     GiveChanged(u64, u64),
     /// Stop all changes.
     Seal(u64),
-    /// Return the records of keys after this slot and key: the first page.
+    /// Return the records of keys after this slot and key: the first page. With a slot below 0 those alone that were
+    /// noted, in the order in which they were stored: after the one of slot `!slot` and this key, or from the first
+    /// where there is none.
     GiveRecords(u64, i64, Vec<u8>),
     /// The move is cancelled: resume.
     Unseal(u64),

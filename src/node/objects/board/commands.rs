@@ -241,12 +241,9 @@ fn ledger_full() -> Reply {
 }
 
 impl BoardCore {
-    pub(super) async fn on_run(
-        &self,
-        message: Result<RunSorted, Fault>,
-    ) -> Result<SortedRan, Fault> {
+    pub(super) async fn on_run(&self, message: Result<RunSorted, Fault>) -> Result<SortedRan, Fault> {
         let message = message?;
-        self.readable()?;
+        self.ready(&message.board, ShardAt::default()).await?;
         let unchanged = |replies| SortedRan {
             replies,
             changes: Vec::new(),
@@ -374,7 +371,8 @@ impl BoardCore {
             if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
                 let reply = reply.clone();
                 let record = StoredReply { fingerprint, reply };
-                self.rows.put_record(slot, key, &record)?;
+                let is_noted = loaded.role.recording > 0;
+                self.rows.put_record(slot, key, &record, is_noted)?;
             }
             replies.push(reply);
         }
