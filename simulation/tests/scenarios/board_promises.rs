@@ -1,19 +1,12 @@
 //! Boards keep what they have acknowledged, and call exact what is exact: where members expire, boards end, keys repeat
 //! and members move.
 
+use futures_util::future::join;
 use serde_json::{Value, json};
-use tally::core::board::placing::group_of;
 use tally_simulation::{ClientRequest, Verdict};
 
-use super::board_scene::{BoardScene, names_of, owner};
+use super::board_scene::{BoardScene, name_in, names_of, owner};
 use super::scene::Scene;
-
-/// A name of a group of members.
-fn name_in(group: u32) -> String {
-    let mut names = (0..).map(|number| format!("m{number}"));
-    let is_in = |name: &String| group_of(name.as_bytes()) == group;
-    names.find(is_in).expect("every group has names")
-}
 
 /// A board where so many members have just expired, and no alarm has removed any.
 fn expired(members: usize, settings: &str) -> BoardScene {
@@ -58,6 +51,18 @@ fn the_answer_to_a_write_is_not_called_exact_while_expired_members_are_counted()
         assert_eq!(told["exact"], is_exact, "{told}");
         if is_exact {
             assert_eq!((&told["rank"], &told["total"]), (&json!(1), &json!(1)));
+        }
+    }
+    let lines = "{\"member\":\"ann\",\"score\":0}\n{\"member\":\"bob\",\"score\":0}\n";
+    for (members, is_exact) in [(3_000, true), (9_000, false)] {
+        let scene = expired(members, r#"{"keep":"set"}"#);
+        let told = scene.done("POST", "/boards/b/members", lines);
+        assert_eq!(told["exact"], is_exact, "{told}");
+        let scene = expired(members, r#"{"keep":"set"}"#);
+        let told = scene.done("DELETE", "/boards/b/members/ann", "");
+        assert_eq!(told["exact"], is_exact, "{told}");
+        if is_exact {
+            assert_eq!(told["total"], 0, "{told}");
         }
     }
 }
@@ -232,7 +237,14 @@ fn the_rank_of_a_write_is_not_told_where_other_shards_cannot_be_asked() {
     let path = format!("/boards/b/members/{}", name_in(0));
     let told = scene.done("POST", &path, r#"{"score":1}"#);
     assert_eq!(
-        (&told["exact"], &told["rank"]),
+        (&told["exact"], &told["rank"], &told["total"]),
+        (&json!(false), &Value::Null, &Value::Null),
+        "{told}"
+    );
+    let lines = format!("{{\"member\":\"{}\",\"score\":2}}\n", name_in(15));
+    let told = scene.done("POST", "/boards/b/members", &lines);
+    assert_eq!(
+        (&told["exact"], &told["total"]),
         (&json!(false), &Value::Null),
         "{told}"
     );

@@ -25,8 +25,8 @@ use crate::protocol::boards::{
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
-    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberStanding, MemberWrite,
-    OnceKey, WriteBoard,
+    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberWrite, OnceKey,
+    WriteBoard,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::{LIST_LIMIT, Query};
@@ -488,17 +488,22 @@ async fn send(
 }
 
 /// If a board has several shards, the one that wrote knows only its own members: asks all for the rank and the total. A
-/// member without a rank is hidden, or expired members were still counted: then the board is asked too. Returns whether
-/// these are exact.
+/// member without a rank is hidden or gone, or expired members were still counted: then the board is asked too. Returns
+/// the total, as far as it is known, and whether it and the rank are exact.
 async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,
     name: Option<&CounterId>,
     written: &mut MemberOutcome,
-) -> bool {
-    let is_ranked = |stand: MemberStanding| stand.score.is_none() || stand.rank.is_some();
-    if boards::layout_of(&context.host, board).shards <= 1 && written.stand.is_none_or(is_ranked) {
-        return true;
+) -> (Option<u64>, bool) {
+    let layout = boards::layout_of(&context.host, board);
+    let is_told = match &written.stand {
+        Some(stand) => stand.rank.is_some(),
+        // Results of several groups of members, joined, do not tell whether expired ones were still counted.
+        None => layout.number == 0,
+    };
+    if layout.shards <= 1 && is_told {
+        return (Some(written.total), true);
     }
     let reading = BoardReader::new(&context.host, board);
     let names = name.map(bytes_of).into_iter().collect();
@@ -507,13 +512,15 @@ async fn stand_among_all(
         if let Some(stand) = &mut written.stand {
             stand.rank = None;
         }
-        return false;
+        let total = (layout.shards <= 1).then_some(written.total);
+        return (total, false);
     };
     written.total = seen.period.total;
     if let Some(stand) = &mut written.stand {
         stand.rank = seen.rows.first().and_then(|row| row.rank);
     }
-    seen.is_exact
+    written.at_ms = seen.as_of_ms;
+    (Some(seen.period.total), seen.is_exact)
 }
 
 /// One write to a member.
@@ -551,8 +558,8 @@ async fn write_one(
     if is_hidden && is_absent {
         return Err(no_member(&name));
     }
-    let exact = stand_among_all(context, &board, Some(&name), &mut written).await;
-    let json = written_json(&board, Some(&name), (&written, &version), None, exact);
+    let known = stand_among_all(context, &board, Some(&name), &mut written).await;
+    let json = written_json(&board, Some(&name), (&written, &version), None, known);
     let mut answer = Answer::json(json);
     if let Some(tag) = written.stand.and_then(|stand| stand.tag) {
         answer = answer.with_header("etag", tag_text(tag));
@@ -677,8 +684,8 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
         };
         return Err(why.unwrap_or_else(empty));
     };
-    let exact = stand_among_all(context, &board, None, &mut written).await;
-    let json = written_json(&board, None, (&written, &version), Some(&lines), exact);
+    let known = stand_among_all(context, &board, None, &mut written).await;
+    let json = written_json(&board, None, (&written, &version), Some(&lines), known);
     let answer = Answer::json(json);
     Ok(if is_replay { answer.replayed() } else { answer })
 }

@@ -173,6 +173,12 @@ impl BoardCore {
         Ok(())
     }
 
+    /// Whether the board waits for the end of its period, as [`Loaded::is_ending`] says.
+    pub(super) fn is_ending_period(&self) -> bool {
+        let loaded = self.loaded.borrow();
+        loaded.as_ref().is_some_and(|loaded| loaded.is_ending)
+    }
+
     pub(super) fn is_living(&self) -> bool {
         let loaded = self.loaded.borrow();
         loaded.as_ref().is_some_and(|loaded| loaded.head.is_living)
@@ -339,6 +345,10 @@ impl BoardCore {
         }
         for _ in 0..EXPIRED_TURNS {
             self.catch_up()?;
+            if self.is_ending_period() {
+                self.arm().await;
+                return all(BoardWritten::Moving);
+            }
         }
         let written = self.write(requests)?;
         self.arm().await;
@@ -549,7 +559,7 @@ impl BoardCore {
                 let rank = rank.transpose()?.flatten();
                 Some(MemberStanding { rank, ..stand })
             }
-            _ => None,
+            _ => (!loaded.is_exact).then(MemberStanding::default),
         };
         Ok(MemberOutcome {
             generation: loaded.head.generation,
@@ -576,6 +586,9 @@ impl BoardCore {
         }
         self.catch_up()?;
         self.arm().await;
+        if self.is_ending_period() {
+            return Ok(BoardAnswer::Moving);
+        }
         self.read(&asked)
     }
 
@@ -667,6 +680,10 @@ impl BoardCore {
         let is_new = !self.is_living();
         self.begin(&board, settings, &first).await?;
         self.catch_up()?;
+        if self.is_ending_period() {
+            self.arm().await;
+            return Err(ending());
+        }
         let now_ms = self.host.now_ms();
         let is_done = self.commit(|loaded| {
             let head = &mut loaded.head;
@@ -859,6 +876,11 @@ impl BoardCore {
         self.load();
         deleted
     }
+}
+
+/// The fault of a call that needs a period to begin.
+pub(super) fn ending() -> Fault {
+    Fault::Unavailable("the period of the board is ending".to_owned())
 }
 
 /// The writes of one request, their key, and their sequences, as in [`WriteBoard`].

@@ -8,7 +8,7 @@
 //! several shards the sum can be off by the writes that were made while the question was on its way, and by nothing
 //! else.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use futures_util::future::{LocalBoxFuture, join_all, try_join_all};
@@ -182,10 +182,7 @@ impl<'a> BoardReader<'a> {
             };
             return self.ask_shard(layout, at, question.clone()).await;
         }
-        let shards = Shards {
-            reading: self,
-            layout,
-        };
+        let shards = Shards::new(self, layout);
         Ok(match shards.answer(question).await? {
             Ok(seen) => BoardAnswer::Seen(Box::new(seen)),
             Err(other) => other,
@@ -241,6 +238,8 @@ fn moving() -> Fault {
 struct Shards<'a> {
     reading: &'a BoardReader<'a>,
     layout: Layout,
+    /// The generation of the board and the beginning of its period, by the first answer. What is told is of one of each.
+    now: Cell<Option<(u64, i64)>>,
 }
 
 /// A member's place in the order.
@@ -248,7 +247,15 @@ pub fn key_of(row: &Ranked) -> Key {
     Key::new(row.score, row.tie, &row.member)
 }
 
-impl Shards<'_> {
+impl<'a> Shards<'a> {
+    fn new(reading: &'a BoardReader<'a>, layout: Layout) -> Self {
+        Self {
+            reading,
+            layout,
+            now: Cell::default(),
+        }
+    }
+
     /// Asks each shard its question.
     async fn each(&self, question: impl Fn(ShardAt) -> BoardQuestion) -> Result<Parts, Fault> {
         let ask = |at: ShardAt| self.reading.ask_shard(self.layout, at, question(at));
@@ -273,14 +280,11 @@ impl Shards<'_> {
                 false => BoardAnswer::NoPeriod,
             }));
         }
-        let Some(first) = parts.first() else {
-            return Ok(Err(BoardAnswer::Stale));
-        };
-        let is_one = |part: &BoardSeen| {
-            part.generation == first.generation && part.period.start == first.period.start
-        };
-        // While a period or a generation of the board begins, not all shards have begun it.
-        if !parts.iter().all(is_one) {
+        let now = |part: &BoardSeen| (part.generation, part.period.start);
+        let first = self.now.get().or_else(|| parts.first().map(now));
+        self.now.set(first);
+        // While a period or a generation of the board begins, not all shards have begun it, or not at each question.
+        if !parts.iter().all(|part| Some(now(part)) == first) {
             return Ok(Err(BoardAnswer::Moving));
         }
         Ok(Ok(parts))
@@ -351,10 +355,7 @@ impl Shards<'_> {
             at_least: self.reading.at_least.clone(),
             ..*self.reading
         };
-        let all = Shards {
-            reading: &reading,
-            layout: self.layout,
-        };
+        let all = Shards::new(&reading, self.layout);
         let parts = match all.each(|_| BoardQuestion::Periods).await? {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
@@ -632,6 +633,10 @@ impl Shards<'_> {
         let is_desc = is_desc(&parts);
         let before: u64 = parts.iter().filter_map(|part| part.better.first()).sum();
         let rows = Self::merged(&mut parts);
+        // It has changed places since it was asked for.
+        if rows.iter().any(|row| row.member == name) {
+            return Ok(Err(BoardAnswer::Moving));
+        }
         let is_before = |row: &Ranked| match is_desc {
             true => key_of(row) > key,
             false => key_of(row) < key,
