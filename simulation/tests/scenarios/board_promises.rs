@@ -122,25 +122,6 @@ fn a_board_that_begins_while_it_is_deleted_is_registered() {
 }
 
 #[test]
-fn a_body_whose_key_was_used_for_another_writes_nothing() {
-    let scene = BoardScene::new(&["FRA"]);
-    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
-    scene.settle();
-    let send = |members: &[String]| {
-        let line = |member: &String| format!("{{\"member\":\"{member}\",\"score\":1}}\n");
-        let request = ClientRequest::new("POST", "/boards/b/members")
-            .header("idempotency-key", "one")
-            .body(members.iter().map(line).collect::<String>());
-        scene.send((0, 0), request)
-    };
-    let (first, second) = (name_in(0), name_in(1));
-    assert_eq!(send(std::slice::from_ref(&second)).status, 200);
-    let other = send(&[first.clone(), second.clone()]);
-    assert_eq!(other.json()["code"], "idempotency-key-reused");
-    assert_eq!(names_of(&scene.get("/boards/b/top")), [second]);
-}
-
-#[test]
 fn the_version_of_a_repeated_write_can_be_read_after_a_move() {
     let scene = BoardScene::new(&["FRA"]);
     scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
@@ -248,4 +229,62 @@ fn the_rank_of_a_write_is_not_told_where_other_shards_cannot_be_asked() {
         (&json!(false), &Value::Null),
         "{told}"
     );
+}
+
+#[test]
+fn neighbours_of_a_member_that_moves_meanwhile_do_not_have_it_twice() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    scene.lines(
+        "b",
+        0..6,
+        |number| json!({"member": format!("m{number}"), "score": number}),
+    );
+    scene.rule("/board-ask", "/b", 300, Verdict::Answered);
+    // Between the questions where it is, and who is near.
+    let client = scene.client(0);
+    let reads = ClientRequest::new("GET", "/boards/b/members/m0/around?limit=6");
+    let writes = ClientRequest::new("POST", "/boards/b/members/m0").at(1);
+    let writes = writes.json(r#"{"score":9}"#);
+    let (read, _) = scene.world.run(join(client.ask(reads), async {
+        scene.world.sleep_ms(750).await;
+        client.ask(writes).await
+    }));
+    let told = read.expect("an answer").json();
+    let names = names_of(&told);
+    assert_eq!(names, ["m0", "m5", "m4", "m3", "m2", "m1"], "{told}");
+}
+
+#[test]
+fn a_spread_board_has_at_most_as_many_members_as_it_may() {
+    let scene = BoardScene::new(&["FRA"]);
+    let (status, told) = scene.ask(
+        (0, 0),
+        "PUT",
+        "/boards/b",
+        r#"{"shards":16,"members_max":1}"#,
+    );
+    assert_eq!((status, &told["code"]), (400, &json!("invalid-body")));
+    scene.done("PUT", "/boards/b", r#"{"shards":2,"members_max":3}"#);
+    scene.settle();
+    // Two groups of each shard.
+    for group in [0, 1, 14, 15] {
+        let path = format!("/boards/b/members/{}", name_in(group));
+        scene.ask((0, 0), "POST", &path, r#"{"score":1}"#);
+    }
+    assert_eq!(scene.get("/boards/b")["total"], 3);
+}
+
+#[test]
+fn an_export_says_how_true_it_is() {
+    for (members, is_exact) in [(900, "true"), (9_000, "false")] {
+        let scene = expired(members, r#"{"keep":"set"}"#);
+        let told = scene.send((0, 0), ClientRequest::new("GET", "/boards/b/export"));
+        assert_eq!(told.header("tally-exact"), Some(is_exact));
+        let as_of = told
+            .header("tally-as-of")
+            .and_then(|text| text.parse::<i64>().ok());
+        assert!(as_of.is_some_and(|as_of| (0..1_000).contains(&(scene.world.now_ms() - as_of))));
+    }
 }

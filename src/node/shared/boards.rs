@@ -723,8 +723,12 @@ fn sequences(host: &Host, board: &CounterId, layout: Layout, count: usize) -> Op
 /// Sends writes to one shard.
 pub type Send<'a> = dyn Fn(WriteBoard) -> LocalBoxFuture<'a, Result<BoardWritten, Fault>> + 'a;
 
+/// Writes, each with its place among all.
+type PlacedWrites = Vec<(u32, MemberWrite)>;
+
 /// Makes writes in the shards of their members; `here` is the datacenter of the writer. Equal scores of several writes
-/// stand in their order, also in different shards. Returns the outcomes, and the version that includes them.
+/// stand in their order, also in different shards. Writes to a spread board that have a key are made after its claim.
+/// Returns the outcomes, and the version that includes them.
 ///
 /// # Errors
 /// Where a shard does not answer: then what it was sent may have been written.
@@ -738,51 +742,31 @@ pub async fn write(
     let mut layout = layout_of(host, board);
     let count = writes.len();
     let mut first = None;
-    let mut left: Vec<(u32, MemberWrite)> = (0..).zip(writes).collect();
+    let mut left: PlacedWrites = (0..).zip(writes).collect();
     let mut made = WriteProgress::default();
     let mut missed = false;
+    let send = |write: WriteBoard| {
+        let home = home_of(host, board).or_else(|| Some(here.clone()));
+        send(WriteBoard { home, ..write })
+    };
     for _ in 0..TRIES_MAX {
-        let mut parts: BTreeMap<ShardAt, Vec<(u32, MemberWrite)>> = BTreeMap::new();
-        for (place, write) in left.drain(..) {
-            let at = layout.shard_of_member(&write.member);
-            parts.entry(at).or_default().push((place, write));
-        }
         first = first.or_else(|| sequences(host, board, layout, count));
-        let sent = parts.into_iter().map(|(at, part)| async move {
-            let home = home_of(host, board).or_else(|| Some(here.clone()));
-            let write = WriteBoard {
-                at,
-                home,
-                ..write_of(board, &part, once, first)
-            };
-            (at, part, send(write).await)
-        });
         let mut next = None;
-        let mut fault = None;
-        for (at, part, written) in join_all(sent).await {
-            match written {
-                Ok(BoardWritten::Done(written)) => made.note(layout, at, &part, written, false),
-                Ok(BoardWritten::Replayed(written)) => made.note(layout, at, &part, written, true),
-                Ok(BoardWritten::ReplayedWhole(written)) => {
-                    let version = version_of(layout, at, &written);
-                    return Ok((BoardWritten::Replayed(written), version));
-                }
-                Ok(BoardWritten::Spread(to)) => {
-                    next = Some(to);
-                    left.extend(part);
-                }
-                Ok(BoardWritten::Stale | BoardWritten::Moving) => {
-                    next.get_or_insert(Layout::default());
-                    left.extend(part);
-                }
-                Ok(other) => made.refused = Some(other),
-                Err(why) => fault = Some(why),
-            }
+        if let Some(claim) = claim_of(board, layout, once) {
+            let at = claim.at;
+            next = made.note_claim(layout, at, send(claim).await?);
         }
-        match (fault, made.refusal()) {
-            (Some(fault), _) | (None, Some(Err(fault))) => return Err(fault),
-            (None, Some(Ok(refused))) => return Ok((refused, made.version)),
-            (None, None) => {}
+        if next.is_none() && made.last.is_none() {
+            let parts = parts_of(layout, std::mem::take(&mut left));
+            let sent = parts.into_iter().map(|(at, part)| {
+                let write = write_of(board, &part, once, first);
+                let sent = send(WriteBoard { at, ..write });
+                async move { (at, part, sent.await) }
+            });
+            (left, next) = made.note_all(layout, join_all(sent).await)?;
+        }
+        if let Some(last) = made.last() {
+            return last.map(|last| (last, made.version));
         }
         let Some(next) = next else {
             learn(host, board, |route| route.layout = layout);
@@ -797,6 +781,27 @@ pub async fn write(
         learn(host, board, |route| route.layout = next);
     }
     Err(moving())
+}
+
+/// The writes by the shards of their members.
+fn parts_of(layout: Layout, writes: PlacedWrites) -> BTreeMap<ShardAt, PlacedWrites> {
+    let mut parts: BTreeMap<ShardAt, PlacedWrites> = BTreeMap::new();
+    for (place, write) in writes {
+        let at = layout.shard_of_member(&write.member);
+        parts.entry(at).or_default().push((place, write));
+    }
+    parts
+}
+
+/// The claim of a key, to the shard that it goes to; `None` without a key, and in a layout where the only object has
+/// the records of all keys. Without a claim two requests with one key would not meet if they go to different shards.
+fn claim_of(board: &CounterId, layout: Layout, once: Option<OnceKey>) -> Option<WriteBoard> {
+    let once = once.filter(|_| layout.number > 0)?;
+    let claim = MemberWrite::claim_of(once.key);
+    Some(WriteBoard {
+        at: layout.shard_of_member(&claim.member),
+        ..WriteBoard::new(board, vec![claim], Some(once.claim()))
+    })
 }
 
 /// The writes to one shard; their sequences are counted from `first`, by the place of each among all.
@@ -835,8 +840,12 @@ struct WriteProgress {
     /// Whether all of them had been made before.
     is_replay: bool,
     version: BoardVersion,
-    refused: Option<BoardWritten>,
+    /// The answer that ends the writing: a refusal, or the earlier result of all writes.
+    last: Option<BoardWritten>,
 }
+
+/// The answer of a shard to its part of the writes.
+type AnsweredPart = (ShardAt, PlacedWrites, Result<BoardWritten, Fault>);
 
 impl Default for WriteProgress {
     fn default() -> Self {
@@ -848,12 +857,63 @@ impl Default for WriteProgress {
                 layout: 0,
                 sequences: vec![0],
             },
-            refused: None,
+            last: None,
         }
     }
 }
 
 impl WriteProgress {
+    /// Notes the answers of shards. Returns the writes that are left, and the layout to send them in.
+    ///
+    /// # Errors
+    /// Where a shard did not answer.
+    fn note_all(
+        &mut self,
+        layout: Layout,
+        answered: Vec<AnsweredPart>,
+    ) -> Result<(PlacedWrites, Option<Layout>), Fault> {
+        let (mut left, mut next, mut fault) = (Vec::new(), None, None);
+        for (at, part, written) in answered {
+            match written {
+                Ok(BoardWritten::Done(written)) => self.note(layout, at, &part, written, false),
+                Ok(BoardWritten::Replayed(written)) => self.note(layout, at, &part, written, true),
+                Ok(BoardWritten::ReplayedWhole(written)) => {
+                    self.note_whole(layout, at, written);
+                    return Ok((Vec::new(), None));
+                }
+                Ok(BoardWritten::Spread(to)) => {
+                    next = Some(to);
+                    left.extend(part);
+                }
+                Ok(BoardWritten::Stale | BoardWritten::Moving) => {
+                    next.get_or_insert(Layout::default());
+                    left.extend(part);
+                }
+                Ok(other) => self.last = Some(other),
+                Err(why) => fault = Some(why),
+            }
+        }
+        fault.map_or(Ok((left, next)), Err)
+    }
+
+    /// Notes the answer to a claim. Returns the layout to try next, where this one has no members.
+    fn note_claim(&mut self, layout: Layout, at: ShardAt, told: BoardWritten) -> Option<Layout> {
+        match told {
+            BoardWritten::Done(_) | BoardWritten::Replayed(_) => {}
+            BoardWritten::ReplayedWhole(written) => self.note_whole(layout, at, written),
+            BoardWritten::Spread(to) => return Some(to),
+            BoardWritten::Stale | BoardWritten::Moving => return Some(Layout::default()),
+            other => self.last = Some(other),
+        }
+        None
+    }
+
+    /// Notes that all writes were made before the board was spread.
+    fn note_whole(&mut self, layout: Layout, at: ShardAt, written: MemberOutcome) {
+        self.version = version_of(layout, at, &written);
+        self.last = Some(BoardWritten::Replayed(written));
+    }
+
     fn note(
         &mut self,
         layout: Layout,
@@ -887,14 +947,15 @@ impl WriteProgress {
         });
     }
 
-    /// Why a shard refused its part, if one did. A full one says that nothing was written, which holds for it alone.
-    fn refusal(&mut self) -> Option<Result<BoardWritten, Fault>> {
-        let refused = self.refused.take()?;
-        Some(match (&refused, &self.written) {
+    /// The answer that ends the writing, if there was one. A full shard says that nothing was written, which holds for
+    /// it alone.
+    fn last(&mut self) -> Option<Result<BoardWritten, Fault>> {
+        let last = self.last.take()?;
+        Some(match (&last, &self.written) {
             (BoardWritten::Full, Some(_)) => Err(Fault::Unavailable(
                 "one shard remembers too many keys, others have written; keep the key".to_owned(),
             )),
-            _ => Ok(refused),
+            _ => Ok(last),
         })
     }
 
