@@ -402,12 +402,15 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
     let mut left = query.exported()?;
     let mut stretch = query.exported_after()?;
     let (mut text, mut cursor) = (String::new(), None);
+    let (mut is_exact, mut as_of_ms) = (true, i64::MAX);
     while left > 0 {
         stretch.limit = left.min(LIST_LIMIT.1);
         left -= stretch.limit;
         let question = BoardQuestion::Range(stretch.clone());
         let seen = ask(context, &board, &query, question).await?;
         rows_ndjson(&mut text, &seen.rows);
+        is_exact &= seen.is_exact;
+        as_of_ms = as_of_ms.min(seen.as_of_ms);
         query.stay_in(&seen.period);
         let last = seen.rows.last().filter(|_| seen.has_more);
         cursor = last.map(|last| cursor_of(last, &seen.period));
@@ -420,7 +423,9 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
             &last.member,
         ));
     }
+    let staleness_ms = context.host.now_ms().saturating_sub(as_of_ms).max(0);
     let answer = Answer::text(text).of_type(NDJSON);
+    let answer = answer.fresh(is_exact, as_of_ms, staleness_ms);
     Ok(match cursor {
         Some(cursor) => answer.with_header(CURSOR_HEADER, cursor),
         None => answer,
@@ -508,14 +513,13 @@ async fn stand_among_all(
     let reading = BoardReader::new(&context.host, board);
     let names = name.map(bytes_of).into_iter().collect();
     let Ok(BoardAnswer::Seen(seen)) = reading.ask(BoardQuestion::Members(names)).await else {
-        // That among the members of one shard is none.
+        // Those among the members of one shard say nothing of the board.
         if let Some(stand) = &mut written.stand {
             stand.rank = None;
         }
         let total = (layout.shards <= 1).then_some(written.total);
         return (total, false);
     };
-    written.total = seen.period.total;
     if let Some(stand) = &mut written.stand {
         stand.rank = seen.rows.first().and_then(|row| row.rank);
     }
@@ -633,12 +637,28 @@ fn admit_lines(
     Ok(())
 }
 
+/// The problem of a section of a body, where sections before it were written. A refusal for want of room says that
+/// nothing was written, and offers to send the body without its key, which would write those again.
+fn after_others(problem: Problem) -> Problem {
+    if problem.code() != Code::Overloaded {
+        return problem;
+    }
+    Problem::new(
+        Code::Unavailable,
+        "too many keys are remembered for this board, and some lines were written; try again later with the same key",
+    )
+}
+
 /// `POST /boards/{board}/members`: many writes, a line for each.
 ///
 /// # Errors
 /// As [`fn@write`]; the answer says why lines were refused.
 pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
+    if context.header("if-match").is_some() {
+        let detail = "`If-Match` is about one member: write to it alone; nothing was written";
+        return Err(Problem::new(Code::InvalidPrecondition, detail));
+    }
     let body = body::read_small(context).await?;
     let mut lines: MemberLines = parse_lines(&body, context.host.now_ms())?;
     let once = once_of(context, KeyKind::Batch, &[&body]).await?;
@@ -656,7 +676,11 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
             ..once
         });
         let made = some.iter().map(|(_, write)| write.clone()).collect();
-        let sent = send(context, &board, made, once).await?;
+        let sent = send(context, &board, made, once).await;
+        let sent = sent.map_err(|problem| match all {
+            Some(_) => after_others(problem),
+            None => problem,
+        })?;
         let written = sent.written;
         is_replay &= sent.is_replay;
         for (place, refusal) in &written.refused {

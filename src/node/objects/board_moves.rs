@@ -178,13 +178,17 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Plans to double the number of shards soon.
+    /// Plans to double the number of shards soon, unless one of them could have no member then.
     fn grow(&self, at: ShardAt) {
         let layout = self.layout();
-        if at.layout == layout.number && layout.shards < BOARD_SHARDS_MAX {
-            self.moves
-                .wanted
-                .set((layout.shards * 2).min(BOARD_SHARDS_MAX));
+        let wanted = (layout.shards * 2).min(BOARD_SHARDS_MAX);
+        let loaded = self.loaded.borrow();
+        let members_max = loaded
+            .as_ref()
+            .map_or(0, |loaded| loaded.head.settings.members_max);
+        if at.layout == layout.number && wanted > layout.shards && u64::from(wanted) <= members_max
+        {
+            self.moves.wanted.set(wanted);
         }
     }
 

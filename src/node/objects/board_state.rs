@@ -359,7 +359,8 @@ impl Loaded {
         let is_new = before.is_none();
         // Each shard gets an equal part, and the first ones what is left over.
         let shards = u64::from(self.standing.layout.shards.max(1));
-        let members_max = settings.members_max.div_ceil(shards);
+        let is_first = u64::from(self.standing.at.shard) < settings.members_max % shards;
+        let members_max = settings.members_max / shards + u64::from(is_first);
         (is_new && self.head.members >= members_max)
             || (more > 0 && self.head.bytes.saturating_add(more) > bytes_max)
     }
