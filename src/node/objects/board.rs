@@ -449,13 +449,12 @@ impl BoardCore {
             let (Some(loaded), Some(once)) = (loaded, once) else {
                 return Ok(BoardWritten::Stale);
             };
-            let whole = whole_key(writes.first(), once);
-            if let Some(known) = self.known_in(&loaded.head, &whole)? {
-                return Ok(known);
+            let mut known = self.known_in(&loaded.head, &whole_key(writes.first(), once))?;
+            if known.is_none() {
+                let writes: Vec<OrderedWrite> = writes.iter().zip(repeat(0)).collect();
+                let groups = self.groups_of(loaded, &writes, once)?;
+                known = groups.into_iter().find_map(|(.., known)| known);
             }
-            let writes: Vec<OrderedWrite> = writes.iter().zip(repeat(0)).collect();
-            let groups = self.groups_of(loaded, &writes, once)?;
-            let known = groups.into_iter().find_map(|(.., known)| known);
             Ok(known.unwrap_or(BoardWritten::Stale))
         };
         requests.iter().map(known).collect()
