@@ -708,8 +708,8 @@ export const MUTATIONS = [
   [
     "a write to a board counts again under its key",
     "src/node/objects/board.rs",
-    "if let Some(known) = self.known_in(&loaded.head, once)? {",
-    "if let Some(known) = self.known_in(&loaded.head, once)?.filter(|_| false) {",
+    "if let Some(known) = self.known_in(&loaded.head, &whole)? {",
+    "if let Some(known) = self.known_in(&loaded.head, &whole)?.filter(|_| false) {",
     "worlds/soak::every_seed_keeps_the_laws",
   ],
   [

@@ -1,21 +1,15 @@
 //! Boards keep what they have acknowledged, and call exact what is exact: where members expire, boards end, keys repeat
 //! and members move.
 
+use futures_util::future::join;
 use serde_json::{Value, json};
-use tally::core::board::placing::{ShardAt, group_of};
+use tally::core::board::placing::ShardAt;
 use tally::core::counter::id::CounterId;
 use tally::protocol::names;
 use tally_simulation::{ClientRequest, Verdict};
 
-use super::board_scene::{BoardScene, names_of, owner};
+use super::board_scene::{BoardScene, name_in, names_of, owner};
 use super::scene::Scene;
-
-/// A name of a group of members.
-fn name_in(group: u32) -> String {
-    let mut names = (0..).map(|number| format!("m{number}"));
-    let is_in = |name: &String| group_of(name.as_bytes()) == group;
-    names.find(is_in).expect("every group has names")
-}
 
 /// A board where so many members have just expired, and no alarm has removed any.
 fn expired(members: usize, settings: &str) -> BoardScene {
@@ -60,6 +54,18 @@ fn the_answer_to_a_write_is_not_called_exact_while_expired_members_are_counted()
         assert_eq!(told["exact"], is_exact, "{told}");
         if is_exact {
             assert_eq!((&told["rank"], &told["total"]), (&json!(1), &json!(1)));
+        }
+    }
+    let lines = "{\"member\":\"ann\",\"score\":0}\n{\"member\":\"bob\",\"score\":0}\n";
+    for (members, is_exact) in [(3_000, true), (9_000, false)] {
+        let scene = expired(members, r#"{"keep":"set"}"#);
+        let told = scene.done("POST", "/boards/b/members", lines);
+        assert_eq!(told["exact"], is_exact, "{told}");
+        let scene = expired(members, r#"{"keep":"set"}"#);
+        let told = scene.done("DELETE", "/boards/b/members/ann", "");
+        assert_eq!(told["exact"], is_exact, "{told}");
+        if is_exact {
+            assert_eq!(told["total"], 0, "{told}");
         }
     }
 }
@@ -131,25 +137,6 @@ fn a_board_that_begins_while_it_is_deleted_is_registered() {
     let listed = scene.done(0, ask(2, "GET", "/boards"));
     assert_eq!(listed["boards"], json!(["b"]));
     assert_eq!(scene.ask(0, ask(3, "DELETE", "/boards/b")).status, 200);
-}
-
-#[test]
-fn a_body_whose_key_was_used_for_another_writes_nothing() {
-    let scene = BoardScene::new(&["FRA"]);
-    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
-    scene.settle();
-    let send = |members: &[String]| {
-        let line = |member: &String| format!("{{\"member\":\"{member}\",\"score\":1}}\n");
-        let request = ClientRequest::new("POST", "/boards/b/members")
-            .header("idempotency-key", "one")
-            .body(members.iter().map(line).collect::<String>());
-        scene.send((0, 0), request)
-    };
-    let (first, second) = (name_in(0), name_in(1));
-    assert_eq!(send(std::slice::from_ref(&second)).status, 200);
-    let other = send(&[first.clone(), second.clone()]);
-    assert_eq!(other.json()["code"], "idempotency-key-reused");
-    assert_eq!(names_of(&scene.get("/boards/b/top")), [second]);
 }
 
 #[test]
@@ -280,8 +267,73 @@ fn the_rank_of_a_write_is_not_told_where_other_shards_cannot_be_asked() {
     let path = format!("/boards/b/members/{}", name_in(0));
     let told = scene.done("POST", &path, r#"{"score":1}"#);
     assert_eq!(
-        (&told["exact"], &told["rank"]),
+        (&told["exact"], &told["rank"], &told["total"]),
+        (&json!(false), &Value::Null, &Value::Null),
+        "{told}"
+    );
+    let lines = format!("{{\"member\":\"{}\",\"score\":2}}\n", name_in(15));
+    let told = scene.done("POST", "/boards/b/members", &lines);
+    assert_eq!(
+        (&told["exact"], &told["total"]),
         (&json!(false), &Value::Null),
         "{told}"
     );
+}
+
+#[test]
+fn neighbours_of_a_member_that_moves_meanwhile_do_not_have_it_twice() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    scene.lines(
+        "b",
+        0..6,
+        |number| json!({"member": format!("m{number}"), "score": number}),
+    );
+    scene.rule("/board-ask", "/b", 300, Verdict::Answered);
+    // Between the questions where it is, and who is near.
+    let client = scene.client(0);
+    let reads = ClientRequest::new("GET", "/boards/b/members/m0/around?limit=6");
+    let writes = ClientRequest::new("POST", "/boards/b/members/m0").at(1);
+    let writes = writes.json(r#"{"score":9}"#);
+    let (read, _) = scene.world.run(join(client.ask(reads), async {
+        scene.world.sleep_ms(750).await;
+        client.ask(writes).await
+    }));
+    let told = read.expect("an answer").json();
+    let names = names_of(&told);
+    assert_eq!(names, ["m0", "m5", "m4", "m3", "m2", "m1"], "{told}");
+}
+
+#[test]
+fn a_spread_board_has_at_most_as_many_members_as_it_may() {
+    let scene = BoardScene::new(&["FRA"]);
+    let (status, told) = scene.ask(
+        (0, 0),
+        "PUT",
+        "/boards/b",
+        r#"{"shards":16,"members_max":1}"#,
+    );
+    assert_eq!((status, &told["code"]), (400, &json!("invalid-body")));
+    scene.done("PUT", "/boards/b", r#"{"shards":2,"members_max":3}"#);
+    scene.settle();
+    // Two groups of each shard.
+    for group in [0, 1, 14, 15] {
+        let path = format!("/boards/b/members/{}", name_in(group));
+        scene.ask((0, 0), "POST", &path, r#"{"score":1}"#);
+    }
+    assert_eq!(scene.get("/boards/b")["total"], 3);
+}
+
+#[test]
+fn an_export_says_how_true_it_is() {
+    for (members, is_exact) in [(900, "true"), (9_000, "false")] {
+        let scene = expired(members, r#"{"keep":"set"}"#);
+        let told = scene.send((0, 0), ClientRequest::new("GET", "/boards/b/export"));
+        assert_eq!(told.header("tally-exact"), Some(is_exact));
+        let as_of = told
+            .header("tally-as-of")
+            .and_then(|text| text.parse::<i64>().ok());
+        assert!(as_of.is_some_and(|as_of| (0..1_000).contains(&(scene.world.now_ms() - as_of))));
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use tally::core::board::placing::ShardAt;
+use tally::core::board::placing::{ShardAt, group_of};
 use tally::core::counter::id::CounterId;
 use tally::host::Later;
 use tally::protocol::names::{self, Placement};
@@ -139,6 +139,13 @@ impl BoardScene {
 pub fn owner(board: &str) -> Placement {
     let board = CounterId::parse(board).expect("a name");
     names::board(&board, ShardAt::default(), None)
+}
+
+/// A name of a group of members.
+pub fn name_in(group: u32) -> String {
+    let mut names = (0..).map(|number| format!("m{number}"));
+    let is_in = |name: &String| group_of(name.as_bytes()) == group;
+    names.find(is_in).expect("every group has names")
 }
 
 /// The names of rows.

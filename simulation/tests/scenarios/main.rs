@@ -2,6 +2,8 @@
 //! message back, loses or repeats it, and asserts what clients are told. `simulation/mutants/broken.mjs` names what
 //! each must catch.
 
+mod board_keys;
+mod board_periods;
 mod board_promises;
 mod board_scene;
 mod board_sizes;

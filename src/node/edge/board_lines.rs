@@ -25,8 +25,8 @@ use crate::protocol::problem::Problem;
 /// How many boards one body writes to at once.
 const BOARDS_AT_ONCE: usize = 16;
 
-/// How many calls a message to a board may take: one to each of 16 shards.
-const CALLS_EACH: usize = 16;
+/// How many calls a message to a board may take: one to each of 16 shards, and one for the claim of its key.
+const CALLS_EACH: usize = 17;
 
 /// The writes of a section by their boards, each with its line.
 pub type BoardLines = BTreeMap<CounterId, Vec<(u64, MemberWrite)>>;

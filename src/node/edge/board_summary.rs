@@ -123,11 +123,10 @@ pub fn top_of(seen: &BoardSeen, limit: u32) -> Option<BoardSeen> {
 }
 
 /// A member whose own shard was asked, with a rank among all shards from their summary: at least that of its row, and
-/// higher by at most the slack.
+/// higher by at most the slack. The part of its own shard, of the total too, is of now.
 pub fn rank_among_all(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> BoardSeen {
     let is_desc = seen.settings.order == Order::Desc;
     own.is_exact = false;
-    own.period = seen.period;
     own.as_of_ms = own.as_of_ms.min(seen.as_of_ms);
     own.sequences.clone_from(&seen.sequences);
     let others = || {
@@ -135,6 +134,7 @@ pub fn rank_among_all(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> Board
         all.filter(|(number, _)| *number != shard)
             .map(|(_, summary)| summary)
     };
+    own.period.total += others().map(|summary| summary.total).sum::<u64>();
     let mut slack = Vec::new();
     for row in &mut own.rows {
         let position = match seen.settings.ties {

@@ -25,8 +25,8 @@ use crate::protocol::boards::{
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
-    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberStanding, MemberWrite,
-    OnceKey, WriteBoard,
+    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberWrite, OnceKey,
+    WriteBoard,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::{LIST_LIMIT, Query};
@@ -412,12 +412,15 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
     let mut left = query.exported()?;
     let mut stretch = query.exported_after()?;
     let (mut text, mut cursor) = (String::new(), None);
+    let (mut is_exact, mut as_of_ms) = (true, i64::MAX);
     while left > 0 {
         stretch.limit = left.min(LIST_LIMIT.1);
         left -= stretch.limit;
         let question = BoardQuestion::Range(stretch.clone());
         let seen = ask(context, &board, &query, question).await?;
         rows_ndjson(&mut text, &seen.rows);
+        is_exact &= seen.is_exact;
+        as_of_ms = as_of_ms.min(seen.as_of_ms);
         query.stay_in(&seen.period);
         let last = seen.rows.last().filter(|_| seen.has_more);
         cursor = last.map(|last| cursor_of(last, &seen.period));
@@ -430,7 +433,9 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
             &last.member,
         ));
     }
+    let staleness_ms = context.host.now_ms().saturating_sub(as_of_ms).max(0);
     let answer = Answer::text(text).of_type(NDJSON);
+    let answer = answer.fresh(is_exact, as_of_ms, staleness_ms);
     Ok(match cursor {
         Some(cursor) => answer.with_header(CURSOR_HEADER, cursor),
         None => answer,
@@ -498,32 +503,38 @@ async fn send(
 }
 
 /// If a board has several shards, the one that wrote knows only its own members: asks all for the rank and the total. A
-/// member without a rank is hidden, or expired members were still counted: then the board is asked too. Returns whether
-/// these are exact.
+/// member without a rank is hidden or gone, or expired members were still counted: then the board is asked too. Returns
+/// the total, as far as it is known, and whether it and the rank are exact.
 async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,
     name: Option<&CounterId>,
     written: &mut MemberOutcome,
-) -> bool {
-    let is_ranked = |stand: MemberStanding| stand.score.is_none() || stand.rank.is_some();
-    if boards::layout_of(&context.host, board).shards <= 1 && written.stand.is_none_or(is_ranked) {
-        return true;
+) -> (Option<u64>, bool) {
+    let layout = boards::layout_of(&context.host, board);
+    let is_told = match &written.stand {
+        Some(stand) => stand.rank.is_some(),
+        // Results of several groups of members, joined, do not tell whether expired ones were still counted.
+        None => layout.number == 0,
+    };
+    if layout.shards <= 1 && is_told {
+        return (Some(written.total), true);
     }
     let reading = BoardReader::new(&context.host, board);
     let names = name.map(bytes_of).into_iter().collect();
     let Ok(BoardAnswer::Seen(seen)) = reading.ask(BoardQuestion::Members(names)).await else {
-        // That among the members of one shard is none.
+        // Those among the members of one shard say nothing of the board.
         if let Some(stand) = &mut written.stand {
             stand.rank = None;
         }
-        return false;
+        let total = (layout.shards <= 1).then_some(written.total);
+        return (total, false);
     };
-    written.total = seen.period.total;
     if let Some(stand) = &mut written.stand {
         stand.rank = seen.rows.first().and_then(|row| row.rank);
     }
-    seen.is_exact
+    written.at_ms = seen.as_of_ms;
+    (Some(seen.period.total), seen.is_exact)
 }
 
 /// One write to a member.
@@ -561,8 +572,8 @@ async fn write_one(
     if is_hidden && is_absent {
         return Err(no_member(&name));
     }
-    let exact = stand_among_all(context, &board, Some(&name), &mut written).await;
-    let json = written_json(&board, Some(&name), (&written, &version), None, exact);
+    let known = stand_among_all(context, &board, Some(&name), &mut written).await;
+    let json = written_json(&board, Some(&name), (&written, &version), None, known);
     let mut answer = Answer::json(json);
     if let Some(tag) = written.stand.and_then(|stand| stand.tag) {
         answer = answer.with_header("etag", tag_text(tag));
@@ -636,12 +647,28 @@ fn admit_lines(
     Ok(())
 }
 
+/// The problem of a section of a body, where sections before it were written. A refusal for want of room says that
+/// nothing was written, and offers to send the body without its key, which would write those again.
+fn after_others(problem: Problem) -> Problem {
+    if problem.code() != Code::Overloaded {
+        return problem;
+    }
+    Problem::new(
+        Code::Unavailable,
+        "too many keys are remembered for this board, and some lines were written; try again later with the same key",
+    )
+}
+
 /// `POST /boards/{board}/members`: many writes, a line for each.
 ///
 /// # Errors
 /// As [`fn@write`]; the answer says why lines were refused.
 pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
+    if context.header("if-match").is_some() {
+        let detail = "`If-Match` is about one member: write to it alone; nothing was written";
+        return Err(Problem::new(Code::InvalidPrecondition, detail));
+    }
     let body = body::read_small(context).await?;
     let mut lines: MemberLines = parse_lines(&body, context.host.now_ms())?;
     let once = once_of(context, KeyKind::Batch, &[&body]).await?;
@@ -659,7 +686,11 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
             ..once
         });
         let made = some.iter().map(|(_, write)| write.clone()).collect();
-        let sent = send(context, &board, made, once).await?;
+        let sent = send(context, &board, made, once).await;
+        let sent = sent.map_err(|problem| match all {
+            Some(_) => after_others(problem),
+            None => problem,
+        })?;
         let written = sent.written;
         is_replay &= sent.is_replay;
         for (index, refusal) in &written.refused {
@@ -687,8 +718,8 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
         };
         return Err(why.unwrap_or_else(empty));
     };
-    let exact = stand_among_all(context, &board, None, &mut written).await;
-    let json = written_json(&board, None, (&written, &version), Some(&lines), exact);
+    let known = stand_among_all(context, &board, None, &mut written).await;
+    let json = written_json(&board, None, (&written, &version), Some(&lines), known);
     let answer = Answer::json(json);
     Ok(if is_replay { answer.replayed() } else { answer })
 }

@@ -25,7 +25,7 @@ const PREFLIGHT_SECONDS: &str = "600";
 const ALLOWED_HEADERS: &str = "authorization, cache-control, content-type, content-encoding, idempotency-key, if-match, if-none-match, upstash-encoding, \
      upstash-response-format, upstash-sync-token, upstash-telemetry-platform, upstash-telemetry-retry, \
      upstash-telemetry-runtime, upstash-telemetry-sdk";
-const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";
+const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, tally-cursor, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";
 
 /// Media type of a refusal.
 const PROBLEM: &str = "application/problem+json";

@@ -9,17 +9,18 @@
 mod commands;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::iter::repeat;
 use std::rc::Rc;
 
 use super::board_moves::BoardMoves;
 use super::board_reads::Reader;
-use super::board_rows::{BoardRows, Head, Record};
+use super::board_rows::{BoardRole, BoardRows, Head, Record};
 use super::board_state::Loaded;
 use super::keyed_writes::ledger_limits;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
-use crate::core::board::member::Member;
+use crate::core::board::member::{Member, MemberRefusal};
 use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, first_sequence, group_of};
 use crate::core::board::settings::Settings;
 use crate::core::counter::autoscale::FlushMeter;
@@ -177,6 +178,12 @@ impl BoardCore {
         Ok(())
     }
 
+    /// Whether the board waits for the end of its period, as [`Loaded::is_ending`] says.
+    pub(super) fn is_ending_period(&self) -> bool {
+        let loaded = self.loaded.borrow();
+        loaded.as_ref().is_some_and(|loaded| loaded.is_ending)
+    }
+
     pub(super) fn is_living(&self) -> bool {
         let loaded = self.loaded.borrow();
         loaded.as_ref().is_some_and(|loaded| loaded.head.is_living)
@@ -318,23 +325,17 @@ impl BoardCore {
     ) -> Result<Vec<BoardWritten>, Fault> {
         self.ready(board, at).await?;
         self.record_load(requests.len());
-        let is_begun = |(writes, ..): &Request| {
-            let mut actions = writes.iter().map(|write| &write.action);
-            actions.any(|action| matches!(action, MemberAction::Put(_)))
-        };
         let all = |answer: BoardWritten| Ok(vec![answer; requests.len()]);
         if at.layout == 0 && !self.is_living() {
             // A retry is not applied to the next board.
-            let mut known = Vec::new();
-            for (_, once, _) in requests {
-                let once = once.as_ref().map(|once| self.known(once)).transpose()?;
-                known.extend(once.flatten());
-            }
-            if known.len() == requests.len() {
-                return Ok(known);
-            }
-            if !requests.iter().any(is_begun) {
-                return all(BoardWritten::Ended);
+            let known = self.known_of_ended(board, requests).await?;
+            let mut unknown = requests.iter().zip(&known);
+            if !unknown.any(|((writes, ..), known)| known.is_none() && begins(writes)) {
+                let unmade = known.into_iter().zip(requests);
+                let unmade = unmade.map(|(known, (writes, ..))| {
+                    known.unwrap_or_else(|| self.without_board(writes))
+                });
+                return Ok(unmade.collect());
             }
             let placing = Placing {
                 home,
@@ -346,10 +347,17 @@ impl BoardCore {
         if let Some(misplaced) = self.misplaced(at) {
             // The owner that moved the members may be gone: the alarm then cancels the move.
             self.arm().await;
+            if matches!(misplaced, Misplaced::Stale) {
+                return self.known_or_stale(at, requests);
+            }
             return all(misplaced.into());
         }
         for _ in 0..EXPIRED_TURNS {
             self.catch_up()?;
+            if self.is_ending_period() {
+                self.arm().await;
+                return all(BoardWritten::Moving);
+            }
         }
         let written = self.write(requests)?;
         self.arm().await;
@@ -357,12 +365,109 @@ impl BoardCore {
     }
 
     /// The result of earlier writes with this key, if there were any.
-    fn known(&self, once: &OnceKey) -> Result<Option<BoardWritten>, Fault> {
+    fn known(&self, once: Option<&OnceKey>) -> Result<Option<BoardWritten>, Fault> {
         let loaded = self.loaded.borrow();
-        match loaded.as_ref() {
-            Some(loaded) => self.known_in(&loaded.head, once),
-            None => Ok(None),
+        match (loaded.as_ref(), once) {
+            (Some(loaded), Some(once)) => self.known_in(&loaded.head, once),
+            _ => Ok(None),
         }
+    }
+
+    /// What is known of requests to a board that has ended, or never was: by the records of this object, and where the
+    /// board was spread by those of its shards.
+    async fn known_of_ended(
+        &self,
+        board: &CounterId,
+        requests: &[Request],
+    ) -> Result<Vec<Option<BoardWritten>>, Fault> {
+        let mut known = Vec::with_capacity(requests.len());
+        for (_, once, _) in requests {
+            known.push(self.known(once.as_ref())?);
+        }
+        let (layout, has_unsent_state, home) = {
+            let loaded = self.loaded.borrow();
+            let role = loaded.as_ref().map(|loaded| loaded.role.clone());
+            let BoardRole {
+                layout,
+                has_unsent_state,
+                placing,
+                ..
+            } = role.unwrap_or_default();
+            (layout, has_unsent_state, placing.home)
+        };
+        let mut claims: BTreeMap<ShardAt, Vec<(usize, OnceKey)>> = BTreeMap::new();
+        for (number, ((_, once, _), known)) in requests.iter().zip(&known).enumerate() {
+            if let (1.., Some(once), None) = (layout.number, once, known) {
+                let at = layout.shard_of_member(&MemberWrite::claim_of(once.key).member);
+                claims.entry(at).or_default().push((number, *once));
+            }
+        }
+        if has_unsent_state && !claims.is_empty() {
+            // A shard that does not know of the end would take the claims.
+            self.send_end(board).await?;
+        }
+        for (at, claims) in claims {
+            let requests = claims
+                .iter()
+                .map(|(_, once)| (vec![MemberWrite::claim_of(once.key)], Some(once.claim())));
+            let write = WriteBoards {
+                board: board.clone(),
+                at,
+                home: home.clone(),
+                requests: requests.collect(),
+            };
+            for ((number, _), answer) in claims.iter().zip(call(&self.host, &write).await?) {
+                let is_known = matches!(answer, BoardWritten::Ended | BoardWritten::Reused);
+                if let Some(known) = known.get_mut(*number).filter(|_| is_known) {
+                    *known = Some(answer);
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// The answer to writes where there is no board, and they begin none.
+    fn without_board(&self, writes: &[MemberWrite]) -> BoardWritten {
+        if writes.iter().any(|write| write.condition.is_none()) {
+            return BoardWritten::Ended;
+        }
+        // What a member must be, one that is not there is not.
+        let refused = (0..)
+            .zip(writes)
+            .map(|(index, _)| (index, MemberRefusal::Changed));
+        BoardWritten::Done(MemberOutcome {
+            generation: self.generation().unwrap_or(0),
+            sequence: 0,
+            at_ms: self.host.now_ms(),
+            total: 0,
+            accepted: 0,
+            changed: 0,
+            refused: refused.collect(),
+            stand: None,
+        })
+    }
+
+    /// The answers of a shard without members. It still has the keys of a board that has ended.
+    fn known_or_stale(
+        &self,
+        at: ShardAt,
+        requests: &[Request],
+    ) -> Result<Vec<BoardWritten>, Fault> {
+        let loaded = self.loaded.borrow();
+        let loaded = loaded.as_ref().filter(|loaded| loaded.role.at == at);
+        let known = |(writes, once, _): &Request| {
+            let (Some(loaded), Some(once)) = (loaded, once) else {
+                return Ok(BoardWritten::Stale);
+            };
+            let mut known = self.known_in(&loaded.head, &whole_key(writes.first(), once))?;
+            if known.is_none() {
+                let writes: Vec<OrderedWrite> = writes.iter().zip(repeat(0)).collect();
+                let groups = self.groups_of(loaded, &writes, once)?;
+                known = groups.into_iter().find_map(|(.., known)| known);
+            }
+            Ok(known.unwrap_or(BoardWritten::Stale))
+        };
+        requests.iter().map(known).collect()
     }
 
     fn known_in(&self, head: &Head, once: &OnceKey) -> Result<Option<BoardWritten>, Fault> {
@@ -460,7 +565,7 @@ impl BoardCore {
     }
 
     /// Makes writes that have a key. In a shard each group of members has a record of its own, which is found wherever
-    /// the group is.
+    /// the group is; a claim has one of its own too.
     fn make_once(
         &self,
         loaded: &mut Loaded,
@@ -469,7 +574,8 @@ impl BoardCore {
         now_ms: i64,
     ) -> Result<BoardWritten, Fault> {
         let is_spread = loaded.role.at.layout > 0;
-        if let Some(known) = self.known_in(&loaded.head, once)? {
+        let whole = whole_key(writes.first().map(|(write, _)| *write), once);
+        if let Some(known) = self.known_in(&loaded.head, &whole)? {
             return Ok(match known {
                 BoardWritten::Replayed(written) if is_spread => {
                     BoardWritten::ReplayedWhole(written)
@@ -603,7 +709,7 @@ impl BoardCore {
                 Some(stand),
                 member.map(|member| (only.member.clone(), member)),
             ),
-            _ => (None, None),
+            _ => ((!loaded.is_exact).then(MemberStanding::default), None),
         };
         let outcome = MemberOutcome {
             generation: loaded.head.generation,
@@ -631,6 +737,9 @@ impl BoardCore {
         }
         self.catch_up()?;
         self.arm().await;
+        if self.is_ending_period() {
+            return Ok(BoardAnswer::Moving);
+        }
         self.read(&message)
     }
 
@@ -722,6 +831,10 @@ impl BoardCore {
         let is_new = !self.is_living();
         self.begin(&board, settings, &first).await?;
         self.catch_up()?;
+        if self.is_ending_period() {
+            self.arm().await;
+            return Err(ending());
+        }
         let now_ms = self.host.now_ms();
         let is_done = self.commit(|loaded| {
             let head = &mut loaded.head;
@@ -916,6 +1029,11 @@ impl BoardCore {
     }
 }
 
+/// The fault of a call that needs a period to begin.
+pub(super) fn ending() -> Fault {
+    Fault::Unavailable("the period of the board is ending".to_owned())
+}
+
 /// The writes of one request, their key, and their sequences, as in [`WriteBoard`].
 type Request = (Vec<MemberWrite>, Option<OnceKey>, Vec<u64>);
 
@@ -949,6 +1067,22 @@ impl From<Misplaced> for BoardAnswer {
             Misplaced::Moving => Self::Moving,
             Misplaced::Spread(layout) => Self::Spread(layout),
         }
+    }
+}
+
+/// Whether writes create the board where there is none. One that needs a member to be there does not.
+fn begins(writes: &[MemberWrite]) -> bool {
+    let is_put = |write: &MemberWrite| matches!(write.action, MemberAction::Put(_));
+    let mut free = writes.iter().filter(|write| write.condition.is_none());
+    free.any(is_put)
+}
+
+/// The key of a record that is older than the first spread of the board: the client's own. Every shard has these, so a
+/// claim is compared with them too.
+fn whole_key(first: Option<&MemberWrite>, once: &OnceKey) -> OnceKey {
+    match first.is_some_and(MemberWrite::is_claim) {
+        true => once.claim(),
+        false => *once,
     }
 }
 

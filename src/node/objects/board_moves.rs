@@ -196,13 +196,17 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Plans to double the number of shards soon.
+    /// Plans to double the number of shards soon, unless one of them could have no member then.
     fn grow(&self, at: ShardAt) {
         let layout = self.layout();
-        if at.layout == layout.number && layout.shards < BOARD_SHARDS_MAX {
-            self.moves
-                .wanted
-                .set((layout.shards * 2).min(BOARD_SHARDS_MAX));
+        let wanted = (layout.shards * 2).min(BOARD_SHARDS_MAX);
+        let loaded = self.loaded.borrow();
+        let members_max = loaded
+            .as_ref()
+            .map_or(0, |loaded| loaded.head.settings.members_max);
+        if at.layout == layout.number && wanted > layout.shards && u64::from(wanted) <= members_max
+        {
+            self.moves.wanted.set(wanted);
         }
     }
 
@@ -670,7 +674,8 @@ impl BoardCore {
             let (slot, key) = last.clone();
             let is_noted = slot < 0;
             let give = ShardCommand::GiveRecords(to.number, slot, key);
-            let ShardReply::Records(records, has_more) = self.command_shard(board, source, give).await?
+            let ShardReply::Records(records, has_more) =
+                self.command_shard(board, source, give).await?
             else {
                 return Ok(None);
             };

@@ -7,7 +7,7 @@
 //! A rank is 1 plus the number of members before it, summed over the shards. Shards count at different moments: with
 //! several shards the sum can be off by the writes that were made during the read, and by nothing else.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use futures_util::future::{LocalBoxFuture, join_all, try_join_all};
@@ -181,10 +181,7 @@ impl<'a> BoardReader<'a> {
             };
             return self.ask_shard(layout, at, question.clone()).await;
         }
-        let shards = Shards {
-            reading: self,
-            layout,
-        };
+        let shards = Shards::new(self, layout);
         Ok(match shards.answer(question).await? {
             Ok(seen) => BoardAnswer::Seen(Box::new(seen)),
             Err(other) => other,
@@ -240,6 +237,8 @@ fn moving() -> Fault {
 struct Shards<'a> {
     reading: &'a BoardReader<'a>,
     layout: Layout,
+    /// The generation of the board and the beginning of its period, by the first answer. The answer is of one of each.
+    now: Cell<Option<(u64, i64)>>,
 }
 
 /// A member's position in the order.
@@ -247,7 +246,15 @@ pub fn key_of(row: &Ranked) -> Key {
     Key::new(row.score, row.tie, &row.member)
 }
 
-impl Shards<'_> {
+impl<'a> Shards<'a> {
+    fn new(reading: &'a BoardReader<'a>, layout: Layout) -> Self {
+        Self {
+            reading,
+            layout,
+            now: Cell::default(),
+        }
+    }
+
     /// Asks each shard its question.
     async fn each(&self, question: impl Fn(ShardAt) -> BoardQuestion) -> Result<Parts, Fault> {
         let ask = |at: ShardAt| self.reading.ask_shard(self.layout, at, question(at));
@@ -272,14 +279,11 @@ impl Shards<'_> {
                 false => BoardAnswer::NoPeriod,
             }));
         }
-        let Some(first) = parts.first() else {
-            return Ok(Err(BoardAnswer::Stale));
-        };
-        let is_one = |part: &BoardSeen| {
-            part.generation == first.generation && part.period.start == first.period.start
-        };
-        // While a period or a generation of the board begins, not all shards have begun it.
-        if !parts.iter().all(is_one) {
+        let now = |part: &BoardSeen| (part.generation, part.period.start);
+        let first = self.now.get().or_else(|| parts.first().map(now));
+        self.now.set(first);
+        // While a period or a generation of the board begins, not all shards have begun it, or not at each question.
+        if !parts.iter().all(|part| Some(now(part)) == first) {
             return Ok(Err(BoardAnswer::Moving));
         }
         Ok(Ok(parts))
@@ -350,10 +354,7 @@ impl Shards<'_> {
             at_least: self.reading.at_least.clone(),
             ..*self.reading
         };
-        let all = Shards {
-            reading: &reading,
-            layout: self.layout,
-        };
+        let all = Shards::new(&reading, self.layout);
         let parts = match all.each(|_| BoardQuestion::Periods).await? {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
@@ -637,6 +638,10 @@ impl Shards<'_> {
         let is_desc = is_desc(&parts);
         let before: u64 = parts.iter().filter_map(|part| part.better.first()).sum();
         let rows = Self::merged(&mut parts);
+        // It has changed places since it was asked for.
+        if rows.iter().any(|row| row.member == name) {
+            return Ok(Err(BoardAnswer::Moving));
+        }
         let is_before = |row: &Ranked| match is_desc {
             true => key_of(row) > key,
             false => key_of(row) < key,
@@ -723,8 +728,12 @@ fn sequences(host: &Host, board: &CounterId, layout: Layout, count: usize) -> Op
 /// Sends writes to one shard.
 pub type Send<'a> = dyn Fn(WriteBoard) -> LocalBoxFuture<'a, Result<BoardWritten, Fault>> + 'a;
 
+/// Writes, each with its place among all.
+type IndexedWrites = Vec<(u32, MemberWrite)>;
+
 /// Makes writes in the shards of their members; `here` is the datacenter of the writer. Equal scores of several writes
-/// stand in their order, also in different shards. Returns the outcomes, and the version that includes them.
+/// stand in their order, also in different shards. Writes to a spread board that have a key are made after its claim.
+/// Returns the outcomes, and the version that includes them.
 ///
 /// # Errors
 /// Where a shard does not answer: then what it was sent may have been written.
@@ -738,51 +747,31 @@ pub async fn write(
     let mut layout = layout_of(host, board);
     let count = writes.len();
     let mut first = None;
-    let mut left: Vec<(u32, MemberWrite)> = (0..).zip(writes).collect();
+    let mut left: IndexedWrites = (0..).zip(writes).collect();
     let mut made = WriteProgress::default();
     let mut missed = false;
+    let send = |write: WriteBoard| {
+        let home = home_of(host, board).or_else(|| Some(here.clone()));
+        send(WriteBoard { home, ..write })
+    };
     for _ in 0..TRIES_MAX {
-        let mut parts: BTreeMap<ShardAt, Vec<(u32, MemberWrite)>> = BTreeMap::new();
-        for (index, write) in left.drain(..) {
-            let at = layout.shard_of_member(&write.member);
-            parts.entry(at).or_default().push((index, write));
-        }
         first = first.or_else(|| sequences(host, board, layout, count));
-        let sent = parts.into_iter().map(|(at, part)| async move {
-            let home = home_of(host, board).or_else(|| Some(here.clone()));
-            let write = WriteBoard {
-                at,
-                home,
-                ..write_of(board, &part, once, first)
-            };
-            (at, part, send(write).await)
-        });
         let mut next = None;
-        let mut fault = None;
-        for (at, part, written) in join_all(sent).await {
-            match written {
-                Ok(BoardWritten::Done(written)) => made.add(layout, at, &part, written, false),
-                Ok(BoardWritten::Replayed(written)) => made.add(layout, at, &part, written, true),
-                Ok(BoardWritten::ReplayedWhole(written)) => {
-                    let version = version_of(layout, at, &written);
-                    return Ok((BoardWritten::Replayed(written), version));
-                }
-                Ok(BoardWritten::Spread(to)) => {
-                    next = Some(to);
-                    left.extend(part);
-                }
-                Ok(BoardWritten::Stale | BoardWritten::Moving) => {
-                    next.get_or_insert(Layout::default());
-                    left.extend(part);
-                }
-                Ok(other) => made.refused = Some(other),
-                Err(why) => fault = Some(why),
-            }
+        if let Some(claim) = claim_of(board, layout, once) {
+            let at = claim.at;
+            next = made.add_claim(layout, at, send(claim).await?);
         }
-        match (fault, made.refusal()) {
-            (Some(fault), _) | (None, Some(Err(fault))) => return Err(fault),
-            (None, Some(Ok(refused))) => return Ok((refused, made.version)),
-            (None, None) => {}
+        if next.is_none() && made.last.is_none() {
+            let parts = parts_of(layout, std::mem::take(&mut left));
+            let sent = parts.into_iter().map(|(at, part)| {
+                let write = write_of(board, &part, once, first);
+                let sent = send(WriteBoard { at, ..write });
+                async move { (at, part, sent.await) }
+            });
+            (left, next) = made.add_all(layout, join_all(sent).await)?;
+        }
+        if let Some(last) = made.last() {
+            return last.map(|last| (last, made.version));
         }
         let Some(next) = next else {
             cache_route(host, board, |route| route.layout = layout);
@@ -797,6 +786,27 @@ pub async fn write(
         cache_route(host, board, |route| route.layout = next);
     }
     Err(moving())
+}
+
+/// The writes by the shards of their members.
+fn parts_of(layout: Layout, writes: IndexedWrites) -> BTreeMap<ShardAt, IndexedWrites> {
+    let mut parts: BTreeMap<ShardAt, IndexedWrites> = BTreeMap::new();
+    for (index, write) in writes {
+        let at = layout.shard_of_member(&write.member);
+        parts.entry(at).or_default().push((index, write));
+    }
+    parts
+}
+
+/// The claim of a key, to the shard that it goes to; `None` without a key, and in a layout where the only object has
+/// the records of all keys. Without a claim two requests with one key would not meet if they go to different shards.
+fn claim_of(board: &CounterId, layout: Layout, once: Option<OnceKey>) -> Option<WriteBoard> {
+    let once = once.filter(|_| layout.number > 0)?;
+    let claim = MemberWrite::claim_of(once.key);
+    Some(WriteBoard {
+        at: layout.shard_of_member(&claim.member),
+        ..WriteBoard::new(board, vec![claim], Some(once.claim()))
+    })
 }
 
 /// The writes to one shard; their sequences are counted from `first`, by the index of each among all.
@@ -835,8 +845,12 @@ struct WriteProgress {
     /// Whether all of them had been made before.
     is_replay: bool,
     version: BoardVersion,
-    refused: Option<BoardWritten>,
+    /// The answer that ends the writing: a refusal, or the earlier result of all writes.
+    last: Option<BoardWritten>,
 }
+
+/// The answer of a shard to its part of the writes.
+type AnsweredPart = (ShardAt, IndexedWrites, Result<BoardWritten, Fault>);
 
 impl Default for WriteProgress {
     fn default() -> Self {
@@ -848,12 +862,63 @@ impl Default for WriteProgress {
                 layout: 0,
                 sequences: vec![0],
             },
-            refused: None,
+            last: None,
         }
     }
 }
 
 impl WriteProgress {
+    /// Notes the answers of shards. Returns the writes that are left, and the layout to send them in.
+    ///
+    /// # Errors
+    /// Where a shard did not answer.
+    fn add_all(
+        &mut self,
+        layout: Layout,
+        answered: Vec<AnsweredPart>,
+    ) -> Result<(IndexedWrites, Option<Layout>), Fault> {
+        let (mut left, mut next, mut fault) = (Vec::new(), None, None);
+        for (at, part, written) in answered {
+            match written {
+                Ok(BoardWritten::Done(written)) => self.add(layout, at, &part, written, false),
+                Ok(BoardWritten::Replayed(written)) => self.add(layout, at, &part, written, true),
+                Ok(BoardWritten::ReplayedWhole(written)) => {
+                    self.add_whole(layout, at, written);
+                    return Ok((Vec::new(), None));
+                }
+                Ok(BoardWritten::Spread(to)) => {
+                    next = Some(to);
+                    left.extend(part);
+                }
+                Ok(BoardWritten::Stale | BoardWritten::Moving) => {
+                    next.get_or_insert(Layout::default());
+                    left.extend(part);
+                }
+                Ok(other) => self.last = Some(other),
+                Err(why) => fault = Some(why),
+            }
+        }
+        fault.map_or(Ok((left, next)), Err)
+    }
+
+    /// Notes the answer to a claim. Returns the layout to try next, where this one has no members.
+    fn add_claim(&mut self, layout: Layout, at: ShardAt, answer: BoardWritten) -> Option<Layout> {
+        match answer {
+            BoardWritten::Done(_) | BoardWritten::Replayed(_) => {}
+            BoardWritten::ReplayedWhole(written) => self.add_whole(layout, at, written),
+            BoardWritten::Spread(to) => return Some(to),
+            BoardWritten::Stale | BoardWritten::Moving => return Some(Layout::default()),
+            other => self.last = Some(other),
+        }
+        None
+    }
+
+    /// Notes that all writes were made before the board was spread.
+    fn add_whole(&mut self, layout: Layout, at: ShardAt, written: MemberOutcome) {
+        self.version = version_of(layout, at, &written);
+        self.last = Some(BoardWritten::Replayed(written));
+    }
+
     fn add(
         &mut self,
         layout: Layout,
@@ -887,15 +952,15 @@ impl WriteProgress {
         });
     }
 
-    /// Why a shard refused its part, if one did. [`BoardWritten::Full`] means that nothing was written to that shard.
-    /// Other shards may have written.
-    fn refusal(&mut self) -> Option<Result<BoardWritten, Fault>> {
-        let refused = self.refused.take()?;
-        Some(match (&refused, &self.written) {
+    /// The answer that ends the writing, if there was one. A full shard says that nothing was written, which holds for
+    /// it alone.
+    fn last(&mut self) -> Option<Result<BoardWritten, Fault>> {
+        let last = self.last.take()?;
+        Some(match (&last, &self.written) {
             (BoardWritten::Full, Some(_)) => Err(Fault::Unavailable(
                 "one shard remembers too many keys, others have written; keep the key".to_owned(),
             )),
-            _ => Ok(refused),
+            _ => Ok(last),
         })
     }
 

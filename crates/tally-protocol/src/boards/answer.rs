@@ -469,19 +469,19 @@ struct WrittenView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<LineErrorView<'a>>>,
     changed: u64,
-    total: u64,
+    total: Option<u64>,
     exact: bool,
     as_of: i64,
     version: String,
 }
 
-/// The JSON of a write to a member, or of one to many by lines.
+/// The JSON of a write to a member, or of one to many by lines; `total` is `None` where it is not known.
 pub fn written_json(
     board: &CounterId,
     member: Option<&CounterId>,
     (written, version): (&MemberOutcome, &BoardVersion),
     lines: Option<&MemberLines>,
-    exact: bool,
+    (total, exact): (Option<u64>, bool),
 ) -> String {
     let stand = written.stand.filter(|_| member.is_some());
     let error = |(line, problem): &'_ (u32, Problem)| {
@@ -507,7 +507,7 @@ pub fn written_json(
         rejected: lines.map(|lines| lines.rejected),
         errors: lines.map(|_| errors.collect()),
         changed: written.changed,
-        total: written.total,
+        total,
         exact,
         as_of: written.at_ms,
         version: version.to_string(),

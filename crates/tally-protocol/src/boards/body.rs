@@ -165,7 +165,12 @@ pub fn parse_settings(body: &[u8]) -> Result<(Settings, Placing), Problem> {
     };
     settings.check().or_else(refuse)?;
     let placing = placing_of(wire.shards, wire.home.as_deref())?;
-    Ok((settings, placing))
+    match placing.shards {
+        Shards::Fixed(shards) if settings.members_max < shards.into() => refuse(
+            "members_max must be at least shards: each shard takes an even part of the members",
+        ),
+        _ => Ok((settings, placing)),
+    }
 }
 
 #[derive(Deserialize)]

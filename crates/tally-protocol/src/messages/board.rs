@@ -62,6 +62,27 @@ pub struct MemberWrite {
     pub condition: Option<MemberCondition>,
 }
 
+impl MemberWrite {
+    /// The claim of a key: it says which request the key belongs to, before any write of that request is made. It
+    /// removes a member that no board has, because names are UTF-8; the second byte spreads claims over all shards.
+    pub fn claim_of(key: WriteKey) -> Self {
+        let [first, ..] = key.0;
+        Self {
+            member: vec![CLAIM_BYTE, first],
+            action: MemberAction::Remove,
+            condition: None,
+        }
+    }
+
+    /// Whether this is the claim of a key.
+    pub fn is_claim(&self) -> bool {
+        self.member.first() == Some(&CLAIM_BYTE)
+    }
+}
+
+/// The first byte of what a claim removes: no UTF-8 has it.
+const CLAIM_BYTE: u8 = 0xff;
+
 /// A client's key: the writes sent with it are made once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnceKey {
@@ -71,6 +92,15 @@ pub struct OnceKey {
     pub fingerprint: u64,
     /// Whose key it is.
     pub keys: KeySource,
+}
+
+impl OnceKey {
+    /// The key of this key's claim, and of a claim the key that it is for: so the record of a claim is none of a write.
+    #[must_use]
+    pub fn claim(self) -> Self {
+        let key = WriteKey(self.key.0.map(|byte| !byte));
+        Self { key, ..self }
+    }
 }
 
 /// Edge → board: makes these writes, in their order and in one commit. Refused writes change nothing.
@@ -147,7 +177,7 @@ pub struct MemberOutcome {
     pub changed: u64,
     /// The indexes of refused writes, and why.
     pub refused: Vec<(u32, MemberRefusal)>,
-    /// The member's standing, where there was one write.
+    /// The member's standing, where there was one write; of several an empty one where expired members were counted.
     pub stand: Option<MemberStanding>,
 }
 

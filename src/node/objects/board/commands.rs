@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BoardCore, Loaded, Misplaced};
+use super::{BoardCore, Loaded, Misplaced, ending};
 use crate::core::board::key::Key;
 use crate::core::board::member::{Change, Member, MemberRefusal, ScoreWrite, change};
 use crate::core::board::placing::{Placing, ShardAt, Shards};
@@ -241,7 +241,10 @@ fn ledger_full() -> Reply {
 }
 
 impl BoardCore {
-    pub(super) async fn on_run(&self, message: Result<RunSorted, Fault>) -> Result<SortedRan, Fault> {
+    pub(super) async fn on_run(
+        &self,
+        message: Result<RunSorted, Fault>,
+    ) -> Result<SortedRan, Fault> {
         let message = message?;
         self.ready(&message.board, ShardAt::default()).await?;
         let unchanged = |replies| SortedRan {
@@ -274,6 +277,10 @@ impl BoardCore {
             }
         }
         self.catch_up()?;
+        if self.is_ending_period() {
+            self.arm().await;
+            return Err(ending());
+        }
         let ran = self.commit(|loaded| self.run_all(loaded, &message))?;
         if !self.is_living()
             && let Some(generation) = self.generation()
