@@ -33,8 +33,8 @@ use crate::node::shared::call;
 use crate::protocol::messages::{
     AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten,
     CommandShard, ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome,
-    MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted, ShardCommand,
-    WriteBoard, WriteBoards,
+    MemberStanding, MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted,
+    ShardCommand, WriteBoard, WriteBoards,
 };
 
 /// How often the creation of a board is tried while it is deleted repeatedly.

@@ -316,8 +316,8 @@ impl BoardRows {
         Ok(())
     }
 
-    /// Reads members together that [`Self::member`] is asked for until [`Self::forget_ahead`]: one by one each takes 9 µs,
-    /// together 3. Returns how many names differ.
+    /// Reads members together, for [`Self::member`] until [`Self::forget_ahead`]: one by one each takes 9 µs. Returns
+    /// how many names differ.
     pub(super) fn read_ahead(&self, epoch: i64, names: &[&[u8]]) -> Result<usize, Fault> {
         let members = self.members(epoch, names)?;
         let count = members.len();

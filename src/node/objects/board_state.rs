@@ -31,8 +31,8 @@ pub(super) struct Loaded {
     pub(super) next_expiry_ms: Option<i64>,
     /// Whether all expired members are removed.
     pub(super) is_exact: bool,
-    /// Whether the period has ended while members that expired before its end are still being removed: until then nothing
-    /// is answered, because the next period has not begun.
+    /// Whether the period has ended while members that expired before its end are still being removed: until then
+    /// nothing is answered, because the next period has not begun.
     pub(super) is_ending: bool,
     /// The smallest sequence of the next change: in a shard the time, so that the order of equal scores is known across
     /// shards.

@@ -114,9 +114,7 @@ pub fn parse_settings(body: &[u8]) -> Result<(Settings, Placing), Problem> {
              from it of at most 14 hours, such as \"+02:00\"",
         );
     };
-    let archive = wire
-        .archive
-        .map_or(Ok(0), |WholeNumber(count)| u32::try_from(count));
+    let archive = wire.archive.map_or(0, |WholeNumber(count)| count);
     let settings = Settings {
         order: word(
             "order",
@@ -158,7 +156,7 @@ pub fn parse_settings(body: &[u8]) -> Result<(Settings, Placing), Problem> {
             ],
         )?,
         zone,
-        archive: archive.unwrap_or(u32::MAX),
+        archive: u32::try_from(archive).unwrap_or(u32::MAX),
         members_max: wire
             .members_max
             .map_or(default.members_max, |WholeNumber(count)| count),

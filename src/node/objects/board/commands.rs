@@ -335,7 +335,7 @@ impl BoardCore {
         for (name, known) in &mut read.members {
             known.member = loaded.unless_expired(&self.rows, name, known.member.take(), now_ms)?;
         }
-        let mut replies = Vec::with_capacity(message.commands.len());
+        let mut replies = Vec::new();
         let mut changes = vec![SetChange::Same; message.commands.len()];
         let room = ReplyRoom::default();
         for (index, args) in message.commands.iter().enumerate() {
@@ -375,11 +375,8 @@ impl BoardCore {
                 Err(ReplyError::Fault(fault)) => return Err(fault),
             };
             changes[index] = ranking.change();
-            if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
-                let reply = reply.clone();
-                let record = StoredReply { fingerprint, reply };
-                let is_noted = loaded.role.recording > 0;
-                self.rows.put_record(slot, key, &record, is_noted)?;
+            if let (Some(named), Some(Some(slot))) = (named, slot) {
+                self.put_reply(loaded, slot, named, &reply)?;
             }
             replies.push(reply);
         }
@@ -390,6 +387,20 @@ impl BoardCore {
             replies: Some(replies),
             changes,
         })
+    }
+
+    /// Stores the reply to an attempt that has a name.
+    fn put_reply(
+        &self,
+        loaded: &Loaded,
+        slot: i64,
+        (key, fingerprint): (WriteKey, u64),
+        reply: &Reply,
+    ) -> Result<(), Fault> {
+        let reply = reply.clone();
+        let record = StoredReply { fingerprint, reply };
+        let is_noted = loaded.role.recording > 0;
+        self.rows.put_record(slot, key, &record, is_noted)
     }
 
     /// The slot of the record of an attempt that has a name: `Some(None)` where the ledger is full.
