@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use tally_core::counter::id::CounterId;
+use tally_core::order::map_of;
 
 /// Names asked of a partition beyond twice its share: for small pages, chance decides how they are distributed.
 const MORE: u32 = 16;
@@ -51,8 +52,7 @@ impl<V> JoinedPages<V> {
         let rows_max = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let end = self.rows.keys().nth(rows_max.saturating_sub(1));
         let left = std::mem::take(&mut self.left).into_iter();
-        left.filter(|(_, last)| end.is_none_or(|end| last < end))
-            .collect()
+        map_of(left.filter(|(_, last)| end.is_none_or(|end| last < end)))
     }
 
     /// The page.

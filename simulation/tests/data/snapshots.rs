@@ -498,6 +498,8 @@ fn an_empty_deployment_makes_no_snapshot_in_the_place_of_one_that_it_has_not_res
     for name in from.world.files() {
         to.world.put_file(&name, from.world.file(&name));
     }
+    // A partition looks for files when it is asked first.
+    assert_eq!(value_on(&to, "likes", day), 5);
     // Beyond the hour in which snapshots are made by themselves.
     to.world.run_for_ms(2 * HOUR_MS);
     assert_eq!(value_on(&to, "likes", day), 5);

@@ -105,7 +105,7 @@ async fn names(
         .into_iter()
         .flat_map(|(_, names)| names)
         .collect();
-    names.sort_unstable();
+    put_in_order(&mut names, Ord::cmp);
     let counters_max = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
     let has_more = names.len() >= counters_max;
     names.truncate(counters_max);

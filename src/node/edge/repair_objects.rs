@@ -94,7 +94,7 @@ pub(super) async fn find(
     put_in_order(&mut reports, |one, other| {
         one.object.to_string().cmp(&other.object.to_string())
     });
-    found.failed.sort_unstable();
+    put_in_order(&mut found.failed, Ord::cmp);
     found.objects = Some(reports);
     Ok(found)
 }

@@ -14,6 +14,7 @@ use super::tablet_rows::LEDGER;
 use crate::core::counter::cell::{Cell, CellRecovery, FlushRow};
 use crate::core::counter::history::Resolution;
 use crate::core::counter::merge::CellTotals;
+use crate::core::order::put_in_order;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
 use crate::protocol::names::CellAddress;
@@ -66,7 +67,7 @@ impl Core {
         let is_behind = rows.is_empty() && self.is_behind(&message);
         let mut damaged: Vec<CellPart> = rows.iter().map(DamagedRow::part).collect();
         damaged.extend(is_behind.then_some(CellPart::Totals));
-        damaged.sort_unstable();
+        put_in_order(&mut damaged, Ord::cmp);
         damaged.dedup();
         // Memory that was read before the damage is complete.
         let is_known = self.loaded().is_ok() && self.state.borrow().generation().is_some();

@@ -17,6 +17,7 @@ use crate::core::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetterReason, Due,
     InboxId, PARKED_MAX, RETRY_MS, WriteOutcome, verdict,
 };
+use crate::core::order::set_of;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::flag_guard::FlagGuard;
@@ -248,9 +249,8 @@ impl InboxCore {
             .into_iter()
             .flat_map(|(indices, some)| indices.into_iter().zip(some));
         let verdicts: Vec<(usize, WriteOutcome)> = verdicts.collect();
-        let before: BTreeSet<CounterId> = (batch.dues.iter())
-            .map(|delivery| delivery.counter.clone())
-            .collect();
+        let counters = batch.dues.iter().map(|delivery| delivery.counter.clone());
+        let before: BTreeSet<CounterId> = set_of(counters);
         // Before anything is settled: storage now holds what was sent.
         drop(self.parked()?);
         let (dead, wait_ms) = batch.settle(verdicts, now_ms);

@@ -24,6 +24,7 @@ use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
+use crate::core::order::set_of;
 use crate::host::Host;
 use crate::host::object::{IncomingCall, Object, Reply as Sent, Shell, dispatch};
 use crate::node::shared::concurrency::all_settled;
@@ -514,7 +515,7 @@ pub(super) fn keys_of(request: &CommandRequest<'_>) -> BTreeSet<String> {
     let keys = request.command.keys_of(request.args).unwrap_or_default();
     let limit = limit_key(request);
     let held = keys.into_iter().filter(|key| limit != Some(*key));
-    held.cloned().collect()
+    set_of(held.cloned())
 }
 
 /// The key from which a script reads a limit.

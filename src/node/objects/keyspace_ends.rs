@@ -4,7 +4,6 @@
 //! nothing was counted since it was read, so what others count meanwhile is not lost.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 
 use super::keyspace::{COUNTERS_AT_ONCE, KeyspaceCore, busy};
 use super::keyspace_counters::UpdateOutcome;
@@ -12,7 +11,7 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::total::{Sum, Value};
-use crate::core::order::set_of;
+use crate::core::order::{put_in_order, set_of};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::ReplyError;
@@ -65,7 +64,7 @@ impl PostponedEnds {
         let has_first = due_keys.len() <= LAPSED_AT_ONCE;
         due_keys.truncate(LAPSED_AT_ONCE);
         // Those that wait longest: the ends that fail each time come behind the others.
-        again.sort_unstable();
+        put_in_order(&mut again, Ord::cmp);
         again.truncate(COUNTERS_AT_ONCE);
         due_keys.extend(again.into_iter().map(|(_, key)| key));
         (due_keys, has_first)
@@ -172,7 +171,7 @@ impl KeyspaceCore {
     }
 
     async fn end_lapsed(&self, key: &str) -> Result<(), ReplyError> {
-        let only = BTreeSet::from([key.to_owned()]);
+        let only = set_of([key.to_owned()]);
         let _held = self.locks.hold(&self.host, only, true).await?;
         // Its expiry may have been changed meanwhile.
         self.living_row(key, &Datacenter::local()).await.map(drop)

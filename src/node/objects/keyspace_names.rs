@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::keyspace::KeyspaceCore;
 use super::keyspace_store::{KeyName, NAMES_PAGE, Row};
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::order::put_in_order;
 use crate::core::sketch::{HashKey, hash};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::partitions::ask_all;
@@ -104,7 +105,7 @@ impl KeyspaceCore {
             .map(|(name, of_type)| (position_of(&name), name, of_type))
             .filter(|(position, ..)| *position >= cursor)
             .collect();
-        placed.sort_unstable();
+        put_in_order(&mut placed, Ord::cmp);
         let next = placed.get(scan.count).map_or(0, |(position, ..)| *position);
         placed.truncate(scan.count);
         let mut found = Vec::new();

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::keyspace::{CommandRequest, KeyspaceCore, row_of, unavailable};
+use crate::core::order::set_of;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::command::{Act, run, script_words};
 use crate::protocol::redis::notifications::{self, KeyEvent};
@@ -116,5 +117,5 @@ fn keys_of_own(request: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
     }
     let (keys, _) = script_words(request.args).ok()?;
     let has_own_limit = script.limit_key(keys).is_none();
-    has_own_limit.then(|| keys.iter().cloned().collect())
+    has_own_limit.then(|| set_of(keys.iter().cloned()))
 }

@@ -12,6 +12,7 @@ use super::store::{Store, blob, integer, text};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::KeySource;
 use crate::core::counter::ledgers::{Ledgers, is_public};
+use crate::core::order::put_in_order;
 use crate::host::Host;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{Column, Fault, RootCursor, RootRow, decode, encode};
@@ -314,7 +315,7 @@ impl RootBundles {
             RootCursor::Rest(_) => return Ok((Vec::new(), None)),
         };
         let mut slots = self.claims.claims()?.slots(KeySource::Clients);
-        slots.sort_unstable();
+        put_in_order(&mut slots, Ord::cmp);
         for at in slots.into_iter().filter(|at| *at >= slot) {
             let after = if at == slot {
                 after.clone()
@@ -452,7 +453,7 @@ impl RootBundles {
             names.extend(self.store.run(&sql, values)?.into_iter().flatten());
         }
         let mut names: Vec<CounterId> = names.iter().filter_map(named).collect();
-        names.sort_unstable();
+        put_in_order(&mut names, Ord::cmp);
         names.dedup();
         names.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(names)

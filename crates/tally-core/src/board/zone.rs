@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::period::{DAY, MINUTE, first_day, month_of};
+use crate::order::put_in_order;
 
 /// How far a zone may be from UTC, minutes: 14 hours, as the farthest is.
 pub const ZONE_MINUTES_MAX: i32 = 14 * 60;
@@ -77,7 +78,7 @@ impl Rule {
             .flat_map(|year| self.changes(year))
             .flatten()
             .collect();
-        changes.sort_unstable();
+        put_in_order(&mut changes, Ord::cmp);
         changes
     }
 

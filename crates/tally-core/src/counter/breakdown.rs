@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::dimensions::{Amounts, BrokenLog, DimensionLog, DimensionName, Stamp, ValueSums};
 use super::history::Resolution;
 use super::uniques_retention::{BY_HOURS_SECONDS, kept_seconds};
+use crate::order::put_in_order;
 use crate::sketch::{TopValues, VALUES_MAX};
 
 /// The most dimensions of one cell. What writes say by further names is counted by those names only, see [`OVERFLOW`].
@@ -422,7 +423,7 @@ impl Breakdown {
                 self.names.push(name);
             }
         }
-        self.names.sort_unstable();
+        put_in_order(&mut self.names, Ord::cmp);
     }
 }
 
@@ -472,7 +473,7 @@ pub fn read<R: BreakdownRows>(
     })?;
     values.prune(VALUES_MAX);
     names.extend(unknown.into_keys());
-    names.sort_unstable();
+    put_in_order(&mut names, Ord::cmp);
     Ok(Breakdown { values, names })
 }
 

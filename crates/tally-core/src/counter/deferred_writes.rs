@@ -8,6 +8,7 @@ use super::id::CounterId;
 use super::inbox::InboxBatch;
 use super::ledger::{KeySource, WriteKey};
 use super::queue::{DISTINCT_KEYS_MAX, Due, wait_with};
+use crate::order::set_of;
 
 /// Counters whose writes could not be counted when they were sent. What comes for them meanwhile waits in a row of
 /// its own, which is sent once those are settled: so one counter takes no more room and no more calls the longer it
@@ -88,10 +89,7 @@ impl DeferredWrites {
     /// How many rows hold what was sent before, or waits for that.
     pub fn rows(&self) -> u64 {
         let parkings = || self.counters.values();
-        let sent: BTreeSet<i64> = parkings()
-            .flat_map(|parking| &parking.sent)
-            .copied()
-            .collect();
+        let sent = set_of(parkings().flat_map(|parking| &parking.sent).copied());
         let waiting = parkings().filter(|parking| parking.waiting.is_some());
         u64::try_from(sent.len() + waiting.count()).unwrap_or(u64::MAX)
     }

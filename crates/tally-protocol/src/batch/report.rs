@@ -3,7 +3,7 @@
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-use tally_core::order::in_order;
+use tally_core::order::{in_order, put_in_order};
 
 use super::super::problem::{Code, Problem};
 use super::lines::{LineNumbers, LineSet};
@@ -126,7 +126,7 @@ impl BatchReport {
     pub fn rejected_before(&self, line: u64) -> String {
         let runs = |rejected: &RejectedRecords| rejected.lines.runs().collect::<Vec<_>>();
         let mut all: Vec<(u64, u64)> = self.rejected_lines.iter().flat_map(runs).collect();
-        all.sort_unstable();
+        put_in_order(&mut all, Ord::cmp);
         let before = all.into_iter().filter(|(first, _)| *first < line);
         let texts =
             before

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::order::put_in_order;
 use tally_core::sketch::TopValues;
 
 /// Counters that an isolate tracks; twice as many while it counts: 200 bytes each.
@@ -249,7 +250,9 @@ impl Hot {
     /// The counters written most, in falling order.
     pub fn most(&self, limit: usize) -> Vec<(&CounterId, &HotRow)> {
         let mut rows: Vec<_> = self.rows.iter().collect();
-        rows.sort_unstable_by(|one, other| (other.1.rate, one.0).cmp(&(one.1.rate, other.0)));
+        put_in_order(&mut rows, |one, other| {
+            (other.1.rate, one.0).cmp(&(one.1.rate, other.0))
+        });
         rows.truncate(limit);
         rows
     }

@@ -6,6 +6,7 @@ use super::error;
 use super::options::number;
 use super::reply::{CommandResult, Reply};
 use super::space::{Space, StoredValue};
+use tally_core::order::set_of;
 
 /// Sets fields of a hash, and returns how many are new.
 ///
@@ -98,7 +99,7 @@ pub fn hgetall(space: &mut Space, args: &[String]) -> CommandResult {
 pub fn hdel(space: &mut Space, args: &[String]) -> CommandResult {
     let mut fields = space.hash(&args[1])?.to_vec();
     let before = fields.len();
-    let named: BTreeSet<String> = args[2..].iter().cloned().collect();
+    let named = set_of(&args[2..]);
     fields.retain(|(name, _)| !named.contains(name));
     let removed = before - fields.len();
     if fields.is_empty() {

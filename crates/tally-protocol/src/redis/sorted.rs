@@ -18,6 +18,7 @@ use tally_core::board::member::{
 };
 use tally_core::board::score::Score;
 use tally_core::board::settings::Settings;
+use tally_core::order::set_of;
 
 /// The longest name of a member that a command writes, bytes.
 pub const SORTED_MEMBER_BYTES_MAX: usize = 1_024;
@@ -574,7 +575,7 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
 
 /// The members at these indexes, in this order. Members that are near each other are read together.
 fn members_at(set: &dyn SortedSet, indices: &[u64]) -> Result<Members, ReplyError> {
-    let sorted: BTreeSet<u64> = indices.iter().copied().collect();
+    let sorted = set_of(indices.iter().copied());
     let mut sorted = sorted.into_iter().peekable();
     let (mut found, mut bytes) = (BTreeMap::new(), 0);
     let mut stretches = 0;
@@ -586,7 +587,7 @@ fn members_at(set: &dyn SortedSet, indices: &[u64]) -> Result<Members, ReplyErro
                 format!("at most {apart_max} members that lie apart are drawn here: ask for fewer");
             return Err(Reply::err(text).into());
         }
-        let mut wanted = BTreeSet::from([low]);
+        let mut wanted = set_of([low]);
         let mut last = low;
         while let Some(next) = sorted.next_if(|next| next - last <= DRAWN_GAP_MAX) {
             wanted.insert(next);

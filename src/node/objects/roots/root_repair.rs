@@ -4,8 +4,6 @@
 //! memory of pushes names the generation. If there is neither, and every lead that may count it has answered, the root
 //! is restored from the last snapshot: no other source knows whether there is a counter.
 
-use std::collections::BTreeSet;
-
 use super::super::lead_calls::sums;
 use super::Roots;
 use crate::core::cluster::operation::Cells;
@@ -14,7 +12,7 @@ use crate::core::cluster::view::View;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::Settings;
-use crate::core::order::in_order;
+use crate::core::order::{in_order, set_of};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{AskGrant, Fault, ReadParts, RepairRoot, RootPart, RootRepaired};
 use crate::protocol::names::CellAddress;
@@ -252,10 +250,8 @@ fn rebuilt(held: &[(Datacenter, Grant)], view: Option<&View>, now_ms: i64) -> Op
         .max_by_key(|(_, grant)| (grant.is_home, grant.revision));
     let in_view = view.filter(|view| view.generation() == generation);
     let in_view = in_view.into_iter().flat_map(View::datacenters);
-    let others: BTreeSet<&Datacenter> = in_view
-        .map(|(datacenter, _)| datacenter)
-        .chain(of_it.map(|(datacenter, _)| datacenter))
-        .collect();
+    let in_view = in_view.map(|(datacenter, _)| datacenter);
+    let others = set_of(in_view.chain(of_it.map(|(datacenter, _)| datacenter)));
     let mut root = match best {
         Some((datacenter, grant)) => Root::adopt(grant, datacenter, now_ms),
         None => {
