@@ -418,7 +418,7 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
         let question = BoardQuestion::Range(stretch.clone());
         let seen = ask(context, &board, &query, question).await?;
         rows_ndjson(&mut text, &seen.rows);
-        query.stay_in(&seen.period);
+        query.pin_period(&seen.period);
         let last = seen.rows.last().filter(|_| seen.has_more);
         cursor = last.map(|last| cursor_of(last, &seen.period));
         let Some(last) = last else {

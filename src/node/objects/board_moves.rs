@@ -139,7 +139,7 @@ impl BoardCore {
     pub(super) fn record_load(&self, messages: usize) {
         let now_ms = self.host.now_ms();
         let mut meter = self.meter.borrow_mut();
-        meter.note(u32::try_from(messages).unwrap_or(u32::MAX), now_ms);
+        meter.record(u32::try_from(messages).unwrap_or(u32::MAX), now_ms);
         let flushes = meter.per_second(now_ms).flushes;
         drop(meter);
         let many = self.host.state::<Thresholds>().messages_per_second;
@@ -451,7 +451,7 @@ impl BoardCore {
         };
         let mut carrying = CopyProgress::default();
         let periods = self
-            .command_all(board, from, &ShardCommand::Note(to.number))
+            .command_all(board, from, &ShardCommand::TrackChanges(to.number))
             .await?;
         let periods = all_periods(periods);
         let receive = ShardCommand::Receive(is.clone(), periods.clone().into_iter().collect());
@@ -756,7 +756,7 @@ impl BoardCore {
     /// Runs a command of the owner, in one turn.
     fn obey(&self, command: ShardCommand) -> Result<ShardReply, Fault> {
         match command {
-            ShardCommand::Note(number) => {
+            ShardCommand::TrackChanges(number) => {
                 self.catch_up()?;
                 self.commit(|loaded| {
                     if number <= loaded.role.given_up {
