@@ -6,7 +6,7 @@ use divan::{Bencher, black_box};
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::sketch::HashKey;
 use tally::protocol::api_key::{KeyId, KeyToken, SECRET_BYTES, make_token, parse_change};
-use tally::protocol::fleet::hot::HotNotes;
+use tally::protocol::fleet::hot::HotWrites;
 use tally::protocol::fleet::{REPORT_EVERY_MS, Reporter, Role};
 use tally::protocol::metrics::{Metric, Metrics};
 use tally::protocol::routes::RouteName;
@@ -24,11 +24,11 @@ fn thousand_writes_noted(bencher: Bencher, counters: usize) {
         .collect();
     let here = Datacenter::parse("FRA").unwrap();
     let mut random = Chance(1);
-    let mut notes = HotNotes::default();
+    let mut notes = HotWrites::default();
     bencher.bench_local(|| {
         for _ in 0..THOUSAND {
-            let counter = &all[random.place(counters)];
-            notes.note(black_box(counter), &here, 1, 1, BEGIN_MS);
+            let counter = &all[random.index(counters)];
+            notes.record(black_box(counter), &here, 1, 1, BEGIN_MS);
         }
     });
     assert!(!notes.take(BEGIN_MS + 1_000).counters.is_empty());
@@ -64,7 +64,7 @@ fn a_report(bencher: Bencher) {
         now_ms += REPORT_EVERY_MS;
         metrics.add(Metric::AcknowledgedIncrement, 1);
         metrics.observe(RouteName::Increment, 2);
-        let unsent = reporter.tell(metrics.counts(), Role::Edge, now_ms, || 2);
+        let unsent = reporter.report(metrics.counts(), Role::Edge, now_ms, || 2);
         assert_eq!(unsent.rose.len(), 3);
         reporter.confirmed(unsent.incarnation, unsent.sequence, now_ms);
     });

@@ -56,7 +56,7 @@ fn is_true(seed: u64, sums: &[f64], names: &[String]) -> bool {
     for (name, row) in all.values() {
         let value: usize = name.parse().expect("a number");
         assert!(
-            row.count <= truth[value] && row.at_most() >= truth[value],
+            row.count <= truth[value] && row.count_max() >= truth[value],
             "seed {seed}: {name}"
         );
         rows.push((value, row.count));

@@ -218,14 +218,14 @@ export const MUTATIONS = [
   [
     "a home is told before the root has written it down",
     "src/node/objects/operations.rs",
-    "        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n        if let Some(home) = &home {\n            let notice = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, notice, generation, Some(&root))\n                .await?;\n        }\n",
-    "        if let Some(home) = &home {\n            let notice = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, notice, generation, Some(&root))\n                .await?;\n        }\n        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n",
+    "        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n        if let Some(home) = &home {\n            let notice = LeadNotice::Configure;\n            self.roots\n                .notify_lead(counter, home, notice, generation, Some(&root))\n                .await?;\n        }\n",
+    "        if let Some(home) = &home {\n            let notice = LeadNotice::Configure;\n            self.roots\n                .notify_lead(counter, home, notice, generation, Some(&root))\n                .await?;\n        }\n        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n",
     "operations::a_home_knows_no_more_than_its_root",
   ],
   [
     "a datacenter that was not observed counts as if it had held nothing",
     "crates/tally-core/src/cluster/operation.rs",
-    "None => self.unsettled.push(datacenter),",
+    "None => self.unreconciled.push(datacenter),",
     "None => drop(datacenter),",
     "operations::what_a_set_has_not_seen_is_set_over_and_what_came_since_is_kept",
   ],

@@ -118,7 +118,7 @@ impl AlarmClock {
     fn ring(&self, place: &Rc<Place>) {
         let core = place.core.clone();
         core.journal.count(|figures| figures.alarms += 1);
-        core.note(|| format!("alarm    {}", place.label()));
+        core.record(|| format!("alarm    {}", place.label()));
         let incarnation = place.incarnation();
         self.is_ringing.set(true);
         self.is_renewed.set(false);
@@ -148,7 +148,7 @@ impl AlarmClock {
         self.set.set(self.durable.get());
         place
             .core
-            .note(|| format!("alarm    {} has failed: {fault}", place.label()));
+            .record(|| format!("alarm    {} has failed: {fault}", place.label()));
         if retries >= RETRIES_MAX {
             self.set.set(None);
             return self.durable.set(None);

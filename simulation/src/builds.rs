@@ -163,7 +163,7 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
     }
     if path == RepairRoot::PATH {
         let it: Result<RootRepaired, Fault> = decode(answer).ok()?;
-        return encode(&it.map(|it| (it.damaged, it.told_by, it.found))).ok();
+        return encode(&it.map(|it| (it.damaged, it.sources, it.found))).ok();
     }
     if path == GiveRoot::PATH {
         return cut_root(answer);
@@ -250,12 +250,12 @@ impl Old {
     fn upgrade(&self, core: &Rc<Core>) {
         match self {
             Self::Isolate(isolate) => {
-                core.note(|| format!("upgrade  {}", isolate.label));
+                core.record(|| format!("upgrade  {}", isolate.label));
                 isolate.build.set(Build::Now);
                 core.crash_isolate(isolate);
             }
             Self::Place(place) => {
-                core.note(|| format!("upgrade  {}", place.label()));
+                core.record(|| format!("upgrade  {}", place.label()));
                 place.build.set(Build::Now);
                 place.crash();
             }

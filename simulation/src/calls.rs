@@ -42,7 +42,7 @@ impl Core {
         };
         let faults = self.faults.get();
         let path = arrived.path.clone();
-        self.note(|| format!("send     {path} from {label} to {}", target.label()));
+        self.record(|| format!("send     {path} from {label} to {}", target.label()));
         let may_repeat = !self.options.once.contains(&path.as_str());
         let is_spared = faults.spares_sites && from == target.site();
         if may_repeat && !is_spared && self.chance.once_in(faults.repeats_once_in) {
@@ -89,7 +89,7 @@ impl Core {
             }
             core.journal
                 .count_message(&arrived.path, arrived.message.len());
-            core.note(|| format!("arrive   {} at {}", arrived.path, target.label()));
+            core.record(|| format!("arrive   {} at {}", arrived.path, target.label()));
             core.deliver(&target, arrived, way_back);
         });
     }
@@ -261,7 +261,7 @@ impl WayBack {
                 drop(reply);
                 return lose(&known, &path, "answer", slot);
             }
-            known.note(|| format!("answered {path}"));
+            known.record(|| format!("answered {path}"));
             slot.fill(Ok(reply));
         });
     }
@@ -283,7 +283,7 @@ impl WayBack {
 
 fn lose(core: &Rc<Core>, path: &str, what: &str, slot: Rc<OneShot<Outcome>>) {
     core.journal.count(|figures| figures.lost += 1);
-    core.note(|| format!("lose     {what} of {path}"));
+    core.record(|| format!("lose     {what} of {path}"));
     if core.chance.once_in(2) {
         let after_us = core.chance.below(LOST_MS_MAX * 1_000);
         core.after(after_us, move || {

@@ -64,7 +64,7 @@ impl Answer {
                 match &*carrier {
                     Carrier::Refusal(why) => answer.body = why.clone().into_bytes(),
                     Carrier::Socket(_) | Carrier::Events(_) => {
-                        carrier.settle(client);
+                        carrier.set_client(client);
                         answer.live = Some(Live {
                             core: core.clone(),
                             carrier,
@@ -244,7 +244,7 @@ impl Client {
             task: Rc::default(),
         };
         let name = format!("{} {}", ask.method, ask.path);
-        core.note(|| format!("client   {name} to {}", edge.label));
+        core.record(|| format!("client   {name} to {}", edge.label));
         let way_back = WayBack {
             core: core.clone(),
             site: self.site,
@@ -313,7 +313,7 @@ impl WayBack {
         core.after(delay_us, move || {
             let status = response.head.status;
             let answer = Answer::new(response, site, &known);
-            known.note(|| format!("client   {name} is answered {status}, lost: {is_lost}"));
+            known.record(|| format!("client   {name} is answered {status}, lost: {is_lost}"));
             slot.fill(match is_lost {
                 true => Err(NoAnswer("the answer got lost".to_owned())),
                 false => Ok(answer),
@@ -347,7 +347,7 @@ impl Core {
         task: &Rc<Cell<Option<u64>>>,
     ) {
         self.journal.count(|figures| figures.requests += 1);
-        self.note(|| format!("request  {} at {}", way_back.name, edge.label));
+        self.record(|| format!("request  {} at {}", way_back.name, edge.label));
         let handler = self.edge_handler();
         let (host, context, request) = self.enter(edge);
         let ended = task.clone();

@@ -117,8 +117,8 @@ impl Core {
         u64::try_from(after_ms).unwrap_or(0).saturating_mul(1_000)
     }
 
-    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
-        self.journal.note(self.executor.now_us(), line);
+    pub(crate) fn record(&self, line: impl FnOnce() -> String) {
+        self.journal.record(self.executor.now_us(), line);
     }
 
     /// Does something after a time.
@@ -302,7 +302,7 @@ impl Core {
     /// Crashes an isolate: its memory, its running work and all objects in it are lost.
     pub(crate) fn crash_isolate(self: &Rc<Self>, isolate: &Rc<Isolate>) {
         self.journal.count(|figures| figures.crashes += 1);
-        self.note(|| format!("crash    {}", isolate.label));
+        self.record(|| format!("crash    {}", isolate.label));
         let residents = isolate.take_residents();
         for place in residents {
             if place.lives_in(isolate) {
@@ -331,7 +331,7 @@ impl Core {
             return false;
         }
         self.journal.count(|figures| figures.evictions += 1);
-        self.note(|| format!("evict    {}", isolate.label));
+        self.record(|| format!("evict    {}", isolate.label));
         self.renew(isolate, old);
         true
     }

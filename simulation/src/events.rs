@@ -28,7 +28,7 @@ impl EventStream {
     }
 
     /// The client is there.
-    pub(crate) fn settle(&self, client: Site) {
+    pub(crate) fn set_client(&self, client: Site) {
         self.client.set(client);
     }
 

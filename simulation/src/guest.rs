@@ -258,7 +258,7 @@ impl Platform for Guest {
             self.core.journal.error(text);
         }
         self.core
-            .note(|| format!("{level:?}  {}: {text}", self.label()));
+            .record(|| format!("{level:?}  {}: {text}", self.label()));
     }
 }
 
@@ -332,7 +332,7 @@ impl ObjectPlatform for Guest {
         place.plan_commit();
         if let Err(error) = &ran {
             self.core
-                .note(|| format!("sql      {} refuses {statement}: {error}", place.label()));
+                .record(|| format!("sql      {} refuses {statement}: {error}", place.label()));
         }
         ran
     }

@@ -69,7 +69,7 @@ impl Journal {
     }
 
     /// Notes a line, which is made only where it is kept.
-    pub fn note(&self, now_us: u64, line: impl FnOnce() -> String) {
+    pub fn record(&self, now_us: u64, line: impl FnOnce() -> String) {
         if !self.is_kept.get() {
             return;
         }

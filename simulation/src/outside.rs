@@ -72,7 +72,7 @@ impl Core {
         let is_lost = self.chance.once_in(faults.loses_request_once_in);
         let loses_answer = self.chance.once_in(faults.loses_answer_once_in);
         let (core, delay_us) = (self.clone(), self.delay_us(from, from));
-        self.note(|| format!("post     {} from {owner:?}", request.url));
+        self.record(|| format!("post     {} from {owner:?}", request.url));
         self.after(delay_us, move || {
             if is_lost {
                 return core.fail_later(slot);

@@ -168,7 +168,7 @@ impl Place {
         *self.incarnation.borrow_mut() = Some(incarnation.clone());
         core.own_place(incarnation.owner, self);
         core.journal.count(|figures| figures.starts += 1);
-        core.note(|| format!("start    {} in {}", self.label(), isolate.label));
+        core.record(|| format!("start    {} in {}", self.label(), isolate.label));
         let guest = Rc::new(Guest::of_object(self, &incarnation));
         let host = Host::new(guest.clone(), isolate.memory());
         let shell = core.starter(self.binding)(Object::new(guest), host);
@@ -232,7 +232,7 @@ impl Place {
         if core.chance.once_in(faults.storage_out_once_in) {
             let lasts_us = core.chance.between(1, faults.storage_out_ms_max.max(1)) * 1_000;
             self.out_until_us.set(now_us + lasts_us);
-            core.note(|| format!("storage  {} is out for {lasts_us} µs", self.label()));
+            core.record(|| format!("storage  {} is out for {lasts_us} µs", self.label()));
         }
         let is_out = now_us < self.out_until_us.get();
         if is_out {
@@ -266,7 +266,7 @@ impl Place {
         self.storage.commit();
         self.commits.set(self.commits.get() + 1);
         self.core.journal.count(|figures| figures.commits += 1);
-        self.core.note(|| format!("commit   {}", self.label()));
+        self.core.record(|| format!("commit   {}", self.label()));
         self.alarm.commit(self);
         for action in self.outbox.take() {
             action();
@@ -297,7 +297,7 @@ impl Place {
         };
         let core = &self.core;
         core.journal.count(|figures| figures.crashes += 1);
-        core.note(|| format!("crash    {}", self.label()));
+        core.record(|| format!("crash    {}", self.label()));
         core.disown(incarnation.owner);
         self.begin_epoch();
         self.storage.roll_back();
@@ -330,7 +330,7 @@ impl Place {
             && !core.executor.has_tasks(incarnation.owner);
         if is_idle {
             core.journal.count(|figures| figures.evictions += 1);
-            core.note(|| format!("evict    {}", self.label()));
+            core.record(|| format!("evict    {}", self.label()));
             core.disown(incarnation.owner);
             drop(self.incarnation.take());
         }

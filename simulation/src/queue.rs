@@ -76,7 +76,7 @@ impl Core {
         let core = self.clone();
         let (there_us, back_us) = (self.delay_us(from, from), self.delay_us(from, from));
         self.after(there_us, move || {
-            core.note(|| format!("enqueue  {} messages, fails: {fails}", messages.len()));
+            core.record(|| format!("enqueue  {} messages, fails: {fails}", messages.len()));
             if is_there {
                 for body in messages.iter().cloned() {
                     core.queue.left.set(core.queue.left.get() + 1);
@@ -138,7 +138,7 @@ impl Core {
             .collect();
         let count = u64::try_from(delivered.len()).unwrap_or(u64::MAX);
         self.journal.count(|figures| figures.delivered += count);
-        self.note(|| format!("queue    {count} messages to {}", isolate.label));
+        self.record(|| format!("queue    {count} messages to {}", isolate.label));
         let consumer = self.queue.consumer.borrow().clone();
         let consumer = consumer.expect("the world has a queue and no consumer: set one");
         let (host, _, request) = self.enter(&isolate);
@@ -196,7 +196,7 @@ impl Pending {
 
     fn again(core: &Rc<Core>, message: Message, after_ms: u64) {
         if message.attempts > core.options.queue_retries_max {
-            core.note(|| "queue    a message is dead".to_owned());
+            core.record(|| "queue    a message is dead".to_owned());
             core.queue.left.set(core.queue.left.get() - 1);
             core.queue.dead.borrow_mut().push(message.body);
             return;

@@ -48,12 +48,12 @@ impl WebSocket {
     }
 
     /// The client is there.
-    pub(crate) fn settle(&self, client: Site) {
+    pub(crate) fn set_client(&self, client: Site) {
         self.client.set(client);
     }
 
     /// The client says something.
-    pub(crate) fn hear(self: &Rc<Self>, text: Option<String>) {
+    pub(crate) fn receive(self: &Rc<Self>, text: Option<String>) {
         if self.arrivals.closed.borrow().is_none() {
             self.to_object(ToObject::Text(text));
         }
@@ -155,11 +155,11 @@ impl WebSocket {
         });
         match what {
             ToObject::Text(text) => {
-                core.note(|| format!("socket   {} hears {text:?}", place.label()));
+                core.record(|| format!("socket   {} hears {text:?}", place.label()));
                 incarnation.shell().on_message(end, text);
             }
             ToObject::Closed(said) => {
-                core.note(|| format!("socket   {} hears close {said:?}", place.label()));
+                core.record(|| format!("socket   {} hears close {said:?}", place.label()));
                 let answers = self.phase.get() == Phase::Open && said.is_some();
                 let next = if answers {
                     Phase::ClientClosed

@@ -93,10 +93,10 @@ impl Carrier {
     }
 
     /// The client is there.
-    pub(crate) fn settle(&self, client: Site) {
+    pub(crate) fn set_client(&self, client: Site) {
         match self {
-            Self::Socket(socket) => socket.settle(client),
-            Self::Events(stream) => stream.settle(client),
+            Self::Socket(socket) => socket.set_client(client),
+            Self::Events(stream) => stream.set_client(client),
             Self::Refusal(_) => {}
         }
     }
@@ -104,7 +104,7 @@ impl Carrier {
     /// The client says something; `None` for what is no text.
     pub(crate) fn send(&self, text: Option<String>) {
         if let Self::Socket(socket) = self {
-            socket.hear(text);
+            socket.receive(text);
         }
     }
 

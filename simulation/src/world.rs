@@ -51,8 +51,8 @@ impl World {
     }
 
     /// Notes a line in the log.
-    pub fn note(&self, line: impl FnOnce() -> String) {
-        self.core.note(line);
+    pub fn record(&self, line: impl FnOnce() -> String) {
+        self.core.record(line);
     }
 
     /// What was done so far, in numbers.
@@ -186,7 +186,7 @@ impl World {
     pub fn set_clock(&self, of: impl Into<ClockOf>, off_ms: i64) {
         let of = of.into();
         self.core
-            .note(|| format!("clock    {of:?} is off by {off_ms} ms"));
+            .record(|| format!("clock    {of:?} is off by {off_ms} ms"));
         self.core.clocks.set(of, off_ms);
     }
 
@@ -194,7 +194,7 @@ impl World {
     pub fn cut(&self, one: Site, other: Site, milliseconds: u64) {
         let until_us = self.core.executor.now_us() + milliseconds * 1_000;
         self.core
-            .note(|| format!("cut      {one:?} from {other:?} for {milliseconds} ms"));
+            .record(|| format!("cut      {one:?} from {other:?} for {milliseconds} ms"));
         self.core.network.cut(one, other, until_us);
     }
 
@@ -209,7 +209,7 @@ impl World {
 
     /// Ends all cuts.
     pub fn heal(&self) {
-        self.core.note(|| "heal".to_owned());
+        self.core.record(|| "heal".to_owned());
         self.core.network.heal();
     }
 
@@ -280,7 +280,7 @@ impl World {
 
     /// Steps the clocks of all isolates that run: each is off as [`Options::skew_ms_max`] says, anew.
     pub fn step_clocks(&self) {
-        self.core.note(|| "the clocks are stepped".to_owned());
+        self.core.record(|| "the clocks are stepped".to_owned());
         for isolate in self.core.all_clocks() {
             let skew_ms = self.core.chance.around(self.core.options.skew_ms_max);
             isolate.set_skew(skew_ms);

@@ -159,8 +159,8 @@ fn a_watcher_sees_what_others_write() {
     assert_eq!(live.closed().map(|(code, _)| code), Some(1_000));
 }
 
-/// Asks a lookout for counters that nobody has made, so many messages from a number on at once; returns of how many it
-/// knows nothing.
+/// Asks a live reader for counters that nobody has made, so many messages from a number on at once; returns of how many
+/// it knows nothing.
 fn unknown_to_a_lookout(world: &World, client: &Client, from: usize, messages: usize) -> usize {
     let unknown = Rc::new(Cell::new(0));
     let told = unknown.clone();
@@ -177,7 +177,7 @@ fn unknown_to_a_lookout(world: &World, client: &Client, from: usize, messages: u
         async move {
             let looks: Vec<Look> = (0..messages).map(look).collect();
             for seen in join_all(looks.iter().map(|look| call(&host, look))).await {
-                let seen = seen.expect("the lookout answers");
+                let seen = seen.expect("the live reader answers");
                 let pending = seen.iter().filter(|seen| seen.shown == Shown::Pending);
                 told.set(told.get() + pending.count());
             }

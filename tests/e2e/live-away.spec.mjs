@@ -50,11 +50,11 @@ test("what cannot be reached is said to be so, and holds up nothing else", async
   world.mend();
   await watcher.sees("a", ({ reachable }) => reachable, "a counter that can be read again");
   await late.sees("b", (b) => b === null);
-  // Its lookout away.
+  // Its live reader away.
   failing(({ path }) => path === "/look");
-  await watcher.sees("a", ({ reachable }) => !reachable, "a lookout that is silent");
+  await watcher.sees("a", ({ reachable }) => !reachable, "a live reader that is silent");
   world.mend();
-  await watcher.sees("a", ({ reachable }) => reachable, "a lookout that answers");
+  await watcher.sees("a", ({ reachable }) => reachable, "a live reader that answers");
   for (const one of [watcher, late]) one.close();
   // And the hub.
   world.fail(({ path }) => (path === "/live-join" ? "before" : undefined));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tally::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
-use tally::core::alert::condition::{Bound, Condition, Judgement, Measure, Reading};
+use tally::core::alert::condition::{Bound, Condition, Measure, Reading, ThresholdResult};
 use tally::core::alert::record::{AlertRecord, AlertState, EVERY_MS, NEAR_EVERY_MS, Notice};
 use tally::core::alert::samples::RateSamples;
 
@@ -27,7 +27,7 @@ fn reading(value: i64, bound: Bound) -> Reading {
 #[test]
 fn what_is_missing_decides_only_where_it_may() {
     use Bound::{AtLeast, AtMost, Unknown, Whole};
-    use Judgement::{Over, Unknown as Undecided, Within};
+    use ThresholdResult::{Over, Unknown as Undecided, Within};
     let above = condition(Some(10), None);
     let below = condition(None, Some(10));
     let both = condition(Some(20), Some(10));
@@ -104,27 +104,27 @@ fn waits_double_up_to_an_hour_and_are_longer_than_an_answer_may_take() {
 #[test]
 fn rates_are_of_whole_spans_and_never_of_a_counter_that_began_anew() {
     let mut samples = RateSamples::default();
-    samples.note(0, 100, false);
+    samples.record(0, 100, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
-    samples.note(30_000, 150, false);
+    samples.record(30_000, 150, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
-    samples.note(60_000, 220, false);
+    samples.record(60_000, 220, false);
     assert_eq!(samples.rate_per_minute(60_000), Some(120));
-    samples.note(90_000, 280, false);
+    samples.record(90_000, 280, false);
     assert_eq!(samples.rate_per_minute(60_000), Some(130));
     // It was not measured for a while.
-    samples.note(2_000_000, 1_000, false);
+    samples.record(2_000_000, 1_000, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
-    samples.note(2_060_000, 1_010, false);
+    samples.record(2_060_000, 1_010, false);
     assert_eq!(samples.rate_per_minute(60_000), Some(10));
-    samples.note(2_070_000, 3, false);
+    samples.record(2_070_000, 3, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
     // A clock that steps back.
-    samples.note(2_010_000, 4, false);
+    samples.record(2_010_000, 4, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
     let mut huge = RateSamples::default();
-    huge.note(0, 0, false);
-    huge.note(60_000, u128::MAX, false);
+    huge.record(0, 0, false);
+    huge.record(60_000, u128::MAX, false);
     assert!(huge.rate_per_minute(60_000).is_some());
 }
 
@@ -148,7 +148,7 @@ fn a_counter_of_many_that_ends_leaves_the_rate_of_the_others() {
     let counted = [100, 160, 220, 80, 140, 200, 260, 320];
     let mut rates = Vec::new();
     for (minute, counted) in (0..).zip(counted) {
-        samples.note(minute * 60_000, counted, true);
+        samples.record(minute * 60_000, counted, true);
         let rate = samples.rate_per_minute(180_000);
         rates.push((rate, samples.has_fallen()));
     }
@@ -158,7 +158,7 @@ fn a_counter_of_many_that_ends_leaves_the_rate_of_the_others() {
     assert_eq!(rates[..3], [few, few, few]);
     assert_eq!(rates[3..6], expected);
     assert_eq!(rates[6..], [(Some(60), false), (Some(60), false)]);
-    samples.note(480_000, 0, true);
+    samples.record(480_000, 0, true);
     assert_eq!(samples.rate_per_minute(180_000), Some(0));
 }
 

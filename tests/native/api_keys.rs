@@ -147,7 +147,7 @@ fn former_secrets_end_when_they_were_to_and_are_bounded() {
     for byte in 1..=6 {
         key.rotate(secret(byte), 60_000, NOW_MS + i64::from(byte));
     }
-    assert_eq!(key.former.len(), FORMER_SECRETS_MAX);
+    assert_eq!(key.replaced_secrets.len(), FORMER_SECRETS_MAX);
     assert!(key.knows(&secret(6), NOW_MS + 10) && key.knows(&secret(3), NOW_MS + 10));
     assert!(!key.knows(&secret(2), NOW_MS + 10), "the oldest goes first");
     assert!(
@@ -156,5 +156,5 @@ fn former_secrets_end_when_they_were_to_and_are_bounded() {
     );
     assert!(key.knows(&secret(5), NOW_MS + 60_005));
     key.rotate(secret(7), 0, NOW_MS + 20);
-    assert!(key.former.is_empty() && !key.knows(&secret(6), NOW_MS + 20));
+    assert!(key.replaced_secrets.is_empty() && !key.knows(&secret(6), NOW_MS + 20));
 }

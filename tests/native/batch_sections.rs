@@ -47,7 +47,7 @@ fn cut(lines: &[Line], bytes_max: u64) -> (Vec<usize>, Vec<BodyKey>, u64) {
     for (number, line) in lines.iter().enumerate() {
         let record = record(line, number);
         gather.add(u64::try_from(number).unwrap() + 1, &record, NOW_MS, &hash);
-        if sections.note(&hash, format!("{line:?}").as_bytes(), Some(&record)) {
+        if sections.add_record(&hash, format!("{line:?}").as_bytes(), Some(&record)) {
             keys.push(sections.end(&hash));
             ends.push(number + 1);
             most = most.max(gather.sums_bytes());

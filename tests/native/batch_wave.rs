@@ -6,7 +6,7 @@ use tally::protocol::batch::wave::{CALM_MS, GATHER_MS_MAX, Stage, Waves};
 #[test]
 fn a_body_alone_goes_at_once() {
     let waves = Waves::default();
-    assert_eq!(waves.place(1_000, 5), None);
+    assert_eq!(waves.wait_position(1_000, 5), None);
 }
 
 #[test]
@@ -14,11 +14,11 @@ fn bodies_that_gathered_go_together_once_nothing_more_is_read_or_flies() {
     let mut waves = Waves::default();
     waves.enter(Stage::Sending);
     waves.enter(Stage::Reading);
-    let one = waves.place(1_000, 0).expect("others are there");
+    let one = waves.wait_position(1_000, 0).expect("others are there");
     waves.enter(Stage::Gathering);
     assert!(!waves.may_go(one, 100));
     waves.leave(Stage::Reading);
-    let other = waves.place(1_000, 100).expect("others are there");
+    let other = waves.wait_position(1_000, 100).expect("others are there");
     waves.enter(Stage::Gathering);
     assert!(!waves.may_go(other, 110), "one is still being sent");
     waves.leave(Stage::Sending);
@@ -34,7 +34,7 @@ fn bodies_that_gathered_go_together_once_nothing_more_is_read_or_flies() {
 fn calm_that_was_broken_begins_anew() {
     let mut waves = Waves::default();
     waves.enter(Stage::Reading);
-    let place = waves.place(1_000, 0).expect("another is read");
+    let place = waves.wait_position(1_000, 0).expect("another is read");
     waves.leave(Stage::Reading);
     assert!(!waves.may_go(place, 10));
     waves.enter(Stage::Reading);
@@ -51,7 +51,7 @@ proptest! {
             waves.enter(Stage::Sending);
         }
         let now_ms = i64::from(now_ms);
-        let place = waves.place(counters, now_ms).expect("others are there");
+        let place = waves.wait_position(counters, now_ms).expect("others are there");
         let most_ms = i64::try_from(counters).expect("few").min(GATHER_MS_MAX);
         prop_assert!(waves.may_go(place, now_ms + most_ms));
         if most_ms > 0 {

@@ -21,7 +21,7 @@ proptest! {
         for event in events {
             world.happen(event);
         }
-        world.settle();
+        world.run_until_quiet();
         let mut all = View::default();
         for (number, lead) in world.leads.iter().enumerate() {
             all.merge(&lead.state(number));

@@ -13,7 +13,7 @@ fn followed(elements_seen: u32) -> (Lead, ViewReceiver) {
     let mut world = World::new();
     world.leads[0].sequences = [7, 3];
     world.leads[0].uniques = elements(elements_seen, 1, 1);
-    world.settle();
+    world.run_until_quiet();
     (world.leads.swap_remove(0), world.root)
 }
 
@@ -56,20 +56,20 @@ fn that_nothing_was_counted_since_is_no_news() {
         last_write_ms: 0,
         uniques: Uniques::new(),
     });
-    lead.feed.learn(&state);
+    lead.feed.merge(&state);
     assert!(!lead.feed.has_news_for(&lead.root_has));
     assert_ne!(lead.root_has, ReceiverState::All(lead.feed.mark()));
     let delta = lead.feed.since(&lead.root_has);
     root.take(&datacenter(0), &delta);
-    let heard = root.view().heard_of(&datacenter(0)).expect("heard of");
-    assert_eq!(heard.as_of_ms, 1_000_000);
+    let report = root.view().report_of(&datacenter(0)).expect("heard of");
+    assert_eq!(report.as_of_ms, 1_000_000);
 }
 
 #[test]
 fn a_new_incarnation_costs_digests_and_not_all_registers() {
     let (lead, mut root) = followed(30_000);
     let mut restarted = Feed::new(View::new(1), 77);
-    restarted.learn(&lead.state(0));
+    restarted.merge(&lead.state(0));
     let first = restarted.since(&ReceiverState::Unknown);
     assert_eq!(first.basis, Basis::Unclear);
     let DeltaOutcome::Over(have) = root.take(&datacenter(0), &first) else {
@@ -93,7 +93,7 @@ fn the_same_visitors_of_a_new_generation_are_not_taken_for_known_ones() {
     let mut next = lead;
     next.generation = 2;
     let mut feed = Feed::new(View::new(2), 78);
-    feed.learn(&next.state(0));
+    feed.merge(&next.state(0));
     root.take(&datacenter(0), &feed.since(&old));
     assert_eq!(root.view(), feed.view());
 }

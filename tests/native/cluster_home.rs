@@ -244,14 +244,14 @@ fn the_first_writer_of_a_bounded_counter_makes_its_home() {
         root
     };
     let mut first = bounded(&[]);
-    first.settle_home(&iad);
+    first.assign_home(&iad);
     assert_eq!(first.home, Some(iad.clone()));
     let mut named = bounded(&[]);
     named.home = Some(datacenter("FRA"));
-    named.settle_home(&iad);
+    named.assign_home(&iad);
     assert_eq!(named.home, Some(datacenter("FRA")));
     for mut other in [bounded(&["FRA"]), root(&[])] {
-        other.settle_home(&iad);
+        other.assign_home(&iad);
         assert_eq!(other.home, None);
     }
 }
@@ -265,7 +265,7 @@ fn what_a_silent_datacenter_holds_is_no_part_of_a_set_value() {
         (datacenter("IAD"), None),
     ];
     root.set(Value::new(50_u128, 0_u128), seen, NOW_MS + 7);
-    assert_eq!(names(root.operations.unsettled()), ["IAD"]);
+    assert_eq!(names(root.operations.unreconciled()), ["IAD"]);
     assert_eq!(
         root.last_write_ms,
         NOW_MS + 7,

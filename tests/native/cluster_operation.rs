@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::operation::{Cells, Operations, SettledReport};
+use tally::core::cluster::operation::{Cells, Operations, ReconciliationReport};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::total::Value;
@@ -98,8 +98,8 @@ impl Place {
         later.map(|(_, amount)| u128::from(*amount)).sum()
     }
 
-    fn heard(&self, at_ms: i64) -> SettledReport {
-        SettledReport {
+    fn report(&self, at_ms: i64) -> ReconciliationReport {
+        ReconciliationReport {
             cells: self.cells.clone(),
             last_write_ms: self.last_write_ms,
             since: self.since(at_ms.div_euclid(1_000)),
@@ -107,7 +107,7 @@ impl Place {
     }
 }
 
-fn told(operations: &Operations, places: &[Place]) -> i128 {
+fn value_of(operations: &Operations, places: &[Place]) -> i128 {
     let beyond =
         |(place, held): (usize, &Place)| operations.beyond(&datacenter(place), &held.cells);
     let sum = places.iter().enumerate().map(beyond);
@@ -139,7 +139,7 @@ proptest! {
                 }
                 Step::Hear(place) => {
                     let held = &mut places[place];
-                    let is_news = operations.settle(&datacenter(place), &held.heard(at_ms));
+                    let is_news = operations.reconcile(&datacenter(place), &held.report(at_ms));
                     prop_assert_eq!(is_news, held.is_away, "settled once");
                     if held.is_away && held.last_write_ms >= at_ms {
                         base += i128::try_from(held.since(at_ms.div_euclid(1_000))).expect("few");
@@ -152,12 +152,12 @@ proptest! {
             }
             let present = places.iter().filter(|held| !held.is_away);
             let expected = base + present.map(|held| held.counted).sum::<i128>();
-            prop_assert_eq!(told(&operations, &places), expected);
+            prop_assert_eq!(value_of(&operations, &places), expected);
             prop_assert_eq!(number(operations.base()), base);
             prop_assert_eq!((operations.number(), operations.at_ms()), (sets, at_ms));
             for (place, held) in places.iter().enumerate() {
-                prop_assert_eq!(operations.is_settled(&datacenter(place)), !held.is_away);
-                prop_assert_eq!(operations.unsettled().contains(&datacenter(place)), held.is_away);
+                prop_assert_eq!(operations.is_reconciled(&datacenter(place)), !held.is_away);
+                prop_assert_eq!(operations.unreconciled().contains(&datacenter(place)), held.is_away);
                 // What the root tells the lead of the only datacenter.
                 let own = held.cells.iter().fold(Value::default(), |sum, (_, totals)| {
                     sum.plus(Value::new(totals.added, totals.removed))
@@ -189,11 +189,11 @@ proptest! {
         places[0].count(0, more, 0, NOW_MS);
         // Both have observed the same, as concurrent ones would: what came meanwhile is kept.
         operations.set(Value::default(), observed.clone(), NOW_MS);
-        prop_assert_eq!(told(&operations, &places), i128::from(more));
+        prop_assert_eq!(value_of(&operations, &places), i128::from(more));
         operations.set(Value::default(), observed, NOW_MS);
-        prop_assert_eq!(told(&operations, &places), i128::from(more));
+        prop_assert_eq!(value_of(&operations, &places), i128::from(more));
         operations.set(Value::default(), seen(&places), NOW_MS);
-        prop_assert_eq!(told(&operations, &places), 0);
+        prop_assert_eq!(value_of(&operations, &places), 0);
     }
 }
 
@@ -217,12 +217,12 @@ fn what_an_unsettled_datacenter_counted_after_is_kept_by_whole_seconds() {
     away.count(0, 7, 0, NOW_MS + 1);
     away.count(1, 2, 9, NOW_MS + 5_000);
     assert_eq!(number(operations.beyond(&datacenter(1), &away.cells)), 0);
-    assert!(operations.settle(&datacenter(1), &away.heard(NOW_MS)));
+    assert!(operations.reconcile(&datacenter(1), &away.report(NOW_MS)));
     // Decrements carry no times, so those of the time in between are gone.
     assert_eq!(number(operations.base()), 109);
     assert_eq!(number(operations.beyond(&datacenter(1), &away.cells)), 0);
     assert!(
-        !operations.settle(&datacenter(1), &away.heard(NOW_MS)),
+        !operations.reconcile(&datacenter(1), &away.report(NOW_MS)),
         "once"
     );
     away.count(1, 5, 6, NOW_MS + 6_000);
@@ -230,10 +230,10 @@ fn what_an_unsettled_datacenter_counted_after_is_kept_by_whole_seconds() {
     // A window that says more than there is adds no more than there is.
     let mut operations = Operations::default();
     operations.set(value(0), vec![(datacenter(1), None)], NOW_MS);
-    let said = SettledReport {
+    let said = ReconciliationReport {
         since: u128::MAX,
-        ..away.heard(NOW_MS)
+        ..away.report(NOW_MS)
     };
-    operations.settle(&datacenter(1), &said);
+    operations.reconcile(&datacenter(1), &said);
     assert_eq!(number(operations.base()), 54);
 }

@@ -162,8 +162,8 @@ fn a_watched_lead_that_has_nothing_new_pushes_its_heartbeat() {
     lead.walk(20_000, 50, WATCHED, |_| false);
     assert_eq!(lead.sent_ms.len(), 10);
     assert_eq!(lead.intervals(), [HEARTBEAT_MS; 9]);
-    let heard = lead.root.view().heard_of(&here()).expect("heard of");
-    assert!(lead.now_ms - heard.as_of_ms <= HEARTBEAT_MS);
+    let report = lead.root.view().report_of(&here()).expect("heard of");
+    assert!(lead.now_ms - report.as_of_ms <= HEARTBEAT_MS);
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn what_a_lead_says_whose_clock_is_behind_is_as_new_as_the_answer_of_its_root() 
     lead.pusher.watch(lead.now_ms, WATCHED);
     lead.write();
     lead.walk(4 * HEARTBEAT_MS, ROUND_TRIP_MS, WATCHED, |_| false);
-    let told = |lead: &Lead| lead.root.view().heard_of(&here()).expect("it pushed");
+    let told = |lead: &Lead| lead.root.view().report_of(&here()).expect("it pushed");
     let age_ms = lead.now_ms + lead.root_ahead_ms - told(&lead).as_of_ms;
     assert!(age_ms < PUSHED_MS_MAX / 2, "{age_ms} ms old");
     // It is never newer than the state is.

@@ -136,7 +136,7 @@ proptest! {
                 unseen_since_ms.get_or_insert(now_ms);
             }
         }
-        let known = root.view().heard_of(&fra).map(|heard| heard.progress);
+        let known = root.view().report_of(&fra).map(|report| report.progress);
         prop_assert_eq!(known, Some(sequence), "the root has all in the end");
         prop_assert_eq!(pusher.due_ms(now_ms), None, "nothing is said where nothing changed");
     }

@@ -168,10 +168,10 @@ fn what_a_lead_says_of_the_future_is_not_taken() {
     for (said_ms, taken_ms) in [(NOW_MS - 3, NOW_MS - 3), (NOW_MS + 600_000, NOW_MS)] {
         let mut delta = Feed::new(state(said_ms), 7).since(&ReceiverState::Unknown);
         delta.not_after(NOW_MS);
-        let part = delta.parts.first().and_then(|part| part.heard);
-        assert_eq!(part.map(|heard| heard.as_of_ms), Some(taken_ms));
+        let part = delta.parts.first().and_then(|part| part.report);
+        assert_eq!(part.map(|report| report.as_of_ms), Some(taken_ms));
         assert_eq!(
-            part.map(|heard| heard.progress),
+            part.map(|report| report.progress),
             Some(1),
             "what was counted stays"
         );

@@ -24,7 +24,7 @@ fn numbers_of_before_are_remembered_until_all_roots_have_moved() {
     assert_eq!((shrunk.span(), shrunk.since()), (64, grown.epoch()));
     let back = shrunk.changed(16).expect("room");
     assert_eq!(before(&back), [5, 64], "what holds is not one of before");
-    let settled = back.settled();
+    let settled = back.without_former();
     assert_eq!((settled.is_changing(), settled.span()), (false, 16));
     let order = [&first, &grown, &shrunk, &back, &settled];
     for (place, one) in order.iter().enumerate() {
@@ -46,7 +46,7 @@ fn so_many_numbers_are_remembered_and_no_more() {
     }
     assert_eq!(sizes.changed(7), None);
     assert!(sizes.changed(100).is_some(), "it is one of them");
-    assert!(sizes.settled().changed(7).is_some());
+    assert!(sizes.without_former().changed(7).is_some());
 }
 
 #[test]

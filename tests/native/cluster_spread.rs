@@ -35,12 +35,12 @@ impl Limiter {
     fn start(&mut self, counts: LimiterCounts, now_ms: i64) {
         self.spread = Spread::new(Rc::new(Rings::new(counts)));
         if let Some(stored) = self.stored {
-            self.spread.hear(stored, now_ms, now_ms);
+            self.spread.receive(stored, now_ms, now_ms);
         }
     }
 
-    fn hear(&mut self, counts: LimiterCounts, now_ms: i64) {
-        if self.spread.hear(counts, now_ms, now_ms) {
+    fn receive(&mut self, counts: LimiterCounts, now_ms: i64) {
+        if self.spread.receive(counts, now_ms, now_ms) {
             self.stored = Some(counts);
         }
     }
@@ -61,13 +61,13 @@ fn ask(limiters: &mut [Limiter], policy: &Policy, key: &str, edge: &Rings, now_m
             Home::At(home) => {
                 let counts = here.spread.counts(now_ms);
                 me = home;
-                limiters[partition(me)].hear(counts, now_ms);
+                limiters[partition(me)].receive(counts, now_ms);
                 continue;
             }
             Home::After(old) if !here.table.knows("p", key) => {
                 let counts = here.spread.counts(now_ms);
                 let before = &mut limiters[partition(old)];
-                before.hear(counts, now_ms);
+                before.receive(counts, now_ms);
                 if !matches!(before.spread.home(&place, old, now_ms), Home::At(_)) {
                     return false;
                 }
@@ -106,10 +106,10 @@ fn no_key_gets_more_than_its_limit_whichever_isolate_knows_which_number() {
             if step > 100 && chance.below(10) == 0 {
                 // An isolate starts, most often a new one.
                 let counts = if chance.below(3) == 0 { OLD } else { NEW };
-                let place = chance.place(5);
+                let place = chance.index(5);
                 limiters[place].start(counts, now_ms);
             }
-            let number = chance.place(8);
+            let number = chance.index(8);
             let is_new = step > 100 && chance.below(2) == 0;
             let edge = &rings[usize::from(is_new)];
             let key = format!("k{number}");
@@ -126,27 +126,27 @@ fn no_key_gets_more_than_its_limit_whichever_isolate_knows_which_number() {
 fn a_number_is_heeded_that_was_changed_from_the_own_one_and_for_an_hour() {
     let spread = |counts| Spread::new(Rc::new(Rings::new(counts)));
     let mut old = spread(OLD);
-    assert!(old.hear(NEW, BEGIN_MS, BEGIN_MS));
+    assert!(old.receive(NEW, BEGIN_MS, BEGIN_MS));
     assert!(
-        !old.hear(NEW, BEGIN_MS + 1_000, BEGIN_MS + 1_000),
+        !old.receive(NEW, BEGIN_MS + 1_000, BEGIN_MS + 1_000),
         "stored already"
     );
     assert_eq!(old.counts(BEGIN_MS + 3_599_000), NEW);
     assert_eq!(old.counts(BEGIN_MS + 3_600_000), OLD);
     assert!(
-        old.hear(NEW, BEGIN_MS + 3_000_000, BEGIN_MS + 3_000_000),
+        old.receive(NEW, BEGIN_MS + 3_000_000, BEGIN_MS + 3_000_000),
         "goes on"
     );
     assert_eq!(old.counts(BEGIN_MS + 3_600_000), NEW);
     // Who knows the new one hears nothing from those who know the old one.
     let mut new = spread(NEW);
-    assert!(!new.hear(OLD, BEGIN_MS, BEGIN_MS));
+    assert!(!new.receive(OLD, BEGIN_MS, BEGIN_MS));
     let back = LimiterCounts {
         now: 2,
         before: Some(5),
     };
     assert!(
-        !new.hear(back, BEGIN_MS, BEGIN_MS),
+        !new.receive(back, BEGIN_MS, BEGIN_MS),
         "nobody can tell which is newer"
     );
 }

@@ -91,8 +91,8 @@ fn a_view_is_as_old_as_the_datacenter_heard_of_longest_ago() {
     let both = view(&[(0, 1, [4, 0], 700, 0), (1, 1, [9, 0], 300, 0)]);
     assert_eq!(both.as_of_ms(), Some(300));
     assert_eq!(View::new(1).as_of_ms(), None);
-    let heard = both.heard_of(&datacenter(0)).expect("heard of");
-    assert_eq!((heard.progress, heard.last_write_ms), (4, 695));
+    let report = both.report_of(&datacenter(0)).expect("heard of");
+    assert_eq!((report.progress, report.last_write_ms), (4, 695));
 }
 
 #[test]

@@ -19,7 +19,7 @@ const SECOND_MS: i64 = 1_000;
 /// What the meter says at the end of these flushes.
 fn metered(flushes_ms: &[i64], now_ms: i64) -> u32 {
     let mut meter = FlushMeter::default();
-    flushes_ms.iter().for_each(|at_ms| meter.note(1, *at_ms));
+    flushes_ms.iter().for_each(|at_ms| meter.record(1, *at_ms));
     meter.per_second(now_ms).flushes
 }
 
@@ -54,10 +54,10 @@ proptest! {
     #[test]
     fn a_clock_that_steps_makes_no_load(flushes in 1..2_000_u32, step_ms in any::<i64>()) {
         let mut meter = FlushMeter::default();
-        (0..flushes).for_each(|_| meter.note(1, BEGIN_MS));
+        (0..flushes).for_each(|_| meter.record(1, BEGIN_MS));
         let stepped_ms = BEGIN_MS.saturating_add(step_ms);
         prop_assert!(meter.per_second(stepped_ms).flushes <= flushes);
-        meter.note(1, stepped_ms);
+        meter.record(1, stepped_ms);
         prop_assert!(meter.per_second(stepped_ms).flushes <= flushes + 1);
         let away = (stepped_ms.div_euclid(SECOND_MS) - BEGIN_MS.div_euclid(SECOND_MS)).unsigned_abs();
         if away > 1 {
@@ -143,7 +143,7 @@ fn simulate(lanes: u32, round_trip_ms: i64) -> Steady {
             }
             held_back_ms = held_back_ms.max(now_ms - landed_ms);
             lane.taken_ms = now_ms;
-            meter.note(1, now_ms);
+            meter.record(1, now_ms);
             by_second[usize::try_from(passed_ms / SECOND_MS).unwrap()] += 1;
             lane.linger_ms = linger_ms(meter.per_second(now_ms), recent).into();
         }
@@ -195,10 +195,10 @@ fn follow(shards: u8, seconds: i64, load: impl Fn(i64) -> u32) -> (Vec<ShardStep
     for passed_ms in (0..seconds * SECOND_MS).step_by(200) {
         let now_ms = BEGIN_MS + passed_ms;
         let each = load(passed_ms / SECOND_MS) / u32::from(shards);
-        loads.hear(each, USUAL, now_ms);
+        loads.merge(each, USUAL, now_ms);
         let step = loads.decide(shards, USUAL, now_ms);
         match step {
-            ShardStep::Stay => continue,
+            ShardStep::Keep => continue,
             ShardStep::Double => shards *= 2,
             ShardStep::Halve => shards /= 2,
         }
@@ -256,25 +256,25 @@ fn no_constant_load_makes_the_shards_flap() {
 fn one_busy_cell_is_enough_to_split_and_to_keep_the_shards() {
     let mut loads = Loads::new(BEGIN_MS);
     let now_ms = BEGIN_MS + 1_000;
-    loads.hear(1_001, USUAL, now_ms);
-    loads.hear(3, USUAL, now_ms + 100);
+    loads.merge(1_001, USUAL, now_ms);
+    loads.merge(3, USUAL, now_ms + 100);
     assert_eq!(loads.decide(4, USUAL, now_ms + 100), ShardStep::Double);
     for passed_ms in (0..120_000).step_by(500) {
-        loads.hear(126, USUAL, now_ms + passed_ms);
-        loads.hear(0, USUAL, now_ms + passed_ms);
+        loads.merge(126, USUAL, now_ms + passed_ms);
+        loads.merge(0, USUAL, now_ms + passed_ms);
     }
-    assert_eq!(loads.decide(4, USUAL, now_ms + 120_000), ShardStep::Stay);
+    assert_eq!(loads.decide(4, USUAL, now_ms + 120_000), ShardStep::Keep);
 }
 
 #[test]
 fn an_old_burst_does_not_split_again() {
     let mut loads = Loads::new(BEGIN_MS);
-    loads.hear(5_000, USUAL, BEGIN_MS + 1_000);
+    loads.merge(5_000, USUAL, BEGIN_MS + 1_000);
     assert_eq!(loads.decide(1, USUAL, BEGIN_MS + 1_000), ShardStep::Double);
     loads.changed(BEGIN_MS + 1_000);
-    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), ShardStep::Stay);
-    loads.hear(10, USUAL, BEGIN_MS + 9_000);
-    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), ShardStep::Stay);
+    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), ShardStep::Keep);
+    loads.merge(10, USUAL, BEGIN_MS + 9_000);
+    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), ShardStep::Keep);
 }
 
 proptest! {
@@ -289,11 +289,11 @@ proptest! {
         let mut shards = 1_u8 << doublings;
         let mut loads = Loads::new(BEGIN_MS);
         for (per_second, now_ms) in heard {
-            loads.hear(per_second, thresholds, now_ms);
+            loads.merge(per_second, thresholds, now_ms);
             match loads.decide(shards, thresholds, now_ms) {
                 ShardStep::Double => { prop_assert!(shards < SHARDS_MAX && per_second > split); shards *= 2 }
                 ShardStep::Halve => { prop_assert!(shards > 1); shards /= 2 }
-                ShardStep::Stay => continue,
+                ShardStep::Keep => continue,
             }
             loads.changed(now_ms);
         }
@@ -302,8 +302,8 @@ proptest! {
     #[test]
     fn a_clock_that_steps_back_halves_nothing_early(step_ms in 1..1_000_000_000_i64) {
         let mut loads = Loads::new(BEGIN_MS);
-        loads.hear(500, USUAL, BEGIN_MS);
-        loads.hear(0, USUAL, BEGIN_MS - step_ms);
-        prop_assert_eq!(loads.decide(2, USUAL, BEGIN_MS - step_ms), ShardStep::Stay);
+        loads.merge(500, USUAL, BEGIN_MS);
+        loads.merge(0, USUAL, BEGIN_MS - step_ms);
+        prop_assert_eq!(loads.decide(2, USUAL, BEGIN_MS - step_ms), ShardStep::Keep);
     }
 }

@@ -93,7 +93,7 @@ impl Shell {
         }
     }
 
-    fn note(&mut self, write: &Write) {
+    fn record(&mut self, write: &Write) {
         let second = match write.stamp(self.stored.now) {
             Stamp::Past(second) => second,
             Stamp::Live(second) => clamp_stamp(second, self.stored.now),
@@ -108,7 +108,7 @@ impl Shell {
             Event::Flush(writes) => {
                 let mut load = Load::default();
                 for write in &writes {
-                    self.note(write);
+                    self.record(write);
                     assert!(load.absorb(&write.load(self.stored.now)));
                 }
                 let number = u64::try_from(self.flushes.len()).expect("few") + 1;
@@ -117,7 +117,7 @@ impl Shell {
                 self.stored.flush(&last);
             }
             Event::Keyed(write) => {
-                self.note(&write);
+                self.record(&write);
                 let number = u8::try_from(self.keyed.len()).expect("few");
                 let load = write.load(self.stored.now);
                 let keyed = KeyedWrite {
@@ -367,7 +367,7 @@ fn names_beyond_the_most_are_told_as_others() {
     for name in &names {
         let values = shell.stored.rows.breakdown(name, None).values;
         assert_eq!(values.sum(), 400, "{name}");
-        assert!(values.get(&text(1)).at_most() >= 1, "{name}");
+        assert!(values.get(&text(1)).count_max() >= 1, "{name}");
     }
     assert!(shell.stored.rows.breakdown("name19", None).values.rest() > 0);
     assert_eq!(shell.stored.rows.breakdown("another", None).values.sum(), 0);

@@ -167,7 +167,7 @@ proptest! {
 #[test]
 fn a_floor_keeps_decrements_out_of_flushes() {
     let mut shell = Shell::new(home(1, 10, Some(0)));
-    assert_eq!(shell.flush(1, 5, 1), Err(Refusal::Bounded));
+    assert_eq!(shell.flush(1, 5, 1), Err(Refusal::HasFloor));
     assert_eq!(shell.totals(), (0, 0, 0));
     assert_eq!(shell.flush(2, 5, 0), Ok(()));
     shell.cell.take_grant(home(2, 10, None), NOW_MS);

@@ -36,7 +36,7 @@ proptest! {
         let again: Vec<KeyedWrite> = shell.model.answers.iter().map(|(key, first)| KeyedWrite {
             key: *key,
             fingerprint: first.fingerprint,
-            ..write(0, Wish { added: 1, removed: 0, ago: 0 }, shell.now_ms)
+            ..write(0, Demand { added: 1, removed: 0, ago: 0 }, shell.now_ms)
         }).collect();
         shell.count(&again, false)?;
         prop_assert!(shell.cell == before, "a repetition changed the cell");
@@ -61,9 +61,9 @@ proptest! {
         wished in (0..1_000_u32, 0..1_000_u32),
     ) {
         let mut shell = Shell::new(10);
-        shell.flush(Wish { added: own.0.into(), removed: own.1.into(), ago: 0 });
+        shell.flush(Demand { added: own.0.into(), removed: own.1.into(), ago: 0 });
         shell.have_company();
-        let asked = Wish { added: wished.0.into(), removed: wished.1.into(), ago: 0 };
+        let asked = Demand { added: wished.0.into(), removed: wished.1.into(), ago: 0 };
         let mut keyed = write(1, asked, BEGIN_MS);
         keyed.seen = Some(SeenValue { value: Value::new(u128::from(seen.0), u128::from(seen.1)), is_set: false });
         let mut changes = Changes::default();
@@ -80,7 +80,7 @@ proptest! {
 }
 
 /// One added, at one moment.
-const ONE: Wish = Wish {
+const ONE: Demand = Demand {
     added: 1,
     removed: 0,
     ago: 0,
@@ -89,7 +89,7 @@ const ONE: Wish = Wish {
 #[test]
 fn a_lead_whose_shards_are_all_sealed_answers_exactly() {
     let mut shell = Shell::new(10);
-    shell.flush(Wish {
+    shell.flush(Demand {
         added: 10,
         removed: 4,
         ago: 0,

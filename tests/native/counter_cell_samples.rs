@@ -53,7 +53,7 @@ impl Shell {
         }
     }
 
-    fn note(&mut self, samples: &[(i64, u16)]) {
+    fn record(&mut self, samples: &[(i64, u16)]) {
         for (second, value) in samples {
             let taken = clamp_stamp(*second, self.stored.now).min(self.stored.now);
             self.truth
@@ -73,7 +73,7 @@ impl Shell {
                 let mut together = Vec::new();
                 for (lane, samples) in (1..).zip([some, others]) {
                     let samples = stamped(samples, self.stored.now);
-                    self.note(&samples);
+                    self.record(&samples);
                     let number = u64::try_from(self.flushes.len()).expect("few") + 1;
                     let load = Load {
                         added: 1,
@@ -87,7 +87,7 @@ impl Shell {
             }
             Event::Keyed(samples) => {
                 let samples = stamped(samples, self.stored.now);
-                self.note(&samples);
+                self.record(&samples);
                 let number = u8::try_from(self.writes.len()).expect("few");
                 let write = KeyedWrite {
                     key: WriteKey([number; 16]),

@@ -68,23 +68,23 @@ impl Inbox {
                 }
             },
         );
-        let stored = |row: i64| Ok::<_, Infallible>(self.rows[&row].dues.clone());
+        let stored = |row: i64| Ok::<_, Infallible>(self.rows[&row].deliveries.clone());
         let Ok(waiting) = parked.set_aside(&mut next.batch, stored, &mut new_key);
         prop_assert!(
             next.batch
-                .dues
+                .deliveries
                 .iter()
                 .all(|due| !parked.holds(&due.counter))
         );
         parked.wait_in(&waiting);
         for row in waiting.into_iter().chain([next.batch]) {
             self.number = self.number.max(row.number);
-            for due in &row.dues {
+            for due in &row.deliveries {
                 prop_assert!(due.write.key != WriteKey([0; 16]));
                 let seconds: u128 = due.write.past.iter().map(|(_, amount)| amount).sum();
                 prop_assert_eq!(seconds, due.write.added);
             }
-            if !row.dues.is_empty() {
+            if !row.deliveries.is_empty() {
                 self.rows.insert(row.number, row);
             }
         }
@@ -99,9 +99,13 @@ impl Inbox {
                 continue;
             }
             let mut batch = self.rows.remove(&number).expect("it is there");
-            let before: Vec<CounterId> = batch.dues.iter().map(|due| due.counter.clone()).collect();
+            let before: Vec<CounterId> = batch
+                .deliveries
+                .iter()
+                .map(|due| due.counter.clone())
+                .collect();
             let mut verdicts = Vec::new();
-            for (place, due) in batch.dues.iter().enumerate() {
+            for (place, due) in batch.deliveries.iter().enumerate() {
                 if away.contains(&due.counter) {
                     continue;
                 }
@@ -114,9 +118,9 @@ impl Inbox {
                 );
                 *self.counted.entry(due.counter.clone()).or_default() += due.write.added;
             }
-            batch.settle(verdicts, NOW_MS);
-            self.parked.settled(&batch, &before);
-            if !batch.dues.is_empty() {
+            batch.resolve(verdicts, NOW_MS);
+            self.parked.record_outcome(&batch, &before);
+            if !batch.deliveries.is_empty() {
                 self.rows.insert(number, batch);
             }
         }
@@ -170,11 +174,11 @@ fn a_counter_that_is_away_for_a_day_takes_two_rows_and_holds_up_nobody() -> Resu
         inbox.send(&[0])?;
         assert_eq!(inbox.counted[&counter(1)], number);
         let rows = inbox.rows.values();
-        let of_it = rows.filter(|row| row.dues[0].counter == counter(0));
+        let of_it = rows.filter(|row| row.deliveries[0].counter == counter(0));
         assert!(of_it.count() <= 2);
     }
-    let mut dues = inbox.rows.values().flat_map(|row| &row.dues);
-    assert!(dues.all(|due| due.write.past.len() <= BATCH_ENTRIES_MAX));
+    let mut deliveries = inbox.rows.values().flat_map(|row| &row.deliveries);
+    assert!(deliveries.all(|due| due.write.past.len() <= BATCH_ENTRIES_MAX));
     inbox.send(&[])?;
     inbox.send(&[])?;
     assert_eq!(inbox.counted[&counter(0)], 80 * 500);

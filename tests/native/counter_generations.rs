@@ -142,14 +142,14 @@ impl World {
         };
         let (outcome, changes) = applied?;
         if changes.hot {
-            self.note_counted(sent);
+            self.record_counted(sent);
         } else {
             assert_eq!(self.cell, before, "a copy changed the cell");
         }
         Ok(outcome)
     }
 
-    fn note_counted(&mut self, sent: &Sent) {
+    fn record_counted(&mut self, sent: &Sent) {
         let generation = self.cell.generation().expect("it counts");
         let name = (sent.nonce.lane, sent.nonce.number);
         let before = self.counted.insert(name, (generation, self.crashes));
@@ -192,12 +192,12 @@ impl World {
         }
         let lane = &mut self.lanes[number];
         match outcome {
-            Ok(_) => lane.learn(self.cell.generation().expect("it counts")),
-            Err(Refusal::Newer(generation)) => lane.learn(generation),
+            Ok(_) => lane.set_generation(self.cell.generation().expect("it counts")),
+            Err(Refusal::Newer(generation)) => lane.set_generation(generation),
             Err(Refusal::Stray) => {}
             Err(other) => assert_eq!(other, Refusal::Stray),
         }
-        lane.settle(nonce.number, (), self.now_ms);
+        lane.complete(nonce.number, (), self.now_ms);
         assert!(!is_heard || outcome.is_ok(), "{sent:?}: {outcome:?}");
     }
 
@@ -303,13 +303,13 @@ fn a_lane_sends_what_it_has_seen_and_before_that_what_may_begin_now() {
     let mut lane: Lane<(), ()> = Lane::new(1);
     let mut newest = |seen: Option<u64>| {
         if let Some(seen) = seen {
-            lane.learn(seen);
+            lane.set_generation(seen);
         }
         let ticket = lane.join(load(9), NOW_MS, None).expect("there is room");
         let (_, load) = lane
             .take_for(&ticket, NOW_MS)
             .expect("nothing is in flight");
-        lane.settle(ticket.batch, (), NOW_MS);
+        lane.complete(ticket.batch, (), NOW_MS);
         load.newest
     };
     assert_eq!(newest(None), NOW + 2_000);

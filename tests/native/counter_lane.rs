@@ -10,7 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::flush::Load;
 use tally::core::counter::lane::{
-    Arrival, BATCHES_MAX, IN_FLIGHT_MS_MAX, LINGER_MS_MAX, Lane, SETTLED_MAX, Ticket, UNSENT_MS_MAX,
+    Arrival, BATCHES_MAX, IN_FLIGHT_MS_MAX, LINGER_MS_MAX, Lane, OUTCOMES_MAX, Ticket,
+    UNSENT_MS_MAX,
 };
 
 const LANE: u64 = 99;
@@ -161,7 +162,7 @@ impl Both {
         Ok(())
     }
 
-    fn settle(&mut self, ok: bool) -> Result<(), TestCaseError> {
+    fn complete(&mut self, ok: bool) -> Result<(), TestCaseError> {
         let Some((number, batch, _)) = self.in_flight.take() else {
             return Ok(());
         };
@@ -173,7 +174,7 @@ impl Both {
         } else {
             Err("failed")
         };
-        let watchers = self.lane.settle(number, end, self.now_ms);
+        let watchers = self.lane.complete(number, end, self.now_ms);
         prop_assert_eq!(&watchers, &batch.watchers);
         self.settled.push((number, batch, end));
         Ok(())
@@ -213,11 +214,11 @@ impl Both {
         match event {
             Event::Join { delta, watched } => self.join(delta, watched)?,
             Event::Take(behind) => self.take(behind)?,
-            Event::Land { ok } => self.settle(ok)?,
+            Event::Land { ok } => self.complete(ok)?,
             Event::LandStray(number) => {
                 let in_flight = self.in_flight.as_ref().map(|(in_flight, _, _)| *in_flight);
                 if in_flight != Some(number) {
-                    let told = self.lane.settle(number, Ok(12_345), self.now_ms);
+                    let told = self.lane.complete(number, Ok(12_345), self.now_ms);
                     prop_assert_eq!(told, Vec::<u64>::new());
                 }
             }
@@ -252,7 +253,7 @@ impl Both {
         for (ticket, _) in watched.iter().flat_map(|(_, batch, _)| &batch.writes) {
             prop_assert_eq!(self.lane.arrival(ticket), None, "its watcher was told");
         }
-        for (_, batch, end) in awaited.into_iter().take(SETTLED_MAX) {
+        for (_, batch, end) in awaited.into_iter().take(OUTCOMES_MAX) {
             let mut later = batch.sum();
             for (ticket, delta) in &batch.writes {
                 later -= delta;

@@ -4,7 +4,7 @@
 use tally::core::counter::flush::Load;
 use tally::core::counter::lane::{
     BATCH_ENTRIES_MAX, BATCH_ITEMS_MAX, BATCHES_MAX, IN_FLIGHT_MS_MAX, LINGER_MS_MAX, Lane,
-    SETTLED_MAX, Ticket, UNSENT_MS_MAX,
+    OUTCOMES_MAX, Ticket, UNSENT_MS_MAX,
 };
 
 type Plain = Lane<u64, ()>;
@@ -23,7 +23,7 @@ fn join(lane: &mut Plain, added: u128) -> Ticket {
 /// Flies the first batch, which is this one.
 fn send(lane: &mut Plain, batch: u64, outcome: u64) -> Load {
     let (_, load) = lane.take(batch, 0).expect("first in line");
-    lane.settle(batch, outcome, 0);
+    lane.complete(batch, outcome, 0);
     load
 }
 
@@ -93,10 +93,10 @@ fn only_the_first_batch_flies_and_only_when_nothing_else_does() {
     assert!(lane.take(one.batch, 0).is_some());
     assert_eq!(lane.take(one.batch, 0), None, "a batch is sent once");
     assert_eq!(lane.take(two.batch, 0), None);
-    lane.settle(one.batch, 7, 0);
+    lane.complete(one.batch, 7, 0);
     assert!(lane.take(two.batch, 0).is_some());
     // What settles late changes nothing.
-    lane.settle(one.batch, 8, 0);
+    lane.complete(one.batch, 8, 0);
     assert_eq!(lane.arrival(&one).map(|arrival| arrival.outcome), Some(7));
     assert_eq!(lane.arrival(&two), None);
 }
@@ -111,7 +111,7 @@ fn a_lane_gathers_as_long_as_it_is_asked_to() {
         lane.take(first.batch, 0).is_some(),
         "the first is sent at once"
     );
-    lane.settle(first.batch, 0, 1);
+    lane.complete(first.batch, 0, 1);
     let second = join(&mut lane, 1);
     let linger_ms = i64::from(LINGER_MS_MAX);
     assert_eq!(lane.gathers_ms(0), linger_ms);
@@ -119,7 +119,7 @@ fn a_lane_gathers_as_long_as_it_is_asked_to() {
     assert_eq!(lane.take(second.batch, linger_ms - 1), None);
     assert_eq!(lane.gathers_ms(linger_ms), 0);
     assert!(lane.take(second.batch, linger_ms).is_some());
-    lane.settle(second.batch, 0, linger_ms);
+    lane.complete(second.batch, 0, linger_ms);
     let full = Load {
         past: vec![(7, 1); BATCH_ENTRIES_MAX],
         ..load(1)
@@ -162,7 +162,7 @@ fn what_nobody_attends_any_more_is_given_up_and_not_before() {
 fn outcomes_are_kept_for_64_flights() {
     let mut lane = Plain::new(1);
     let mut tickets = Vec::new();
-    for outcome in (0..).take(SETTLED_MAX + 1) {
+    for outcome in (0..).take(OUTCOMES_MAX + 1) {
         let ticket = join(&mut lane, 1);
         send(&mut lane, ticket.batch, outcome);
         tickets.push(ticket);
@@ -172,7 +172,7 @@ fn outcomes_are_kept_for_64_flights() {
         .map(|ticket| lane.arrival(ticket).map(|arrival| arrival.outcome))
         .collect();
     assert_eq!(outcomes.first(), Some(&None));
-    let kept: Vec<Option<u64>> = (1..).take(SETTLED_MAX).map(Some).collect();
+    let kept: Vec<Option<u64>> = (1..).take(OUTCOMES_MAX).map(Some).collect();
     assert_eq!(outcomes.get(1..), Some(kept.as_slice()));
 }
 
@@ -186,7 +186,7 @@ fn a_ticket_of_a_lane_that_was_let_go_gets_nothing_from_its_successor() {
     assert!(!new.is_waiting(&ticket));
     assert_eq!(new.take_for(&ticket, 0), None);
     new.take_for(&other, 0).expect("its own");
-    new.settle(other.batch, 5, 1);
+    new.complete(other.batch, 5, 1);
     assert_eq!(new.arrival(&ticket), None);
     assert!(new.arrival(&other).is_some());
 }
@@ -196,7 +196,7 @@ fn a_clock_that_steps_back_does_not_hold_a_lane() {
     let mut lane = Plain::new(1);
     let first = join(&mut lane, 1);
     lane.take(first.batch, 100_000).expect("first in line");
-    lane.settle(first.batch, 5, 100_001);
+    lane.complete(first.batch, 5, 100_001);
     lane.linger(20);
     let next = join(&mut lane, 1);
     assert_eq!(lane.take(next.batch, 100_010), None, "it gathers");

@@ -25,7 +25,7 @@ fn totals((place, shard, generation, sequence): Said) -> CellTotals {
 fn vector(said: &[Said]) -> Vector {
     let mut vector = Vector::default();
     for &message in said {
-        vector.note((datacenter(message.0), message.1), totals(message));
+        vector.merge_cell((datacenter(message.0), message.1), totals(message));
     }
     vector
 }
@@ -67,7 +67,7 @@ proptest! {
             let of_cell = messages.iter().filter(|other| (other.0, other.1) == (said.0, said.1));
             let newest = of_cell.map(|other| (other.2, other.3)).max();
             let is_news = newest.is_none_or(|newest| newest < (said.2, said.3));
-            prop_assert_eq!(known.note((datacenter(said.0), said.1), totals(said)), is_news);
+            prop_assert_eq!(known.merge_cell((datacenter(said.0), said.1), totals(said)), is_news);
             prop_assert_eq!(known != before, is_news);
         }
     }

@@ -9,8 +9,8 @@ use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use tally::core::counter::numbers::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
 use tally::core::counter::queue::{
-    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, DeadLetterReason, Due, Event, InboxId, LogBatch, LogRow,
-    SUMMED_MAX, WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
+    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, DeadLetterReason, Event, InboxId, LogBatch, LogRow,
+    QueuedDelivery, SUMMED_MAX, WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
 };
 use tally::core::counter::total::CellTotal;
 
@@ -64,7 +64,7 @@ fn recorded() -> Recorded {
 #[derive(Default)]
 struct Disk {
     log: Vec<LogRow>,
-    batches: BTreeMap<u64, Vec<Due>>,
+    batches: BTreeMap<u64, Vec<QueuedDelivery>>,
     nonces: Nonces,
     counted: BTreeSet<(CounterId, WriteKey)>,
     totals: BTreeMap<CounterId, u128>,
@@ -125,7 +125,7 @@ impl World {
         let gathered = gather_with(&self.disk.log, &mut self.drawn);
         if gathered.rows > 0 {
             self.batch += 1;
-            self.disk.batches.insert(self.batch, gathered.dues);
+            self.disk.batches.insert(self.batch, gathered.deliveries);
             self.disk.log.drain(..gathered.rows);
             self.disk.nonces = self.nonces.clone();
         }
@@ -133,13 +133,13 @@ impl World {
 
     /// Sends one write; its answer may be lost.
     fn send(&mut self, which: usize, is_answered: bool) {
-        let dues: Vec<(u64, usize, Due)> = (self.disk.batches.iter())
-            .flat_map(|(number, dues)| {
-                let each = dues.iter().enumerate();
+        let deliveries: Vec<(u64, usize, QueuedDelivery)> = (self.disk.batches.iter())
+            .flat_map(|(number, deliveries)| {
+                let each = deliveries.iter().enumerate();
                 each.map(|(place, due)| (*number, place, due.clone()))
             })
             .collect();
-        let Some((number, place, due)) = dues.get(which % dues.len().max(1)) else {
+        let Some((number, place, due)) = deliveries.get(which % deliveries.len().max(1)) else {
             return;
         };
         let outcome = if self
@@ -165,9 +165,9 @@ impl World {
             struck.entry(number).or_default().insert(place);
         }
         for (number, places) in struck {
-            let dues = self.disk.batches.remove(&number).unwrap_or_default();
-            let left = dues.into_iter().enumerate();
-            let left: Vec<Due> = left
+            let deliveries = self.disk.batches.remove(&number).unwrap_or_default();
+            let left = deliveries.into_iter().enumerate();
+            let left: Vec<QueuedDelivery> = left
                 .filter(|(place, _)| !places.contains(place))
                 .map(|(_, due)| due)
                 .collect();
@@ -261,14 +261,14 @@ proptest! {
         let gathered = gather_with(&rows, &mut 0);
         prop_assert_eq!(gathered.rows, rows.len());
         let mut found: BTreeMap<(CounterId, i64), u128> = BTreeMap::new();
-        for due in &gathered.dues {
+        for due in &gathered.deliveries {
             prop_assert_eq!(due.write.added, due.write.past.iter().map(|(_, amount)| amount).sum::<u128>());
             for (second, amount) in &due.write.past {
                 *found.entry((due.counter.clone(), *second)).or_default() += amount;
             }
         }
         prop_assert_eq!(found, expected);
-        prop_assert!(gathered.dues.len() <= 5, "one write for each counter");
+        prop_assert!(gathered.deliveries.len() <= 5, "one write for each counter");
     }
 }
 
@@ -283,7 +283,7 @@ fn many_counters_end_a_batch_early_and_so_do_many_events() {
         .collect();
     let gathered = gather_with(&distinct, &mut 0);
     assert_eq!(
-        (gathered.rows, gathered.dues.len()),
+        (gathered.rows, gathered.deliveries.len()),
         (10, DISTINCT_KEYS_MAX)
     );
     let many: Vec<LogRow> = (1..60)
@@ -291,7 +291,7 @@ fn many_counters_end_a_batch_early_and_so_do_many_events() {
         .collect();
     let gathered = gather_with(&many, &mut 0);
     assert_eq!(gathered.rows * 500, BATCH_ENTRIES_MAX);
-    assert_eq!(gathered.dues.len(), 1);
+    assert_eq!(gathered.deliveries.len(), 1);
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn what_is_large_and_what_has_a_key_or_another_generation_is_written_by_itself()
     rows[0].events.push((6, event(0, 3, None)));
     let gathered = gather_with(&rows, &mut 0);
     let writes: Vec<(u128, bool, u64)> = gathered
-        .dues
+        .deliveries
         .iter()
         .map(|due| (due.write.added, due.is_clients, due.write.generation))
         .collect();

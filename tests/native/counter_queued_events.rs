@@ -122,16 +122,16 @@ proptest! {
                     prop_assert_eq!(in_flight.replace(number), None, "one at a time");
                 },
                 Step::Settle => if let Some(number) = in_flight.take() {
-                    lane.settle(number, number * 2, NOW_MS);
+                    lane.complete(number, number * 2, NOW_MS);
                 },
             }
         }
         if let Some(number) = in_flight {
-            lane.settle(number, number * 2, NOW_MS);
+            lane.complete(number, number * 2, NOW_MS);
         }
         while let Some((number, messages)) = take(&mut lane) {
             batches.insert(number, messages);
-            lane.settle(number, number * 2, NOW_MS);
+            lane.complete(number, number * 2, NOW_MS);
         }
         prop_assert_eq!(batches.len(), joined.len());
         for (number, events) in &joined {
@@ -196,13 +196,13 @@ proptest! {
             let batch: Vec<QueuedEvents> = batch.into_iter().cloned().collect();
             let length = batch.len();
             let groups = group(batch.clone().into_iter().enumerate().collect());
-            let mut places: Vec<usize> = groups.iter().flat_map(|group| group.places.clone()).collect();
+            let mut places: Vec<usize> = groups.iter().flat_map(|group| group.indices.clone()).collect();
             places.sort_unstable();
             prop_assert_eq!(places, (0..length).collect::<Vec<_>>());
             for group in groups {
-                let first = group.dues[0].clone();
-                for (place, due) in group.places.iter().zip(&group.dues) {
-                    prop_assert_eq!(&batch[*place].clone().into_due(), due);
+                let first = group.deliveries[0].clone();
+                for (place, due) in group.indices.iter().zip(&group.deliveries) {
+                    prop_assert_eq!(&batch[*place].clone().into_delivery(), due);
                     prop_assert_eq!(&group.datacenter, &batch[*place].datacenter);
                     prop_assert_eq!((&due.counter, due.is_clients), (&first.counter, first.is_clients));
                     prop_assert_eq!(due.write.generation, first.write.generation);
@@ -233,10 +233,10 @@ fn what_comes_while_a_batch_flies_flies_together() {
     }
     let ticket = join(&mut lane, event(MESSAGES_MAX, 1, 0, None, 1)).expect("there is room");
     assert_eq!(ticket.batch, number + 2);
-    lane.settle(number, 0, NOW_MS);
+    lane.complete(number, 0, NOW_MS);
     let (number, messages) = take(&mut lane).expect("the one before has settled");
     assert_eq!((messages.len(), messages[0].added), (MESSAGES_MAX, 51));
-    lane.settle(number, 0, NOW_MS);
+    lane.complete(number, 0, NOW_MS);
     assert_eq!(
         take(&mut lane).map(|(number, _)| number),
         Some(ticket.batch)
@@ -275,7 +275,7 @@ fn events_to_an_inbox_go_as_they_came() {
     let mut lengths = Vec::new();
     while let Some((number, messages)) = take(&mut lane) {
         lengths.push(messages.len());
-        lane.settle(number, 0, NOW_MS);
+        lane.complete(number, 0, NOW_MS);
     }
     let full = INBOX_LIMITS.messages_max;
     assert_eq!(lengths, [full, full, 3]);

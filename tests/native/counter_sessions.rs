@@ -151,7 +151,10 @@ impl World {
             }
             Message::Opened(sender, session, generation, asked_ms) => {
                 let sender = &mut self.senders[sender];
-                if sender.sessions.told(&counter(), session, generation) {
+                if sender
+                    .sessions
+                    .record_answer(&counter(), session, generation)
+                {
                     sender.leased_ms = Some(asked_ms);
                 }
             }
@@ -166,7 +169,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self, sent: InFlight, is_heard: bool) {
+    fn complete(&mut self, sent: InFlight, is_heard: bool) {
         self.queue.push((sent.generation, sent.key));
         if is_heard {
             let sender = &mut self.senders[sent.sender];
@@ -191,7 +194,7 @@ impl World {
         for (lane, known) in &mut self.lanes {
             let leads = self.leads.iter();
             let by: Vec<&Numbers> = leads.map(|lead| lead.get(lane).unwrap_or(&none)).collect();
-            known.settle(&by);
+            known.expire_accepted(&by);
         }
         let mut lanes = self.lanes.values();
         self.may_hold = lanes.any(|known| known.may_hold(self.generation));
@@ -223,7 +226,7 @@ impl World {
             }
             Step::Settle(pick, is_heard) if !self.in_flight.is_empty() => {
                 let sent = self.in_flight.swap_remove(pick % self.in_flight.len());
-                self.settle(sent, is_heard);
+                self.complete(sent, is_heard);
             }
             Step::Count(pick, lead) if !self.queue.is_empty() => {
                 self.count(self.queue[pick % self.queue.len()], lead);
@@ -266,7 +269,7 @@ proptest! {
                 world.deliver(message);
             }
             for sent in std::mem::take(&mut world.in_flight) {
-                world.settle(sent, true);
+                world.complete(sent, true);
             }
             world.wait(IDLE_MS + RETRY_MS);
         }
@@ -310,13 +313,16 @@ fn a_session_is_of_one_lane_and_one_generation() {
     let key = |byte: u8| WriteKey([byte; 16]);
     let first = sessions.of_next(&counter(), (key(1), 0), 0);
     assert_eq!(first, (1, 0));
-    assert!(lane.open(7, 1) && sessions.told(&counter(), 1, Some(7)));
+    assert!(lane.open(7, 1) && sessions.record_answer(&counter(), 1, Some(7)));
     assert_eq!(sessions.of_next(&counter(), (key(1), 3), 1), (1, 7));
     // The root's answer of before another lane began says nothing of that.
     assert_eq!(sessions.of_next(&counter(), (key(2), 0), 2), (2, 0));
-    assert!(!sessions.told(&counter(), 1, Some(7)));
+    assert!(!sessions.record_answer(&counter(), 1, Some(7)));
     // Another generation closes it.
     assert!(!lane.open(8, 1) && lane.is_closed(1) && !lane.may_hold(8));
-    assert!(sessions.told(&counter(), 2, Some(8)) && !sessions.told(&counter(), 2, None));
+    assert!(
+        sessions.record_answer(&counter(), 2, Some(8))
+            && !sessions.record_answer(&counter(), 2, None)
+    );
     assert_eq!(sessions.of_next(&counter(), (key(2), 0), 3), (3, 0));
 }

@@ -76,7 +76,7 @@ fn total<'a>(numbers: impl IntoIterator<Item = &'a u128>) -> Plain {
 }
 
 /// Added minus removed as text, and whether a JavaScript number holds it.
-fn told(added: &Plain, removed: &Plain) -> (String, bool) {
+fn difference_of(added: &Plain, removed: &Plain) -> (String, bool) {
     let (magnitude, sign) = match added.compare(removed) {
         Ordering::Less => (removed.minus(added), "-"),
         _ => (added.minus(removed), ""),
@@ -123,7 +123,7 @@ proptest! {
         let value = added.iter().map(|number| Value::new(*number, 0))
             .chain(removed.iter().map(|number| Value::new(0, *number)))
             .fold(Value::default(), Value::plus);
-        let (text, is_safe) = told(&total(&added), &total(&removed));
+        let (text, is_safe) = difference_of(&total(&added), &total(&removed));
         prop_assert_eq!(value.to_string(), text);
         prop_assert_eq!(value.is_javascript_safe(), is_safe);
     }
@@ -155,7 +155,7 @@ proptest! {
         prop_assert_eq!(back.to_string(), before.to_string());
         prop_assert_eq!(back.is_javascript_safe(), before.is_javascript_safe());
         // The amount need not be included for the arithmetic to hold.
-        let (text, _) = told(
+        let (text, _) = difference_of(
             &total(&added).plus(&Plain::of(later.1)),
             &total(&removed).plus(&Plain::of(later.0)),
         );

@@ -12,7 +12,8 @@ use tally::core::counter::grant::Grant;
 use tally::core::counter::history::Resolution;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::uniques_retention::{
-    BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, RowSpan, kept_seconds, rows_of, told,
+    BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, RowSpan, kept_seconds, rows_of,
+    widened_window,
 };
 use tally::core::sketch::{HashKey, hash};
 
@@ -37,7 +38,7 @@ proptest! {
         seconds in prop_oneof![1..700_000_i64, 1..BY_DAYS_SECONDS],
     ) {
         let window = (NOW - ago - seconds + 1, NOW - ago);
-        let (first, last) = told(window, NOW);
+        let (first, last) = widened_window(window, NOW);
         let (begins, ends) = (fineness(NOW - window.0), fineness(ago));
         prop_assert!((0..begins).contains(&(window.0 - first)), "{first} for {}", window.0);
         prop_assert!((0..ends).contains(&(last - window.1)), "{last} for {}", window.1);
@@ -78,7 +79,7 @@ proptest! {
 
 #[test]
 fn a_month_is_told_by_few_rows() {
-    let stretch = told((NOW - 30 * 86_400, NOW), NOW);
+    let stretch = widened_window((NOW - 30 * 86_400, NOW), NOW);
     let rows = rows_of(stretch, Some(Resolution::Hour.start_of(NOW)));
     let count = |rows: &RowSpan| (rows.before - rows.from) / rows.step.seconds();
     // 30 days, and the minute of today.
@@ -122,17 +123,17 @@ fn rows_are_bounded_and_tell_how_many_came() {
         "{counts:?}"
     );
     for days in [1, 7, 8, 30, 399] {
-        let (first, last) = told((now - days * 86_400 + 1, now), now);
+        let (first, last) = widened_window((now - days * 86_400 + 1, now), now);
         let came = seen
             .iter()
             .filter(|at| (first..=last).contains(*at))
             .count();
-        let told = stored.stretch_uniques((first, last)).estimate();
+        let estimate = stored.stretch_uniques((first, last)).estimate();
         let came = f64::from(u32::try_from(came + 1).expect("few"));
-        let off = (told.estimate - came).abs();
+        let off = (estimate.estimate - came).abs();
         assert!(
-            off <= 4.0 * told.standard_error + 0.5,
-            "{days} days: {told:?} of {came}"
+            off <= 4.0 * estimate.standard_error + 0.5,
+            "{days} days: {estimate:?} of {came}"
         );
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::exposition::parse;
 use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
-use tally::protocol::fleet::hot::{Hot, HotNotes, HotReport};
+use tally::protocol::fleet::hot::{Hot, HotReport, HotWrites};
 use tally::protocol::fleet::{
     Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, ReportExtras,
     ReportOutcome, Reporter, Role, STAND_BY_MS, StoredSizes,
@@ -85,7 +85,7 @@ proptest! {
             let now_ms = i64::try_from(number).unwrap() * 10_000;
             metrics.add(Metric::CommitWritten, amount);
             counted += amount;
-            let unsent = reporter.tell(metrics.counts(), Role::Objects, now_ms, || unreachable!());
+            let unsent = reporter.report(metrics.counts(), Role::Objects, now_ms, || unreachable!());
             let report = Counts {
                 incarnation: unsent.incarnation,
                 sequence: unsent.sequence,
@@ -124,13 +124,13 @@ proptest! {
         isolates in 1_usize..4,
         kept in 1_usize..300,
     ) {
-        let mut notes: Vec<HotNotes> = (0..isolates).map(|_| HotNotes::default()).collect();
+        let mut notes: Vec<HotWrites> = (0..isolates).map(|_| HotWrites::default()).collect();
         let mut truth: BTreeMap<CounterId, u64> = BTreeMap::new();
         let here = Datacenter::parse("FRA").unwrap();
         for (place, (counter, amount)) in writes.iter().enumerate() {
             // Some are written far more than others.
             let counter = CounterId::parse(format!("c{}", counter * counter / 900)).unwrap();
-            notes[place % isolates].note(&counter, &here, 1, *amount, 0);
+            notes[place % isolates].record(&counter, &here, 1, *amount, 0);
             *truth.entry(counter).or_default() += amount;
         }
         let mut hot = Hot::default();
@@ -138,7 +138,7 @@ proptest! {
             hot.add(notes.take(1_000));
         }
         hot.prune(kept);
-        let named: BTreeMap<_, _> = hot.most(usize::MAX).into_iter().collect();
+        let named: BTreeMap<_, _> = hot.hottest(usize::MAX).into_iter().collect();
         prop_assert!(named.len() <= kept);
         for (counter, writes) in &truth {
             let milli = writes * 1_000;
@@ -158,10 +158,10 @@ fn a_report_that_was_refused_is_told_with_the_next() {
     let mut metrics = Metrics::new(0);
     let mut reporter = Reporter::new(16, 0);
     metrics.add(Metric::DeadLetter, 3);
-    let first = reporter.tell(metrics.counts(), Role::Objects, 0, || 1);
+    let first = reporter.report(metrics.counts(), Role::Objects, 0, || 1);
     reporter.refused(first.incarnation, first.sequence);
     metrics.add(Metric::DeadLetter, 4);
-    let next = reporter.tell(metrics.counts(), Role::Objects, 10_000, || 1);
+    let next = reporter.report(metrics.counts(), Role::Objects, 10_000, || 1);
     assert_eq!((next.incarnation, next.sequence), (16, 1));
     assert_eq!(next.rose.iter().map(|(_, rose)| rose).sum::<u64>(), 7);
 }
@@ -171,11 +171,11 @@ fn whoever_may_be_forgotten_begins_anew_and_gives_up_what_may_have_been_counted(
     let mut metrics = Metrics::new(0);
     let mut reporter = Reporter::new(16, 0);
     metrics.add(Metric::DeadLetter, 3);
-    reporter.tell(metrics.counts(), Role::Objects, 0, || 1);
+    reporter.report(metrics.counts(), Role::Objects, 0, || 1);
     metrics.add(Metric::DeadLetter, 4);
-    let again = reporter.tell(metrics.counts(), Role::Objects, STAND_BY_MS - 1, || 1);
+    let again = reporter.report(metrics.counts(), Role::Objects, STAND_BY_MS - 1, || 1);
     assert_eq!((again.incarnation, again.rose[0].1), (16, 3));
-    let anew = reporter.tell(metrics.counts(), Role::Objects, STAND_BY_MS, || 17);
+    let anew = reporter.report(metrics.counts(), Role::Objects, STAND_BY_MS, || 17);
     assert_eq!(
         (anew.incarnation, anew.sequence, anew.rose[0].1),
         (17, 1, 4)
@@ -183,7 +183,7 @@ fn whoever_may_be_forgotten_begins_anew_and_gives_up_what_may_have_been_counted(
     // One that was quiet for long has nothing to give up.
     reporter.confirmed(17, 1, STAND_BY_MS);
     metrics.add(Metric::DeadLetter, 5);
-    let later = reporter.tell(metrics.counts(), Role::Objects, 3 * STAND_BY_MS, || 18);
+    let later = reporter.report(metrics.counts(), Role::Objects, 3 * STAND_BY_MS, || 18);
     assert_eq!(
         (later.incarnation, later.sequence, later.rose[0].1),
         (18, 1, 5)
@@ -320,7 +320,7 @@ fn what_is_so_now_is_told_in_the_form_of_prometheus() {
 
 #[test]
 fn what_no_isolate_has_told_is_nothing() {
-    assert_eq!(HotNotes::default().take(5), HotReport::default());
+    assert_eq!(HotWrites::default().take(5), HotReport::default());
     let mut hot = Hot::default();
     hot.add(HotReport::default());
     assert!(hot.is_empty() && hot.absent_max() == 0);

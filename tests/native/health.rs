@@ -12,16 +12,16 @@ fn sixteen_looks_find_the_one_partition_that_cannot_be_read_and_that_it_can_agai
         let mut now_ms = NOW_MS;
         for is_broken in [true, false] {
             for _ in 0..DIRECTORY_PARTITIONS {
-                let due = health.due(now_ms, false);
+                let due = health.next_checks(now_ms, false);
                 assert_eq!(due.len(), 1, "one call a look");
                 assert_eq!(
-                    health.due(now_ms + LOOK_EVERY_MS - 1, false).len(),
+                    health.next_checks(now_ms + LOOK_EVERY_MS - 1, false).len(),
                     0,
                     "it was asked a moment ago"
                 );
                 for partition in due {
                     let is_it = is_broken && partition == 7;
-                    health.note(
+                    health.record(
                         partition,
                         is_it.then(|| Ailment::Unreadable("from the future".to_owned())),
                     );
@@ -36,13 +36,13 @@ fn sixteen_looks_find_the_one_partition_that_cannot_be_read_and_that_it_can_agai
 #[test]
 fn where_one_process_has_all_of_them_a_look_is_at_all_once_a_second() {
     let mut health = Health::new(DIRECTORY_PARTITIONS, 3);
-    let mut due = health.due(NOW_MS, true);
+    let mut due = health.next_checks(NOW_MS, true);
     due.sort_unstable();
     assert_eq!(due, Vec::from_iter(0..DIRECTORY_PARTITIONS));
-    assert_eq!(health.due(NOW_MS + 900, true).len(), 0);
-    assert_eq!(health.due(NOW_MS + 1_000, true).len(), due.len());
+    assert_eq!(health.next_checks(NOW_MS + 900, true).len(), 0);
+    assert_eq!(health.next_checks(NOW_MS + 1_000, true).len(), due.len());
     assert_eq!(
-        health.due(NOW_MS - 60_000, false).len(),
+        health.next_checks(NOW_MS - 60_000, false).len(),
         1,
         "the clock was put back"
     );

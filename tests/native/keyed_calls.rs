@@ -12,7 +12,8 @@ use tally::core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Reco
 use tally::protocol::batch::gather::Times;
 use tally::protocol::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{
-    Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed, element_second,
+    BudgetedCarrier, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
+    element_second,
 };
 use tally::protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 
@@ -119,7 +120,7 @@ fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
             strikes: false,
         };
         let calls = CallBudget::new(most);
-        let bounded = Bounded {
+        let bounded = BudgetedCarrier {
             carrier,
             calls: &calls,
         };
@@ -152,7 +153,7 @@ fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
             strikes: true,
         };
         let calls = CallBudget::new(most);
-        let bounded = Bounded {
+        let bounded = BudgetedCarrier {
             carrier,
             calls: &calls,
         };

@@ -37,18 +37,18 @@ fn so_many_of_a_datacenter_leave_and_another_only_once_one_is_forgotten() {
     let here = Datacenter::local();
     let mut apart = LeadsApart::default();
     for number in 0..APART_OF_DATACENTER_MAX {
-        assert!(apart.place((&id(number), &here), 5, true));
+        assert!(apart.move_lead((&id(number), &here), 5, true));
     }
     let late = id(APART_OF_DATACENTER_MAX);
-    assert!(!apart.place((&late, &here), 5, true));
+    assert!(!apart.move_lead((&late, &here), 5, true));
     assert_eq!(apart.moves(&late, &here), 0);
     // To say it again changes nothing.
     let noted = apart.clone();
-    assert!(apart.place((&id(0), &here), 5, true));
+    assert!(apart.move_lead((&id(0), &here), 5, true));
     assert_eq!(apart, noted);
-    assert!(apart.place((&id(0), &here), 5, false));
+    assert!(apart.move_lead((&id(0), &here), 5, false));
     assert!(!is_apart(apart.moves(&id(0), &here)));
-    assert!(!apart.place((&late, &here), 5, true));
+    assert!(!apart.move_lead((&late, &here), 5, true));
     // What is forgotten raises the spread, so no epoch that a lead knows comes again.
     let mut spreads = Spreads::new(Some(64));
     let place = |_| LeadPlace::Tablet(1);
@@ -56,7 +56,7 @@ fn so_many_of_a_datacenter_leave_and_another_only_once_one_is_forgotten() {
     spreads.raise(apart.forget(&id(0), &here));
     assert_eq!(apart.moves(&id(0), &here), 0);
     assert!(spreads.places(place).0 >= known);
-    assert!(apart.place((&late, &here), 5, true));
+    assert!(apart.move_lead((&late, &here), 5, true));
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn partitions_that_join_know_of_each_lead_the_more_moves() {
     let here = Datacenter::local();
     let (mut one, mut other) = (LeadsApart::default(), LeadsApart::default());
     for out in [true, false, true] {
-        one.place((&id(0), &here), 5, out);
+        one.move_lead((&id(0), &here), 5, out);
     }
-    other.place((&id(0), &here), 5, true);
-    other.place((&id(1), &here), 5, true);
+    other.move_lead((&id(0), &here), 5, true);
+    other.move_lead((&id(1), &here), 5, true);
     other.join(&one.of_counter(&id(0)));
     assert_eq!(other.moves(&id(0), &here), 3);
     one.join(&other);
@@ -82,7 +82,7 @@ fn a_lead_is_hot_only_after_a_while_without_a_pause_and_rests_only_when_it_is_co
     assert_eq!((limits.hot_ms, limits.rest_ms), (10_000, 600_000));
     let mut heat = HotPeriod::default();
     let hot = |heat: &mut HotPeriod, from: i64, to: i64| {
-        (from..=to).any(|second| heat.note(LEAVE_PER_SECOND, limits, 1_000 * second))
+        (from..=to).any(|second| heat.record(LEAVE_PER_SECOND, limits, 1_000 * second))
     };
     assert!(!hot(&mut heat, 0, 9));
     assert!(hot(&mut heat, 10, 10));
@@ -90,7 +90,7 @@ fn a_lead_is_hot_only_after_a_while_without_a_pause_and_rests_only_when_it_is_co
     assert!(!hot(&mut heat, 11, 20));
     // A pause begins it anew, and what is less is no heat.
     assert!(!hot(&mut heat, 31, 40));
-    assert!(!heat.note(LEAVE_PER_SECOND - 1, limits, 41_000));
+    assert!(!heat.record(LEAVE_PER_SECOND - 1, limits, 41_000));
     assert!(hot(&mut heat, 41, 41));
     assert!(limits.is_rest(5_999, 600_000));
     assert!(!limits.is_rest(6_000, 600_000));

@@ -148,7 +148,7 @@ fn a_lender_without_room_refuses_whatever_on_error_says() {
         let now_ms = BEGIN_MS + 1_000 + step * 100;
         let mut admission = borrowers.check(&asked, now_ms);
         if admission == Ok(Admission::Ask) {
-            let due = borrowers.due("w~s60", "k", now_ms).unwrap();
+            let due = borrowers.next_request("w~s60", "k", now_ms).unwrap();
             let answer = table.ask(&asked, &due.request, now_ms);
             borrowers.answered(&due.name, &due.key, &answer, now_ms);
             borrowers.leave("w~s60", "k", 1);

@@ -1,5 +1,5 @@
-//! Laws of what watchers say and are told: messages, frames, rates, and the bytes of what hubs and lookouts say to each
-//! other.
+//! Laws of what watchers say and are told: messages, frames, rates, and the bytes of what hubs and live readers say to
+//! each other.
 
 use crate::common::sums;
 
@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally::core::counter::id::CounterId;
-use tally::protocol::live::client_message::{self, ClientMessage, SocketNotes};
+use tally::protocol::live::client_message::{self, ClientMessage, SocketAttachment};
 use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
 use tally::protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
 use tally::protocol::live::subscriptions::Update;
@@ -33,8 +33,8 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> Code {
     refused.expect_err("a refusal").code()
 }
 
-fn kept(watches: &[&str], prefixes: &[&str]) -> SocketNotes {
-    SocketNotes {
+fn kept(watches: &[&str], prefixes: &[&str]) -> SocketAttachment {
+    SocketAttachment {
         ids: topics(watches),
         as_strings: false,
         prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
@@ -45,33 +45,36 @@ fn kept(watches: &[&str], prefixes: &[&str]) -> SocketNotes {
 
 #[test]
 fn a_query_names_counters_in_any_order_and_each_once() {
-    let named = client_message::asked("id=b&id=a%2Fx&id=b").expect("counters");
+    let named = client_message::parse_topics("id=b&id=a%2Fx&id=b").expect("counters");
     assert_eq!(named, (topics(&["a/x", "b"]), false));
-    let strings = client_message::asked("numbers=string&id=a").expect("counters");
+    let strings = client_message::parse_topics("numbers=string&id=a").expect("counters");
     assert_eq!(strings, (topics(&["a"]), true));
     assert_eq!(
-        code(client_message::asked("id=a&numbers=1")),
+        code(client_message::parse_topics("id=a&numbers=1")),
         Code::InvalidQuery
     );
-    assert_eq!(code(client_message::asked("")), Code::InvalidQuery);
+    assert_eq!(code(client_message::parse_topics("")), Code::InvalidQuery);
     assert_eq!(
-        code(client_message::asked("id=a&ids=b")),
+        code(client_message::parse_topics("id=a&ids=b")),
         Code::InvalidQuery
     );
-    assert_eq!(code(client_message::asked("id=a&id=")), Code::InvalidId);
+    assert_eq!(
+        code(client_message::parse_topics("id=a&id=")),
+        Code::InvalidId
+    );
     let query = |count: usize, length: usize| {
         let one = |number| format!("id={number:0length$}");
         (0..count).map(one).collect::<Vec<_>>().join("&")
     };
-    let (most, _) = client_message::asked(&query(IDS_MAX, 3)).expect("counters");
+    let (most, _) = client_message::parse_topics(&query(IDS_MAX, 3)).expect("counters");
     assert_eq!(most.len(), IDS_MAX);
     assert_eq!(
-        code(client_message::asked(&query(IDS_MAX + 1, 3))),
+        code(client_message::parse_topics(&query(IDS_MAX + 1, 3))),
         Code::TooManyCounters
     );
-    assert!(client_message::asked(&query(16, IDS_BYTES_MAX / 16)).is_ok());
+    assert!(client_message::parse_topics(&query(16, IDS_BYTES_MAX / 16)).is_ok());
     assert_eq!(
-        code(client_message::asked(&query(17, IDS_BYTES_MAX / 16))),
+        code(client_message::parse_topics(&query(17, IDS_BYTES_MAX / 16))),
         Code::TooManyCounters
     );
 }
@@ -95,7 +98,7 @@ fn a_query_names_a_board_with_its_first_members_or_one_of_them() {
         ),
     ] {
         assert_eq!(
-            client_message::asked(query),
+            client_message::parse_topics(query),
             Ok((expected, false)),
             "{query}"
         );
@@ -108,7 +111,7 @@ fn a_query_names_a_board_with_its_first_members_or_one_of_them() {
         "board=b&board=c",
     ] {
         assert_eq!(
-            code(client_message::asked(query)),
+            code(client_message::parse_topics(query)),
             Code::InvalidQuery,
             "{query}"
         );
@@ -137,7 +140,7 @@ fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
             let kept = kept(&watches, &prefixes);
             let text = kept.to_attachment().expect("it can be kept");
             assert!(text.is_ascii() && text.len() <= ATTACHMENT_BYTES_MAX);
-            assert_eq!(SocketNotes::from_attachment(&text), Some(kept));
+            assert_eq!(SocketAttachment::from_attachment(&text), Some(kept));
         }
     }
     let prefix = "x".repeat(ATTACHMENT_BYTES_MAX);
@@ -147,7 +150,7 @@ fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
         "{}",
         r#"{"ids":["a"],"as_strings":false,"prefixes":[]}"#,
     ] {
-        assert_eq!(SocketNotes::from_attachment(text), None);
+        assert_eq!(SocketAttachment::from_attachment(text), None);
     }
 }
 
@@ -166,9 +169,9 @@ fn what_the_build_before_kept_of_a_socket_is_read_and_it_reads_what_this_one_kee
     };
     let text = STANDARD_NO_PAD.encode(encode(&before).expect("bytes"));
     assert_eq!(text, "AQABYQEBAWI");
-    let read = SocketNotes::from_attachment(&text).expect("notes");
+    let read = SocketAttachment::from_attachment(&text).expect("notes");
     assert_eq!((read.ids.len(), read.visitor), (1, None));
-    let now = SocketNotes {
+    let now = SocketAttachment {
         visitor: Some(7),
         ends_ms: Some(9),
         ..read
@@ -176,7 +179,7 @@ fn what_the_build_before_kept_of_a_socket_is_read_and_it_reads_what_this_one_kee
     let bytes = STANDARD_NO_PAD.decode(now.to_attachment().expect("text"));
     assert_eq!(decode(&bytes.expect("base64")), Ok(before));
     let same = now.to_attachment().expect("text");
-    assert_eq!(SocketNotes::from_attachment(&same), Some(now));
+    assert_eq!(SocketAttachment::from_attachment(&same), Some(now));
 }
 
 #[test]
@@ -270,11 +273,11 @@ fn a_second_begins_once() {
 #[test]
 fn a_rate_is_of_the_last_ten_seconds_and_ends_at_zero() {
     let mut pace = Pace::default();
-    pace.note(0, 1, 100);
+    pace.record(0, 1, 100);
     assert_eq!(pace.rate_thousandths(), None);
     // Five a second, read by a clock that is not exact.
     for second in 1..=30 {
-        pace.note(
+        pace.record(
             second * 1_000 + (second % 3) * 20,
             1,
             100 + u128::from(second.unsigned_abs()) * 5,
@@ -282,19 +285,19 @@ fn a_rate_is_of_the_last_ten_seconds_and_ends_at_zero() {
         assert_eq!(pace.rate_thousandths(), Some(5_000), "{second}");
     }
     for second in 31..=39 {
-        pace.note(second * 1_000, 1, 250);
+        pace.record(second * 1_000, 1, 250);
         assert_ne!(pace.rate_thousandths(), Some(0), "{second}");
     }
-    pace.note(30_000 + WINDOW_MS, 1, 250);
+    pace.record(30_000 + WINDOW_MS, 1, 250);
     assert_eq!(pace.rate_thousandths(), Some(0));
     // One increment in ten seconds keeps its rate, and is then gone.
-    pace.note(41_000, 1, 251);
+    pace.record(41_000, 1, 251);
     for second in 42..=50 {
-        pace.note(second * 1_000 + 7, 1, 251);
+        pace.record(second * 1_000 + 7, 1, 251);
         assert_eq!(pace.rate_thousandths(), Some(100), "{second}");
     }
     // Reads a little less than ten seconds apart are ten seconds apart.
-    pace.note(50_990, 1, 251);
+    pace.record(50_990, 1, 251);
     assert_eq!(pace.rate_thousandths(), Some(0));
 }
 
@@ -302,27 +305,27 @@ fn a_rate_is_of_the_last_ten_seconds_and_ends_at_zero() {
 fn a_rate_begins_anew_with_another_generation_and_where_a_total_falls() {
     for (generation, added) in [(2, 500), (1, 40)] {
         let mut pace = Pace::default();
-        pace.note(0, 1, 50);
-        pace.note(1_000, 1, 60);
-        pace.note(2_000, generation, added);
+        pace.record(0, 1, 50);
+        pace.record(1_000, 1, 60);
+        pace.record(2_000, generation, added);
         assert_eq!(pace.rate_thousandths(), None);
-        pace.note(3_000, generation, added + 3);
+        pace.record(3_000, generation, added + 3);
         assert_eq!(pace.rate_thousandths(), Some(3_000));
     }
     // What is created while it is watched begins at nothing.
     let mut pace = Pace::default();
-    pace.note(0, 7, 50);
-    pace.note_missing(1_000);
-    pace.note_missing(2_000);
+    pace.record(0, 7, 50);
+    pace.record_missing(1_000);
+    pace.record_missing(2_000);
     assert_eq!(pace.rate_thousandths(), Some(0));
-    pace.note(3_000, 8, 4);
+    pace.record(3_000, 8, 4);
     assert_eq!(pace.rate_thousandths(), Some(2_000));
     // Nor does a clock that steps back make a rate of its own.
     let mut pace = Pace::default();
-    pace.note(5_000, 1, 50);
-    pace.note(1_000, 1, 60);
+    pace.record(5_000, 1, 50);
+    pace.record(1_000, 1, 60);
     assert_eq!(pace.rate_thousandths(), None);
-    pace.note(2_000, 1, u128::MAX);
+    pace.record(2_000, 1, u128::MAX);
     assert!(pace.rate_thousandths().is_some());
 }
 

@@ -49,7 +49,7 @@ fn missing() -> CounterSnapshot {
 }
 
 fn due(board: &mut HubState, watcher: u64, now_ms: i64) -> Option<Update> {
-    board.due(
+    board.update_for(
         watcher,
         now_ms,
         second_of(now_ms),
@@ -75,8 +75,8 @@ fn watched() -> (HubState, u64) {
     let watcher = board
         .join(NOW_MS, ids(&["b", "a"]), false, None)
         .expect("there is room");
-    board.learn(&id("a"), value(1, NOW_MS), NOW_MS);
-    board.learn(&id("b"), missing(), NOW_MS);
+    board.receive(&id("a"), value(1, NOW_MS), NOW_MS);
+    board.receive(&id("b"), missing(), NOW_MS);
     (board, watcher)
 }
 
@@ -86,11 +86,11 @@ fn the_first_update_waits_for_all_counters_and_has_them_all() {
     let watcher = board
         .join(NOW_MS, ids(&["a", "b"]), false, None)
         .expect("there is room");
-    assert_eq!(board.unheard(), ids(&["a", "b"]));
-    board.learn(&id("a"), value(1, NOW_MS - 30), NOW_MS);
+    assert_eq!(board.unread(), ids(&["a", "b"]));
+    board.receive(&id("a"), value(1, NOW_MS - 30), NOW_MS);
     assert_eq!(due(&mut board, watcher, NOW_MS), None);
-    board.learn(&id("b"), missing(), NOW_MS);
-    assert_eq!(board.unheard(), []);
+    board.receive(&id("b"), missing(), NOW_MS);
+    assert_eq!(board.unread(), []);
     let update = due(&mut board, watcher, NOW_MS).expect("an update");
     let text = format!(
         r#"{{"type":"update","at":{NOW_MS},"counters":{{"a":{{"value":1,"exact":true,"as_of":{},"staleness_ms":30,"reachable":true}},"b":null}}}}"#,
@@ -105,8 +105,8 @@ fn nothing_is_sent_while_nothing_but_times_changes() {
     assert!(send(&mut board, watcher, NOW_MS).is_some());
     for second in 1..20 {
         let now_ms = NOW_MS + second * SECOND_MS;
-        board.learn(&id("a"), value(1, now_ms), now_ms);
-        board.learn(&id("b"), missing(), now_ms);
+        board.receive(&id("a"), value(1, now_ms), now_ms);
+        board.receive(&id("b"), missing(), now_ms);
         assert_eq!(due(&mut board, watcher, now_ms), None);
     }
     // One who comes later is told the newest times.
@@ -122,7 +122,7 @@ fn nothing_is_sent_while_nothing_but_times_changes() {
 fn only_what_changed_is_sent_and_once_a_second_at_most() {
     let (mut board, watcher) = watched();
     send(&mut board, watcher, NOW_MS);
-    board.learn(&id("a"), value(2, NOW_MS), NOW_MS + 300);
+    board.receive(&id("a"), value(2, NOW_MS), NOW_MS + 300);
     assert_eq!(due(&mut board, watcher, NOW_MS + 300), None);
     assert_eq!(due(&mut board, watcher, NOW_MS + 899), None);
     // A timer that rings a little early still counts.
@@ -130,13 +130,13 @@ fn only_what_changed_is_sent_and_once_a_second_at_most() {
     assert_eq!(seen["a"]["value"], 2);
     assert_eq!(seen.get("b"), None);
     // A second that was slow does not cost the next its update.
-    board.learn(&id("a"), value(3, NOW_MS), NOW_MS + 2_600);
+    board.receive(&id("a"), value(3, NOW_MS), NOW_MS + 2_600);
     board.sent(watcher, NOW_MS + 2_600, second_of(NOW_MS + 2_000));
-    board.learn(&id("a"), value(4, NOW_MS), NOW_MS + 3_010);
+    board.receive(&id("a"), value(4, NOW_MS), NOW_MS + 3_010);
     let seen = send(&mut board, watcher, NOW_MS + 3_010).expect("an update");
     assert_eq!(seen["a"]["value"], 4);
     // A clock that stepped back by an hour holds nothing up.
-    board.learn(&id("b"), value(7, NOW_MS), NOW_MS);
+    board.receive(&id("b"), value(7, NOW_MS), NOW_MS);
     let seen = send(&mut board, watcher, NOW_MS - 3_600_000).expect("an update");
     assert_eq!(seen["b"]["value"], 7);
 }
@@ -149,10 +149,10 @@ fn those_who_lack_the_same_share_one_text() {
         .expect("there is room");
     let mut made = UpdatesMade::default();
     let first = board
-        .due(one, NOW_MS, second_of(NOW_MS), &mut made)
+        .update_for(one, NOW_MS, second_of(NOW_MS), &mut made)
         .expect("an update");
     let second = board
-        .due(other, NOW_MS, second_of(NOW_MS), &mut made)
+        .update_for(other, NOW_MS, second_of(NOW_MS), &mut made)
         .expect("an update");
     assert!(Rc::ptr_eq(&first.text, &second.text));
 }
@@ -168,11 +168,11 @@ fn those_who_want_strings_get_a_text_of_their_own() {
     if let Shown::Counter(told) = &mut snapshot.shown {
         told.members_of_strings = Some("\"value\":\"1\"".to_owned());
     }
-    board.learn(&id("a"), snapshot, NOW_MS);
+    board.receive(&id("a"), snapshot, NOW_MS);
     let mut made = UpdatesMade::default();
     let [numbers, strings] = watchers.map(|watcher| {
         board
-            .due(watcher, NOW_MS, second_of(NOW_MS), &mut made)
+            .update_for(watcher, NOW_MS, second_of(NOW_MS), &mut made)
             .expect("an update")
     });
     assert!(numbers.text.contains(r#""value":1,"#));
@@ -189,10 +189,10 @@ fn a_stream_that_goes_on_is_told_nothing_unless_something_changed() {
     let again = other
         .join(NOW_MS, ids(&["a", "b"]), false, Some(last))
         .expect("there is room");
-    other.learn(&id("b"), missing(), NOW_MS);
-    other.learn(&id("a"), value(1, NOW_MS + 5), NOW_MS);
+    other.receive(&id("b"), missing(), NOW_MS);
+    other.receive(&id("a"), value(1, NOW_MS + 5), NOW_MS);
     assert_eq!(due(&mut other, again, NOW_MS), None);
-    other.learn(&id("a"), value(2, NOW_MS), NOW_MS);
+    other.receive(&id("a"), value(2, NOW_MS), NOW_MS);
     let seen = send(&mut other, again, NOW_MS).expect("an update");
     assert_eq!((&seen["a"]["value"], seen.get("b")), (&2.into(), None));
     // Where something changed meanwhile, all of it is told.
@@ -212,7 +212,7 @@ fn who_changes_what_he_watches_is_sent_all_of_it() {
         .expect("there is room");
     assert_eq!(board.watched(), ids(&["a", "c"]));
     assert_eq!(due(&mut board, watcher, NOW_MS + SECOND_MS), None);
-    board.learn(&id("c"), value(9, NOW_MS), NOW_MS);
+    board.receive(&id("c"), value(9, NOW_MS), NOW_MS);
     let seen = send(&mut board, watcher, NOW_MS + SECOND_MS).expect("an update");
     assert_eq!(
         (&seen["a"]["value"], &seen["c"]["value"]),
@@ -279,7 +279,7 @@ fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
 fn a_counter_that_cannot_be_read_stays_as_it_was_and_says_so() {
     let (mut board, watcher) = watched();
     send(&mut board, watcher, NOW_MS);
-    // Its lookout is silent: nothing is said before that has lasted.
+    // Its live reader is silent: nothing is said before that has lasted.
     board.lose(&id("a"), NOW_MS + LOST_MS - 1);
     assert_eq!(due(&mut board, watcher, NOW_MS + LOST_MS - 1), None);
     board.lose(&id("a"), NOW_MS + LOST_MS);
@@ -292,13 +292,13 @@ fn a_counter_that_cannot_be_read_stays_as_it_was_and_says_so() {
     );
     // It answers again, and nothing has changed: that is news.
     let now_ms = NOW_MS + 2 * LOST_MS;
-    board.learn(&id("a"), value(1, now_ms), now_ms);
+    board.receive(&id("a"), value(1, now_ms), now_ms);
     let seen = send(&mut board, watcher, now_ms).expect("an update");
     assert_eq!(seen["a"]["reachable"], true);
     // It answers, and says that it cannot read: that is said at once.
     let mut snapshot = value(1, now_ms);
     snapshot.fail();
-    board.learn(&id("a"), snapshot, now_ms);
+    board.receive(&id("a"), snapshot, now_ms);
     let seen = send(&mut board, watcher, now_ms + SECOND_MS).expect("an update");
     assert_eq!(seen["a"]["reachable"], false);
 }
@@ -307,15 +307,15 @@ fn a_counter_that_cannot_be_read_stays_as_it_was_and_says_so() {
 fn a_counter_that_was_never_read_is_waited_for_and_then_said_to_be_unknown() {
     let mut board = HubState::new(10);
     let watcher = board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
-    board.learn(&id("a"), CounterSnapshot::default(), NOW_MS + LOST_MS - 1);
-    assert_eq!(board.unheard(), ids(&["a"]));
-    board.learn(&id("a"), CounterSnapshot::default(), NOW_MS + LOST_MS);
+    board.receive(&id("a"), CounterSnapshot::default(), NOW_MS + LOST_MS - 1);
+    assert_eq!(board.unread(), ids(&["a"]));
+    board.receive(&id("a"), CounterSnapshot::default(), NOW_MS + LOST_MS);
     let seen = send(&mut board, watcher, NOW_MS + LOST_MS).expect("an update");
     assert_eq!(
         (&seen["a"]["value"], &seen["a"]["reachable"]),
         (&Value::Null, &false.into())
     );
-    board.learn(&id("a"), missing(), NOW_MS + LOST_MS);
+    board.receive(&id("a"), missing(), NOW_MS + LOST_MS);
     let seen = send(&mut board, watcher, NOW_MS + LOST_MS + SECOND_MS).expect("an update");
     assert_eq!(seen["a"], Value::Null);
 }
@@ -335,7 +335,7 @@ fn a_ping_is_due_where_nothing_was_sent_for_long() {
     assert!(!board.pings(watcher, NOW_MS + PING_MS - 1));
     assert!(board.pings(watcher, NOW_MS + PING_MS));
     assert!(!board.pings(watcher, NOW_MS + 2 * PING_MS - 1));
-    board.learn(&id("a"), value(2, NOW_MS), NOW_MS);
+    board.receive(&id("a"), value(2, NOW_MS), NOW_MS);
     send(&mut board, watcher, NOW_MS + 2 * PING_MS - 1);
     assert!(!board.pings(watcher, NOW_MS + 2 * PING_MS));
     assert!(!board.pings(99, NOW_MS));
@@ -349,7 +349,7 @@ fn sockets_that_a_hub_takes_back_keep_their_numbers_and_are_told_all() {
         assert_eq!(restored, Ok(()));
     }
     assert_eq!(board.join(NOW_MS, ids(&["a"]), false, None), Ok(8));
-    board.learn(&id("a"), value(1, NOW_MS), NOW_MS);
+    board.receive(&id("a"), value(1, NOW_MS), NOW_MS);
     for watcher in [3, 7, 8] {
         assert!(send(&mut board, watcher, NOW_MS).is_some());
     }
@@ -372,7 +372,7 @@ proptest! {
         let mut has = [BTreeMap::new(), BTreeMap::new()];
         let mut now_ms = NOW_MS;
         for name in names {
-            board.learn(&id(name), missing(), now_ms);
+            board.receive(&id(name), missing(), now_ms);
         }
         let take = |board: &mut HubState, has: &mut BTreeMap<String, Value>, watcher, now_ms| {
             let Some(seen) = send(board, watcher, now_ms) else { return };
@@ -385,7 +385,7 @@ proptest! {
             now_ms += 400;
             let snapshot = if state == 0 { missing() } else { value(state, now_ms) };
             truth.insert(names[counter], if state == 0 { Value::Null } else { state.into() });
-            board.learn(&id(names[counter]), snapshot, now_ms);
+            board.receive(&id(names[counter]), snapshot, now_ms);
             for (index, is_ready) in [first_is_ready, second_is_ready].into_iter().enumerate() {
                 if is_ready {
                     take(&mut board, &mut has[index], watchers[index], now_ms);

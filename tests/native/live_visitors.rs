@@ -20,7 +20,7 @@ fn join(board: &mut HubState, visitor: u64, count: usize) -> Option<WatcherId> {
     let has_room = board.has_room(visitor, count, None);
     has_room.then(|| {
         let id = board.join(NOW_MS, ids(count), false, None).expect("room");
-        board.note_visitor(id, visitor);
+        board.set_visitor(id, visitor);
         id
     })
 }

@@ -29,7 +29,7 @@ use tally::protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
     Flush, Flushed, GiveKey, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL,
     PROTOCOL_BEFORE, PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy,
-    Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunSorted, RunUnderWay, SortedRan,
+    Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunInProgress, RunSorted, SortedRan,
     Sums, Top, TopOrder, TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded,
     encode, later, path_in, protocol_of,
 };
@@ -277,7 +277,7 @@ fn repairs_of_the_build_before_know_no_snapshots() {
 
     let read = RootRepaired {
         damaged: vec![RootPart::Root],
-        told_by: vec![datacenter()],
+        sources: vec![datacenter()],
         found: None,
         silent: Vec::new(),
         is_from_snapshot: false,
@@ -317,7 +317,7 @@ fn repairs_of_the_build_before_know_no_snapshots() {
 fn partitions_of_the_build_before_do_not_say_how_many_there_ever_were() {
     let read = PartitionRuns {
         runs: Vec::new(),
-        under_way: None,
+        in_progress: None,
         has_files: true,
         has_counters: true,
         ever: 0,
@@ -326,7 +326,7 @@ fn partitions_of_the_build_before_do_not_say_how_many_there_ever_were() {
         ever: 16,
         ..read.clone()
     });
-    let runs: (Vec<RunOf>, Option<RunUnderWay>) = (Vec::new(), None);
+    let runs: (Vec<RunOf>, Option<RunInProgress>) = (Vec::new(), None);
     let before: Result<_, Fault> = Ok((runs, true, true));
     let bytes = golden(&now, &before, &Ok(read), ListRuns::LACKS.1);
     assert_eq!(bytes, "0000000101");
@@ -506,7 +506,7 @@ fn no_other_answer_is_taken_for_that_of_an_older_build() {
     let told = encode(&Err::<(), _>(Fault::Later(1))).expect("a message");
     assert_eq!(hex(&told), "010901");
     assert_eq!(later(&told), Some(1));
-    for fault in [Fault::Unsettled, Fault::Superseded(1), Fault::TooMany(1)] {
+    for fault in [Fault::NotLocated, Fault::Superseded(1), Fault::TooMany(1)] {
         assert_eq!(
             later(&encode(&Err::<(), _>(fault)).expect("a message")),
             None

@@ -6,7 +6,7 @@ use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::queue::InboxId;
 use tally::protocol::messages::{
-    GlobalSum, InboxAsked, LeadAsked, Origin, ReadTrace, ShardAsked, decode, encode,
+    GlobalSum, InboxTrace, LeadTrace, Origin, ReadTrace, ShardReadTrace, decode, encode,
 };
 use tally::protocol::public::{Freshness, SummedCounter};
 
@@ -15,7 +15,7 @@ fn explained(sum: &GlobalSum, freshness: Freshness, way: &ReadTrace) -> String {
 }
 
 fn way() -> ReadTrace {
-    let shard = |shard, latency_ms, is_sealed| ShardAsked {
+    let shard = |shard, latency_ms, is_sealed| ShardReadTrace {
         shard,
         latency_ms,
         is_sealed,
@@ -23,12 +23,12 @@ fn way() -> ReadTrace {
     ReadTrace {
         partition: 11,
         root_ms: 3,
-        leads: vec![LeadAsked {
+        leads: vec![LeadTrace {
             datacenter: datacenter("FRA"),
             latency_ms: 8,
             shards: vec![shard(1, Some(2), false), shard(2, None, true)],
         }],
-        inboxes: vec![InboxAsked {
+        inboxes: vec![InboxTrace {
             inbox: InboxId {
                 datacenter: datacenter("IAD"),
                 number: 2,

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::{KeyedWrite, WriteKey};
 use tally::core::counter::nonces::Nonce;
-use tally::core::counter::queue::{DeadLetter, DeadLetterReason, Due, Event, LogRow};
+use tally::core::counter::queue::{DeadLetter, DeadLetterReason, Event, LogRow, QueuedDelivery};
 use tally::protocol::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -42,7 +42,7 @@ fn rows_of_an_inbox_have_these_bytes() {
         golden(&logged),
         "0701e0f4b18dbc67010707706167652fc3bcac02bcb49f9f0d0107070707070707070707070707070707ac02"
     );
-    let due = Due {
+    let due = QueuedDelivery {
         counter: counter(),
         is_clients: true,
         write: KeyedWrite {

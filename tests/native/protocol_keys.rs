@@ -201,7 +201,7 @@ fn a_body_that_asks_for_anything_else_has_another_hash() {
         queries.map(|(format, unique)| Ingest::from_query(Some(format), None, unique).unwrap());
     let mut asked = vec![vec!["events"]];
     for ingest in &ingests {
-        asked.push([&["ingest"][..], &ingest.asked()].concat());
+        asked.push([&["ingest"][..], &ingest.query_values()].concat());
     }
     for asked in asked {
         let asked: Vec<&[u8]> = asked.iter().map(|text| text.as_bytes()).collect();
@@ -217,7 +217,7 @@ fn a_body_that_asks_for_anything_else_has_another_hash() {
     // What is the same by default is the same: it asks for the same.
     let named = Ingest::from_query(Some("clf"), Some("path"), Some("none")).unwrap();
     let bare = Ingest::from_query(Some("clf"), None, None).unwrap();
-    assert_eq!(named.asked(), bare.asked());
+    assert_eq!(named.query_values(), bare.query_values());
 }
 
 #[test]

@@ -207,7 +207,7 @@ proptest! {
                 Some(batch) => prop_assert!(batch.absorb(&one)),
                 None => batch = Some(one),
             }
-            places.push(batch.as_ref().map(Batchable::place).expect("a batch"));
+            places.push(batch.as_ref().map(Batchable::position).expect("a batch"));
         }
         let batch = batch.expect("a batch");
         prop_assert!(batch.demands.len() <= 12, "equal demands are counted, not repeated");

@@ -39,12 +39,12 @@ use tally::protocol::messages::{
     ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies, ListRows, ListShares,
     LoadReport, LocateLead, LookUp, MakeKey, MemberAction, MemberRange, MemberWrite, OpenSession,
     Operate, PlaceLead, PushView, PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead,
-    ReadDrained, ReadEach, ReadMetrics, ReadNumbers, Recall, RecallLease, Register, RegisterBoard,
-    RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairObject, RepairRoot, ReplaceKey,
-    ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands,
-    RunSorted, Seal, Settle, ShardCommand, SilenceAlert, SizesOf, StoreAnswer, Subscribe,
-    SumDatacenter, SumExplained, SumMany, Suspend, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey,
-    ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
+    ReadDrained, ReadEach, ReadMetrics, ReadNumbers, Recall, RecallLease, Reconcile, Register,
+    RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairObject,
+    RepairRoot, ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken,
+    RotateKey, RunCommands, RunSorted, Seal, ShardCommand, SilenceAlert, SizesOf, StoreAnswer,
+    Subscribe, SumDatacenter, SumExplained, SumMany, Suspend, TakeOver, TestAlert, TopOf,
+    TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally::protocol::problem::{Code, Problem};
@@ -313,7 +313,7 @@ const PATHS: &[(&str, &str)] = &[
     (LookUp::PATH, "/look-up"),
     (Operate::PATH, "/operate"),
     (StoreAnswer::PATH, "/keep"),
-    (Settle::PATH, "/settle"),
+    (Reconcile::PATH, "/settle"),
     (List::PATH, "/list"),
     (GetSecrets::PATH, "/secrets"),
     (RotateKey::PATH, "/rotate-key"),
@@ -480,7 +480,7 @@ fn faults_tell_clients_who_must_act() {
             Code::Unavailable,
             busy,
         ),
-        (Fault::Refused(Refusal::Bounded), Code::Unavailable, busy),
+        (Fault::Refused(Refusal::HasFloor), Code::Unavailable, busy),
         (Fault::Refused(Refusal::Moved(2)), Code::Unavailable, busy),
         (
             Fault::Elsewhere(address().datacenter),
@@ -489,7 +489,7 @@ fn faults_tell_clients_who_must_act() {
         ),
         (Fault::Superseded(7), Code::Unavailable, busy),
         (Fault::Moved(LeadPlace::Own), Code::Unavailable, busy),
-        (Fault::Unsettled, Code::Unavailable, busy),
+        (Fault::NotLocated, Code::Unavailable, busy),
         (Fault::Later(1), Code::Unavailable, busy),
         (
             Fault::Unreadable("row 7".to_owned()),
@@ -520,7 +520,10 @@ fn lead_at(place: LeadPlace) -> LeadAt {
 #[test]
 fn where_a_lead_is_is_stored_in_these_bytes() {
     let lead = "07706167652fc3bc03465241";
-    let here = |former| LeadPresence::Here { epoch: 3, former };
+    let here = |former| LeadPresence::Here {
+        epoch: 3,
+        former_place: former,
+    };
     assert_eq!(golden(&here(None)), "000300");
     assert_eq!(
         golden(&here(Some((lead_at(LeadPlace::Own), 5)))),
@@ -557,7 +560,7 @@ fn a_lead_moves_by_these_bytes() {
     let located = LeadLocation {
         epoch: 3,
         place: LeadPlace::Tablet(7),
-        former: vec![LeadPlace::Own],
+        former_places: vec![LeadPlace::Own],
     };
     assert_eq!(golden(&located), "0301070100");
     let give = GiveLead {
@@ -591,7 +594,7 @@ fn a_lead_moves_by_these_bytes() {
     };
     assert_eq!(golden(&call), format!("{lead}00022f610101"));
     assert_eq!(golden(&Fault::Moved(LeadPlace::Tablet(7))), "060107");
-    assert_eq!(golden(&Fault::Unsettled), "07");
+    assert_eq!(golden(&Fault::NotLocated), "07");
     assert_eq!(golden(&Fault::Unreadable("a".to_owned())), "080161");
     assert_eq!(golden(&Fault::Later(1)), "0901");
 }
@@ -707,7 +710,7 @@ fn what_is_said_of_repairs_has_these_bytes() {
     assert_eq!(golden(&repair), "07706167652fc3bc01034652410000");
     let repaired = RootRepaired {
         damaged: vec![RootPart::Root, RootPart::Totals],
-        told_by: vec![address().datacenter],
+        sources: vec![address().datacenter],
         found: None,
         silent: vec![address().datacenter],
         is_from_snapshot: false,

@@ -31,10 +31,10 @@ fn to() -> LimiterAddress {
     }
 }
 
-fn demand(wish: DemandKind) -> KeyDemand {
+fn demand(kind: DemandKind) -> KeyDemand {
     KeyDemand {
         times: 300,
-        ..KeyDemand::of(&CounterId::parse("bob").expect("a key"), 2, wish)
+        ..KeyDemand::of(&CounterId::parse("bob").expect("a key"), 2, kind)
     }
 }
 

@@ -9,7 +9,7 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::{TtlMode, UniqueHash};
 use tally::core::counter::total::Value;
 use tally::protocol::messages::{
-    Done, Operate, Operation, OperationCondition, OperationKey, OperationOutcome, Put, Settle,
+    Done, Operate, Operation, OperationCondition, OperationKey, OperationOutcome, Put, Reconcile,
     StoreAnswer, StoredAnswer, decode, encode,
 };
 use tally::protocol::version::{SeenCell, Version};
@@ -50,7 +50,7 @@ fn operations_have_these_bytes() {
         (Operation::Set(value), "0100090002"),
         (Operation::Reset, "02"),
         (Operation::Delete, "03"),
-        (Operation::SettleHome, "04"),
+        (Operation::AssignHome, "04"),
     ] {
         assert_eq!(golden(&operate(operation)), format!("{head}{bytes}0000"));
     }
@@ -112,7 +112,7 @@ fn what_was_done_and_answered_has_these_bytes() {
         answer: answered,
     };
     assert_eq!(golden(&keep), format!("0161{}c901027b7d", "07".repeat(16)));
-    let settle = Settle {
+    let settle = Reconcile {
         counter: CounterId::parse("a").expect("an id"),
     };
     assert_eq!(golden(&settle), "0161");

@@ -101,7 +101,7 @@ fn hubs_are_found_by_region_and_number_and_lookouts_by_partition() {
     ] {
         assert_eq!(names::hub(region, number), at("WATCHERS", name, region));
     }
-    assert_eq!(names::lookout(15), at("WATCHERS", "w1/15", None));
+    assert_eq!(names::live_reader(15), at("WATCHERS", "w1/15", None));
 }
 
 #[test]

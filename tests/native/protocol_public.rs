@@ -11,7 +11,7 @@ use tally::protocol::messages::GlobalSum;
 use tally::protocol::public::{Freshness, SummedCounter};
 use tally::protocol::query::Window;
 
-fn told(sum: &GlobalSum, freshness: Freshness) -> String {
+fn json_of(sum: &GlobalSum, freshness: Freshness) -> String {
     SummedCounter::new(&id("a"), sum, freshness).to_json(false, None, None)
 }
 
@@ -21,7 +21,7 @@ fn a_counter_reads_so() {
     fra.summary.uniques = sketch(0..3);
     let sum = sum(vec![("FRA", Some(fra)), ("IAD", Some(part(10, 0)))]);
     assert_eq!(
-        told(&sum, FRESH),
+        json_of(&sum, FRESH),
         r#"{"id":"a","value":15,"exact":true,"updated_at":1777593629000,"expires_at":null,"version":"AQIDRlJBAAEJA0lBRAABCQ","as_of":1777593629980,"staleness_ms":20,"uniques":{"estimate":3,"standard_error":0.01},"datacenters":[{"id":"FRA","value":5,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true},{"id":"IAD","value":10,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true}]}"#
     );
 }
@@ -69,7 +69,7 @@ fn a_counter_with_everything_reads_so() {
 #[test]
 fn a_counter_that_nobody_wrote_reads_so() {
     assert_eq!(
-        told(&sum(Vec::new()), FRESH),
+        json_of(&sum(Vec::new()), FRESH),
         r#"{"id":"a","value":0,"exact":true,"updated_at":null,"expires_at":null,"version":"AQEFTE9DQUwAAQA","as_of":1777593629980,"staleness_ms":20,"uniques":null,"datacenters":[]}"#
     );
 }
@@ -79,13 +79,13 @@ fn a_datacenter_that_does_not_answer_is_named_and_nothing_is_exact() {
     // What is missing holds nothing but what was acknowledged before the counter's creation: nothing.
     let away = sum(vec![("FRA", Some(part(7, 0))), ("IAD", None)]);
     assert_eq!(
-        told(&away, FRESH),
+        json_of(&away, FRESH),
         r#"{"id":"a","value":7,"exact":false,"updated_at":1777593629000,"expires_at":null,"version":"AQEDRlJBAAEJ","as_of":1777593540000,"staleness_ms":90000,"uniques":null,"datacenters":[{"id":"FRA","value":7,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true},{"id":"IAD","value":0,"shards":0,"as_of":1777593540000,"staleness_ms":90000,"reachable":false}]}"#
     );
     let mut halved = part(7, 0);
     halved.missing = vec![1];
     let halved = sum(vec![("FRA", Some(halved))]);
-    let json = told(&halved, FRESH);
+    let json = json_of(&halved, FRESH);
     assert!(json.contains(r#""value":7,"exact":false"#), "{json}");
     assert!(json.contains(r#""reachable":false"#), "{json}");
     for sum in [&away, &halved] {
@@ -99,7 +99,7 @@ fn a_datacenter_that_does_not_answer_is_named_and_nothing_is_exact() {
 #[test]
 fn a_view_that_was_there_before_is_not_exact_and_says_how_old_it_is() {
     let sum = sum(vec![("FRA", Some(part(7, 0)))]);
-    let json = told(&sum, CACHED);
+    let json = json_of(&sum, CACHED);
     assert!(json.contains(r#""exact":false"#), "{json}");
     assert!(
         json.contains(r#""as_of":1777593629700,"staleness_ms":300"#),
@@ -109,7 +109,7 @@ fn a_view_that_was_there_before_is_not_exact_and_says_how_old_it_is() {
         now_ms: NOW_MS - 400,
         ..CACHED
     };
-    let json = told(&sum, back);
+    let json = json_of(&sum, back);
     assert!(
         json.contains(r#""staleness_ms":0"#),
         "a clock that stepped back: {json}"
@@ -177,7 +177,7 @@ fn numbers_are_exact_and_strings_only_where_javascript_would_round() {
         ("FRA", Some(part(u128::MAX, 0))),
         ("IAD", Some(part(1, 0))),
     ]);
-    let json = told(&wide, FRESH);
+    let json = json_of(&wide, FRESH);
     assert!(
         json.contains(r#""value":340282366920938463463374607431768211456,"#),
         "{json}"

@@ -95,7 +95,7 @@ fn a_counter_that_is_made_in_the_future_is_as_of_no_later_than_its_read() {
     let (id, mut sum) = (id("a"), set());
     sum.root.created_at_ms = NOW_MS + 60_000;
     for origin in [
-        Origin::Asked,
+        Origin::Queried,
         Origin::Pushed(NOW_MS - 2_000),
         Origin::Known(NOW_MS - 90_000),
     ] {

@@ -300,9 +300,9 @@ fn a_site_is_one_counter_and_bad_lists_are_refused() {
     assert!(ndjson().saying(None, Some("a")).is_err());
     // A body without asks for what it always did.
     let plain = ndjson().saying(None, None).expect("a query");
-    assert_eq!(plain.asked(), ["ndjson", "path", "none"]);
+    assert_eq!(plain.query_values(), ["ndjson", "path", "none"]);
     assert_eq!(
-        ingest.asked(),
+        ingest.query_values(),
         ["clf", "site", "none", "example.com", "page"]
     );
     assert_eq!(LogField::ALL.map(LogField::name).len(), 8);

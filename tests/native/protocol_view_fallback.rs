@@ -30,7 +30,7 @@ fn totals(added: u64) -> CellTotals {
 }
 
 /// What a root has heard of one datacenter.
-fn heard(name: &str, cells: &[(u8, u64)], as_of_ms: i64) -> View {
+fn pushed_view(name: &str, cells: &[(u8, u64)], as_of_ms: i64) -> View {
     let cells: Vec<_> = (cells.iter())
         .map(|&(shard, added)| (shard, totals(added)))
         .collect();
@@ -59,7 +59,7 @@ fn answer(cells: &BTreeMap<u8, u64>, missing: &BTreeSet<u8>) -> DatacenterSum {
         cells,
         shards: 1,
         missing: missing.iter().copied().collect(),
-        origin: Origin::Asked,
+        origin: Origin::Queried,
     }
 }
 
@@ -68,7 +68,7 @@ fn what_was_pushed_lately_need_not_be_asked_for() {
     let fra = datacenter("FRA");
     let part = |as_of_ms| {
         view_fallback::pushed(
-            &heard("FRA", &[(0, 4), (1, 5)], as_of_ms),
+            &pushed_view("FRA", &[(0, 4), (1, 5)], as_of_ms),
             &fra,
             NOW_MS,
             NOW_MS,
@@ -80,7 +80,7 @@ fn what_was_pushed_lately_need_not_be_asked_for() {
     assert_eq!((pushed.shards, pushed.missing.len()), (2, 0));
     assert_eq!(pushed.summary.last_write_ms, NOW_MS - PUSHED_MS_MAX - 7);
     assert_eq!(part(NOW_MS - PUSHED_MS_MAX - 1), None, "it is old");
-    let view = heard("FRA", &[(0, 4)], NOW_MS);
+    let view = pushed_view("FRA", &[(0, 4)], NOW_MS);
     assert_eq!(
         view_fallback::pushed(&view, &datacenter("IAD"), NOW_MS, NOW_MS),
         None
@@ -90,7 +90,7 @@ fn what_was_pushed_lately_need_not_be_asked_for() {
 #[test]
 fn a_reader_whose_clock_is_off_takes_what_was_pushed_by_the_clock_of_the_root() {
     let fra = datacenter("FRA");
-    let view = heard("FRA", &[(0, 4)], NOW_MS - 200);
+    let view = pushed_view("FRA", &[(0, 4)], NOW_MS - 200);
     for off_ms in [-600_000, 600_000] {
         let pushed =
             view_fallback::pushed(&view, &fra, NOW_MS, NOW_MS + off_ms).expect("it is fresh");
@@ -104,7 +104,7 @@ fn a_lead_whose_clock_is_ahead_is_not_taken_for_one_that_pushes() {
     let fra = datacenter("FRA");
     let ahead = |by_ms| {
         view_fallback::pushed(
-            &heard("FRA", &[(0, 4)], NOW_MS + by_ms),
+            &pushed_view("FRA", &[(0, 4)], NOW_MS + by_ms),
             &fra,
             NOW_MS,
             NOW_MS,
@@ -119,7 +119,7 @@ fn a_lead_whose_clock_is_ahead_is_not_taken_for_one_that_pushes() {
 #[test]
 fn what_was_last_known_counts_however_old_and_says_so() {
     let fra = datacenter("FRA");
-    let view = heard("FRA", &[(0, 4), (3, 5)], NOW_MS - 80_000);
+    let view = pushed_view("FRA", &[(0, 4), (3, 5)], NOW_MS - 80_000);
     let part = view_fallback::last_known(&view, &fra, NOW_MS).expect("it was heard of");
     assert_eq!(part.origin, Origin::Known(NOW_MS - 80_000));
     assert_eq!(
@@ -142,8 +142,8 @@ fn each_origin_tells_its_own_moment_and_whether_it_can_be_reached() {
     };
     let created_ms = NOW_MS - 90_000;
     for (part, as_of_ms, is_reachable, is_exact) in [
-        (Some(part(Origin::Asked, &[])), NOW_MS - 20, true, true),
-        (Some(part(Origin::Asked, &[1])), created_ms, false, false),
+        (Some(part(Origin::Queried, &[])), NOW_MS - 20, true, true),
+        (Some(part(Origin::Queried, &[1])), created_ms, false, false),
         (
             Some(part(Origin::Pushed(NOW_MS - 400), &[])),
             NOW_MS - 400,
@@ -215,7 +215,7 @@ fn a_root_that_was_made_again_calls_nothing_exact() {
 
 #[test]
 fn unique_elements_of_a_datacenter_that_is_away_stay_in_the_union() {
-    let view = heard("IAD", &[(0, 4)], NOW_MS - 9_000);
+    let view = pushed_view("IAD", &[(0, 4)], NOW_MS - 9_000);
     let mut fra = answer(&BTreeMap::from([(0, 7)]), &BTreeSet::new());
     fra.summary.uniques = sketch(2..5);
     let away = view_fallback::last_known(&view, &datacenter("IAD"), NOW_MS);
@@ -256,7 +256,7 @@ proptest! {
             let known = cells.iter().filter_map(|(shard, (_, heard))| Some((*shard, (*heard)?)));
             let known: Vec<(u8, u64)> = known.collect();
             if !known.is_empty() {
-                view.merge(&heard(name, &known, NOW_MS - age_ms));
+                view.merge(&pushed_view(name, &known, NOW_MS - age_ms));
             }
         }
         let mut expected = BTreeMap::new();
@@ -303,7 +303,7 @@ fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
         ..DatacenterSum::default()
     };
     for (origin, is_heard) in [
-        (Origin::Asked, true),
+        (Origin::Queried, true),
         (Origin::Pushed(NOW_MS), true),
         (Origin::Known(NOW_MS), false),
     ] {
@@ -315,10 +315,10 @@ fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
         });
         assert_eq!(sum.has_lapsed(NOW_MS), is_heard, "{origin:?}");
         assert!(!sum.has_lapsed(NOW_MS - 30_001), "{origin:?}");
-        assert!(!sum.tells_unsettled(), "{origin:?}: nothing was set");
+        assert!(!sum.has_unreconciled(), "{origin:?}: nothing was set");
         let unseen = vec![(datacenter("FRA"), None)];
         sum.root.operations.set(Value::default(), unseen, NOW_MS);
-        assert_eq!(sum.tells_unsettled(), is_heard, "{origin:?}");
+        assert_eq!(sum.has_unreconciled(), is_heard, "{origin:?}");
     }
 }
 
@@ -339,7 +339,7 @@ fn a_reader_whose_clock_is_behind_the_creation_of_a_counter_is_told_its_own_time
 
 #[test]
 fn who_has_not_pushed_lately_is_silent() {
-    let mut view = heard("FRA", &[(0, 4)], NOW_MS - PUSHED_MS_MAX);
-    view.merge(&heard("IAD", &[(0, 4)], NOW_MS - PUSHED_MS_MAX - 1));
+    let mut view = pushed_view("FRA", &[(0, 4)], NOW_MS - PUSHED_MS_MAX);
+    view.merge(&pushed_view("IAD", &[(0, 4)], NOW_MS - PUSHED_MS_MAX - 1));
     assert_eq!(view_fallback::silent(&view, NOW_MS), [datacenter("IAD")]);
 }

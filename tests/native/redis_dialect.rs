@@ -25,7 +25,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// The JSON of each reply to these commands, one after the other.
-fn told(commands: &[&str]) -> Vec<String> {
+fn replies_to(commands: &[&str]) -> Vec<String> {
     let mut space = Space::new(NOW_MS);
     let each = commands.iter().map(|text| {
         let args = words(text);
@@ -37,7 +37,7 @@ fn told(commands: &[&str]) -> Vec<String> {
 }
 
 fn last(commands: &[&str]) -> String {
-    told(commands).pop().expect("a reply")
+    replies_to(commands).pop().expect("a reply")
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn one_value_that_is_asked_for_often_is_refused_before_it_fills_the_memory() {
 
 #[test]
 fn fields_that_are_named_twice_get_the_last_value_and_keep_their_order() {
-    let replies = told(&[
+    let replies = replies_to(&[
         "hset h a 1 b 2 a 3",
         "hset h c 4 b 5 c 6",
         "hgetall h",
@@ -316,7 +316,7 @@ fn fields_that_are_named_twice_get_the_last_value_and_keep_their_order() {
         wanted.map(|reply| format!("{{\"result\":{reply}}}"))
     );
     assert_eq!(
-        told(&["sadd s a b c", "srem s a a none", "smembers s"])[1..],
+        replies_to(&["sadd s a b c", "srem s a a none", "smembers s"])[1..],
         [r#"{"result":1}"#, r#"{"result":["b","c"]}"#]
     );
 }
@@ -545,7 +545,7 @@ fn scripts_refuse_what_they_would_divide_by_to_no_number() {
         " 10 nan 5 1700000000000 1",
         " 1e308 1e308 1e308 1e308 -1e308",
     ] {
-        let replies = told(&[&with(bad), &good, "hget b tokens"]);
+        let replies = replies_to(&[&with(bad), &good, "hget b tokens"]);
         assert!(
             replies[0].contains("ERR user_script: a number"),
             "{bad}: {replies:?}"

@@ -16,7 +16,7 @@ fn nothing_known_must_be_asked_for_however_often_that_fails() {
     let mut refresh = Refresh::default();
     for passed_ms in 0..10 {
         assert_eq!(refresh.next(BEGIN_MS + passed_ms), RefreshAction::Need);
-        refresh.ask(BEGIN_MS + passed_ms);
+        refresh.begin(BEGIN_MS + passed_ms);
         refresh.fail(BEGIN_MS + passed_ms);
     }
     assert!(refresh.is_paused(BEGIN_MS + 9 + PAUSE_MS));
@@ -26,34 +26,37 @@ fn nothing_known_must_be_asked_for_however_often_that_fails() {
 #[test]
 fn an_answer_that_was_overtaken_is_no_news() {
     let mut refresh = Refresh::default();
-    assert!(refresh.learn(BEGIN_MS));
-    assert!(refresh.learn(BEGIN_MS + 2));
-    assert!(!refresh.learn(BEGIN_MS + 1));
+    assert!(refresh.accept(BEGIN_MS));
+    assert!(refresh.accept(BEGIN_MS + 2));
+    assert!(!refresh.accept(BEGIN_MS + 1));
     // It does not make what is known older either.
     assert_eq!(
         refresh.next(BEGIN_MS + 2 + KEY_MS_MAX),
-        RefreshAction::UseAndAsk
+        RefreshAction::UseAndRefresh
     );
-    assert_eq!(refresh.next(BEGIN_MS + 3 + KEY_MS_MAX), RefreshAction::Ask);
+    assert_eq!(
+        refresh.next(BEGIN_MS + 3 + KEY_MS_MAX),
+        RefreshAction::Refresh
+    );
 }
 
 #[test]
 fn nobody_waits_for_a_directory_that_has_not_answered() {
     let mut refresh = Refresh::default();
-    assert!(refresh.learn(BEGIN_MS));
+    assert!(refresh.accept(BEGIN_MS));
     // Half its time is over: requests go on with what is known, and one of them asks.
     let half_ms = BEGIN_MS + KEY_MS_MAX / 2;
     assert_eq!(refresh.next(half_ms - 1), RefreshAction::Use);
-    assert_eq!(refresh.next(half_ms), RefreshAction::UseAndAsk);
-    refresh.ask(half_ms);
+    assert_eq!(refresh.next(half_ms), RefreshAction::UseAndRefresh);
+    refresh.begin(half_ms);
     assert_eq!(refresh.next(half_ms), RefreshAction::Use);
     refresh.fail(half_ms + 1_000);
     let old_ms = BEGIN_MS + 2 * KEY_MS_MAX;
-    assert_eq!(refresh.next(old_ms), RefreshAction::UseAndAsk);
+    assert_eq!(refresh.next(old_ms), RefreshAction::UseAndRefresh);
     // An answer ends that.
-    assert!(refresh.learn(old_ms));
+    assert!(refresh.accept(old_ms));
     let old_ms = old_ms + KEY_MS_MAX + 1;
-    assert_eq!(refresh.next(old_ms), RefreshAction::Ask);
+    assert_eq!(refresh.next(old_ms), RefreshAction::Refresh);
 }
 
 proptest! {
@@ -66,13 +69,13 @@ proptest! {
         for step_ms in steps {
             now_ms += step_ms;
             let action = refresh.next(now_ms);
-            if action == RefreshAction::UseAndAsk {
+            if action == RefreshAction::UseAndRefresh {
                 // The answer comes too late for this request.
                 prop_assert!(now_ms - learned_ms <= KEY_MS_MAX);
             }
             if action != RefreshAction::Use {
-                refresh.ask(now_ms);
-                prop_assert!(refresh.learn(now_ms));
+                refresh.begin(now_ms);
+                prop_assert!(refresh.accept(now_ms));
                 learned_ms = now_ms;
             }
             prop_assert!(now_ms - learned_ms <= KEY_MS_MAX);
@@ -84,16 +87,16 @@ proptest! {
         steps in prop::collection::vec(0..2_000i64, 1..200),
     ) {
         let mut refresh = Refresh::default();
-        prop_assert!(refresh.learn(BEGIN_MS));
+        prop_assert!(refresh.accept(BEGIN_MS));
         let (mut now_ms, mut asked_ms) = (BEGIN_MS + KEY_MS_MAX, None);
         for step_ms in steps {
             now_ms += step_ms;
             match refresh.next(now_ms) {
                 RefreshAction::Use => {}
-                RefreshAction::Ask | RefreshAction::UseAndAsk => {
+                RefreshAction::Refresh | RefreshAction::UseAndRefresh => {
                     prop_assert!(asked_ms.is_none_or(|asked_ms| now_ms - asked_ms > PAUSE_MS));
                     asked_ms = Some(now_ms);
-                    refresh.ask(now_ms);
+                    refresh.begin(now_ms);
                     refresh.fail(now_ms);
                 }
                 RefreshAction::Need => prop_assert!(false, "something is known"),

@@ -140,7 +140,7 @@ proptest! {
         let mut both = mine.clone();
         both.merge(&theirs);
         let mut learner = mine.clone();
-        let learnt = learner.learn(&theirs);
+        let learnt = learner.merge_new(&theirs);
         prop_assert_eq!(&learner, &both);
         // Whoever followed is told the new items, unless names have been lost.
         let has_lost = learnt.iter().any(|(_, learnt)| *learnt == NewItems::Form);
@@ -150,17 +150,17 @@ proptest! {
         });
         let packed = learner.pack(items);
         let mut follower = mine.clone();
-        follower.learn_packed(&packed);
+        follower.merge_packed(&packed);
         if !has_lost {
             prop_assert_eq!(&follower, &both);
         }
         // Whoever did not follow tells its digests.
         let mut stranger = mine.clone();
         let lacking = both.items_unlike(&stranger.digests());
-        stranger.learn_packed(&both.pack(lacking));
+        stranger.merge_packed(&both.pack(lacking));
         prop_assert_eq!(&stranger, &both);
         let mut nobody = Uniques::new();
-        nobody.learn_packed(&both.pack(both.items()));
+        nobody.merge_packed(&both.pack(both.items()));
         prop_assert_eq!(&nobody, &both);
         prop_assert_eq!(both.items_unlike(&both.digests()), vec![]);
     }

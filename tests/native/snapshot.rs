@@ -402,7 +402,7 @@ fn partitions_without_a_run_of_a_day_are_named() {
     };
     let told = |days: &[i64], has_counters: bool| PartitionRuns {
         runs: days.iter().map(|day| run_of(*day)).collect(),
-        under_way: None,
+        in_progress: None,
         has_files: true,
         has_counters,
         ever: 0,

@@ -56,7 +56,7 @@ impl Place {
                 tokens[usize::from(shard)].push((NOW_MS / 1_000, Element::of(*hashed)));
             }
             for (tokens, cell) in tokens.into_iter().zip(&mut self.cells) {
-                cell.spread_as_told(shards);
+                cell.set_spread(shards);
                 let load = Load {
                     added: 1,
                     tokens,
@@ -94,7 +94,7 @@ impl Place {
 }
 
 /// What a reader far away is told.
-fn told(places: &[Place]) -> UniqueEstimate {
+fn remote_estimate(places: &[Place]) -> UniqueEstimate {
     let mut root = ViewReceiver::new(View::new(1), Marks::new());
     for place in places {
         let feed = Feed::new(place.view(), 9);
@@ -131,7 +131,7 @@ fn sixteen_shards_in_two_datacenters_err_by_no_more_than_three_in_a_thousand() {
         // A third of the elements comes to both.
         places[0].count(&all[..ELEMENTS * 2 / 3], 16);
         places[1].count(&all[ELEMENTS / 3..], 16);
-        let told = told(&places);
+        let told = remote_estimate(&places);
         assert!(told.standard_error <= 0.003 * told.estimate, "{told:?}");
         told.estimate
     });
@@ -163,7 +163,7 @@ fn a_counter_that_split_on_the_way_states_an_error_that_holds() {
         }
         // Another datacenter never split, and saw few.
         places[1].count(&all[..2_000], 1);
-        let told = told(&places);
+        let told = remote_estimate(&places);
         stated.set(told.standard_error / told.estimate);
         told.estimate
     });

@@ -86,7 +86,7 @@ fn a_read_that_cost_more_than_was_foreseen_is_made_up_for() {
     let burst = u64::from(READ_CALLS.burst);
     for _ in 0..2 {
         assert_eq!(visitors.read(1, 16, NOW_MS), Ok(()));
-        visitors.note_calls(1, 5_000, NOW_MS);
+        visitors.charge_calls(1, 5_000, NOW_MS);
     }
     let used = 2 * (16 + 5_000);
     let refused = BudgetSpent {

@@ -256,21 +256,21 @@ impl Borrowers {
     }
 
     /// Forgets the cached refusal of a key, of which something was given back elsewhere.
-    pub fn hope(&mut self, name: &str, key: &str) {
+    pub fn forget_refusal(&mut self, name: &str, key: &str) {
         if let Some(held) = self.find(name, key) {
             held.borrower.forget_refusal();
         }
     }
 
     /// Whether a request for this key is on its way.
-    pub fn is_asking(&mut self, name: &str, key: &str, wall_ms: i64) -> bool {
+    pub fn has_pending_request(&mut self, name: &str, key: &str, wall_ms: i64) -> bool {
         let now_ms = self.read(wall_ms);
         self.find(name, key)
             .is_some_and(|held| held.borrower.has_pending_request(now_ms))
     }
 
     /// The request to send now for this key, if there is one; ask after each check of it.
-    pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<DueRequest> {
+    pub fn next_request(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.find(name, key)?.next_request(name, key, now_ms)
     }
@@ -278,7 +278,7 @@ impl Borrowers {
     /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at
     /// most so many; keys without a lease are dropped. Ask by a timer, about once a second while [`Self::is_empty`]
     /// is false. Cost: O(keys).
-    pub fn all_due(&mut self, limit: usize, wall_ms: i64) -> Vec<DueRequest> {
+    pub fn due_requests(&mut self, limit: usize, wall_ms: i64) -> Vec<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.sweep(now_ms);
         let mut all = Vec::new();
@@ -313,7 +313,7 @@ impl Borrowers {
     ///
     /// # Errors
     /// That of the outcome.
-    pub fn heard<E>(
+    pub fn receive_outcome<E>(
         &mut self,
         due_request: &DueRequest,
         outcome: Result<LeaseAnswer, E>,

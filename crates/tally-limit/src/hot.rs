@@ -23,13 +23,13 @@ pub struct HotKeys {
 
 impl HotKeys {
     /// Whether the next call is to be recorded; its hash is costly, and most calls are not.
-    pub fn is_due(&mut self) -> bool {
+    pub fn is_sample_due(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
         self.calls.is_multiple_of(LOOKED_AT_EACH)
     }
 
     /// Records a call of a key, by its hash. Returns whether the key is hot.
-    pub fn note(&mut self, hash: u64, now_ms: i64) -> bool {
+    pub fn record(&mut self, hash: u64, now_ms: i64) -> bool {
         self.newest = (self.newest + 1) % SAMPLES;
         if let Some(sample) = self.samples.get_mut(self.newest) {
             *sample = Some((hash, now_ms));

@@ -145,7 +145,7 @@ impl Policy {
     }
 
     /// Whether isolates may be lent parts of it, for keys that are hot: not where each time is kept.
-    pub fn is_lent_to_isolates(&self) -> bool {
+    pub fn may_lease_to_isolates(&self) -> bool {
         self.scope == Scope::Datacenter
             && !self.is_precise
             && self.window_ms >= ISOLATE_LEASE_WINDOW_MS_MIN

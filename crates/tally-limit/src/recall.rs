@@ -176,7 +176,7 @@ impl Table {
     }
 
     /// Merges the report of a borrower whose lease was recalled.
-    pub fn hear(&mut self, name: &str, key: &str, report: &LeaseRequest, wall_ms: i64) {
+    pub fn receive_report(&mut self, name: &str, key: &str, report: &LeaseRequest, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         if let Some(slot) = self.slot_of(name, key) {
             if let Some(entry) = self.slots.get_mut(slot) {

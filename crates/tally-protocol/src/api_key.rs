@@ -111,7 +111,7 @@ pub struct ApiKey {
     /// Its secret.
     pub secret: Digest,
     /// Replaced secrets, and until when each is valid.
-    pub former: Vec<(Digest, i64)>,
+    pub replaced_secrets: Vec<(Digest, i64)>,
     /// The hour of its last use, in unix milliseconds, as far as isolates have reported it.
     pub used_ms: Option<i64>,
     /// Rises with each change, so that concurrent changes do not overwrite each other.
@@ -126,7 +126,10 @@ impl ApiKey {
 
     /// Returns whether a secret is valid for this key now. Compares with each of its secrets, in constant time.
     pub fn knows(&self, secret: &Digest, now_ms: i64) -> bool {
-        let replaced = self.former.iter().filter(|(_, end_ms)| *end_ms > now_ms);
+        let replaced = self
+            .replaced_secrets
+            .iter()
+            .filter(|(_, end_ms)| *end_ms > now_ms);
         let all = std::iter::once(&self.secret).chain(replaced.map(|(known, _)| known));
         let is_equal = all.fold(Choice::from(0), |found, known| {
             found | known.0.ct_eq(&secret.0)
@@ -137,17 +140,17 @@ impl ApiKey {
     /// Gives it a new secret. The replaced secrets stay valid for at most `keep_ms`, and none longer than before.
     pub fn rotate(&mut self, secret: Digest, keep_ms: i64, now_ms: i64) {
         let until_ms = now_ms.saturating_add(keep_ms);
-        self.former.insert(0, (self.secret, until_ms));
-        for (_, end_ms) in &mut self.former {
+        self.replaced_secrets.insert(0, (self.secret, until_ms));
+        for (_, end_ms) in &mut self.replaced_secrets {
             *end_ms = until_ms.min(*end_ms);
         }
-        self.former.retain(|(_, end_ms)| *end_ms > now_ms);
-        self.former.truncate(FORMER_SECRETS_MAX);
+        self.replaced_secrets.retain(|(_, end_ms)| *end_ms > now_ms);
+        self.replaced_secrets.truncate(FORMER_SECRETS_MAX);
         self.secret = secret;
     }
 
     /// Records a use. Returns whether it is the first in this hour.
-    pub fn note_use(&mut self, now_ms: i64) -> bool {
+    pub fn record_use(&mut self, now_ms: i64) -> bool {
         let hour_ms = now_ms - now_ms.rem_euclid(HOUR_MS);
         let is_news = self.used_ms.is_none_or(|known_ms| known_ms < hour_ms);
         if is_news {
@@ -399,7 +402,7 @@ impl KeyChange {
             created_by: created_by.to_owned(),
             expires_ms: self.expires_ms.flatten(),
             secret,
-            former: Vec::new(),
+            replaced_secrets: Vec::new(),
             used_ms: None,
             revision: 0,
         })
@@ -457,7 +460,7 @@ struct KeyView<'a> {
 }
 
 fn view<'a>(id: KeyId, key: &'a ApiKey, token: Option<&'a str>, now_ms: i64) -> KeyView<'a> {
-    let ends_ms = key.former.iter().map(|(_, end_ms)| *end_ms);
+    let ends_ms = key.replaced_secrets.iter().map(|(_, end_ms)| *end_ms);
     KeyView {
         id: id.to_string(),
         name: &key.name,

@@ -91,7 +91,7 @@ impl AuditEntry {
     }
 
     /// Its key in the log: keys are in order of time.
-    pub fn place(&self) -> String {
+    pub fn log_key(&self) -> String {
         log_key_at(self.at_ms, self.number)
     }
 }
@@ -192,6 +192,6 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
     let last = entries.last().filter(|_| has_more);
     to_json(&Page {
         acts: entries.iter().map(view).collect(),
-        cursor: last.map(AuditEntry::place),
+        cursor: last.map(AuditEntry::log_key),
     })
 }

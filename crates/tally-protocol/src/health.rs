@@ -61,7 +61,7 @@ impl Health {
     }
 
     /// The partitions to check now: none, the next one, or all where `has_all`.
-    pub fn due(&mut self, now_ms: i64, has_all: bool) -> Vec<u32> {
+    pub fn next_checks(&mut self, now_ms: i64, has_all: bool) -> Vec<u32> {
         // A clock that stepped back makes a check due.
         if (self.looked_ms..self.due_ms).contains(&now_ms) {
             return Vec::new();
@@ -76,7 +76,7 @@ impl Health {
     }
 
     /// Records the answer of a partition. Nothing is recorded for one that does not answer.
-    pub fn note(&mut self, partition: u32, ailment: Option<Ailment>) {
+    pub fn record(&mut self, partition: u32, ailment: Option<Ailment>) {
         match ailment {
             Some(ailment) => self.ailments.insert(partition, ailment),
             None => self.ailments.remove(&partition),

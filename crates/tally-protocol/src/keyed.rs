@@ -43,20 +43,20 @@ pub trait Carrier {
 }
 
 /// A transport that makes at most so many calls; further ones fail with [`Fault::TooMany`], and nothing is done.
-pub struct Bounded<'a, C> {
+pub struct BudgetedCarrier<'a, C> {
     /// The transport.
     pub carrier: C,
     /// The calls that are left, shared with others.
     pub calls: &'a CallBudget,
 }
 
-impl<C> Bounded<'_, C> {
+impl<C> BudgetedCarrier<'_, C> {
     fn take(&self) -> Result<(), Fault> {
         self.calls.take().then_some(()).ok_or(Fault::TooMany(0))
     }
 }
 
-impl<C: Carrier> Carrier for Bounded<'_, C> {
+impl<C: Carrier> Carrier for BudgetedCarrier<'_, C> {
     async fn claim(
         &self,
         here: &Datacenter,

@@ -117,18 +117,20 @@ pub use api_key::{
 };
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
-    AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen,
+    AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardPosition, BoardQuestion, BoardSeen,
     BoardWritten, BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards,
     ListBoards, MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding,
     MemberWrite, MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard,
     ShardCommand, ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
 };
 pub use converge::{AskGrant, PushView, ViewAnswer, ViewOf, WatchLead};
-pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ReadTrace, ShardAsked, SumExplained};
+pub use explain::{
+    Explain, Explained, InboxTrace, LeadTrace, ReadTrace, ShardReadTrace, SumExplained,
+};
 pub use export::{
     ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,
 };
-pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
+pub use fleet::{AskFleet, CountsTaken, FleetOf, ReportCounts, ReportSizes};
 pub use keyed::{
     Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall,
 };
@@ -143,7 +145,7 @@ pub use limit::{
 pub use live::{Join, Look};
 pub use operate::{
     Done, IfExists, Operate, Operation, OperationCondition, OperationKey, OperationOutcome, Put,
-    RestoreSource, Settle, StoreAnswer, StoredAnswer,
+    Reconcile, RestoreSource, StoreAnswer, StoredAnswer,
 };
 pub use queue::{
     Append, AppendResult, AskInbox, CloseSession, DeadLetters, Drain, LetInboxesGo, OpenSession,
@@ -164,7 +166,7 @@ pub use share::{DeleteShare, GetShare, ListShares, PutShare};
 pub use snapshot::{
     AllRuns, AskRuns, BeginRun, ListAllPastStates, ListPastStates, ListRuns, PartitionRuns,
     PastState, PastStateList, PastStatePage, PastStateRow, ReadOwnPastStates, ReadPastStates,
-    RunUnderWay,
+    RunInProgress,
 };
 pub use totals::{
     AmountOf, AskTop, CounterList, KnownTotal, KnownUniques, ListAll, ListRows, ListedCounter,
@@ -204,7 +206,7 @@ pub enum Fault {
     /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
     Moved(LeadPlace),
     /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
-    Unsettled,
+    NotLocated,
     /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
     /// mend it. Says why.
     Unreadable(String),
@@ -227,7 +229,7 @@ impl std::fmt::Display for Fault {
             Self::TooMany(limit) => write!(formatter, "more than {limit} counters"),
             Self::Broken(what) => write!(formatter, "broken: {what}"),
             Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
-            Self::Unsettled => formatter.write_str("the lead may live elsewhere"),
+            Self::NotLocated => formatter.write_str("the lead may live elsewhere"),
             Self::Later(protocol) => write!(formatter, "the receiver speaks protocol {protocol}"),
             Self::Repartitioned => formatter.write_str("the number of partitions was changed"),
             Self::Unreadable(why) => write!(formatter, "stored data cannot be read: {why}"),
@@ -260,7 +262,7 @@ impl From<Fault> for Problem {
             | Fault::Moved(_)
             | Fault::Later(_)
             | Fault::Repartitioned
-            | Fault::Unsettled => Problem::new(
+            | Fault::NotLocated => Problem::new(
                 Code::Unavailable,
                 "the counter is busy; nothing was counted, try again",
             ),
@@ -418,7 +420,7 @@ pub struct DatacenterSum {
 
 impl DatacenterSum {
     /// Whether the datacenter itself says that this is all it has: it was asked, or has just pushed.
-    pub fn is_heard(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         self.missing.is_empty() && !matches!(self.origin, Origin::Known(_))
     }
 }
@@ -428,7 +430,7 @@ impl DatacenterSum {
 pub enum Origin {
     /// Its cells were asked during this read.
     #[default]
-    Asked,
+    Queried,
     /// Its lead had pushed it then, and continues to push changes. Unix milliseconds.
     Pushed(i64),
     /// It does not answer; this was last known then. Unix milliseconds.
@@ -447,7 +449,7 @@ pub struct Register {
     /// The place of the lead that asks; `None` where it does not know.
     pub place: Option<LeadPlace>,
     /// The number of the newest spread for which it is known that the lead is nowhere else.
-    pub settled: Option<u32>,
+    pub located_epoch: Option<u32>,
 }
 
 /// Any → root: asks for the root's row.

@@ -145,7 +145,7 @@ families! {
     Edge Counter "tally_limit_denials_cached_total"
         "Checks that were refused from memory, without a call." [LimitDenialCached ""];
     Edge Counter "tally_limit_lent_total"
-        "Checks that were admitted from what their isolate was lent, without a call." [LimitLent ""];
+        "Checks that were admitted from what their isolate was lent, without a call." [LimitLocalQuota ""];
     Edge Counter "tally_limit_messages_total"
         "Messages to limiters: checks that were joined, and requests of isolates for a part of a hot key's limit." [LimitMessage ""];
     Edge Counter "tally_limit_remote_calls_total"

@@ -191,8 +191,8 @@ pub enum Address<'a> {
     Limiter(&'a LimiterAddress),
     /// A board: its owner or one of its shards; and the datacenter near which the object is created, as far as known.
     Board(&'a CounterId, ShardAt, Option<&'a Datacenter>),
-    /// The lookout of a partition of the directory's ring.
-    Lookout(u32),
+    /// The live reader of a partition of the directory's ring.
+    LiveReader(u32),
     /// A hub of the region of a datacenter, by its number.
     Hub(&'a Datacenter, u32),
     /// The owner of all keys of Redis's dialect.
@@ -379,9 +379,9 @@ pub fn keyspace() -> Placement {
     }
 }
 
-/// The placement of a lookout: it reads the watched counters of one partition of the directory's ring; near its first
-/// caller.
-pub fn lookout(partition: u32) -> Placement {
+/// The placement of a live reader: it reads the watched counters of one partition of the directory's ring; near its
+/// first caller.
+pub fn live_reader(partition: u32) -> Placement {
     Placement {
         binding: WATCHERS,
         name: format!("w1/{partition}"),

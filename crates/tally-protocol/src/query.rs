@@ -443,7 +443,7 @@ impl Window {
     /// The first and last second of its unique elements in the answer: full minutes where both ends are within the last
     /// 24 hours, full hours within the last week, otherwise full days. `None` where they are not stored.
     pub fn uniques_cover(self) -> Option<(i64, i64)> {
-        let covered = uniques_retention::told(self.bounds(), self.now);
+        let covered = uniques_retention::widened_window(self.bounds(), self.now);
         self.has_uniques().then_some(covered)
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::messages::{Fault, decode, encode};
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::queue::Due;
+use tally_core::counter::queue::QueuedDelivery;
 use tally_core::counter::queued_events::{MESSAGE_BYTES_MAX, QueuedEvents};
 
 /// A message. A stored format, in postcard: the first byte is the version.
@@ -43,16 +43,16 @@ pub struct Group {
     /// Where they were accepted.
     pub datacenter: Datacenter,
     /// The indexes of its writes in the batch.
-    pub places: Vec<usize>,
+    pub indices: Vec<usize>,
     /// The writes.
-    pub dues: Vec<Due>,
+    pub deliveries: Vec<QueuedDelivery>,
 }
 
 impl Group {
     fn takes(&self, sent: &QueuedEvents) -> bool {
         self.datacenter == sent.datacenter
-            && self.dues.first().is_some_and(|due| {
-                let of = |due: &Due| (due.write.generation, due.is_clients, due.keys());
+            && self.deliveries.first().is_some_and(|due| {
+                let of = |due: &QueuedDelivery| (due.write.generation, due.is_clients, due.keys());
                 let own = (sent.generation, sent.is_clients, sent.keys());
                 due.counter == sent.counter && of(due) == own
             })
@@ -66,13 +66,13 @@ pub fn group(messages: Vec<(usize, QueuedEvents)>) -> Vec<Group> {
         let known = groups.iter_mut().find(|group| group.takes(&sent));
         match known {
             Some(group) => {
-                group.places.push(index);
-                group.dues.push(sent.into_due());
+                group.indices.push(index);
+                group.deliveries.push(sent.into_delivery());
             }
             None => groups.push(Group {
                 datacenter: sent.datacenter.clone(),
-                places: vec![index],
-                dues: vec![sent.into_due()],
+                indices: vec![index],
+                deliveries: vec![sent.into_delivery()],
             }),
         }
     }

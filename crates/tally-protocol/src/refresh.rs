@@ -18,9 +18,9 @@ pub enum RefreshAction {
     /// Use the known value.
     Use,
     /// Use the known value, and ask meanwhile.
-    UseAndAsk,
+    UseAndRefresh,
     /// Ask, and use the known value if there is no answer.
-    Ask,
+    Refresh,
     /// Ask: no value is known.
     Need,
 }
@@ -47,9 +47,9 @@ impl Refresh {
         if age_ms < REFRESH_FROM_MS || is_requested {
             RefreshAction::Use
         } else if age_ms <= KEY_MS_MAX || self.failed_ms.is_some() {
-            RefreshAction::UseAndAsk
+            RefreshAction::UseAndRefresh
         } else {
-            RefreshAction::Ask
+            RefreshAction::Refresh
         }
     }
 
@@ -59,7 +59,7 @@ impl Refresh {
     }
 
     /// Records that the directory is asked.
-    pub fn ask(&mut self, now_ms: i64) {
+    pub fn begin(&mut self, now_ms: i64) {
         self.requested_ms = Some(now_ms);
     }
 
@@ -69,7 +69,7 @@ impl Refresh {
     }
 
     /// Records the answer to the question of that time. Returns whether it is new: an overtaken answer is not.
-    pub fn learn(&mut self, requested_ms: i64) -> bool {
+    pub fn accept(&mut self, requested_ms: i64) -> bool {
         let is_news = self
             .known_ms
             .is_none_or(|known_ms| requested_ms >= known_ms);

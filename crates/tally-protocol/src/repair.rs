@@ -261,7 +261,7 @@ pub struct CounterReport {
     /// The damaged parts of its root.
     pub root: Vec<RootPart>,
     /// Datacenters whose leads returned their grants.
-    pub told_by: Vec<String>,
+    pub sources: Vec<String>,
     /// Whether the root could be read, or was restored.
     pub has_root: bool,
     /// The date of the snapshot from which all of the root, or its value, was restored.
@@ -382,7 +382,7 @@ fn cell_view(cell: &CellReport) -> CellView<'_> {
 
 fn root_view(counter: &CounterReport) -> Option<RootView<'_>> {
     let is_lost = counter.root.contains(&RootPart::Root);
-    let from = match (counter.has_root, counter.told_by.is_empty()) {
+    let from = match (counter.has_root, counter.sources.is_empty()) {
         _ if !is_lost => Some("leads"),
         _ if counter.is_from_snapshot => Some("snapshot"),
         (false, _) => None,
@@ -413,7 +413,7 @@ fn root_view(counter: &CounterReport) -> Option<RootView<'_>> {
         damaged: counter.root.iter().map(|part| part.name()).collect(),
         from,
         snapshot: counter.snapshot.as_deref(),
-        datacenters: &counter.told_by,
+        datacenters: &counter.sources,
         lost: counter.root.iter().map(loss).collect(),
     })
 }

@@ -21,7 +21,7 @@ pub fn pushed(
     at_ms: i64,
     now_ms: i64,
 ) -> Option<DatacenterSum> {
-    let report = view.heard_of(datacenter)?;
+    let report = view.report_of(datacenter)?;
     // Clocks differ; it is not newer than now.
     let origin = Origin::Pushed(report.as_of_ms.min(now_ms));
     is_fresh(&report, at_ms).then(|| remembered(view, datacenter, report.last_write_ms, origin))
@@ -42,7 +42,7 @@ pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
 
 /// What was last known of a datacenter that does not answer, if anything.
 pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
-    let report = view.heard_of(datacenter)?;
+    let report = view.report_of(datacenter)?;
     let origin = Origin::Known(report.as_of_ms.min(now_ms));
     Some(remembered(view, datacenter, report.last_write_ms, origin))
 }
@@ -81,7 +81,7 @@ pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, n
 /// Adds to a datacenter's sum what was last known of its missing shards.
 fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
     let Some(report) = view
-        .heard_of(datacenter)
+        .report_of(datacenter)
         .filter(|_| !sum.missing.is_empty())
     else {
         return;

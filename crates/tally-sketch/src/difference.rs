@@ -60,7 +60,7 @@ impl Sketch {
     }
 
     /// Adds all that `other` saw, and returns what was new. Cost: as [`Sketch::merge`].
-    pub fn learn(&mut self, other: &Sketch) -> NewItems {
+    pub fn merge_new(&mut self, other: &Sketch) -> NewItems {
         match (&mut self.0, &other.0) {
             (Form::Dense(mine), Form::Dense(theirs)) => {
                 let ranks = (0_u16..).zip(theirs.ranks());
@@ -75,7 +75,7 @@ impl Sketch {
         }
     }
 
-    /// Returns the items of these names packed, in the bytes that [`Sketch::learn_packed`] reads;
+    /// Returns the items of these names packed, in the bytes that [`Sketch::merge_packed`] reads;
     /// none for none. Names may repeat and be in any order; names of no item are left out.
     pub fn pack(&self, mut names: Vec<u32>) -> Vec<u8> {
         names.sort_unstable();
@@ -107,7 +107,7 @@ impl Sketch {
 
     /// Adds packed items, and returns what was new; `None`, and nothing changed, where the bytes are
     /// none of [`Sketch::pack`].
-    pub fn learn_packed(&mut self, bytes: &[u8]) -> Option<NewItems> {
+    pub fn merge_packed(&mut self, bytes: &[u8]) -> Option<NewItems> {
         match bytes {
             [] => Some(NewItems::Items(Vec::new())),
             [TOKENS, packed @ ..] => {

@@ -33,7 +33,7 @@ pub struct ValueCount {
 
 impl ValueCount {
     /// How much was counted at most.
-    pub fn at_most(self) -> u128 {
+    pub fn count_max(self) -> u128 {
         self.count.saturating_add(self.error)
     }
 }
@@ -126,14 +126,14 @@ impl TopValues {
         if self.values.len() <= limit {
             return;
         }
-        let mut sizes: Vec<u128> = self.values.values().map(|held| held.at_most()).collect();
+        let mut sizes: Vec<u128> = self.values.values().map(|held| held.count_max()).collect();
         sizes.sort_unstable_by(|one, other| other.cmp(one));
         let cut = sizes.get(limit).copied().unwrap_or(0);
         // Of those that may have been counted as often, the first by name stay.
         let mut room = limit - sizes.iter().filter(|size| **size > cut).count();
         let mut left_out = 0_u128;
         self.values.retain(|_, held| {
-            let is_kept = match held.at_most() {
+            let is_kept = match held.count_max() {
                 size if size > cut => true,
                 size if size == cut && room > 0 => {
                     room -= 1;

@@ -195,11 +195,11 @@ impl Uniques {
     }
 
     /// Adds all that `other` has seen, and returns what was new in which sketch.
-    pub fn learn(&mut self, other: &Self) -> Vec<(Source, NewItems)> {
+    pub fn merge_new(&mut self, other: &Self) -> Vec<(Source, NewItems)> {
         let mut news = Vec::new();
         for (source, sketch) in other.parts() {
             let target = self.target_in(source, &mut news);
-            let new_items = self.0.entry(target).or_default().learn(sketch);
+            let new_items = self.0.entry(target).or_default().merge_new(sketch);
             news.push((target, new_items));
         }
         news
@@ -207,7 +207,7 @@ impl Uniques {
 
     /// Adds what [`Uniques::pack`] has packed, and returns what was new in which sketch. What cannot be read is of no
     /// build of ours, and adds nothing: whoever compares digests finds that it is missing.
-    pub fn learn_packed(&mut self, packed: &[PackedSketch]) -> Vec<(Source, NewItems)> {
+    pub fn merge_packed(&mut self, packed: &[PackedSketch]) -> Vec<(Source, NewItems)> {
         let mut news = Vec::new();
         for (source, bytes) in packed {
             let class = source.class.widened(CLASS_SHARDS_MAX);
@@ -215,18 +215,18 @@ impl Uniques {
             if let Some(sketch) = self.0.get_mut(&held) {
                 news.extend(
                     sketch
-                        .learn_packed(bytes)
+                        .merge_packed(bytes)
                         .map(|new_items| (held, new_items)),
                 );
                 continue;
             }
             let mut part = Sketch::new();
             // Looked at first, so that no sketch is empty and no hash is folded for nothing.
-            if part.learn_packed(bytes).is_none() || part.is_empty() {
+            if part.merge_packed(bytes).is_none() || part.is_empty() {
                 continue;
             }
             let target = self.target_in(*source, &mut news);
-            let new_items = self.0.entry(target).or_default().learn(&part);
+            let new_items = self.0.entry(target).or_default().merge_new(&part);
             news.push((target, new_items));
         }
         news

@@ -27,7 +27,7 @@ impl Chance {
     }
 
     /// A place in a list of so many.
-    pub fn place(&mut self, length: usize) -> usize {
+    pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
     }
 

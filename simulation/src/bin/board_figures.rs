@@ -173,7 +173,7 @@ fn only_file(folder: &Path) -> PathBuf {
 
 fn place_of(number: u64) -> Vec<u8> {
     let score = Score::new(f64::from(score_of(number))).expect("a number");
-    Key::first_of(score).place
+    Key::first_of(score).sort_key
 }
 
 /// Puts the members into the board's tables. How many segments they have.

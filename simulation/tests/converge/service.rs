@@ -76,7 +76,7 @@ fn path_of(counter: usize) -> String {
     format!("/counters/{}", id_of(counter))
 }
 
-fn note(all: &RefCell<Vec<Vec<Seen>>>, (counter, place): (usize, usize), value: u64, at_ms: i64) {
+fn record(all: &RefCell<Vec<Vec<Seen>>>, (counter, place): (usize, usize), value: u64, at_ms: i64) {
     let seen = &mut all.borrow_mut()[counter][place];
     if seen.value != value {
         *seen = Seen {
@@ -240,7 +240,7 @@ impl Service {
             let text = answer.ok().filter(|answer| answer.status == 200);
             let value = text.and_then(|answer| answer.text().trim().parse().ok());
             match value {
-                Some(value) => note(&self.seen, (counter, place), value, self.world.now_ms()),
+                Some(value) => record(&self.seen, (counter, place), value, self.world.now_ms()),
                 None => self.failed_reads.set(self.failed_reads.get() + 1),
             }
             let pause_ms = self.pause_ms(counter, place);
@@ -275,7 +275,7 @@ impl Service {
             let update: Value = serde_json::from_str(update).expect("an update");
             for counter in 0..self.plan.hot {
                 if let Some(value) = update["counters"][id_of(counter)]["value"].as_u64() {
-                    note(&self.watched, (counter, place), value, received.at_ms);
+                    record(&self.watched, (counter, place), value, received.at_ms);
                 }
             }
         }

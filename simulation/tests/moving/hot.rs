@@ -104,7 +104,7 @@ fn a_hot_lead_leaves_its_tablet_and_goes_back_once_it_rests() {
     assert_eq!((all.calls("/place-lead"), all.calls("/lead-taken")), (2, 2));
     assert!(all.tables().iter().all(|(_, tables)| *tables == 0));
     assert_eq!(all.value("hot"), Some(written));
-    assert_eq!(all.told("hot"), (Some(written), Some(written)));
+    assert_eq!(all.listed_values("hot"), (Some(written), Some(written)));
     // Edges that still ask its object are sent on.
     written += all.world.run(all.heat(0, "hot", 2));
     all.world.run(all.write(0, "hot", "hot-1-0-0"));
@@ -269,7 +269,11 @@ fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
     }
     assert!(all.calls("/lead-taken") >= 2, "{what}: it moved");
     all.world.run_for_ms(70_000);
-    assert_eq!(all.told("hot"), (Some(written), Some(written)), "{what}");
+    assert_eq!(
+        all.listed_values("hot"),
+        (Some(written), Some(written)),
+        "{what}"
+    );
 }
 
 #[test]

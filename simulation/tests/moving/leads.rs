@@ -153,7 +153,7 @@ fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
     assert_eq!(all.value("hits"), Some(6), "{what}");
     all.world.run_for_ms(70_000);
     assert_eq!(all.value("hits"), Some(6), "{what}");
-    assert_eq!(all.told("hits"), (Some(6), Some(6)), "{what}");
+    assert_eq!(all.listed_values("hits"), (Some(6), Some(6)), "{what}");
 }
 
 /// Which of two leads has had what it counted read all the time while it was told: roots keep that in memory.
@@ -186,7 +186,7 @@ fn what_a_lead_has_counted_is_told_after_it_has_moved_though_all_objects_crash()
             all.world.crash_all_objects();
             all.world.run_for_ms(70_000);
             let what = format!("seed {seed}, watched: {is_watched}");
-            assert_eq!(all.told("hits"), (Some(3), Some(3)), "{what}");
+            assert_eq!(all.listed_values("hits"), (Some(3), Some(3)), "{what}");
         }
     }
 }

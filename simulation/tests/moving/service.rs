@@ -160,7 +160,7 @@ impl Deployment {
     }
 
     /// What lists and tops tell of a counter, which ask no lead.
-    pub fn told(&self, counter: &str) -> (Option<u64>, Option<u64>) {
+    pub fn listed_values(&self, counter: &str) -> (Option<u64>, Option<u64>) {
         let read = |path: &str, rows: &str| {
             let read = self.world.run(self.client(0).get(path));
             let read = read.expect("an answer").json();

@@ -21,7 +21,7 @@ fn command(words: &str) -> ClientRequest {
 }
 
 /// The events that a stream has been told, in their order.
-fn told(live: &Live) -> Vec<String> {
+fn channel_events(live: &Live) -> Vec<String> {
     let text: String = live.received().into_iter().map(|one| one.text).collect();
     let message = format!("data: message,{CHANNEL},");
     let events = text.lines().filter_map(|line| line.strip_prefix(&message));
@@ -38,7 +38,7 @@ fn a_try_that_is_sent_again_is_told_once() {
     let live = listen(&scene);
     let answer = scene.hold_answer("/run-commands", "");
     let asked = scene.begin(0, keyed(command("INCR hits")));
-    scene.wait_until(|| !told(&live).is_empty(), "the event");
+    scene.wait_until(|| !channel_events(&live).is_empty(), "the event");
     // The client never hears of it, and sends the same again.
     drop(asked);
     answer.let_go();
@@ -46,7 +46,7 @@ fn a_try_that_is_sent_again_is_told_once() {
     assert_eq!(again["result"], 1);
     assert_eq!(scene.done(0, command("DEL hits"))["result"], 1);
     scene.settle();
-    assert_eq!(told(&live), ["incrby", "del"]);
+    assert_eq!(channel_events(&live), ["incrby", "del"]);
 }
 
 #[test]
@@ -58,11 +58,11 @@ fn a_stream_ends_with_the_memory_of_its_object_and_the_next_one_goes_on() {
     assert!(scene.world.crash(&keyspace(&scene)));
     scene.settle();
     assert_eq!(live.closed(), Some((BROKEN, String::new())));
-    assert_eq!(told(&live), ["incrby"]);
+    assert_eq!(channel_events(&live), ["incrby"]);
     let next = listen(&scene);
     scene.done(0, command("INCRBY hits 4"));
     scene.settle();
-    assert_eq!(told(&next), ["incrby"]);
+    assert_eq!(channel_events(&next), ["incrby"]);
     assert_eq!(scene.done(0, command("GET hits"))["result"], "5");
 }
 
@@ -73,7 +73,7 @@ fn what_was_not_done_is_not_told() {
     let count = scene.hold("/count", "");
     let asked = scene.begin(0, command("INCR hits"));
     scene.world.run_for_ms(100);
-    assert!(told(&live).is_empty(), "nothing was counted yet");
+    assert!(channel_events(&live).is_empty(), "nothing was counted yet");
     count.let_go();
     assert_eq!(scene.end(asked).status, 200);
     for refused in [
@@ -86,7 +86,7 @@ fn what_was_not_done_is_not_told() {
         scene.ask(0, command(refused));
     }
     scene.settle();
-    assert_eq!(told(&live), ["incrby"]);
+    assert_eq!(channel_events(&live), ["incrby"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_value_that_has_expired_when_it_is_set_is_told_as_redis_does() {
     scene.done(0, command("SET hits 3 EXAT 1"));
     scene.settle();
     let past = ["set", "expire", "expired"];
-    assert_eq!(told(&live), [&["set"][..], &past, &past].concat());
+    assert_eq!(channel_events(&live), [&["set"][..], &past, &past].concat());
 }
 
 #[test]

@@ -79,9 +79,11 @@ impl Service {
                 assert_eq!(code, "overloaded", "{what}");
                 if !has_key {
                     for (counter, slot) in lines {
-                        self.counters[*counter]
-                            .borrow_mut()
-                            .told(*slot, Outcome::Refused, what);
+                        self.counters[*counter].borrow_mut().record_outcome(
+                            *slot,
+                            Outcome::Refused,
+                            what,
+                        );
                     }
                 }
                 return false;
@@ -102,7 +104,7 @@ impl Service {
             is_known &= outcome != Outcome::Unknown;
             self.counters[*counter]
                 .borrow_mut()
-                .told(*slot, outcome, what);
+                .record_outcome(*slot, outcome, what);
         }
         is_known
     }
@@ -139,7 +141,7 @@ impl Service {
             };
             self.counters[counter]
                 .borrow_mut()
-                .told(slot, outcome, &what);
+                .record_outcome(slot, outcome, &what);
             if key.is_none() || outcome != Outcome::Unknown && chance.once_in(2) {
                 return;
             }

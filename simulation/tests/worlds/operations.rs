@@ -247,7 +247,7 @@ impl Service {
         self.say(|| format!("{what} is told {told:?}"));
         let outcome = self.outcome(&told);
         let mut known = self.counters[counter].borrow_mut();
-        known.told(slot, outcome, &what);
+        known.record_outcome(slot, outcome, &what);
         if let Told::Done(_) = &told {
             known.matched(version, held, slot, &what);
         }

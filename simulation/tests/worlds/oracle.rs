@@ -136,7 +136,7 @@ impl Counter {
     }
 
     /// The client of a write was told.
-    pub fn told(&mut self, slot: usize, outcome: Outcome, what: &str) {
+    pub fn record_outcome(&mut self, slot: usize, outcome: Outcome, what: &str) {
         let rivals = self.writes[slot].rivals.clone();
         let write = &mut self.writes[slot];
         match (write.outcome, outcome) {
@@ -155,7 +155,7 @@ impl Counter {
         }
         if matches!(outcome, Outcome::Acknowledged(_)) {
             for rival in rivals {
-                self.told(rival, Outcome::Refused, what);
+                self.record_outcome(rival, Outcome::Refused, what);
             }
         }
     }

@@ -80,7 +80,7 @@ impl Service {
         self.wake_senders().await;
         let mut values = Vec::new();
         for counter in 0..self.counters.len() {
-            let seen = self.settle(counter).await;
+            let seen = self.exact_value(counter).await;
             values.push(seen);
             for site in 0..self.sites.len() {
                 for edge in 0..self.plan.edges {
@@ -127,7 +127,8 @@ impl Service {
     async fn history(&self, path: &str) -> serde_json::Value {
         let now = self.world.now_ms() / 1_000;
         let range = format!("from={}&to={now}", now - HISTORY_SECONDS);
-        self.tell(&format!("{path}/history?step=1m&{range}")).await
+        self.read_json(&format!("{path}/history?step=1m&{range}"))
+            .await
     }
 
     /// What is told of a counter besides its value agrees with it.
@@ -158,7 +159,7 @@ impl Service {
         drop(known);
 
         let path = format!("/counters/{}", id(counter));
-        let told = self.tell(&format!("{path}?consistency=strong")).await;
+        let told = self.read_json(&format!("{path}?consistency=strong")).await;
         let estimate = told["uniques"]["estimate"].as_u64().unwrap_or(0);
         let estimate = usize::try_from(estimate).expect("few elements");
         assert!(
@@ -166,7 +167,7 @@ impl Service {
             "{estimate} elements, not {elements:?}: {told}"
         );
         let told = self
-            .tell(&format!(
+            .read_json(&format!(
                 "{path}/distribution?window=80000&consistency=strong"
             ))
             .await;
@@ -184,12 +185,12 @@ impl Service {
         if self.plan.has_dimensions {
             for window in ["", "&window=86400", "&window=7d"] {
                 let path = format!("{path}/breakdown?by=third&numbers=string{window}");
-                let told = self.tell(&format!("{path}&consistency=strong")).await;
+                let told = self.read_json(&format!("{path}&consistency=strong")).await;
                 check_breakdown(&told, &says, &least, &most);
             }
         }
         let told = self
-            .tell(&format!(
+            .read_json(&format!(
                 "/api/counter?key={}&consistency=strong&numbers=string",
                 id(counter)
             ))
@@ -197,14 +198,14 @@ impl Service {
         assert_eq!(whole(&told["count"]), Some(value), "{told}");
     }
 
-    async fn tell(&self, path: &str) -> serde_json::Value {
+    async fn read_json(&self, path: &str) -> serde_json::Value {
         let answer = self.client(0).get(path).await.expect("nothing goes wrong");
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.json()
     }
 
     /// Reads a counter until the read is exact. Returns its value; None where there is none.
-    async fn settle(&self, counter: usize) -> Option<i128> {
+    async fn exact_value(&self, counter: usize) -> Option<i128> {
         for _ in 0..READS_MAX {
             let what = format!("the last read of {}", id(counter));
             let begun = self.now();
@@ -255,7 +256,7 @@ impl Service {
     async fn check_all(&self) {
         let (mut sum, mut ids) = (0, Vec::new());
         for counter in 0..self.counters.len() {
-            let Some(value) = self.settle(counter).await else {
+            let Some(value) = self.exact_value(counter).await else {
                 continue;
             };
             sum += value;
@@ -270,7 +271,7 @@ impl Service {
             "{}",
             answer.text()
         );
-        let list = self.tell("/counters?prefix=hits-").await;
+        let list = self.read_json("/counters?prefix=hits-").await;
         let listed = list["counters"].as_array().expect("counters");
         let listed: Vec<&str> = listed.iter().filter_map(|one| one["id"].as_str()).collect();
         assert_eq!(listed, ids, "{list}");

@@ -162,7 +162,7 @@ impl Service {
 
     /// What a client says.
     pub fn say(&self, line: impl FnOnce() -> String) {
-        self.world.note(|| format!("CLIENT   {}", line()));
+        self.world.record(|| format!("CLIENT   {}", line()));
     }
 
     /// What became of a write, from what its one request was told.

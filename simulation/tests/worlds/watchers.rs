@@ -55,7 +55,7 @@ impl Service {
             let Some(received) = watcher.live.next_within_ms(left_ms).await else {
                 break;
             };
-            self.hear(&mut watcher, &received.text);
+            self.receive(&mut watcher, &received.text);
         }
         if watcher.live.closed().is_none() {
             self.watchers.borrow_mut().push(watcher);
@@ -63,7 +63,7 @@ impl Service {
     }
 
     /// Holds an update against the laws.
-    fn hear(&self, watcher: &mut Watcher, text: &str) {
+    fn receive(&self, watcher: &mut Watcher, text: &str) {
         // A stream of events begins its lines with the field's name.
         let mut lines = text
             .lines()
@@ -108,7 +108,7 @@ impl Service {
         self.world.sleep_ms(5_000 + 3 * skew_ms).await;
         for mut watcher in watchers {
             for received in watcher.live.take() {
-                self.hear(&mut watcher, &received.text);
+                self.receive(&mut watcher, &received.text);
             }
             if watcher.live.closed().is_some() {
                 continue;

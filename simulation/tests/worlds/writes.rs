@@ -97,7 +97,7 @@ impl Service {
         let outcome = self.outcome(&told);
         self.counters[counter]
             .borrow_mut()
-            .told(slot, outcome, &what);
+            .record_outcome(slot, outcome, &what);
         if let Told::Done(answer) = told {
             self.check_written(counter, slot, &answer, begun, &what);
         }
@@ -163,7 +163,7 @@ impl Service {
                     code => panic!("{what}: {code}"),
                 },
             };
-            known.told(slot, outcome, &what);
+            known.record_outcome(slot, outcome, &what);
             drop(known);
             if let Told::Done(answer) = &told {
                 let json = answer.json();

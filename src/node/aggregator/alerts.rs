@@ -83,7 +83,7 @@ impl Measured {
                     Watched::Prefix(_) => (PREFIX_RATE_MS, true),
                     Watched::Counter(_) | Watched::Policy(_) => (RATE_MS, false),
                 };
-                samples.note(now_ms, counted, many);
+                samples.record(now_ms, counted, many);
                 let rate = samples.rate_per_minute(span_ms);
                 if rate.is_none() {
                     bound = Bound::Unknown;
@@ -186,7 +186,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
     let there = || sums.iter().filter_map(|(_, sum)| sum.as_ref());
     let missing = there().flat_map(|sum| {
         let parts = sum.datacenters.iter();
-        let silent = parts.filter(|(datacenter, part)| !sum.is_told(datacenter, part.as_ref()));
+        let silent = parts.filter(|(datacenter, part)| !sum.is_reported(datacenter, part.as_ref()));
         silent.map(|(datacenter, _)| datacenter.as_str().to_owned())
     });
     let mut missing: Vec<String> = missing.collect();

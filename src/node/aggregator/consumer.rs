@@ -7,12 +7,12 @@
 //! It runs in the aggregator, not in the edge: it has no clients, calls objects only, and is deployed with them.
 
 use crate::core::counter::queue::{
-    DeadLetter, DeadLetterReason, Due, HAND_OVER_DELIVERIES, InboxId, WriteOutcome, retry_seconds,
-    verdict,
+    DeadLetter, DeadLetterReason, HAND_OVER_DELIVERIES, InboxId, QueuedDelivery, WriteOutcome,
+    retry_seconds, verdict,
 };
 use crate::host::{Delivered, Host, MessageOutcome};
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::queued_writes::{count_dues, is_living};
+use crate::node::shared::queued_writes::{count_deliveries, is_living};
 use crate::node::shared::{call, metrics};
 use crate::protocol::messages::{AppendResult, TakeOver};
 use crate::protocol::metrics::Metric;
@@ -34,14 +34,15 @@ struct Parcel {
 
 /// The parcel of dead letters, or of writes, for an inbox; begun if needed.
 fn parcel(parcels: &mut Vec<Parcel>, to: InboxId, is_dead: bool) -> Option<&mut Parcel> {
-    let fits =
-        |parcel: &Parcel| parcel.content.to == to && parcel.content.dues.is_empty() == is_dead;
+    let fits = |parcel: &Parcel| {
+        parcel.content.to == to && parcel.content.deliveries.is_empty() == is_dead
+    };
     let index = parcels.iter().position(fits).unwrap_or_else(|| {
         parcels.push(Parcel {
             content: TakeOver {
                 to,
                 dead: Vec::new(),
-                dues: Vec::new(),
+                deliveries: Vec::new(),
             },
             indices: Vec::new(),
         });
@@ -57,9 +58,9 @@ fn bury(parcels: &mut Vec<Parcel>, to: InboxId, index: usize, letter: DeadLetter
     }
 }
 
-fn give(parcels: &mut Vec<Parcel>, to: InboxId, index: usize, delivery: Due) {
+fn give(parcels: &mut Vec<Parcel>, to: InboxId, index: usize, delivery: QueuedDelivery) {
     if let Some(parcel) = parcel(parcels, to, false) {
-        parcel.content.dues.push(delivery);
+        parcel.content.deliveries.push(delivery);
         parcel.indices.push(index);
     }
 }
@@ -83,13 +84,14 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<MessageOutcome
     let counts = groups.iter().map(|group| count(host, group));
     let mut finished = vec![false; delivered.len()];
     for (indices, verdicts) in all_settled(counts, GROUPS_AT_ONCE).await {
-        let mut found = groups.iter().filter(|group| group.places == indices);
+        let mut found = groups.iter().filter(|group| group.indices == indices);
         let Some(group) = found.next() else { continue };
         let inbox = InboxId {
             datacenter: group.datacenter.clone(),
             number: 0,
         };
-        for ((index, delivery), verdict) in indices.into_iter().zip(&group.dues).zip(verdicts) {
+        for ((index, delivery), verdict) in indices.into_iter().zip(&group.deliveries).zip(verdicts)
+        {
             let deliveries = delivered.get(index).map_or(1, |message| message.attempts);
             match verdict {
                 WriteOutcome::Done => set(&mut finished, index),
@@ -158,8 +160,9 @@ fn set(finished: &mut [bool], index: usize) {
 
 /// Counts the writes of a group.
 async fn count(host: &Host, group: &Group) -> GroupOutcomes {
-    let judged = |verdict: WriteOutcome| (group.places.clone(), vec![verdict; group.dues.len()]);
-    let Some(first) = group.dues.first() else {
+    let judged =
+        |verdict: WriteOutcome| (group.indices.clone(), vec![verdict; group.deliveries.len()]);
+    let Some(first) = group.deliveries.first() else {
         return GroupOutcomes::default();
     };
     match is_living(host, &first.counter, first.write.generation).await {
@@ -167,10 +170,10 @@ async fn count(host: &Host, group: &Group) -> GroupOutcomes {
         Ok(false) => return judged(WriteOutcome::Dead(DeadLetterReason::Ended)),
         Err(_) => return judged(WriteOutcome::Later),
     }
-    let deliveries: Vec<&Due> = group.dues.iter().collect();
-    let counted = count_dues(host, &group.datacenter, &deliveries).await;
+    let deliveries: Vec<&QueuedDelivery> = group.deliveries.iter().collect();
+    let counted = count_deliveries(host, &group.datacenter, &deliveries).await;
     let verdicts = counted
         .into_iter()
         .map(|outcome| outcome.map_or(WriteOutcome::Later, verdict));
-    (group.places.clone(), verdicts.collect())
+    (group.indices.clone(), verdicts.collect())
 }

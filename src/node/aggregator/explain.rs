@@ -12,7 +12,7 @@ use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::open_objects;
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, LetInboxesGo,
+    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxTrace, LeadTrace, LetInboxesGo,
     ReadDrained, ReadTrace, SumDatacenter, SumExplained,
 };
 use crate::protocol::open_slots::ObjectUser;
@@ -72,7 +72,7 @@ pub async fn explain(
         read_view(host, Ok(read), options).await?
     };
     let trace = trace.into_inner();
-    Ok(sum.map(|sum| Explained { sum, way: trace }))
+    Ok(sum.map(|sum| Explained { sum, trace }))
 }
 
 fn since(host: &Host, begun_ms: i64) -> u64 {
@@ -132,7 +132,7 @@ pub async fn ask_lead(
         Ok((sum, shards)) => (Ok(sum), shards),
         Err(fault) => (Err(fault), Vec::new()),
     };
-    trace.borrow_mut().leads.push(LeadAsked {
+    trace.borrow_mut().leads.push(LeadTrace {
         datacenter,
         latency_ms: since(host, begun_ms),
         shards,
@@ -160,7 +160,7 @@ pub async fn ask_inbox(
         call_within(host, &drain, milliseconds).await
     };
     if let (Some(trace), Some(begun_ms)) = (options.trace, begun_ms) {
-        trace.borrow_mut().inboxes.push(InboxAsked {
+        trace.borrow_mut().inboxes.push(InboxTrace {
             inbox: drain.to,
             latency_ms: since(host, begun_ms),
             is_drained: answer.is_ok(),

@@ -20,7 +20,7 @@ use crate::node::shared::open_objects;
 use crate::node::shared::partitions::{self, PartitionAnswers, ask_all};
 use crate::protocol::messages::{
     Drain, ExportPage, ExportReply, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
-    Settle,
+    Reconcile,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::ObjectUser;
@@ -131,7 +131,7 @@ impl Reader<'_> {
             match self.read_root(&counter, root, is_drained).await {
                 Ok(read) if needs_reconciliation(&read) => {
                     let counter = counter.clone();
-                    match self.batcher.call(&Settle { counter }, LEAD_MS_MAX).await {
+                    match self.batcher.call(&Reconcile { counter }, LEAD_MS_MAX).await {
                         Ok(root) => known = Some(root?),
                         Err(_) => return Some(read),
                     }
@@ -171,7 +171,7 @@ impl Reader<'_> {
             is_exact: is_whole
                 && is_drained
                 && !root.may_lack
-                && root.operations.unsettled().is_empty(),
+                && root.operations.unreconciled().is_empty(),
             root,
             datacenters,
         })
@@ -218,7 +218,7 @@ impl Reader<'_> {
 /// Whether a datacenter has counts that the last set or reset could not observe.
 fn needs_reconciliation(read: &ExportedCounter) -> bool {
     let needs_reconciliation = |(datacenter, contents): &(Datacenter, Option<Contents>)| {
-        contents.is_some() && !read.root.operations.is_settled(datacenter)
+        contents.is_some() && !read.root.operations.is_reconciled(datacenter)
     };
     read.datacenters.iter().any(needs_reconciliation)
 }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::explain::ReadOptions;
-use super::most::{counters_max, sum_largest};
+use super::largest::{counters_max, sum_largest};
 use super::top::ask_top;
 use super::{LEADS_AT_ONCE, read, read_drained, read_view, sum_datacenters};
 use crate::core::cluster::root::Root;

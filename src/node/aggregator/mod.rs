@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`explain`] | how a read was made |
 //! | [`many`] | many counters at once, from the directory's partitions |
-//! | [`most`] | the counters that may have counted most in a range |
+//! | [`largest`] | the counters that may have counted most in a range |
 //! | [`top`] | the first counters of all partitions, in order |
 //! | [`fleet`] | the deployment's data from all partitions |
 //! | [`alerts`] | measurements of alerts, and their lists |
@@ -22,8 +22,8 @@ pub mod consumer;
 mod explain;
 mod export;
 mod fleet;
+mod largest;
 mod many;
-mod most;
 mod snapshots;
 mod top;
 
@@ -46,7 +46,7 @@ use crate::node::shared::metrics;
 use crate::protocol::messages::{
     AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, DatacenterSum, Drain, Explain, ExportPage,
     Fault, GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Read, ReadDrained,
-    ReadEach, ReadMetrics, ReadParts, Settle, SumDatacenter, SumMany, ViewAnswer, ViewOf,
+    ReadEach, ReadMetrics, ReadParts, Reconcile, SumDatacenter, SumMany, ViewAnswer, ViewOf,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::view_fallback;
@@ -172,7 +172,7 @@ async fn ask_now(
         counter: counter.clone(),
         datacenter: None,
         wanted: ReadParts {
-            asks_all: true,
+            reads_all: true,
             is_passing: true,
             ..wanted
         },
@@ -194,7 +194,7 @@ async fn read_view(
 ) -> Result<Option<GlobalSum>, Fault> {
     let request = request?;
     let wanted = request.wanted;
-    if request.asks_leads() {
+    if request.reads_leads() {
         return read(host, Ok(request), None, options).await;
     }
     let view_of = ViewOf {
@@ -228,7 +228,7 @@ async fn read_view(
         let view = Some((&view, now_ms));
         let sum =
             sum_datacenters(host, &request.counter, root, None, wanted, view, options).await?;
-        if let Some(sum) = sum.filter(|sum| !sum.tells_unsettled()) {
+        if let Some(sum) = sum.filter(|sum| !sum.has_unreconciled()) {
             return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
         }
         return read(host, Ok(request), None, options).await;
@@ -260,8 +260,8 @@ async fn read(
         if let Some(sum) =
             sum_datacenters(host, &counter, root, only, wanted, None, options).await?
         {
-            if sum.tells_unsettled() {
-                let message = Settle {
+            if sum.has_unreconciled() {
+                let message = Reconcile {
                     counter: counter.clone(),
                 };
                 known = call(host, &message).await?;
@@ -382,7 +382,7 @@ async fn sum_datacenters(
         is_drained,
     };
     // Datacenters that were not asked contribute no sketch of their own: the root has the union.
-    if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_asked()) {
+    if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_queried()) {
         sum.uniques = view.uniques().clone();
     }
     sum.join_uniques();

@@ -58,7 +58,7 @@ pub(super) async fn kept(
     let request = request?;
     let ask = |partition: u32| ListPastStates {
         partition,
-        asked: request.clone(),
+        query: request.clone(),
     };
     let (pages, missing_partitions) = readable(ask_ever(host, ask, |page| page.ever).await)?;
     let mut listed = PastStateList {

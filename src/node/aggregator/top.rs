@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 
 use super::explain::ReadOptions;
-use super::most::sum_largest;
+use super::largest::sum_largest;
 use super::read;
 use crate::core::counter::total::Value;
 use crate::core::order::in_order;

@@ -330,7 +330,7 @@ pub async fn assign_home(context: &RequestContext, id: &CounterId) -> Result<Dat
     let operate = Operate {
         counter: id.clone(),
         datacenter: context.datacenter(),
-        operation: Operation::SettleHome,
+        operation: Operation::AssignHome,
         key: None,
         condition: None,
     };

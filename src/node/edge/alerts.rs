@@ -47,7 +47,7 @@ fn summary_of(seen: &AlertDetails) -> AlertSummary<'_> {
     AlertSummary {
         name: &seen.name,
         alert: &seen.alert,
-        standing: &seen.standing,
+        record: &seen.record,
         last: seen.last.as_ref(),
     }
 }

@@ -81,7 +81,7 @@ pub async fn begin_named(
     let entry = AuditEntry::begun(caller, call, target, host.now_ms(), host.random());
     context.set_audit_entry(entry.clone());
     if !is_logged_later {
-        let _ = call_within(host, &AddAuditEntry { act: entry }, LOG_MS_MAX).await;
+        let _ = call_within(host, &AddAuditEntry { entry }, LOG_MS_MAX).await;
     }
 }
 
@@ -100,7 +100,7 @@ pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::
         return call(host, message).await;
     };
     let done = CallAudited {
-        act: AuditEntry {
+        entry: AuditEntry {
             outcome: CallOutcome::Done,
             ..entry
         },
@@ -127,7 +127,7 @@ pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
         return;
     }
     let message = AddAuditEntry {
-        act: AuditEntry { outcome, ..entry },
+        entry: AuditEntry { outcome, ..entry },
     };
     let host = context.host.clone();
     if call_within(&host, &message, LOG_MS_MAX).await.is_err() {

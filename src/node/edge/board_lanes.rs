@@ -35,7 +35,7 @@ pub struct Requests(Vec<(Vec<MemberWrite>, Option<OnceKey>)>);
 
 impl Batchable for Requests {
     /// The index of a request in its batch.
-    type Place = usize;
+    type Position = usize;
 
     fn absorb(&mut self, item: &Self) -> bool {
         let has_room = self.entries() + item.entries() <= WRITES_AT_ONCE;
@@ -45,7 +45,7 @@ impl Batchable for Requests {
         has_room
     }
 
-    fn place(&self) -> usize {
+    fn position(&self) -> usize {
         self.0.len().saturating_sub(1)
     }
 

@@ -13,7 +13,7 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::host::{Host, State};
 use crate::node::shared::boards::{self, BoardReader, key_of};
-use crate::protocol::messages::{BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, Fault};
+use crate::protocol::messages::{BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, Fault};
 
 /// The most boards whose summaries an isolate caches: at most 350 KB each, so 6 MB.
 const SUMMARIES_MAX: usize = 16;
@@ -138,8 +138,8 @@ pub fn rank_among_all(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> Board
     let mut slack = Vec::new();
     for row in &mut own.rows {
         let position = match seen.settings.ties {
-            Ties::Shared => BoardPlace::Score(row.score),
-            _ => BoardPlace::Key(key_of(row)),
+            Ties::Shared => BoardPosition::Score(row.score),
+            _ => BoardPosition::Key(key_of(row)),
         };
         let edge = position.edge(is_desc);
         let bounds = others().map(|summary| summary.better(&edge, is_desc));

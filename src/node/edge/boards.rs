@@ -421,7 +421,7 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
         rows_ndjson(&mut text, &seen.rows);
         is_exact &= seen.is_exact;
         as_of_ms = as_of_ms.min(seen.as_of_ms);
-        query.stay_in(&seen.period);
+        query.pin_period(&seen.period);
         let last = seen.rows.last().filter(|_| seen.has_more);
         cursor = last.map(|last| cursor_of(last, &seen.period));
         let Some(last) = last else {

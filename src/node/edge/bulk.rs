@@ -90,7 +90,7 @@ impl Records {
         match self {
             Self::Events => vec![b"events"],
             Self::Logs(ingest) => {
-                let query = ingest.asked();
+                let query = ingest.query_values();
                 let query = query.iter().map(|text| text.as_bytes());
                 std::iter::once(&b"ingest"[..]).chain(query).collect()
             }

@@ -109,7 +109,8 @@ pub async fn count_section(
 /// Waits for other bodies, so that they share flushes. Returns whether there were any.
 async fn gather_with_others(host: &Host, counters: usize) -> bool {
     let counters = u64::try_from(counters).unwrap_or(u64::MAX);
-    let Some(position) = with_waves(host, |waves| waves.place(counters, host.now_ms())) else {
+    let Some(position) = with_waves(host, |waves| waves.wait_position(counters, host.now_ms()))
+    else {
         return false;
     };
     let _gathering = BulkStage::enter(host, Stage::Gathering);

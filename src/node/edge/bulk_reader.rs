@@ -263,7 +263,7 @@ impl<'a> BulkReader<'a> {
             if cfg!(feature = "boards") && read.is_err() && self.records.writes_to_board(bytes) {
                 if let Some((_, sections)) = &mut self.body_key {
                     let hash_of = |name: &[u8]| self.keys.name(name);
-                    if sections.note_board(&hash_of, bytes) {
+                    if sections.add_board_record(&hash_of, bytes) {
                         ends = Some(sections.end(&hash_of));
                     }
                 }
@@ -272,7 +272,7 @@ impl<'a> BulkReader<'a> {
             if let Some((_, sections)) = &mut self.body_key {
                 let hash_of = |name: &[u8]| self.keys.name(name);
                 let known = read.as_ref().ok().and_then(Option::as_ref);
-                if sections.note(&hash_of, bytes, known.map(|(record, _)| record)) {
+                if sections.add_record(&hash_of, bytes, known.map(|(record, _)| record)) {
                     ends = Some(sections.end(&hash_of));
                 }
             }

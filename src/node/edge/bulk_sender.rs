@@ -180,9 +180,10 @@ impl BulkSender {
             let moves = self.moves.get(number).copied().unwrap_or(MOVES_MAX);
             let goes_on = match (&fault, self.loads.get_mut(number)) {
                 // A decrement in the same batch may have made a counter with a floor refuse all of it.
-                (Fault::Refused(Refusal::Moved(_) | Refusal::Bounded) | Fault::Elsewhere(_), _) => {
-                    true
-                }
+                (
+                    Fault::Refused(Refusal::Moved(_) | Refusal::HasFloor) | Fault::Elsewhere(_),
+                    _,
+                ) => true,
                 (Fault::Refused(Refusal::OtherHash(own)), Some(load)) => load.rehash(*own),
                 _ => false,
             };

@@ -112,7 +112,7 @@ pub async fn send_batch(
             cache_shards(host, &to.counter, &to.datacenter, *shards);
         }
         Err(Fault::Elsewhere(home)) => cache_home(host, &to.counter, home),
-        Err(Fault::Refused(Refusal::Bounded)) => cache_has_floor(host, &to.counter),
+        Err(Fault::Refused(Refusal::HasFloor)) => cache_has_floor(host, &to.counter),
         Err(Fault::Refused(Refusal::OtherHash(own))) => cache_unique_hash(host, &to.counter, *own),
         Err(_) => {}
     }
@@ -121,9 +121,9 @@ pub async fn send_batch(
             match &outcome {
                 Ok(flushed) => {
                     lane.linger(flushed.linger_ms);
-                    lane.learn(flushed.generation);
+                    lane.set_generation(flushed.generation);
                 }
-                Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
+                Err(Fault::Refused(Refusal::Newer(generation))) => lane.set_generation(*generation),
                 Err(_) => {}
             }
             complete::<CellLane>(host, lane, nonce, outcome);

@@ -68,7 +68,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut CachedKeys) -> T) -> T {
 /// Asks the directory, and caches its answer; with a day, for its salt too.
 async fn ask(host: &Host, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
     let requested_ms = host.now_ms();
-    with(host, |known| known.refresh.ask(requested_ms));
+    with(host, |known| known.refresh.begin(requested_ms));
     let answer = call_within(host, &GetSecrets { day }, milliseconds).await;
     cache_answer(host, answer, requested_ms)
 }
@@ -90,7 +90,7 @@ fn cache_answer(
                 known.salts.push((day, salt));
             }
         }
-        if known.refresh.learn(requested_ms) {
+        if known.refresh.accept(requested_ms) {
             known.kept = Some(Hashing::of(secrets.elements));
         }
     });
@@ -123,12 +123,12 @@ pub async fn hashing(context: &RequestContext) -> Result<Hashing, Problem> {
     }
     match with(host, |known| known.refresh.next(host.now_ms())) {
         RefreshAction::Use => {}
-        RefreshAction::UseAndAsk => {
+        RefreshAction::UseAndRefresh => {
             let host = host.clone();
             context.wait_until(async move { drop(ask(&host, None, CALL_MS_MAX).await) });
         }
         // Without an answer the old key stays in use: its hashes are of its own epoch.
-        RefreshAction::Ask => drop(ask(host, None, REFRESH_MS_MAX).await),
+        RefreshAction::Refresh => drop(ask(host, None, REFRESH_MS_MAX).await),
         RefreshAction::Need => ask(host, None, CALL_MS_MAX).await?,
     }
     kept(host)

@@ -95,7 +95,7 @@ async fn ailment(context: &RequestContext) -> Option<Ailment> {
     // one process runs all of them, and `serve` needs the state of all at its start.
     let has_all = open_objects::are_bounded(&context.host);
     let partitions = with(&context.host, |health| {
-        health.due(context.host.now_ms(), has_all)
+        health.next_checks(context.host.now_ms(), has_all)
     });
     let ask = |partition| async move {
         let check = CheckStorage { partition };
@@ -108,7 +108,7 @@ async fn ailment(context: &RequestContext) -> Option<Ailment> {
     with(&context.host, |health| {
         for (partition, answer) in answers {
             if let Ok(ailment) = answer {
-                health.note(partition, ailment);
+                health.record(partition, ailment);
             }
         }
         health.ailment().cloned()

@@ -543,7 +543,7 @@ impl Import<'_> {
                     Code::CounterEnded,
                     "the counter was deleted while it was brought back",
                 )),
-                Err(Fault::Refused(Refusal::Bounded)) => Err(Problem::new(
+                Err(Fault::Refused(Refusal::HasFloor)) => Err(Problem::new(
                     Code::BelowFloor,
                     "the value would fall below the counter's floor; parts of other datacenters may have been added",
                 )),

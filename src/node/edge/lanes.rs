@@ -34,10 +34,10 @@ const FOLLOWING_MAX: usize = 50;
 const WAIT_MS_MAX: i64 = IN_FLIGHT_MS_MAX - 200;
 
 /// The position of an item in a batch of this kind.
-pub type PlaceOf<L> = <<L as LaneKind>::Batchable as Batchable>::Place;
+pub type PositionOf<L> = <<L as LaneKind>::Batchable as Batchable>::Position;
 
 /// A ticket of a lane of this kind.
-pub type TicketOf<L> = Ticket<PlaceOf<L>>;
+pub type TicketOf<L> = Ticket<PositionOf<L>>;
 
 /// A kind of lanes: their target, content, and how they send.
 pub trait LaneKind: Sized + 'static {
@@ -178,7 +178,7 @@ pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketOf<L>
 
 /// Ends a batch, and notifies its watchers.
 pub fn complete<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
-    for watcher in lane.settle(nonce.number, outcome.clone(), host.now_ms()) {
+    for watcher in lane.complete(nonce.number, outcome.clone(), host.now_ms()) {
         L::notify(watcher, &outcome);
     }
 }
@@ -193,7 +193,7 @@ pub async fn carry<L: LaneKind>(
     to: &L::Target,
     load: L::Batchable,
     begun_ms: i64,
-) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
+) -> Result<Arrival<L::Outcome, PositionOf<L>>, Problem> {
     L::admit(&context.host, to)?;
     let ticket = join::<L>(&context.host, to, load, None)?;
     if ticket.sends {
@@ -239,7 +239,7 @@ fn look<L: LaneKind>(
     host: &Host,
     lane: &LaneOf<L>,
     ticket: &TicketOf<L>,
-) -> Result<Arrival<L::Outcome, PlaceOf<L>>, u64> {
+) -> Result<Arrival<L::Outcome, PositionOf<L>>, u64> {
     lane.arrival(ticket)
         .ok_or_else(|| lane.look_in_ms(ticket, host.now_ms()))
 }

@@ -81,7 +81,7 @@ impl LimitMemory {
     /// much as several answers. Messages of a hot key carried 13 checks without gathering, and carry 30 with it.
     fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
         let meter = self.meters.entry(to, FlushMeter::default);
-        meter.note(checks, now_ms);
+        meter.record(checks, now_ms);
         gather_ms(meter.per_second(now_ms))
     }
 }

@@ -19,7 +19,7 @@ use crate::core::limit::meter::Verdict;
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::access::{Caller, Permission, Scope as Right};
-use crate::protocol::limits::batch::{CheckBatch, CheckPlace};
+use crate::protocol::limits::batch::{CheckBatch, CheckPosition};
 use crate::protocol::limits::{
     CheckRequest, CheckResult, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
     parse_check, parse_policy, policy_json,
@@ -98,7 +98,7 @@ pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<V
     let arrival = lanes::carry::<Limiters>(context, &resolved.to, batch, context.host.now_ms())
         .await
         .ok()?;
-    let CheckPlace { ask, ordinal } = arrival.later;
+    let CheckPosition { ask, ordinal } = arrival.later;
     let checked = arrival.outcome.ok()?;
     match checked.outcomes.get(ask)? {
         DemandOutcome::Full | DemandOutcome::Unreachable => None,

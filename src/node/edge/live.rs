@@ -14,7 +14,7 @@ use crate::host::http::Response;
 use crate::host::{Host, State, Stream};
 use crate::node::shared::call;
 use crate::protocol::access::Scope;
-use crate::protocol::live::client_message::{asked, resumes};
+use crate::protocol::live::client_message::{parse_topics, resumes};
 use crate::protocol::live::topic::Topic;
 use crate::protocol::live::{
     HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX,
@@ -91,7 +91,7 @@ fn spent() -> Problem {
 /// The stream of a hub; `None` for `HEAD`.
 async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
     let caller = context.caller()?;
-    let (ids, as_strings) = asked(context.query())?;
+    let (ids, as_strings) = parse_topics(context.query())?;
     for id in &ids {
         caller.may(Scope::Read, id.name().as_str())?;
         if caller.is_share() && matches!(id, Topic::Board(_)) {

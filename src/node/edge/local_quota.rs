@@ -50,13 +50,13 @@ impl LocalQuota {
 
     /// Begins a part of a key, if the key is hot.
     fn begin_if_hot(&mut self, host: &Host, resolved: &ResolvedCheck) {
-        if !self.hot.is_due() {
+        if !self.hot.is_sample_due() {
             return;
         }
         let now_ms = host.now_ms();
         let key = (&resolved.to, resolved.name.as_str(), resolved.key.as_str());
         let is_moving = || call::limiters(host).are_changing();
-        if !self.hot.note(open_objects::name_of(&key), now_ms) || is_moving() {
+        if !self.hot.record(open_objects::name_of(&key), now_ms) || is_moving() {
             return;
         }
         let Some(datacenter) = &resolved.to.datacenter else {
@@ -75,7 +75,7 @@ impl LocalQuota {
 
 /// Admits a check from its part; `None` where its limiter must decide it.
 pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
-    if !resolved.policy.is_lent_to_isolates() {
+    if !resolved.policy.may_lease_to_isolates() {
         return None;
     }
     let (verdict, request) = with_limits(&context.host, |limits| {
@@ -93,7 +93,7 @@ pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdic
         send_soon(context, request);
     }
     if verdict.is_some() {
-        metrics::count(&context.host, Metric::LimitLent);
+        metrics::count(&context.host, Metric::LimitLocalQuota);
     }
     verdict
 }
@@ -134,7 +134,7 @@ async fn send(host: &Host, request: DueRequest) {
     with_limits(host, |limits| {
         if let Some((_, borrowers)) = &mut limits.local_quota.held {
             // A lost message is repeated with the next request or report.
-            let _ = borrowers.heard(&request, answer, host.now_ms());
+            let _ = borrowers.receive_outcome(&request, answer, host.now_ms());
         }
     });
 }
@@ -145,7 +145,7 @@ async fn tick(host: &Host) {
         host.sleep_ms(TICK_MS).await;
         let requests = with_limits(host, |limits| {
             let (_, borrowers) = limits.local_quota.held.as_mut()?;
-            let requests = borrowers.all_due(REPORTS_MAX, host.now_ms());
+            let requests = borrowers.due_requests(REPORTS_MAX, host.now_ms());
             (!borrowers.is_empty()).then_some(requests)
         });
         let Some(requests) = requests else { break };

@@ -96,7 +96,7 @@ pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Res
         };
         match call(host, &open).await {
             Ok(generation) => with(host, |sender| {
-                let is_open = sender.sessions.told(counter, session, generation);
+                let is_open = sender.sessions.record_answer(counter, session, generation);
                 if let Some(generation) = generation.filter(|_| is_open) {
                     sender.leases.keep(counter, generation, requested_ms);
                 }

@@ -19,7 +19,9 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeySource, KeyedOutcome, WriteKey};
 use crate::core::counter::ledgers::marked;
 use crate::core::counter::nonces::Nonce;
-use crate::core::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, WriteOutcome, verdict};
+use crate::core::counter::queue::{
+    INBOXES_PER_DATACENTER, InboxId, QueuedDelivery, WriteOutcome, verdict,
+};
 use crate::core::counter::queued_events::{
     EventBatch, INBOX_LIMITS, NameEvent, QUEUE_LIMITS, QueuedEvents,
 };
@@ -143,7 +145,7 @@ async fn count_now(
     context: &RequestContext,
     event: &QueuedEvents,
 ) -> Option<Result<bool, Problem>> {
-    let Due { counter, write, .. } = event.clone().into_due();
+    let QueuedDelivery { counter, write, .. } = event.clone().into_delivery();
     let only = std::slice::from_ref(&write);
     let whose = event.keys();
     let counting = count_keyed(&context.host, &counter, &event.datacenter, only, whose);

@@ -49,7 +49,7 @@ pub async fn see_version(
     let mut seen = see(context, question, strong).await?;
     // Missing parts are fetched from their datacenters; the read does not wait for a push.
     let mut question = question.clone();
-    question.wanted.asks_all = true;
+    question.wanted.reads_all = true;
     let question = &question;
     // A missing counter means that its generation has ended, if the reader had asked by then.
     let mut is_final = seen.freshness.fresh;
@@ -260,7 +260,7 @@ async fn explained(
     let id = read.counter.clone();
     let explained = call(&context.host, &Explain { read, strong }).await;
     drop(waiting);
-    let Explained { sum, way: trace } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
+    let Explained { sum, trace } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
     context.visitor().deduct_calls(sum.cells());
     let freshness = Freshness {
         as_of_ms,

@@ -107,7 +107,7 @@ impl View {
     fn is_due(&self, question: &ViewQuestion, now_ms: i64) -> bool {
         let news_ms = self.news_ms;
         let is_changing = news_ms.is_some_and(|news_ms| is_within(news_ms, now_ms, NEWS_MS));
-        let is_light = !question.asks_leads() && !question.wanted.is_passing;
+        let is_light = !question.reads_leads() && !question.wanted.is_passing;
         let is_free = self.fetches(now_ms).count() < FETCHES_MAX;
         is_changing && is_light && is_free && !is_within(self.newest_ms, now_ms, RENEW_MS - 1)
     }

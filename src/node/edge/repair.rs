@@ -148,7 +148,7 @@ impl Repair<'_> {
         };
         let RootRepaired {
             damaged,
-            told_by,
+            sources: told_by,
             found,
             silent,
             is_from_snapshot,
@@ -156,7 +156,7 @@ impl Repair<'_> {
         } = root;
         report.root = damaged;
         let names = told_by.iter();
-        report.told_by = names.map(|name| name.as_str().to_owned()).collect();
+        report.sources = names.map(|name| name.as_str().to_owned()).collect();
         let Some((root, view)) = found else {
             let silent = silent.iter();
             let said = silent.map(|lead| format!("the lead in {lead} does not answer"));
@@ -238,7 +238,7 @@ impl Repair<'_> {
         };
         let ask = |partition: u32| ListPastStates {
             partition,
-            asked: request.clone(),
+            query: request.clone(),
         };
         let answers = ask_ever(self.host, ask, |page| page.ever).await;
         let found = answers.answers.into_iter().filter_map(|(_, page)| {
@@ -371,7 +371,7 @@ impl Repair<'_> {
         };
         let operated = call_within(self.host, &set, OPERATE_MS_MAX).await?;
         let done = administration::done_of(counter, operated)?;
-        done.map(drop).map_err(|_| Problem::from(Fault::Unsettled))
+        done.map(drop).map_err(|_| Problem::from(Fault::NotLocated))
     }
 
     /// Joins the unique elements of the snapshot into the present ones: joining a set twice changes nothing.
@@ -422,7 +422,7 @@ fn record_cell(
     };
     let text = |total| Sum::from(total).to_string();
     let totals = remembered.totals;
-    let freshness = looked.view.and_then(|view| view.heard_of(&to.datacenter));
+    let freshness = looked.view.and_then(|view| view.report_of(&to.datacenter));
     let known = looked
         .view
         .map(|view| view.cells().cells_of(&to.datacenter));
@@ -461,7 +461,7 @@ fn cells_of(
         if !known.iter().any(|(shard, _)| *shard == 0) {
             known.insert(0, (0, None));
         }
-        let freshness = view.and_then(|view| view.heard_of(datacenter));
+        let freshness = view.and_then(|view| view.report_of(datacenter));
         let shards = known.iter().map(|(shard, _)| shard.saturating_add(1)).max();
         for (shard, totals) in known {
             let to = CellAddress {

@@ -127,7 +127,7 @@ impl Work<'_> {
         for (id, done, now, then) in in_order(worked, |one, other| one.0.cmp(&other.0)) {
             into.counters += 1;
             match done {
-                Ok((action, was_done)) => into.note(&id, (action, was_done), now, then),
+                Ok((action, was_done)) => into.record(&id, (action, was_done), now, then),
                 Err(problem) => into.refused.push((id, problem)),
             }
         }
@@ -141,7 +141,7 @@ impl Work<'_> {
             datacenter: None,
             wanted: ReadParts {
                 totals_only: row.kept.uniques.is_empty(),
-                asks_all: true,
+                reads_all: true,
                 is_passing: true,
                 ..ReadParts::default()
             },

@@ -89,7 +89,7 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
     let is_under_way = |all: &AllRuns| {
         all.partitions
             .iter()
-            .any(|(_, partition)| partition.under_way.is_some())
+            .any(|(_, partition)| partition.in_progress.is_some())
     };
     while is_under_way(&all) && host.now_ms().abs_diff(begun_ms) < MADE_MS_MAX {
         host.sleep_ms(LOOK_EVERY_MS).await;

@@ -157,7 +157,7 @@ impl Visitor {
     /// Deducts further calls of a read.
     pub fn deduct_calls(&self, calls: u64) {
         if let Some(visitor) = self.hash {
-            self.with_all(|visitors, now_ms| visitors.note_calls(visitor, calls, now_ms));
+            self.with_all(|visitors, now_ms| visitors.charge_calls(visitor, calls, now_ms));
         }
     }
 

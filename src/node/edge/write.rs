@@ -92,7 +92,7 @@ pub async fn one(
     }
 }
 
-type FlushOutcomes = Arrival<FlushOutcome, lanes::PlaceOf<CellLane>>;
+type FlushOutcomes = Arrival<FlushOutcome, lanes::PositionOf<CellLane>>;
 
 /// A write on its way to its cell.
 struct Delivery<'a> {
@@ -184,7 +184,7 @@ impl<'a> Delivery<'a> {
             Fault::Refused(Refusal::Moved(shards)) => self.spread_over(*shards),
             Fault::Elsewhere(home) => self.go_home(home),
             // A decrement was in the same batch; this write is now sent alone.
-            Fault::Refused(Refusal::Bounded) => {}
+            Fault::Refused(Refusal::HasFloor) => {}
             // Its own element, or that of another write in the same batch.
             Fault::Refused(Refusal::OtherHash(own)) => self.hash(*own).await?,
             _ => return Ok(false),
@@ -215,7 +215,7 @@ async fn deliver(
         if context.host.now_ms() - begun_ms > MOVES_MS_MAX {
             break;
         }
-        if !adds && *fault == Fault::Refused(Refusal::Bounded) {
+        if !adds && *fault == Fault::Refused(Refusal::HasFloor) {
             drop(waiting);
             return write_alone(context, delivery.cell.counter, &write, strings).await;
         }

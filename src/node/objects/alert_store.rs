@@ -140,7 +140,7 @@ impl AlertStore {
         record.samples = Default::default();
         Ok(AlertDetails {
             alert: stored.alert,
-            standing: record,
+            record,
             last: self.deliveries(&name, 1)?.into_iter().next(),
             name,
         })

@@ -109,7 +109,7 @@ impl Alerts {
             return Ok(AlertPutOutcome::Replaced(Box::new(AlertDetails {
                 name,
                 alert: put.alert,
-                standing: AlertRecord::new(now_ms),
+                record: AlertRecord::new(now_ms),
                 last: None,
             })));
         }
@@ -140,7 +140,7 @@ impl Alerts {
         self.store.prepare()?;
         self.store.atomically(|| {
             self.store.put(&name, &stored, now_ms)?;
-            self.steps.note(once)
+            self.steps.record(once)
         })?;
         self.alarm.arm(now_ms).await?;
         let seen = Box::new(self.store.seen(name, stored)?);

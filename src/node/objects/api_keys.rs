@@ -64,7 +64,7 @@ impl KeyStore {
         };
         let now_ms = self.host.now_ms();
         let is_good = !key.has_expired(now_ms) && key.knows(&used.secret, now_ms);
-        if is_good && key.note_use(now_ms) {
+        if is_good && key.record_use(now_ms) {
             self.put(used.id, &key)?;
         }
         Ok(Some(key))

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::cell::Core;
 use super::lead_apart::DepartureState;
-use super::lead_place::LeadStanding;
+use super::lead_place::LeadRole;
 use crate::core::counter::autoscale::{
     self, FlushMeter, LEAVE_PER_SECOND as LEAVE_PER_SECOND_USUAL, LeaveLimits, Loads, Rate,
     ShardStep, Thresholds,
@@ -103,7 +103,7 @@ impl Core {
     fn record_load(self: &Rc<Self>, me: &CellAddress, writes: u32, now_ms: i64) -> Rate {
         let rate = {
             let mut balance = self.balance.borrow_mut();
-            balance.meter.note(writes, now_ms);
+            balance.meter.record(writes, now_ms);
             balance.meter.per_second(now_ms)
         };
         let shards = self.state.borrow().spread();
@@ -129,7 +129,7 @@ impl Core {
         {
             let mut balance = self.balance.borrow_mut();
             let thresholds = balance.thresholds;
-            balance.loads.hear(per_second, thresholds, now_ms);
+            balance.loads.merge(per_second, thresholds, now_ms);
         }
         self.choose_spread(now_ms);
         self.seal_what_is_left();
@@ -142,12 +142,12 @@ impl Core {
             let balance = self.balance.borrow();
             let by_load = self.state.borrow().spreads_by_load();
             let step = balance.loads.decide(spread, balance.thresholds, now_ms);
-            if by_load { step } else { ShardStep::Stay }
+            if by_load { step } else { ShardStep::Keep }
         };
         let wanted = match step {
             ShardStep::Double => spread.saturating_mul(2),
             ShardStep::Halve => spread / 2,
-            ShardStep::Stay => spread,
+            ShardStep::Keep => spread,
         };
         if wanted != spread {
             self.balance.borrow_mut().loads.changed(now_ms);
@@ -206,7 +206,7 @@ impl Core {
         let seal = |(shard, admissions): (u8, u64)| {
             let to = me.sibling(shard);
             async move {
-                let sealed = open_objects::tell(&self.host, &Seal { to, generation }).await;
+                let sealed = open_objects::call_open(&self.host, &Seal { to, generation }).await;
                 (shard, admissions, sealed)
             }
         };
@@ -249,7 +249,7 @@ impl Core {
         self.object.wait_until(async move {
             let report = LoadReport { to, per_second };
             if let Ok(shards) = call(&core.host, &report).await {
-                core.state.borrow_mut().spread_as_told(shards);
+                core.state.borrow_mut().set_spread(shards);
             }
         });
     }
@@ -262,7 +262,7 @@ impl Core {
         let LoadReport { per_second, .. } = report?;
         self.readable()?;
         self.merge_load(per_second, self.host.now_ms());
-        self.note_change(self.host.now_ms());
+        self.record_change(self.host.now_ms());
         Ok(self.state.borrow().spread())
     }
 
@@ -282,7 +282,7 @@ impl Core {
     /// Lead: checks whether the load has ended, because a counter without writes has no flushes at which to notice it.
     async fn do_what_is_due(self: &Rc<Self>) -> Result<(), Fault> {
         self.loaded()?;
-        if self.standing() != LeadStanding::Here {
+        if self.lead_role() != LeadRole::Here {
             return Ok(());
         }
         if self.confirm_taken().await.is_err() {

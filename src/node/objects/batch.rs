@@ -96,7 +96,7 @@ impl Answers {
     }
 
     /// The answer to the batch.
-    pub(super) fn told(self) -> Vec<Option<Vec<u8>>> {
+    pub(super) fn into_bodies(self) -> Vec<Option<Vec<u8>>> {
         self.bodies
     }
 }
@@ -124,7 +124,7 @@ pub(super) async fn answer_batch(
     let mut in_flight = in_flight.0.into_inner();
     // Most calls end in the turn in which they begin, and need no timer.
     if in_flight.is_empty() {
-        return Ok(answers.told());
+        return Ok(answers.into_bodies());
     }
     let rest = async {
         while let Some(ended) = in_flight.next().await {
@@ -135,7 +135,7 @@ pub(super) async fn answer_batch(
     if !in_flight.is_empty() {
         object.wait_until(async move { while in_flight.next().await.is_some() {} });
     }
-    Ok(answers.told())
+    Ok(answers.into_bodies())
 }
 
 /// A fault as the answer of any call.

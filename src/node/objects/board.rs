@@ -127,7 +127,7 @@ impl BoardCore {
         self.loaded.take();
         let loaded = Loaded::load(&self.rows);
         self.storage
-            .note(loaded.map(|loaded| drop(self.loaded.replace(loaded))));
+            .record(loaded.map(|loaded| drop(self.loaded.replace(loaded))));
     }
 
     pub(super) fn readable(&self) -> Result<(), Fault> {
@@ -157,7 +157,7 @@ impl BoardCore {
         });
         if let Err(fault) = committed {
             self.storage
-                .note(Err(Fault::Unavailable("a commit failed".to_owned())));
+                .record(Err(Fault::Unavailable("a commit failed".to_owned())));
             return Err(fault);
         }
         outcome.ok_or_else(|| Fault::Broken("nothing was committed".to_owned()))

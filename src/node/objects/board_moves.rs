@@ -147,7 +147,7 @@ impl BoardCore {
     pub(super) fn record_load(&self, messages: usize) {
         let now_ms = self.host.now_ms();
         let mut meter = self.meter.borrow_mut();
-        meter.note(u32::try_from(messages).unwrap_or(u32::MAX), now_ms);
+        meter.record(u32::try_from(messages).unwrap_or(u32::MAX), now_ms);
         let flushes = meter.per_second(now_ms).flushes;
         drop(meter);
         let many = self.host.state::<Thresholds>().messages_per_second;
@@ -475,13 +475,13 @@ impl BoardCore {
             (is, loaded.role.layout)
         };
         let mut carrying = CopyProgress::default();
-        let note = ShardCommand::Note(to.number);
-        let noted = self.command_all(board, from, &note).await?;
-        if has_lost(&noted) {
+        let track = ShardCommand::TrackChanges(to.number);
+        let tracked = self.command_all(board, from, &track).await?;
+        if has_lost(&tracked) {
             self.send_later()?;
             return Ok(false);
         }
-        let periods = all_periods(noted);
+        let periods = all_periods(tracked);
         let receive = ShardCommand::Receive(is.clone(), periods.clone().into_iter().collect());
         if has_lost(&self.command_all(board, to, &receive).await?) {
             return Ok(false);
@@ -831,7 +831,7 @@ impl BoardCore {
     /// Runs a command of the owner, in one turn.
     fn obey(&self, command: ShardCommand) -> Result<ShardReply, Fault> {
         match command {
-            ShardCommand::Note(number) => {
+            ShardCommand::TrackChanges(number) => {
                 self.catch_up()?;
                 self.commit(|loaded| {
                     if number <= loaded.role.given_up {

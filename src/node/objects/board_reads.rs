@@ -14,7 +14,7 @@ use crate::core::board::settings::{Order, Settings, Ties};
 use crate::core::board::summary::{SUMMARY_KEYS_MAX, SUMMARY_TOP};
 use crate::core::sketch::{HashKey, hash};
 use crate::protocol::messages::{
-    BoardPlace, BoardQuestion, BoardSeen, Fault, MemberRange, Ranked, encode,
+    BoardPosition, BoardQuestion, BoardSeen, Fault, MemberRange, Ranked, encode,
 };
 
 /// One period of a board, for reading.
@@ -65,7 +65,7 @@ impl Reader<'_> {
             }
             BoardQuestion::Near(key, limit) => {
                 seen.rows = self.near(key, *limit)?;
-                seen.better = self.better(&[BoardPlace::Key(key.clone())])?;
+                seen.better = self.better(&[BoardPosition::Key(key.clone())])?;
             }
             BoardQuestion::Summary => {
                 let first = MemberRange {
@@ -113,7 +113,7 @@ impl Reader<'_> {
     }
 
     /// How many members are before each of these positions.
-    fn better(&self, positions: &[BoardPlace]) -> Result<Vec<u64>, Fault> {
+    fn better(&self, positions: &[BoardPosition]) -> Result<Vec<u64>, Fault> {
         let is_desc = self.is_desc();
         let edges: Vec<Key> = positions
             .iter()
@@ -131,10 +131,10 @@ impl Reader<'_> {
     /// The ranks of members in the order, from 1; of those that are not hidden.
     pub(super) fn ranks(&self, members: &[(Vec<u8>, Member)]) -> Result<Vec<Option<u64>>, Fault> {
         let position = |(name, member): &(Vec<u8>, Member)| match self.settings.ties {
-            Ties::Shared => BoardPlace::Score(member.score),
-            _ => BoardPlace::Key(member.key(name)),
+            Ties::Shared => BoardPosition::Score(member.score),
+            _ => BoardPosition::Key(member.key(name)),
         };
-        let positions: Vec<BoardPlace> = members.iter().map(position).collect();
+        let positions: Vec<BoardPosition> = members.iter().map(position).collect();
         let mut ranks = Vec::with_capacity(members.len());
         for ((_, member), better) in members.iter().zip(self.better(&positions)?) {
             ranks.push((!member.is_hidden).then_some(better + 1));

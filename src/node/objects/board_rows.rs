@@ -209,7 +209,7 @@ fn member_at(row: &[SqlValue], at: usize) -> Result<Member, Fault> {
     let is_hidden = place.is_none();
     let place = place.or_else(|| row.get(at + 1).and_then(blob));
     let key = Key {
-        place: place.ok_or_else(broken)?.to_vec(),
+        sort_key: place.ok_or_else(broken)?.to_vec(),
         member: Vec::new(),
     };
     Ok(Member {
@@ -287,7 +287,13 @@ impl BoardRows {
         let rows = self.store.run(statement, vec![epoch.into()])?;
         let segment = |row: &Vec<SqlValue>| {
             let (place, member) = (bytes_at(row, 0)?, bytes_at(row, 1)?);
-            Ok((Key { place, member }, count_at(row, 2)?))
+            Ok((
+                Key {
+                    sort_key: place,
+                    member,
+                },
+                count_at(row, 2)?,
+            ))
         };
         let segments: Result<Vec<_>, Fault> = rows.iter().map(segment).collect();
         Ok(SegmentDirectory::new(segments?))
@@ -300,7 +306,10 @@ impl BoardRows {
         directory: &mut SegmentDirectory,
     ) -> Result<(), Fault> {
         for (key, count) in directory.changes() {
-            let Key { place, member } = key;
+            let Key {
+                sort_key: place,
+                member,
+            } = key;
             let mut values: Vec<SqlValue> = vec![epoch.into(), place.into(), member.into()];
             let statement = match count {
                 Some(count) => {
@@ -394,7 +403,7 @@ impl BoardRows {
             let statement = "DELETE FROM members WHERE epoch = ? AND member = ?";
             return self.store.run(statement, values).map(drop);
         };
-        let place = member.key(b"").place;
+        let place = member.key(b"").sort_key;
         let (place, hidden) = if member.is_hidden {
             (None, Some(place))
         } else {
@@ -554,7 +563,10 @@ impl BoardRows {
         )?;
         let key = |row: &Vec<SqlValue>| {
             let (place, member) = (bytes_at(row, 0)?, bytes_at(row, 1)?);
-            Ok(Key { place, member })
+            Ok(Key {
+                sort_key: place,
+                member,
+            })
         };
         rows.iter().map(key).collect()
     }
@@ -596,7 +608,10 @@ impl BoardRows {
         from: &Key,
         (limit, skip): (u64, u64),
     ) -> Result<Rows, Fault> {
-        let Key { place, member } = from.clone();
+        let Key {
+            sort_key: place,
+            member,
+        } = from.clone();
         let values = vec![
             epoch.into(),
             place.into(),
@@ -752,7 +767,12 @@ impl MemberRows for EpochRows<'_> {
             let at_once = some.len().next_power_of_two().min(RANGES_AT_ONCE);
             let mut values: Vec<SqlValue> = Vec::new();
             for (from, before) in some {
-                let parts = [&from.place, &from.member, &before.place, &before.member];
+                let parts = [
+                    &from.sort_key,
+                    &from.member,
+                    &before.sort_key,
+                    &before.member,
+                ];
                 values.extend(parts.map(|part| SqlValue::from(part.clone())));
             }
             values.resize(4 * at_once, Vec::new().into());

@@ -4,7 +4,7 @@
 //! is not part of it.
 
 use super::cell_rows::{CellRows, OwnRows};
-use super::hosted_rows::{STAY, start_of};
+use super::hosted_rows::{PRESENCE, start_of};
 use super::store::{WHOLE_MAX, integer};
 use super::tablet_rows::{LEDGER, NamedRows, row_key};
 use crate::core::counter::ledger::WriteKey;
@@ -50,7 +50,7 @@ impl CellRows {
             }
             page.push((name, body));
         }
-        page.retain(|(name, _)| *name != STAY);
+        page.retain(|(name, _)| *name != PRESENCE);
         Ok((page, more))
     }
 

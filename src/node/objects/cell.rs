@@ -142,7 +142,7 @@ impl Core {
     /// Answers a call, or names the place to which the lead has moved.
     pub(super) async fn answer_here(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         let core = self;
-        if let Err(fault) = core.settle_before(arrived).await {
+        if let Err(fault) = core.locate_before(arrived).await {
             return refusal(&fault);
         }
         dispatch!(arrived, message, {
@@ -197,7 +197,7 @@ impl Core {
     }
 
     pub(super) fn adopt(&self, loaded: Result<LoadedCell, Fault>) {
-        self.storage.note(loaded.map(|loaded| {
+        self.storage.record(loaded.map(|loaded| {
             self.lead.adopt(&loaded);
             self.state.borrow_mut().adopt(loaded.cell);
             self.address.replace(loaded.address);
@@ -281,8 +281,8 @@ impl Core {
         }
         let (mut requested_ms, mut seals) = (self.host.now_ms(), self.state.borrow().seals());
         let mut answer = self.ask_for_grant(me).await;
-        if answer == Err(Fault::Unsettled) {
-            self.settle(LeadName::of(me)).await?;
+        if answer == Err(Fault::NotLocated) {
+            self.locate(LeadName::of(me)).await?;
             self.readable()?;
             if !self.state.borrow().needs_grant(self.host.now_ms()) {
                 return Ok(());
@@ -302,9 +302,9 @@ impl Core {
     /// Asks the root or the lead for a grant.
     async fn ask_for_grant(&self, me: &CellAddress) -> Result<Grant, Fault> {
         if me.is_lead() {
-            let given = self.lead.times_given();
+            let given = self.lead.handover_count();
             let granted = self.register(me).await;
-            self.lead.is_not_given_since(given)?;
+            self.lead.has_no_handover_since(given)?;
             return granted;
         }
         let hello = Hello {
@@ -321,7 +321,7 @@ impl Core {
             datacenter: me.datacenter.clone(),
             holds: self.state.borrow().grant(),
             place: self.place(&LeadName::of(me)),
-            settled: self.lead.settled(),
+            located_epoch: self.lead.located_epoch(),
         };
         self.call_root(&register).await
     }

@@ -99,14 +99,14 @@ impl Core {
                 applied.map_err(Fault::Refused)
             })?;
         if changes.hot {
-            self.note_change(now_ms);
+            self.record_change(now_ms);
         }
         Ok(match outcome {
             KeyedOutcome::Counted(_) => InstallOutcome::Done,
             KeyedOutcome::Replayed(_) => InstallOutcome::Replayed,
             KeyedOutcome::Reused => InstallOutcome::Reused,
             KeyedOutcome::Full => InstallOutcome::Full,
-            KeyedOutcome::BelowFloor => return Err(Fault::Refused(Refusal::Bounded)),
+            KeyedOutcome::BelowFloor => return Err(Fault::Refused(Refusal::HasFloor)),
             _ => InstallOutcome::Ended,
         })
     }

@@ -166,7 +166,7 @@ impl Core {
         self.state.borrow_mut().adopt(CellState::default());
         self.pushing.borrow_mut().forget();
         let why = "the cell was let go to make room".to_owned();
-        self.storage.note(Err(Fault::Unavailable(why)));
+        self.storage.record(Err(Fault::Unavailable(why)));
         // The next call measures it again.
         self.held.calls.set(0);
         self.held.share.borrow_mut().hold(0);

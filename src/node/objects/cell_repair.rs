@@ -8,7 +8,7 @@ use super::cell::Core;
 use super::cell_rows::{CellRows, DamagedRow};
 use super::cell_store::{CellStore, Kind};
 use super::hosted_rows::start_of;
-use super::lead_place::{LeadName, LeadStanding};
+use super::lead_place::{LeadName, LeadRole};
 use super::store::{Store, blob, integer};
 use super::tablet_rows::LEDGER;
 use crate::core::counter::cell::{Cell, CellRecovery, FlushRow};
@@ -57,9 +57,9 @@ impl Core {
         let message = message?;
         let mut rows = self.rows.damaged()?;
         if rows.is_empty() {
-            if self.is_behind(&message) && self.standing() == LeadStanding::Unknown {
+            if self.is_behind(&message) && self.lead_role() == LeadRole::Unknown {
                 // The lead may be at another place of its datacenter.
-                self.settle(LeadName::of(&message.to)).await?;
+                self.locate(LeadName::of(&message.to)).await?;
                 rows = self.rows.damaged()?;
             }
             self.lead.is_not_away()?;
@@ -95,7 +95,7 @@ impl Core {
         self.written(put_back)?;
         self.reload();
         self.loaded()?;
-        self.note_change(now_ms);
+        self.record_change(now_ms);
         Ok(repaired)
     }
 

@@ -25,12 +25,12 @@ pub struct LoadedCell {
     /// Its address, if it has been stored.
     pub address: Option<CellAddress>,
     /// The state of a move of the lead, if any.
-    pub stay: Option<LeadPresence>,
+    pub presence: Option<LeadPresence>,
 }
 
 /// Starts of the rows of [`Kind::Address`]: the cell's address, and the lead's place.
 const ADDRESS: i64 = 0;
-const STAY: i64 = 1;
+const PRESENCE: i64 = 1;
 
 /// The rows of a cell.
 pub struct CellStore {
@@ -69,11 +69,11 @@ impl CellStore {
         }
         for (start, body) in self.all(Kind::Address)? {
             match start {
-                STAY => loaded.stay = Some(decode(&body)?),
+                PRESENCE => loaded.presence = Some(decode(&body)?),
                 _ => loaded.address = Some(decode(&body)?),
             }
         }
-        match loaded.stay {
+        match loaded.presence {
             // Rows of an incomplete transfer are asked for again.
             Some(LeadPresence::Arriving) => self.rows.clear_bundle()?,
             Some(LeadPresence::Leaving { .. }) => {}
@@ -196,9 +196,9 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn write_stay(&self, stay: &LeadPresence) -> Result<(), Fault> {
+    pub(super) fn write_presence(&self, presence: &LeadPresence) -> Result<(), Fault> {
         self.create_schema()?;
-        self.put(Kind::Address, STAY, stay)
+        self.put(Kind::Address, PRESENCE, presence)
     }
 
     /// Replaces all rows by one with the shards that must still drop a generation.

@@ -8,11 +8,11 @@ use std::rc::Rc;
 
 use futures_util::future::FutureExt;
 
-use super::acts::AuditLog;
 use super::alarm::Alarm;
 use super::alert_store::AlertStore;
 use super::alerts::Alerts;
 use super::api_keys::KeyStore;
+use super::audit_log::AuditLog;
 use super::batch::{BatchInFlight, answer_batch, arrived, bytes_of, refusal};
 use super::board_registry::{BOARDS_SCHEMA, BoardRegistry};
 use super::claim_store::CLAIMS_SCHEMA;
@@ -35,7 +35,7 @@ use super::policies::{POLICIES_SCHEMA, PolicyStore};
 use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::root_bundle::RootBundles;
 use super::root_moves::{RootMoves, is_refused, moving};
-use super::root_places::{RootPlaces, RootStanding};
+use super::root_places::{RootLocation, RootPlaces};
 use super::root_store::ROOTS_SCHEMA;
 use super::root_sweep;
 use super::root_sweep::RootSweep;
@@ -66,9 +66,9 @@ use crate::protocol::messages::{
     List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
     ListNames, ListPastStates, ListPolicies, ListRows, ListRuns, ListShares, LocateLead, LookUp,
     MakeKey, OpenSession, Operate, PROTOCOL, PartitionAnswer, PastState, PlaceLead, PushView,
-    PutAlert, PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Register, RegisterBoard,
-    RegisterInbox, RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle,
-    SilenceAlert, SizesOf, StoreAnswer, TellCounts, TellSizes, TestAlert, TopOf, UseKey,
+    PutAlert, PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Reconcile, Register,
+    RegisterBoard, RegisterInbox, RepairRoot, ReplaceKey, ReportCounts, ReportSizes, RevokeKey,
+    RootTaken, RotateKey, Secrets, SilenceAlert, SizesOf, StoreAnswer, TestAlert, TopOf, UseKey,
     ViewAnswer, ViewOf, batch, decode,
 };
 
@@ -195,7 +195,7 @@ impl PartitionTables {
         let spreads = Rc::new(LeadSpreads::new(host, &store));
         let bundles = RootBundles::new(host, &store, DirectoryTotals::wide_columns());
         let places = Rc::new(RootPlaces::new(host, &store, bundles));
-        storage.note(prepare(&store, &spreads, &places));
+        storage.record(prepare(&store, &spreads, &places));
         let alert_store = AlertStore::new(&store);
         let snapshots = Rc::new(Snapshots::new(host, &store, places.clone()));
         let sweep = Rc::new(RootSweep::default());
@@ -367,7 +367,7 @@ impl Partition {
             LookUp => self.ready(message).and_then(|message| self.roots.listed(&message.counter)),
             Operate => self.when_ready(message, |message| self.operations.operate(message)).await,
             StoreAnswer => self.ready(message).and_then(|message| self.operations.keep(&message)),
-            Settle => self.when_ready(message, |message| self.roots.settle(message)).await,
+            Reconcile => self.when_ready(message, |message| self.roots.reconcile(message)).await,
             CheckStorage => message.map(|_| self.ailment()),
             ListNames => self.ready(message).and_then(|message| self.roots.names(&message)),
             ListDatacenters => self.ready(message).and_then(|_| self.roots.datacenters()),
@@ -406,7 +406,7 @@ impl Partition {
             ReplaceKey => self.ready(message).and_then(|message| self.keys.replace(&message)),
             RevokeKey => self.ready(message).and_then(|message| self.keys.revoke(&message)),
             ListKeys => self.ready(message).and_then(|message| self.keys.list(&message)),
-            AddAuditEntry => self.ready(message).and_then(|message| self.audit_log.record(&message.act)),
+            AddAuditEntry => self.ready(message).and_then(|message| self.audit_log.record(&message.entry)),
             ListAuditEntries => self.ready(message).and_then(|message| self.audit_log.list(&message)),
             PutAlert => self.when_ready(message, |message| self.alerts.put(message)).await,
             GetAlert => self.ready(message).and_then(|message| self.alerts.get(message)),
@@ -426,11 +426,11 @@ impl Partition {
             BeginRun => self.when_ready(message, |_| self.begin_run()).await,
             ListRuns => self.when_ready(message, |message| self.snapshots.list(message)).await,
             ReadPastStates => self.when_ready(message, |message| self.kept_on(message)).await,
-            ReadOwnPastStates => self.when_ready(message, |message| self.snapshots.on(message.asked)).await,
+            ReadOwnPastStates => self.when_ready(message, |message| self.snapshots.on(message.query)).await,
             ListPastStates => self.when_ready(message, |message| self.snapshots.rows(message)).await,
             GetSecrets => self.when_ready(message, |message| self.secrets(message)).await,
-            TellCounts => self.ready(message).and_then(|message| self.fleet.take(message)),
-            TellSizes => self.ready(message).and_then(|message| self.sizes.take(&message)),
+            ReportCounts => self.ready(message).and_then(|message| self.fleet.take(message)),
+            ReportSizes => self.ready(message).and_then(|message| self.sizes.take(&message)),
             FleetOf => self.ready(message).and_then(|_| self.fleet_part()),
             RotateKey => self.ready(message).and_then(|message| self.secrets.rotate_key(&message)),
             GiveRoot => self.when_ready(message, |message| self.moves.on_give_root(message)).await,
@@ -459,19 +459,19 @@ impl Partition {
         for _ in 0..LOOKED_MAX {
             let location = self
                 .ready(Ok(()))
-                .and_then(|()| self.places.standing(&name));
+                .and_then(|()| self.places.location(&name));
             match location {
                 Err(fault) => return refusal(&fault),
-                Ok(RootStanding::Here) => {
+                Ok(RootLocation::Here) => {
                     let reply = self.answer_here(&arrived).await;
                     if !is_refused(&reply) {
                         return reply;
                     }
                 }
-                Ok(RootStanding::Away(to)) => {
-                    return self.moves.send_on(to, &arrived, forwarded).await;
+                Ok(RootLocation::Away(to)) => {
+                    return self.moves.forward(to, &arrived, forwarded).await;
                 }
-                Ok(RootStanding::Unknown) => match self.moves.settle(&name).await {
+                Ok(RootLocation::Unknown) => match self.moves.locate(&name).await {
                     Ok(()) | Err(Fault::Repartitioned) => {}
                     Err(fault) => return refusal(&fault),
                 },
@@ -483,11 +483,11 @@ impl Partition {
     /// Answers a call that another partition has forwarded; or only brings the root here.
     async fn on_call_root(self: &Rc<Self>, call: CallRoot) -> Result<Vec<u8>, Fault> {
         self.places.is_number(call.to);
-        self.moves.learn(&call.sizes).await?;
+        self.moves.adopt_sizes(&call.sizes).await?;
         if call.path.is_empty() {
             let name = batch::prefix::<CounterId>(&call.message)?;
-            if self.places.standing(&name)? == RootStanding::Unknown {
-                self.moves.settle(&name).await?;
+            if self.places.location(&name)? == RootLocation::Unknown {
+                self.moves.locate(&name).await?;
             }
             return Ok(Vec::new());
         }
@@ -495,7 +495,7 @@ impl Partition {
         if !is_of_root(&arrived.path) {
             return Err(Fault::Broken("a call that no root answers".to_owned()));
         }
-        let answered = self.answer(arrived, call.sent_on).boxed_local();
+        let answered = self.answer(arrived, call.forwarded).boxed_local();
         Ok(bytes_of(answered.await))
     }
 
@@ -527,20 +527,20 @@ impl Partition {
     /// Writes an entry of the audit log and does its call, in one commit: there is no await in between.
     async fn run_audited(self: &Rc<Self>, audited: CallAudited) -> Result<Vec<u8>, Fault> {
         let CallAudited {
-            mut act,
+            mut entry,
             path,
             message,
         } = audited;
         self.readable()?;
-        self.audit_log.record(&act)?;
+        self.audit_log.record(&entry)?;
         let call = arrived(BatchedCall { path, message });
         let Reply::Answer(bytes) = self.answer_here(&call).await else {
             return Err(Fault::Broken("an act that is no call".to_owned()));
         };
         // The encoding of a successful result begins with a zero.
         if bytes.first() != Some(&0) {
-            act.outcome = CallOutcome::Refused(FAILED);
-            self.audit_log.record(&act)?;
+            entry.outcome = CallOutcome::Refused(FAILED);
+            self.audit_log.record(&entry)?;
         }
         Ok(bytes)
     }
@@ -564,7 +564,7 @@ impl Partition {
         let others = others.filter(|partition| !self.places.is_me(*partition));
         let ask = |partition: u32| ReadOwnPastStates {
             partition,
-            asked: message.clone(),
+            query: message.clone(),
         };
         let answered = ask_some(&self.host, others, ask).await;
         match answered.fault {
@@ -592,7 +592,7 @@ impl Partition {
 
     /// Handles the alarm.
     async fn ring(self: &Rc<Self>) -> Result<(), Fault> {
-        if let Err(fault) = self.look_at_what_is_due().await {
+        if let Err(fault) = self.run_due_work().await {
             self.host.fail(&format!("the directory's alarm: {fault}"));
         }
         if let Err(fault) = self.spreads.sweep(&self.host, &self.store).await {
@@ -633,7 +633,7 @@ impl Partition {
         let read = prepare(&self.store, &self.spreads, &self.places);
         self.moves.totals.kept.clear();
         self.moves.totals.forget_progress();
-        self.storage.note(read);
+        self.storage.record(read);
     }
 
     /// Returns the message, once storage can be read.
@@ -740,12 +740,12 @@ impl Partition {
         Ok(secrets)
     }
 
-    async fn look_at_what_is_due(&self) -> Result<(), Fault> {
+    async fn run_due_work(&self) -> Result<(), Fault> {
         self.readable()?;
         self.operations.delete_old(self.host.now_ms())?;
         self.secrets.delete_old(self.host.now_ms())?;
         self.audit_log.delete_old()?;
-        self.roots.look_at_what_is_due().await
+        self.roots.run_due_work().await
     }
 }
 
@@ -795,7 +795,7 @@ fn is_of_root(path: &str) -> bool {
         PlaceLead::PATH,
         Operate::PATH,
         StoreAnswer::PATH,
-        Settle::PATH,
+        Reconcile::PATH,
         AmountOf::PATH,
         FindKey::PATH,
         RegisterBoard::PATH,

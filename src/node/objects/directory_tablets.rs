@@ -219,7 +219,7 @@ impl LeadSpreads {
         Ok(LeadLocation {
             epoch: epoch.saturating_add(moves),
             place,
-            former: former_places,
+            former_places,
         })
     }
 
@@ -258,7 +258,7 @@ impl LeadSpreads {
         (generation, is_out): (u64, bool),
     ) -> Result<bool, Fault> {
         let mut apart = self.apart.borrow().clone();
-        let may = apart.place((counter, datacenter), generation, is_out);
+        let may = apart.move_lead((counter, datacenter), generation, is_out);
         if apart != *self.apart.borrow() {
             self.save_apart(apart)?;
         }
@@ -354,19 +354,19 @@ impl LeadSpreads {
     /// Allows a lead to ask for a grant, at its place.
     ///
     /// # Errors
-    /// `Unsettled` where it must first look for its rows at its places; `Unavailable` where SQLite refuses.
+    /// `NotLocated` where it must first look for its rows at its places; `Unavailable` where SQLite refuses.
     pub(super) fn admit(&self, register: &Register) -> Result<(), Fault> {
         let located = self.locate(&register.counter, Some(&register.datacenter))?;
         if register.place != Some(located.place) {
-            return Err(Fault::Unsettled);
+            return Err(Fault::NotLocated);
         }
-        let is_located = located.former.is_empty()
+        let is_located = located.former_places.is_empty()
             || register.holds.is_some()
-            || register.settled == Some(located.epoch);
+            || register.located_epoch == Some(located.epoch);
         // A counter without a root has never had a lead.
         if is_located || self.roots.entry(&register.counter)?.is_none() {
             return Ok(());
         }
-        Err(Fault::Unsettled)
+        Err(Fault::NotLocated)
     }
 }

@@ -199,7 +199,7 @@ impl DirectoryTotals {
 
     /// Writes what was pushed of a counter. `newest_ms`: no increment since the row was written is of a later time;
     /// `None` where only the last write is known.
-    pub(super) fn note(
+    pub(super) fn record(
         &self,
         counter: &CounterId,
         root: &Root,
@@ -363,7 +363,7 @@ impl DirectoryTotals {
                 .then(|| View::new(root.generation));
             let stored = views.stored(counter)?.map(|(view, _)| view);
             if let Some(view) = stored.or(nothing) {
-                self.note(counter, root, &view, None, now_ms)?;
+                self.record(counter, root, &view, None, now_ms)?;
             }
         }
         let after: Option<&str> = last.filter(|_| !is_last);

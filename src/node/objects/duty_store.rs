@@ -20,7 +20,7 @@ pub enum LeadNotice {
     /// Settings have changed.
     Configure,
     /// Nothing: the root must get its totals, because an operation could not observe them.
-    Settle,
+    Reconcile,
 }
 
 impl LeadNotice {
@@ -28,7 +28,7 @@ impl LeadNotice {
         match self {
             Self::Close => 0,
             Self::Configure => 1,
-            Self::Settle => 2,
+            Self::Reconcile => 2,
         }
     }
 }
@@ -41,7 +41,7 @@ pub struct Duty {
     /// The lead's datacenter.
     pub datacenter: Datacenter,
     /// What it must be told.
-    pub telling: LeadNotice,
+    pub notice: LeadNotice,
     /// The generation that it is about.
     pub generation: u64,
     /// How often it was tried.
@@ -120,7 +120,7 @@ impl DutyStore {
     }
 
     /// Due duties, at most `limit`.
-    pub(super) fn due(&self, now_ms: i64, limit: i32) -> Result<Vec<Duty>, Fault> {
+    pub(super) fn due_duties(&self, now_ms: i64, limit: i32) -> Result<Vec<Duty>, Fault> {
         let rows = self.store.run(
             "SELECT id, datacenter, kind, generation, tries FROM duties WHERE due_at <= ? ORDER BY due_at LIMIT ?",
             vec![now_ms.into(), limit.into()],
@@ -142,7 +142,7 @@ fn key_of(duty: &Duty) -> Result<Vec<SqlValue>, Fault> {
     Ok(vec![
         duty.counter.as_str().into(),
         duty.datacenter.as_str().into(),
-        duty.telling.number().into(),
+        duty.notice.number().into(),
         generation.into(),
     ])
 }
@@ -154,9 +154,9 @@ fn duty_of(row: &[SqlValue]) -> Option<Duty> {
     Some(Duty {
         counter: CounterId::stored(text(id)?).ok()?,
         datacenter: Datacenter::parse(text(datacenter)?)?,
-        telling: match integer(kind)? {
+        notice: match integer(kind)? {
             0 => LeadNotice::Close,
-            2 => LeadNotice::Settle,
+            2 => LeadNotice::Reconcile,
             _ => LeadNotice::Configure,
         },
         generation: u64::try_from(integer(generation)?).ok()?,

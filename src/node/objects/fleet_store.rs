@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::protocol::fleet::{
     FORGET_MS, FleetPart, ISOLATES_MAX, IncarnationCounts, ReportOutcome,
 };
-use crate::protocol::messages::{CountsTaken, Fault, TellCounts};
+use crate::protocol::messages::{CountsTaken, Fault, ReportCounts};
 
 /// Created with the first report: most partitions of most deployments begin without one.
 const FLEET_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS fleet (incarnation INTEGER PRIMARY KEY, heard_ms INTEGER NOT NULL, \
@@ -68,7 +68,7 @@ impl FleetStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) fn take(&self, report: TellCounts) -> Result<CountsTaken, Fault> {
+    pub(super) fn take(&self, report: ReportCounts) -> Result<CountsTaken, Fault> {
         let now_ms = self.host.now_ms();
         let answer = |taken| Ok(CountsTaken { taken, now_ms });
         let incarnation = i64::try_from(report.counts.incarnation).unwrap_or(FORGOTTEN);

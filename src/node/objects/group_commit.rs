@@ -122,7 +122,7 @@ impl Core {
             self.see_to_keys(now_ms);
         }
         if together.hot {
-            self.note_change(now_ms);
+            self.record_change(now_ms);
             metrics::committed(
                 &self.host,
                 outcomes.iter().filter(|outcome| outcome.is_ok()).count(),

@@ -16,7 +16,7 @@ use crate::core::counter::ledger::WriteKey;
 use crate::protocol::messages::Fault;
 
 /// Name of the row with the lead's place: kind 0, start 1.
-pub(super) const STAY: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
+pub(super) const PRESENCE: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
 
 /// The alarm of a tenant.
 #[derive(Default)]

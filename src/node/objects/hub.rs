@@ -19,7 +19,7 @@ use crate::node::shared::call::{call_again, fixed_partition_of};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::metrics;
-use crate::protocol::live::client_message::{self, ClientMessage, SocketNotes};
+use crate::protocol::live::client_message::{self, ClientMessage, SocketAttachment};
 use crate::protocol::live::snapshot::CounterSnapshot;
 use crate::protocol::live::subscriptions::{
     ChangeRefusal, HubState, Update, UpdatesMade, WatcherId,
@@ -34,7 +34,7 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::LIVE_WATCHERS;
 use crate::protocol::problem::{Code, Problem};
 
-/// How many lookouts are asked at once: each of a ring of 16, and more where one is asked several times.
+/// How many live readers are asked at once: each of a ring of 16, and more where one is asked several times.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// The time between two questions about new counters, milliseconds.
@@ -74,9 +74,9 @@ impl Hub {
             let restored = known.and_then(|(id, kept)| {
                 let restored = board.restore(id, now_ms, kept.ids, kept.as_strings);
                 if let Some(visitor) = kept.visitor {
-                    board.note_visitor(id, visitor);
+                    board.set_visitor(id, visitor);
                 }
-                board.note_end(id, kept.ends_ms);
+                board.set_end(id, kept.ends_ms);
                 restored.ok().map(|()| id)
             });
             match restored {
@@ -99,7 +99,7 @@ impl Hub {
         if let Err(fault) = self.arm().await {
             return Reply::Refused(500, fault.to_string());
         }
-        let kept = SocketNotes {
+        let kept = SocketAttachment {
             ids: join.topics.clone(),
             as_strings: join.as_strings,
             prefixes: join.prefixes,
@@ -124,9 +124,9 @@ impl Hub {
             return refused(503, "the hub is full");
         };
         if let Some(visitor) = join.visitor {
-            self.board.borrow_mut().note_visitor(id, visitor);
+            self.board.borrow_mut().set_visitor(id, visitor);
         }
-        self.board.borrow_mut().note_end(id, join.ends_ms);
+        self.board.borrow_mut().set_end(id, join.ends_ms);
         let opened = match attachment {
             Some(attachment) => Sink::socket(&self.object, id, attachment),
             None => Sink::events(&self.object),
@@ -153,7 +153,7 @@ impl Hub {
 
     fn next_update(&self, id: WatcherId, part: i64, made: &mut UpdatesMade) -> Option<Update> {
         let now_ms = self.host.now_ms();
-        self.board.borrow_mut().due(id, now_ms, part, made)
+        self.board.borrow_mut().update_for(id, now_ms, part, made)
     }
 
     fn record_sent(&self, id: WatcherId, part: i64, metric: Metric) {
@@ -206,17 +206,17 @@ impl Hub {
 
     /// Asks for new counters, in one round after the other.
     fn ask_new(self: &Rc<Self>) {
-        if self.board.borrow().unheard().is_empty() || self.is_reading_new.replace(true) {
+        if self.board.borrow().unread().is_empty() || self.is_reading_new.replace(true) {
             return;
         }
         let hub = self.clone();
         self.object.wait_until(async move {
             let _reading = FlagGuard(&hub.is_reading_new);
             loop {
-                let new_topics = hub.board.borrow().unheard();
+                let new_topics = hub.board.borrow().unread();
                 hub.look(new_topics, SECOND_MS).await;
                 hub.flush(part_of(hub.host.now_ms()), false);
-                if hub.board.borrow().unheard().is_empty() {
+                if hub.board.borrow().unread().is_empty() {
                     break;
                 }
                 hub.host.sleep_ms(AGAIN_MS).await;
@@ -224,7 +224,7 @@ impl Hub {
         });
     }
 
-    /// Asks the lookouts of these counters, and stores the answers.
+    /// Asks the live readers of these counters, and stores the answers.
     async fn look(&self, topics: Vec<Topic>, age_ms_max: i64) {
         let mut partitions: BTreeMap<u32, Vec<Topic>> = BTreeMap::new();
         for topic in topics {
@@ -249,7 +249,7 @@ impl Hub {
             match answer {
                 Ok(snapshots) if snapshots.len() == look.topics.len() => {
                     for (counter, snapshot) in look.topics.iter().zip(snapshots) {
-                        board.learn(counter, snapshot, now_ms);
+                        board.receive(counter, snapshot, now_ms);
                     }
                 }
                 _ => {

@@ -61,7 +61,7 @@ impl ImportSteps {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn note(&self, key: Option<WriteKey>) -> Result<(), Fault> {
+    pub(super) fn record(&self, key: Option<WriteKey>) -> Result<(), Fault> {
         let Some(key) = key else { return Ok(()) };
         let until_ms = self.host.now_ms().saturating_add(kept_ms(&self.host));
         let values = vec![key.0.to_vec().into(), until_ms.into()];

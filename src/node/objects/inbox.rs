@@ -119,7 +119,7 @@ impl InboxCore {
     /// Reads memory from storage.
     fn reload(&self) {
         let loaded = self.rows.load();
-        self.storage.note(loaded.map(|head| {
+        self.storage.record(loaded.map(|head| {
             self.head.replace(head);
         }));
     }

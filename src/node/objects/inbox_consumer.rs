@@ -14,8 +14,8 @@ use crate::core::counter::inbox::{InboxBatch, begin};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::memory::{INBOXES_BYTES_MAX, MemoryShare};
 use crate::core::counter::queue::{
-    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetterReason, Due,
-    InboxId, PARKED_MAX, RETRY_MS, WriteOutcome, verdict,
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetterReason, InboxId,
+    PARKED_MAX, QueuedDelivery, RETRY_MS, WriteOutcome, verdict,
 };
 use crate::core::order::set_of;
 use crate::host::Host;
@@ -23,7 +23,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::metrics;
-use crate::node::shared::queued_writes::{self, count_dues};
+use crate::node::shared::queued_writes::{self, count_deliveries};
 use crate::protocol::messages::{AppendResult, Fault, TakeOver};
 use crate::protocol::metrics::Metric;
 
@@ -135,11 +135,11 @@ impl InboxCore {
                 new_key(counter)
             }
         });
-        let stored = |row: i64| -> Result<Vec<Due>, Fault> {
+        let stored = |row: i64| -> Result<Vec<QueuedDelivery>, Fault> {
             Ok(self
                 .rows
                 .batch(row)?
-                .map_or_else(Vec::new, |batch| batch.dues))
+                .map_or_else(Vec::new, |batch| batch.deliveries))
         };
         let waiting = parked.set_aside(&mut next.batch, stored, &mut new_key)?;
         let head = self.head.borrow().clone();
@@ -174,7 +174,7 @@ impl InboxCore {
         let TakeOver {
             to,
             dead,
-            dues: deliveries,
+            deliveries,
         } = taken?;
         self.readable()?;
         self.put_name(&to)?;
@@ -188,7 +188,7 @@ impl InboxCore {
         let batch = InboxBatch {
             number: self.head.borrow().batch + 1,
             tries: 0,
-            dues: deliveries,
+            deliveries,
             is_broken: false,
         };
         self.rows.end(&batch, self.host.now_ms(), &dead)?;
@@ -229,13 +229,16 @@ impl InboxCore {
         let Some(InboxId { datacenter, .. }) = me else {
             return Err(Fault::Broken("an inbox does not know its name".to_owned()));
         };
-        let seconds = batch.dues.iter().flat_map(|delivery| &delivery.write.past);
+        let seconds = batch
+            .deliveries
+            .iter()
+            .flat_map(|delivery| &delivery.write.past);
         let since_ms = seconds
             .map(|(second, _)| second.saturating_mul(1_000))
             .min();
-        let (deliveries, here, tries) = (&batch.dues, &datacenter, batch.tries);
+        let (deliveries, here, tries) = (&batch.deliveries, &datacenter, batch.tries);
         let count = |indices: Vec<usize>| async move {
-            let some: Vec<&Due> = indices
+            let some: Vec<&QueuedDelivery> = indices
                 .iter()
                 .filter_map(|index| deliveries.get(*index))
                 .collect();
@@ -249,13 +252,16 @@ impl InboxCore {
             .into_iter()
             .flat_map(|(indices, some)| indices.into_iter().zip(some));
         let verdicts: Vec<(usize, WriteOutcome)> = verdicts.collect();
-        let counters = batch.dues.iter().map(|delivery| delivery.counter.clone());
+        let counters = batch
+            .deliveries
+            .iter()
+            .map(|delivery| delivery.counter.clone());
         let before: BTreeSet<CounterId> = set_of(counters);
         // Before anything is settled: storage now holds what was sent.
         drop(self.parked()?);
-        let (dead, wait_ms) = batch.settle(verdicts, now_ms);
+        let (dead, wait_ms) = batch.resolve(verdicts, now_ms);
         self.rows.end(&batch, now_ms + wait_ms, &dead)?;
-        let free = self.parked()?.settled(&batch, &before);
+        let free = self.parked()?.record_outcome(&batch, &before);
         for row in &free {
             self.rows.hurry_one(*row, now_ms)?;
         }
@@ -274,14 +280,19 @@ impl InboxCore {
             Metric::DeadLetter,
             u64::try_from(dead.len()).unwrap_or(u64::MAX),
         );
-        if batch.dues.is_empty() {
+        if batch.deliveries.is_empty() {
             return Ok(());
         }
         self.arm(wait_ms).await
     }
 
     /// Counts writes of one counter and generation. Returns the outcome of each.
-    async fn count(&self, here: &Datacenter, deliveries: &[&Due], tries: u32) -> Vec<WriteOutcome> {
+    async fn count(
+        &self,
+        here: &Datacenter,
+        deliveries: &[&QueuedDelivery],
+        tries: u32,
+    ) -> Vec<WriteOutcome> {
         let Some(first) = deliveries.first() else {
             return Vec::new();
         };
@@ -303,8 +314,8 @@ impl InboxCore {
         let live = deliveries
             .iter()
             .filter(|delivery| !delivery.is_over(now_ms));
-        let live: Vec<&Due> = live.copied().collect();
-        let mut counted = count_dues(&self.host, here, &live).await.into_iter();
+        let live: Vec<&QueuedDelivery> = live.copied().collect();
+        let mut counted = count_deliveries(&self.host, here, &live).await.into_iter();
         let verdicts = deliveries.iter().map(|delivery| {
             if delivery.is_over(now_ms) {
                 return WriteOutcome::Dead(DeadLetterReason::Broken);

@@ -107,7 +107,7 @@ impl InboxRegistry {
                 // answer, by the revision that it has, as in `admit`.
                 let notice = LeadNotice::Configure;
                 self.roots
-                    .tell(counter, &lone, notice, generation, Some(&root))
+                    .notify_lead(counter, &lone, notice, generation, Some(&root))
                     .await?;
             }
             root.revision += 1;
@@ -129,7 +129,7 @@ impl InboxRegistry {
             return Ok(());
         };
         // First without the lock, because it may take long.
-        self.senders.settle(&counter, &root).await?;
+        self.senders.reconcile(&counter, &root).await?;
         self.inboxes.drain(&counter, &root).await?;
         let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
@@ -164,7 +164,7 @@ impl InboxRegistry {
         self.roots.save(counter, entry, &[]).await?;
         if let Some(lone) = root.sole().cloned() {
             // Until it knows, its answers to writes are not called exact; nothing else depends on it.
-            let notified = self.roots.tell(
+            let notified = self.roots.notify_lead(
                 counter,
                 &lone,
                 LeadNotice::Configure,

@@ -223,7 +223,7 @@ impl InboxStore {
     }
 
     fn put_batch(&self, batch: &InboxBatch, due_at_ms: i64) -> Result<(), Fault> {
-        if batch.dues.is_empty() {
+        if batch.deliveries.is_empty() {
             let sql = "DELETE FROM batches WHERE number = ?";
             self.store.run(sql, vec![batch.number.into()])?;
             return Ok(());
@@ -234,7 +234,7 @@ impl InboxStore {
                 batch.number.into(),
                 i64::from(batch.tries).into(),
                 due_at_ms.into(),
-                self.store.put(&batch.dues)?,
+                self.store.put(&batch.deliveries)?,
             ],
         )?;
         Ok(())
@@ -274,7 +274,10 @@ impl InboxStore {
     /// first row.
     pub fn oldest_ms(&self) -> Result<Option<i64>, Fault> {
         if let Some(batch) = self.next_batch(0)? {
-            let seconds = batch.dues.iter().flat_map(|delivery| &delivery.write.past);
+            let seconds = batch
+                .deliveries
+                .iter()
+                .flat_map(|delivery| &delivery.write.past);
             let oldest = seconds.map(|(second, _)| second.saturating_mul(1_000));
             return Ok(oldest.min());
         }
@@ -322,7 +325,7 @@ impl InboxStore {
                 .and_then(|tries| u32::try_from(tries).ok())
                 .unwrap_or(0),
             is_broken: deliveries.is_err(),
-            dues: deliveries.unwrap_or_default(),
+            deliveries: deliveries.unwrap_or_default(),
         }))
     }
 

@@ -5,7 +5,7 @@
 //! the top be forgotten: it is read anew when it is asked for again, as after the object's memory was lost.
 //!
 //! Memory of a partition: [`ROWS_MAX`] rows of some 150 bytes with their names, and for each of [`ORDERS_MAX`] orders
-//! [`OLDEST_MAX`] times of some 20 bytes and [`UNTOLD_MAX`] names of some 80: 4 MB at most with names of 30 bytes, and
+//! [`OLDEST_MAX`] times of some 20 bytes and [`ROWLESS_MAX`] names of some 80: 4 MB at most with names of 30 bytes, and
 //! 110 KB for one order with a limit of 100 of which all is told.
 
 use std::cell::{Cell, RefCell};
@@ -32,10 +32,10 @@ pub(super) const ROWS_MAX: usize = 4_096;
 pub(super) const OLDEST_MAX: usize = 4_096;
 
 /// The most counters without a row that an order keeps by name. Of more the number is counted from time to time.
-pub(super) const UNTOLD_MAX: usize = 4_096;
+pub(super) const ROWLESS_MAX: usize = 4_096;
 
 /// How long a counted number is used, milliseconds.
-pub(super) const UNTOLD_REST_MS: i64 = 10_000;
+pub(super) const ROWLESS_REST_MS: i64 = 10_000;
 
 /// The most counters of which it is looked up later whether they live and have a row.
 const UNRESOLVED_MAX: usize = 4_096;
@@ -398,7 +398,7 @@ impl KeptTops {
                 names.remove(counter);
             }
             names.extend(own);
-            if names.len() > UNTOLD_MAX {
+            if names.len() > ROWLESS_MAX {
                 let names = std::mem::take(names);
                 top.rowless = RowlessCounters::among(top.standings.named, names, now_ms);
             }
@@ -409,7 +409,7 @@ impl KeptTops {
 impl RowlessCounters {
     /// These counters, of an order with so many rows.
     pub(super) fn among(named: u64, names: BTreeMap<CounterId, i64>, now_ms: i64) -> Self {
-        if names.len() <= UNTOLD_MAX {
+        if names.len() <= ROWLESS_MAX {
             return Self::Names(names);
         }
         Self::Many {
@@ -424,7 +424,7 @@ impl RowlessCounters {
         match self {
             Self::Names(_) => false,
             Self::Many { counted_ms, .. } => {
-                !(0..UNTOLD_REST_MS).contains(&now_ms.saturating_sub(*counted_ms))
+                !(0..ROWLESS_REST_MS).contains(&now_ms.saturating_sub(*counted_ms))
             }
         }
     }

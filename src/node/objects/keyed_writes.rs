@@ -150,7 +150,7 @@ impl Core {
             applied.map_err(Fault::Refused)
         })?;
         if changes.hot {
-            self.note_change(now_ms);
+            self.record_change(now_ms);
             metrics::committed(&self.host, 1);
             self.record_writes(&count.to, count.writes.len(), now_ms);
         }

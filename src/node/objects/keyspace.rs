@@ -80,7 +80,7 @@ impl Shell for Keyspace {
             ends: PostponedEnds::default(),
             storage: StorageGuard::default(),
         };
-        core.storage.note(core.rows.open());
+        core.storage.record(core.rows.open());
         Self {
             core: Rc::new(core),
         }
@@ -120,7 +120,7 @@ impl CommandRequest<'_> {
 
 impl KeyspaceCore {
     pub(super) fn readable(&self) -> Result<(), Fault> {
-        self.storage.check(|| self.storage.note(self.rows.open()))
+        self.storage.check(|| self.storage.record(self.rows.open()))
     }
 
     async fn on_run(&self, message: Result<RunCommands, Fault>) -> Result<Vec<Reply>, Fault> {

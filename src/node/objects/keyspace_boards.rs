@@ -287,7 +287,7 @@ impl KeyspaceCore {
         } else {
             let sets = self.sets_of(sources).await?;
             match join(args, &in_order_of(sources, &sets))? {
-                Joined::Told(reply) => return Ok(reply),
+                Joined::Replied(reply) => return Ok(reply),
                 Joined::Stored(members) => members,
             }
         };

@@ -158,7 +158,7 @@ impl Counters {
     /// Succeeds where all of it was read.
     pub(super) fn whole(sum: &GlobalSum) -> Result<(), Fault> {
         let has_answered =
-            |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_heard);
+            |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_current);
         if !sum.datacenters.iter().all(|(_, part)| has_answered(part)) {
             let detail = "a datacenter that counts this key does not answer";
             return Err(Fault::Unavailable(detail.to_owned()));
@@ -325,7 +325,7 @@ impl Counters {
         id: &CounterId,
         here: &Datacenter,
     ) -> Result<Option<KnownCounter>, ReplyError> {
-        let assignment = self.operation(id, here, Operation::SettleHome, None);
+        let assignment = self.operation(id, here, Operation::AssignHome, None);
         match call(&self.host, &assignment).await? {
             OperationOutcome::Done(done) => self.know(id, &done).map(Some).ok_or_else(needs_home),
             OperationOutcome::NotFound => Ok(None),

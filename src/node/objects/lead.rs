@@ -18,7 +18,7 @@ use crate::core::sketch::Uniques;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{
-    Ask, AskGrant, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, ShardAsked,
+    Ask, AskGrant, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, ShardReadTrace,
     SumDatacenter, SumExplained, Suspend,
 };
 use crate::protocol::names::CellAddress;
@@ -32,11 +32,11 @@ const ASK_MS_MAX: u64 = 2_000;
 const SHARDS_AT_ONCE: usize = 64;
 
 /// The called shards with their latencies, if an explanation was requested.
-type ShardTrace<'a> = Option<&'a RefCell<Vec<ShardAsked>>>;
+type ShardTrace<'a> = Option<&'a RefCell<Vec<ShardReadTrace>>>;
 
 fn record(trace: ShardTrace<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: bool) {
     if let Some(trace) = trace {
-        trace.borrow_mut().push(ShardAsked {
+        trace.borrow_mut().push(ShardReadTrace {
             shard,
             latency_ms,
             is_sealed,
@@ -95,10 +95,10 @@ impl Core {
     pub(super) async fn on_sum_explained(
         &self,
         message: Result<SumExplained, Fault>,
-    ) -> Result<(DatacenterSum, Vec<ShardAsked>), Fault> {
+    ) -> Result<(DatacenterSum, Vec<ShardReadTrace>), Fault> {
         let shards = RefCell::default();
         let sum = self.sum(message?.sum, Some(&shards)).await?;
-        let in_turn = |one: &ShardAsked, other: &ShardAsked| one.shard.cmp(&other.shard);
+        let in_turn = |one: &ShardReadTrace, other: &ShardReadTrace| one.shard.cmp(&other.shard);
         Ok((sum, in_order(shards.into_inner(), in_turn)))
     }
 
@@ -223,7 +223,7 @@ impl Core {
             let to = to.sibling(shard);
             async move {
                 let seal = Seal { to, generation };
-                open_objects::tell(&self.host, &seal).await.map(|_| ())
+                open_objects::call_open(&self.host, &seal).await.map(|_| ())
             }
         };
         let shards_ever = self.state.borrow().shards_ever();
@@ -260,7 +260,7 @@ impl Core {
         };
         let configure_shard = |shard: u8| {
             let to = to.sibling(shard);
-            async move { open_objects::tell(&self.host, &Configure { to, grant }).await }
+            async move { open_objects::call_open(&self.host, &Configure { to, grant }).await }
         };
         all_settled((1..shards_ever).map(configure_shard), SHARDS_AT_ONCE)
             .await
@@ -307,7 +307,7 @@ impl Core {
             let to = me.sibling(shard);
             async move {
                 let close = Close { to, generation };
-                (shard, open_objects::tell(&self.host, &close).await)
+                (shard, open_objects::call_open(&self.host, &close).await)
             }
         };
         let mut outcome = Ok(());

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Core;
 use super::cell_store::Kind;
-use super::lead_place::LeadStanding;
+use super::lead_place::LeadRole;
 use crate::core::counter::autoscale::{HotPeriod, LeaveLimits};
 use crate::node::shared::call::has_tablets;
 use crate::protocol::messages::{Fault, LeadPresence, PlaceLead};
@@ -46,7 +46,7 @@ impl DepartureState {
         let Some(limits) = self.limits.filter(|_| !self.is_under_way) else {
             return false;
         };
-        let begins = self.heat.note(per_second, limits, now_ms);
+        let begins = self.heat.record(per_second, limits, now_ms);
         if begins {
             // If it may not leave, it asks again after the same time.
             self.heat.cool();
@@ -140,7 +140,7 @@ impl Core {
             if limits.is_rest(counted, now_ms - before.at_ms) {
                 self.change_place(&me, false).await;
                 self.loaded()?;
-                if self.standing() != LeadStanding::Here {
+                if self.lead_role() != LeadRole::Here {
                     return Ok(());
                 }
             }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::cell::Core;
 use super::cell_store::LoadedCell;
-use super::lead_place::{LeadName, LeadStanding};
+use super::lead_place::{LeadName, LeadRole};
 use crate::core::cluster::tablets::LeadPlace;
 use crate::node::shared::call::call;
 use crate::node::shared::open_objects;
@@ -58,7 +58,7 @@ struct LeadTransfer<'a> {
     name: &'a LeadName,
     epoch: u32,
     /// The number of handovers when the transfer began. It must not change, see
-    /// [`super::lead_place::LeadPlaceState::is_not_given_since`].
+    /// [`super::lead_place::LeadPlaceState::has_no_handover_since`].
     handover_count: u64,
 }
 
@@ -70,8 +70,8 @@ impl Core {
     ) -> Result<LeadHandover, Fault> {
         let give = give?;
         self.loaded()?;
-        let seal = match (self.standing(), self.lead.presence()) {
-            (LeadStanding::Unknown, presence) => {
+        let seal = match (self.lead_role(), self.lead.presence()) {
+            (LeadRole::Unknown, presence) => {
                 self.give_nothing(presence.is_some())?;
                 return Ok(LeadHandover::Nothing);
             }
@@ -94,7 +94,7 @@ impl Core {
                     (false, None) => return Ok(LeadHandover::ToAnother(to, seal)),
                 }
             }
-            (_, Some(LeadPresence::Here { former, .. })) if former.is_some() => {
+            (_, Some(LeadPresence::Here { former_place, .. })) if former_place.is_some() => {
                 let core = self.clone();
                 self.object.wait_until(async move {
                     // A later request finds it done, or begins it again.
@@ -138,13 +138,13 @@ impl Core {
             epoch: give.epoch,
             seal,
         };
-        let written = self.rows.write_stay(&presence);
+        let written = self.rows.write_presence(&presence);
         self.written(written)?;
         self.lead.record_handover();
         self.state.borrow_mut().void_grants();
         self.pushing.borrow_mut().forget();
         self.adopt(Ok(LoadedCell {
-            stay: Some(presence),
+            presence: Some(presence),
             ..LoadedCell::default()
         }));
         Ok(seal)
@@ -248,10 +248,10 @@ impl Core {
     /// Refuses if the lead has been handed on, or is here, since the transfer began.
     fn may_take(&self, transfer: &LeadTransfer<'_>) -> Result<(), Fault> {
         self.loaded()?;
-        self.lead.is_not_given_since(transfer.handover_count)?;
-        match self.standing() {
-            LeadStanding::Here => Err(outdated()),
-            LeadStanding::Unknown | LeadStanding::Away(_) => Ok(()),
+        self.lead.has_no_handover_since(transfer.handover_count)?;
+        match self.lead_role() {
+            LeadRole::Here => Err(outdated()),
+            LeadRole::Unknown | LeadRole::Away(_) => Ok(()),
         }
     }
 
@@ -273,7 +273,7 @@ impl Core {
                     self.may_take(transfer)?;
                     LeadPresence::Here {
                         epoch: transfer.epoch,
-                        former: Some((transfer.name.at(page.from), page.seal)),
+                        former_place: Some((transfer.name.at(page.from), page.seal)),
                     }
                 }
             };
@@ -317,7 +317,7 @@ impl Core {
                 self.rows.rows.clear_bundle()?;
             }
             self.rows.rows.put_bundle(rows)?;
-            self.rows.write_stay(presence)
+            self.rows.write_presence(presence)
         })
     }
 
@@ -334,9 +334,9 @@ impl Core {
         }
         let presence = LeadPresence::Here {
             epoch,
-            former: None,
+            former_place: None,
         };
-        let written = self.rows.write_stay(&presence);
+        let written = self.rows.write_presence(&presence);
         self.written(written)?;
         self.adopt(self.rows.load());
         Ok(())
@@ -352,7 +352,7 @@ impl Core {
         let presence = self.lead.presence();
         let Some(LeadPresence::Here {
             epoch,
-            former: Some((at, seal)),
+            former_place: Some((at, seal)),
         }) = presence.clone()
         else {
             return Ok(());
@@ -364,9 +364,9 @@ impl Core {
         }
         let confirmed = LeadPresence::Here {
             epoch,
-            former: None,
+            former_place: None,
         };
-        let written = self.rows.write_stay(&confirmed);
+        let written = self.rows.write_presence(&confirmed);
         self.written(written)?;
         self.lead.set(Some(confirmed));
         Ok(())

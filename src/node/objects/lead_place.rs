@@ -59,7 +59,7 @@ impl LeadName {
 
 /// The place of a lead, seen from here.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeadStanding {
+pub(super) enum LeadRole {
     /// Here; or it was never moved.
     Here,
     /// There are no rows of it here.
@@ -88,7 +88,7 @@ pub(super) struct LeadPlaceState {
 impl LeadPlaceState {
     /// Takes over the stored state.
     pub(super) fn adopt(&self, loaded: &LoadedCell) {
-        let presence = match &loaded.stay {
+        let presence = match &loaded.presence {
             // Its rows were deleted.
             Some(LeadPresence::Arriving) => {
                 self.record_handover();
@@ -125,13 +125,13 @@ impl LeadPlaceState {
         self.located_epoch.set(None);
     }
 
-    pub(super) fn times_given(&self) -> u64 {
+    pub(super) fn handover_count(&self) -> u64 {
         self.handovers.get()
     }
 
     /// Refuses work that began before the last handover: before the lead, or the answer that it is not here, was sent
     /// to another place.
-    pub(super) fn is_not_given_since(&self, handover_count: u64) -> Result<(), Fault> {
+    pub(super) fn has_no_handover_since(&self, handover_count: u64) -> Result<(), Fault> {
         if self.handovers.get() == handover_count {
             return Ok(());
         }
@@ -140,7 +140,7 @@ impl LeadPlaceState {
     }
 
     /// The newest spread for which it is known that the lead is nowhere else.
-    pub(super) fn settled(&self) -> Option<u32> {
+    pub(super) fn located_epoch(&self) -> Option<u32> {
         let here = match &*self.presence.borrow() {
             Some(LeadPresence::Here { epoch, .. }) => Some(*epoch),
             _ => None,
@@ -184,21 +184,21 @@ impl Core {
     /// Refuses calls of a lead without rows here that is known to be elsewhere.
     pub(super) fn is_not_known_away(&self) -> Result<(), Fault> {
         match self.lead.cached_location.get() {
-            Some(place) if self.standing() == LeadStanding::Unknown => Err(Fault::Moved(place)),
+            Some(place) if self.lead_role() == LeadRole::Unknown => Err(Fault::Moved(place)),
             _ => Ok(()),
         }
     }
 
     /// The place of the lead, seen from here.
-    pub(super) fn standing(&self) -> LeadStanding {
+    pub(super) fn lead_role(&self) -> LeadRole {
         match &*self.lead.presence.borrow() {
-            Some(LeadPresence::Leaving { to, .. }) => LeadStanding::Away(*to),
-            Some(LeadPresence::Arriving) => LeadStanding::Unknown,
-            Some(LeadPresence::Here { .. }) => LeadStanding::Here,
+            Some(LeadPresence::Leaving { to, .. }) => LeadRole::Away(*to),
+            Some(LeadPresence::Arriving) => LeadRole::Unknown,
+            Some(LeadPresence::Here { .. }) => LeadRole::Here,
             None if self.address.borrow().is_none() && self.state.borrow().is_blank() => {
-                LeadStanding::Unknown
+                LeadRole::Unknown
             }
-            None => LeadStanding::Here,
+            None => LeadRole::Here,
         }
     }
 
@@ -234,11 +234,11 @@ impl Core {
     }
 
     /// Finds the lead before a call that needs it and would not search for it.
-    pub(super) async fn settle_before(
+    pub(super) async fn locate_before(
         self: &Rc<Self>,
         arrived: &IncomingCall,
     ) -> Result<(), Fault> {
-        if self.standing() != LeadStanding::Unknown || !must_find(&arrived.path) {
+        if self.lead_role() != LeadRole::Unknown || !must_find(&arrived.path) {
             return Ok(());
         }
         self.loaded()?;
@@ -250,18 +250,18 @@ impl Core {
         // A claim is only sent to leads, and names no shard.
         let is_lead = arrived.path == Claim::PATH
             || batch::prefix::<CellAddress>(&arrived.message)?.is_lead();
-        if self.standing() != LeadStanding::Unknown || !is_lead {
+        if self.lead_role() != LeadRole::Unknown || !is_lead {
             return Ok(());
         }
         self.is_not_known_away()?;
-        self.settle(name).await
+        self.locate(name).await
     }
 
     /// Asks for the lead's place, and takes the lead over if that is here.
     ///
     /// # Errors
     /// `Moved` where it is elsewhere; `Unavailable` where that is not known, or its holder does not hand it over.
-    pub(super) async fn settle(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
+    pub(super) async fn locate(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
         let (answer_sender, answer) = oneshot::channel();
         let core = self.clone();
         // In a task of its own: its writes must not be part of a turn that sends before they are written.
@@ -276,7 +276,7 @@ impl Core {
     async fn locate_alone(self: &Rc<Self>, name: &LeadName) -> Result<(), Fault> {
         let _busy = Busy::new(self);
         let _alone = self.lead.locating.lock().await;
-        let handover_count = self.lead.times_given();
+        let handover_count = self.lead.handover_count();
         let located = self.request_location(name).await?;
         self.loaded()?;
         if !self.is_place(name, located.place) {
@@ -284,15 +284,15 @@ impl Core {
             return Err(Fault::Moved(located.place));
         }
         self.lead.cache_location(None);
-        let given_to = match self.standing() {
-            LeadStanding::Here => {
+        let given_to = match self.lead_role() {
+            LeadRole::Here => {
                 self.lead.located_epoch.set(Some(located.epoch));
                 return Ok(());
             }
-            LeadStanding::Away(place) => Some(place),
-            LeadStanding::Unknown => None,
+            LeadRole::Away(place) => Some(place),
+            LeadRole::Unknown => None,
         };
-        for place in given_to.into_iter().chain(located.former) {
+        for place in given_to.into_iter().chain(located.former_places) {
             if !self.is_place(name, place)
                 && self
                     .take_from(name, place, located.epoch, handover_count)
@@ -302,12 +302,12 @@ impl Core {
             }
         }
         self.loaded()?;
-        self.lead.is_not_given_since(handover_count)?;
-        match self.standing() {
-            LeadStanding::Here => Ok(()),
+        self.lead.has_no_handover_since(handover_count)?;
+        match self.lead_role() {
+            LeadRole::Here => Ok(()),
             // No other place has stored it.
-            LeadStanding::Away(_) => self.reopen(located.epoch).await,
-            LeadStanding::Unknown => {
+            LeadRole::Away(_) => self.reopen(located.epoch).await,
+            LeadRole::Unknown => {
                 self.lead.located_epoch.set(Some(located.epoch));
                 Ok(())
             }
@@ -340,7 +340,7 @@ impl Core {
         let mut place = place;
         for _ in 0..FORWARDS_MAX {
             let reply = if self.is_place(&name, place) {
-                match self.settle(name.clone()).await {
+                match self.locate(name.clone()).await {
                     Ok(()) => self.answer_here(&arrived).await,
                     Err(fault) => {
                         if let Fault::Moved(next) = fault {
@@ -373,7 +373,7 @@ impl Core {
     /// Makes the lead's new place take it over, if that is not here.
     pub(super) async fn move_on(self: &Rc<Self>, me: &CellAddress) {
         let name = LeadName::of(me);
-        if let Err(Fault::Moved(place)) = self.settle(name.clone()).await {
+        if let Err(Fault::Moved(place)) = self.locate(name.clone()).await {
             self.make_take(&name, place).await;
         }
     }
@@ -401,8 +401,8 @@ impl Core {
                 datacenter: at.datacenter,
             };
             self.loaded()?;
-            if self.standing() != LeadStanding::Here {
-                self.settle(name).await?;
+            if self.lead_role() != LeadRole::Here {
+                self.locate(name).await?;
             }
             self.confirm_taken().await?;
             return Ok(Vec::new());

@@ -42,7 +42,7 @@ impl LimiterCore {
             policy,
             key,
             request,
-            sent_on: forwarder_counts,
+            forwarded: forwarder_counts,
             owner,
         } = lease?;
         self.readable()?;
@@ -70,7 +70,7 @@ impl LimiterCore {
                 policy,
                 key,
                 request,
-                sent_on: Some(self.counts()),
+                forwarded: Some(self.counts()),
                 owner,
             };
             return call_within(&self.host, &lease, FORWARD_MS_MAX).await;
@@ -123,7 +123,7 @@ impl LimiterCore {
         demand: &NamedDemand<'_>,
     ) -> DemandOutcome {
         let lends = to.datacenter.is_none() && demand.policy.scope == Scope::Global;
-        let kind = demand.key_demand.wish;
+        let kind = demand.key_demand.kind;
         if lends && kind == DemandKind::Look {
             self.recall(demand, None, false).await;
             let table = self.table.borrow();
@@ -205,7 +205,7 @@ impl LimiterCore {
             let (name, key) = (recall.name.as_str(), recall.key.as_str());
             self.table
                 .borrow_mut()
-                .hear(name, key, &report, self.host.now_ms());
+                .receive_report(name, key, &report, self.host.now_ms());
         }
     }
 }

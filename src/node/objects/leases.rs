@@ -58,9 +58,7 @@ impl LimiterCore {
         waits: bool,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
-        let KeyDemand {
-            cost, wish: kind, ..
-        } = demand.key_demand;
+        let KeyDemand { cost, kind, .. } = demand.key_demand;
         if *kind == DemandKind::Refund {
             return self.refund_global(me, demand, remote_calls).await;
         }
@@ -132,7 +130,11 @@ impl LimiterCore {
         let begun_ms = self.host.now_ms();
         let is_request_pending = || {
             self.with_borrowers(me, |borrowers| {
-                borrowers.is_asking(demand.name.as_str(), key.as_str(), self.host.now_ms())
+                borrowers.has_pending_request(
+                    demand.name.as_str(),
+                    key.as_str(),
+                    self.host.now_ms(),
+                )
             })
         };
         while refunded > 0
@@ -149,7 +151,7 @@ impl LimiterCore {
         *remote_calls += 1;
         let outcome = self.ask_global(demand, cost.saturating_sub(refunded)).await;
         self.with_borrowers(me, |borrowers| {
-            borrowers.hope(demand.name.as_str(), key.as_str());
+            borrowers.forget_refusal(demand.name.as_str(), key.as_str());
         });
         outcome
     }
@@ -217,7 +219,7 @@ impl LimiterCore {
     fn due_request(&self, me: &LimiterAddress, demand: &NamedDemand<'_>) -> Option<DueRequest> {
         let key = demand.key_demand.key.as_str();
         self.with_borrowers(me, |borrowers| {
-            borrowers.due(demand.name.as_str(), key, self.host.now_ms())
+            borrowers.next_request(demand.name.as_str(), key, self.host.now_ms())
         })
     }
 
@@ -237,7 +239,7 @@ impl LimiterCore {
     async fn send(&self, request: DueRequest) -> Result<(), Fault> {
         let answer = lend(&self.host, None, &request, LEASE_MS_MAX).await;
         match self.borrowers.borrow_mut().as_mut() {
-            Some(borrowers) => borrowers.heard(&request, answer, self.host.now_ms()),
+            Some(borrowers) => borrowers.receive_outcome(&request, answer, self.host.now_ms()),
             None => Ok(()),
         }
     }
@@ -249,7 +251,7 @@ impl LimiterCore {
             let Some(borrowers) = borrowers.as_mut() else {
                 return;
             };
-            borrowers.all_due(REPORTS_MAX, self.host.now_ms())
+            borrowers.due_requests(REPORTS_MAX, self.host.now_ms())
         };
         let send = |request: DueRequest| async move {
             // A lost report is repeated.
@@ -275,7 +277,7 @@ impl LimiterCore {
         cost: u64,
     ) -> DemandOutcome {
         let key_demand = KeyDemand {
-            wish: kind,
+            kind,
             cost,
             times: 1,
             ..demand.key_demand.clone()

@@ -157,12 +157,12 @@ impl LimiterCore {
             self.host.now_ms(),
         );
         let loaded = loaded.and_then(|table| Ok((table, self.rows.received_counts()?)));
-        self.storage.note(loaded.map(|(table, received)| {
+        self.storage.record(loaded.map(|(table, received)| {
             self.table.replace(table);
             if let Some((counts, received_ms)) = received {
                 self.spread
                     .borrow_mut()
-                    .hear(counts, received_ms, self.host.now_ms());
+                    .receive(counts, received_ms, self.host.now_ms());
             }
         }));
     }
@@ -220,7 +220,7 @@ impl LimiterCore {
         let now_ms = self.host.now_ms();
         let check = demand.check();
         let mut table = self.table.borrow_mut();
-        match demand.key_demand.wish {
+        match demand.key_demand.kind {
             DemandKind::Consume => judge_all(demand.key_demand.times, || {
                 let verdict = table.check(&check, now_ms);
                 verdict.unwrap_or_else(|Full| Full::verdict(check.policy))

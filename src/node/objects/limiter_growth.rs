@@ -55,7 +55,7 @@ impl LimiterCore {
         remote_calls: &mut u32,
     ) -> DemandOutcome {
         if self.must_fetch(to, demand) {
-            if !options.waits && demand.key_demand.wish == DemandKind::Consume {
+            if !options.waits && demand.key_demand.kind == DemandKind::Consume {
                 return DemandOutcome::Later;
             }
             *remote_calls += 1;
@@ -128,7 +128,7 @@ impl LimiterCore {
         let now_ms = self.host.now_ms();
         let mut spread = self.spread.borrow_mut();
         let mut changed = spread.clone();
-        if changed.hear(counts, now_ms, now_ms) {
+        if changed.receive(counts, now_ms, now_ms) {
             self.rows.write_received_counts(counts, now_ms)?;
             *spread = changed;
         }

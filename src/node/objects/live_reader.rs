@@ -1,8 +1,8 @@
-//! A lookout: it reads the watched counters of its partition, once for all watchers.
+//! A live reader: it reads the watched counters of its partition, once for all watchers.
 //!
 //! Invariant: at most one read of a counter is under way, and none begins within the age that the caller accepts. So a
 //! counter is read once a second for any number of hubs that ask once a second. All due reads of a board are one
-//! question to it, for any number of watched members. A lookout stores nothing that cannot be read again, and reads
+//! question to it, for any number of watched members. A live reader stores nothing that cannot be read again, and reads
 //! nothing without a call. It holds at most [`SNAPSHOTS_MAX`] counters.
 
 use std::cell::RefCell;
@@ -87,7 +87,7 @@ struct WatchedCounter {
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// One lookout.
+/// One live reader.
 pub(super) struct LiveReader {
     host: Host,
     object: Object,
@@ -289,7 +289,7 @@ impl WatchedCounter {
     ) {
         let shown = match sum {
             None => {
-                self.pace.note_missing(begun_ms);
+                self.pace.record_missing(begun_ms);
                 Shown::Missing
             }
             Some(sum) => {
@@ -303,7 +303,7 @@ impl WatchedCounter {
                     now_ms,
                     fresh: true,
                 };
-                self.pace.note(begun_ms, sum.root.generation, sum.added());
+                self.pace.record(begun_ms, sum.root.generation, sum.added());
                 let counter_view = SummedCounter::new(counter, sum, freshness).rounded(rounding);
                 Shown::Counter(counter_view.live(self.pace.rate_thousandths()))
             }

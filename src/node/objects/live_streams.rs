@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::host::Stream;
 use crate::host::object::{Events, Object, Readiness, Socket};
 use crate::protocol::live::SILENT_BYTES_MAX;
-use crate::protocol::live::client_message::SocketNotes;
+use crate::protocol::live::client_message::SocketAttachment;
 use crate::protocol::live::subscriptions::WatcherId;
 
 /// Close codes and reasons of a hub: policy violation, and try again later. Source: RFC 6455 section 7.4.1 and its
@@ -108,6 +108,6 @@ pub(super) fn id_of(socket: &dyn Socket) -> Option<WatcherId> {
 }
 
 /// The state stored with a socket.
-pub(super) fn kept_of(socket: &dyn Socket) -> Option<SocketNotes> {
-    SocketNotes::from_attachment(&socket.kept()?)
+pub(super) fn kept_of(socket: &dyn Socket) -> Option<SocketAttachment> {
+    SocketAttachment::from_attachment(&socket.kept()?)
 }

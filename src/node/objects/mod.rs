@@ -43,10 +43,10 @@
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
 //! | [`leases`], [`lease_recalls`] | how a limiter decides global limits, and how the global one recalls unused quota |
 //! | [`reservations`] | several checks of one call at their limiter: all or none |
-//! | [`api_keys`], [`shares`], [`acts`] | keys made by calls, shares, and the audit log, at one partition of the directory |
+//! | [`api_keys`], [`shares`], [`audit_log`] | keys made by calls, shares, and the audit log, at one partition of the directory |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`import_steps`] | which policies and alerts an import has put under a key |
-//! | [`watcher`] | the objects of live views: a hub or a lookout |
+//! | [`watcher`] | the objects of live views: a hub or a live reader |
 //! | [`hub`], [`live_streams`], [`second_alarm`] | the streams of watchers, their connections, and the alarm of their updates |
 //! | [`live_reader`] | reads of watched counters, once for all watchers |
 //! | [`object_repair`], [`cell_repair`] | damage of an object, and its removal; damage of a cell, and its repair |
@@ -59,12 +59,12 @@
 //! | `left_out` | the object of a feature that this build does not have |
 //! | [`store`] | SQL, and the schema's version |
 
-mod acts;
 mod alarm;
 mod alarm_turns;
 mod alert_store;
 mod alerts;
 mod api_keys;
+mod audit_log;
 mod autoscaler;
 mod batch;
 mod board;

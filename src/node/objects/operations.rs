@@ -76,7 +76,7 @@ impl Operations {
             Operation::Set(value) => self.set(&operate, *value, false, true).await,
             Operation::Reset => self.set(&operate, Value::default(), false, false).await,
             Operation::Delete => self.delete(&operate).await,
-            Operation::SettleHome => self.assign_home(&operate).await,
+            Operation::AssignHome => self.assign_home(&operate).await,
             Operation::BringBack(back) => self.bring_back(&operate, back).await,
         };
         match done {
@@ -253,7 +253,7 @@ impl Operations {
             }
         };
         if raises {
-            // Otherwise the counts of an unsettled datacenter would be taken for zero.
+            // Otherwise the counts of an unreconciled datacenter would be taken for zero.
             self.roots.require_reconciled(counter, &mut root).await?;
         }
         let floor = root.settings.floor;
@@ -277,8 +277,8 @@ impl Operations {
         };
         root.set(value, seen, self.host.now_ms());
         root.revision += 1;
-        let pending = root.operations.unsettled().to_vec();
-        let duties: Vec<Duty> = duties(counter, &root, LeadNotice::Settle)
+        let pending = root.operations.unreconciled().to_vec();
+        let duties: Vec<Duty> = duties(counter, &root, LeadNotice::Reconcile)
             .into_iter()
             .filter(|duty| pending.contains(&duty.datacenter))
             .collect();
@@ -327,7 +327,7 @@ impl Operations {
         if let Some(home) = &home {
             let notice = LeadNotice::Configure;
             self.roots
-                .tell(counter, home, notice, generation, Some(&root))
+                .notify_lead(counter, home, notice, generation, Some(&root))
                 .await?;
         }
         Ok(Done {

@@ -68,11 +68,11 @@ impl Outbox {
     /// Sends a lead a change of its counter, if its object may be open; as [`Outbox::call`].
     ///
     /// # Errors
-    /// As [`open_objects::tell`].
+    /// As [`open_objects::call_open`].
     pub(super) async fn notify<C: Call>(self: &Rc<Self>, message: &C) -> Result<C::Answer, Fault> {
         match call::receiver_of(&self.host, message.to()) {
             Some(_) => self.call(message).await,
-            None => open_objects::tell(&self.host, message).await,
+            None => open_objects::call_open(&self.host, message).await,
         }
     }
 

@@ -52,7 +52,7 @@ impl PolicyStore {
                 "INSERT INTO policies VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
                 vec![name.as_str().into(), self.store.put(policy)?],
             )?;
-            self.steps.note(*once)
+            self.steps.record(*once)
         })?;
         Ok(if is_there {
             PolicyPut::Replaced

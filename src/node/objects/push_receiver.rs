@@ -178,7 +178,7 @@ impl Views {
             let newest_ms = newest_count_ms.unwrap_or(written_ms);
             gathered.newest_count_ms = gathered.newest_count_ms.max(newest_ms);
             let watch = &mut gathered.watch;
-            watch.heard(now_ms, &datacenter, push.watched_for_ms);
+            watch.record_push(now_ms, &datacenter, push.watched_for_ms);
             let watch_for_ms = watch.lease_ms(now_ms);
             let is_due = now_ms.abs_diff(gathered.written_ms) >= WRITE_EVERY_MS.unsigned_abs();
             let gathering = &gathered.gathering;
@@ -190,7 +190,8 @@ impl Views {
                 // younger than they are.
                 let view = gathering.view();
                 let newest_ms = Some(gathered.newest_count_ms);
-                self.totals.note(&counter, root, view, newest_ms, now_ms)?;
+                self.totals
+                    .record(&counter, root, view, newest_ms, now_ms)?;
                 self.put(&counter, &at_rest, gathering.marks())?;
             }
             Ok(PushAnswer {
@@ -218,8 +219,10 @@ impl Views {
         metrics::count(&self.host, from);
         self.with_gathered(counter, root.generation, |gathered| {
             if watches {
-                gathered.watch.asked(now_ms);
-                let datacenters = gathered.watch.tell(now_ms, root.datacenters.iter());
+                gathered.watch.record_read(now_ms);
+                let datacenters = gathered
+                    .watch
+                    .leads_to_notify(now_ms, root.datacenters.iter());
                 let for_ms = gathered.watch.lease_ms(now_ms);
                 for datacenter in datacenters {
                     let to = CellAddress::lead(counter, &datacenter);
@@ -241,7 +244,7 @@ impl Views {
                 generation,
                 for_ms,
             };
-            let _ = open_objects::tell(&host, &watch).await;
+            let _ = open_objects::call_open(&host, &watch).await;
         });
     }
 
@@ -281,7 +284,7 @@ impl Views {
             let view = gathered.gathering.view();
             let newest_ms = Some(gathered.newest_count_ms);
             self.totals
-                .note(counter, root, view, newest_ms, self.host.now_ms())
+                .record(counter, root, view, newest_ms, self.host.now_ms())
         })
     }
 

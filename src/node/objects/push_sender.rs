@@ -62,7 +62,7 @@ impl PushState {
 
 impl Core {
     /// Lead: the counts of its datacenter have changed, or may have.
-    pub(super) fn note_change(self: &Rc<Self>, now_ms: i64) {
+    pub(super) fn record_change(self: &Rc<Self>, now_ms: i64) {
         let Some(generation) = self.led_generation() else {
             return;
         };
@@ -278,7 +278,7 @@ impl Core {
             // The root has lost its row: the lead reports its grant again.
             Err(Fault::Refused(Refusal::NeedsGrant)) => {
                 if let Some((me, _)) = self.as_lead()
-                    && self.register_again(&me).await == Err(Fault::Unsettled)
+                    && self.register_again(&me).await == Err(Fault::NotLocated)
                 {
                     self.move_on(&me).await;
                 }
@@ -297,7 +297,7 @@ impl Core {
         let mut pushing = self.pushing.borrow_mut();
         let pusher = pushing.of(&self.host, generation);
         pusher.confirmed(now_ms, answer);
-        pusher.is_asked()
+        pusher.is_requested()
     }
 
     /// Lead: its generation is over, though no message to drop it has come yet. A sum would not include what it

@@ -20,7 +20,7 @@ use super::directory_tablets::LeadSpreads;
 use super::directory_totals::DirectoryTotals;
 use super::inboxes::Inboxes;
 use super::push_receiver::Views;
-use super::root_places::{RootPlaces, RootStanding};
+use super::root_places::{RootLocation, RootPlaces};
 use super::root_sweep::RootSweep;
 use super::roots::Roots;
 use super::store::Store;
@@ -89,7 +89,7 @@ pub(super) struct RootMoves {
 
 impl RootMoves {
     /// Forwards a call to the partition where its root belongs.
-    pub(super) async fn send_on(
+    pub(super) async fn forward(
         &self,
         to: u32,
         arrived: &IncomingCall,
@@ -101,7 +101,7 @@ impl RootMoves {
         let message = CallRoot {
             to,
             sizes: self.places.sizes(),
-            sent_on: times_forwarded + 1,
+            forwarded: times_forwarded + 1,
             path: arrived.path.clone(),
             message: arrived.message.clone(),
         };
@@ -115,7 +115,7 @@ impl RootMoves {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, or the alarm cannot be set.
-    pub(super) async fn learn(&self, sizes: &Sizes) -> Result<(), Fault> {
+    pub(super) async fn adopt_sizes(&self, sizes: &Sizes) -> Result<(), Fault> {
         if sizes.is_newer_than(&self.places.sizes()) {
             self.places.adopt_sizes(sizes)?;
             self.alarm.arm(self.host.now_ms()).await?;
@@ -127,7 +127,7 @@ impl RootMoves {
     ///
     /// # Errors
     /// `Unavailable` where a partition that may have it does not answer; `Repartitioned` where the counts change.
-    pub(super) async fn settle(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
+    pub(super) async fn locate(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
         let (answer_sender, answer) = oneshot::channel();
         let (moves, name) = (self.clone(), name.clone());
         // In a task of its own: its writes must not be part of a turn that sends before they are written.
@@ -143,7 +143,7 @@ impl RootMoves {
         let lock = self.roots.lock_of(name);
         let _alone = lock.lock().await;
         let sizes = self.places.sizes();
-        if self.places.standing(name)? != RootStanding::Unknown {
+        if self.places.location(name)? != RootLocation::Unknown {
             return Ok(());
         }
         let me = self.places.place(name);
@@ -168,7 +168,7 @@ impl RootMoves {
                 RootHandover::Nothing => nothing_at.push(from),
                 RootHandover::ToAnother(other) => to_ask.extend([from, other]),
                 RootHandover::Outdated(newer) => {
-                    self.learn(&newer).await?;
+                    self.adopt_sizes(&newer).await?;
                     return Err(Fault::Repartitioned);
                 }
                 RootHandover::Rows {
@@ -196,8 +196,8 @@ impl RootMoves {
     /// Refuses if the counts have changed since the search began.
     fn may_take(&self, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let is_same = self.places.sizes() == *sizes;
-        match self.places.standing(name)? {
-            RootStanding::Unknown if is_same => Ok(()),
+        match self.places.location(name)? {
+            RootLocation::Unknown if is_same => Ok(()),
             _ => Err(Fault::Repartitioned),
         }
     }
@@ -398,7 +398,7 @@ impl RootMoves {
         if self.places.sizes().is_newer_than(&give.sizes) {
             return Ok(RootHandover::Outdated(self.places.sizes()));
         }
-        self.learn(&give.sizes).await?;
+        self.adopt_sizes(&give.sizes).await?;
         let held_ms = self.places.held_for_ms();
         if held_ms > 0 {
             self.host.sleep_ms(held_ms).await;

@@ -36,7 +36,7 @@ const HELD_MS: i64 = 300;
 
 /// The place of a root, seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RootStanding {
+pub(super) enum RootLocation {
     /// Here, or nowhere.
     Here,
     /// It belongs to that partition.
@@ -218,23 +218,23 @@ impl RootPlaces {
     }
 
     /// The place of a root.
-    pub(super) fn standing(&self, name: &CounterId) -> Result<RootStanding, Fault> {
+    pub(super) fn location(&self, name: &CounterId) -> Result<RootLocation, Fault> {
         let place = self.place(name);
         let is_mine = self.is_me(place);
         if is_mine && (!self.sizes.borrow().is_changing() || self.is_located(name)) {
-            return Ok(RootStanding::Here);
+            return Ok(RootLocation::Here);
         }
         if self.bundles.is_home(name)? {
-            return Ok(RootStanding::Here);
+            return Ok(RootLocation::Here);
         }
         Ok(match is_mine {
             true if self.former_partitions(name).is_empty()
                 && !self.bundles.has_note("leaving", name)? =>
             {
-                RootStanding::Here
+                RootLocation::Here
             }
-            true => RootStanding::Unknown,
-            false => RootStanding::Away(place),
+            true => RootLocation::Unknown,
+            false => RootLocation::Away(place),
         })
     }
 
@@ -243,8 +243,8 @@ impl RootPlaces {
     /// # Errors
     /// `Repartitioned` where it did.
     pub(super) fn is_here(&self, name: &CounterId) -> Result<(), Fault> {
-        match self.standing(name)? {
-            RootStanding::Here => Ok(()),
+        match self.location(name)? {
+            RootLocation::Here => Ok(()),
             _ => Err(Fault::Repartitioned),
         }
     }

@@ -86,10 +86,10 @@ impl RootMoves {
     /// Whether there is no root left here that belongs elsewhere by these counts.
     ///
     /// # Errors
-    /// As [`RootMoves::learn`].
+    /// As [`RootMoves::adopt_sizes`].
     pub(super) async fn on_swept_of(&self, announcement: AnnounceSizes) -> Result<bool, Fault> {
         self.places.is_number(announcement.partition);
-        self.learn(&announcement.sizes).await?;
+        self.adopt_sizes(&announcement.sizes).await?;
         self.sweep.begin(&self.places.sizes(), self.host.now_ms());
         Ok(self.places.sizes() == announcement.sizes && self.is_swept()?)
     }
@@ -140,7 +140,7 @@ impl RootMoves {
         let set = self.places.set();
         let answer = call_within(&self.host, &SizesOf { set }, ANSWER_MS_MAX).await;
         match answer {
-            Ok(sizes) => self.learn(&sizes).await,
+            Ok(sizes) => self.adopt_sizes(&sizes).await,
             // Asked again later.
             Err(_) => Ok(()),
         }
@@ -173,7 +173,7 @@ impl RootMoves {
             u32::try_from(swept.len()).is_ok_and(|swept| swept + 1 >= sizes.span())
         };
         if is_over && sizes.is_changing() && self.is_swept()? {
-            self.learn(&sizes.settled()).await?;
+            self.adopt_sizes(&sizes.without_former()).await?;
         }
         Ok(())
     }
@@ -233,14 +233,14 @@ impl RootMoves {
             // Sealed for a place where earlier counts put it, and maybe taken over by nobody: there may never be a call
             // for it.
             return match self.places.bundles.has_note("leaving", name)? {
-                true => self.settle(name).await,
+                true => self.locate(name).await,
                 false => Ok(()),
             };
         }
         let take = CallRoot {
             to,
             sizes: sizes.clone(),
-            sent_on: 0,
+            forwarded: 0,
             path: String::new(),
             message: encode(name)?,
         };

@@ -6,7 +6,7 @@
 mod lead_notifications;
 mod root_rebuild;
 mod root_repair;
-mod unsettled_datacenters;
+mod unreconciled_datacenters;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -179,13 +179,13 @@ impl Roots {
             )));
         }
         let lone = root.lone_lead(datacenter).cloned();
-        root.settle_home(datacenter);
+        root.assign_home(datacenter);
         root.datacenters.insert(datacenter.clone());
         if let Some(lone) = lone {
             // The only lead reports its own total as exact until it is notified of a second datacenter, so it is
             // notified first. The notice has the revision that the lead has: if this fails afterwards, the next
             // revision is for another change.
-            self.tell(
+            self.notify_lead(
                 counter,
                 &lone,
                 LeadNotice::Configure,
@@ -341,8 +341,8 @@ impl Roots {
     }
 
     /// Fulfils due duties, and ends or forgets due counters.
-    pub(super) async fn look_at_what_is_due(&self) -> Result<(), Fault> {
-        let duties = self.duties.due(self.host.now_ms(), DUE_AT_ONCE)?;
+    pub(super) async fn run_due_work(&self) -> Result<(), Fault> {
+        let duties = self.duties.due_duties(self.host.now_ms(), DUE_AT_ONCE)?;
         self.fulfil(&duties).await?;
         let counters = self.rows.due(self.host.now_ms(), DUE_AT_ONCE)?;
         let look = |counter: &CounterId| {

@@ -115,7 +115,7 @@ impl Senders {
     }
 
     /// Asks leads whether all writes of closed sessions are counted, if none is open. Needs no lock.
-    pub(super) async fn settle(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
+    pub(super) async fn reconcile(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         let held = self.that_hold(counter, root)?;
         let is_open = |(_, _, known): &Sender| known.is_open(root.generation);
         if held.is_empty() || held.iter().any(is_open) {
@@ -143,7 +143,7 @@ impl Senders {
             let Some((_, _, mut known)) = self.row(counter, lane)? else {
                 continue;
             };
-            if known.settle(&by) {
+            if known.expire_accepted(&by) {
                 self.put(counter, lane, &known)?;
             }
         }

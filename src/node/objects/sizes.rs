@@ -9,7 +9,7 @@ use super::cell::KIND;
 use super::store::{Store, integer, text};
 use crate::host::Host;
 use crate::protocol::fleet::{CELLS_SAMPLED, StoredSizes};
-use crate::protocol::messages::{Fault, TellSizes};
+use crate::protocol::messages::{Fault, ReportSizes};
 
 const SIZES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS sizes (object INTEGER PRIMARY KEY, kind TEXT NOT NULL, bytes INTEGER NOT NULL)";
 
@@ -50,7 +50,7 @@ impl Sizes {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) fn take(&self, report: &TellSizes) -> Result<(), Fault> {
+    pub(super) fn take(&self, report: &ReportSizes) -> Result<(), Fault> {
         if !self.has_table.get() {
             self.store.run(SIZES_SCHEMA, vec![])?;
             self.has_table.set(true);

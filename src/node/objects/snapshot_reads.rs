@@ -193,7 +193,7 @@ impl Snapshots {
             after,
             limit,
             uniques,
-        } = request.asked;
+        } = request.query;
         let runs = self.runs().await?;
         let Some(run) = run_on(&runs, day) else {
             return Ok(PastStatePage {

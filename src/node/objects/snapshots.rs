@@ -29,7 +29,7 @@ use crate::host::{Files, Host};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::unreadable;
-use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunUnderWay, decode, encode};
+use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunInProgress, decode, encode};
 use crate::protocol::names::SNAPSHOTS;
 use crate::protocol::snapshot::{
     CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, RunOf, SNAPSHOTS_OFF, SnapshotCounter,
@@ -309,14 +309,14 @@ impl Snapshots {
     pub(super) async fn list(&self, _: ListRuns) -> Result<PartitionRuns, Fault> {
         let runs = self.runs().await?;
         let progress = self.state()?.and_then(|state| state.progress);
-        let under_way = progress.map(|progress| RunUnderWay {
+        let under_way = progress.map(|progress| RunInProgress {
             begun_ms: progress.begun_ms,
             entries: progress.parts.iter().map(|part| part.entries).sum(),
             why: self.why.borrow().clone(),
         });
         Ok(PartitionRuns {
             runs: runs.values().copied().collect(),
-            under_way,
+            in_progress: under_way,
             has_files: self.has_files(),
             has_counters: self.has_counters()?,
             ever: self.places.ever()?,
@@ -408,7 +408,7 @@ impl Snapshots {
                 self.why.replace(None);
             }
             Err(fault) => {
-                unreadable::note(&self.host, "a snapshot", fault);
+                unreadable::record(&self.host, "a snapshot", fault);
                 self.again_ms.set(self.host.now_ms() + AGAIN_MS);
                 self.why.replace(Some(fault.to_string()));
             }

@@ -11,7 +11,7 @@ pub(super) struct StorageGuard(RefCell<Option<Fault>>);
 
 impl StorageGuard {
     /// Records the result of a read.
-    pub(super) fn note(&self, read: Result<(), Fault>) {
+    pub(super) fn record(&self, read: Result<(), Fault>) {
         self.0.replace(read.err());
     }
 

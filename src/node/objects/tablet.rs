@@ -113,7 +113,7 @@ impl Shell for Tablet {
             fold_at_ms: Cell::new(None),
             number: Rc::default(),
         };
-        core.storage.note(read);
+        core.storage.record(read);
         Self {
             core: Rc::new(core),
         }
@@ -149,7 +149,7 @@ impl Shell for Tablet {
             // Memory has the content of the log: if it cannot be written now, the next fold writes it.
             Ok(()) => drop(core.rows.fold()),
             // Nobody was answered, so there are no tenants.
-            Err(_) => core.storage.note(core.rows.read_log()),
+            Err(_) => core.storage.record(core.rows.read_log()),
         }
     }
 
@@ -193,7 +193,7 @@ impl Core {
     /// Refuses while storage cannot be read.
     fn readable(&self) -> Result<(), Fault> {
         self.storage
-            .check(|| self.storage.note(self.rows.read_log()))
+            .check(|| self.storage.record(self.rows.read_log()))
     }
 
     /// The tenant that a message is for. Every message to a cell begins with the counter and the datacenter.
@@ -322,7 +322,7 @@ impl Core {
             }
         }
         if waiting.is_empty() {
-            return answers.told();
+            return answers.into_bodies();
         }
         if !counting.is_empty() {
             let core = self.clone();
@@ -337,7 +337,7 @@ impl Core {
                 answers.put(number, bytes_of(reply));
             }
         }
-        answers.told()
+        answers.into_bodies()
     }
 
     /// Answers a call that counts: as in a batch, what it writes between two awaits is one row of the log.

@@ -1,5 +1,5 @@
-//! The Durable Object of live views. Its first call makes an object a hub or a lookout; neither stores more than its
-//! alarm.
+//! The Durable Object of live views. Its first call makes an object a hub or a live reader; neither stores more than
+//! its alarm.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::host::object::{IncomingCall, Object, Reply, Shell, Socket, dispatch};
 use crate::protocol::messages::{Call, Fault, Join, Look};
 
-/// A hub or a lookout, as the platform sees it.
+/// A hub or a live reader, as the platform sees it.
 pub struct Watcher {
     hub: Rc<Hub>,
     reader: Rc<LiveReader>,

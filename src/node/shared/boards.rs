@@ -23,7 +23,7 @@ use crate::core::order::{in_order, put_in_order};
 use crate::host::{Host, State};
 use crate::protocol::boards::BoardVersion;
 use crate::protocol::messages::{
-    AskBoard, AskHidden, BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, BoardWritten, Fault,
+    AskBoard, AskHidden, BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, BoardWritten, Fault,
     FindKey, MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
 };
 
@@ -385,7 +385,7 @@ impl<'a> Shards<'a> {
     /// The number of members, in all shards, before each of these positions.
     async fn better(
         &self,
-        positions: Vec<BoardPlace>,
+        positions: Vec<BoardPosition>,
     ) -> Result<Result<(BoardSeen, Vec<u64>), BoardAnswer>, Fault> {
         let parts = match self
             .each(|_| BoardQuestion::Better(positions.clone()))
@@ -409,7 +409,7 @@ impl<'a> Shards<'a> {
     ) -> Result<Result<Vec<Ranked>, BoardAnswer>, Fault> {
         let mut shared = None;
         if let (Ties::Shared, Some(first), 1..) = (ties, rows.first(), before) {
-            match self.better(vec![BoardPlace::Score(first.score)]).await? {
+            match self.better(vec![BoardPosition::Score(first.score)]).await? {
                 Ok((_, counts)) => shared = counts.first().map(|count| count + 1),
                 Err(other) => return Ok(Err(other)),
             }
@@ -535,7 +535,8 @@ impl<'a> Shards<'a> {
                 .flat_map(|part| &part.rows)
                 .map(key_of)
                 .collect();
-            let positions: Vec<BoardPlace> = keys.iter().cloned().map(BoardPlace::Key).collect();
+            let positions: Vec<BoardPosition> =
+                keys.iter().cloned().map(BoardPosition::Key).collect();
             let counted = match self
                 .each(|_| BoardQuestion::Better(positions.clone()))
                 .await?
@@ -579,8 +580,8 @@ impl<'a> Shards<'a> {
         }
         let is_shown = |row: &&mut Ranked| row.rank.is_some();
         let positions = found.values_mut().filter(is_shown).map(|row| match ties {
-            Some(Ties::Shared) => BoardPlace::Score(row.score),
-            _ => BoardPlace::Key(key_of(row)),
+            Some(Ties::Shared) => BoardPosition::Score(row.score),
+            _ => BoardPosition::Key(key_of(row)),
         });
         let positions = positions.collect();
         let (seen, counts) = match self.better(positions).await? {

@@ -176,7 +176,7 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
         Address::Inbox(inbox) => names::inbox(inbox),
         Address::Limiter(address) => names::limiter(address),
         Address::Board(board, at, home) => names::board(board, at, home),
-        Address::Lookout(partition) => names::lookout(partition),
+        Address::LiveReader(partition) => names::live_reader(partition),
         Address::Hub(datacenter, number) => names::hub(location_hint(datacenter), number),
         Address::Keyspace => names::keyspace(),
         Address::Aggregator => return None,
@@ -188,8 +188,8 @@ pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
     partitions::place_among(host, partitions::count(host), counter)
 }
 
-/// The partition of a counter among [`names::DIRECTORY_PARTITIONS`]. Leads and lookouts are spread by it, so that none
-/// moves when the directory grows.
+/// The partition of a counter among [`names::DIRECTORY_PARTITIONS`]. Leads and live readers are spread by it, so that
+/// none moves when the directory grows.
 pub fn fixed_partition_of(host: &Host, counter: &CounterId) -> u32 {
     partitions::place_among(host, names::DIRECTORY_PARTITIONS, counter)
 }
@@ -209,7 +209,7 @@ pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
         | Address::Inbox(_)
         | Address::Limiter(_)
         | Address::Board(..)
-        | Address::Lookout(_)
+        | Address::LiveReader(_)
         | Address::Hub(..)
         | Address::Alert(_)
         | Address::Keyspace
@@ -344,7 +344,7 @@ pub fn answer_of<C: Call>(host: &Host, bytes: &[u8]) -> Result<C::Answer, Fault>
         // This is the platform's own error page: the call did not get through.
         Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
     });
-    answer.inspect_err(|fault| unreadable::note(host, C::PATH, fault))
+    answer.inspect_err(|fault| unreadable::record(host, C::PATH, fault))
 }
 
 /// Opens a stream from an object; `upgrade` is the protocol that its client wants instead of HTTP.

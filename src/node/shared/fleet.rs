@@ -19,12 +19,12 @@ use super::concurrency::all_settled;
 use super::metrics;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, Point, State};
-use crate::protocol::fleet::hot::HotNotes;
+use crate::protocol::fleet::hot::HotWrites;
 use crate::protocol::fleet::{
     CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, REPORT_EVERY_MS, ReportExtras,
     ReportOutcome, Reporter, Role, SIZES_MAX, Size,
 };
-use crate::protocol::messages::{TellCounts, TellSizes};
+use crate::protocol::messages::{ReportCounts, ReportSizes};
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::routes::RouteName;
 
@@ -60,7 +60,7 @@ struct ReportState {
     reported_changes: u64,
     is_under_way: bool,
     clock: Option<Clock>,
-    hot: HotNotes,
+    hot: HotWrites,
     gauges: Vec<Gauge>,
     sizes: Vec<Size>,
 }
@@ -79,7 +79,7 @@ impl State for Fleet {
             reported_changes: 0,
             is_under_way: false,
             clock: None,
-            hot: HotNotes::default(),
+            hot: HotWrites::default(),
             gauges: Vec::new(),
             sizes: Vec::new(),
         }))
@@ -175,7 +175,7 @@ pub async fn report(host: &Host, here: Option<Datacenter>) {
     }
     let (incarnation, sequence) = (counts.incarnation, counts.sequence);
     let sizes = with(host, |own| std::mem::take(&mut own.sizes));
-    let message = TellCounts { counts };
+    let message = ReportCounts { counts };
     let sending = call_within(host, &message, REPORT_MS_MAX);
     let (answer, ()) = join(sending, report_sizes(host, sizes)).await;
     let now_ms = host.now_ms();
@@ -227,7 +227,7 @@ fn counts_of(host: &Host, now_ms: i64) -> (Counts, bool) {
         own.reported_ms = Some(now_ms);
         own.reported_changes = changes;
         let next = || incarnation(host);
-        let unsent = own.reporter.tell(&counts, own.role, now_ms, next);
+        let unsent = own.reporter.report(&counts, own.role, now_ms, next);
         let counts = Counts {
             incarnation: unsent.incarnation,
             sequence: unsent.sequence,
@@ -252,7 +252,7 @@ async fn report_sizes(host: &Host, sizes: Vec<Size>) {
         by_partition.entry(partition).or_default().push(size);
     }
     let send = |(partition, sizes)| async move {
-        let message = TellSizes { partition, sizes };
+        let message = ReportSizes { partition, sizes };
         call_within(host, &message, REPORT_MS_MAX).await
     };
     let _lost = all_settled(by_partition.into_iter().map(send), PARTITIONS_AT_ONCE).await;
@@ -281,7 +281,7 @@ pub fn wrote(
 ) {
     with(host, |own| {
         let writes = u64::from(writes.max(1));
-        own.hot.note(counter, datacenter, shards, writes, now_ms);
+        own.hot.record(counter, datacenter, shards, writes, now_ms);
     });
 }
 

@@ -11,7 +11,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use crate::host::Host;
 use crate::protocol::batch::keyed::CallBudget;
-use crate::protocol::keyed::{self, Bounded, Carrier, LeadOutcome};
+use crate::protocol::keyed::{self, BudgetedCarrier, Carrier, LeadOutcome};
 use crate::protocol::messages::{
     Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner, Recall,
 };
@@ -180,7 +180,7 @@ pub async fn count_budgeted(
     );
     carrier.batcher = Some(many.batcher);
     let calls = many.calls;
-    keyed::count_claimed(&Bounded { carrier, calls }, many.here, writes).await
+    keyed::count_claimed(&BudgetedCarrier { carrier, calls }, many.here, writes).await
 }
 
 /// Looks up the outcomes of keyed writes of one counter that may not be counted now, because their times are out of

@@ -27,7 +27,7 @@ pub async fn lend(
         policy: due_request.policy.clone(),
         key,
         request: due_request.request.clone(),
-        sent_on: None,
+        forwarded: None,
         owner: due_request.owner,
     };
     call_within(host, &lease, milliseconds).await

@@ -134,7 +134,7 @@ pub async fn call_admitted<C: Call>(
 ///
 /// # Errors
 /// As [`call_admitted`].
-pub async fn tell<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault> {
+pub async fn call_open<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault> {
     call_admitted(host, message, ObjectUser::Change, CALL_MS_MAX).await
 }
 

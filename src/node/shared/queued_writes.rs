@@ -7,7 +7,7 @@ use super::keyed_calls::{count_keyed, count_unclaimed};
 use super::open_objects;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeyedOutcome, KeyedWrite};
-use crate::core::counter::queue::Due;
+use crate::core::counter::queue::QueuedDelivery;
 use crate::host::Host;
 use crate::protocol::messages::{Fault, LookUp};
 use crate::protocol::names::CellAddress;
@@ -29,10 +29,10 @@ pub async fn is_living(host: &Host, counter: &CounterId, generation: u64) -> Res
 
 /// Counts writes of one counter and generation, all with clients' keys or none. Returns their outcomes, in their order.
 /// If the object may not be opened in time, none is counted.
-pub async fn count_dues(
+pub async fn count_deliveries(
     host: &Host,
     here: &Datacenter,
-    deliveries: &[&Due],
+    deliveries: &[&QueuedDelivery],
 ) -> Vec<Result<KeyedOutcome, Fault>> {
     let Some(first) = deliveries.first() else {
         return Vec::new();

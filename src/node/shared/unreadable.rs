@@ -26,7 +26,7 @@ impl State for RecentFaults {
 }
 
 /// Records the fault of a call; each is logged once.
-pub fn note(host: &Host, path: &str, fault: &Fault) {
+pub fn record(host: &Host, path: &str, fault: &Fault) {
     let Fault::Unreadable(why) = fault else {
         return;
     };

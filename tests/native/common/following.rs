@@ -60,7 +60,7 @@ impl Lead {
 
     pub fn gather(&mut self, number: usize) {
         let state = self.state(number);
-        self.feed.learn(&state);
+        self.feed.merge(&state);
         let mark = self.feed.mark();
         self.states
             .insert((mark.incarnation, mark.revision), self.feed.view().clone());
@@ -208,7 +208,7 @@ impl World {
     }
 
     /// All is heard now. Returns how many rounds it took until nothing was missing.
-    pub fn settle(&mut self) -> u32 {
+    pub fn run_until_quiet(&mut self) -> u32 {
         for round in 1..=9 {
             for message in std::mem::take(&mut self.air) {
                 self.deliver(message);
@@ -217,7 +217,7 @@ impl World {
             for number in 0..LEADS {
                 let state = self.leads[number].state(number);
                 let lead = &mut self.leads[number];
-                lead.feed.learn(&state);
+                lead.feed.merge(&state);
                 is_quiet &= lead.root_has == ReceiverState::All(lead.feed.mark());
                 self.push(number);
             }

@@ -51,28 +51,28 @@ pub fn key(number: u8) -> WriteKey {
 
 /// What a keyed write asks for; its fingerprint is as unlike others as it is itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct Demand {
     pub added: u128,
     pub removed: u128,
     /// How far from now its stamp is, seconds.
     pub ago: i64,
 }
 
-pub fn write(number: u8, wish: Wish, now_ms: i64) -> KeyedWrite {
-    let second = now_ms.div_euclid(1_000) - wish.ago;
-    let (live, past) = if wish.ago > 3 {
-        (Vec::new(), vec![(second, wish.added)])
+pub fn write(number: u8, demand: Demand, now_ms: i64) -> KeyedWrite {
+    let second = now_ms.div_euclid(1_000) - demand.ago;
+    let (live, past) = if demand.ago > 3 {
+        (Vec::new(), vec![(second, demand.added)])
     } else {
-        (vec![(second, wish.added)], Vec::new())
+        (vec![(second, demand.added)], Vec::new())
     };
     let fingerprint =
-        wish.added ^ wish.removed.rotate_left(7) ^ u128::from(wish.ago.unsigned_abs());
+        demand.added ^ demand.removed.rotate_left(7) ^ u128::from(demand.ago.unsigned_abs());
     KeyedWrite {
         key: key(number),
         fingerprint: u64::try_from(fingerprint % 1_000_003).expect("below 2^64"),
         generation: 0,
-        added: wish.added,
-        removed: wish.removed,
+        added: demand.added,
+        removed: demand.removed,
         live,
         past,
         seen: None,
@@ -155,7 +155,7 @@ impl Shell {
     }
 
     /// Notes a new write and says how it must be answered.
-    pub fn note(&self, model: &mut Model, write: &KeyedWrite) -> Recorded {
+    pub fn record(&self, model: &mut Model, write: &KeyedWrite) -> Recorded {
         model.added = model.added.plus(write.added);
         model.removed = model.removed.plus(write.removed);
         model.counted += 1;
@@ -201,7 +201,7 @@ impl Shell {
                 Some(_) => KeyedOutcome::Reused,
                 None => match self.refusal(&model, write) {
                     Some(refusal) => refusal,
-                    None => KeyedOutcome::Counted(self.note(&mut model, write)),
+                    None => KeyedOutcome::Counted(self.record(&mut model, write)),
                 },
             };
             let before = (cell.clone(), changes.clone());
@@ -234,16 +234,16 @@ impl Shell {
         Ok(())
     }
 
-    pub fn flush(&mut self, wish: Wish) {
+    pub fn flush(&mut self, demand: Demand) {
         self.flushes += 1;
         let nonce = Nonce {
             lane: self.flushes % 3,
             number: self.flushes,
         };
         let load = Load {
-            added: wish.added,
-            removed: wish.removed,
-            live: vec![(self.now_ms.div_euclid(1_000), wish.added)],
+            added: demand.added,
+            removed: demand.removed,
+            live: vec![(self.now_ms.div_euclid(1_000), demand.added)],
             writes: 1,
             newest: 0,
             ..Load::default()
@@ -251,8 +251,8 @@ impl Shell {
         let (_, changes) = (self.cell.apply(nonce, &load, self.now_ms)).expect("counted");
         self.rows
             .write(&self.cell, &changes, self.now_ms.div_euclid(1_000));
-        self.model.added = self.model.added.plus(wish.added);
-        self.model.removed = self.model.removed.plus(wish.removed);
+        self.model.added = self.model.added.plus(demand.added);
+        self.model.removed = self.model.removed.plus(demand.removed);
         self.model.counted += 1;
     }
 
@@ -266,12 +266,12 @@ impl Shell {
     pub fn happen(&mut self, event: Event) -> Result<(), TestCaseError> {
         match event {
             Event::Tick(milliseconds) => self.now_ms += milliseconds,
-            Event::Flush(wish) => self.flush(wish),
+            Event::Flush(demand) => self.flush(demand),
             Event::Crash => self.cell = self.rows.load(),
             Event::Company => self.have_company(),
             Event::Count { writes, is_lost } => {
                 let keyed = |sent: Sent| {
-                    let mut keyed = write(sent.key, sent.wish, self.now_ms);
+                    let mut keyed = write(sent.key, sent.demand, self.now_ms);
                     keyed.generation = sent.generation;
                     keyed.seen = sent.seen.map(|(added, removed)| SeenValue {
                         value: Value::new(added, removed),
@@ -326,7 +326,7 @@ impl Shell {
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub key: u8,
-    pub wish: Wish,
+    pub demand: Demand,
     pub generation: u64,
     pub seen: Option<(u128, u128)>,
 }
@@ -334,18 +334,18 @@ pub struct Sent {
 #[derive(Clone, Debug)]
 pub enum Event {
     Count { writes: Vec<Sent>, is_lost: bool },
-    Flush(Wish),
+    Flush(Demand),
     Crash,
     Company,
     Tick(i64),
 }
 
 /// Few amounts, so that a key comes again with the same payload; some the largest.
-pub fn wish() -> impl Strategy<Value = Wish> {
+pub fn demand() -> impl Strategy<Value = Demand> {
     let amount = prop_oneof![8 => 0..3_u128, 2 => Just(DELTA_MAX)];
     let ago = prop_oneof![6 => Just(0_i64), 1 => Just(2), 1 => Just(100_000)];
     (amount.clone(), prop_oneof![3 => Just(0), 1 => amount], ago).prop_map(
-        |(added, removed, ago)| Wish {
+        |(added, removed, ago)| Demand {
             added,
             removed,
             ago,
@@ -357,16 +357,16 @@ pub fn event() -> impl Strategy<Value = Event> {
     let generation = prop_oneof![4 => Just(0), 3 => Just(GENERATION), 1 => 1..GENERATION];
     let seen = prop::option::of((0..u128::MAX, 0..1_000_u128));
     let sent =
-        (0..12_u8, wish(), generation, seen).prop_map(|(key, wish, generation, seen)| Sent {
+        (0..12_u8, demand(), generation, seen).prop_map(|(key, demand, generation, seen)| Sent {
             key,
-            wish,
+            demand,
             generation,
             seen,
         });
     prop_oneof![
         8 => (vec(sent, 1..6), prop::bool::weighted(0.2))
             .prop_map(|(writes, is_lost)| Event::Count { writes, is_lost }),
-        3 => wish().prop_map(Event::Flush),
+        3 => demand().prop_map(Event::Flush),
         2 => Just(Event::Crash),
         1 => Just(Event::Company),
         // 40 events of at most half an hour stay within the day that records are kept for.

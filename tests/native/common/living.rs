@@ -9,7 +9,7 @@ use tally::core::counter::history::Resolution;
 use tally::core::counter::merge::{Question, Range};
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::settings::Settings;
-use tally::core::counter::uniques_retention::{BY_DAYS_SECONDS, told};
+use tally::core::counter::uniques_retention::{BY_DAYS_SECONDS, widened_window};
 use tally::core::sketch::{HashKey, Source, Token, Uniques, hash};
 
 use super::rows::Rows;
@@ -300,14 +300,14 @@ impl Shell {
                     samples: None,
                     breakdown: None,
                 };
-                let (mut told, mut held) =
+                let (mut restored_part, mut held) =
                     (restored.answer(&question), self.cell.answer(&question));
-                for part in [&mut told, &mut held].into_iter().flatten() {
+                for part in [&mut restored_part, &mut held].into_iter().flatten() {
                     // Before it nothing is claimed.
                     let kept_from = part.kept_from;
                     part.points.retain(|(start, _)| *start >= kept_from);
                 }
-                prop_assert_eq!(told, held, "{:?} {:?}", from..to, step);
+                prop_assert_eq!(restored_part, held, "{:?} {:?}", from..to, step);
             }
         }
         Ok(())
@@ -333,7 +333,7 @@ impl Shell {
             if window.0 <= self.now - BY_DAYS_SECONDS {
                 continue;
             }
-            let (first, last) = told(window, self.now);
+            let (first, last) = widened_window(window, self.now);
             let of = |range: std::ops::RangeInclusive<i64>| {
                 let inside = self.tokens.iter().filter(move |one| range.contains(&one.0));
                 uniques(inside.map(|&(_, source, token)| (source, token)))

@@ -78,7 +78,7 @@ impl Reading {
 
 /// What a reading says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum ThresholdResult {
     /// It is over a threshold.
     Over,
     /// It is within them.
@@ -111,11 +111,11 @@ impl Condition {
     }
 
     /// What a reading says.
-    pub fn judge(&self, reading: &Reading) -> Judgement {
+    pub fn judge(&self, reading: &Reading) -> ThresholdResult {
         let Some(value) = reading.value else {
             return match reading.bound {
-                Bound::Whole => Judgement::Within,
-                _ => Judgement::Unknown,
+                Bound::Whole => ThresholdResult::Within,
+                _ => ThresholdResult::Unknown,
             };
         };
         let may_grow = matches!(reading.bound, Bound::AtLeast | Bound::Unknown);
@@ -126,11 +126,11 @@ impl Condition {
         let below = self
             .below
             .map(|below| (value < below, may_grow, may_shrink));
-        let mut result = Judgement::Within;
+        let mut result = ThresholdResult::Within;
         for (is_over, may_end, may_begin) in above.into_iter().chain(below) {
             match (is_over, may_end, may_begin) {
-                (true, false, _) => return Judgement::Over,
-                (true, true, _) | (false, _, true) => result = Judgement::Unknown,
+                (true, false, _) => return ThresholdResult::Over,
+                (true, true, _) | (false, _, true) => result = ThresholdResult::Unknown,
                 (false, _, false) => {}
             }
         }

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::{Condition, Judgement, Reading};
+use super::condition::{Condition, Reading, ThresholdResult};
 use super::samples::RateSamples;
 
 /// How often an alert is evaluated.
@@ -112,13 +112,13 @@ impl AlertRecord {
         id: u64,
     ) {
         let state = match condition.judge(&reading) {
-            Judgement::Unknown => AlertState::Unknown,
-            Judgement::Within => {
+            ThresholdResult::Unknown => AlertState::Unknown,
+            ThresholdResult::Within => {
                 self.over_since_ms = None;
                 self.incident = None;
                 AlertState::Ok
             }
-            Judgement::Over => {
+            ThresholdResult::Over => {
                 let over_since_ms = *self.over_since_ms.get_or_insert(now_ms);
                 if self.incident.is_none() && now_ms - over_since_ms.min(now_ms) >= for_ms {
                     let since_ms = now_ms;

@@ -21,7 +21,7 @@ impl RateSamples {
     /// Records what has been counted by now. A clock that steps back begins the samples anew, and so does a counter
     /// that begins anew. What `many` counters have counted falls where one of them ends. Earlier samples are then
     /// lowered by as much, so that the rate is at least that of the others.
-    pub fn note(&mut self, now_ms: i64, counted: u128, many: bool) {
+    pub fn record(&mut self, now_ms: i64, counted: u128, many: bool) {
         let (last_ms, before) = self.0.last().copied().unwrap_or((i64::MIN, 0));
         let fall = before.saturating_sub(counted);
         if last_ms >= now_ms || fall > 0 && !many {

@@ -13,7 +13,7 @@ const PART_BYTES: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// The score, and the tie where a board has such, in bytes of equal order.
-    pub place: Vec<u8>,
+    pub sort_key: Vec<u8>,
     /// The member.
     pub member: Vec<u8>,
 }
@@ -21,10 +21,10 @@ pub struct Key {
 impl Key {
     /// The key of a member. `tie` stands before the member where scores are equal.
     pub fn new(score: Score, tie: Option<u64>, member: &[u8]) -> Self {
-        let mut place = score.ordered().to_be_bytes().to_vec();
-        place.extend(tie.map(u64::to_be_bytes).into_iter().flatten());
+        let mut sort_key = score.ordered().to_be_bytes().to_vec();
+        sort_key.extend(tie.map(u64::to_be_bytes).into_iter().flatten());
         Self {
-            place,
+            sort_key,
             member: member.to_vec(),
         }
     }
@@ -37,9 +37,9 @@ impl Key {
     /// The first place behind all members of that score.
     pub fn behind(score: Score) -> Self {
         // The highest is that of infinity, which is not the last number.
-        let place = score.ordered().saturating_add(1).to_be_bytes().to_vec();
+        let sort_key = score.ordered().saturating_add(1).to_be_bytes().to_vec();
         Self {
-            place,
+            sort_key,
             member: Vec::new(),
         }
     }
@@ -62,7 +62,7 @@ impl Key {
     }
 
     fn number_at(&self, at: usize) -> Option<u64> {
-        let bytes = self.place.get(at..at + PART_BYTES)?;
+        let bytes = self.sort_key.get(at..at + PART_BYTES)?;
         Some(u64::from_be_bytes(bytes.try_into().ok()?))
     }
 }

@@ -149,7 +149,7 @@ impl Visitors {
     }
 
     /// Charges calls of a read that nobody could foresee: they are paid back before the next read.
-    pub fn note_calls(&mut self, visitor: u64, calls: u64, now_ms: i64) {
+    pub fn charge_calls(&mut self, visitor: u64, calls: u64, now_ms: i64) {
         self.read_calls.charge(visitor, calls, now_ms);
     }
 }

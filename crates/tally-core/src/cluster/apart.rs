@@ -63,7 +63,7 @@ impl LeadsApart {
     }
 
     /// Records that a lead moves out, or back. Returns whether it may: nothing changes where too many live apart.
-    pub fn place(
+    pub fn move_lead(
         &mut self,
         (counter, datacenter): (&CounterId, &Datacenter),
         generation: u64,

@@ -112,7 +112,7 @@ pub struct DeltaPart {
     /// The datacenter.
     pub datacenter: Datacenter,
     /// How current it is.
-    pub heard: Option<ReportOrder>,
+    pub report: Option<ReportOrder>,
     /// Its cells that changed.
     pub cells: Vec<CellChange>,
 }
@@ -136,14 +136,18 @@ impl Delta {
     /// Takes back what it says of times after `now_ms`, the receiver's own clock: a lead whose clock is ahead must
     /// not seem current once it has fallen silent.
     pub fn not_after(&mut self, now_ms: i64) {
-        for report in self.parts.iter_mut().filter_map(|part| part.heard.as_mut()) {
+        for report in self
+            .parts
+            .iter_mut()
+            .filter_map(|part| part.report.as_mut())
+        {
             report.as_of_ms = report.as_of_ms.min(now_ms);
         }
     }
 
     /// The newest write that it reports, unix milliseconds; `None` where it reports none.
     pub fn last_write_ms(&self) -> Option<i64> {
-        let reports = self.parts.iter().filter_map(|part| part.heard.as_ref());
+        let reports = self.parts.iter().filter_map(|part| part.report.as_ref());
         reports.map(|report| report.last_write_ms).max()
     }
 
@@ -255,10 +259,10 @@ impl ViewReceiver {
     /// another it takes no cell of a datacenter that has not reported: the view holds only those that have.
     fn merge(&mut self, delta: &Delta, has_times: bool) {
         for part in &delta.parts {
-            if !has_times && self.view.heard_of(&part.datacenter).is_none() {
+            if !has_times && self.view.report_of(&part.datacenter).is_none() {
                 continue;
             }
-            if let Some(report) = part.heard.filter(|_| has_times) {
+            if let Some(report) = part.report.filter(|_| has_times) {
                 self.view.merge_report(&part.datacenter, report);
             }
             for cell in &part.cells {
@@ -266,6 +270,6 @@ impl ViewReceiver {
                 self.view.merge_cell(key, delta.totals(cell));
             }
         }
-        self.view.uniques_mut().learn_packed(&delta.uniques);
+        self.view.uniques_mut().merge_packed(&delta.uniques);
     }
 }

@@ -4,8 +4,8 @@
 //! observed of it. So an increment that an operation has not seen is kept, a second reset subtracts nothing twice,
 //! and cells need not know of operations: their totals only grow, as merging needs.
 //!
-//! A datacenter that does not answer is *unsettled*: it adds nothing until it has reported to the root. Then all that
-//! it had counted by the time of the operation becomes its baseline, and what it counted since is kept.
+//! A datacenter that does not answer is *unreconciled*: it adds nothing until it has reported to the root. Then all
+//! that it had counted by the time of the operation becomes its baseline, and what it counted since is kept.
 //!
 //! Invariant: a baseline is never above what its cell has counted.
 
@@ -32,12 +32,12 @@ pub struct Operations {
     /// What each cell had counted when it was set: (added, removed).
     baselines: BTreeMap<CellKey, (CellTotal, CellTotal)>,
     /// Datacenters that have not reported since.
-    unsettled: Vec<Datacenter>,
+    unreconciled: Vec<Datacenter>,
 }
 
-/// What an unsettled datacenter reports once it can be reached.
+/// What an unreconciled datacenter reports once it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettledReport {
+pub struct ReconciliationReport {
     /// What its cells have counted.
     pub cells: Cells,
     /// Its newest write, unix milliseconds.
@@ -67,7 +67,7 @@ impl Operations {
         self.at_ms
     }
 
-    /// What the value was last set to; 0 by a reset, and where there was none. What unsettled datacenters
+    /// What the value was last set to; 0 by a reset, and where there was none. What unreconciled datacenters
     /// turned out to have counted after it is in it.
     pub fn base(&self) -> Value {
         self.base
@@ -80,13 +80,13 @@ impl Operations {
     }
 
     /// Datacenters that the last operation could not observe yet.
-    pub fn unsettled(&self) -> &[Datacenter] {
-        &self.unsettled
+    pub fn unreconciled(&self) -> &[Datacenter] {
+        &self.unreconciled
     }
 
     /// Whether what a datacenter holds is part of the value.
-    pub fn is_settled(&self, datacenter: &Datacenter) -> bool {
-        !self.unsettled.contains(datacenter)
+    pub fn is_reconciled(&self, datacenter: &Datacenter) -> bool {
+        !self.unreconciled.contains(datacenter)
     }
 
     /// Sets the value. `seen` holds what every datacenter had counted; `None` for one that did not answer with
@@ -96,11 +96,11 @@ impl Operations {
         self.at_ms = now_ms;
         self.base = value;
         self.baselines.clear();
-        self.unsettled.clear();
+        self.unreconciled.clear();
         for (datacenter, cells) in seen {
             match cells {
                 Some(cells) => self.record_baselines(&datacenter, &cells),
-                None => self.unsettled.push(datacenter),
+                None => self.unreconciled.push(datacenter),
             }
         }
     }
@@ -111,16 +111,16 @@ impl Operations {
         self.number += 1;
     }
 
-    /// Settles a datacenter. Returns whether it was unsettled.
+    /// Reconciles a datacenter. Returns whether it was unreconciled.
     ///
     /// What it counted since the operation is kept, by whole seconds (by minutes, where its buckets are no finer
     /// any more) and by its own clock, in favour of what was acknowledged after the operation. Decrements
     /// carry no times, so all of them count as before it.
-    pub fn settle(&mut self, datacenter: &Datacenter, report: &SettledReport) -> bool {
-        if self.is_settled(datacenter) {
+    pub fn reconcile(&mut self, datacenter: &Datacenter, report: &ReconciliationReport) -> bool {
+        if self.is_reconciled(datacenter) {
             return false;
         }
-        self.unsettled.retain(|other| other != datacenter);
+        self.unreconciled.retain(|other| other != datacenter);
         self.record_baselines(datacenter, &report.cells);
         if report.last_write_ms >= self.at_ms {
             let held: Sum = report
@@ -141,11 +141,11 @@ impl Operations {
         }
     }
 
-    /// What cells of a datacenter have counted beyond their baselines; nothing while it is unsettled. A
+    /// What cells of a datacenter have counted beyond their baselines; nothing while it is unreconciled. A
     /// cell that is not among them adds and takes away nothing, and so does one that is known as it was before its
     /// baseline.
     pub fn beyond(&self, datacenter: &Datacenter, cells: &Cells) -> Value {
-        if !self.is_settled(datacenter) {
+        if !self.is_reconciled(datacenter) {
             return Value::default();
         }
         cells.iter().fold(Value::default(), |sum, (shard, totals)| {

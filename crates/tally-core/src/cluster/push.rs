@@ -257,7 +257,7 @@ impl Pusher {
             return None;
         }
         if let Some(state) = state {
-            self.feed.learn(state);
+            self.feed.merge(state);
             if self.has_news() {
                 self.gathered_ms = Some(now_ms);
             }
@@ -276,7 +276,7 @@ impl Pusher {
     }
 
     /// Whether the root waits for the unique elements that it lacks.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.is_asked
     }
 

@@ -198,7 +198,7 @@ impl Root {
     }
 
     /// The first write of a counter whose decrements are bounded makes its datacenter home.
-    pub fn settle_home(&mut self, writer: &Datacenter) {
+    pub fn assign_home(&mut self, writer: &Datacenter) {
         if self.settings.floor.is_some() && self.home.is_none() && self.datacenters.is_empty() {
             self.home = Some(writer.clone());
         }

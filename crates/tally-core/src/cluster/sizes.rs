@@ -89,7 +89,7 @@ impl Sizes {
 
     /// Returns the sizes without earlier numbers, for use once all roots have moved.
     #[must_use]
-    pub fn settled(&self) -> Self {
+    pub fn without_former(&self) -> Self {
         Self {
             before: Vec::new(),
             ..self.clone()

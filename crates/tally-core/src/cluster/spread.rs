@@ -85,7 +85,7 @@ impl Spread {
 
     /// Takes in what another limiter, or this one when it stored it, says of the number. It is newer where the number
     /// there was changed from the one here. Returns whether it must be stored now: before anything is handed over.
-    pub fn hear(&mut self, counts: LimiterCounts, received_ms: i64, now_ms: i64) -> bool {
+    pub fn receive(&mut self, counts: LimiterCounts, received_ms: i64, now_ms: i64) -> bool {
         let configured = self.configured.counts;
         let is_newer =
             counts.before == Some(configured.now) && configured.before != Some(counts.now);

@@ -16,7 +16,7 @@ pub const WATCHED_MS: i64 = LEASE_MS;
 const RENEW_MS: i64 = WATCHED_MS / 2;
 
 /// How soon a lead that has not pushed is notified again.
-pub const TELL_MS: i64 = 200;
+pub const NOTIFY_MS: i64 = 200;
 
 /// Who watches a counter, at its root. In memory: those who go on reading begin it again.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ struct LeadSubscription {
 
 impl Watch {
     /// A reader has asked. The shell does not say so of a reader in the only datacenter that counts.
-    pub fn asked(&mut self, now_ms: i64) {
+    pub fn record_read(&mut self, now_ms: i64) {
         if !self.is_watched(now_ms) {
             self.since_ms = now_ms;
         }
@@ -65,7 +65,7 @@ impl Watch {
     }
 
     /// A lead has pushed, and said for how long it goes on pushing often.
-    pub fn heard(&mut self, now_ms: i64, from: &Datacenter, watched_for_ms: u32) {
+    pub fn record_push(&mut self, now_ms: i64, from: &Datacenter, watched_for_ms: u32) {
         // Where the clock has stepped back since the last read, readers are there for all that is known: a lead
         // whose own clock has ended its lease must not be notified that nobody watches.
         let longest_ms = now_ms.saturating_add(WATCHED_MS);
@@ -81,7 +81,7 @@ impl Watch {
 
     /// The leads that must be notified now that somebody watches, of all that the root has; they count as
     /// notified.
-    pub fn tell<'a>(
+    pub fn leads_to_notify<'a>(
         &mut self,
         now_ms: i64,
         leads: impl Iterator<Item = &'a Datacenter>,
@@ -104,7 +104,7 @@ impl Watch {
 
 impl LeadSubscription {
     fn due_ms(&self, now_ms: i64) -> i64 {
-        let again_ms = after(self.notified_ms, TELL_MS, now_ms);
+        let again_ms = after(self.notified_ms, NOTIFY_MS, now_ms);
         let longest_ms = now_ms.saturating_add(WATCHED_MS);
         let lease_ms = self.leased_until_ms.filter(|until| *until <= longest_ms);
         again_ms.max(lease_ms.map_or(now_ms, |until| until.saturating_sub(RENEW_MS)))

@@ -35,7 +35,7 @@ impl CounterTotal {
             last_write_ms: i64::MIN,
         };
         for datacenter in &root.datacenters {
-            let report = view.heard_of(datacenter).filter(|_| is_of_root);
+            let report = view.report_of(datacenter).filter(|_| is_of_root);
             let held = held_by(root, datacenter);
             let cells = match held {
                 Some(cells) => cells.clone(),
@@ -49,7 +49,7 @@ impl CounterTotal {
                 total.last_write_ms = total.last_write_ms.max(report.last_write_ms);
             }
             // One that has stopped counts nothing that is not held.
-            let is_settled = root.operations.is_settled(datacenter);
+            let is_settled = root.operations.is_reconciled(datacenter);
             let as_of_ms = match report {
                 _ if held.is_some() && is_settled => i64::MAX,
                 Some(report) if is_settled => report.as_of_ms,
@@ -78,7 +78,7 @@ pub fn shares_of(root: &Root, view: &View) -> Vec<(Datacenter, Sum, Sum)> {
             None => Cells::new(),
         };
         let mut share = (datacenter.clone(), Sum::ZERO, Sum::ZERO);
-        if root.operations.is_settled(datacenter) {
+        if root.operations.is_reconciled(datacenter) {
             for (shard, totals) in cells {
                 let (added, removed) = root.operations.baseline(datacenter, shard);
                 let beyond = |total: CellTotal, seen: CellTotal| {

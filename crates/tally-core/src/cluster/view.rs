@@ -124,7 +124,7 @@ impl View {
     }
 
     /// How current a datacenter is, if anything is known of it.
-    pub fn heard_of(&self, datacenter: &Datacenter) -> Option<ReportOrder> {
+    pub fn report_of(&self, datacenter: &Datacenter) -> Option<ReportOrder> {
         self.reports.get(datacenter).copied()
     }
 
@@ -164,7 +164,7 @@ impl View {
         totals.generation == self.generation
             && cell.1 < SHARDS_MAX
             && self.has_room_for(&cell.0)
-            && self.cells.note(cell, totals)
+            && self.cells.merge_cell(cell, totals)
     }
 
     /// Merges the report of a datacenter. True if it was new.

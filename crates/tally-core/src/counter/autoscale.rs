@@ -63,7 +63,7 @@ pub struct Rate {
 
 impl FlushMeter {
     /// Records one flush with so many writes.
-    pub fn note(&mut self, writes: u32, now_ms: i64) {
+    pub fn record(&mut self, writes: u32, now_ms: i64) {
         self.roll(now_ms);
         self.current.flushes = self.current.flushes.saturating_add(1);
         self.current.writes = self.current.writes.saturating_add(writes.max(1));
@@ -146,7 +146,7 @@ pub struct HotPeriod {
 
 impl HotPeriod {
     /// Records a rate, and returns whether it has been high for long enough.
-    pub fn note(&mut self, per_second: u32, limits: LeaveLimits, now_ms: i64) -> bool {
+    pub fn record(&mut self, per_second: u32, limits: LeaveLimits, now_ms: i64) -> bool {
         if per_second < limits.per_second {
             return false;
         }
@@ -197,7 +197,7 @@ pub enum ShardStep {
     /// Half as many.
     Halve,
     /// As they are.
-    Stay,
+    Keep,
 }
 
 /// The loads of a datacenter's cells, as they report them to its lead. In memory only.
@@ -227,7 +227,7 @@ impl Loads {
     }
 
     /// Merges a cell's load.
-    pub fn hear(&mut self, per_second: u32, thresholds: Thresholds, now_ms: i64) {
+    pub fn merge(&mut self, per_second: u32, thresholds: Thresholds, now_ms: i64) {
         if now_ms.abs_diff(self.since_ms) >= CONFIRM_MS.unsigned_abs() {
             self.highest = 0;
             self.since_ms = now_ms;
@@ -250,7 +250,7 @@ impl Loads {
         } else if quiet_ms >= thresholds.quiet_ms && shards > 1 {
             ShardStep::Halve
         } else {
-            ShardStep::Stay
+            ShardStep::Keep
         }
     }
 

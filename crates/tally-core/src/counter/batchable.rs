@@ -16,7 +16,7 @@ const ENTRY_BYTES: usize = 16;
 /// What a lane carries: items that join into one message.
 pub trait Batchable {
     /// The position of an item in its batch.
-    type Place: Copy + PartialEq + Debug;
+    type Position: Copy + PartialEq + Debug;
 
     /// Makes an item ready to begin a batch.
     fn open(&mut self) {}
@@ -25,10 +25,10 @@ pub trait Batchable {
     fn absorb(&mut self, item: &Self) -> bool;
 
     /// The position of the item that was taken in last.
-    fn place(&self) -> Self::Place;
+    fn position(&self) -> Self::Position;
 
     /// What its outcome means for an item, by the item's position and that of the batch's last one.
-    fn seen_from(item: Self::Place, last: Self::Place) -> Self::Place;
+    fn seen_from(item: Self::Position, last: Self::Position) -> Self::Position;
 
     /// How much it holds beyond the number of its items: at most [`super::lane::BATCH_ENTRIES_MAX`].
     fn entries(&self) -> usize;
@@ -39,13 +39,13 @@ pub trait Batchable {
 
 impl Batchable for Load {
     /// What the batch held with a write: (added, removed).
-    type Place = (u128, u128);
+    type Position = (u128, u128);
 
     fn absorb(&mut self, item: &Self) -> bool {
         Load::absorb(self, item)
     }
 
-    fn place(&self) -> (u128, u128) {
+    fn position(&self) -> (u128, u128) {
         (self.added, self.removed)
     }
 

@@ -454,7 +454,7 @@ pub fn read<R: BreakdownRows>(
         Some(number) => values = read_number(rows, number, window)?,
         None if names.len() >= DIMENSIONS_MAX => {
             let dropped = read_number(rows, OVERFLOW, window)?.get(name);
-            values.add_rest(dropped.count, dropped.at_most());
+            values.add_rest(dropped.count, dropped.count_max());
         }
         None => {}
     }

@@ -292,7 +292,7 @@ impl Cell {
             .grant
             .is_some_and(|grant| grant.settings.floor.is_some());
         if has_floor && load.removed > 0 {
-            return Err(Refusal::Bounded);
+            return Err(Refusal::HasFloor);
         }
         let unique_hash = self.grant.map(|grant| grant.settings.unique_hash);
         if let Some(own) = unique_hash.filter(|own| load.has_tokens() && !own.takes(load.hash)) {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::id::CounterId;
 use super::inbox::InboxBatch;
 use super::ledger::{KeySource, WriteKey};
-use super::queue::{DISTINCT_KEYS_MAX, Due, wait_with};
+use super::queue::{DISTINCT_KEYS_MAX, QueuedDelivery, wait_with};
 use crate::order::set_of;
 
 /// Counters whose writes could not be counted when they were sent. What comes for them meanwhile waits in a row of
@@ -35,7 +35,7 @@ impl DeferredWrites {
     }
 
     fn record(&mut self, left: &InboxBatch) {
-        for delivery in &left.dues {
+        for delivery in &left.deliveries {
             let parking = self.counters.entry(delivery.counter.clone()).or_default();
             parking.sent.insert(left.number);
         }
@@ -43,14 +43,14 @@ impl DeferredWrites {
 
     /// Records what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent
     /// now.
-    pub fn settled<'a>(
+    pub fn record_outcome<'a>(
         &mut self,
         left: &InboxBatch,
         before: impl IntoIterator<Item = &'a CounterId>,
     ) -> Vec<i64> {
         self.record(left);
         let is_left = |counter: &CounterId| {
-            left.dues
+            left.deliveries
                 .iter()
                 .any(|delivery| delivery.counter == *counter)
         };
@@ -102,7 +102,7 @@ impl DeferredWrites {
     pub fn set_aside<E>(
         &self,
         batch: &mut InboxBatch,
-        stored: impl Fn(i64) -> Result<Vec<Due>, E>,
+        stored: impl Fn(i64) -> Result<Vec<QueuedDelivery>, E>,
         new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
     ) -> Result<Vec<InboxBatch>, E> {
         let mut rows: BTreeMap<CounterId, InboxBatch> = BTreeMap::new();
@@ -110,16 +110,16 @@ impl DeferredWrites {
             return Ok(Vec::new());
         }
         let mut number = batch.number;
-        for mut delivery in std::mem::take(&mut batch.dues) {
+        for mut delivery in std::mem::take(&mut batch.deliveries) {
             if !self.holds(&delivery.counter) {
-                batch.dues.push(delivery);
+                batch.deliveries.push(delivery);
                 continue;
             }
             if !rows.contains_key(&delivery.counter) {
                 let mut row = InboxBatch::default();
                 if let Some(waiting) = self.waiting(&delivery.counter) {
                     row.number = waiting;
-                    row.dues = stored(waiting)?;
+                    row.deliveries = stored(waiting)?;
                 } else {
                     number += 1;
                     row.number = number;
@@ -127,13 +127,13 @@ impl DeferredWrites {
                 rows.insert(delivery.counter.clone(), row);
             }
             let row = rows.get_mut(&delivery.counter);
-            match row.filter(|row| row.dues.len() < DISTINCT_KEYS_MAX) {
-                Some(row) => wait_with(&mut row.dues, delivery, new_key),
+            match row.filter(|row| row.deliveries.len() < DISTINCT_KEYS_MAX) {
+                Some(row) => wait_with(&mut row.deliveries, delivery, new_key),
                 None => {
                     if delivery.keys() == KeySource::Numbered {
                         delivery.write.key = new_key(&delivery.counter);
                     }
-                    batch.dues.push(delivery);
+                    batch.deliveries.push(delivery);
                 }
             }
         }
@@ -143,7 +143,7 @@ impl DeferredWrites {
     /// Records rows that [`DeferredWrites::set_aside`] made, once they are stored.
     pub fn wait_in(&mut self, rows: &[InboxBatch]) {
         for row in rows {
-            let counter = row.dues.first().map(|delivery| &delivery.counter);
+            let counter = row.deliveries.first().map(|delivery| &delivery.counter);
             let parking = counter.and_then(|counter| self.counters.get_mut(counter));
             if let Some(parking) = parking {
                 parking.waiting = Some(row.number);

@@ -133,7 +133,7 @@ pub enum Refusal {
     /// Too many lanes flushed within the last minute.
     TooManyLanes,
     /// The counter's value has a floor, so decrements are decided one by one and not in a flush.
-    Bounded,
+    HasFloor,
     /// The shard is sealed; writes of its datacenter spread over this many shards.
     Moved(u8),
     /// The newest generation that it may count in has ended: this one lives, or at least this one would.

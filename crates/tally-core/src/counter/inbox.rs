@@ -11,7 +11,7 @@ use super::id::CounterId;
 use super::ledger::{KeySource, WriteKey};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use super::queue::{
-    DeadLetter, Due, InboxId, LogRow, LogRowHead, WriteOutcome, gather, retry_after_ms,
+    DeadLetter, InboxId, LogRow, LogRowHead, QueuedDelivery, WriteOutcome, gather, retry_after_ms,
 };
 
 /// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
@@ -140,7 +140,7 @@ pub struct InboxBatch {
     /// How often it was tried.
     pub tries: u32,
     /// What is left of it.
-    pub dues: Vec<Due>,
+    pub deliveries: Vec<QueuedDelivery>,
     /// Whether its row cannot be read: what was left of it is not known.
     pub is_broken: bool,
 }
@@ -200,7 +200,7 @@ pub fn begin(
         batch: InboxBatch {
             number,
             tries: 0,
-            dues: gathered.dues,
+            deliveries: gathered.deliveries,
             is_broken: false,
         },
         upto_seq: taken.copied().unwrap_or(last),
@@ -213,7 +213,7 @@ impl InboxBatch {
     /// themselves.
     pub fn groups(&self) -> Vec<Vec<usize>> {
         let mut groups: BTreeMap<(&CounterId, bool, u64, KeySource), Vec<usize>> = BTreeMap::new();
-        for (index, delivery) in self.dues.iter().enumerate() {
+        for (index, delivery) in self.deliveries.iter().enumerate() {
             let generation = delivery.write.generation;
             let group = (
                 &delivery.counter,
@@ -228,12 +228,12 @@ impl InboxBatch {
 
     /// Removes what is counted or dead, by the verdicts of indices; what has none is sent again. Returns what was
     /// given up, and how long what is left waits, milliseconds.
-    pub fn settle(
+    pub fn resolve(
         &mut self,
         verdicts: impl IntoIterator<Item = (usize, WriteOutcome)>,
         now_ms: i64,
     ) -> (Vec<DeadLetter>, i64) {
-        let mut known = vec![WriteOutcome::Later; self.dues.len()];
+        let mut known = vec![WriteOutcome::Later; self.deliveries.len()];
         for (index, verdict) in verdicts {
             if let Some(known) = known.get_mut(index) {
                 *known = verdict;
@@ -245,14 +245,14 @@ impl InboxBatch {
             dead.push(DeadLetter::unreadable(now_ms));
         }
         let mut left = Vec::new();
-        for (delivery, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
+        for (delivery, verdict) in std::mem::take(&mut self.deliveries).into_iter().zip(known) {
             match verdict {
                 WriteOutcome::Done => {}
                 WriteOutcome::Dead(death) => dead.push(DeadLetter::of(&delivery, death, now_ms)),
                 WriteOutcome::Later => left.push(delivery),
             }
         }
-        self.dues = left;
+        self.deliveries = left;
         let wait_ms = retry_after_ms(self.tries);
         self.tries = self.tries.saturating_add(1);
         (dead, wait_ms)
@@ -287,7 +287,7 @@ impl DrainWait {
 
     /// Whether those batches, as they are stored now, hold nothing of the counter any more.
     pub fn is_done(batches: &[InboxBatch], counter: &CounterId) -> bool {
-        let mut deliveries = batches.iter().flat_map(|batch| &batch.dues);
+        let mut deliveries = batches.iter().flat_map(|batch| &batch.deliveries);
         !deliveries.any(|delivery| delivery.counter == *counter)
     }
 }

@@ -4,16 +4,16 @@
 //!
 //! Invariants: at most one batch is in flight; batches are sent in the order in which they were opened;
 //! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
-//! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`SETTLED_MAX`] outcomes; a batch may count in no
+//! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`OUTCOMES_MAX`] outcomes; a batch may count in no
 //! generation that begins after it was taken, but for what [`newest_at`] says.
 //!
 //! Life of a write: it joins the youngest batch, or opens one. A batch has one *sender*, a write that takes it once
-//! it is first in line, nothing is in flight and the lane has gathered long enough; sends it, and settles it
+//! it is first in line, nothing is in flight and the lane has gathered long enough; sends it, and completes it
 //! with its outcome. All others look for that outcome. A single write sends its batch unless somebody
 //! does already; a bulk body joins many lanes at once and takes the batches that it opened one after
 //! the other, so those may wait without a sender. Nobody wakes anybody: each looks by its own timer,
 //! because the platform forbids one request to resume another. A bulk body leaves a *watcher* with each of its writes.
-//! Whoever settles the batch reports the outcome to the watcher, so that the body need not look at each lane.
+//! Whoever completes the batch reports the outcome to the watcher, so that the body need not look at each lane.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ const LOOK_MS_MAX: u64 = 50;
 
 /// Outcomes that are kept for writes that have not looked yet. Each batch has one, and a write
 /// looks every few milliseconds, so 64 reach back far longer than anybody waits.
-pub const SETTLED_MAX: usize = 64;
+pub const OUTCOMES_MAX: usize = 64;
 
 /// For a lane that has seen no generation: how much newer than the flush the generation may be that it counts in,
 /// milliseconds. The write itself may create the counter, by the root's clock. It is less than the time after which a
@@ -67,7 +67,7 @@ pub struct Ticket<P = (u128, u128)> {
     lane: u64,
     /// Which batch.
     pub batch: u64,
-    /// Whether the holder sends the batch: it must take and settle it.
+    /// Whether the holder sends the batch: it must take and complete it.
     pub sends: bool,
     /// Whether the write opened the batch.
     pub opens: bool,
@@ -100,9 +100,9 @@ pub struct Lane<R, W, C: Batchable = Load> {
     id: u64,
     next: u64,
     waiting: VecDeque<Batch<W, C>>,
-    in_flight: Option<InFlight<W, C::Place>>,
+    in_flight: Option<InFlight<W, C::Position>>,
     /// Outcomes of batches, and the position that each batch ended at.
-    outcomes: FlushOutcomes<(C::Place, R), SETTLED_MAX>,
+    outcomes: FlushOutcomes<(C::Position, R), OUTCOMES_MAX>,
     /// When a batch was last taken, and how long from then the next one gathers.
     taken_ms: i64,
     linger_ms: u32,
@@ -147,7 +147,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     }
 
     /// Records the generation that the cell has counted in, or has refused a flush for.
-    pub fn learn(&mut self, generation: u64) {
+    pub fn set_generation(&mut self, generation: u64) {
         self.generation = generation;
     }
 
@@ -158,7 +158,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         mut load: C,
         now_ms: i64,
         watcher: Option<W>,
-    ) -> Option<Ticket<C::Place>> {
+    ) -> Option<Ticket<C::Position>> {
         let sends = watcher.is_none();
         let youngest = self.waiting.back_mut();
         if let Some(batch) = youngest.filter(|batch| !batch.full)
@@ -176,7 +176,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
                 batch: batch.number,
                 sends,
                 opens: false,
-                position: batch.load.place(),
+                position: batch.load.position(),
             });
         }
         if self.waiting.len() >= BATCHES_MAX {
@@ -185,7 +185,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         let number = self.next;
         self.next += 1;
         load.open();
-        let position = load.place();
+        let position = load.position();
         let mut batch = Batch {
             number,
             load,
@@ -207,7 +207,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     }
 
     /// Hands a ticket's batch out, see [`Lane::take`].
-    pub fn take_for(&mut self, ticket: &Ticket<C::Place>, now_ms: i64) -> Option<(Nonce, C)> {
+    pub fn take_for(&mut self, ticket: &Ticket<C::Position>, now_ms: i64) -> Option<(Nonce, C)> {
         if ticket.lane == self.id {
             self.take(ticket.batch, now_ms)
         } else {
@@ -230,7 +230,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         self.taken_ms = now_ms;
         self.in_flight = Some(InFlight {
             number: batch.number,
-            last: batch.load.place(),
+            last: batch.load.position(),
             since_ms: now_ms,
             is_awaited: batch.is_awaited(),
             watchers: batch.watchers,
@@ -249,7 +249,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     }
 
     /// Whether a ticket's batch has not been taken yet.
-    pub fn is_waiting(&self, ticket: &Ticket<C::Place>) -> bool {
+    pub fn is_waiting(&self, ticket: &Ticket<C::Position>) -> bool {
         let mut waiting = self.waiting.iter();
         ticket.lane == self.id && waiting.any(|batch| batch.number == ticket.batch)
     }
@@ -261,7 +261,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
 
     /// In how many milliseconds a look at a ticket's batch is worth while, at least 1. Looking each
     /// millisecond took a third of the time of a hot increment.
-    pub fn look_in_ms(&self, ticket: &Ticket<C::Place>, now_ms: i64) -> u64 {
+    pub fn look_in_ms(&self, ticket: &Ticket<C::Position>, now_ms: i64) -> u64 {
         let until = |since_ms: i64| {
             since_ms
                 .saturating_add(self.round_trip_ms)
@@ -302,7 +302,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     }
 
     /// Records the outcome of a batch, and returns the watchers to notify.
-    pub fn settle(&mut self, batch: u64, outcome: R, now_ms: i64) -> Vec<W> {
+    pub fn complete(&mut self, batch: u64, outcome: R, now_ms: i64) -> Vec<W> {
         match self
             .in_flight
             .take_if(|in_flight| in_flight.number == batch)
@@ -325,8 +325,8 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     }
 
     /// The outcome for a ticket, once its batch has settled; none where all writes of the batch have watchers. Cost:
-    /// O([`SETTLED_MAX`]).
-    pub fn arrival(&self, ticket: &Ticket<C::Place>) -> Option<Arrival<R, C::Place>> {
+    /// O([`OUTCOMES_MAX`]).
+    pub fn arrival(&self, ticket: &Ticket<C::Position>) -> Option<Arrival<R, C::Position>> {
         if ticket.lane != self.id {
             return None;
         }
@@ -360,7 +360,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         while let Some(batch) = self.waiting.pop_front_if(is_stale) {
             if batch.is_awaited() {
                 self.outcomes
-                    .keep(batch.number, (batch.load.place(), lost.clone()));
+                    .keep(batch.number, (batch.load.position(), lost.clone()));
             }
             watchers.extend(batch.watchers);
         }

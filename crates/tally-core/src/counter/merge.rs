@@ -42,7 +42,7 @@ pub struct Vector {
 
 impl Vector {
     /// Merges the totals of a cell, unless newer ones are known. True if they were new.
-    pub fn note(&mut self, cell: CellKey, totals: CellTotals) -> bool {
+    pub fn merge_cell(&mut self, cell: CellKey, totals: CellTotals) -> bool {
         let rank = |totals: &CellTotals| (totals.generation, totals.sequence);
         match self.cells.get_mut(&cell) {
             Some(known) if rank(known) >= rank(&totals) => false,
@@ -65,7 +65,7 @@ impl Vector {
     /// Takes over all that another vector knows better.
     pub fn merge(&mut self, other: &Vector) {
         for (cell, totals) in &other.cells {
-            self.note(cell.clone(), *totals);
+            self.merge_cell(cell.clone(), *totals);
         }
     }
 
@@ -119,7 +119,8 @@ pub struct Question {
     pub generation: u64,
     /// Count these seconds: (first, last).
     pub window: Option<(i64, i64)>,
-    /// Join the unique elements of these seconds: (first, last), as [`super::uniques_retention::told`] widens a window.
+    /// Join the unique elements of these seconds: (first, last), widened as by
+    /// [`super::uniques_retention::widened_window`].
     pub uniques: Option<(i64, i64)>,
     /// Name these buckets.
     pub history: Option<Range>,

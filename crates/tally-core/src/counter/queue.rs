@@ -189,7 +189,7 @@ pub const LOGGED_HEAD_BYTES: i64 = 30;
 
 /// A write that is to be made. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Due {
+pub struct QueuedDelivery {
     /// The counter.
     pub counter: CounterId,
     /// Whether its key is a client's, which others may have claimed.
@@ -198,7 +198,7 @@ pub struct Due {
     pub write: KeyedWrite,
 }
 
-impl Due {
+impl QueuedDelivery {
     /// Whether it was accepted so long ago that it is not counted any more. The number of a numbered one decides that.
     pub fn is_over(&self, now_ms: i64) -> bool {
         if self.keys() == KeySource::Numbered {
@@ -230,7 +230,7 @@ pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> KeySource {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogBatch {
     /// The writes.
-    pub dues: Vec<Due>,
+    pub deliveries: Vec<QueuedDelivery>,
     /// How many rows they are of.
     pub rows: usize,
 }
@@ -244,7 +244,7 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
     let mut events = 0_usize;
     for row in rows {
         let is_full = events + row.events.len() > BATCH_ENTRIES_MAX
-            || gathered.dues.len() + row.events.len() > DISTINCT_KEYS_MAX;
+            || gathered.deliveries.len() + row.events.len() > DISTINCT_KEYS_MAX;
         if is_full && gathered.rows > 0 {
             break;
         }
@@ -254,17 +254,17 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
             let summed = event.key.is_none() && event.delta <= SUMMED_MAX;
             let group = (&event.counter, *generation);
             let known = indices.get(&group).filter(|_| summed);
-            let delivery = known.and_then(|known| gathered.dues.get_mut(*known));
+            let delivery = known.and_then(|known| gathered.deliveries.get_mut(*known));
             if let Some(delivery) = delivery {
                 add(&mut delivery.write, event);
                 continue;
             }
             if summed {
-                indices.insert(group, gathered.dues.len());
+                indices.insert(group, gathered.deliveries.len());
             }
             let numbered = || (new_key(&event.counter), NUMBERED);
             let (key, fingerprint) = event.key.unwrap_or_else(numbered);
-            gathered.dues.push(Due {
+            gathered.deliveries.push(QueuedDelivery {
                 counter: event.counter.clone(),
                 is_clients: event.key.is_some(),
                 write: KeyedWrite {
@@ -304,17 +304,17 @@ fn add_amount(past: &mut Vec<(i64, u128)>, second: i64, amount: u128) {
 /// Adds a write to those of its counter that wait and have not been sent: to one of the same generation, if there is
 /// one. `new_key` gives a key otherwise. Cost: O(times of both).
 pub fn wait_with(
-    waiting: &mut Vec<Due>,
-    delivery: Due,
+    waiting: &mut Vec<QueuedDelivery>,
+    delivery: QueuedDelivery,
     new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
 ) {
-    let joins = |delivery: &Due| {
+    let joins = |delivery: &QueuedDelivery| {
         delivery.keys() == KeySource::Numbered && delivery.write.added <= WAITING_SUM_MAX
     };
     let (generation, joined) = (delivery.write.generation, joins(&delivery));
     let mut known = waiting.iter_mut();
     let known = known.find(|known| joined && joins(known) && known.write.generation == generation);
-    let Some(Due { write, .. }) = known else {
+    let Some(QueuedDelivery { write, .. }) = known else {
         let mut delivery = delivery;
         if delivery.keys() == KeySource::Numbered {
             delivery.write.key = new_key(&delivery.counter);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::batchable::Batchable;
 use super::id::{CounterId, Datacenter};
 use super::ledger::{KeySource, KeyedWrite, WriteKey};
-use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX, keys_of};
+use super::queue::{APPEND_ENTRIES_MAX, Event, QueuedDelivery, SUMMED_MAX, keys_of};
 
 /// The most messages that a queue of the platform takes at once. Source: Cloudflare Queues, "Limits".
 pub const BATCH_MESSAGES_MAX: usize = 100;
@@ -82,8 +82,8 @@ pub struct QueuedEvents {
 
 impl QueuedEvents {
     /// The write that it stands for.
-    pub fn into_due(self) -> Due {
-        Due {
+    pub fn into_delivery(self) -> QueuedDelivery {
+        QueuedDelivery {
             counter: self.counter,
             is_clients: self.is_clients,
             write: KeyedWrite {
@@ -178,7 +178,7 @@ impl EventBatchLimits {
 
 impl Batchable for EventBatch {
     /// The index of an event's message.
-    type Place = usize;
+    type Position = usize;
 
     fn open(&mut self) {
         self.messages
@@ -210,7 +210,7 @@ impl Batchable for EventBatch {
         has_room
     }
 
-    fn place(&self) -> usize {
+    fn position(&self) -> usize {
         self.last
     }
 

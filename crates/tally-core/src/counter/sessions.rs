@@ -108,7 +108,12 @@ impl Sessions {
 
     /// Records what a root has answered: the living generation, or that the session is closed. Returns whether the
     /// session may be used: it is of one generation.
-    pub fn told(&mut self, counter: &CounterId, number: u64, generation: Option<u64>) -> bool {
+    pub fn record_answer(
+        &mut self,
+        counter: &CounterId,
+        number: u64,
+        generation: Option<u64>,
+    ) -> bool {
         let open = self.open.get_mut(counter);
         let Some(session) = open.filter(|session| session.number == number) else {
             return false;
@@ -211,7 +216,7 @@ impl SenderLane {
     }
 
     /// Forgets the numbers if leads have counted all of them. Returns whether it did.
-    pub fn settle(&mut self, by: &[&Numbers]) -> bool {
+    pub fn expire_accepted(&mut self, by: &[&Numbers]) -> bool {
         let are_counted = !self.accepted.is_empty() && self.accepted.are_counted(by);
         if are_counted {
             self.accepted = Numbers::default();

@@ -19,7 +19,7 @@ fn spent(wait_ms: u64) -> Result<(), BudgetSpent> {
 
 /// The hashes of callers who share cells, and of others.
 fn caller(chance: &mut Chance) -> u64 {
-    [0, 1, 1 << 8, u64::MAX, chance.below(1 << 40)][chance.place(5)]
+    [0, 1, 1 << 8, u64::MAX, chance.below(1 << 40)][chance.index(5)]
 }
 
 #[test]
@@ -58,14 +58,14 @@ fn what_one_caller_is_given_back_is_taken_from_no_other() {
         for _ in 0..4_000 {
             now_ms += i64::try_from(chance.below(30)).unwrap();
             // A clock that steps back for a moment gives nobody more.
-            let at_ms = now_ms - [0, 0, 0, 50][chance.place(4)];
+            let at_ms = now_ms - [0, 0, 0, 50][chance.index(4)];
             if chance.below(2) == 0 && !charged.is_empty() {
-                let (caller, cost, charged_ms) = charged.swap_remove(chance.place(charged.len()));
+                let (caller, cost, charged_ms) = charged.swap_remove(chance.index(charged.len()));
                 budgets.refund(callers[caller], cost, charged_ms, at_ms);
                 used[caller] -= cost;
                 continue;
             }
-            let (caller, cost) = (chance.place(3), 1 + chance.below(5));
+            let (caller, cost) = (chance.index(3), 1 + chance.below(5));
             if budgets.check(callers[caller], cost, at_ms).is_ok() {
                 used[caller] += cost;
                 // The last keeps what it got.

@@ -70,7 +70,7 @@ fn a_report_changes_no_policy() {
     let mut far = Borrowers::new("FRA", 1);
     let admission = far.check(&check(&old, "a", 10), BEGIN_MS);
     assert_eq!(admission, Ok(Admission::Ask));
-    let due_request = far.due("p", "a", BEGIN_MS).unwrap();
+    let due_request = far.next_request("p", "a", BEGIN_MS).unwrap();
     let answer = table.ask(&check(&old, "a", 1), &due_request.request, BEGIN_MS);
     far.answered("p", "a", &answer, BEGIN_MS);
     // The policy is replaced, and most of the new limit is used; the far datacenter does not know it.
@@ -84,7 +84,7 @@ fn a_report_changes_no_policy() {
     let mut now_ms = changed_ms;
     let reports = loop {
         now_ms += 1_000;
-        let requests = far.all_due(10, now_ms);
+        let requests = far.due_requests(10, now_ms);
         if !requests.is_empty() {
             break requests;
         }

@@ -239,7 +239,7 @@ fn leases_of_all_limiters_of_an_isolate_share_its_memory_and_each_has_its_part()
         let mut begin = |number: usize| {
             let key = number.to_string();
             let admission = borrowers.check(&Check::of("p", &policy, &key, 1), BEGIN_MS);
-            admission.map(|_| borrowers.due("p", &key, BEGIN_MS))
+            admission.map(|_| borrowers.next_request("p", &key, BEGIN_MS))
         };
         let begun = (0..BORROWERS_MAX).map_while(|number| begin(number).ok());
         let begun = begun.count();
@@ -255,7 +255,7 @@ fn leases_of_all_limiters_of_an_isolate_share_its_memory_and_each_has_its_part()
     }
     // What nobody answers for is dropped, and its memory is free again.
     for (mut borrowers, _) in all {
-        borrowers.all_due(1, BEGIN_MS + 60_000);
+        borrowers.due_requests(1, BEGIN_MS + 60_000);
         assert!(borrowers.is_empty());
     }
     assert_eq!(memory.bytes(), 0);

@@ -44,7 +44,7 @@ fn spend(
         match borrowers.check(check, now_ms).unwrap() {
             Admission::Decided(verdict) if verdict.is_allowed => admitted += 1,
             Admission::Ask => {
-                let due_request = borrowers.due(check.name, check.key, now_ms);
+                let due_request = borrowers.next_request(check.name, check.key, now_ms);
                 borrowers.leave(check.name, check.key, 1);
                 let (Some(lender), Some(due_request)) = (lender.as_deref_mut(), due_request) else {
                     break;

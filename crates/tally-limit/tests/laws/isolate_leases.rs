@@ -73,7 +73,7 @@ impl Pair {
     /// Lets nobody ask, and the timer give back what is left.
     fn rest(&mut self, times: Range<i64>) {
         for now_ms in times {
-            for due_request in self.borrowers.all_due(10, now_ms) {
+            for due_request in self.borrowers.due_requests(10, now_ms) {
                 let check = Check::of(NAME, &self.policy, KEY, 1);
                 let answer = self.table.ask(&check, &due_request.request, now_ms);
                 self.borrowers.answered(NAME, KEY, &answer, now_ms);
@@ -90,33 +90,40 @@ impl Pair {
 #[test]
 fn a_key_is_hot_once_it_stands_four_times_among_the_newest_sixteen_of_a_second() {
     let mut hot = HotKeys::default();
-    assert_eq!((0..40).filter(|_| hot.is_due()).count(), 10, "one in four");
+    assert_eq!(
+        (0..40).filter(|_| hot.is_sample_due()).count(),
+        10,
+        "one in four"
+    );
     for _ in 0..3 {
-        assert!(!hot.note(7, BEGIN_MS));
+        assert!(!hot.record(7, BEGIN_MS));
     }
-    assert!(hot.note(7, BEGIN_MS));
-    assert!(!hot.note(8, BEGIN_MS), "another is not");
-    assert!(hot.note(7, BEGIN_MS + 1_000));
+    assert!(hot.record(7, BEGIN_MS));
+    assert!(!hot.record(8, BEGIN_MS), "another is not");
+    assert!(hot.record(7, BEGIN_MS + 1_000));
     assert!(
-        !hot.note(7, BEGIN_MS + 1_001),
+        !hot.record(7, BEGIN_MS + 1_001),
         "a second later it has cooled"
     );
     let mut hot = HotKeys::default();
     for hash in 0..100_000_u64 {
-        assert!(!hot.note(hash % 10_000, BEGIN_MS), "none of 10,000 is hot");
+        assert!(
+            !hot.record(hash % 10_000, BEGIN_MS),
+            "none of 10,000 is hot"
+        );
     }
     let mut hot = HotKeys::default();
     let calls = (0..1_000_u64).map(|number| if number % 3 == 0 { 7 } else { 100 + number });
     let hot_at = calls
         .enumerate()
-        .find(|(_, hash)| hot.note(*hash, BEGIN_MS));
+        .find(|(_, hash)| hot.record(*hash, BEGIN_MS));
     assert_eq!(hot_at, Some((9, 7)), "one with a third of the calls");
 }
 
 #[test]
 fn what_is_lent_to_isolates_is_what_a_datacenter_holds_for_itself_and_not_each_time() {
     let policy = Policy::sliding(ISOLATE_LEASE_CAPACITY_MIN, 10);
-    assert!(policy.is_lent_to_isolates());
+    assert!(policy.may_lease_to_isolates());
     assert_eq!(policy.window_ms, ISOLATE_LEASE_WINDOW_MS_MIN);
     let is_precise = true;
     let others = [
@@ -132,7 +139,7 @@ fn what_is_lent_to_isolates_is_what_a_datacenter_holds_for_itself_and_not_each_t
         Policy::sliding(ISOLATE_LEASE_CAPACITY_MIN - 1, 10),
     ];
     for other in others {
-        assert!(!other.is_lent_to_isolates(), "{other:?}");
+        assert!(!other.may_lease_to_isolates(), "{other:?}");
     }
 }
 
@@ -208,7 +215,11 @@ fn an_isolate_that_gets_little_or_nothing_does_not_ask_at_each_call() {
         lost.take(1, now_ms);
         if let Some(due_request) = lost.due_request.take() {
             let silence: Result<LeaseAnswer, ()> = Err(());
-            assert_eq!(lost.borrowers.heard(&due_request, silence, now_ms), Err(()));
+            assert_eq!(
+                lost.borrowers
+                    .receive_outcome(&due_request, silence, now_ms),
+                Err(())
+            );
             request_count += 1;
         }
     }
@@ -289,13 +300,13 @@ fn a_refund_of_all_that_is_held_is_told_though_no_call_comes() {
         }
         now_ms += 100;
         assert_eq!(pair.borrowers.refund(NAME, KEY, 300, now_ms), 300);
-        let mut requests = pair.borrowers.all_due(10, now_ms);
+        let mut requests = pair.borrowers.due_requests(10, now_ms);
         if is_lost {
             let sequence = requests[0].request.sequence;
             pair.borrowers.lost(NAME, KEY, sequence, now_ms);
-            assert_eq!(pair.borrowers.all_due(10, now_ms), [], "it rests");
+            assert_eq!(pair.borrowers.due_requests(10, now_ms), [], "it rests");
             now_ms += 100;
-            requests = pair.borrowers.all_due(10, now_ms);
+            requests = pair.borrowers.due_requests(10, now_ms);
         }
         assert_eq!(requests[0].request.refunded, 300, "lost: {is_lost}");
         pair.due_request = requests.pop();
@@ -359,9 +370,9 @@ fn a_request_whose_sender_was_ended_is_given_up_and_its_late_answer_changes_noth
     pair.borrowers.answered(NAME, KEY, &late, BEGIN_MS + 5_000);
     assert!(!pair.take(1, BEGIN_MS + 5_000));
     // One that nobody asks for any more is dropped all the same.
-    assert!(pair.borrowers.all_due(10, BEGIN_MS + 9_999).is_empty());
+    assert!(pair.borrowers.due_requests(10, BEGIN_MS + 9_999).is_empty());
     assert!(!pair.borrowers.is_empty());
-    pair.borrowers.all_due(10, BEGIN_MS + 10_000);
+    pair.borrowers.due_requests(10, BEGIN_MS + 10_000);
     assert!(pair.borrowers.is_empty());
 }
 

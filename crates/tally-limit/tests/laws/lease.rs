@@ -182,14 +182,14 @@ fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
         borrowers.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
         Ok(Admission::Ask)
     );
-    let first = borrowers.due("p", "k", BEGIN_MS).unwrap().request;
+    let first = borrowers.next_request("p", "k", BEGIN_MS).unwrap().request;
     borrowers.answered("p", "k", &lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
     let out = lender.outstanding();
     assert!(out >= 10, "it got {out}");
     let mut now_ms = BEGIN_MS;
     while now_ms < BEGIN_MS + lease_ms(&policy) {
         now_ms += 1_000;
-        for due_request in borrowers.all_due(9, now_ms) {
+        for due_request in borrowers.due_requests(9, now_ms) {
             assert_eq!(
                 (due_request.name.as_str(), due_request.key.as_str()),
                 ("p", "k")
@@ -204,7 +204,7 @@ fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
         100,
         "none of it counts as spent"
     );
-    borrowers.all_due(9, now_ms + 2 * lease_ms(&policy));
+    borrowers.due_requests(9, now_ms + 2 * lease_ms(&policy));
     assert!(borrowers.is_empty());
 }
 
@@ -217,13 +217,16 @@ fn a_clock_that_is_seen_to_step_back_forfeits_all_leases() {
         borrowers.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
         Ok(Admission::Ask)
     );
-    let first = borrowers.due("p", "k", BEGIN_MS).unwrap().request;
+    let first = borrowers.next_request("p", "k", BEGIN_MS).unwrap().request;
     let answer = lender.ask(&policy, &first, BEGIN_MS);
     assert_eq!(
         borrowers.check(&Check::of("p", &policy, "k", 1), BEGIN_MS - 1),
         Ok(Admission::Ask)
     );
-    let second = borrowers.due("p", "k", BEGIN_MS - 1).unwrap().request;
+    let second = borrowers
+        .next_request("p", "k", BEGIN_MS - 1)
+        .unwrap()
+        .request;
     assert_ne!(first.lease, second.lease, "no two leases are named alike");
     borrowers.answered("p", "k", &answer, BEGIN_MS);
     assert_eq!(
@@ -372,7 +375,7 @@ fn what_the_lender_never_grants_is_told_as_never() {
     let call = check(&old, "a", 200);
     let mut far = Borrowers::new("FRA", 1);
     assert_eq!(far.check(&call, BEGIN_MS), Ok(Admission::Ask));
-    let due_request = far.due("p", "a", BEGIN_MS).unwrap();
+    let due_request = far.next_request("p", "a", BEGIN_MS).unwrap();
     let answer = lender.ask(&call, &due_request.request, BEGIN_MS);
     assert_eq!(answer.retry_after_ms, NEVER_MS);
     far.answered("p", "a", &answer, BEGIN_MS);

@@ -183,7 +183,7 @@ fn a_row_that_cannot_be_read_is_told() {
     let chance = &mut Chance(5);
     for _ in 0..2_000 {
         let mut broken = body.clone();
-        let index = chance.place(body.len());
+        let index = chance.index(body.len());
         broken[index] = chance.bits().to_le_bytes()[0];
         let mut table = Table::stored();
         // Read or not, nothing stops.

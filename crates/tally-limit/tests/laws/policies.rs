@@ -114,7 +114,7 @@ fn given_back(seed: u64, kind: u64, is_timed: bool) {
                 truth.tokens.push(now_ms);
             }
         } else if !truth.tokens.is_empty() {
-            let at = chance.place(truth.tokens.len());
+            let at = chance.index(truth.tokens.len());
             let consumed_ms = truth.tokens[at];
             let one = Truth {
                 tokens: vec![consumed_ms],
@@ -177,7 +177,7 @@ fn a_token_bucket_that_gets_back_keeps_its_bound_for_what_was_kept() {
                     log.push((now_ms, cost));
                 }
             } else if !log.is_empty() {
-                let at = chance.place(log.len());
+                let at = chance.index(log.len());
                 let (at_ms, cost) = log.remove(at);
                 meter.refund_at(&policy, now_ms, at_ms, cost);
             }

@@ -179,7 +179,7 @@ pub struct AlertSummary<'a> {
     /// What it watches.
     pub alert: &'a Alert,
     /// What was last measured of it, and its state.
-    pub standing: &'a AlertRecord,
+    pub record: &'a AlertRecord,
     /// Its last delivery.
     pub last: Option<&'a ScheduledDelivery>,
 }
@@ -210,17 +210,17 @@ fn alert_view<'a>(summary: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
     let AlertSummary {
         name,
         alert,
-        standing,
+        record,
         last,
     } = *summary;
-    let condition = match standing.state {
+    let condition = match record.state {
         AlertState::Ok => "ok",
         AlertState::Pending => "pending",
         AlertState::Firing => "firing",
         AlertState::Unknown => "unknown",
     };
-    let silenced_until = standing.silenced_until_ms(now_ms);
-    let reading = &standing.reading;
+    let silenced_until = record.silenced_until_ms(now_ms);
+    let reading = &record.reading;
     AlertView {
         name,
         watched: WatchedView::of(&alert.watched),
@@ -232,12 +232,12 @@ fn alert_view<'a>(summary: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
             None => condition,
         },
         condition,
-        since: standing.since_ms,
+        since: record.since_ms,
         value: reading.value,
         as_of: reading.as_of_ms,
         exact: reading.is_exact,
         missing: Some(reading.missing.as_str()).filter(|missing| !missing.is_empty()),
-        incident: standing.incident.map(|incident| incident_text(incident.id)),
+        incident: record.incident.map(|incident| incident_text(incident.id)),
         silenced_until,
         last_delivery: last.map(delivery_view),
     }

@@ -114,7 +114,7 @@ impl Ingest {
 
     /// Returns the queries, each by its own name: the same body with other queries is another request. Dimensions and
     /// the site are omitted where they are not asked for, so that the identity of a body without them never changes.
-    pub fn asked(&self) -> Vec<&str> {
+    pub fn query_values(&self) -> Vec<&str> {
         let format = match self.format {
             Format::Clf => "clf",
             Format::Ndjson => "ndjson",

@@ -52,7 +52,7 @@ impl Sections {
 
     /// Adds a record: its bytes, and what was read from them. Returns whether the section ends with it. Cost: a hash
     /// of its bytes.
-    pub fn note(
+    pub fn add_record(
         &mut self,
         hash: &dyn Fn(&[u8]) -> u64,
         bytes: &[u8],
@@ -76,8 +76,8 @@ impl Sections {
         self.bytes >= self.bytes_max
     }
 
-    /// Adds a record that writes to a board, as [`Sections::note`].
-    pub fn note_board(&mut self, hash: &dyn Fn(&[u8]) -> u64, bytes: &[u8]) -> bool {
+    /// Adds a record that writes to a board, as [`Sections::add_record`].
+    pub fn add_board_record(&mut self, hash: &dyn Fn(&[u8]) -> u64, bytes: &[u8]) -> bool {
         self.chain = fingerprint(hash, &[&self.chain.to_le_bytes(), bytes]);
         self.bytes += board_line_bytes(bytes);
         self.bytes >= self.bytes_max

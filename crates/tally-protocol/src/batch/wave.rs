@@ -67,7 +67,7 @@ impl Waves {
 
     /// Returns the position of a body with so many counters that begins to wait, with the time in unix milliseconds;
     /// `None` where there is no other body, so that it may be sent at once.
-    pub fn place(&self, counters: u64, now_ms: i64) -> Option<WavePosition> {
+    pub fn wait_position(&self, counters: u64, now_ms: i64) -> Option<WavePosition> {
         let others = self.reading + self.gathering + self.sending;
         let wait_ms = i64::try_from(counters)
             .unwrap_or(i64::MAX)

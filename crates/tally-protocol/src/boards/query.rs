@@ -54,7 +54,7 @@ impl BoardQuery {
     }
 
     /// Fixes the period to that of an answer, if none is asked for.
-    pub fn stay_in(&mut self, period: &PeriodOf) {
+    pub fn pin_period(&mut self, period: &PeriodOf) {
         self.1 = self.1.or((period.end > 0).then_some(period.start));
     }
 

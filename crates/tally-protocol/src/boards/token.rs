@@ -77,7 +77,7 @@ pub(super) fn parse_version(text: &str) -> Option<BoardVersion> {
 /// The cursor that continues after a member, in the period of its answer.
 pub fn cursor_of(row: &Ranked, period: &PeriodOf) -> String {
     let key = Key::new(row.score, row.tie, &row.member);
-    let mut bytes = postcard::to_allocvec(&(&key.place, &key.member)).unwrap_or_default();
+    let mut bytes = postcard::to_allocvec(&(&key.sort_key, &key.member)).unwrap_or_default();
     if period.end > 0 {
         // Builds before this one skip it.
         bytes.extend(postcard::to_allocvec(&period.start).unwrap_or_default());
@@ -94,7 +94,10 @@ pub(super) fn parse_cursor(text: &str) -> Option<(Key, Option<i64>)> {
         [] => None,
         rest => Some(postcard::from_bytes(rest).ok()?),
     };
-    let key = Key { place, member };
+    let key = Key {
+        sort_key: place,
+        member,
+    };
     key.score().map(|_| (key, start))
 }
 

@@ -163,7 +163,7 @@ fn some_from(from: i64) -> Option<i64> {
 
 /// What a datacenter adds to the value: its sum, less what the last set or reset had observed.
 fn beyond(root: &Root, datacenter: &Datacenter, contents: &Contents) -> (Sum, Sum) {
-    if !root.operations.is_settled(datacenter) {
+    if !root.operations.is_reconciled(datacenter) {
         return (Sum::ZERO, Sum::ZERO);
     }
     let (added, removed) = root.operations.observed(datacenter);

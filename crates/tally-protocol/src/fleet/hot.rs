@@ -33,7 +33,7 @@ const DATACENTERS_MAX: usize = 16;
 
 /// The writes of an isolate's cells since its last report.
 #[derive(Debug, Default)]
-pub struct HotNotes {
+pub struct HotWrites {
     writes: TopValues,
     /// The datacenters of tracked counters.
     datacenters: HashMap<String, Vec<DatacenterWrites>>,
@@ -75,10 +75,10 @@ pub struct HotReport {
     pub absent_max: u64,
 }
 
-impl HotNotes {
+impl HotWrites {
     /// Notes writes of a counter in a datacenter. Cost: two look-ups, and an eviction once in [`KEPT_MAX`] new
     /// counters.
-    pub fn note(
+    pub fn record(
         &mut self,
         counter: &CounterId,
         datacenter: &Datacenter,
@@ -248,7 +248,7 @@ impl Hot {
     }
 
     /// The counters written most, in falling order.
-    pub fn most(&self, limit: usize) -> Vec<(&CounterId, &HotRow)> {
+    pub fn hottest(&self, limit: usize) -> Vec<(&CounterId, &HotRow)> {
         let mut rows: Vec<_> = self.rows.iter().collect();
         put_in_order(&mut rows, |one, other| {
             (other.1.rate, one.0).cmp(&(one.1.rate, other.0))
@@ -263,7 +263,7 @@ impl Hot {
             return;
         }
         let kept: Vec<CounterId> = self
-            .most(rows_max)
+            .hottest(rows_max)
             .into_iter()
             .map(|(id, _)| id.clone())
             .collect();

@@ -67,7 +67,7 @@ impl Reporter {
     }
 
     /// The next report of these counts: the unconfirmed one again, or else the changes since.
-    pub fn tell(
+    pub fn report(
         &mut self,
         counts: &[u64],
         role: Role,

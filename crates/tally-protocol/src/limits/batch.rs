@@ -43,12 +43,12 @@ pub struct CheckBatch {
     pub policies: Vec<(PolicyName, Policy)>,
     /// The demands.
     pub demands: Vec<KeyDemand>,
-    last: CheckPlace,
+    last: CheckPosition,
 }
 
 /// The position of a check: the index of its demand, and how many equal ones came before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckPlace {
+pub struct CheckPosition {
     /// Index of the demand.
     pub ask: usize,
     /// How many equal ones came before it.
@@ -64,7 +64,7 @@ impl CheckBatch {
                 policy: 0,
                 ..demand
             }],
-            last: CheckPlace::default(),
+            last: CheckPosition::default(),
         }
     }
 
@@ -73,7 +73,7 @@ impl CheckBatch {
         let mut batch = Self {
             policies: Vec::new(),
             demands: Vec::new(),
-            last: CheckPlace::default(),
+            last: CheckPosition::default(),
         };
         for (name, policy, demand) in all {
             let policy = batch.policy_number(&(name.clone(), policy.clone()));
@@ -100,17 +100,17 @@ impl CheckBatch {
             known.policy == policy
                 && known.key == demand.key
                 && known.cost == demand.cost
-                && known.wish == demand.wish
+                && known.kind == demand.kind
         });
         if let Some((index, known)) = equal {
-            self.last = CheckPlace {
+            self.last = CheckPosition {
                 ask: index,
                 ordinal: known.times,
             };
             known.times = known.times.saturating_add(demand.times);
             return;
         }
-        self.last = CheckPlace {
+        self.last = CheckPosition {
             ask: self.demands.len(),
             ordinal: 0,
         };
@@ -122,7 +122,7 @@ impl CheckBatch {
 }
 
 impl Batchable for CheckBatch {
-    type Place = CheckPlace;
+    type Position = CheckPosition;
 
     fn absorb(&mut self, item: &Self) -> bool {
         for demand in &item.demands {
@@ -134,11 +134,11 @@ impl Batchable for CheckBatch {
         true
     }
 
-    fn place(&self) -> CheckPlace {
+    fn position(&self) -> CheckPosition {
         self.last
     }
 
-    fn seen_from(item: CheckPlace, _last: CheckPlace) -> CheckPlace {
+    fn seen_from(item: CheckPosition, _last: CheckPosition) -> CheckPosition {
         item
     }
 

@@ -30,7 +30,7 @@ const LIVE_TOP: u32 = 10;
 ///
 /// # Errors
 /// `invalid-query` where it names none, `too-many-counters`, `invalid-id`.
-pub fn asked(query: &str) -> Result<(Vec<Topic>, bool), Problem> {
+pub fn parse_topics(query: &str) -> Result<(Vec<Topic>, bool), Problem> {
     let query = Query::parse(query, &["id", "numbers", "board", "top", "member"])?;
     let as_strings = query.numbers_as_strings()?;
     let mut ids = query
@@ -151,7 +151,7 @@ impl ClientMessage {
 /// # Errors
 /// `too-many-counters`; `forbidden` for ids that it may not read.
 pub fn changed(
-    kept: &SocketNotes,
+    kept: &SocketAttachment,
     add: Vec<CounterId>,
     remove: &[CounterId],
 ) -> Result<Vec<Topic>, Problem> {
@@ -174,7 +174,7 @@ pub fn changed(
 
 /// The state stored with an open socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SocketNotes {
+pub struct SocketAttachment {
     /// Its topics.
     pub ids: Vec<Topic>,
     /// Whether numbers that JavaScript cannot hold exactly are sent as strings.
@@ -190,7 +190,7 @@ pub struct SocketNotes {
 /// The bytes of what builds before do not write.
 const BEFORE_LACKS: usize = 2;
 
-impl SocketNotes {
+impl SocketAttachment {
     /// The text stored with the socket: ASCII, so that each character takes one byte.
     ///
     /// # Errors

@@ -11,11 +11,11 @@
 //! | [`topic`] | what a watcher names |
 //! | [`client_message`] | messages of watchers, and the frames sent to them |
 //!
-//! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *lookouts* of all watched
-//! counters. A lookout reads each of its counters once, for any number of hubs, and keeps the result for half a second.
-//! Lookouts are found by the counter on a ring, hubs by the location of the watcher: so a counter is read once a
-//! second, in whatever combinations watchers name it. All hubs ask when a second begins by their clocks, so that they
-//! share reads. A clock that is off costs a second read and nothing else.
+//! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *live readers* of all
+//! watched counters. A live reader reads each of its counters once, for any number of hubs, and keeps the result for
+//! half a second. Live readers are found by the counter on a ring, hubs by the location of the watcher: so a counter is
+//! read once a second, in whatever combinations watchers name it. All hubs ask when a second begins by their clocks, so
+//! that they share reads. A clock that is off costs a second read and nothing else.
 
 pub mod client_message;
 pub mod pace;
@@ -38,23 +38,24 @@ pub const SECOND_MS: i64 = 1_000;
 /// How much earlier than the beginning of a second its updates may be sent: timers are not exact.
 pub const JITTER_MS: i64 = 100;
 
-/// The largest age of a lookout's answer. Half a second: hubs ask once a second, and hubs whose clocks differ by less
-/// than this share a read.
+/// The largest age of a live reader's answer. Half a second: hubs ask once a second, and hubs whose clocks differ by
+/// less than this share a read.
 pub const SNAPSHOT_MS_MAX: i64 = 500;
 
-/// How long a lookout waits for its reads before it answers with former results. A counter whose read takes longer
+/// How long a live reader waits for its reads before it answers with former results. A counter whose read takes longer
 /// comes with the next update.
 pub const LOOK_MS_MAX: u64 = 600;
 
-/// How long a lookout may take to answer a hub, milliseconds: below a second, together with the hub's own work.
+/// How long a live reader may take to answer a hub, milliseconds: below a second, together with the hub's own work.
 pub const HUB_MS_MAX: u64 = 900;
 
-/// How long a hub waits for all lookouts before it sends what some have answered, milliseconds: the round trip, and a
-/// read. Later answers are sent by themselves. So a stream gets two updates in a second at most, and one where no
+/// How long a hub waits for all live readers before it sends what some have answered, milliseconds: the round trip, and
+/// a read. Later answers are sent by themselves. So a stream gets two updates in a second at most, and one where no
 /// answer is late.
 pub const LATE_MS: u64 = 450;
 
-/// A lookout that has not answered for so long is unreachable, milliseconds: two questions in a row were not answered.
+/// A live reader that has not answered for so long is unreachable, milliseconds: two questions in a row were not
+/// answered.
 pub const LOST_MS: i64 = 2_500;
 
 /// The time without an update after which a stream is sent a ping: proxies close connections that are silent for 30 to
@@ -89,12 +90,12 @@ pub const COUNTERS_MAX: usize = 5_000;
 /// The most hubs of one region: with [`WATCHERS_MAX`] 128,000 streams.
 pub const HUBS_MAX: u32 = 64;
 
-/// The most counters in one question to a lookout. A read takes a root and up to as many leads as there are
+/// The most counters in one question to a live reader. A read takes a root and up to as many leads as there are
 /// datacenters: 500 counters in 18 datacenters that do not push need less than the 10,000 calls of one invocation.
 pub const LOOK_MAX: usize = 500;
 
-/// The most counters that a lookout caches; about 2 KB each, 20 MB together. Where that many are watched, a further one
-/// is unknown.
+/// The most counters that a live reader caches; about 2 KB each, 20 MB together. Where that many are watched, a further
+/// one is unknown.
 pub const SNAPSHOTS_MAX: usize = 10_000;
 
 /// The most bytes sent to a silent socket before it must send something: a socket that does not read looks like one

@@ -28,7 +28,7 @@ pub struct Pace {
 impl Pace {
     /// Records the sum of all cells' increments, at a moment in unix milliseconds. The rate restarts with another
     /// generation. It also restarts when the sum falls, because a datacenter went away of which nothing is known.
-    pub fn note(&mut self, at_ms: i64, generation: u64, added: u128) {
+    pub fn record(&mut self, at_ms: i64, generation: u64, added: u128) {
         let is_before = |(last_ms, last): &(i64, u128)| *last_ms <= at_ms && *last <= added;
         // A counter that did not exist had no increments; its sum begins at 0.
         let is_same = self.generation == generation || self.generation == MISSING;
@@ -47,8 +47,8 @@ impl Pace {
     }
 
     /// Records that the counter did not exist, at a moment in unix milliseconds.
-    pub fn note_missing(&mut self, at_ms: i64) {
-        self.note(at_ms, MISSING, 0);
+    pub fn record_missing(&mut self, at_ms: i64) {
+        self.record(at_ms, MISSING, 0);
     }
 
     /// Increments a second, in thousandths; `None` before there are two samples half a second apart.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One counter, as its lookout last read it.
+/// One counter, as its live reader last read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterSnapshot {
     /// The content.

@@ -298,14 +298,14 @@ impl HubState {
     }
 
     /// Those without a snapshot yet.
-    pub fn unheard(&self) -> Vec<Topic> {
+    pub fn unread(&self) -> Vec<Topic> {
         let unread =
             |(id, counter): (&Topic, &Counter)| (counter.changed_turn == 0).then(|| id.clone());
         self.counters.iter().filter_map(unread).collect()
     }
 
-    /// Stores a lookout's snapshot of a counter.
-    pub fn learn(&mut self, id: &Topic, snapshot: CounterSnapshot, now_ms: i64) {
+    /// Stores a live reader's snapshot of a counter.
+    pub fn receive(&mut self, id: &Topic, snapshot: CounterSnapshot, now_ms: i64) {
         if std::mem::take(&mut self.is_sent) {
             self.turn += 1;
         }
@@ -318,7 +318,7 @@ impl HubState {
         {
             return;
         }
-        // Where a lookout that has just begun cannot read, the former content is kept.
+        // Where a live reader that has just begun cannot read, the former content is kept.
         let shown = match (snapshot.shown, &counter.snapshot.shown) {
             (Shown::Pending | Shown::Unknown, Shown::Pending) => Shown::Unknown,
             (Shown::Pending | Shown::Unknown, known) => known.clone(),
@@ -335,9 +335,9 @@ impl HubState {
         }
     }
 
-    /// Records that the lookout of a counter does not answer. Its watchers are told once that has lasted.
+    /// Records that the live reader of a counter does not answer. Its watchers are told once that has lasted.
     pub fn lose(&mut self, id: &Topic, now_ms: i64) {
-        self.learn(id, CounterSnapshot::default(), now_ms);
+        self.receive(id, CounterSnapshot::default(), now_ms);
     }
 
     /// The update for a watcher in this part of a second; `None` where nothing has changed, where it was sent an update
@@ -345,7 +345,7 @@ impl HubState {
     ///
     /// The part decides, not the time since the last update: otherwise a slow second would cost the next one its
     /// update.
-    pub fn due(
+    pub fn update_for(
         &mut self,
         id: WatcherId,
         now_ms: i64,

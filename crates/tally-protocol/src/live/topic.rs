@@ -31,7 +31,7 @@ impl From<CounterId> for Topic {
 }
 
 impl Topic {
-    /// The name by which access is checked and the lookout is found.
+    /// The name by which access is checked and the live reader is found.
     pub fn name(&self) -> &CounterId {
         match self {
             Self::Counter(counter) => counter,

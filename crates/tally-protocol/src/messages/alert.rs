@@ -30,7 +30,7 @@ pub struct AlertDetails {
     /// What it watches.
     pub alert: Alert,
     /// Its state, without the measured series.
-    pub standing: AlertRecord,
+    pub record: AlertRecord,
     /// Its last delivery.
     pub last: Option<ScheduledDelivery>,
 }

@@ -75,14 +75,14 @@ pub struct ListKeys {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddAuditEntry {
     /// The entry.
-    pub act: AuditEntry,
+    pub entry: AuditEntry,
 }
 
 /// Edge → partition 0: a call to this partition that is logged and done in one commit. The answer is that of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallAudited {
     /// The entry, with the outcome of success.
-    pub act: AuditEntry,
+    pub entry: AuditEntry,
     /// The call's path.
     pub path: String,
     /// Its message.

@@ -242,14 +242,14 @@ pub struct MemberRange {
 
 /// A position in the order of a board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BoardPlace {
+pub enum BoardPosition {
     /// The position of a key.
     Key(Key),
     /// The first position of a score.
     Score(Score),
 }
 
-impl BoardPlace {
+impl BoardPosition {
     /// The key that separates what is before it: keys from that one upwards where the highest score is the best, keys
     /// below it otherwise.
     pub fn edge(&self, is_desc: bool) -> Key {
@@ -278,7 +278,7 @@ pub enum BoardQuestion {
     /// The first so many, and these members besides; those that do not exist are omitted.
     Live(u32, Vec<Vec<u8>>),
     /// How many members of this shard are before each of these positions.
-    Better(Vec<BoardPlace>),
+    Better(Vec<BoardPosition>),
     /// The members of this shard next to a position: so many before it, and so many after.
     Near(Key, u32),
     /// A summary of this shard: its first members, and how many are before some of the others.
@@ -498,7 +498,7 @@ pub enum ShardCommand {
     /// Report size and load.
     Measure,
     /// Note from now on which members change, and which records are stored. The answer lists the periods.
-    Note(u64),
+    TrackChanges(u64),
     /// Return the members of a period after a name: the first page.
     Give(u64, i64, Option<Vec<u8>>),
     /// Return the changed members after this change number: the first page.

@@ -9,7 +9,7 @@ use tally_core::counter::queue::InboxId;
 
 calls! {
     Explain => Option<Explained>, "/explain", |_| Address::Aggregator;
-    SumExplained => (DatacenterSum, Vec<ShardAsked>), "/sum-explained", |it| it.sum.to();
+    SumExplained => (DatacenterSum, Vec<ShardReadTrace>), "/sum-explained", |it| it.sum.to();
 }
 
 /// Edge → aggregator: sums a counter, and says how; `None` where it does not exist.
@@ -27,7 +27,7 @@ pub struct Explained {
     /// The sum.
     pub sum: GlobalSum,
     /// How it was read.
-    pub way: ReadTrace,
+    pub trace: ReadTrace,
 }
 
 /// The objects that a read asked, and how long each took.
@@ -38,25 +38,25 @@ pub struct ReadTrace {
     /// How long the root took, milliseconds.
     pub root_ms: u64,
     /// The leads that were asked.
-    pub leads: Vec<LeadAsked>,
+    pub leads: Vec<LeadTrace>,
     /// The inboxes that were asked to count what they had acknowledged.
-    pub inboxes: Vec<InboxAsked>,
+    pub inboxes: Vec<InboxTrace>,
 }
 
 /// A lead that was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeadAsked {
+pub struct LeadTrace {
     /// Its datacenter.
     pub datacenter: Datacenter,
     /// How long it took, milliseconds; also for one that did not answer.
     pub latency_ms: u64,
     /// Its other shards, in order; empty where it did not answer.
-    pub shards: Vec<ShardAsked>,
+    pub shards: Vec<ShardReadTrace>,
 }
 
 /// A shard, as its lead saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShardAsked {
+pub struct ShardReadTrace {
     /// The shard.
     pub shard: u8,
     /// How long it took, milliseconds; `None` where the lead stores its part and did not ask.
@@ -67,7 +67,7 @@ pub struct ShardAsked {
 
 /// An inbox that was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InboxAsked {
+pub struct InboxTrace {
     /// The inbox.
     pub inbox: InboxId,
     /// How long it took, milliseconds.

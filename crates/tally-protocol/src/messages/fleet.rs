@@ -7,20 +7,20 @@ use crate::fleet::{Counts, Fleet, FleetPart, ReportOutcome, Size};
 use crate::names::{Address, DIRECTORY_PARTITIONS};
 
 calls! {
-    TellCounts => CountsTaken, "/tell-counts", |it| Address::Directory(it.partition());
-    TellSizes => (), "/tell-sizes", |it| Address::Directory(it.partition);
+    ReportCounts => CountsTaken, "/tell-counts", |it| Address::Directory(it.partition());
+    ReportSizes => (), "/tell-sizes", |it| Address::Directory(it.partition);
     FleetOf => FleetPart, "/fleet-of", |it| Address::Directory(it.partition);
     AskFleet => Fleet, "/fleet", |_| Address::Aggregator;
 }
 
 /// Isolate → the partition of its incarnation: its counts since the last report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TellCounts {
+pub struct ReportCounts {
     /// The report.
     pub counts: Counts,
 }
 
-impl TellCounts {
+impl ReportCounts {
     fn partition(&self) -> u32 {
         let partition = self.counts.incarnation % u64::from(DIRECTORY_PARTITIONS);
         u32::try_from(partition).unwrap_or(0)
@@ -38,7 +38,7 @@ pub struct CountsTaken {
 
 /// Isolate → the partition of some objects: the sizes of their databases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TellSizes {
+pub struct ReportSizes {
     /// The partition.
     pub partition: u32,
     /// The objects.

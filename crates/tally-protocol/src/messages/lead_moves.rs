@@ -45,7 +45,7 @@ pub struct LeadLocation {
     /// Its place.
     pub place: LeadPlace,
     /// The places where it may have been before, the latest first.
-    pub former: Vec<LeadPlace>,
+    pub former_places: Vec<LeadPlace>,
 }
 
 /// A lead's place → a former one: stop counting, and hand over the rows.
@@ -111,7 +111,7 @@ pub enum LeadPresence {
         /// The spread's number.
         epoch: u32,
         /// The former place and its seal, until that place has deleted its rows.
-        former: Option<(LeadAt, u64)>,
+        former_place: Option<(LeadAt, u64)>,
     },
     /// It was handed to this place; the transfer is complete once that place has said so.
     Leaving {

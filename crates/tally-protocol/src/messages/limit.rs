@@ -52,7 +52,7 @@ pub struct KeyDemand {
     /// What it costs, 1 to the policy's capacity.
     pub cost: u64,
     /// What is asked.
-    pub wish: DemandKind,
+    pub kind: DemandKind,
     /// How often: from callers that asked the same at once.
     pub times: u32,
     /// Who sends the policy along; the first of several callers.
@@ -66,7 +66,7 @@ impl KeyDemand {
             policy: 0,
             key: key.clone(),
             cost,
-            wish: kind,
+            kind,
             times: 1,
             owner: Owner::default(),
         }
@@ -232,7 +232,7 @@ pub struct LeaseReport {
     /// The borrower's report and request.
     pub request: lease::LeaseRequest,
     /// Set where a limiter forwards it to the one that lends the key: the number of limiters as it knows it.
-    pub sent_on: Option<LimiterCounts>,
+    pub forwarded: Option<LimiterCounts>,
     /// Who sends the policy along.
     pub owner: Owner,
 }

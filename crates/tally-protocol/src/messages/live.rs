@@ -1,4 +1,4 @@
-//! Messages of live views: from the edge to hubs, and from there to lookouts.
+//! Messages of live views: from the edge to hubs, and from there to live readers.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::names::Address;
 use tally_core::counter::id::Datacenter;
 
 calls! {
-    Look => Vec<CounterSnapshot>, "/look", |it| Address::Lookout(it.partition);
+    Look => Vec<CounterSnapshot>, "/look", |it| Address::LiveReader(it.partition);
     Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub), lacks (1, 0);
 }
 
-/// Hub → lookout: asks for snapshots of these counters. Answered in their order.
+/// Hub → live reader: asks for snapshots of these counters. Answered in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
-    /// The lookout's partition on the directory's ring.
+    /// The live reader's partition on the directory's ring.
     pub partition: u32,
     /// What is watched, each once.
     pub topics: Vec<Topic>,

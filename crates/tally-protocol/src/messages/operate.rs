@@ -14,7 +14,7 @@ use tally_core::counter::total::Value;
 calls! {
     Operate => OperationOutcome, "/operate", |it| Address::Root(&it.counter);
     StoreAnswer => StoredAnswer, "/keep", |it| Address::Root(&it.counter);
-    Settle => Option<Root>, "/settle", |it| Address::Root(&it.counter);
+    Reconcile => Option<Root>, "/settle", |it| Address::Root(&it.counter);
 }
 
 /// Edge → root: does this, once.
@@ -44,7 +44,7 @@ pub enum Operation {
     /// Ends the counter.
     Delete,
     /// Gives it a home, if it has none: the only datacenter that has written, or the client's.
-    SettleHome,
+    AssignHome,
     /// Restores it from an export or a snapshot.
     BringBack(Box<RestoreSource>),
 }
@@ -177,7 +177,7 @@ pub struct StoredAnswer {
 /// Aggregator → root: a datacenter that the last operation could not observe answers now. The answer is the root after
 /// that; `None` where the counter has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settle {
+pub struct Reconcile {
     /// The counter.
     pub counter: CounterId,
 }

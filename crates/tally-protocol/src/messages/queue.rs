@@ -8,7 +8,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::numbers::Numbers;
-use tally_core::counter::queue::{DeadLetter, Due, Event, InboxId};
+use tally_core::counter::queue::{DeadLetter, Event, InboxId, QueuedDelivery};
 
 calls! {
     Append => AppendResult, "/append", |it| Address::Inbox(&it.to);
@@ -62,7 +62,7 @@ pub struct TakeOver {
     /// Events that can never be counted. A repeat keeps them again.
     pub dead: Vec<DeadLetter>,
     /// Events that could not be counted yet. In a repeat, their keys count once.
-    pub dues: Vec<Due>,
+    pub deliveries: Vec<QueuedDelivery>,
 }
 
 /// Root → itself, when somebody reads the counter: drops the inboxes that hold none of its events any more.

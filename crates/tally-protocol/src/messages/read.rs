@@ -63,7 +63,7 @@ pub struct ReadParts {
     /// Without sketches.
     pub totals_only: bool,
     /// Ask every datacenter, also those that push changes.
-    pub asks_all: bool,
+    pub reads_all: bool,
     /// The reader will not ask again, so that nobody needs to push changes for it.
     pub is_passing: bool,
     /// The distribution of the samples of these seconds: (first, last).
@@ -109,8 +109,8 @@ pub struct Read {
 impl Read {
     /// Whether leads must be asked whatever their root knows: because only they store times, or because a single
     /// datacenter can be asked as fast as the root.
-    pub fn asks_leads(&self) -> bool {
-        self.wanted.is_about_times() || self.wanted.asks_all || self.datacenter.is_some()
+    pub fn reads_leads(&self) -> bool {
+        self.wanted.is_about_times() || self.wanted.reads_all || self.datacenter.is_some()
     }
 }
 
@@ -168,17 +168,18 @@ impl GlobalSum {
 
     /// Whether a datacenter reported all that it has, and it is known which of that counts: it was asked, or has just
     /// pushed.
-    pub fn is_told(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
-        part.is_some_and(DatacenterSum::is_heard) && self.root.operations.is_settled(datacenter)
+    pub fn is_reported(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
+        part.is_some_and(DatacenterSum::is_current)
+            && self.root.operations.is_reconciled(datacenter)
     }
 
     /// Whether a datacenter reported counts that the last set or reset could not observe: they are part of no value
     /// before the root has them.
-    pub fn tells_unsettled(&self) -> bool {
+    pub fn has_unreconciled(&self) -> bool {
         let mut parts = self.datacenters.iter();
         parts.any(|(datacenter, part)| {
-            let is_current = part.as_ref().is_some_and(DatacenterSum::is_heard);
-            is_current && !self.root.operations.is_settled(datacenter)
+            let is_current = part.as_ref().is_some_and(DatacenterSum::is_current);
+            is_current && !self.root.operations.is_reconciled(datacenter)
         })
     }
 
@@ -187,7 +188,7 @@ impl GlobalSum {
     pub fn has_lapsed(&self, now_ms: i64) -> bool {
         let mut last_write_ms = self.root.last_write_ms;
         for (_, part) in &self.datacenters {
-            let Some(part) = part.as_ref().filter(|part| part.is_heard()) else {
+            let Some(part) = part.as_ref().filter(|part| part.is_current()) else {
                 return false;
             };
             last_write_ms = last_write_ms.max(part.summary.last_write_ms);
@@ -233,8 +234,8 @@ impl GlobalSum {
     }
 
     /// Whether every datacenter was asked during this read.
-    pub fn is_asked(&self) -> bool {
-        self.parts().all(|part| part.origin == Origin::Asked)
+    pub fn is_queried(&self) -> bool {
+        self.parts().all(|part| part.origin == Origin::Queried)
     }
 }
 

@@ -73,7 +73,7 @@ pub struct RootRepaired {
     /// What was damaged.
     pub damaged: Vec<RootPart>,
     /// The datacenters whose leads hold, or would return, their grants, where the root was damaged.
-    pub told_by: Vec<Datacenter>,
+    pub sources: Vec<Datacenter>,
     /// The root after the repair, and what its leads have pushed; `None` where there is no such counter, and where it
     /// was not repaired.
     pub found: Option<(Root, Option<ViewAtRest>)>,

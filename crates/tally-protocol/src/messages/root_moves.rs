@@ -103,7 +103,7 @@ pub struct CallRoot {
     /// By which partition counts.
     pub sizes: Sizes,
     /// How often the call has been forwarded.
-    pub sent_on: u8,
+    pub forwarded: u8,
     /// The path of the call; empty where the root must only be brought there.
     pub path: String,
     /// The message; it begins with the name of the root.

@@ -33,7 +33,7 @@ pub struct ListRuns {
 
 /// A run that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunUnderWay {
+pub struct RunInProgress {
     /// When it began, unix milliseconds.
     pub begun_ms: i64,
     /// Counters in the files that it has written.
@@ -48,7 +48,7 @@ pub struct PartitionRuns {
     /// Known runs, the oldest first.
     pub runs: Vec<RunOf>,
     /// The run that is under way.
-    pub under_way: Option<RunUnderWay>,
+    pub in_progress: Option<RunInProgress>,
     /// Whether storage for files is configured.
     pub has_files: bool,
     /// Whether there is any counter.
@@ -93,7 +93,7 @@ pub struct ReadOwnPastStates {
     /// The partition.
     pub partition: u32,
     /// The question.
-    pub asked: ReadPastStates,
+    pub query: ReadPastStates,
 }
 
 /// The state of a counter when a run was made.
@@ -113,7 +113,7 @@ pub struct ListPastStates {
     /// The partition.
     pub partition: u32,
     /// The question.
-    pub asked: ListAllPastStates,
+    pub query: ListAllPastStates,
 }
 
 /// A counter's state then.

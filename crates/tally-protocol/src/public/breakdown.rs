@@ -154,7 +154,7 @@ impl BreakdownView<'_> {
         let of_shown = sum(&rows, |row| row.error).min(rest);
         let has_values = subject.policy.is_none();
         let absent_max = breakdown.values.absent_max();
-        let hidden_max = hidden.iter().map(|(_, row)| row.at_most()).max();
+        let hidden_max = hidden.iter().map(|(_, row)| row.count_max()).max();
         let each_max = absent_max.max(hidden_max.unwrap_or(0)).min(other);
         to_json(&BreakdownView {
             id: subject.id,
@@ -203,7 +203,7 @@ impl SummedCounter<'_> {
             .map(|(id, part)| DatacenterCountView {
                 id,
                 count: Exact::new(self.counted_at(query, part.as_ref()), strings),
-                reachable: self.sum.is_told(id, part.as_ref()),
+                reachable: self.sum.is_reported(id, part.as_ref()),
             });
         let subject = Subject {
             id: Some(self.id),

@@ -190,7 +190,7 @@ impl<'a> SummedCounter<'a> {
     pub fn is_exact(&self) -> bool {
         let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
         self.read.fresh
-            && self.sum.is_asked()
+            && self.sum.is_queried()
             && self.is_complete()
             && !may_lack_queued
             && !self.sum.root.may_lack
@@ -198,7 +198,7 @@ impl<'a> SummedCounter<'a> {
 
     fn is_complete(&self) -> bool {
         let mut parts = self.sum.datacenters.iter();
-        parts.all(|(datacenter, part)| self.sum.is_told(datacenter, part.as_ref()))
+        parts.all(|(datacenter, part)| self.sum.is_reported(datacenter, part.as_ref()))
     }
 
     /// The freshness of the whole: that of its oldest part.
@@ -223,11 +223,11 @@ impl<'a> SummedCounter<'a> {
         datacenter: &Datacenter,
         part: Option<&DatacenterSum>,
     ) -> Freshness {
-        let is_settled = self.sum.root.operations.is_settled(datacenter);
+        let is_settled = self.sum.root.operations.is_reconciled(datacenter);
         let as_of_ms = match part.filter(|_| is_settled) {
             Some(part) => match part.origin {
-                Origin::Asked if part.missing.is_empty() => return self.read,
-                Origin::Asked => return self.read.of_missing(&self.sum.root),
+                Origin::Queried if part.missing.is_empty() => return self.read,
+                Origin::Queried => return self.read.of_missing(&self.sum.root),
                 Origin::Pushed(at_ms) | Origin::Known(at_ms) => at_ms,
             },
             None => return self.read.of_missing(&self.sum.root),
@@ -323,7 +323,7 @@ impl<'a> SummedCounter<'a> {
                 shards: part.map_or(0, |part| part.shards),
                 as_of: freshness.as_of_ms,
                 staleness_ms: freshness.staleness_ms(),
-                reachable: self.sum.is_told(datacenter, part),
+                reachable: self.sum.is_reported(datacenter, part),
             }
         };
         self.sum.datacenters.iter().map(view).collect()

@@ -58,7 +58,7 @@ impl SummedCounter<'_> {
                 .map(|part| samples_from_rest(&part.summary.samples));
             (
                 own.map_or(0, |own| own.count()),
-                self.sum.is_told(datacenter, part.as_ref()),
+                self.sum.is_reported(datacenter, part.as_ref()),
             )
         };
         let datacenters = self.sum.datacenters.iter().map(|one| {

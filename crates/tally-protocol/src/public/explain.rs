@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use crate::messages::{DatacenterSum, LeadAsked, Origin, ReadTrace, ShardAsked};
+use crate::messages::{DatacenterSum, LeadTrace, Origin, ReadTrace, ShardReadTrace};
 use crate::names::{self, CellAddress};
 use crate::query::Window;
 use tally_core::counter::id::Datacenter;
@@ -119,7 +119,7 @@ impl SummedCounter<'_> {
             .leads
             .iter()
             .find(|known| known.datacenter == *datacenter);
-        let is_asked = part.is_some_and(|part| part.origin == Origin::Asked);
+        let is_asked = part.is_some_and(|part| part.origin == Origin::Queried);
         let cell = |(shard, totals): &(u8, CellTotals)| {
             let own = lead_trace.and_then(|lead| trace_of_shard(lead, *shard));
             CellView {
@@ -142,7 +142,7 @@ impl SummedCounter<'_> {
             id: datacenter.clone(),
             object: names::cell(&lead).name,
             origin: match part.map(|part| part.origin) {
-                Some(Origin::Asked) => "asked",
+                Some(Origin::Queried) => "asked",
                 Some(Origin::Pushed(_)) => "pushed",
                 Some(Origin::Known(_)) => "known",
                 None => "none",
@@ -156,6 +156,6 @@ impl SummedCounter<'_> {
     }
 }
 
-fn trace_of_shard(lead: &LeadAsked, shard: u8) -> Option<&ShardAsked> {
+fn trace_of_shard(lead: &LeadTrace, shard: u8) -> Option<&ShardReadTrace> {
     lead.shards.iter().find(|known| known.shard == shard)
 }

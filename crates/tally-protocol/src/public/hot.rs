@@ -44,7 +44,7 @@ struct HotView<'a> {
 pub fn hot_json(fleet: &Fleet, limit: usize) -> String {
     let part = fleet.part();
     let hot = &part.hot;
-    let rows = hot.most(limit).into_iter().map(|(id, row)| RowView {
+    let rows = hot.hottest(limit).into_iter().map(|(id, row)| RowView {
         id,
         rate_per_second: per_second(row.rate),
         error_per_second: per_second(hot.error(row)),

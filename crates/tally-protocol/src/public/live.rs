@@ -57,7 +57,7 @@ impl SummedCounter<'_> {
         for (datacenter, part) in &self.sum.datacenters {
             let part = part.as_ref();
             let value = exact(self.sum.value_of(datacenter, part));
-            let is_reported = self.sum.is_told(datacenter, part);
+            let is_reported = self.sum.is_reported(datacenter, part);
             let reachable = if is_reported { "true" } else { "false" };
             text.push(&[comma, "\"", datacenter.as_str(), "\":{\"value\":", &value]);
             text.push(&[",\"reachable\":", reachable, ",\"as_of\":"]);

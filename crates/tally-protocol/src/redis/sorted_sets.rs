@@ -16,7 +16,7 @@ use tally_core::order::put_in_order;
 /// The result of a command.
 pub enum Joined {
     /// The reply.
-    Told(Reply),
+    Replied(Reply),
     /// The members that its first key holds from now on.
     Stored(Members),
 }
@@ -129,13 +129,15 @@ pub fn join(args: &[String], sets: &[&Members]) -> Result<Joined, Reply> {
     };
     let mut members = joined(kind, sets, &options.weights, options.aggregate);
     if command == "ZINTERCARD" {
-        return Ok(Joined::Told(Reply::count(members.len().min(options.limit))));
+        return Ok(Joined::Replied(Reply::count(
+            members.len().min(options.limit),
+        )));
     }
     in_order(&mut members);
     Ok(if is_stored(args) {
         Joined::Stored(members)
     } else {
-        Joined::Told(reply_of(members, options.with_scores))
+        Joined::Replied(reply_of(members, options.with_scores))
     })
 }
 

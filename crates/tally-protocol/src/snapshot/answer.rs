@@ -103,7 +103,7 @@ fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
 fn runs_in_progress(all: &AllRuns) -> Vec<InProgressView<'_>> {
     let partitions = all.partitions.iter();
     let views = partitions.filter_map(|(partition, answer)| {
-        let run = answer.under_way.as_ref()?;
+        let run = answer.in_progress.as_ref()?;
         Some(InProgressView {
             partition: *partition,
             begun_at: run.begun_ms,

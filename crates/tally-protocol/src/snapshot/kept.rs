@@ -60,7 +60,7 @@ impl SnapshotCounter {
                 .into_iter()
                 .map(|(datacenter, added, removed)| SnapshotDatacenter {
                     last_write_ms: view
-                        .heard_of(&datacenter)
+                        .report_of(&datacenter)
                         .filter(|_| is_of_root)
                         .map_or(i64::MIN, |report| report.last_write_ms),
                     datacenter,

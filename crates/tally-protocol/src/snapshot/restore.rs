@@ -150,7 +150,7 @@ fn is_same(then: &SnapshotCounter, now: &GlobalSum) -> bool {
 /// Whether a counter has its former value. This is not known where a datacenter does not answer, and then false.
 pub fn has_value(then: &SnapshotCounter, now: &GlobalSum) -> bool {
     let mut parts = now.datacenters.iter();
-    let is_whole = parts.all(|(_, part)| part.as_ref().is_some_and(DatacenterSum::is_heard));
+    let is_whole = parts.all(|(_, part)| part.as_ref().is_some_and(DatacenterSum::is_current));
     is_whole && !now.value().is_below(then.value()) && !then.value().is_below(now.value())
 }
 
@@ -185,7 +185,7 @@ pub struct RestoreResult {
 impl RestoreResult {
     /// Records what becomes of a counter, and whether that was done before under the key of the call: then nothing is
     /// changed now. `None` where nothing had to be done.
-    pub fn note(
+    pub fn record(
         &mut self,
         id: &CounterId,
         (action, was_done): (RestoreAction, Option<bool>),

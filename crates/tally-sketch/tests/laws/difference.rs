@@ -37,7 +37,7 @@ proptest! {
     fn learning_a_sketch_is_merging_and_names_what_is_new(a in range(), b in range()) {
         let (a, b) = (sketch(a.0, a.1), sketch(b.0, b.1));
         let mut receiver = a.clone();
-        let new_items = receiver.learn(&b);
+        let new_items = receiver.merge_new(&b);
         prop_assert_eq!(&receiver, &union(&a, &b));
         match new_items {
             NewItems::Items(items) => {
@@ -45,7 +45,7 @@ proptest! {
                 prop_assert_eq!(items.is_empty(), receiver == a);
                 // What is named is enough to bring another up to date.
                 let mut other = a.clone();
-                prop_assert!(other.learn_packed(&receiver.pack(items)).is_some());
+                prop_assert!(other.merge_packed(&receiver.pack(items)).is_some());
                 prop_assert_eq!(&other, &receiver);
             }
             NewItems::Form => prop_assert_ne!(&receiver, &a),
@@ -56,7 +56,7 @@ proptest! {
     fn what_is_packed_is_learnt(a in range(), b in range()) {
         let (a, b) = (sketch(a.0, a.1), sketch(b.0, b.1));
         let mut receiver = a.clone();
-        prop_assert!(receiver.learn_packed(&b.pack(b.items())).is_some());
+        prop_assert!(receiver.merge_packed(&b.pack(b.items())).is_some());
         prop_assert_eq!(&receiver, &union(&a, &b));
     }
 
@@ -65,7 +65,7 @@ proptest! {
         let (a, b) = (sketch(a.0, a.1), sketch(b.0, b.1));
         let mut receiver = a.clone();
         let names = b.items_unlike(&a.digests());
-        prop_assert!(receiver.learn_packed(&b.pack(names)).is_some());
+        prop_assert!(receiver.merge_packed(&b.pack(names)).is_some());
         prop_assert_eq!(&receiver, &union(&a, &b));
     }
 
@@ -73,12 +73,12 @@ proptest! {
     fn bytes_that_are_nothing_change_nothing(bytes in vec(any::<u8>(), 0..60), a in range()) {
         let a = sketch(a.0, a.1);
         let mut receiver = a.clone();
-        match receiver.learn_packed(&bytes) {
+        match receiver.merge_packed(&bytes) {
             None => prop_assert_eq!(&receiver, &a),
             // What can be read is a sketch: adding it again is no news.
             Some(_) => {
                 let known = receiver.clone();
-                prop_assert_eq!(receiver.learn_packed(&bytes), Some(NewItems::Items(Vec::new())));
+                prop_assert_eq!(receiver.merge_packed(&bytes), Some(NewItems::Items(Vec::new())));
                 prop_assert_eq!(&receiver, &known);
                 prop_assert_eq!(Sketch::from_bytes(&receiver.to_bytes()), Ok(known));
             }
@@ -121,7 +121,7 @@ fn a_changed_register_takes_at_most_two_and_a_half_bytes() {
         (300_000, 2_000),
     ] {
         let mut known = sketch(0, seen);
-        let NewItems::Items(items) = known.learn(&sketch(seen, seen + new)) else {
+        let NewItems::Items(items) = known.merge_new(&sketch(seen, seen + new)) else {
             unreachable!("both forms are dense or tokens into dense");
         };
         let changed = items.len();

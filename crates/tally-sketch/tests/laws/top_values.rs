@@ -31,7 +31,7 @@ fn check(
         let known = top.get(value);
         prop_assert!(known.count <= *count, "{}: {:?} of {}", value, known, count);
         prop_assert!(
-            known.at_most() >= *count,
+            known.count_max() >= *count,
             "{}: {:?} of {}",
             value,
             known,
@@ -170,7 +170,7 @@ fn the_first_twenty_of_many_values_in_16_shards_are_the_true_ones() {
         for (value, count) in &rows {
             let known = all.get(&value.to_string());
             assert!(
-                *count <= truth[*value] && known.at_most() >= truth[*value],
+                *count <= truth[*value] && known.count_max() >= truth[*value],
                 "seed {seed}: {value}"
             );
         }

@@ -11,7 +11,7 @@ use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::order::in_order;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{Close, Configure, Fault, ReadParts, Settle};
+use crate::protocol::messages::{Close, Configure, Fault, ReadParts, Reconcile};
 use crate::protocol::names::CellAddress;
 
 impl Roots {
@@ -115,10 +115,10 @@ impl Roots {
                     _ => None,
                 };
                 let outcome = self
-                    .tell(
+                    .notify_lead(
                         &duty.counter,
                         &duty.datacenter,
-                        duty.telling,
+                        duty.notice,
                         duty.generation,
                         root.as_ref(),
                     )
@@ -141,7 +141,7 @@ impl Roots {
                 Err(_) => false,
             };
             match outcome {
-                Ok(()) if is_newest || duty.telling == LeadNotice::Close => {
+                Ok(()) if is_newest || duty.notice == LeadNotice::Close => {
                     self.duties.done(&duty)?
                 }
                 _ => {
@@ -154,7 +154,7 @@ impl Roots {
     }
 
     /// Notifies one lead. Settings of a generation that has ended meanwhile are skipped.
-    pub(in super::super) async fn tell(
+    pub(in super::super) async fn notify_lead(
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
@@ -170,14 +170,14 @@ impl Roots {
                 self.outbox.notify(&Configure { to, grant }).await
             }
             (LeadNotice::Configure, None) => Ok(()),
-            (LeadNotice::Settle, _) => {
-                let settle = Settle {
+            (LeadNotice::Reconcile, _) => {
+                let message = Reconcile {
                     counter: counter.clone(),
                 };
                 // Boxed, because this may notify others in turn.
-                let root = Box::pin(self.settle(settle)).await?;
-                let is_settled = |root: &Root| root.operations.is_settled(datacenter);
-                if root.as_ref().is_none_or(is_settled) {
+                let root = Box::pin(self.reconcile(message)).await?;
+                let is_reconciled = |root: &Root| root.operations.is_reconciled(datacenter);
+                if root.as_ref().is_none_or(is_reconciled) {
                     return Ok(());
                 }
                 Err(Fault::Unavailable(format!("{datacenter} is not settled")))
@@ -197,7 +197,7 @@ pub(in super::super) fn duties(counter: &CounterId, root: &Root, notice: LeadNot
     let duty = |datacenter: &Datacenter| Duty {
         counter: counter.clone(),
         datacenter: datacenter.clone(),
-        telling: notice,
+        notice,
         generation: root.generation,
         tries: 0,
     };

@@ -55,7 +55,7 @@ impl Roots {
         let is_lost = damaged.contains(&RootPart::Root);
         let mut repaired = RootRepaired {
             damaged,
-            told_by: Vec::new(),
+            sources: Vec::new(),
             found: None,
             silent: Vec::new(),
             is_from_snapshot: false,
@@ -106,7 +106,7 @@ impl Roots {
             damaged,
         } = self.ask_leads(request, view).await?;
         let sources = held.iter().map(|(datacenter, _)| datacenter.clone());
-        repaired.told_by = sources.collect();
+        repaired.sources = sources.collect();
         repaired.silent = silent;
         if let Some(mut root) = rebuilt(&held, view, now_ms) {
             if root.home.is_some() {

@@ -63,7 +63,7 @@ impl Feed {
     }
 
     /// Takes over what another view knows better. Cost: as a merge.
-    pub fn learn(&mut self, other: &View) {
+    pub fn merge(&mut self, other: &View) {
         if other.generation() < self.view.generation() {
             return;
         }
@@ -78,7 +78,7 @@ impl Feed {
                 self.record(ViewPart::Cell(cell.clone()));
             }
         }
-        for (source, new_items) in self.view.uniques_mut().learn(other.uniques()) {
+        for (source, new_items) in self.view.uniques_mut().merge_new(other.uniques()) {
             match new_items {
                 NewItems::Items(items) => {
                     for item in items {
@@ -143,7 +143,7 @@ impl Feed {
             match changed {
                 ViewPart::Report(datacenter) => {
                     let part = parts.entry(datacenter).or_insert_with(|| empty(datacenter));
-                    part.heard = self.view.heard_of(datacenter);
+                    part.report = self.view.report_of(datacenter);
                 }
                 ViewPart::Cell(cell) => {
                     let part = parts.entry(&cell.0).or_insert_with(|| empty(&cell.0));
@@ -166,7 +166,7 @@ impl Feed {
             let change = |(shard, totals): (u8, CellTotals)| CellChange::of(shard, &totals);
             DeltaPart {
                 datacenter: datacenter.clone(),
-                heard: Some(*report),
+                report: Some(*report),
                 cells: cells.into_iter().map(change).collect(),
             }
         };
@@ -187,7 +187,7 @@ impl Feed {
 fn empty(datacenter: &Datacenter) -> DeltaPart {
     DeltaPart {
         datacenter: datacenter.clone(),
-        heard: None,
+        report: None,
         cells: Vec::new(),
     }
 }

@@ -63,7 +63,7 @@ impl Cell {
     }
 
     /// Shard: takes over from the lead how many shards writes spread over.
-    pub fn spread_as_told(&mut self, shards: u8) {
+    pub fn set_spread(&mut self, shards: u8) {
         self.spread = shards;
     }
 

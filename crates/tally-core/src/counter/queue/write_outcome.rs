@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Due, QUEUE_RETRY_SECONDS_MAX, RETRY_MS};
+use super::{QUEUE_RETRY_SECONDS_MAX, QueuedDelivery, RETRY_MS};
 use crate::counter::ledger::KeyedOutcome;
 
 /// Why events were given up. A stored format: never renumbered.
@@ -90,7 +90,7 @@ impl DeadLetter {
     }
 
     /// A write that is given up.
-    pub fn of(delivery: &Due, death: DeadLetterReason, at_ms: i64) -> Self {
+    pub fn of(delivery: &QueuedDelivery, death: DeadLetterReason, at_ms: i64) -> Self {
         Self {
             counter: delivery.counter.as_str().to_owned(),
             increment: delivery.write.added,

@@ -17,14 +17,14 @@ impl HubState {
     }
 
     /// Records that a watcher belongs to a visitor.
-    pub fn note_visitor(&mut self, id: WatcherId, visitor: u64) {
+    pub fn set_visitor(&mut self, id: WatcherId, visitor: u64) {
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.visitor = Some(visitor);
         }
     }
 
     /// Records when the stream of a watcher ends, unix milliseconds.
-    pub fn note_end(&mut self, id: WatcherId, ends_ms: Option<i64>) {
+    pub fn set_end(&mut self, id: WatcherId, ends_ms: Option<i64>) {
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.ends_ms = ends_ms;
         }

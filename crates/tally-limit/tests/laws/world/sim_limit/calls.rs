@@ -44,7 +44,10 @@ impl World {
                     .push(Waiting { since_ms, ..call });
             }
         }
-        if let Some(due_request) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
+        if let Some(due_request) = self.datacenters[at]
+            .borrowers
+            .next_request(POLICY, KEY, clock_ms)
+        {
             self.send(at, due_request.request);
         }
     }
@@ -54,7 +57,10 @@ impl World {
             self.attempt(at, call);
         }
         let clock_ms = self.clock_ms(at);
-        if let Some(due_request) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
+        if let Some(due_request) = self.datacenters[at]
+            .borrowers
+            .next_request(POLICY, KEY, clock_ms)
+        {
             self.send(at, due_request.request);
         }
     }

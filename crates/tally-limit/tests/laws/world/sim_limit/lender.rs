@@ -159,7 +159,7 @@ impl World {
             return;
         }
         if let Some(report) = report {
-            self.lender.hear(POLICY, KEY, report, self.now_ms);
+            self.lender.receive_report(POLICY, KEY, report, self.now_ms);
         }
         let recall = self.recalling.as_mut();
         if let Some(recall) = recall.filter(|recall| recall.number == number) {

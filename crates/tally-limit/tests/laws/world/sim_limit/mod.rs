@@ -358,7 +358,7 @@ impl World {
         };
         self.after(every_ms, Event::Tick { at });
         let clock_ms = self.clock_ms(at);
-        for due_request in self.datacenters[at].borrowers.all_due(10, clock_ms) {
+        for due_request in self.datacenters[at].borrowers.due_requests(10, clock_ms) {
             self.send(at, due_request.request);
         }
     }

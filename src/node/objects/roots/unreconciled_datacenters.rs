@@ -1,22 +1,25 @@
 //! Datacenters that the last set or reset could not observe: their counts are part of no value before the root has
 //! observed them.
 //!
-//! Invariant: a datacenter is settled once for each operation, in one commit of the root.
+//! Invariant: a datacenter is reconciled once for each operation, in one commit of the root.
 
 use super::super::lead_calls::{silent, sums};
 use super::Roots;
-use crate::core::cluster::operation::SettledReport;
+use crate::core::cluster::operation::ReconciliationReport;
 use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::CounterId;
-use crate::protocol::messages::{Fault, ReadParts, Settle};
+use crate::protocol::messages::{Fault, ReadParts, Reconcile};
 
 /// How far into the future a write's stamp may be: counts since an operation are asked for up to then.
 const AHEAD_SECONDS: i64 = 60;
 
 impl Roots {
-    /// Settles the unobserved datacenters that answer now.
-    pub(in super::super) async fn settle(&self, settle: Settle) -> Result<Option<Root>, Fault> {
-        let Settle { counter } = settle;
+    /// Reconciles the unobserved datacenters that answer now.
+    pub(in super::super) async fn reconcile(
+        &self,
+        message: Reconcile,
+    ) -> Result<Option<Root>, Fault> {
+        let Reconcile { counter } = message;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
         self.is_here(&counter)?;
@@ -31,9 +34,9 @@ impl Roots {
         Ok(Some(root))
     }
 
-    /// Settles the datacenters that answer. Returns whether there were any.
+    /// Reconciles the datacenters that answer. Returns whether there were any.
     async fn reconcile_answering(&self, counter: &CounterId, root: &mut Root) -> bool {
-        let unsettled = root.operations.unsettled().to_vec();
+        let unreconciled = root.operations.unreconciled().to_vec();
         let from = root.operations.at_ms().div_euclid(1_000);
         let wanted = ReadParts {
             window: Some((from, self.host.now_ms().div_euclid(1_000) + AHEAD_SECONDS)),
@@ -41,14 +44,14 @@ impl Roots {
             ..ReadParts::default()
         };
         let mut is_news = false;
-        for (datacenter, sum) in sums(&self.outbox, counter, root, &unsettled, wanted).await {
+        for (datacenter, sum) in sums(&self.outbox, counter, root, &unreconciled, wanted).await {
             let Some(sum) = sum else { continue };
-            let report = SettledReport {
+            let report = ReconciliationReport {
                 since: sum.summary.window.count,
                 last_write_ms: sum.summary.last_write_ms,
                 cells: sum.cells,
             };
-            is_news |= root.operations.settle(&datacenter, &report);
+            is_news |= root.operations.reconcile(&datacenter, &report);
         }
         is_news
     }
@@ -60,11 +63,11 @@ impl Roots {
         counter: &CounterId,
         root: &mut Root,
     ) -> Result<(), Fault> {
-        if root.operations.unsettled().is_empty() {
+        if root.operations.unreconciled().is_empty() {
             return Ok(());
         }
         self.reconcile_answering(counter, root).await;
-        let unsettled = root.operations.unsettled().first();
-        unsettled.map_or(Ok(()), |datacenter| Err(silent(datacenter)))
+        let unreconciled = root.operations.unreconciled().first();
+        unreconciled.map_or(Ok(()), |datacenter| Err(silent(datacenter)))
     }
 }

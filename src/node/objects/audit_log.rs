@@ -58,7 +58,7 @@ impl AuditLog {
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Unreadable` where a row cannot be read; as for all methods below.
     pub(super) fn record(&self, entry: &AuditEntry) -> Result<(), Fault> {
-        let row_key = entry.place();
+        let row_key = entry.log_key();
         let known = "SELECT 1 FROM acts WHERE place = ?";
         let is_known = !self.run(known, vec![row_key.as_str().into()])?.is_empty();
         if is_known && entry.outcome == CallOutcome::Unknown {
