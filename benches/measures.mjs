@@ -280,6 +280,7 @@ const KEPT = {
   limits: ["hot key, allowed", "hot key, denied", "10,000 keys"],
   events: ["events"],
   lone: ["lone increment"],
+  boards: ["increment, beside boards", "score updates", "score updates of a board of sums"],
 };
 
 // Returns the group's loads of both builds. Its lines say this build ÷ that one.
