@@ -1,6 +1,6 @@
-// Finds the scripts of @upstash/ratelimit that Tally does not know: `node scripts/ratelimit-scripts.mjs FILE…`, where
-// each file is a published version's program. Prints the SHA-1 and the first line of each, and ends with 1 where there
-// are any.
+// Finds the scripts of @upstash/ratelimit and of upstash-ratelimit for Python that Tally does not know:
+// `node scripts/ratelimit-scripts.mjs FILE…`, where each file is a published version's program. Prints the SHA-1 and the
+// first line of each, and ends with 1 where there are any.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -10,14 +10,15 @@ const TABLE = new URL("../crates/tally-protocol/src/redis/script_table.rs", impo
 const CALL = "redis.call";
 const TAKEN = { tokenBucketIdentifierNotFound: -1 };
 
-/** The SHA-1 of each script whose text stands in a program, and of each that the program names by it. */
+/** The SHA-1 and the text of each script that stands in a program, and of each that the program names by its SHA-1. */
 export function scriptsOf(program) {
   const found = new Map();
-  for (const [, text] of program.matchAll(/`((?:[^`\\]|\\.)*)`/gs)) {
+  for (const [, js, python] of program.matchAll(/`((?:[^`\\]|\\.)*)`|"""((?:[^"\\]|\\.|"(?!""))*)"""/gs)) {
+    const text = js ?? python;
     if (!text.includes(CALL)) continue;
     const filled = text.replaceAll(/\$\{(\w+)\}/g, (_, name) => TAKEN[name] ?? `\${${name}}`);
     const script = filled.replaceAll(/\\(.)/gs, (_, character) => ({ n: "\n", t: "\t" })[character] ?? character);
-    found.set(createHash("sha1").update(script).digest("hex"), script.trim().split("\n")[0]);
+    found.set(createHash("sha1").update(script).digest("hex"), script);
   }
   for (const [, sha] of program.matchAll(/hash: "([0-9a-f]{40})"/g)) {
     if (!found.has(sha)) {
@@ -35,6 +36,6 @@ export function unknownScripts(programs) {
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
   const unknown = unknownScripts(process.argv.slice(2).map((file) => readFileSync(file, "utf8")));
-  for (const [sha, line] of unknown) console.log(`${sha} ${line}`);
+  for (const [sha, text] of unknown) console.log(`${sha} ${text.trim().split("\n")[0]}`);
   process.exitCode = unknown.length > 0 ? 1 : 0;
 }

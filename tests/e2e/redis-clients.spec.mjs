@@ -10,7 +10,7 @@ import { Analytics } from "@upstash/core-analytics";
 import { MultiRegionRatelimit, Ratelimit } from "@upstash/ratelimit";
 import { Redis } from "@upstash/redis";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { PYTHON } from "../../scripts/python-clients.mjs";
+import { PYTHON, WITHOUT_VERSIONS, pythonVersions, versionsIn } from "../../scripts/python-clients.mjs";
 import { unknownScripts } from "../../scripts/ratelimit-scripts.mjs";
 import { ORIGIN, each, openWorld } from "./world.mjs";
 
@@ -194,4 +194,11 @@ test("every script of the installed versions is known", () => {
   ];
   expect(entries.every((entry) => existsSync(entry))).toBe(true);
   expect(unknownScripts(entries.map((entry) => readFileSync(entry, "utf8")))).toEqual([]);
+});
+
+test.skipIf(WITHOUT_VERSIONS)(`every script of all versions for Python is known${WITHOUT_VERSIONS ? `: ${WITHOUT_VERSIONS}` : ""}`, () => {
+  expect(versionsIn("versions.txt")).toContain(versionsIn("requirements.txt")[0]);
+  for (const { version, scripts, programs } of pythonVersions()) {
+    expect([version, scripts.length, unknownScripts(programs)]).toEqual([version, 3, []]);
+  }
 });

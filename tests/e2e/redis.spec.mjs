@@ -1,5 +1,6 @@
 // Redis's dialect: the same replies as a real Redis, and the same counters as by the other calls.
 import { expect, test } from "vitest";
+import { WITHOUT_VERSIONS, pythonVersions } from "../../scripts/python-clients.mjs";
 import { numbers } from "./calls.mjs";
 import { listen } from "./listeners.mjs";
 import { MISSING, openRedis } from "./redis.mjs";
@@ -474,6 +475,7 @@ function commandFrom(random) {
     () => ["hincrby", key, "f", pick(AMOUNTS)],
     () => ["sadd", key, pick(["f", "g"])],
     () => ["scard", key],
+    () => ["srandmember", key, ...pick([["0"], ["x"], ["5", "bad"], ["-9223372036854775808"]])],
     () => ["incrby", key],
     () => [
       "script",
@@ -645,9 +647,44 @@ for (const [what, makes, told, steps] of [
     }));
 }
 
+// Steps of each script, in which its windows pass several times.
+const SCRIPT_STEPS = 40;
+const WINDOW_MS = 600_000;
+const WITHOUT = MISSING ?? WITHOUT_VERSIONS;
+
+test.skipIf(WITHOUT)(`scripts of all versions for Python reply as on a real Redis${WITHOUT ? `: ${WITHOUT}` : ""}`, () =>
+  inWorld({}, async (world) => {
+    const redis = await openRedis();
+    try {
+      const random = randomFrom(SEED);
+      const pick = (items) => items[Math.floor(random() * items.length)];
+      for (const [sha, text] of new Map(pythonVersions().flatMap(({ scripts }) => scripts))) {
+        await Promise.all([redis.call("flushall"), run(world, "flushall")]);
+        // The flag of the service that the clients come from is none of a real Redis.
+        const script = text.replace(/^#!lua.*\n/, "");
+        let now = 1_700_000_000_000;
+        for (let step = 0; step < SCRIPT_STEPS; step += 1) {
+          now += Math.floor(random() * WINDOW_MS * pick([0.1, 0.1, 3]));
+          const window = Math.floor(now / WINDOW_MS);
+          const [limit, by] = [5, pick([1, 1, 2, 7, 0])];
+          let call = [1, `fixed:${window}`, WINDOW_MS, by];
+          if (text.includes("KEYS[2]")) call = [2, `${window}`, `${window - 1}`, limit, now, WINDOW_MS, by];
+          if (text.includes("HMGET")) call = [1, "bucket", limit, WINDOW_MS, pick([2, 1, 2]), now, by];
+          const wanted = plain(await redis.call("eval", script, ...call));
+          const { result } = await run(world, ...pick([["eval", text], ["evalsha", sha]]), ...call);
+          expect(plain(result), `seed ${SEED}, step ${step}: ${sha} ${call.join(" ")}`).toEqual(wanted);
+          const ends = await Promise.all([redis.call("pttl", call[1]), run(world, "pttl", call[1])]);
+          expect(Math.abs(ends[0] - ends[1].result), `the expiry at step ${step}: ${sha}`).toBeLessThan(WINDOW_MS / 2);
+        }
+      }
+    } finally {
+      await redis.close();
+    }
+  }));
+
 // Not those whose words are a text or a script, or that are answered by a stream.
 const NAMES_OF_COMMANDS = `get mget set setex psetex setnx mset msetnx getset getdel getex incr decr incrby decrby incrbyfloat del unlink exists touch type expire pexpire
-  expireat pexpireat ttl pttl expiretime pexpiretime persist hset hmset hget hmget hgetall hdel hincrby sadd srem smembers scard sismember smismember sunionstore
+  expireat pexpireat ttl pttl expiretime pexpiretime persist hset hmset hget hmget hgetall hdel hincrby sadd srem smembers srandmember scard sismember smismember sunionstore
   sdiffstore zadd zincrby zscore zmscore zcard zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember
   zscan zrem zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zrangestore zunion zinter zdiff zintercard zunionstore zinterstore zdiffstore pfadd
   pfcount pfmerge ping echo keys scan dbsize nonsense`.split(/\s+/);

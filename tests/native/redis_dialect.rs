@@ -322,6 +322,53 @@ fn fields_that_are_named_twice_get_the_last_value_and_keep_their_order() {
 }
 
 #[test]
+fn members_of_a_set_are_drawn_once_each_or_again_and_within_the_bounds_of_replies() {
+    let drawn = |count: &str| {
+        let mut space = Space::new(NOW_MS).seeded(7);
+        let mut reply = |text: &str| {
+            let args = words(text);
+            run(Command::find(&args).expect("a command"), &mut space, &args)
+        };
+        reply("sadd s a b c d e");
+        let Reply::Array(members) = reply(&format!("srandmember s {count}")) else {
+            panic!("members");
+        };
+        let again = reply(&format!("srandmember s {count}"));
+        let is_drawn_anew = again != Reply::Array(members.clone());
+        assert_eq!(is_drawn_anew, ["3", "-99"].contains(&count), "{count}");
+        members
+    };
+    for (count, members, different) in [
+        ("0", 0, 0),
+        ("3", 3, 3),
+        ("5", 5, 5),
+        ("9", 5, 5),
+        ("-99", 99, 5),
+    ] {
+        let drawn = drawn(count);
+        let different_drawn = drawn
+            .iter()
+            .enumerate()
+            .filter(|(at, one)| !drawn[..*at].contains(one));
+        assert_eq!(
+            (drawn.len(), different_drawn.count()),
+            (members, different),
+            "{count}"
+        );
+    }
+    assert_eq!(last(&["srandmember none"]), r#"{"result":null}"#);
+    assert_eq!(last(&["srandmember none -3"]), r#"{"result":[]}"#);
+    assert_eq!(last(&["sadd s a", "srandmember s"]), r#"{"result":"a"}"#);
+    assert_eq!(
+        last(&["sadd s a", "srandmember s -2"]),
+        r#"{"result":["a","a"]}"#
+    );
+    let large = format!("sadd s {}", "x".repeat(60_000));
+    assert!(last(&[&large, "srandmember s -300"]).contains("ERR the replies of a request"));
+    assert!(last(&["sadd s a", "srandmember s -100001"]).contains("100000 members"));
+}
+
+#[test]
 fn commands_and_scripts_have_so_many_keys_at_most() {
     let check = |begin: &str, keys: usize| {
         let args = words(&format!("{begin}{}", " k".repeat(keys)));
@@ -665,6 +712,153 @@ const SCRIPTED: &[(&[&str], &str)] = &[
             "get s",
         ],
         r#"{"result":"pending"}"#,
+    ),
+    // upstash-ratelimit 1.1.0, with the replies of a real Redis 7.0 to its texts.
+    (
+        &[
+            "evalsha 13f452b0e337a3ed5d9c78f8d326d3bb4dadae56 1 k 100000 2",
+            "evalsha 13f452b0e337a3ed5d9c78f8d326d3bb4dadae56 1 k 100000 3",
+        ],
+        r#"{"result":5}"#,
+    ),
+    (
+        &[
+            "evalsha 13f452b0e337a3ed5d9c78f8d326d3bb4dadae56 1 k 100000 2",
+            "pttl k",
+        ],
+        r#"{"result":100000}"#,
+    ),
+    (
+        &[
+            "evalsha 810b44cbb5972f27767882f38553b79fd73440aa 2 c p 5 500 1000 3",
+            "evalsha 810b44cbb5972f27767882f38553b79fd73440aa 2 p c 5 1500 1000 1",
+        ],
+        r#"{"result":3}"#,
+    ),
+    (
+        &[
+            "evalsha 810b44cbb5972f27767882f38553b79fd73440aa 2 c p 2 500 1000 3",
+            "evalsha 810b44cbb5972f27767882f38553b79fd73440aa 2 c p 2 500 1000 1",
+        ],
+        r#"{"result":-1}"#,
+    ),
+    // It refuses only when the bucket is empty.
+    (
+        &[
+            "evalsha 9d52ca1acde733f085373a53988bf319e433b732 1 b 5 1000 2 10000 4",
+            "evalsha 9d52ca1acde733f085373a53988bf319e433b732 1 b 5 1000 2 10000 2",
+            "evalsha 9d52ca1acde733f085373a53988bf319e433b732 1 b 5 1000 2 10000 1",
+        ],
+        r#"{"result":[-2,11000]}"#,
+    ),
+    (
+        &[
+            "evalsha 9d52ca1acde733f085373a53988bf319e433b732 1 b 5 1000 2 10000 5",
+            "evalsha 9d52ca1acde733f085373a53988bf319e433b732 1 b 5 1000 2 10000 1",
+        ],
+        r#"{"result":[-1,11000]}"#,
+    ),
+    // 0.5.0 to 1.0.0: each call takes one.
+    (
+        &[
+            "evalsha a677a22e4cd5c8a936056586fb38a48cd4e80bb2 1 k 100000",
+            "pttl k",
+        ],
+        r#"{"result":100000}"#,
+    ),
+    (
+        &[
+            "evalsha a49582233b635643acca80c29edfe295cebdbca8 2 c p 5 500 1000",
+            "evalsha a49582233b635643acca80c29edfe295cebdbca8 2 c p 5 500 1000",
+            "evalsha a49582233b635643acca80c29edfe295cebdbca8 2 c p 5 500 1000",
+            "evalsha a49582233b635643acca80c29edfe295cebdbca8 2 p c 5 1500 1000",
+        ],
+        r#"{"result":3}"#,
+    ),
+    (
+        &[
+            "evalsha a49582233b635643acca80c29edfe295cebdbca8 2 c p 1 500 1000",
+            "evalsha a49582233b635643acca80c29edfe295cebdbca8 2 c p 1 500 1000",
+        ],
+        r#"{"result":-1}"#,
+    ),
+    (
+        &[
+            "evalsha b50447c414c777af3a98f98f35f8bfcd366ee313 1 b 1 1000 1 10000",
+            "evalsha b50447c414c777af3a98f98f35f8bfcd366ee313 1 b 1 1000 1 10500",
+        ],
+        r#"{"result":[-1,11000]}"#,
+    ),
+    (
+        &[
+            "evalsha b50447c414c777af3a98f98f35f8bfcd366ee313 1 b 5 1000 2 10000",
+            "hgetall b",
+        ],
+        r#"{"result":["refilled_at","10000","tokens","4"]}"#,
+    ),
+    // 0.2.0 to 0.4.2: an absent window has -1, the one before is not replied, a bucket goes below 0 and never ends.
+    (
+        &[
+            "evalsha 78b41ca1e0fb451d04a7d226654573d85e8581e4 1 k 100000",
+            "evalsha 78b41ca1e0fb451d04a7d226654573d85e8581e4 1 k 100000",
+        ],
+        r#"{"result":2}"#,
+    ),
+    (
+        &["evalsha e15257055b0ad16d37dba88a57846fa17142b83e 2 c p 1 500 1000"],
+        r#"{"result":0}"#,
+    ),
+    (
+        &[
+            "evalsha e15257055b0ad16d37dba88a57846fa17142b83e 2 c p 1 500 1000",
+            "evalsha e15257055b0ad16d37dba88a57846fa17142b83e 2 c p 1 500 1000",
+        ],
+        r#"{"result":-1}"#,
+    ),
+    (
+        &[
+            "evalsha e15257055b0ad16d37dba88a57846fa17142b83e 2 c p 9 500 1000",
+            "evalsha e15257055b0ad16d37dba88a57846fa17142b83e 2 p c 9 1500 1000",
+        ],
+        r#"{"result":8}"#,
+    ),
+    (
+        &[
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 1 1000 2 10000",
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 1 1000 2 10500",
+        ],
+        r#"{"result":[-1,11000]}"#,
+    ),
+    (
+        &[
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 9 1000 2 10000",
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 9 1000 2 10500",
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 9 1000 1 13700",
+        ],
+        r#"{"result":[8,14000]}"#,
+    ),
+    (
+        &[
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 1 1000 2 10000",
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 1 1000 2 10500",
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 9 1000 2 13700",
+        ],
+        r#"{"result":[5,14000]}"#,
+    ),
+    (
+        &[
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 1 1000 2 10000",
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 1 1000 2 10500",
+            "hgetall b",
+        ],
+        r#"{"result":["updated_at","10000","tokens","-1"]}"#,
+    ),
+    (
+        &[
+            "evalsha 67aa8759e1342d100d551f5f71496a68de9ffa41 1 b 1 1000 2 10000",
+            "pttl b",
+        ],
+        r#"{"result":-1}"#,
     ),
 ];
 

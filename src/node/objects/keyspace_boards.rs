@@ -327,7 +327,7 @@ impl KeyspaceCore {
             let (used, mut large) = (&used, BTreeSet::new());
             let read = |key: String| async move {
                 if !is_within(used.get()) {
-                    return (key, Err(sorted::too_many()));
+                    return (key, Err(sorted::too_many().into()));
                 }
                 let set = self.members_of(&key, &first_of(&key, last)).await;
                 let is_whole =
@@ -351,7 +351,7 @@ impl KeyspaceCore {
         if is_within(used.get()) {
             Ok(sets)
         } else {
-            Err(sorted::too_many())
+            Err(sorted::too_many().into())
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error;
 use super::options::number;
 use super::reply::{CommandResult, Reply};
+use super::sorted::{drawn_indices, draws_of};
 use super::space::{Space, StoredValue};
 use tally_core::order::set_of;
 
@@ -163,6 +164,24 @@ pub fn srem(space: &mut Space, args: &[String]) -> CommandResult {
 /// `SMEMBERS`.
 pub fn smembers(space: &mut Space, args: &[String]) -> CommandResult {
     space.set(&args[1]).map(Reply::texts)
+}
+
+/// `SRANDMEMBER`.
+pub fn srandmember(space: &mut Space, args: &[String]) -> CommandResult {
+    let wanted = match &args[2..] {
+        [] => None,
+        [word] => Some(draws_of(word)?),
+        _ => return Err(error::syntax()),
+    };
+    let members = Vec::from_iter(space.set(&args[1])?);
+    let total = u64::try_from(members.len()).unwrap_or(0);
+    let indices = drawn_indices(total, wanted.unwrap_or(1), space.random())?;
+    let member = |index: &u64| Some(members.get(usize::try_from(*index).ok()?)?.as_str());
+    let mut drawn = indices.iter().map(member);
+    match wanted {
+        None => Ok(Reply::text_or_nil(drawn.next().flatten())),
+        Some(_) => Reply::texts_or_nils(drawn),
+    }
 }
 
 /// `SCARD`.

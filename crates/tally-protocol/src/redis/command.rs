@@ -143,6 +143,7 @@ commands! {
     "SADD" -3 ONE, Admin => Act::Keys(collections::sadd);
     "SREM" -3 ONE, Admin => Act::Keys(collections::srem);
     "SMEMBERS" 2 ONE, Read => Act::Keys(collections::smembers);
+    "SRANDMEMBER" -2 ONE, Read => Act::Keys(collections::srandmember);
     "SCARD" 2 ONE, Read => Act::Keys(collections::scard);
     "SISMEMBER" 3 ONE, Read => Act::Keys(collections::sismember);
     "SMISMEMBER" -3 ONE, Read => Act::Keys(collections::smismember);

@@ -44,6 +44,17 @@ pub struct Bucket {
     pub has_limit: bool,
 }
 
+/// The variant of a bucket of the first versions: each call takes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstBucket {
+    /// The field of the last refill.
+    pub field: &'static str,
+    /// Whether the tokens may fall below zero.
+    pub goes_below: bool,
+    /// Whether it is refilled for each interval that has passed, and never expires; otherwise once a call.
+    pub counts_refills: bool,
+}
+
 /// The effect of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Script {
@@ -64,11 +75,8 @@ pub enum Script {
     },
     /// Takes from a bucket.
     Bucket(Bucket),
-    /// Takes one token from a bucket that is refilled at most once a call.
-    FirstBucket {
-        /// Whether the tokens may fall below zero.
-        goes_below: bool,
-    },
+    /// Takes one token from a bucket of the first versions.
+    FirstBucket(FirstBucket),
     /// Reads the tokens of a bucket.
     BucketLeft {
         /// The number of values in the reply: tokens, the last refill, the limit.
@@ -172,6 +180,12 @@ const BUCKET_LIMIT: Bucket = Bucket {
     lets_refunds: true,
     has_limit: true,
     ..BUCKET
+};
+
+const FIRST_BUCKET: FirstBucket = FirstBucket {
+    field: "updatedAt",
+    goes_below: true,
+    counts_refills: false,
 };
 
 /// The scripts, by their SHA-1, with the first version that has them.
@@ -358,7 +372,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     ),
     (
         "020d50063e82405b8f437fa9cdbe084dcfc2d450",
-        Script::FirstBucket { goes_below: true },
+        Script::FirstBucket(FIRST_BUCKET),
     ),
     // 0.4.1
     (
@@ -388,7 +402,10 @@ pub const KNOWN: &[(&str, Script)] = &[
     ),
     (
         "ab261fc31370e56019e266ffbef166f7e301cc0b",
-        Script::FirstBucket { goes_below: false },
+        Script::FirstBucket(FirstBucket {
+            goes_below: false,
+            ..FIRST_BUCKET
+        }),
     ),
     (
         "0fa9c90dc1d0dad21151e74386e59530a377c65d",
@@ -425,6 +442,64 @@ pub const KNOWN: &[(&str, Script)] = &[
             field: "refilled_at",
             compares_cost: true,
             ..BUCKET
+        }),
+    ),
+    // Python, 1.1.0
+    (
+        "13f452b0e337a3ed5d9c78f8d326d3bb4dadae56",
+        Script::Fixed(WindowTtl::First),
+    ),
+    (
+        "810b44cbb5972f27767882f38553b79fd73440aa",
+        Script::Sliding(SLIDING),
+    ),
+    (
+        "9d52ca1acde733f085373a53988bf319e433b732",
+        Script::Bucket(Bucket {
+            field: "refilled_at",
+            ..BUCKET
+        }),
+    ),
+    // Python, 0.5.0
+    (
+        "a677a22e4cd5c8a936056586fb38a48cd4e80bb2",
+        Script::Fixed(WindowTtl::One),
+    ),
+    (
+        "a49582233b635643acca80c29edfe295cebdbca8",
+        Script::Sliding(Sliding {
+            ttl: WindowTtl::One,
+            ..SLIDING
+        }),
+    ),
+    (
+        "b50447c414c777af3a98f98f35f8bfcd366ee313",
+        Script::Bucket(Bucket {
+            field: "refilled_at",
+            takes_one: true,
+            ..BUCKET
+        }),
+    ),
+    // Python, 0.2.0
+    (
+        "78b41ca1e0fb451d04a7d226654573d85e8581e4",
+        Script::Fixed(WindowTtl::One),
+    ),
+    (
+        "e15257055b0ad16d37dba88a57846fa17142b83e",
+        Script::Sliding(Sliding {
+            ttl: WindowTtl::One,
+            floors: false,
+            absent: -1.0,
+            ..SLIDING
+        }),
+    ),
+    (
+        "67aa8759e1342d100d551f5f71496a68de9ffa41",
+        Script::FirstBucket(FirstBucket {
+            field: "updated_at",
+            counts_refills: true,
+            ..FIRST_BUCKET
         }),
     ),
 ];

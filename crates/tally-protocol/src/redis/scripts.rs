@@ -7,7 +7,7 @@
 use super::collections::{field, flat, put_fields};
 use super::command::script_words;
 use super::reply::{CommandResult, Reply};
-use super::script_table::{Bucket, KNOWN, Script, Sliding, WindowTtl};
+use super::script_table::{Bucket, FirstBucket, KNOWN, Script, Sliding, WindowTtl};
 use super::scripts_of_regions::{
     deny_list, fixed_fields, fixed_members, sliding_fields, sliding_fields_left, sliding_members,
 };
@@ -55,7 +55,7 @@ pub fn named(args: &[String]) -> Result<Script, Reply> {
         find(&args[1]).ok_or_else(error::no_script)?
     } else {
         find(&sha1::hex(&args[1])).ok_or_else(|| {
-            Reply::err("Tally runs the scripts of @upstash/ratelimit and upstash-ratelimit alone; it does not know this one")
+            Reply::err("Tally runs the scripts of @upstash/ratelimit and upstash-ratelimit alone; this one is not of a version that it knows")
         })?
     };
     if name.ends_with("_RO") && script.writes() {
@@ -90,7 +90,7 @@ pub fn run(space: &mut Space, args: &[String]) -> CommandResult {
         Script::Sliding(form) => sliding(space, &call, form),
         Script::SlidingLeft { has_limit } => sliding_left(space, &call, has_limit),
         Script::Bucket(form) => bucket(space, &call, form),
-        Script::FirstBucket { goes_below } => first_bucket(space, &call, goes_below),
+        Script::FirstBucket(form) => first_bucket(space, &call, form),
         Script::BucketLeft { replies } => bucket_left(space, &call, replies),
         Script::Fields => flat(space, call.key(0)?),
         Script::FixedFields { sets_end } => fixed_fields(space, &call, sets_end),
@@ -348,8 +348,7 @@ fn bucket(space: &mut Space, call: &ScriptCall<'_>, form: Bucket) -> CommandResu
     Ok(answer(left))
 }
 
-/// The buckets of the first versions: refilled once, however long ago the refill was due.
-fn first_bucket(space: &mut Space, call: &ScriptCall<'_>, goes_below: bool) -> CommandResult {
+fn first_bucket(space: &mut Space, call: &ScriptCall<'_>, form: FirstBucket) -> CommandResult {
     let key = call.key(0)?;
     let (limit, interval) = (call.number(0)?, call.number(1)?);
     let (refill, now) = (call.number(2)?, call.number(3)?);
@@ -359,35 +358,50 @@ fn first_bucket(space: &mut Space, call: &ScriptCall<'_>, goes_below: bool) -> C
             .map(lua_number)
             .transpose()
     };
-    let known = stored("updatedAt")?;
+    let known = stored(form.field)?;
     let tokens = stored("tokens")?.unwrap_or(0.0);
     let (left, at) = match known {
         None => (limit - 1.0, now),
         Some(at) => {
             if now >= at + interval {
-                let tokens = if goes_below { tokens.max(0.0) } else { tokens };
-                (limit.min(tokens + refill) - 1.0, now)
-            } else if goes_below {
+                let tokens = if form.goes_below {
+                    tokens.max(0.0)
+                } else {
+                    tokens
+                };
+                let (refills, at) = if form.counts_refills {
+                    let refills = ((now - at) / interval).floor();
+                    (refills, at + refills * interval)
+                } else {
+                    (1.0, now)
+                };
+                (limit.min(tokens + refills * refill) - 1.0, at)
+            } else if form.goes_below {
                 (tokens - 1.0, at)
             } else if tokens > 0.0 {
                 let left = tokens - 1.0;
-                put_bucket(space, key, now, left)?;
+                put_bucket(space, key, (form.field, now), left)?;
                 return Ok(pair(left, at + interval));
             } else {
                 return Ok(pair(0.0, at + interval));
             }
         }
     };
-    put_bucket(space, key, at, left)?;
-    if known.is_none() {
+    put_bucket(space, key, (form.field, at), left)?;
+    if known.is_none() && !form.counts_refills {
         end_in(space, key, interval);
     }
     Ok(pair(left, at + interval))
 }
 
-fn put_bucket(space: &mut Space, key: &str, at: f64, left: f64) -> Result<(), Reply> {
+fn put_bucket(
+    space: &mut Space,
+    key: &str,
+    (field, at): (&str, f64),
+    left: f64,
+) -> Result<(), Reply> {
     let fields = [
-        ("updatedAt".to_owned(), lua_text(at)?),
+        (field.to_owned(), lua_text(at)?),
         ("tokens".to_owned(), lua_text(left)?),
     ];
     put_fields(space, key, &fields).map(|_| ())

@@ -251,18 +251,18 @@ pub(super) fn name(member: Vec<u8>) -> Reply {
 }
 
 /// The refusal of a reply with too many members.
-pub fn too_many() -> ReplyError {
+pub fn too_many() -> Reply {
     let members_max = SORTED_MEMBERS_MAX;
     let mebibytes = SORTED_BYTES_MAX / (1024 * 1024);
-    ReplyError::Reply(Reply::err(format!(
+    Reply::err(format!(
         "a command works on {members_max} members, and {mebibytes} MiB of them, at most: ask for fewer"
-    )))
+    ))
 }
 
 /// The members at these indexes, if they are not too many.
 pub(super) fn read(set: &dyn SortedSet, (low, high): (u64, u64)) -> Result<Members, ReplyError> {
     if high.saturating_sub(low) > SORTED_MEMBERS_MAX {
-        return Err(too_many());
+        return Err(too_many().into());
     }
     let (mut members, mut bytes, mut at) = (Members::new(), 0, low);
     while at < high {
@@ -273,7 +273,7 @@ pub(super) fn read(set: &dyn SortedSet, (low, high): (u64, u64)) -> Result<Membe
         }
         bytes += page.iter().map(|(member, _)| member.len()).sum::<usize>();
         if bytes > SORTED_BYTES_MAX {
-            return Err(too_many());
+            return Err(too_many().into());
         }
         members.extend(page);
         at = end;
@@ -514,7 +514,7 @@ fn pop(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
 }
 
 /// The next of a pseudorandom sequence. Source: Steele, Lea and Flood 2014, SplitMix64.
-fn drawn(state: &mut u64) -> u64 {
+pub(super) fn drawn(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -522,27 +522,25 @@ fn drawn(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
-    let total = set.count();
-    let mut state = seed;
-    let Some(wanted) = args.get(2) else {
-        let at = drawn(&mut state).checked_rem(total).unwrap_or(0);
-        let found = set.stretch(at, (at + 1).min(total))?.pop();
-        return Ok(found.map_or(Reply::Nil, |(member, _)| name(member)));
-    };
-    let wanted = number(wanted)?;
-    if wanted == i64::MIN {
-        let max = i64::MAX;
+/// How many members a word says to draw; below 0, a member may be drawn again.
+///
+/// # Errors
+/// Where it is no number of which the opposite is one too.
+pub(super) fn draws_of(word: &str) -> Result<i64, Reply> {
+    let (wanted, max) = (number(word)?, i64::MAX);
+    if wanted < -max {
         return Err(Reply::err(format!(
             "value is out of range, value must between -{max} and {max}"
-        ))
-        .into());
+        )));
     }
-    let with_scores = match &args[3..] {
-        [] => false,
-        [word] if word.eq_ignore_ascii_case("WITHSCORES") => true,
-        _ => return Err(error::syntax().into()),
-    };
+    Ok(wanted)
+}
+
+/// The indexes of drawn members of a set, by [`draws_of`].
+///
+/// # Errors
+/// Where they are more than [`SORTED_MEMBERS_MAX`].
+pub(super) fn drawn_indices(total: u64, wanted: i64, mut seed: u64) -> Result<Vec<u64>, Reply> {
     let limit = wanted.unsigned_abs();
     let draws = match (total, wanted < 0) {
         (0, _) => 0,
@@ -552,24 +550,42 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
     if draws > SORTED_MEMBERS_MAX {
         return Err(too_many());
     }
-    if wanted > 0 && draws == total {
-        return Ok(reply_of(read(set, (0, total))?, with_scores));
-    }
     // Each of the last indexes in turn, or a random one before it that is not taken. Source: Floyd, in Bentley 1987, "A
     // sample of brilliance".
     let (mut indices, mut taken) = (Vec::new(), BTreeSet::new());
     for draw in 0..draws {
         indices.push(if wanted < 0 {
-            drawn(&mut state) % total
+            drawn(&mut seed) % total
         } else {
             let last = total - draws + draw;
-            let at = drawn(&mut state) % (last + 1);
+            let at = drawn(&mut seed) % (last + 1);
             let at = if taken.contains(&at) { last } else { at };
             taken.insert(at);
             at
         });
     }
-    let members = members_at(set, &indices)?;
+    Ok(indices)
+}
+
+fn random(set: &dyn SortedSet, args: &[String], mut seed: u64) -> SortedResult {
+    let total = set.count();
+    let Some(wanted) = args.get(2) else {
+        let at = drawn(&mut seed).checked_rem(total).unwrap_or(0);
+        let found = set.stretch(at, (at + 1).min(total))?.pop();
+        return Ok(found.map_or(Reply::Nil, |(member, _)| name(member)));
+    };
+    let wanted = draws_of(wanted)?;
+    let with_scores = match &args[3..] {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case("WITHSCORES") => true,
+        _ => return Err(error::syntax().into()),
+    };
+    let is_all = u64::try_from(wanted).is_ok_and(|wanted| wanted >= total);
+    let members = if is_all {
+        read(set, (0, total))?
+    } else {
+        members_at(set, &drawn_indices(total, wanted, seed)?)?
+    };
     Ok(reply_of(members, with_scores))
 }
 
@@ -602,13 +618,13 @@ fn members_at(set: &dyn SortedSet, indices: &[u64]) -> Result<Members, ReplyErro
             found.insert(index, member);
         }
         if bytes > SORTED_BYTES_MAX {
-            return Err(too_many());
+            return Err(too_many().into());
         }
     }
     // One member may be drawn often.
     let members = indices.iter().filter_map(|index| found.get(index));
     if members.clone().map(|(name, _)| name.len()).sum::<usize>() > SORTED_BYTES_MAX {
-        return Err(too_many());
+        return Err(too_many().into());
     }
     Ok(members.cloned().collect())
 }

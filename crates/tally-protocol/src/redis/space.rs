@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error;
 use super::reply::Reply;
+use super::sorted::drawn;
 use tally_core::counter::id::CounterId;
 
 /// The largest key that is no counter with its value, in bytes: the sum of keys, fields and members.
@@ -68,6 +69,7 @@ pub struct KeyspaceEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     now_ms: i64,
+    seed: u64,
     entries: BTreeMap<String, KeyspaceEntry>,
     changed: BTreeSet<String>,
 }
@@ -82,6 +84,17 @@ impl Space {
             now_ms,
             ..Self::default()
         }
+    }
+
+    /// The same with a random seed, for a command that draws.
+    #[must_use]
+    pub fn seeded(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// A random number: another at each call.
+    pub(super) fn random(&mut self) -> u64 {
+        drawn(&mut self.seed)
     }
 
     /// The time of the command, unix milliseconds.
