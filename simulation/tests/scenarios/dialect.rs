@@ -365,6 +365,21 @@ fn patterns_of_one_request_share_their_steps() {
 }
 
 #[test]
+fn ranges_of_names_of_one_request_read_so_many_members_together() {
+    let service = Service::new("");
+    let mut add = vec!["ZADD".to_owned(), "z".to_owned()];
+    for number in 0..1_000 {
+        add.extend([number.to_string(), format!("m{number}")]);
+    }
+    let mut commands = vec![add];
+    commands.extend((0..101).map(|_| words("ZLEXCOUNT z - +")));
+    let replies = piped(&service, &commands);
+    assert!(replies[1..101].iter().all(|reply| *reply == 1_000));
+    let refused = replies[101].as_str().unwrap_or_default();
+    assert!(refused.starts_with("ERR too many names"), "{refused}");
+}
+
+#[test]
 fn a_key_that_is_created_while_it_is_set_overflows_nothing() {
     let most = i64::MAX.to_string();
     for wait_ms in 0..40 {

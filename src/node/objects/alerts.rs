@@ -326,6 +326,9 @@ impl Alerts {
             {
                 let Err(fault) = delivered else { continue };
                 self.host.fail(&format!("deliveries of alerts: {fault}"));
+                if !matches!(fault, Fault::Unreadable(_)) {
+                    return;
+                }
                 // A damaged row would stay due, hold up other alerts, and ring the alarm again at once.
                 let again_ms = self.host.now_ms() + UNREADABLE_AGAIN_MS;
                 if let Err(fault) = self.store.put_off_one(number, again_ms) {

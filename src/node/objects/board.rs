@@ -995,6 +995,21 @@ impl BoardCore {
             return Ok(());
         }
         self.catch_up()?;
+        if !self.sweep_some()? {
+            // Objects of ended layouts are told to delete all before what names them is deleted.
+            self.move_if_due().await?;
+            if !self.sweep_some()? {
+                return Ok(());
+            }
+        }
+        self.delete_all().await
+    }
+
+    /// Deletes rows that are over. Returns whether all of this object are.
+    fn sweep_some(&self) -> Result<bool, Fault> {
+        if self.generation().is_none() {
+            return Ok(false);
+        }
         let now_ms = self.host.now_ms();
         let is_over = self.commit(|loaded| {
             let head = &mut loaded.head;
@@ -1008,13 +1023,11 @@ impl BoardCore {
                 (head.swept_epoch, has_rest) = (head.epoch, false);
             }
             // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
-            let is_spread = loaded.role.layout.number > 0;
-            Ok(!head.is_living && !has_rest && !is_spread && ledgers.records() == 0)
+            let role = &loaded.role;
+            let is_left = role.layout.number > 0 || role.moving.is_some() || !role.ended.is_empty();
+            Ok(!head.is_living && !has_rest && !is_left && ledgers.records() == 0)
         })?;
-        if is_over && self.beginning.get().is_none() && !self.moves.is_receiving() {
-            return self.delete_all().await;
-        }
-        self.move_if_due().await
+        Ok(is_over && self.beginning.get().is_none() && !self.moves.is_receiving())
     }
 
     /// Deletes all rows.

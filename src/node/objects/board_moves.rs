@@ -802,7 +802,8 @@ impl BoardCore {
         if self.generation().is_some() {
             let receiving = self.moves.receiving.borrow();
             let known = receiving.as_ref().map(|known| (known.number, known.turn));
-            return Ok(match known == Some((is.layout.number, 0)) {
+            let is_same = self.generation() == Some(is.generation);
+            return Ok(match is_same && known == Some((is.layout.number, 0)) {
                 true => ShardReply::Done,
                 false => ShardReply::Lost,
             });

@@ -364,7 +364,7 @@ impl Loaded {
         // Each shard gets an equal part, and the first ones what is left over.
         let shards = u64::from(self.role.layout.shards.max(1));
         let is_first = u64::from(self.role.at.shard) < settings.members_max % shards;
-        let members_max = settings.members_max / shards + u64::from(is_first);
+        let members_max = (settings.members_max / shards + u64::from(is_first)).max(1);
         (is_new && self.head.members >= members_max)
             || (more > 0 && self.head.bytes.saturating_add(more) > bytes_max)
     }

@@ -23,6 +23,22 @@ impl Default for StepsLeft {
     }
 }
 
+impl StepsLeft {
+    /// Takes so many steps.
+    ///
+    /// # Errors
+    /// Where the request has taken too many.
+    pub fn take(&self, steps: u64) -> Result<(), Reply> {
+        let left = self.0.get().checked_sub(steps);
+        self.0.set(left.unwrap_or(0));
+        left.map(drop).ok_or_else(|| {
+            let text = "too many names were compared with the patterns of this request; begin them with longer \
+                        prefixes, or send fewer at once";
+            Reply::err(text)
+        })
+    }
+}
+
 /// Checks the length of a pattern or a channel.
 ///
 /// # Errors
@@ -63,20 +79,11 @@ impl<'a> Pattern<'a> {
     /// # Errors
     /// Where the request has taken too many steps.
     pub fn matches(&self, name: &str) -> Result<bool, Reply> {
-        let refused = || {
-            let text = "too many names were compared with the patterns of this request; begin them with longer \
-                        prefixes, or send fewer at once";
-            Reply::err(text)
-        };
-        let left = self.left.0.get();
-        if left == 0 {
-            return Err(refused());
-        }
+        // A comparison begins only where a step is left.
+        self.left.take(1)?;
         let mut steps = 0;
         let matches = matches_in(self.text, name, &mut steps);
-        let after = left.checked_sub(steps);
-        self.left.0.set(after.unwrap_or(0));
-        after.map(|_| matches).ok_or_else(refused)
+        self.left.take(steps.saturating_sub(1)).map(|()| matches)
     }
 }
 
