@@ -26,7 +26,8 @@ const isDone = () => existsSync(DONE) && readFileSync(DONE, "utf8") === wanted()
 export const WITHOUT_VERSIONS = isDone() ? undefined : "the Python clients are not installed (scripts/python-clients.mjs)";
 
 /** The versions of upstash-ratelimit that a file of tests/python names. */
-export const versionsIn = (file) => [...read(file).matchAll(/^upstash-ratelimit==(\S+)/gm)].map(([, version]) => version);
+export const versionsIn = (file) =>
+  [...read(file).matchAll(/^upstash-ratelimit==(\S+)/gm)].map(([, version]) => version);
 
 /** Each installed version of upstash-ratelimit, with its programs, and their scripts as `scriptsOf` has them. */
 export function pythonVersions() {
@@ -42,7 +43,8 @@ function installed() {
   const python = findProgram(["python3"]);
   if (python === undefined) return "python3 is not on the PATH";
   const pip = (...args) => [
-    `${FOLDER}/bin/python`, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:", ...args,
+    `${FOLDER}/bin/python`, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes",
+    "--only-binary", ":all:", ...args,
   ];
   // pip installs one version of a package at a time, and reads hashes from files alone.
   const files = mkdtempSync(join(tmpdir(), "tally-python-"));

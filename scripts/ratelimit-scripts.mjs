@@ -1,6 +1,6 @@
 // Finds the scripts of @upstash/ratelimit and of upstash-ratelimit for Python that Tally does not know:
-// `node scripts/ratelimit-scripts.mjs FILE…`, where each file is a published version's program. Prints the SHA-1 and the
-// first line of each, and ends with 1 where there are any.
+// `node scripts/ratelimit-scripts.mjs FILE…`, where each file is a published version's program. Prints the SHA-1 and
+// the first line of each, and ends with 1 where there are any.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";

@@ -187,8 +187,11 @@ fn a_key_moves_to_shards_that_get_members_of_its_own_shard() {
         let rows = scene.world.look(&of, "SELECT 1 FROM records");
         rows.expect("a shard").len()
     };
-    // Of the keys' claims all three lay in the first shard too.
-    assert_eq!([0, 1, 2, 3].map(records), [5, 5, 1, 1]);
+    // Three keys and the claim of each; which shard had the claims hangs on the keys' hashes.
+    let [first, second, third, fourth] = [0, 1, 2, 3].map(records);
+    assert_eq!((first, third), (second, fourth));
+    assert_eq!(first + third, 6);
+    assert!(first >= 2 && third >= 1, "{first} and {third}");
     for group in [0, 1, 15] {
         assert!(write(group));
     }

@@ -93,7 +93,10 @@ impl KeyspaceCore {
             counters: seen,
             boards,
         };
-        let mut space = Space::new(self.host.now_ms()).seeded(self.host.random());
+        let mut space = Space::new(self.host.now_ms());
+        if command.name == "SRANDMEMBER" {
+            space = space.seeded(self.host.random());
+        }
         for (key, row) in rows {
             let is_board = read.boards.contains_key(&key);
             let expires_ms = match &row {
