@@ -9,7 +9,7 @@ use crate::core::board::placing::ShardAt;
 use crate::core::counter::id::CounterId;
 use crate::node::shared::call;
 use crate::protocol::messages::{
-    AskBoard, BoardAnswer, BoardQuestion, Fault, ReportShard, ShardCommand, ShardReply,
+    AskBoard, BoardAnswer, BoardQuestion, BoardSeen, Fault, ReportShard, ShardCommand, ShardReply,
 };
 
 impl BoardCore {
@@ -39,6 +39,8 @@ impl BoardCore {
             let unseal = ShardCommand::Unseal(moving.number);
             self.command_all(board, role.layout, &unseal).await?;
         }
+        // A shard that missed the last end still has the generation before.
+        let mut newest: Option<Box<BoardSeen>> = None;
         for at in role.layout.all() {
             let about = AskBoard {
                 at,
@@ -47,12 +49,10 @@ impl BoardCore {
             };
             match call(&self.host, &about).await? {
                 BoardAnswer::Seen(seen) => {
-                    self.readable()?;
-                    // Another call may have put it back meanwhile.
-                    return match self.generation() {
-                        Some(_) => Ok(()),
-                        None => self.begin_as(board, seen.generation, seen.settings, &seen.placing),
-                    };
+                    let known = newest.as_ref().map(|known| known.generation);
+                    if Some(seen.generation) > known {
+                        newest = Some(seen);
+                    }
                 }
                 BoardAnswer::Moving => {
                     let what = "members of the board are being moved".to_owned();
@@ -62,7 +62,14 @@ impl BoardCore {
                 _ => {}
             }
         }
-        Ok(())
+        self.readable()?;
+        match (self.generation(), newest) {
+            (None, Some(seen)) => {
+                self.begin_as(board, seen.generation, seen.settings, &seen.placing)
+            }
+            // Another call may have put it back meanwhile.
+            _ => Ok(()),
+        }
     }
 
     /// Whether a shard of the present layout has lost what it knew of the board. If so, it is told again.
