@@ -137,7 +137,8 @@ impl BoardCore {
         self.storage.check(|| self.load())
     }
 
-    /// Changes the board in one commit. If it fails, memory is read again before anything else is answered.
+    /// Changes the board in one commit. If it fails, memory is read again before anything else is answered. What was
+    /// read ahead is of this commit alone.
     pub(super) fn commit<T>(
         &self,
         mut work: impl FnMut(&mut Loaded) -> Result<T, Fault>,
@@ -155,6 +156,7 @@ impl BoardCore {
             outcome = Some(work(loaded)?);
             loaded.store(&self.rows)
         });
+        self.rows.forget_ahead();
         if let Err(fault) = committed {
             self.storage
                 .record(Err(Fault::Unavailable("a commit failed".to_owned())));
@@ -495,7 +497,7 @@ impl BoardCore {
     /// Makes the writes of requests in one commit, each once.
     fn write(&self, requests: &[Request]) -> Result<Vec<BoardWritten>, Fault> {
         let now_ms = self.host.now_ms();
-        let written = self.commit(|loaded| {
+        self.commit(|loaded| {
             let mut ledgers = loaded.head.ledgers();
             if let Some(newest) = ledgers.expire(now_ms) {
                 self.rows.delete_records(newest)?;
@@ -520,7 +522,7 @@ impl BoardCore {
                         let (mut outcome, only) = self.make_all(loaded, &writes, now_ms)?;
                         match only {
                             Some(only) if is_one_each => unranked.push((all.len(), only)),
-                            only => self.rank(loaded, &mut [&mut outcome], only.as_slice())?,
+                            only => self.rank(loaded, &mut outcome, only)?,
                         }
                         BoardWritten::Done(outcome)
                     }
@@ -528,38 +530,32 @@ impl BoardCore {
             }
             // None of these members was written again.
             let (indices, members): (Vec<usize>, Vec<NamedPair>) = unranked.into_iter().unzip();
-            let mut outcomes: Vec<&mut MemberOutcome> = Vec::new();
-            for (index, written) in all.iter_mut().enumerate() {
-                if let BoardWritten::Done(outcome) = written
-                    && indices.binary_search(&index).is_ok()
-                {
-                    outcomes.push(outcome);
+            for (index, rank) in indices.into_iter().zip(self.ranks(loaded, &members)?) {
+                if let Some(BoardWritten::Done(outcome)) = all.get_mut(index) {
+                    put_rank(loaded, outcome, rank);
                 }
             }
-            self.rank(loaded, &mut outcomes, &members)?;
             Ok(all)
-        });
-        self.rows.forget_ahead();
-        written
+        })
     }
 
-    /// Puts the ranks of these members into the outcomes of their writes, and of when the ranks are.
+    /// The ranks of these members; none where expired members are still counted.
+    fn ranks(&self, loaded: &Loaded, members: &[NamedPair]) -> Result<Vec<Option<u64>>, Fault> {
+        match loaded.is_exact && !members.is_empty() {
+            true => loaded.reader(&self.rows).ranks(members),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// Puts the rank of the only member that was written into the outcome.
     fn rank(
         &self,
         loaded: &Loaded,
-        outcomes: &mut [&mut MemberOutcome],
-        members: &[NamedPair],
+        outcome: &mut MemberOutcome,
+        only: Option<NamedPair>,
     ) -> Result<(), Fault> {
-        // Where expired members are still counted, the answer has no rank.
-        if members.is_empty() || !loaded.is_exact {
-            return Ok(());
-        }
-        let ranks = loaded.reader(&self.rows).ranks(members)?;
-        for (outcome, rank) in outcomes.iter_mut().zip(ranks) {
-            if let Some(stand) = &mut outcome.stand {
-                stand.rank = rank;
-            }
-            (outcome.sequence, outcome.total) = (loaded.head.sequence, loaded.directory.total());
+        if let Some(rank) = self.ranks(loaded, only.as_slice())?.pop() {
+            put_rank(loaded, outcome, rank);
         }
         Ok(())
     }
@@ -675,7 +671,7 @@ impl BoardCore {
         };
         loaded.head.set_ledgers(&ledgers);
         let (mut written, only) = self.make_all(loaded, writes, now_ms)?;
-        self.rank(loaded, &mut [&mut written], only.as_slice())?;
+        self.rank(loaded, &mut written, only)?;
         let record = Record {
             fingerprint: once.fingerprint,
             written: written.clone(),
@@ -1097,6 +1093,14 @@ fn whole_key(first: Option<&MemberWrite>, once: &OnceKey) -> OnceKey {
         true => once.claim(),
         false => *once,
     }
+}
+
+/// Puts a rank into the outcome of a write, and of which change and how many members it is.
+fn put_rank(loaded: &Loaded, outcome: &mut MemberOutcome, rank: Option<u64>) {
+    if let Some(stand) = &mut outcome.stand {
+        stand.rank = rank;
+    }
+    (outcome.sequence, outcome.total) = (loaded.head.sequence, loaded.directory.total());
 }
 
 /// The key of the record of a group, for writes with this key.

@@ -325,8 +325,8 @@ impl BoardRows {
         Ok(())
     }
 
-    /// Reads members together, for [`Self::member`] until [`Self::forget_ahead`]: one by one each takes 9 µs. Returns
-    /// how many names differ.
+    /// Reads members together, for [`Self::member`] until the commit is over: one by one each takes 9 µs. Returns how
+    /// many names differ.
     pub(super) fn read_ahead(&self, epoch: i64, names: &[&[u8]]) -> Result<usize, Fault> {
         let members = self.members(epoch, names)?;
         let count = members.len();
@@ -337,6 +337,25 @@ impl BoardRows {
     /// Forgets what was read ahead: the commit in which it was current is over.
     pub(super) fn forget_ahead(&self) {
         self.ahead.take();
+    }
+
+    /// The key of a member that was read ahead, if it has a position in the order.
+    pub(super) fn key_ahead(&self, name: &[u8]) -> Option<Key> {
+        self.ahead.borrow().1.get(name)?.key(name)
+    }
+
+    /// Keeps how many members stand before one that was read ahead.
+    pub(super) fn count_ahead(&self, key: &Key, before: u64) {
+        if let Some(known) = self.ahead.borrow_mut().1.get_mut(&key.member) {
+            known.before = before;
+        }
+    }
+
+    /// How many were counted before a key that is still that of its member; as of [`Self::count_ahead`].
+    pub(super) fn counted_ahead(&self, key: &Key) -> Option<u64> {
+        let ahead = self.ahead.borrow();
+        let known = ahead.1.get(&key.member)?;
+        (known.key(&key.member).as_ref() == Some(key)).then_some(known.before)
     }
 
     /// A member of a period, if it exists.

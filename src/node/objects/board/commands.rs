@@ -1,8 +1,6 @@
 //! Commands of a sorted set, run on a board: those of one message in one commit, each once where its attempt has a
 //! name.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::{BoardCore, Loaded, Misplaced, ending};
@@ -14,7 +12,7 @@ use crate::core::board::settings::{Settings, Ties};
 use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::core::order::set_of;
 use crate::node::objects::board_reads::Reader;
-use crate::node::objects::board_rows::{BoardRows, NamedMember};
+use crate::node::objects::board_rows::BoardRows;
 use crate::node::shared::call;
 use crate::protocol::access::Scope;
 use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
@@ -41,44 +39,28 @@ struct Ranking<'a> {
     rows: &'a BoardRows,
     has_changed: bool,
     steps: StepsLeft,
-    read: &'a mut ReadTogether,
-}
-
-/// What was read for several commands of a message, as it is now.
-struct ReadTogether {
-    /// The members that they name.
-    members: BTreeMap<Vec<u8>, NamedMember>,
-    /// Whether it is known how many stand before the members whose ranks are asked for, up to the next command that may
-    /// write.
     has_counts: bool,
 }
 
-impl ReadTogether {
+/// Whether it is known how many stand before the members whose ranks are asked for, up to the next command that may
+/// write.
+#[derive(Default)]
+struct CountsAhead(bool);
+
+impl CountsAhead {
     /// The reply of a command that is not run. What was counted for those behind it was counted up to it alone.
     fn skip(&mut self, reply: Reply) -> Reply {
-        self.has_counts = false;
+        self.0 = false;
         reply
-    }
-
-    /// Reads the members that commands name.
-    fn of(commands: &[Arguments], rows: &BoardRows, epoch: i64) -> Result<Self, Fault> {
-        let mut names = Vec::new();
-        for args in commands {
-            names.extend(named_members(args));
-        }
-        Ok(Self {
-            members: rows.members(epoch, &names)?,
-            has_counts: false,
-        })
     }
 
     /// Reads what the first of these commands needs of the order, and those behind it as far as none writes.
     fn look_ahead(&mut self, reader: &Reader<'_>, commands: &[Arguments]) -> Result<(), Fault> {
         match commands.first().and_then(|args| naming_of(args)) {
-            Some((Naming::Ranked, _)) if !self.has_counts => self.has_counts = true,
+            Some((Naming::Ranked, _)) if !self.0 => self.0 = true,
             Some((Naming::Ranked | Naming::Scored, _)) => return Ok(()),
             _ => {
-                self.has_counts = false;
+                self.0 = false;
                 return Ok(());
             }
         }
@@ -86,19 +68,16 @@ impl ReadTogether {
         for args in commands {
             match naming_of(args) {
                 Some((Naming::Ranked, _)) => {
-                    for name in named_members(args) {
-                        keys.extend(self.members.get(name).and_then(|known| known.key(name)));
-                    }
+                    let named = named_members(args).into_iter();
+                    keys.extend(named.filter_map(|name| reader.rows.key_ahead(name)));
                 }
                 Some((Naming::Scored, _)) => {}
                 _ => break,
             }
         }
         let counts = reader.before(&keys)?;
-        for (key, before) in keys.into_iter().zip(counts) {
-            if let Some(known) = self.members.get_mut(&key.member) {
-                known.before = before;
-            }
+        for (key, before) in keys.iter().zip(counts) {
+            reader.rows.count_ahead(key, before);
         }
         Ok(())
     }
@@ -114,19 +93,8 @@ impl Ranking<'_> {
         }
     }
 
-    /// A member was written.
-    fn record_write(&mut self, name: &[u8], now: Option<&Member>) {
-        if let Some(known) = self.read.members.get_mut(name) {
-            known.member = now.cloned();
-        }
-        self.has_changed = true;
-    }
-
     fn member(&self, name: &[u8]) -> Result<Option<Member>, Fault> {
-        match self.read.members.get(name) {
-            Some(known) => Ok(known.member.clone()),
-            None => self.rows.member(self.loaded.head.epoch, name),
-        }
+        self.rows.member(self.loaded.head.epoch, name)
     }
 }
 
@@ -150,11 +118,9 @@ impl SortedSet for Ranking<'_> {
     }
 
     fn before(&self, key: &Key) -> Result<u64, Fault> {
-        match self.read.members.get(&key.member) {
-            Some(known) if self.read.has_counts && known.key(&key.member).as_ref() == Some(key) => {
-                Ok(known.before)
-            }
-            _ => self.loaded.reader(self.rows).before_one(key),
+        match self.rows.counted_ahead(key).filter(|_| self.has_counts) {
+            Some(before) => Ok(before),
+            None => self.loaded.reader(self.rows).before_one(key),
         }
     }
 
@@ -194,7 +160,7 @@ impl SortedSet for Ranking<'_> {
             }
             self.loaded
                 .put(self.rows, member, before.as_ref(), Some(after))?;
-            self.record_write(member, Some(after));
+            self.has_changed = true;
         }
         Ok(Ok(change))
     }
@@ -203,7 +169,7 @@ impl SortedSet for Ranking<'_> {
         let before = self.member(member)?;
         if before.is_some() {
             self.loaded.put(self.rows, member, before.as_ref(), None)?;
-            self.record_write(member, None);
+            self.has_changed = true;
         }
         Ok(before.is_some())
     }
@@ -331,10 +297,8 @@ impl BoardCore {
         {
             return Ok(refused);
         }
-        let mut read = ReadTogether::of(&message.commands, &self.rows, loaded.head.epoch)?;
-        for (name, known) in &mut read.members {
-            known.member = loaded.unless_expired(&self.rows, name, known.member.take(), now_ms)?;
-        }
+        self.read_named(loaded, &message.commands, now_ms)?;
+        let mut counts = CountsAhead::default();
         let mut replies = Vec::new();
         let mut changes = vec![SetChange::Same; message.commands.len()];
         let room = ReplyRoom::default();
@@ -343,26 +307,26 @@ impl BoardCore {
             if let Some(named) = named
                 && let Some(reply) = self.known_reply(loaded, named)?
             {
-                replies.push(read.skip(room.admit(reply, false)));
+                replies.push(counts.skip(room.admit(reply, false)));
                 continue;
             }
             let command = Command::find(args).map_err(|_| none_such())?;
             if room.is_full() && command.returns_stored(args) {
-                replies.push(read.skip(error::replies_too_large()));
+                replies.push(counts.skip(error::replies_too_large()));
                 continue;
             }
             let slot = self.slot_for(loaded, named.is_some(), now_ms)?;
             if slot == Some(None) {
-                replies.push(read.skip(ledger_full()));
+                replies.push(counts.skip(ledger_full()));
                 continue;
             }
-            read.look_ahead(&loaded.reader(&self.rows), &message.commands[index..])?;
+            counts.look_ahead(&loaded.reader(&self.rows), &message.commands[index..])?;
             let mut ranking = Ranking {
                 loaded,
                 rows: &self.rows,
                 has_changed: false,
                 steps: room.steps().clone(),
-                read: &mut read,
+                has_counts: counts.0,
             };
             let done = match is_ordered_otherwise(ranking.loaded, args) {
                 true => Err(ReplyError::Reply(ordered_otherwise())),
@@ -387,6 +351,26 @@ impl BoardCore {
             replies: Some(replies),
             changes,
         })
+    }
+
+    /// Reads the members that commands name, without those that have expired.
+    fn read_named(
+        &self,
+        loaded: &mut Loaded,
+        commands: &[Arguments],
+        now_ms: i64,
+    ) -> Result<(), Fault> {
+        let names: Vec<&[u8]> = commands
+            .iter()
+            .flat_map(|args| named_members(args))
+            .collect();
+        let epoch = loaded.head.epoch;
+        self.rows.read_ahead(epoch, &names)?;
+        for name in names {
+            let member = self.rows.member(epoch, name)?;
+            loaded.unless_expired(&self.rows, name, member, now_ms)?;
+        }
+        Ok(())
     }
 
     /// Stores the reply to an attempt that has a name.
