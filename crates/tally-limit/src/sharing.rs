@@ -1,5 +1,4 @@
-//! Where a key is judged: in its own slot, or by a meter that it shares with others of its policy, where there is no
-//! room.
+//! Where a key is judged: in its own slot. If there is no room, a meter judges it that other keys of its policy share.
 //!
 //! Invariant: all that a key is admitted counts in the slot by which it is judged next. So it never gets more than
 //! its limit. A key keeps its shared meter until there is room for one of its own, which then begins with all that

@@ -50,8 +50,8 @@ impl Inboxes {
         }
     }
 
-    /// Records that an isolate has the current generation. It is not notified of the end: it relies on the answer
-    /// for a limited time only.
+    /// Records that an isolate has the current generation. The isolate relies on the answer for a limited time, so it
+    /// is not notified of the end.
     pub(super) fn lease(&self, counter: &CounterId, generation: u64) {
         let mut leases = self.leases.borrow_mut();
         leases.grant(counter, generation, self.host.now_ms());

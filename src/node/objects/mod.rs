@@ -14,7 +14,7 @@
 //! | [`cell_contents`] | a cell's contents, read for an export, written by an import |
 //! | [`board`], [`board_state`], [`board_rows`], [`board_reads`] | a board: members with scores, in memory and in rows, and reads of them |
 //! | [`board_moves`] | moves of a board's members from one layout of shards to another |
-//! | [`board_losses`] | what the owner of a board, and its shards, do after the head of one was discarded |
+//! | [`board_losses`] | what an object of a board does after its head was discarded |
 //! | [`board_registry`] | the boards of each partition of the directory |
 //! | [`claims`], [`claim_store`] | claims of idempotency keys, and their rows |
 //! | [`batch`] | answers to many calls in one message |

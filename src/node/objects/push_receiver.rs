@@ -51,7 +51,7 @@ struct CachedView {
     watch: Watch,
     written_ms: i64,
     used_ms: i64,
-    /// No increment that pushes have reported since then is of a later time, unix milliseconds; `i64::MIN` before the
+    /// An upper bound of the times of increments that pushes have reported, unix milliseconds; `i64::MIN` before the
     /// first.
     newest_count_ms: i64,
     /// Its memory when it was last written.

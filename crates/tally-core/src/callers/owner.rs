@@ -1,7 +1,7 @@
 //! Who has a part of a limiter's table, so that nobody takes what others need.
 //!
-//! Invariants: an owner reveals no address, and the owners of policies that are sent along are bounded: one for each
-//! key of the configuration, 4,096 for keys that calls have made, 4,096 for addresses. A stored policy is a group of
+//! Invariants: an owner reveals no address. The owners of policies that are sent along are bounded: one for each key
+//! of the configuration, 4,096 for keys that calls have made, 4,096 for addresses. A stored policy is a group of
 //! its own. All policies that callers send along are one group. Within it each key of the deployment is a group, and
 //! all callers without a key are one group. Within the latter each address is a group. Open deployments have one
 //! caller.

@@ -1,7 +1,7 @@
 //! Over how many limiters keys are spread, also while that number is changed.
 //!
-//! Invariant: a limiter judges a key only where the newest number that it has received says so, and where there was
-//! another before only after the key's old limiter handed it over. That one keeps the new number before it answers,
+//! Invariant: a limiter judges a key only where the newest number that it has received says so. If the key had another
+//! limiter before, that one must have handed it over first. The old limiter keeps the new number before it answers,
 //! whatever number its own isolate was started with. So no two limiters judge one key.
 
 use std::rc::Rc;

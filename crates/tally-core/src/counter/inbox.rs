@@ -209,8 +209,7 @@ pub fn begin(
 }
 
 impl InboxBatch {
-    /// The indices of the writes that go together: those of one counter and generation, keys of each kind by
-    /// themselves.
+    /// The indices of the writes that go together. A group has one counter, one generation and one kind of keys.
     pub fn groups(&self) -> Vec<Vec<usize>> {
         let mut groups: BTreeMap<(&CounterId, bool, u64, KeySource), Vec<usize>> = BTreeMap::new();
         for (index, delivery) in self.deliveries.iter().enumerate() {

@@ -31,8 +31,8 @@ pub const fn kept_seconds(step: Resolution) -> i64 {
     }
 }
 
-/// Returns the first and the last second of the stretch that is counted for a window: both its ends are widened to full
-/// minutes, or hours, or days, by how long ago they are.
+/// Returns the first and the last second of the stretch that is counted for a window. Both ends are widened: to full
+/// minutes, hours or days, by how long ago they are.
 pub fn widened_window((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let step = |second: i64| match now.saturating_sub(second) {
         ago if ago <= BY_MINUTES_SECONDS => Resolution::Minute,

@@ -50,8 +50,8 @@ pub const LOOK_MS_MAX: u64 = 600;
 pub const HUB_MS_MAX: u64 = 900;
 
 /// How long a hub waits for all live readers before it sends what some have answered, milliseconds: the round trip, and
-/// a read. Later answers are sent by themselves. So a stream gets two updates in a second at most, and one where no
-/// answer is late.
+/// a read. Later answers are sent by themselves. So a stream gets one update a second,
+/// and two where an answer is late.
 pub const LATE_MS: u64 = 450;
 
 /// A live reader that has not answered for so long is unreachable, milliseconds: two questions in a row were not

@@ -183,8 +183,8 @@ pub struct RestoreResult {
 }
 
 impl RestoreResult {
-    /// Records what becomes of a counter, and whether that was done before under the key of the call: then nothing is
-    /// changed now. `None` where nothing had to be done.
+    /// Records what becomes of a counter; `None` where nothing had to be done. If it was done before under the key of
+    /// the call, nothing is changed now.
     pub fn record(
         &mut self,
         id: &CounterId,
