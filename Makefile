@@ -15,7 +15,7 @@ help:
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
 	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
-	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
+	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
 	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for the whole, SECONDS, SEED"

@@ -55,14 +55,14 @@ function featuresBuilt(root) {
 }
 
 /**
- * Returns all files that are served as they stand, by the names that `src/node/edge/files.rs` finds them by. root: the
- * project's folder.
+ * Returns all files that are served as they stand, by the names that `crates/tally-edge/src/files.rs` finds them by.
+ * root: the project's folder.
  */
 export function servedFiles(root = ROOT) {
   const dashboard = [...dashboardFiles(root)].map(([name, text]) => [`dashboard/${name}`, text]);
   const text = (path) => readFileSync(join(root, path), "utf8");
   // It is a part of every page that uses it: without comments and long names it is half as long.
-  const { code } = transformSync(text("src/node/edge/tally.js"), { minify: true, target: "es2022" });
+  const { code } = transformSync(text("crates/tally-edge/src/tally.js"), { minify: true, target: "es2022" });
   return new Map([...dashboard, ["tally.js", code], ["openapi.json", described(root, featuresBuilt(root))]]);
 }
 

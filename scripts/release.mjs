@@ -15,16 +15,10 @@ const VERSION = /^(\d+)\.(\d+)\.(\d+)$/;
 const UNRELEASED = "## Unreleased";
 
 // Files that name the version, and where: what matches is replaced.
-const MANIFEST = /(?<=^name = "tally[\w-]*"\nversion = "|^tally[\w-]* = \{ path = "[^"]+", version = ")[^"]+/gm;
 const NAMED = {
-  "Cargo.toml": MANIFEST,
-  "Cargo.lock": /(?<=^name = "tally(?:-simulation|-core|-limit|-protocol|-sketch|-testing)?"\nversion = ")[^"]+/gm,
-  "crates/tally-core/Cargo.toml": MANIFEST,
-  "crates/tally-limit/Cargo.toml": MANIFEST,
-  "crates/tally-protocol/Cargo.toml": MANIFEST,
-  "crates/tally-sketch/Cargo.toml": MANIFEST,
-  "crates/tally-testing/Cargo.toml": MANIFEST,
-  "simulation/Cargo.toml": MANIFEST,
+  // The package of the workspace, and the crates that depend on each other. Their manifests take it from here.
+  "Cargo.toml": /(?<=^version = "|^tally[\w-]* = \{ path = "[^"]+", version = ")[^"]+/gm,
+  "Cargo.lock": /(?<=^name = "tally(?:-\w+)?"\nversion = ")[^"]+/gm,
   "package.json": /(?<="name": "tally",\n {2}"version": ")[^"]+/,
   "package-lock.json": /(?<="name": "tally",\n +"version": ")[^"]+/g,
   "crates/tally-protocol/src/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,

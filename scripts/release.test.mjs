@@ -35,14 +35,9 @@ test("every file names the new version, and the changes stand under it", () => {
   const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
   assert.deepEqual(Object.keys(after).sort(), [...FILES].sort());
   // How often a file names it: once where nothing is said.
-  const crates = Object.fromEntries(
-    [
-      ["core", 3], ["limit", 2], ["protocol", 2], ["sketch", 2], ["testing", 2],
-    ].map(([name, times]) => [`crates/tally-${name}/Cargo.toml`, times]),
-  );
   const TIMES = {
-    ...crates, "Cargo.toml": 5, "Cargo.lock": 7, "simulation/Cargo.toml": 2, "package-lock.json": 2,
-    "package/Containerfile": 2, "crates/tally-protocol/src/openapi.json": 2,
+    "Cargo.toml": 12, "Cargo.lock": 12, "package-lock.json": 2, "package/Containerfile": 2,
+    "crates/tally-protocol/src/openapi.json": 2,
   };
   for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, TIMES[path] ?? 1, path);
   assert.match(after["CHANGELOG.md"], /## Unreleased\n\n## 99\.0\.0 \(2027-01-31\)\n\n### Added\n\n- Something\./);
@@ -61,8 +56,8 @@ test("no manifest and no recipe keeps the version before", () => {
   const { version } = JSON.parse(texts["package.json"]);
   const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
   for (const path of named) {
-    assert.ok(path in after, `${path} is not among the files of a release`);
-    assert.ok(!after[path].includes(version), `${path} still names ${version}`);
+    const text = after[path] ?? readFileSync(join(ROOT, path), "utf8");
+    assert.ok(!text.includes(version), `${path} still names ${version}`);
   }
 });
 

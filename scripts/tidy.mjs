@@ -1,5 +1,5 @@
-// The house rules that no compiler checks: which folder may use which, how long a function and a line may be, what
-// a type may be called, what must not be called, which versions and dates go together.
+// The house rules that no compiler checks: how long a function and a line may be, what a type may be called, what must
+// not be called, which versions and dates go together.
 //
 // Invariant: a rule looks at code only. Comments and literals are blanked first, line by line, so a
 // pure module may speak of the edge in its documentation, and line numbers stay true.
@@ -23,33 +23,13 @@ const NAMESAKES_MAX = 2;
 // What is public, be it to a part of a crate, and what is public to all.
 const PUBLIC = /^pub(?:\([^)]*\))? (?:struct|enum|trait|type|union) (\w+)/;
 const PUBLIC_TO_ALL = /^pub (?:struct|enum|trait|type|union) (\w+)/;
-// Gives each object the name of the type that it is the shell of.
-const SHELLS = "src/node/objects/mod.rs";
-// Files that measure how long the machine takes: they may look at its clock.
-const MEASURES = [
+// Files that may look at the machine's clock: they measure how long it takes, or show what a program does with it.
+const CLOCKS = [
+  "crates/tally-limit/examples/limit.rs",
   "simulation/src/bin/board_figures.rs", "simulation/src/bin/top_figures.rs", "simulation/tests/worlds/soak.rs",
 ];
 const CODE = /\.(rs|mjs|js|ts|sh|capnp)$/;
 
-// Each layer of src, by its folder, with the layers that it must not use. A folder that is in none has no layer. That
-// `core` and `protocol` are pure and use nothing above them the compiler sees: they are crates.
-const PARTS_OF_NODE = ["node/edge", "node/objects", "node/aggregator"];
-const LAYERS = {
-  host: ["node"],
-  // The platform itself: it carries the node, and nobody names it.
-  "host/workers": [],
-  node: [],
-  "node/shared": PARTS_OF_NODE,
-  "node/objects": ["node/edge"],
-  "node/edge": ["node/objects"],
-  "node/aggregator": [],
-  "handlers.js": [],
-  "recovery.js": [],
-};
-// The platform, the clock and randomness come by the host's traits: one place alone names what is there on Workers
-// only.
-const GLUE = "host/workers";
-const ONLY_GLUE = /\b(worker|worker_sys|js_sys|web_sys|wasm_bindgen|wasm_bindgen_futures|getrandom)\s*(::|;)/;
 const FORBIDDEN_CALLS = [
   [/\bInstant\s*::\s*now\b/, "Instant::now panics on wasm32 and makes tests depend on a clock: take the time as an argument"],
   [/\bSystemTime\s*::\s*now\b/, "SystemTime::now panics on wasm32 and makes tests depend on a clock: take the time as an argument"],
@@ -70,68 +50,9 @@ export function codeOnly(source) {
 
 const lineOf = (text, index) => text.slice(0, index).split("\n").length;
 
-// Returns the paths that a group `{a::b, c::{d, e}}` opens to, each as its modules.
-function opened(group, before) {
-  const found = [];
-  let depth = 0;
-  let item = "";
-  for (const sign of `${group},`) {
-    if (sign === "," && depth === 0) {
-      const [, chain, rest] = item.match(/^\s*([\w\s:]*?)(?:::\s*\{([\s\S]*)\})?\s*$/) ?? [];
-      const modules = [...before, ...(chain ?? "").split("::").map((one) => one.trim())].filter(Boolean);
-      found.push(...(rest === undefined ? [modules] : opened(rest, modules)));
-      item = "";
-      continue;
-    }
-    depth += sign === "{" ? 1 : sign === "}" ? -1 : 0;
-    item += sign;
-  }
-  return found;
-}
-
-// Returns the modules that code names from the crate's root, groups opened, and by chains of `super`: [[modules,
-// index]…]. own: the modules of the file itself.
-function modulesUsed(code, own) {
-  const found = [];
-  const base = (start) => (/^(?:crate|tally)$/.test(start) ? [] : own.slice(0, -start.split("super").length + 1));
-  const named = /\b(crate|tally|super(?:\s*::\s*super)*)\s*::\s*(?:\{([^;]*)\}\s*;|(\w+(?:\s*::\s*\w+)*)(?:\s*::\s*\{([^;]*)\}\s*;)?)/g;
-  for (const { index, 1: start, 2: group, 3: chain, 4: inside } of code.matchAll(named)) {
-    const before = [...base(start), ...(chain ?? "").split("::").map((one) => one.trim())].filter(Boolean);
-    const last = group ?? inside;
-    for (const modules of last === undefined ? [before] : opened(last, before)) found.push([modules, index]);
-  }
-  return found;
-}
-
-// Returns the layer of a module: the longest that holds it.
-function layerOf(modules) {
-  return [modules.slice(0, 2).join("/"), modules[0]].find((layer) => layer in LAYERS);
-}
-
-/** Returns what is wrong with one Rust file under src: "path:line: sentence" each. */
-export function layering(path, source) {
-  const own = path.replace(/^src\//, "").replace(/\/?(mod)?\.rs$/, "").split("/");
-  if (own[0] === "lib") return [];
-  const folder = layerOf(own);
-  if (folder === undefined) return [`${path}:1: src/${own[0]} has no layer: name it in LAYERS of scripts/tidy.mjs`];
-  const code = codeOnly(source);
-  const isForbidden = (modules) =>
-    LAYERS[folder].some((layer) => layer.split("/").every((one, at) => modules[at] === one));
-  const findings = modulesUsed(code, own)
-    .filter(([modules]) => isForbidden(modules))
-    .map(([modules, index]) => `${path}:${lineOf(code, index)}: ${folder} must not use ${layerOf(modules)}: dependencies point one way`);
-  if (folder !== GLUE) {
-    code.split("\n").forEach((line, index) => {
-      const found = line.match(ONLY_GLUE);
-      if (found) findings.push(`${path}:${index + 1}: ${folder} must not use ${found[1]}: only src/${GLUE} knows it`);
-    });
-  }
-  return findings;
-}
-
 /** Returns the forbidden calls of one Rust file: "path:line: sentence" each. */
 export function forbiddenCalls(path, source) {
-  if (MEASURES.includes(path)) return [];
+  if (CLOCKS.includes(path)) return [];
   return codeOnly(source)
     .split("\n")
     .flatMap((line, index) =>
@@ -227,8 +148,6 @@ export function publicTypes(source, visibility = PUBLIC) {
 export function namesakes(files) {
   const places = new Map();
   for (const [path, source] of files) {
-    // What answers in the place of a feature that was left out has its name.
-    if (path === SHELLS) continue;
     for (const [name, line] of publicTypes(source)) places.set(name, [...(places.get(name) ?? []), { path, line }]);
   }
   const folder = ({ path }) => path.replace("/src/", "/").split("/").slice(0, -1).slice(0, 3).join("/");
@@ -247,7 +166,6 @@ export function namesakes(files) {
 export function untoldNamesakes(files) {
   const places = new Map();
   for (const [path, source] of files) {
-    if (path === SHELLS) continue;
     const module = path.replace(/(\/mod|\/lib)?\.rs$/, "").split("/").at(-1);
     const [opening] = source.match(/^(?:\/\/!.*\n)*/);
     for (const [name, line] of publicTypes(source, PUBLIC_TO_ALL)) {
@@ -344,7 +262,6 @@ export function tidy(root, workerdDate) {
       return [
         ...(path.endsWith(".rs") ? [...forbiddenCalls(path, source), ...moduleTable(path, source)] : []),
         ...(MEASURED.test(path) ? [...longFunctions(path, source), ...longLines(path, source)] : []),
-        ...(path.startsWith("src/") ? layering(path, source) : []),
       ];
     });
   const shipped = paths

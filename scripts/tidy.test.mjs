@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
-  codeOnly, forbiddenCalls, largeFiles, layering, longFunctions, longLines, moduleTable, namesakes, tidy,
+  codeOnly, forbiddenCalls, largeFiles, longFunctions, longLines, moduleTable, namesakes, tidy,
   untoldNamesakes, versions,
 } from "./tidy.mjs";
 
@@ -15,22 +15,6 @@ test("blanking keeps every line and every column of the code", () => {
   const code = codeOnly(source);
   assert.equal(code.length, source.length);
   assert.deepEqual(code.replace(/ +/g, " ").split("\n"), ["a ", "b c 'life ", " d"]);
-});
-
-test("a pure module must not use what stands above it, in any form of use", () => {
-  for (const line of [
-    "use crate::node::edge::lane;",
-    "use crate::{core::counter::id, node::edge};",
-    "use crate::{\n core::counter::{a, b}, node::{objects::Cell} };",
-    "fn f() { crate::node::aggregator::g() }",
-    "use super::super::super::node::now;",
-    "use super::super::super::{node};",
-    "use worker::Env;",
-    "let t = js_sys::Date::now();",
-    "use getrandom;",
-  ]) {
-    assert.equal(layering("src/host/object/id.rs", `\n${line}\n`).length, 1, line);
-  }
 });
 
 test("the table at a file's head has each of its modules, and no other", () => {
@@ -43,45 +27,6 @@ test("the table at a file's head has each of its modules, and no other", () => {
     "src/x/mod.rs:3: the table of modules lacks c", "src/x/mod.rs:6: there is no module gone",
   ]);
   assert.deepEqual(found(["//! Parts.", "//! | word | means |", "//! | `x` | it |"], code), []);
-});
-
-test("what only looks like a layer is left alone", () => {
-  for (const line of [
-    "// crate::node joins lanes",
-    'let s = "crate::node";',
-    "use crate::core::counter::{host, protocol};",
-    "use super::node;",
-    "let node = host.len(); node.worker(worker);",
-  ]) {
-    assert.deepEqual(layering("src/host/object/id.rs", line), [], line);
-  }
-  assert.deepEqual(layering("src/host/object/route.rs", "use super::node::name;"), []);
-});
-
-test("a finding names its line", () => {
-  assert.match(
-    layering("src/node/edge/mod.rs", "use a;\n\nuse crate::node::objects::Cell;")[0], /^src\/node\/edge\/mod\.rs:3: /,
-  );
-});
-
-test("edge and objects do not import each other, and what they share imports neither", () => {
-  assert.equal(layering("src/node/edge/mod.rs", "use crate::node::objects::Cell;").length, 1);
-  assert.equal(layering("src/node/objects/cell.rs", "use crate::node::{edge::lane, shared};").length, 1);
-  assert.equal(layering("src/node/objects/mod.rs", "use super::edge;").length, 1);
-  assert.equal(layering("src/node/objects/cell.rs", "use super::super::edge;").length, 1);
-  assert.equal(layering("src/node/shared/mod.rs", "use crate::node::edge;").length, 1);
-  assert.deepEqual(layering("src/node/edge/mod.rs", "use crate::{node::shared, protocol};"), []);
-});
-
-test("the platform is named in one place alone, which may use all", () => {
-  assert.equal(layering("src/node/edge/mod.rs", "use worker::Env;").length, 1);
-  assert.equal(layering("src/host/mod.rs", "use worker::Env;").length, 1);
-  assert.equal(layering("src/host/object.rs", "use crate::node::objects::Cell;").length, 1);
-  assert.deepEqual(layering("src/host/workers/entry.rs", "use crate::node::{edge, objects}; use worker::Env;"), []);
-});
-
-test("a folder without a layer is a finding", () => {
-  assert.match(layering("src/util/mod.rs", "")[0], /no layer/);
 });
 
 test("clocks and SqlCursor::one are forbidden", () => {
@@ -208,11 +153,8 @@ test("a name stands for two public types at most, of different folders", () => {
     of("crates/tally-core/src/counter/a.rs", "crates/tally-core/src/counter/cell/b.rs")[0],
     /^crates\/tally-core\/src\/counter\/a\.rs:2: Batch /,
   );
-  assert.equal(
-    of("crates/tally-core/src/counter/a.rs", "crates/tally-protocol/src/limits/b.rs", "src/node/edge/c.rs").length, 1,
-  );
+  assert.equal(of("crates/a/src/counter/a.rs", "crates/b/src/limits/b.rs", "crates/c/src/c.rs").length, 1);
   assert.equal(of("crates/tally-protocol/src/a.rs", "crates/tally-protocol/src/b.rs").length, 1);
-  assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "src/node/objects/mod.rs"), []);
   assert.deepEqual(namesakes([["a/b/c.rs", "pub(super) enum A {}"], ["a/d/c.rs", "// pub enum A {}"]]), []);
 });
 
@@ -225,7 +167,6 @@ test("two types that are public to all share a name only where a module tells of
   assert.deepEqual(of(type, `//! Others are \`settings::Settings\`.\n${type}`), []);
   assert.equal(of(`${type}// Not plan::Settings.\n`, type).length, 1, "the opening comment tells");
   assert.deepEqual(of(type, "pub(crate) struct Settings {}\nstruct Own;\n"), []);
-  assert.deepEqual(untoldNamesakes([["src/node/objects/mod.rs", type], ["src/node/objects/settings.rs", type]]), []);
 });
 
 test("a file that is too large to be a source is a finding once it is in the repository", (t) => {

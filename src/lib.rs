@@ -1,28 +1,20 @@
 //! Tally counts things at the edge: one Rust program, compiled to one Wasm module, that runs as two
 //! Workers (edge and global aggregator) whose counters are Durable Objects.
 //!
-//! Dependencies point one way: `core ← protocol ← host ← node ← host::workers`.
+//! This crate is the program as Cloudflare Workers and workerd run it. What it counts with are crates, below `crates`:
 //!
-//! | module | holds |
+//! | crate | holds |
 //! |---|---|
-//! | [`mod@core`] | the crate `tally-core`, pure: counters, sketches, limits, the ring |
-//! | [`protocol`] | the crate `tally-protocol`, pure: routes, public JSON, internal messages, names |
-//! | [`host`] | what the service asks of its platform; in `host::workers`, for wasm32 only, the platform itself |
-//! | [`node`] | the service: edge, aggregator, objects |
+//! | `tally-core` | pure: counters, sketches, limits, the ring |
+//! | `tally-protocol` | pure: routes, public JSON, internal messages, names |
+//! | `tally-host` | what the service asks of its platform |
+//! | `tally-shared` | what the Workers and the objects share: calls, and the state of an isolate |
+//! | `tally-aggregator` | the Worker that sums counters over all datacenters |
+//! | `tally-objects` | the Durable Objects |
+//! | `tally-edge` | the Worker that clients talk to |
+//!
+//! Each uses those above it alone, and `tally-edge` neither the objects nor the aggregator: the compiler sees to it.
+//! This crate alone names the platform.
 
-#![allow(
-    rustdoc::private_intra_doc_links,
-    reason = "who reads these pages works on the program, and has its private items too"
-)]
-#![cfg_attr(
-    not(feature = "default"),
-    allow(unused, reason = "code of what was left out is not linked")
-)]
-
-pub mod host;
-pub mod node;
-
-#[doc(no_inline)]
-pub use tally_core as core;
-#[doc(no_inline)]
-pub use tally_protocol as protocol;
+#[cfg(target_arch = "wasm32")]
+mod workers;

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
-use tally::core::sketch::{HashKey, hash};
-use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::clf::LogLine;
-use tally::protocol::batch::event::parse_line;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
-use tally::protocol::batch::ingest::UniqueField;
-use tally::protocol::batch::split::Splitter;
-use tally::protocol::problem::Problem;
+use tally_core::sketch::{HashKey, hash};
+use tally_protocol::batch::BulkRecord;
+use tally_protocol::batch::clf::LogLine;
+use tally_protocol::batch::event::parse_line;
+use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
+use tally_protocol::batch::ingest::UniqueField;
+use tally_protocol::batch::split::Splitter;
+use tally_protocol::problem::Problem;
 
 use crate::{BEGIN_MS, Chance};
 

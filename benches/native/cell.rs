@@ -5,16 +5,14 @@
 //! pushes something out.
 
 use divan::{Bencher, black_box};
-use tally::core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
-use tally::core::counter::flush::{Element, Load};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::history::{
-    DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, Resolution, SECONDS_KEPT,
-};
-use tally::core::counter::merge::Question;
-use tally::core::counter::nonces::{LANES_MAX, Nonce};
-use tally::core::counter::settings::Settings;
-use tally::protocol::messages::{decode, encode};
+use tally_core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
+use tally_core::counter::flush::{Element, Load};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, Resolution, SECONDS_KEPT};
+use tally_core::counter::merge::Question;
+use tally_core::counter::nonces::{LANES_MAX, Nonce};
+use tally_core::counter::settings::Settings;
+use tally_protocol::messages::{decode, encode};
 
 use crate::{BEGIN_MS, Chance};
 

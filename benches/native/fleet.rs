@@ -3,13 +3,13 @@
 //! with `BENCH_BEFORE`, and its group `keys`.
 
 use divan::{Bencher, black_box};
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::sketch::HashKey;
-use tally::protocol::api_key::{KeyId, KeyToken, SECRET_BYTES, make_token, parse_change};
-use tally::protocol::fleet::hot::HotWrites;
-use tally::protocol::fleet::{REPORT_EVERY_MS, Reporter, Role};
-use tally::protocol::metrics::{Metric, Metrics};
-use tally::protocol::routes::RouteName;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::sketch::HashKey;
+use tally_protocol::api_key::{KeyId, KeyToken, SECRET_BYTES, make_token, parse_change};
+use tally_protocol::fleet::hot::HotWrites;
+use tally_protocol::fleet::{REPORT_EVERY_MS, Reporter, Role};
+use tally_protocol::metrics::{Metric, Metrics};
+use tally_protocol::routes::RouteName;
 
 use crate::{BEGIN_MS, Chance, THOUSAND};
 

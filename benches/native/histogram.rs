@@ -5,7 +5,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use tally::core::sketch::{Histogram, Sample};
+use tally_core::sketch::{Histogram, Sample};
 
 use crate::{Chance, THOUSAND};
 

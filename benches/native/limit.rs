@@ -2,10 +2,10 @@
 
 use divan::{Bencher, black_box};
 use std::num::NonZeroU32;
-use tally::core::limit::budgets::{Budget, Budgets};
-use tally::core::limit::policy::{Algorithm, Policy};
-use tally::core::limit::table::{Check, Table};
-use tally::core::limit::{Quota, RateLimiter};
+use tally_core::limit::budgets::{Budget, Budgets};
+use tally_core::limit::policy::{Algorithm, Policy};
+use tally_core::limit::table::{Check, Table};
+use tally_core::limit::{Quota, RateLimiter};
 
 use crate::{BEGIN_MS, Chance, THOUSAND};
 

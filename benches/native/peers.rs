@@ -11,7 +11,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use hyperloglockless::HyperLogLog as Lockless;
 use hyperloglogplus::{HyperLogLog, HyperLogLogPlus};
-use tally::core::sketch::{HashKey, Sketch, Token, hash};
+use tally_core::sketch::{HashKey, Sketch, Token, hash};
 
 use crate::{Chance, THOUSAND};
 

@@ -4,7 +4,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use tally::core::sketch::{HashKey, Sketch, Token, hash};
+use tally_core::sketch::{HashKey, Sketch, Token, hash};
 
 use crate::{Chance, THOUSAND};
 

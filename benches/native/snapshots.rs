@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
-use tally::core::cluster::root::Root;
-use tally::core::counter::contents::Contents;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::protocol::export::counter_line;
-use tally::protocol::messages::ExportedCounter;
-use tally::protocol::snapshot::{
+use tally_core::cluster::root::Root;
+use tally_core::counter::contents::Contents;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_protocol::export::counter_line;
+use tally_protocol::messages::ExportedCounter;
+use tally_protocol::snapshot::{
     PART_ENTRIES_MAX, PartEntry, PartWriter, SnapshotCounter, SnapshotDatacenter, digest_of,
     read_part,
 };

@@ -1,7 +1,7 @@
 //! Values that were counted most, merged over shards: whether the first twenty are the true ones, and what that costs.
 
 use divan::{Bencher, black_box};
-use tally::core::sketch::{TopValues, VALUES_MAX};
+use tally_core::sketch::{TopValues, VALUES_MAX};
 
 use crate::Chance;
 

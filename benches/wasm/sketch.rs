@@ -10,7 +10,7 @@
 
 use std::hint::black_box;
 
-use tally::core::sketch::{Sketch, Token};
+use tally_core::sketch::{Sketch, Token};
 use tally_testing::chance::Chance;
 
 /// Six for each register: a sketch of them is dense and full.

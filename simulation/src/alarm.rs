@@ -127,16 +127,16 @@ impl AlarmClock {
             self.set.set(None);
         }
         let (place, owner) = (place.clone(), incarnation.owner);
-        let rings = incarnation.shell().alarm();
+        let shell = incarnation.shell();
         let work = async move {
-            let rung = rings.await;
+            let rung = shell.alarm().await;
             let known = place.clone();
             place.release(owner, move || known.alarm.end(&known, rung.err()));
         };
         core.executor.spawn(owner, 0, Box::pin(work));
     }
 
-    fn end(&self, place: &Rc<Place>, failure: Option<tally::protocol::messages::Fault>) {
+    fn end(&self, place: &Rc<Place>, failure: Option<tally_protocol::messages::Fault>) {
         self.is_ringing.set(false);
         if self.is_renewed.replace(false) {
             return self.plan(place, None);

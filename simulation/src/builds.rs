@@ -8,10 +8,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use tally::core::cluster::apart::LeadsApart;
-use tally::core::cluster::tablets::Spreads;
-use tally::host::object::{IncomingCall, Reply};
-use tally::protocol::messages::{
+use tally_core::cluster::apart::LeadsApart;
+use tally_core::cluster::tablets::Spreads;
+use tally_host::object::{IncomingCall, Reply};
+use tally_protocol::messages::{
     AskBoard, AskHidden, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, CountKeyed, Fault,
     Flush, GiveRoot, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, PutAlert, PutPolicy,
     ReadOwnPastStates, Recall, RepairCell, RepairObject, RepairRoot, RootHandover, RootRepaired,

@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
-use tally::host::Target;
-use tally::host::object::{IncomingCall, Reply};
+use tally_host::Target;
+use tally_host::object::{IncomingCall, Reply};
 
 use crate::builds::Build;
 use crate::core::Core;

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::host::http::{Body, Response};
+use tally_host::http::{Body, Response};
 
 use crate::core::Core;
 use crate::isolate::{Isolate, Role};

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use tally::host::http::{Context, Request, Response};
-use tally::host::object::{IncomingCall, Reply};
-use tally::host::{Host, Later};
-use tally::protocol::names::Placement;
+use tally_host::http::{Context, Request, Response};
+use tally_host::object::{IncomingCall, Reply};
+use tally_host::{Host, Later};
+use tally_protocol::names::Placement;
 
 use crate::bucket::Bucket;
 use crate::builds::Mixture;

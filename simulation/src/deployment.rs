@@ -1,8 +1,7 @@
 //! The whole service, as it is deployed.
 
-use tally::node::objects::{Board, Cell, Directory, Inbox, Keyspace, Limiter, Tablet, Watcher};
-use tally::protocol::names;
-use tally::{node::aggregator, node::edge};
+use tally_objects::ObjectClass;
+use tally_protocol::names;
 
 use crate::client::Client;
 use crate::faults::Options;
@@ -15,21 +14,26 @@ pub const ADMIN_KEY: &str = "a-key-of-the-simulation-that-may-do-all";
 
 /// Installs the service: all objects, the aggregator, the consumer of the queue and the edge. Nothing is set.
 pub fn install(world: &World) {
-    world.register::<Board>(names::BOARDS);
-    world.register::<Cell>(names::CELLS);
-    world.register::<Directory>(names::DIRECTORY);
-    world.register::<Inbox>(names::INBOXES);
-    world.register::<Limiter>(names::LIMITERS);
-    world.register::<Tablet>(names::TABLETS);
-    world.register::<Watcher>(names::WATCHERS);
-    world.register::<Keyspace>(names::KEYSPACES);
+    let classes = [
+        (names::BOARDS, ObjectClass::Board),
+        (names::CELLS, ObjectClass::Cell),
+        (names::DIRECTORY, ObjectClass::Directory),
+        (names::INBOXES, ObjectClass::Inbox),
+        (names::KEYSPACES, ObjectClass::Keyspace),
+        (names::LIMITERS, ObjectClass::Limiter),
+        (names::TABLETS, ObjectClass::Tablet),
+        (names::WATCHERS, ObjectClass::Watcher),
+    ];
+    for (binding, class) in classes {
+        world.register(binding, move |object, host| class.start(object, host));
+    }
     world.set_aggregator(|host, arrived, context| async move {
-        aggregator::answer(&host, &arrived, &context).await
+        tally_aggregator::answer(&host, &arrived, &context).await
     });
     world.set_consumer(|host, delivered| async move {
-        aggregator::consumer::consume(&host, &delivered).await
+        tally_aggregator::consumer::consume(&host, &delivered).await
     });
-    world.set_edge(edge::fetch);
+    world.set_edge(tally_edge::fetch);
 }
 
 /// Deploys the service: installs it, with one key that may do all. What is set afterwards goes before.

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
-use tally::host::Stream;
-use tally::host::object::{Events, Readiness};
+use tally_host::Stream;
+use tally_host::object::{Events, Readiness};
 
 use crate::executor::Owner;
 use crate::network::Site;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use tally::host::Later;
+use tally_host::Later;
 
 use crate::chance::Chance;
 use crate::timers::{Sleep, TimerState, Timers};

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use tally::host::File;
+use tally_host::File;
 
 /// Where they are, from this crate: the name that is asked for, and the folder or file.
 const PLACES: [(&str, &str); 3] = [
     ("openapi.json", "crates/tally-protocol/src/openapi.json"),
-    ("tally.js", "src/node/edge/tally.js"),
+    ("tally.js", "crates/tally-edge/src/tally.js"),
     ("dashboard/", "dashboard/"),
 ];
 

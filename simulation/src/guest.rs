@@ -1,14 +1,14 @@
-//! The platform as an isolate, or an object in it, sees it: the traits of `tally::host`.
+//! The platform as an isolate, or an object in it, sees it: the traits of `tally_host`.
 
 use std::rc::Rc;
 
-use tally::host::object::{Events, IncomingCall, ObjectPlatform, Reply, Rows, Socket, SqlValue};
-use tally::host::{
+use tally_host::object::{Events, IncomingCall, ObjectPlatform, Reply, Rows, Socket, SqlValue};
+use tally_host::{
     File, Files, LATER_STATUS, Later, Level, Platform, Point, Stream, Target, UNKNOWN_CALL,
 };
-use tally::protocol::alerts::Outgoing;
-use tally::protocol::messages::later;
-use tally::protocol::names::Placement;
+use tally_protocol::alerts::Outgoing;
+use tally_protocol::messages::later;
+use tally_protocol::names::Placement;
 
 use crate::bucket::Bucket;
 use crate::builds::Build;
@@ -409,7 +409,7 @@ pub(crate) struct Backing {
     pub(crate) request: RequestId,
 }
 
-impl tally::host::http::Background for Backing {
+impl tally_host::http::Background for Backing {
     fn wait_until(&self, work: Later<()>) {
         self.core.executor.spawn(self.owner, self.request, work);
     }

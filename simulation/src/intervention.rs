@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 
-use tally::host::Later;
+use tally_host::Later;
 
 use crate::calls::WayBack;
 use crate::core::Core;

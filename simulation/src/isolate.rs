@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use tally::host::Memory;
+use tally_host::Memory;
 
 use crate::builds::Build;
 use crate::core::Core;

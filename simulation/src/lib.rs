@@ -1,4 +1,4 @@
-//! The platform of Tally in memory: the other implementation of [`tally::host`]. The code that ships runs here,
+//! The platform of Tally in memory: the other implementation of [`tally_host`]. The code that ships runs here,
 //! natively, thousands of times faster than on a server, and every run comes back with its seed.
 //!
 //! A test builds a [`World`], says what runs in it ([`deploy`] for the whole service), and asks as a [`Client`] does:
@@ -33,7 +33,7 @@
 //! | `queue` | the deployment's queue |
 //! | `bucket` | the deployment's files |
 //! | `outside` | receivers outside of the deployment |
-//! | `guest`, `request`, `files` | `tally::host`'s traits |
+//! | `guest`, `request`, `files` | `tally_host`'s traits |
 //! | `journal` | the log and the figures |
 //!
 //! # What is modelled

@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use tally::core::cluster::region::location_hint;
-use tally::core::counter::id::Datacenter;
+use tally_core::cluster::region::location_hint;
+use tally_core::counter::id::Datacenter;
 
 use crate::chance::Chance;
 use crate::faults::Options;

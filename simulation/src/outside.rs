@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tally::host::{Later, Point};
-use tally::protocol::alerts::Outgoing;
+use tally_host::{Later, Point};
+use tally_protocol::alerts::Outgoing;
 
 use crate::core::Core;
 use crate::executor::Owner;

@@ -8,9 +8,8 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use tally::host::object::{IncomingCall, Object, Reply, Shell, Socket};
-use tally::host::{Host, Later};
-use tally::protocol::messages::Fault;
+use tally_host::Host;
+use tally_host::object::{Object, Shell};
 
 use crate::alarm::AlarmClock;
 use crate::builds::Build;
@@ -23,62 +22,19 @@ use crate::network::Site;
 use crate::sockets::WebSocket;
 use crate::storage::Storage;
 
-/// A [`Shell`] as this platform calls it.
-pub trait Running {
-    /// See [`Shell::answer`].
-    fn answer(self: Rc<Self>, arrived: IncomingCall) -> Later<Reply>;
-    /// See [`Shell::alarm`].
-    fn alarm(self: Rc<Self>) -> Later<Result<(), Fault>>;
-    /// See [`Shell::on_message`].
-    fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>);
-    /// See [`Shell::on_close`].
-    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>);
-    /// See [`Shell::on_error`].
-    fn on_error(&self, socket: Rc<dyn Socket>);
-}
-
-struct Started<S>(S);
-
-impl<S: Shell> Running for Started<S> {
-    fn answer(self: Rc<Self>, arrived: IncomingCall) -> Later<Reply> {
-        Box::pin(async move { self.0.answer(arrived).await })
-    }
-
-    fn alarm(self: Rc<Self>) -> Later<Result<(), Fault>> {
-        Box::pin(async move { self.0.alarm().await })
-    }
-
-    fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>) {
-        self.0.on_message(socket, text);
-    }
-
-    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
-        self.0.on_close(socket, said);
-    }
-
-    fn on_error(&self, socket: Rc<dyn Socket>) {
-        self.0.on_error(socket);
-    }
-}
-
 /// Starts objects of one kind.
-pub type Starter = Rc<dyn Fn(Object, Host) -> Rc<dyn Running>>;
-
-/// Starts objects of a shell.
-pub fn starter<S: Shell>() -> Starter {
-    Rc::new(|object, host| Rc::new(Started(S::start(object, host))))
-}
+pub type Starter = Rc<dyn Fn(Object, Host) -> Rc<dyn Shell>>;
 
 /// One incarnation of an object.
 pub(crate) struct Incarnation {
     pub(crate) owner: Owner,
     pub(crate) isolate: Rc<Isolate>,
-    shell: RefCell<Option<Rc<dyn Running>>>,
+    shell: RefCell<Option<Rc<dyn Shell>>>,
 }
 
 impl Incarnation {
     /// The object that runs.
-    pub(crate) fn shell(&self) -> Rc<dyn Running> {
+    pub(crate) fn shell(&self) -> Rc<dyn Shell> {
         let shell = self.shell.borrow();
         shell
             .clone()

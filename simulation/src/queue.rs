@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tally::host::{Delivered, Host, Later, MessageOutcome};
+use tally_host::{Delivered, Host, Later, MessageOutcome};
 
 use crate::core::Core;
 use crate::intervention::{Verdict, judged};

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use tally::host::Later;
-use tally::host::http::{Pieces, Request, headers_taken_along};
+use tally_host::Later;
+use tally_host::http::{Pieces, Request, headers_taken_along};
 
 use crate::executor::Executor;
 

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use tally::host::Stream;
-use tally::host::object::Socket;
+use tally_host::Stream;
+use tally_host::object::Socket;
 
 use crate::core::Core;
 use crate::executor::Owner;

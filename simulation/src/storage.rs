@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OpenFlags};
-use tally::host::object::{Rows, SqlValue};
+use tally_host::object::{Rows, SqlValue};
 
 /// Values of one statement. Source: <https://developers.cloudflare.com/durable-objects/platform/limits/>.
 const VALUES_MAX: usize = 100;

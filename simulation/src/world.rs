@@ -5,11 +5,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use tally::host::http::{self, Request, Response};
-use tally::host::object::{IncomingCall, Reply, Rows, Shell};
-use tally::host::{Delivered, Host, Later, MessageOutcome, Point};
-use tally::protocol::alerts::Outgoing;
-use tally::protocol::names::Placement;
+use tally_host::http::{self, Request, Response};
+use tally_host::object::{IncomingCall, Object, Reply, Rows, Shell};
+use tally_host::{Delivered, Host, Later, MessageOutcome, Point};
+use tally_protocol::alerts::Outgoing;
+use tally_protocol::names::Placement;
 
 use crate::chance::Chance;
 use crate::client::Client;
@@ -21,7 +21,6 @@ use crate::intervention::{PendingCall, Verdict};
 use crate::isolate::Role;
 use crate::journal::Figures;
 use crate::network::Site;
-use crate::place::starter;
 
 /// Steps of one [`World::run`]; a world that needs more is taken to never end. The largest worlds have about 10
 /// million.
@@ -100,9 +99,13 @@ impl World {
         self.core.set(Some(role), name, value);
     }
 
-    /// Objects of a binding are of this shell.
-    pub fn register<S: Shell>(&self, binding: &'static str) {
-        self.core.register(binding, starter::<S>());
+    /// How objects of a binding are started.
+    pub fn register(
+        &self,
+        binding: &'static str,
+        start: impl Fn(Object, Host) -> Rc<dyn Shell> + 'static,
+    ) {
+        self.core.register(binding, Rc::new(start));
     }
 
     /// What answers calls of the aggregator.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
-use tally::core::board::placing::ShardAt;
-use tally::core::counter::id::CounterId;
-use tally::protocol::names;
+use tally_core::board::placing::ShardAt;
+use tally_core::counter::id::CounterId;
+use tally_protocol::names;
 use tally_simulation::{Client, ClientRequest, Faults, Options, Site, World, admin, deployed};
 
 fn service(seed: u64) -> (World, [Client; 2]) {

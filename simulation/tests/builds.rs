@@ -1,7 +1,7 @@
 //! Deployments of two builds at once: some isolates and objects speak the protocol before, and are upgraded one by one.
 
 use futures_util::future::join_all;
-use tally::protocol::names;
+use tally_protocol::names;
 use tally_simulation::{
     Client, ClientRequest, Housing, Live, Options, Role, Site, World, admin, deployed,
 };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::common::{till, world};
-use tally::host::{Delivered, MessageOutcome, Target};
-use tally::protocol::messages::PROTOCOL;
+use tally_host::{Delivered, MessageOutcome, Target};
+use tally_protocol::messages::PROTOCOL;
 use tally_simulation::{BROKEN, ClientRequest, Faults, Live, Options, World};
 
 fn texts(live: &Live) -> Vec<String> {
@@ -231,10 +231,10 @@ impl Enqueuing for World {
         self.set_edge(|request, host, _| async move {
             let body = request.whole().await.expect("no fault");
             let put = host.platform().enqueue(vec![body].into()).await;
-            tally::host::http::Response::new(
+            tally_host::http::Response::new(
                 if put.is_ok() { 200 } else { 503 },
                 vec![],
-                tally::host::http::Body::Empty,
+                tally_host::http::Body::Empty,
             )
         });
     }
@@ -249,14 +249,14 @@ fn an_object_may_call_itself_and_others_only_once_its_writes_are_durable() {
                 .send(Target::Object(till("one")), PROTOCOL, "/add", vec![])
         });
         let answers = futures_util::future::join_all(calls).await;
-        tally::host::http::Response::new(
+        tally_host::http::Response::new(
             if answers.iter().all(Result::is_ok) {
                 200
             } else {
                 503
             },
             vec![],
-            tally::host::http::Body::Empty,
+            tally_host::http::Body::Empty,
         )
     });
     assert_eq!(

@@ -4,16 +4,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
-use tally::core::counter::id::CounterId;
-use tally::host::Target;
-use tally::host::http::{Body, Response};
-use tally::node::edge;
-use tally::node::shared::call;
-use tally::protocol::live::snapshot::Shown;
-use tally::protocol::live::topic::Topic;
-use tally::protocol::live::{LOOK_MAX, SNAPSHOTS_MAX};
-use tally::protocol::messages::{Fault, Look, PROTOCOL, decode, path_in, protocol_of};
-use tally::protocol::names;
+use tally_core::counter::id::CounterId;
+use tally_host::Target;
+use tally_host::http::{Body, Response};
+use tally_protocol::live::snapshot::Shown;
+use tally_protocol::live::topic::Topic;
+use tally_protocol::live::{LOOK_MAX, SNAPSHOTS_MAX};
+use tally_protocol::messages::{Fault, Look, PROTOCOL, decode, path_in, protocol_of};
+use tally_protocol::names;
+use tally_shared::call;
 use tally_simulation::{
     Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, admin as client,
     deployed,
@@ -539,7 +538,7 @@ fn a_message_of_a_newer_protocol_is_not_done_and_its_sender_is_told_so() {
                 let answer = sent.await.expect("no fault");
                 told.borrow_mut().push(answer);
             }
-            edge::fetch(request, host, context).await
+            tally_edge::fetch(request, host, context).await
         }
     });
     world

@@ -1,7 +1,7 @@
 //! Storage that goes out in the middle of what an object writes: what was acknowledged is there afterwards.
 
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::protocol::names::{self, CellAddress};
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_protocol::names::{self, CellAddress};
 use tally_simulation::{ADMIN_KEY, Faults, Options, World, deploy};
 
 /// How long storage is out, milliseconds.

@@ -2,9 +2,9 @@
 //! wrote is read as it is, and stays as it is until something is written.
 
 use serde_json::{Value, json};
-use tally::host::object::SqlValue;
-use tally::protocol::names::Placement;
-use tally::protocol::stored::{FIRST, StoredBody, framed};
+use tally_host::object::SqlValue;
+use tally_protocol::names::Placement;
+use tally_protocol::stored::{FIRST, StoredBody, framed};
 use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
 
 /// Rows of one table and kind whose bits are changed: the others are read by the same code.

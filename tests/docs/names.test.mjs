@@ -7,13 +7,10 @@ import { test } from "node:test";
 import { ROOT, documents, read } from "./pages.mjs";
 
 // What stands before a file in a document, and where it lies; the first that has it is taken.
-const BASES = ["", "src/", "crates/tally-core/src/", "src/node/", "simulation/src/", "simulation/tests/", "tests/e2e/"];
-const CRATES = [
-  [/^(?:tally-)?core\//, "crates/tally-core/src/"],
-  [/^(?:tally-)?protocol\//, "crates/tally-protocol/src/"],
-  [/^(?:tally-)?limit\//, "crates/tally-limit/src/"],
-  [/^(?:tally-)?sketch\//, "crates/tally-sketch/src/"],
-];
+const BASES = ["", "src/", "crates/tally-core/src/", "simulation/src/", "simulation/tests/", "tests/e2e/"];
+const CRATES = ["aggregator", "core", "edge", "host", "limit", "objects", "protocol", "shared", "sketch"].map(
+  (name) => [new RegExp(`^(?:tally-)?${name}/`), `crates/tally-${name}/src/`],
+);
 const FILE = /\.(?:rs|mjs|js|sh|toml|css|html)$/;
 const SOURCE = /\.(?:rs|mjs|js)$/;
 // Files that a build makes, and names of the platform.

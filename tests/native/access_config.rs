@@ -2,10 +2,10 @@
 
 use crate::common::config;
 use proptest::prelude::*;
-use tally::protocol::access::{
+use tally_protocol::access::{
     Access, CONFIG_BYTES_MAX, KEYS_COUNT_MAX, ORIGINS_COUNT_MAX, PUBLIC_ENTRIES_COUNT_MAX, Scope,
 };
-use tally::protocol::problem::Code;
+use tally_protocol::problem::Code;
 
 const SECRET: &str = "S3cr3t-k3y-mat3rial";
 

@@ -4,8 +4,8 @@
 use crate::common::config;
 use proptest::prelude::*;
 use serde_json::json;
-use tally::protocol::access::{Access, Scope};
-use tally::protocol::problem::Code;
+use tally_protocol::access::{Access, Scope};
+use tally_protocol::problem::Code;
 
 const SCOPES: [Scope; 4] = [Scope::Read, Scope::Write, Scope::Refund, Scope::Admin];
 

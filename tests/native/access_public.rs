@@ -2,8 +2,8 @@
 //! entry names it, no limit without a prefix that says `limits/`, and no open instance from elsewhere.
 
 use serde_json::{Value, json};
-use tally::protocol::access::{Access, Caller, DELTA_MAX_DEFAULT, Permission, Scope};
-use tally::protocol::problem::{Code, Problem};
+use tally_protocol::access::{Access, Caller, DELTA_MAX_DEFAULT, Permission, Scope};
+use tally_protocol::problem::{Code, Problem};
 
 const KEY: &str = "0123456789abcdef";
 

@@ -5,10 +5,10 @@
 use crate::common::config;
 use proptest::prelude::*;
 use serde_json::json;
-use tally::protocol::access::{Access, Caller, Right, Scope};
-use tally::protocol::api_key::{KeyId, make_token, parse_change};
-use tally::protocol::problem::Code;
-use tally::protocol::routes::{ROUTES, resolve};
+use tally_protocol::access::{Access, Caller, Right, Scope};
+use tally_protocol::api_key::{KeyId, make_token, parse_change};
+use tally_protocol::problem::Code;
+use tally_protocol::routes::{ROUTES, resolve};
 
 const SECRET: &str = "a-key-of-the-test-0123456789";
 const NOW_MS: i64 = 1_000_000;

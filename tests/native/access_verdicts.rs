@@ -1,7 +1,7 @@
 //! Law: nothing is allowed unless a grant of the caller says so. A table of (who, what) → verdict.
 
-use tally::protocol::access::{Access, Caller, Scope, origin_of_referrer};
-use tally::protocol::problem::{Code, Problem};
+use tally_protocol::access::{Access, Caller, Scope, origin_of_referrer};
+use tally_protocol::problem::{Code, Problem};
 
 const CONFIG: &str = r#"{
   "keys": [

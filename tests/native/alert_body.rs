@@ -1,12 +1,12 @@
 //! Alerts as clients send them, and deliveries as receivers get them.
 
 use serde_json::{Value, json};
-use tally::core::alert::condition::{Bound, Measure, Reading};
-use tally::protocol::alerts::body::{parse_alert, parse_silence};
-use tally::protocol::alerts::delivery::refusal_of;
-use tally::protocol::alerts::webhook::Allowed;
-use tally::protocol::alerts::{AlertEvent, AlertName, AlertPut, Delivery, EventKind, Secret};
-use tally::protocol::problem::{Code, Problem};
+use tally_core::alert::condition::{Bound, Measure, Reading};
+use tally_protocol::alerts::body::{parse_alert, parse_silence};
+use tally_protocol::alerts::delivery::refusal_of;
+use tally_protocol::alerts::webhook::Allowed;
+use tally_protocol::alerts::{AlertEvent, AlertName, AlertPut, Delivery, EventKind, Secret};
+use tally_protocol::problem::{Code, Problem};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 

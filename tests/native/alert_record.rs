@@ -1,10 +1,10 @@
 //! What readings make of an alert: a model that knows what a receiver was told, and tables of what is over.
 
 use proptest::prelude::*;
-use tally::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
-use tally::core::alert::condition::{Bound, Condition, Measure, Reading, ThresholdResult};
-use tally::core::alert::record::{AlertRecord, AlertState, EVERY_MS, NEAR_EVERY_MS, Notice};
-use tally::core::alert::samples::RateSamples;
+use tally_core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
+use tally_core::alert::condition::{Bound, Condition, Measure, Reading, ThresholdResult};
+use tally_core::alert::record::{AlertRecord, AlertState, EVERY_MS, NEAR_EVERY_MS, Notice};
+use tally_core::alert::samples::RateSamples;
 
 fn condition(above: Option<i64>, below: Option<i64>) -> Condition {
     Condition {

@@ -1,6 +1,6 @@
 //! Dates and times are read exactly, and those that do not exist are refused.
 
-use tally::protocol::batch::civil::{parse_clf_time, parse_rfc3339};
+use tally_protocol::batch::civil::{parse_clf_time, parse_rfc3339};
 
 #[test]
 fn every_day_of_the_calendar_is_one_after_the_day_before() {

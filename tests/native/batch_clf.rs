@@ -5,14 +5,12 @@ use crate::common::config;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tally::core::counter::id::CounterId;
-use tally::protocol::batch::clf::LogLine;
-use tally::protocol::batch::gather::{
-    BatchLimits, CLOCK_SKEW_MS, GatheredCounter, Gatherer, Times,
-};
-use tally::protocol::batch::ingest::{Format, Ingest, KeyField, UniqueField};
-use tally::protocol::batch::report::BatchReport;
-use tally::protocol::problem::Code;
+use tally_core::counter::id::CounterId;
+use tally_protocol::batch::clf::LogLine;
+use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, GatheredCounter, Gatherer, Times};
+use tally_protocol::batch::ingest::{Format, Ingest, KeyField, UniqueField};
+use tally_protocol::batch::report::BatchReport;
+use tally_protocol::problem::Code;
 
 const TIME: &str = "[17/May/2015:10:05:03 +0000]";
 

@@ -6,13 +6,13 @@ use crate::common::events::parse_event;
 
 use proptest::prelude::*;
 
-use tally::protocol::batch::event::{
+use tally_protocol::batch::event::{
     EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_increment, parse_line,
 };
-use tally::protocol::batch::ingest::UniqueField;
-use tally::protocol::batch::json::DETAIL_CHARS_MAX;
-use tally::protocol::batch::logpush::parse_ndjson;
-use tally::protocol::problem::{Code, Problem};
+use tally_protocol::batch::ingest::UniqueField;
+use tally_protocol::batch::json::DETAIL_CHARS_MAX;
+use tally_protocol::batch::logpush::parse_ndjson;
+use tally_protocol::problem::{Code, Problem};
 
 fn refused(json: &str) -> Problem {
     match parse_event(json.as_bytes()) {

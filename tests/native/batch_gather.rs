@@ -5,17 +5,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::sketch::redis_hash;
-use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::gather::{
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::sketch::redis_hash;
+use tally_protocol::batch::BulkRecord;
+use tally_protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Hashed, Hashes, Times,
     coarsen,
 };
-use tally::protocol::batch::lines::LineNumbers;
-use tally::protocol::batch::plan::Plan;
-use tally::protocol::batch::report::{BatchReport, ERRORS_MAX};
-use tally::protocol::problem::{Code, Problem};
+use tally_protocol::batch::lines::LineNumbers;
+use tally_protocol::batch::plan::Plan;
+use tally_protocol::batch::report::{BatchReport, ERRORS_MAX};
+use tally_protocol::problem::{Code, Problem};
 
 /// What was added, by stamp, the tokens, and the lines of one counter.
 type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, Hashed)>, Vec<u64>);
@@ -398,6 +398,6 @@ fn a_report_has_its_documented_form() {
 }
 
 fn manner(times: Times) -> CountingMode {
-    let hash = tally::core::sketch::HashKey::from([7; 16]).id();
+    let hash = tally_core::sketch::HashKey::from([7; 16]).id();
     CountingMode::new(times, hash)
 }

@@ -11,18 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::autoscale::shard_of_element;
-use tally::core::counter::flush::Element;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::WriteKey;
-use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::gather::{
+use tally_core::counter::autoscale::shard_of_element;
+use tally_core::counter::flush::Element;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::WriteKey;
+use tally_protocol::batch::BulkRecord;
+use tally_protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
 };
-use tally::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
-use tally::protocol::batch::plan::{Addressed, Plan};
-use tally::protocol::batch::report::{BatchReport, ERRORS_MAX};
-use tally::protocol::problem::{Code, Problem};
+use tally_protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
+use tally_protocol::batch::plan::{Addressed, Plan};
+use tally_protocol::batch::report::{BatchReport, ERRORS_MAX};
+use tally_protocol::problem::{Code, Problem};
 use weather::{Weather, weather};
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -54,7 +54,7 @@ struct World {
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    tally::core::sketch::hash(&tally::core::sketch::HashKey::from([7; 16]), bytes)
+    tally_core::sketch::hash(&tally_core::sketch::HashKey::from([7; 16]), bytes)
 }
 
 fn hashed(element: usize) -> u64 {
@@ -392,6 +392,6 @@ proptest! {
 }
 
 fn manner(times: Times) -> CountingMode {
-    let hash = tally::core::sketch::HashKey::from([7; 16]).id();
+    let hash = tally_core::sketch::HashKey::from([7; 16]).id();
     CountingMode::new(times, hash)
 }

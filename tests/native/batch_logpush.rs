@@ -1,8 +1,8 @@
 //! Logpush lines are read by the fields that count; NDJSON lines are events with a past.
 
-use tally::protocol::batch::ingest::{Ingest, UniqueField};
-use tally::protocol::batch::logpush::{LogpushLine, parse_ndjson, parse_timestamp};
-use tally::protocol::problem::{Code, Problem};
+use tally_protocol::batch::ingest::{Ingest, UniqueField};
+use tally_protocol::batch::logpush::{LogpushLine, parse_ndjson, parse_timestamp};
+use tally_protocol::problem::{Code, Problem};
 
 fn code(json: &str) -> Code {
     match LogpushLine::parse(json.as_bytes()) {

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use tally::core::counter::flush::Load;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::settings::UniqueHash;
-use tally::core::sketch::HashId;
-use tally::protocol::batch::gather::{CountingMode, GatheredCounter, Hashed, KeyedRecord, Times};
-use tally::protocol::batch::keyed::{BodyKey, CallBudget, KEYED_AT_ONCE_MAX, KeyedElements};
-use tally::protocol::batch::lines::LineNumbers;
-use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max, part_calls_max};
-use tally::protocol::batch::report::BatchReport;
-use tally::protocol::problem::{Code, Problem};
+use tally_core::counter::flush::Load;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::settings::UniqueHash;
+use tally_core::sketch::HashId;
+use tally_protocol::batch::gather::{CountingMode, GatheredCounter, Hashed, KeyedRecord, Times};
+use tally_protocol::batch::keyed::{BodyKey, CallBudget, KEYED_AT_ONCE_MAX, KeyedElements};
+use tally_protocol::batch::lines::LineNumbers;
+use tally_protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max, part_calls_max};
+use tally_protocol::batch::report::BatchReport;
+use tally_protocol::problem::{Code, Problem};
 
 /// Subrequests of one invocation on the paid plan, and how often a call may be made.
 const SUBREQUESTS_MAX: usize = 10_000;
@@ -301,6 +301,6 @@ fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
 }
 
 fn manner(times: Times) -> CountingMode {
-    let hash = tally::core::sketch::HashKey::from([7; 16]).id();
+    let hash = tally_core::sketch::HashKey::from([7; 16]).id();
     CountingMode::new(times, hash)
 }

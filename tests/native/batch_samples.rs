@@ -3,17 +3,17 @@
 
 use crate::common::events::parse_event;
 
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::samples::Samples;
-use tally::core::sketch::{HashKey, Histogram, Sample};
-use tally::protocol::batch::event::parse_increment;
-use tally::protocol::batch::gather::{
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::samples::Samples;
+use tally_core::sketch::{HashKey, Histogram, Sample};
+use tally_protocol::batch::event::parse_increment;
+use tally_protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
 };
-use tally::protocol::batch::keyed::BodyKey;
-use tally::protocol::batch::plan::Plan;
-use tally::protocol::problem::Code;
+use tally_protocol::batch::keyed::BodyKey;
+use tally_protocol::batch::plan::Plan;
+use tally_protocol::problem::Code;
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -51,7 +51,7 @@ fn histogram(values: &[f64]) -> Histogram {
 }
 
 fn plan(gathered: GatheredCounter, key: Option<BodyKey>) -> Plan {
-    let counter = tally::core::counter::id::CounterId::parse("a").expect("an id");
+    let counter = tally_core::counter::id::CounterId::parse("a").expect("an id");
     let here = Datacenter::parse("FRA").expect("a datacenter");
     let sums = vec![(counter, gathered)];
     let manner = CountingMode::new(Times::Live, HashKey::from([7; 16]).id());
@@ -152,7 +152,7 @@ fn another_sample_is_another_write() {
     assert_ne!(one, fingerprint(r#"{"key":"a","id":"x","sample":2}"#));
     assert_eq!(one, fingerprint(r#"{"key":"a","id":"x","sample":1.0}"#));
     // As it was before there were samples: amount, element, time.
-    let before = tally::protocol::keys::fingerprint(&hash, &[&1_u128.to_le_bytes(), b"", b""]);
+    let before = tally_protocol::keys::fingerprint(&hash, &[&1_u128.to_le_bytes(), b"", b""]);
     assert_eq!(without, before);
 }
 

@@ -5,19 +5,19 @@ use crate::common::config;
 use std::borrow::Cow;
 
 use proptest::prelude::*;
-use tally::core::counter::ledger::WriteKey;
-use tally::core::sketch::{HashKey, Sample};
-use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
-use tally::protocol::batch::keyed::BodyKey;
-use tally::protocol::batch::sections::Sections;
+use tally_core::counter::ledger::WriteKey;
+use tally_core::sketch::{HashKey, Sample};
+use tally_protocol::batch::BulkRecord;
+use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
+use tally_protocol::batch::keyed::BodyKey;
+use tally_protocol::batch::sections::Sections;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 const KEY: WriteKey = WriteKey([5; 16]);
 const OF_BODY: u64 = 77;
 
 fn hash(bytes: &[u8]) -> u64 {
-    tally::core::sketch::hash(&HashKey::from([7; 16]), bytes)
+    tally_core::sketch::hash(&HashKey::from([7; 16]), bytes)
 }
 
 /// A record: its counter, its element, and whether it has an id, a sample and a time of its own.

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use tally::core::board::directory::{MemberRows, SegmentDirectory, segment_members_max};
-use tally::core::board::key::Key;
-use tally::core::board::score::Score;
+use tally_core::board::directory::{MemberRows, SegmentDirectory, segment_members_max};
+use tally_core::board::key::Key;
+use tally_core::board::score::Score;
 use tally_testing::chance::Chance;
 
 /// Rows as SQLite has them.

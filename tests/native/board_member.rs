@@ -1,16 +1,16 @@
 //! Laws of what a board keeps of a member, and of its periods.
 
 use proptest::prelude::*;
-use tally::core::board::member::{
+use tally_core::board::member::{
     Amount, Change, Member, MemberRefusal, ScoreCondition, ScoreWrite, change,
 };
-use tally::core::board::period::Period;
-use tally::core::board::score::Score;
-use tally::core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
-use tally::core::board::zone::{Zone, zone_names};
-use tally::protocol::boards::{BoardQuery, parse_member_line, parse_settings, parse_write};
-use tally::protocol::messages::MemberAction;
-use tally::protocol::problem::{Code, Problem};
+use tally_core::board::period::Period;
+use tally_core::board::score::Score;
+use tally_core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
+use tally_core::board::zone::{Zone, zone_names};
+use tally_protocol::boards::{BoardQuery, parse_member_line, parse_settings, parse_write};
+use tally_protocol::messages::MemberAction;
+use tally_protocol::problem::{Code, Problem};
 
 fn score(number: f64) -> Score {
     Score::new(number).expect("a number")

@@ -1,7 +1,7 @@
 //! Laws of bots: programs that name themselves are known in any case, browsers never are.
 
-use tally::protocol::bots::is_bot;
-use tally::protocol::visitor::USER_AGENT_BYTES_MAX;
+use tally_protocol::bots::is_bot;
+use tally_protocol::visitor::USER_AGENT_BYTES_MAX;
 
 const BOTS: &[&str] = &[
     "",

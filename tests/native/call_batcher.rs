@@ -4,18 +4,16 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use tally::core::cluster::root::Root;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::merge::Question;
-use tally::host::Target;
-use tally::node::shared::call_batcher::{
-    ALONE_AT_ONCE, BATCHES_AT_ONCE, REPEATED_ALONE_MAX, call_many,
-};
-use tally::protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
-use tally::protocol::messages::{
+use tally_core::cluster::root::Root;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::Question;
+use tally_host::Target;
+use tally_protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
+use tally_protocol::messages::{
     Batch, Call, DatacenterSum, Fault, List, LookUp, SumDatacenter, decode, encode,
 };
-use tally::protocol::names::{CellAddress, DIRECTORY_PARTITIONS, Placement};
+use tally_protocol::names::{CellAddress, DIRECTORY_PARTITIONS, Placement};
+use tally_shared::call_batcher::{ALONE_AT_ONCE, BATCHES_AT_ONCE, REPEATED_ALONE_MAX, call_many};
 
 use crate::common::fake_platform::{Answers, Fake, fake, run};
 

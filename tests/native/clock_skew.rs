@@ -10,15 +10,15 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Element, Load};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::history::{Count, Resolution};
-use tally::core::counter::merge::{Question, Range};
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::settings::Settings;
-use tally::core::counter::total::Sum;
-use tally::core::sketch::{HashKey, Uniques, hash};
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Element, Load};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::history::{Count, Resolution};
+use tally_core::counter::merge::{Question, Range};
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::settings::Settings;
+use tally_core::counter::total::Sum;
+use tally_core::sketch::{HashKey, Uniques, hash};
 
 /// The middle of a minute, hour and day.
 const BEGIN: i64 = 1_777_593_630;

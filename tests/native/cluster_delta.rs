@@ -8,7 +8,7 @@ use common::config;
 use following::World;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::view::View;
+use tally_core::cluster::view::View;
 
 proptest! {
     #![proptest_config(config(52, 64))]

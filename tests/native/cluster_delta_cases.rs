@@ -3,10 +3,10 @@
 use crate::common::following;
 
 use following::{Lead, World, datacenter, elements, nothing};
-use tally::core::cluster::delta::{Basis, DeltaOutcome, Feed, Mark, ReceiverState, ViewReceiver};
-use tally::core::cluster::view::{DatacenterState, View};
-use tally::core::sketch::Uniques;
-use tally::protocol::messages::encode;
+use tally_core::cluster::delta::{Basis, DeltaOutcome, Feed, Mark, ReceiverState, ViewReceiver};
+use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::sketch::Uniques;
+use tally_protocol::messages::encode;
 
 /// A lead, a root and what is sent between them, without loss.
 fn followed(elements_seen: u32) -> (Lead, ViewReceiver) {

@@ -1,10 +1,10 @@
 //! Laws of leases: from when a root has waited, nobody takes the generation that it ends for living.
 
 use proptest::prelude::*;
-use tally::core::cluster::generation_lease::{
+use tally_core::cluster::generation_lease::{
     HeldGenerations, LEASE_MS, LEASES_MAX, LeaseCheck, MARGIN_MS, RootLeases,
 };
-use tally::core::counter::id::CounterId;
+use tally_core::counter::id::CounterId;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -6,11 +6,11 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::operation::Cells;
-use tally::core::cluster::root::{NeedsHome, Root};
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
-use tally::core::counter::total::Value;
+use tally_core::cluster::operation::Cells;
+use tally_core::cluster::root::{NeedsHome, Root};
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellTotals;
+use tally_core::counter::total::Value;
 
 const PLACES: [&str; 4] = ["FRA", "IAD", "SYD", "NRT"];
 const NOW_MS: i64 = 1_777_593_630_000;

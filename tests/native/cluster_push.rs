@@ -7,14 +7,14 @@ use common::config;
 use common::pushing::state_of;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::delta::{Basis, DeltaOutcome, Marks, ViewReceiver};
-use tally::core::cluster::push::{
+use tally_core::cluster::delta::{Basis, DeltaOutcome, Marks, ViewReceiver};
+use tally_core::cluster::push::{
     CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_AGAIN_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, PushAnswer,
     Pusher, QUIET_MS, REPEAT_MS,
 };
-use tally::core::cluster::view::View;
-use tally::core::counter::id::Datacenter;
-use tally::protocol::view_fallback::PUSHED_MS_MAX;
+use tally_core::cluster::view::View;
+use tally_core::counter::id::Datacenter;
+use tally_protocol::view_fallback::PUSHED_MS_MAX;
 
 fn here() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")

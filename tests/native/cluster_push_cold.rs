@@ -8,10 +8,10 @@ use common::config;
 use common::pushing::{GENERATION, state_of};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
-use tally::core::cluster::push::{CHECKPOINT_MS, PushAnswer, Pusher, QUIET_MS, TOGETHER};
-use tally::core::cluster::view::View;
-use tally::core::counter::id::Datacenter;
+use tally_core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
+use tally_core::cluster::push::{CHECKPOINT_MS, PushAnswer, Pusher, QUIET_MS, TOGETHER};
+use tally_core::cluster::view::View;
+use tally_core::counter::id::Datacenter;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -1,16 +1,16 @@
 //! Law: a root whose row was lost is made again from what leads were granted: same generation, all that write in
 //! it, and no claim that it knows all.
 
-use tally::core::cluster::delta::Feed;
-use tally::core::cluster::delta::ReceiverState;
-use tally::core::cluster::root::Root;
-use tally::core::cluster::view::{DatacenterState, View};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
-use tally::core::counter::settings::{Settings, Ttl, TtlMode};
-use tally::core::counter::total::Value;
-use tally::core::sketch::Uniques;
+use tally_core::cluster::delta::Feed;
+use tally_core::cluster::delta::ReceiverState;
+use tally_core::cluster::root::Root;
+use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellTotals;
+use tally_core::counter::settings::{Settings, Ttl, TtlMode};
+use tally_core::counter::total::Value;
+use tally_core::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 const CREATED_MS: i64 = NOW_MS - 3_600_000;
@@ -51,7 +51,7 @@ fn the_lead_that_was_alone_gets_back_what_it_had() {
             set_at_ms: CREATED_MS,
         }),
         floor: None,
-        unique_hash: tally::core::counter::settings::UniqueHash::Redis,
+        unique_hash: tally_core::counter::settings::UniqueHash::Redis,
     };
     let fra = datacenter("FRA");
     // It was set to 100 when FRA had counted 30: what FRA adds to the value is in its grant.

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::root::{DATACENTERS_MAX, Root, RootEntry, TOMBSTONE_KEPT_MS, prefix_end};
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::settings::{Settings, Ttl, TtlMode};
+use tally_core::cluster::root::{DATACENTERS_MAX, Root, RootEntry, TOMBSTONE_KEPT_MS, prefix_end};
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::settings::{Settings, Ttl, TtlMode};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -1,10 +1,10 @@
 //! Laws: epochs of the directory's numbers rise; each number is remembered once, until all roots have moved; what says
 //! more is known by it.
 
-use tally::core::cluster::ring::Ring;
-use tally::core::cluster::sizes::{BEFORE_MAX, Sizes};
-use tally::core::cluster::tablets::{LeadPlace, SpreadChange, Spreads, TabletSpread};
-use tally::core::counter::id::CounterId;
+use tally_core::cluster::ring::Ring;
+use tally_core::cluster::sizes::{BEFORE_MAX, Sizes};
+use tally_core::cluster::tablets::{LeadPlace, SpreadChange, Spreads, TabletSpread};
+use tally_core::counter::id::CounterId;
 
 fn before(sizes: &Sizes) -> Vec<u32> {
     sizes.before().collect()

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use tally::core::cluster::spread::{Home, LimiterCounts, Rings, Spread};
-use tally::core::limit::policy::Policy;
-use tally::core::limit::table::{Check, Table};
+use tally_core::cluster::spread::{Home, LimiterCounts, Rings, Spread};
+use tally_core::limit::policy::Policy;
+use tally_core::limit::table::{Check, Table};
 
 use tally_testing::chance::Chance;
 

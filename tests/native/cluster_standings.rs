@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::standings::{OldestUnknown, Standing, Standings};
-use tally::core::counter::id::CounterId;
+use tally_core::cluster::standings::{OldestUnknown, Standing, Standings};
+use tally_core::counter::id::CounterId;
 
 /// What one counter has, as a table would hold it.
 #[derive(Clone, Copy, Debug)]

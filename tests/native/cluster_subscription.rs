@@ -1,7 +1,7 @@
 //! Which leads a root tells that somebody reads its counter, and until when.
 
-use tally::core::cluster::subscription::{NOTIFY_MS, WATCHED_MS, Watch};
-use tally::core::counter::id::Datacenter;
+use tally_core::cluster::subscription::{NOTIFY_MS, WATCHED_MS, Watch};
+use tally_core::counter::id::Datacenter;
 
 const NOW_MS: i64 = 5_000_000;
 

@@ -7,11 +7,11 @@ use common::config;
 use merging::{datacenter, laws_of_merging, totals};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::view::{DatacenterState, View};
-use tally::core::counter::flush::Element;
-use tally::core::counter::id::Datacenter;
-use tally::core::sketch::{HashKey, Uniques, hash};
-use tally::protocol::messages::{decode, encode};
+use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::counter::flush::Element;
+use tally_core::counter::id::Datacenter;
+use tally_core::sketch::{HashKey, Uniques, hash};
+use tally_protocol::messages::{decode, encode};
 
 /// What a lead says: (place, generation, flushes of its two cells, clock, elements seen).
 type Said = (u8, u64, [u64; 2], i64, u8);

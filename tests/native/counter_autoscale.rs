@@ -5,11 +5,11 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::core::counter::autoscale::{
+use tally_core::counter::autoscale::{
     FLUSHES_PER_SECOND_TARGET, FlushMeter, Loads, Rate, ShardStep, Thresholds, linger_ms,
 };
-use tally::core::counter::lane::LINGER_MS_MAX;
-use tally::core::counter::settings::SHARDS_MAX;
+use tally_core::counter::lane::LINGER_MS_MAX;
+use tally_core::counter::settings::SHARDS_MAX;
 
 /// 1 May 2026, 00:00:30 UTC.
 const BEGIN_MS: i64 = 1_777_593_630_000;

@@ -1,7 +1,7 @@
 //! Laws: a bounded map never holds more than its bound, and what it forgets it forgets as it says.
 
-use tally::core::counter::bounded_map::BoundedMap;
-use tally::core::counter::flush_outcomes::FlushOutcomes;
+use tally_core::counter::bounded_map::BoundedMap;
+use tally_core::counter::flush_outcomes::FlushOutcomes;
 
 const ENTRIES_MAX: usize = 3;
 

@@ -8,14 +8,14 @@ use crate::common::config;
 use crate::common::stored_cell::StoredCell;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::breakdown::{DIMENSIONS_MAX, RowKind, covered};
-use tally::core::counter::cell::clamp_stamp;
-use tally::core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
-use tally::core::counter::flush::{Changes, Load};
-use tally::core::counter::history::Resolution;
-use tally::core::counter::ledger::{KeyedWrite, WriteKey};
-use tally::core::counter::merge::Question;
-use tally::core::counter::nonces::Nonce;
+use tally_core::counter::breakdown::{DIMENSIONS_MAX, RowKind, covered};
+use tally_core::counter::cell::clamp_stamp;
+use tally_core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
+use tally_core::counter::flush::{Changes, Load};
+use tally_core::counter::history::Resolution;
+use tally_core::counter::ledger::{KeyedWrite, WriteKey};
+use tally_core::counter::merge::Question;
+use tally_core::counter::nonces::Nonce;
 
 /// 1 May 2026, 00:00:55 UTC.
 const BEGIN: i64 = 1_777_593_655;

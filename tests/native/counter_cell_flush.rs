@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
-use tally::core::counter::flush::{Changes, Element, Load, Refusal};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Resolution;
-use tally::core::counter::merge::{Question, Range};
-use tally::core::counter::nonces::{FlushEffect, LANES_MAX, NONCE_KEPT_MS, Nonce};
-use tally::core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
-use tally::core::counter::total::{CellTotal, Value};
-use tally::core::sketch::{Class, HashId, HashKey, Uniques};
+use tally_core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
+use tally_core::counter::flush::{Changes, Element, Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::merge::{Question, Range};
+use tally_core::counter::nonces::{FlushEffect, LANES_MAX, NONCE_KEPT_MS, Nonce};
+use tally_core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
+use tally_core::counter::total::{CellTotal, Value};
+use tally_core::sketch::{Class, HashId, HashKey, Uniques};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 

@@ -6,13 +6,13 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Load, Refusal};
-use tally::core::counter::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
-use tally::core::counter::merge::Question;
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::settings::{SHARDS_MAX, Settings, TTL_SECONDS_MAX, Ttl, TtlMode};
-use tally::core::counter::total::Sum;
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Load, Refusal};
+use tally_core::counter::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
+use tally_core::counter::merge::Question;
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::settings::{SHARDS_MAX, Settings, TTL_SECONDS_MAX, Ttl, TtlMode};
+use tally_core::counter::total::Sum;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -8,12 +8,12 @@ use common::config;
 use home::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::flush::{Load, Refusal};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite};
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::total::Value;
+use tally_core::counter::flush::{Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite};
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::total::Value;
 
 fn fra() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")

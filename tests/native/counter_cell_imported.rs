@@ -8,14 +8,14 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::core::counter::batchable::Batchable;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Changes, Element, Load, Refusal};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::lane::BATCH_ENTRIES_MAX;
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::settings::{Settings, UniqueHash};
-use tally::core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token};
+use tally_core::counter::batchable::Batchable;
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Changes, Element, Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::lane::BATCH_ENTRIES_MAX;
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::settings::{Settings, UniqueHash};
+use tally_core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -8,12 +8,12 @@ use common::config;
 use keyed::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::cell::{Cell, recall};
-use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
-use tally::core::counter::merge::Question;
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::total::Value;
+use tally_core::counter::cell::{Cell, recall};
+use tally_core::counter::flush::{Changes, Load, Refusal};
+use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
+use tally_core::counter::merge::Question;
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::total::Value;
 
 proptest! {
     #![proptest_config(config(91, 512))]

@@ -10,10 +10,10 @@ use common::config;
 use living::{BEGIN, Event, Shell, element, event, grant, key, uniques};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Changes, Load};
-use tally::core::counter::history::{MINUTES_KEPT, Resolution};
-use tally::core::counter::nonces::Nonce;
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Changes, Load};
+use tally_core::counter::history::{MINUTES_KEPT, Resolution};
+use tally_core::counter::nonces::Nonce;
 
 proptest! {
     #![proptest_config(config(31, 200))]

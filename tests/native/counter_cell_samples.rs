@@ -6,13 +6,13 @@ use crate::common::rows::Rows;
 use crate::common::stored_cell::{StoredCell, grant};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::cell::{Cell, clamp_stamp};
-use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::history::{MINUTES_KEPT, Resolution};
-use tally::core::counter::ledger::{KeyedWrite, WriteKey};
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::samples::{Samples, whole};
-use tally::core::sketch::{Histogram, Sample};
+use tally_core::counter::cell::{Cell, clamp_stamp};
+use tally_core::counter::flush::{Changes, Load, Refusal};
+use tally_core::counter::history::{MINUTES_KEPT, Resolution};
+use tally_core::counter::ledger::{KeyedWrite, WriteKey};
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::samples::{Samples, whole};
+use tally_core::sketch::{Histogram, Sample};
 
 /// 1 May 2026, 00:00:55 UTC.
 const BEGIN: i64 = 1_777_593_655;

@@ -6,11 +6,11 @@ use crate::common::home;
 use std::collections::BTreeMap;
 
 use home::*;
-use tally::core::counter::cell::{Cell, recall};
-use tally::core::counter::flush::Changes;
-use tally::core::counter::grant::Grant;
-use tally::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
-use tally::core::counter::ledgers::LedgerLimits;
+use tally_core::counter::cell::{Cell, recall};
+use tally_core::counter::flush::Changes;
+use tally_core::counter::grant::Grant;
+use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
+use tally_core::counter::ledgers::LedgerLimits;
 
 #[test]
 fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() {

@@ -7,7 +7,7 @@ use common::config;
 use living::{Event, Shell, event};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::flush::Changes;
+use tally_core::counter::flush::Changes;
 
 proptest! {
     #![proptest_config(config(31, 200))]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tally::core::counter::coalescing_queue::CoalescingQueue;
+use tally_core::counter::coalescing_queue::CoalescingQueue;
 
 /// The most items of a batch here.
 const FITS: u32 = 3;

@@ -9,13 +9,13 @@ use std::convert::Infallible;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::deferred_writes::DeferredWrites;
-use tally::core::counter::id::CounterId;
-use tally::core::counter::inbox::{InboxBatch, begin};
-use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::numbers::WriteNumbers;
-use tally::core::counter::queue::{BATCH_ENTRIES_MAX, Event, LogRow, WriteOutcome};
+use tally_core::counter::deferred_writes::DeferredWrites;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::inbox::{InboxBatch, begin};
+use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::numbers::WriteNumbers;
+use tally_core::counter::queue::{BATCH_ENTRIES_MAX, Event, LogRow, WriteOutcome};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

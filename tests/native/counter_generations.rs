@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Load, Refusal};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::lane::{Lane, newest_at};
-use tally::core::counter::nonces::{FlushEffect, LANES_MAX, Nonce, Nonces};
-use tally::core::counter::settings::Settings;
-use tally::core::sketch::Uniques;
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::lane::{Lane, newest_at};
+use tally_core::counter::nonces::{FlushEffect, LANES_MAX, Nonce, Nonces};
+use tally_core::counter::settings::Settings;
+use tally_core::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::history::{DirtyPages, History, Resolution};
+use tally_core::counter::history::{DirtyPages, History, Resolution};
 
 /// 1 May 2026, 00:00:30 UTC.
 const BEGIN: i64 = 1_777_593_630;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::config;
 use proptest::prelude::*;
-use tally::core::counter::history::{
+use tally_core::counter::history::{
     DAYS_KEPT, DirtyPages, HOURS_KEPT, History, MINUTES_KEPT, Resolution, SECONDS_KEPT,
 };
 

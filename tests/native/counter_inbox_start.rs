@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::id::CounterId;
-use tally::core::counter::inbox::{AppendOutcome, InboxState, NONCES_EVERY_ROWS, last_within};
-use tally::core::counter::nonces::{Nonce, Nonces};
-use tally::core::counter::queue::{
+use tally_core::counter::id::CounterId;
+use tally_core::counter::inbox::{AppendOutcome, InboxState, NONCES_EVERY_ROWS, last_within};
+use tally_core::counter::nonces::{Nonce, Nonces};
+use tally_core::counter::queue::{
     APPEND_ENTRIES_MAX, Event, LOG_ROWS_MAX, LOGGED_HEAD_BYTES, LogRow, LogRowHead,
 };
-use tally::protocol::messages::{decode, encode};
+use tally_protocol::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

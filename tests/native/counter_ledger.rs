@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::ledger::{KeySource, Ledger};
-use tally::core::counter::ledgers::{
+use tally_core::counter::ledger::{KeySource, Ledger};
+use tally_core::counter::ledgers::{
     LedgerLimits, Ledgers, PUBLIC_KEPT_SECONDS, is_marked, is_same, marked,
 };
-use tally::protocol::messages::{decode, encode};
+use tally_protocol::messages::{decode, encode};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 

@@ -1,10 +1,10 @@
 //! Laws of memory that several objects of one isolate hold together.
 
-use tally::core::counter::memory::{
+use tally_core::counter::memory::{
     CELLS_BYTES_MAX, INBOXES_BYTES_MAX, LIMITERS_BYTES_MAX, MemoryShare, SharedMemory,
     VIEWS_BYTES_MAX, least_recent,
 };
-use tally::protocol::shell_limits::ISOLATE_BYTES_MAX;
+use tally_protocol::shell_limits::ISOLATE_BYTES_MAX;
 
 #[test]
 fn what_is_held_together_is_the_sum_of_the_shares_that_exist() {

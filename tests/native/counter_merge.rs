@@ -9,11 +9,11 @@ use common::config;
 use merging::{datacenter, laws_of_merging};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use tally::core::counter::flush::Element;
-use tally::core::counter::history::Count;
-use tally::core::counter::merge::{CellTotals, Part, Summary, Vector};
-use tally::core::counter::total::{CellTotal, Sum};
-use tally::core::sketch::{HashKey, Uniques, hash};
+use tally_core::counter::flush::Element;
+use tally_core::counter::history::Count;
+use tally_core::counter::merge::{CellTotals, Part, Summary, Vector};
+use tally_core::counter::total::{CellTotal, Sum};
+use tally_core::sketch::{HashKey, Uniques, hash};
 
 /// A message of a cell: (datacenter, shard, generation, sequence).
 type Said = (u8, u8, u64, u64);

@@ -18,18 +18,18 @@ use leads::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::core::counter::cell::{Cell, NumberedWrites};
-use tally::core::counter::flush::Changes;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::{
+use tally_core::counter::cell::{Cell, NumberedWrites};
+use tally_core::counter::flush::Changes;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::{
     DRAWN_KEPT_SECONDS, DRAWN_PER_SECOND, DRAWN_RECORDS_MAX, KeySource, KeyedOutcome, KeyedWrite,
     Ledger, WriteKey,
 };
-use tally::core::counter::numbers::{
+use tally_core::counter::numbers::{
     Decision, NUMBERED, Numbers, SPANS_MAX, WriteNumbers, is_over, lane_and_number, slot_of,
 };
-use tally::protocol::keyed::{Carrier, count_unclaimed};
-use tally::protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use tally_protocol::keyed::{Carrier, count_unclaimed};
+use tally_protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -213,7 +213,7 @@ proptest! {
                 shell.restart();
             }
         }
-        let part = shell.cell.answer(&tally::core::counter::merge::Question::plain(1)).expect("it counts");
+        let part = shell.cell.answer(&tally_core::counter::merge::Question::plain(1)).expect("it counts");
         prop_assert_eq!(part.totals.added, counted.values().sum::<u128>());
     }
 

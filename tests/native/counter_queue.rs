@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tally::core::counter::id::CounterId;
-use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
-use tally::core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
-use tally::core::counter::numbers::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
-use tally::core::counter::queue::{
+use tally_core::counter::id::CounterId;
+use tally_core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
+use tally_core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
+use tally_core::counter::numbers::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
+use tally_core::counter::queue::{
     BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, DeadLetterReason, Event, InboxId, LogBatch, LogRow,
     QueuedDelivery, SUMMED_MAX, WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
 };
-use tally::core::counter::total::CellTotal;
+use tally_core::counter::total::CellTotal;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::lane::{BATCHES_MAX, Lane, Ticket};
-use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::queue::SUMMED_MAX;
-use tally::core::counter::queued_events::{
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::lane::{BATCHES_MAX, Lane, Ticket};
+use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::queue::SUMMED_MAX;
+use tally_core::counter::queued_events::{
     BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, EventBatch, EventBatchLimits, INBOX_LIMITS,
     MESSAGE_BYTES_MAX, QUEUE_LIMITS, QueuedEvents,
 };
-use tally::protocol::queued::{Message, group};
+use tally_protocol::queued::{Message, group};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

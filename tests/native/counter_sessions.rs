@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::generation_lease::LEASE_MS;
-use tally::core::counter::id::CounterId;
-use tally::core::counter::lane::IN_FLIGHT_MS_MAX;
-use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::numbers::{Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number};
-use tally::core::counter::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
+use tally_core::cluster::generation_lease::LEASE_MS;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::lane::IN_FLIGHT_MS_MAX;
+use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::numbers::{Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number};
+use tally_core::counter::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
 
 /// How long a client waits to be told: longer than any does.
 const WAIT_MS_MAX: i64 = 2 * IN_FLIGHT_MS_MAX;

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::total::{CellTotal, JAVASCRIPT_SAFE_MAX, Sum, Value};
+use tally_core::counter::total::{CellTotal, JAVASCRIPT_SAFE_MAX, Sum, Value};
 
 /// A whole number of any size, not negative: decimal digits, least significant first.
 #[derive(Clone, Debug, PartialEq, Eq)]

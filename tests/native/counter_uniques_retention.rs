@@ -6,16 +6,16 @@ use crate::common::rows;
 use common::config;
 use proptest::prelude::*;
 use rows::Rows as Stored;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Element, Load};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Resolution;
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::uniques_retention::{
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Element, Load};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::uniques_retention::{
     BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, RowSpan, kept_seconds, rows_of,
     widened_window,
 };
-use tally::core::sketch::{HashKey, hash};
+use tally_core::sketch::{HashKey, hash};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW: i64 = 1_777_593_630;

@@ -1,8 +1,8 @@
 //! Laws of the lines that an import reads: what a line says wrongly is refused before anything changes.
 
 use serde_json::{Value, json};
-use tally::protocol::export::{CounterLine, Line, parse_line};
-use tally::protocol::problem::{Code, Problem};
+use tally_protocol::export::{CounterLine, Line, parse_line};
+use tally_protocol::problem::{Code, Problem};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -23,7 +23,7 @@ fn code_of(line: &str) -> Result<CounterLine, Code> {
 /// A histogram at rest with nothing in it.
 fn histogram() -> String {
     use base64::prelude::{BASE64_STANDARD, Engine};
-    BASE64_STANDARD.encode(tally::core::sketch::Histogram::new().to_bytes())
+    BASE64_STANDARD.encode(tally_core::sketch::Histogram::new().to_bytes())
 }
 
 /// A line with every time that there is, `at` in the place of one of them.

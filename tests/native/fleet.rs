@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::exposition::parse;
 use proptest::prelude::*;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::protocol::fleet::hot::{Hot, HotReport, HotWrites};
-use tally::protocol::fleet::{
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_protocol::fleet::hot::{Hot, HotReport, HotWrites};
+use tally_protocol::fleet::{
     Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, ReportExtras,
     ReportOutcome, Reporter, Role, STAND_BY_MS, StoredSizes,
 };
-use tally::protocol::messages::{decode, encode};
-use tally::protocol::metrics::{Metric, Metrics, changed, named, series_ids};
-use tally::protocol::problem::Code;
+use tally_protocol::messages::{decode, encode};
+use tally_protocol::metrics::{Metric, Metrics, changed, named, series_ids};
+use tally_protocol::problem::Code;
 
 #[test]
 fn no_two_series_have_one_number() {

@@ -1,7 +1,7 @@
 //! Laws: `/healthz` looks at one partition of the directory at a time, and at all of them in turn.
 
-use tally::protocol::health::{Ailment, Health, LOOK_EVERY_MS};
-use tally::protocol::names::DIRECTORY_PARTITIONS;
+use tally_protocol::health::{Ailment, Health, LOOK_EVERY_MS};
+use tally_protocol::names::DIRECTORY_PARTITIONS;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

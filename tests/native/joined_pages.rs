@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tally::core::counter::id::CounterId;
-use tally::protocol::joined_pages::JoinedPages;
+use tally_core::counter::id::CounterId;
+use tally_protocol::joined_pages::JoinedPages;
 
 fn id(number: u32) -> CounterId {
     CounterId::parse(format!("page/{number:06}")).expect("an id")

@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use tally::core::counter::flush::Refusal;
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Recorded, WriteKey};
-use tally::protocol::batch::gather::Times;
-use tally::protocol::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
-use tally::protocol::keyed::{
+use tally_core::counter::flush::Refusal;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Recorded, WriteKey};
+use tally_protocol::batch::gather::Times;
+use tally_protocol::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
+use tally_protocol::keyed::{
     BudgetedCarrier, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
     element_second,
 };
-use tally::protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use tally_protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
 struct Spread<'a> {

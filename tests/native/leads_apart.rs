@@ -1,9 +1,9 @@
 //! Which leads live apart from their tablets: what is noted of each only rises, and each move is an epoch of its own.
 
-use tally::core::cluster::apart::{APART_OF_DATACENTER_MAX, LeadsApart, is_apart, placed};
-use tally::core::cluster::tablets::{LeadPlace, Spreads};
-use tally::core::counter::autoscale::{HotPeriod, LEAVE_PER_SECOND, LeaveLimits, Thresholds};
-use tally::core::counter::id::{CounterId, Datacenter};
+use tally_core::cluster::apart::{APART_OF_DATACENTER_MAX, LeadsApart, is_apart, placed};
+use tally_core::cluster::tablets::{LeadPlace, Spreads};
+use tally_core::counter::autoscale::{HotPeriod, LEAVE_PER_SECOND, LeaveLimits, Thresholds};
+use tally_core::counter::id::{CounterId, Datacenter};
 
 fn id(number: usize) -> CounterId {
     CounterId::parse(format!("hot-{number}")).expect("an id")

@@ -1,11 +1,11 @@
 //! Laws of what callers may fill of a limiter's table: no caller and no policy takes what others need.
 
-use tally::core::callers::owner;
-use tally::core::limit::borrowers::Borrowers;
-use tally::core::limit::lease::Admission;
-use tally::core::limit::owner::Owner;
-use tally::core::limit::policy::{OnError, Policy, Scope};
-use tally::core::limit::table::{Check, KEYS_MAX, Table};
+use tally_core::callers::owner;
+use tally_core::limit::borrowers::Borrowers;
+use tally_core::limit::lease::Admission;
+use tally_core::limit::owner::Owner;
+use tally_core::limit::policy::{OnError, Policy, Scope};
+use tally_core::limit::table::{Check, KEYS_MAX, Table};
 
 const BEGIN_MS: i64 = 1_795_269_600_000;
 

@@ -6,20 +6,20 @@ use crate::common::sums;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
-use tally::core::counter::id::CounterId;
-use tally::protocol::live::client_message::{self, ClientMessage, SocketAttachment};
-use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
-use tally::protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
-use tally::protocol::live::subscriptions::Update;
-use tally::protocol::live::topic::{Topic, WatchedBoard};
-use tally::protocol::live::{
+use tally_core::counter::id::CounterId;
+use tally_protocol::live::client_message::{self, ClientMessage, SocketAttachment};
+use tally_protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
+use tally_protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
+use tally_protocol::live::subscriptions::Update;
+use tally_protocol::live::topic::{Topic, WatchedBoard};
+use tally_protocol::live::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
 };
-use tally::protocol::messages::{
+use tally_protocol::messages::{
     Call, DatacenterSum, Join, Look, Origin, decode, decode_padded, encode,
 };
-use tally::protocol::problem::{Code, Problem};
-use tally::protocol::public::SummedCounter;
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::public::SummedCounter;
 
 fn ids(texts: &[&str]) -> Vec<CounterId> {
     texts.iter().map(|text| id(text)).collect()
@@ -459,7 +459,7 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
     };
     assert_eq!(hex(encode(&look).unwrap()), "0f01000161f403");
     let join = Join {
-        datacenter: tally::core::counter::id::Datacenter::parse("FRA").unwrap(),
+        datacenter: tally_core::counter::id::Datacenter::parse("FRA").unwrap(),
         hub: 2,
         topics: topics(&["a"]),
         as_strings: true,
@@ -477,7 +477,7 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         ..join
     };
     assert_eq!(before, Ok(endless));
-    let told = tally::protocol::live::snapshot::ReadCounter {
+    let told = tally_protocol::live::snapshot::ReadCounter {
         members: "m".to_owned(),
         members_of_strings: None,
         tag: 2,

@@ -9,13 +9,13 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
-use tally::core::counter::id::CounterId;
-use tally::protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown, is_outdated};
-use tally::protocol::live::subscriptions::{
+use tally_core::counter::id::CounterId;
+use tally_protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown, is_outdated};
+use tally_protocol::live::subscriptions::{
     ChangeRefusal, HubState, JoinRefusal, Update, UpdatesMade,
 };
-use tally::protocol::live::topic::Topic;
-use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
+use tally_protocol::live::topic::Topic;
+use tally_protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

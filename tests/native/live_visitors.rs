@@ -1,10 +1,10 @@
 //! Laws: a visitor without a key has so many streams of so many counters, however they are opened and changed. Others
 //! have theirs. A watcher adds so many counters, however it changes what it watches.
 
-use tally::core::counter::id::CounterId;
-use tally::protocol::live::subscriptions::{ChangeRefusal, HubState, WatcherId};
-use tally::protocol::live::topic::Topic;
-use tally::protocol::live::{
+use tally_core::counter::id::CounterId;
+use tally_protocol::live::subscriptions::{ChangeRefusal, HubState, WatcherId};
+use tally_protocol::live::topic::Topic;
+use tally_protocol::live::{
     ADDED_TOPIC_MS, ADDED_TOPICS_MAX, COUNTERS_MAX, IDS_MAX, VISITOR_COUNTERS_MAX,
     VISITOR_STREAMS_MAX,
 };

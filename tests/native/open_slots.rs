@@ -1,8 +1,8 @@
 //! Laws: no more objects are in use than may be open, none is kept from it for good, and what bulk bodies begin rests.
 
 use proptest::prelude::*;
-use tally::core::counter::settings::SHARDS_MAX;
-use tally::protocol::open_slots::{
+use tally_core::counter::settings::SHARDS_MAX;
+use tally_protocol::open_slots::{
     GROUP_COST, LET_GO_MS, OPENING_COST, ObjectUser, Openings, REST_MS,
 };
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tally::protocol::access::Scope;
-use tally::protocol::problem::Code;
-use tally::protocol::routes::{ROUTES, resolve};
+use tally_protocol::access::Scope;
+use tally_protocol::problem::Code;
+use tally_protocol::routes::{ROUTES, resolve};
 
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",

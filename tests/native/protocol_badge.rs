@@ -5,8 +5,8 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::protocol::badge::{Badge, LABEL_CHARACTERS_MAX};
-use tally::protocol::problem::Code;
+use tally_protocol::badge::{Badge, LABEL_CHARACTERS_MAX};
+use tally_protocol::problem::Code;
 
 fn badge(query: &str) -> Badge {
     Badge::parse(query).expect("a badge")

@@ -6,26 +6,26 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::core::cluster::delta::{Basis, Delta, Mark};
-use tally::core::cluster::push;
-use tally::core::cluster::root::Root;
-use tally::core::cluster::view::ViewAtRest;
-use tally::core::counter::dimensions::DimensionLog;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
-use tally::core::counter::merge::CellTotals;
-use tally::core::counter::nonces::FlushEffect;
-use tally::core::counter::samples::Samples;
-use tally::core::counter::total::Sum;
-use tally::core::limit::handover::Handover;
-use tally::core::limit::meter::Verdict;
-use tally::core::limit::policy::Policy;
-use tally::host::object::{IncomingCall, Reply as CallReply};
-use tally::protocol::alerts::body::parse_alert;
-use tally::protocol::alerts::webhook::Allowed;
-use tally::protocol::alerts::{Alert, AlertName};
-use tally::protocol::limits::PolicyName;
-use tally::protocol::messages::{
+use tally_core::cluster::delta::{Basis, Delta, Mark};
+use tally_core::cluster::push;
+use tally_core::cluster::root::Root;
+use tally_core::cluster::view::ViewAtRest;
+use tally_core::counter::dimensions::DimensionLog;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
+use tally_core::counter::merge::CellTotals;
+use tally_core::counter::nonces::FlushEffect;
+use tally_core::counter::samples::Samples;
+use tally_core::counter::total::Sum;
+use tally_core::limit::handover::Handover;
+use tally_core::limit::meter::Verdict;
+use tally_core::limit::policy::Policy;
+use tally_host::object::{IncomingCall, Reply as CallReply};
+use tally_protocol::alerts::body::parse_alert;
+use tally_protocol::alerts::webhook::Allowed;
+use tally_protocol::alerts::{Alert, AlertName};
+use tally_protocol::limits::PolicyName;
+use tally_protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
     Flush, Flushed, GiveKey, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL,
     PROTOCOL_BEFORE, PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy,
@@ -33,10 +33,10 @@ use tally::protocol::messages::{
     Sums, Top, TopOrder, TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded,
     encode, later, path_in, protocol_of,
 };
-use tally::protocol::names::CellAddress;
-use tally::protocol::redis::notifications::SetChange;
-use tally::protocol::redis::reply::Reply;
-use tally::protocol::snapshot::RunOf;
+use tally_protocol::names::CellAddress;
+use tally_protocol::redis::notifications::SetChange;
+use tally_protocol::redis::reply::Reply;
+use tally_protocol::snapshot::RunOf;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -3,12 +3,12 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
-use tally::core::counter::merge::CellTotals;
-use tally::core::counter::queue::InboxId;
-use tally::protocol::messages::{
+use tally_core::counter::merge::CellTotals;
+use tally_core::counter::queue::InboxId;
+use tally_protocol::messages::{
     GlobalSum, InboxTrace, LeadTrace, Origin, ReadTrace, ShardReadTrace, decode, encode,
 };
-use tally::protocol::public::{Freshness, SummedCounter};
+use tally_protocol::public::{Freshness, SummedCounter};
 
 fn explained(sum: &GlobalSum, freshness: Freshness, way: &ReadTrace) -> String {
     SummedCounter::new(&id("a/\"b\""), sum, freshness).explained_json(true, None, way)

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::sketch::{HashKey, hash};
-use tally::protocol::batch::ingest::Ingest;
-use tally::protocol::keys::{BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key};
-use tally::protocol::problem::Code;
+use tally_core::sketch::{HashKey, hash};
+use tally_protocol::batch::ingest::Ingest;
+use tally_protocol::keys::{BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key};
+use tally_protocol::problem::Code;
 
 const KINDS: [KeyKind; 3] = [KeyKind::Write, KeyKind::Batch, KeyKind::Event];
 

@@ -1,12 +1,12 @@
 //! Law: a body is a policy or a check with every value in its range, or a refusal that names the field.
 
 use serde_json::{Value, json};
-use tally::core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
-use tally::protocol::limits::{
+use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
+use tally_protocol::limits::{
     CHECKS_MAX, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, kept_of_key, parse_check,
     parse_checks, parse_policy, policy_json,
 };
-use tally::protocol::problem::Code;
+use tally_protocol::problem::Code;
 
 fn name(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")

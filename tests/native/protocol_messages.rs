@@ -6,27 +6,27 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::core::board::member::{Amount, ScoreWrite};
-use tally::core::board::placing::{Layout, ShardAt};
-use tally::core::board::score::Score;
-use tally::core::cluster::operation::Operations;
-use tally::core::cluster::root::{Root, RootEntry};
-use tally::core::cluster::tablets::{LeadPlace, SpreadChange, Spreads};
-use tally::core::counter::cell::{Cell, FlushRow};
-use tally::core::counter::dimensions::{DimensionLog, Stamp};
-use tally::core::counter::flush::{Element, Load, Refusal};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Resolution;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::merge::{CellTotals, Part, Question};
-use tally::core::counter::nonces::{FlushEffect, Nonce};
-use tally::core::counter::numbers::{Decision, Numbers};
-use tally::core::counter::queue::InboxId;
-use tally::core::counter::sessions::SenderLane;
-use tally::core::counter::settings::{Settings, Ttl, TtlMode};
-use tally::core::counter::total::Value;
-use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
-use tally::protocol::messages::{
+use tally_core::board::member::{Amount, ScoreWrite};
+use tally_core::board::placing::{Layout, ShardAt};
+use tally_core::board::score::Score;
+use tally_core::cluster::operation::Operations;
+use tally_core::cluster::root::{Root, RootEntry};
+use tally_core::cluster::tablets::{LeadPlace, SpreadChange, Spreads};
+use tally_core::counter::cell::{Cell, FlushRow};
+use tally_core::counter::dimensions::{DimensionLog, Stamp};
+use tally_core::counter::flush::{Element, Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::{CellTotals, Part, Question};
+use tally_core::counter::nonces::{FlushEffect, Nonce};
+use tally_core::counter::numbers::{Decision, Numbers};
+use tally_core::counter::queue::InboxId;
+use tally_core::counter::sessions::SenderLane;
+use tally_core::counter::settings::{Settings, Ttl, TtlMode};
+use tally_core::counter::total::Value;
+use tally_core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
+use tally_protocol::messages::{
     AddAuditEntry, AllAlerts, AllDeliveries, AmountOf, AnnounceSizes, Append, Ask, AskBoard,
     AskGrant, AskHidden, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call,
     CallAudited, CallLead, CallPartition, CallRoot, CellPart, CellRepaired, CheckKeys,
@@ -46,9 +46,9 @@ use tally::protocol::messages::{
     Subscribe, SumDatacenter, SumExplained, SumMany, Suspend, TakeOver, TestAlert, TopOf,
     TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
 };
-use tally::protocol::names::{CellAddress, LeadAt, TabletAddress};
-use tally::protocol::problem::{Code, Problem};
-use tally::protocol::repair::ObjectAt;
+use tally_protocol::names::{CellAddress, LeadAt, TabletAddress};
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::repair::ObjectAt;
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

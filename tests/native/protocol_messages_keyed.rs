@@ -4,19 +4,19 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::core::counter::dimensions::{DimensionLog, Stamp};
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::{
+use tally_core::counter::dimensions::{DimensionLog, Stamp};
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::{
     HomeCondition, KeySource, KeyedOutcome, KeyedWrite, Ledger, Record, Recorded, SeenValue,
     WriteKey,
 };
-use tally::core::counter::total::Value;
-use tally::core::sketch::{Histogram, Sample};
-use tally::protocol::messages::{
+use tally_core::counter::total::Value;
+use tally_core::sketch::{Histogram, Sample};
+use tally_protocol::messages::{
     Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall,
     decode, encode,
 };
-use tally::protocol::names::{Address, CellAddress};
+use tally_protocol::names::{Address, CellAddress};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

@@ -4,15 +4,15 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::limit::meter::Verdict;
-use tally::core::limit::policy::Policy;
-use tally::protocol::limits::PolicyName;
-use tally::protocol::messages::{
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::limit::meter::Verdict;
+use tally_core::limit::policy::Policy;
+use tally_protocol::limits::PolicyName;
+use tally_protocol::messages::{
     CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, GetPolicy, KeyDemand,
     PolicyPut, PutPolicy, Reserve, Reserved, decode, encode,
 };
-use tally::protocol::names::LimiterAddress;
+use tally_protocol::names::LimiterAddress;
 
 fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
     let bytes = encode(value).expect("a message");

@@ -4,15 +4,15 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::settings::{TtlMode, UniqueHash};
-use tally::core::counter::total::Value;
-use tally::protocol::messages::{
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::settings::{TtlMode, UniqueHash};
+use tally_core::counter::total::Value;
+use tally_protocol::messages::{
     Done, Operate, Operation, OperationCondition, OperationKey, OperationOutcome, Put, Reconcile,
     StoreAnswer, StoredAnswer, decode, encode,
 };
-use tally::protocol::version::{SeenCell, Version};
+use tally_protocol::version::{SeenCell, Version};
 
 fn datacenter(name: &str) -> Datacenter {
     Datacenter::parse(name).expect("a datacenter")

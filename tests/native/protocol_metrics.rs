@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use common::config;
 use exposition::{Sample, parse, values};
 use proptest::prelude::*;
-use tally::protocol::batch::lines::LineNumbers;
-use tally::protocol::batch::report::BatchReport;
-use tally::protocol::messages::{decode, encode};
-use tally::protocol::metrics::{Metric, Metrics, Snapshot};
-use tally::protocol::problem::{Code, Problem};
-use tally::protocol::routes::RouteName;
+use tally_protocol::batch::lines::LineNumbers;
+use tally_protocol::batch::report::BatchReport;
+use tally_protocol::messages::{decode, encode};
+use tally_protocol::metrics::{Metric, Metrics, Snapshot};
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::routes::RouteName;
 
 const EDGE_BEGUN_SECONDS: i64 = 1_700_000_000;
 const OTHER_BEGUN_SECONDS: i64 = 1_700_000_100;

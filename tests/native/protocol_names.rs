@@ -1,9 +1,9 @@
 //! Golden: names by which data is found, and the arguments that objects are created with. A change
 //! here loses data: a new name is a new object.
 
-use tally::core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
-use tally::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
-use tally::protocol::names::{self, CellAddress, LimiterAddress, Placement};
+use tally_core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
+use tally_core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
+use tally_protocol::names::{self, CellAddress, LimiterAddress, Placement};
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")

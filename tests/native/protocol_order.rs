@@ -1,7 +1,7 @@
 //! Lists in order are what a stable sort makes of them.
 
 use proptest::prelude::*;
-use tally::core::order::in_order;
+use tally_core::order::in_order;
 
 proptest! {
     #[test]

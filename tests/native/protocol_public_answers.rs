@@ -5,19 +5,19 @@ use crate::common::sums;
 use std::collections::BTreeMap;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
-use tally::core::cluster::total::CounterTotal;
-use tally::core::counter::history::Resolution;
-use tally::core::counter::id::CounterId;
-use tally::core::counter::merge::Range;
-use tally::core::counter::nonces::FlushEffect;
-use tally::core::counter::total::Value;
-use tally::protocol::messages::Flushed;
-use tally::protocol::messages::{CounterList, GlobalSum, KnownTotal, KnownUniques};
-use tally::protocol::names::CellAddress;
-use tally::protocol::public::{
+use tally_core::cluster::total::CounterTotal;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::merge::Range;
+use tally_core::counter::nonces::FlushEffect;
+use tally_core::counter::total::Value;
+use tally_protocol::messages::Flushed;
+use tally_protocol::messages::{CounterList, GlobalSum, KnownTotal, KnownUniques};
+use tally_protocol::names::CellAddress;
+use tally_protocol::public::{
     Aggregate, Rounding, SummedCounter, deleted_json, list_json, union_json, write_json,
 };
-use tally::protocol::query::{HistoryFormat, Window};
+use tally_protocol::query::{HistoryFormat, Window};
 
 fn format(strings: bool, zeros: bool) -> HistoryFormat {
     HistoryFormat { strings, zeros }
@@ -115,7 +115,7 @@ fn a_union_of_uniques_reads_so() {
 
 #[test]
 fn counters_without_a_hash_in_common_have_no_union() {
-    let of = |uniques: tally::core::sketch::Uniques| {
+    let of = |uniques: tally_core::sketch::Uniques| {
         let mut fra = part(1, 0);
         fra.summary.uniques = uniques;
         sum(vec![("FRA", Some(fra))])

@@ -3,9 +3,9 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
-use tally::core::counter::total::Value;
-use tally::protocol::messages::{GlobalSum, Origin};
-use tally::protocol::public::{Rounding, SummedCounter};
+use tally_core::counter::total::Value;
+use tally_protocol::messages::{GlobalSum, Origin};
+use tally_protocol::public::{Rounding, SummedCounter};
 
 /// FRA and IAD, set to 100 when IAD did not answer.
 fn set() -> GlobalSum {

@@ -1,15 +1,15 @@
 //! Law: a query says what it asks or is refused by name: no parameter is ignored, none is guessed.
 
-use tally::core::counter::history::Resolution;
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::Range;
-use tally::protocol::messages::ReadParts;
-use tally::protocol::problem::{Code, Problem};
-use tally::protocol::query::{
+use tally_core::counter::history::Resolution;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::Range;
+use tally_protocol::messages::ReadParts;
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::query::{
     LIST_LIMIT, POINTS_MAX, Query, UNION_MAX, WINDOW_SECONDS_MAX, WINDOW_UNIQUES_SECONDS_MAX,
     Window,
 };
-use tally::protocol::version::Version;
+use tally_protocol::version::Version;
 
 const KNOWN: &[&str] = &[
     "consistency",

@@ -5,13 +5,13 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::core::counter::id::CounterId;
-use tally::protocol::alerts::AlertName;
-use tally::protocol::api_key::KeyId;
-use tally::protocol::limits::PolicyName;
-use tally::protocol::problem::Code;
-use tally::protocol::routes::{ROUTES, Route, allow_of, decode_segment, resolve};
-use tally::protocol::share::ShareId;
+use tally_core::counter::id::CounterId;
+use tally_protocol::alerts::AlertName;
+use tally_protocol::api_key::KeyId;
+use tally_protocol::limits::PolicyName;
+use tally_protocol::problem::Code;
+use tally_protocol::routes::{ROUTES, Route, allow_of, decode_segment, resolve};
+use tally_protocol::share::ShareId;
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")

@@ -1,8 +1,8 @@
 //! Tokens of shares: nobody makes one up; and what a share may say.
 
-use tally::core::sketch::HashKey;
-use tally::protocol::problem::Code;
-use tally::protocol::share::{
+use tally_core::sketch::HashKey;
+use tally_protocol::problem::Code;
+use tally_protocol::share::{
     SHARE_SECONDS_MAX, SHARE_SECONDS_MIN, Share, ShareId, ShareToken, parse_share, share_json,
     token,
 };

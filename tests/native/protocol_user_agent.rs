@@ -1,10 +1,10 @@
 //! Which browser and device real user agents are told as.
 
-use tally::protocol::batch::clf::LogLine;
-use tally::protocol::batch::ingest::Ingest;
-use tally::protocol::batch::log_fields::{LogField, LoggedRequest};
-use tally::protocol::bots::is_bot;
-use tally::protocol::user_agent::{browser, device};
+use tally_protocol::batch::clf::LogLine;
+use tally_protocol::batch::ingest::Ingest;
+use tally_protocol::batch::log_fields::{LogField, LoggedRequest};
+use tally_protocol::bots::is_bot;
+use tally_protocol::user_agent::{browser, device};
 
 const KHTML: &str = "(KHTML, like Gecko)";
 

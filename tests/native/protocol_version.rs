@@ -9,11 +9,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::nonces::FlushEffect;
-use tally::protocol::messages::Flushed;
-use tally::protocol::names::CellAddress;
-use tally::protocol::version::{SeenCell, VERSION_BYTES_MAX, Version, VersionError};
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::nonces::FlushEffect;
+use tally_protocol::messages::Flushed;
+use tally_protocol::names::CellAddress;
+use tally_protocol::version::{SeenCell, VERSION_BYTES_MAX, Version, VersionError};
 
 fn seen(datacenter: &str, shard: u8, generation: u64, sequence: u64) -> SeenCell {
     SeenCell {

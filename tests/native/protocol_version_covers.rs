@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::root::Root;
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
-use tally::protocol::messages::{DatacenterSum, GlobalSum};
-use tally::protocol::problem::Code;
-use tally::protocol::version::{SeenCell, Version, not_reached};
+use tally_core::cluster::root::Root;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellTotals;
+use tally_protocol::messages::{DatacenterSum, GlobalSum};
+use tally_protocol::problem::Code;
+use tally_protocol::version::{SeenCell, Version, not_reached};
 
 fn seen(datacenter: &str, shard: u8, generation: u64, sequence: u64) -> SeenCell {
     SeenCell {
@@ -59,8 +59,8 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
         datacenters: datacenters.collect(),
         root,
         is_whole: true,
-        uniques: tally::core::sketch::Uniques::new(),
-        window_uniques: tally::core::sketch::Uniques::new(),
+        uniques: tally_core::sketch::Uniques::new(),
+        window_uniques: tally_core::sketch::Uniques::new(),
         is_drained: true,
     }
 }

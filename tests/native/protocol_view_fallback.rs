@@ -10,13 +10,13 @@ use common::config;
 use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, sketch, sum};
-use tally::core::cluster::view::{DatacenterState, View};
-use tally::core::counter::merge::{CellTotals, Summary};
-use tally::core::counter::settings::{Ttl, TtlMode};
-use tally::core::counter::total::{Sum, Value};
-use tally::protocol::messages::{DatacenterSum, Origin};
-use tally::protocol::public::SummedCounter;
-use tally::protocol::view_fallback::{self, PUSHED_MS_MAX};
+use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::counter::merge::{CellTotals, Summary};
+use tally_core::counter::settings::{Ttl, TtlMode};
+use tally_core::counter::total::{Sum, Value};
+use tally_protocol::messages::{DatacenterSum, Origin};
+use tally_protocol::public::SummedCounter;
+use tally_protocol::view_fallback::{self, PUSHED_MS_MAX};
 
 const GENERATION: u64 = 1;
 

@@ -5,7 +5,7 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::protocol::public::{DIGITS_MAX, Estimate, Rounding};
+use tally_protocol::public::{DIGITS_MAX, Estimate, Rounding};
 
 fn digits(digits: u8) -> Rounding {
     Rounding::parse(Some(&digits.to_string())).unwrap()

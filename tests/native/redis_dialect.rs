@@ -1,22 +1,22 @@
 //! Laws of Redis's dialect: forms of requests, texts of errors, how strings go in base64, what commands do, and which
 //! scripts are known.
 
-use tally::core::board::key::Key;
-use tally::core::board::member::{Change, MemberRefusal, ScoreWrite};
-use tally::core::board::score::Score;
-use tally::protocol::access::Scope;
-use tally::protocol::messages::Fault;
-use tally::protocol::redis::command::{COMMANDS, Command, KeyPositions, run};
-use tally::protocol::redis::glob::{PATTERN_BYTES_MAX, Pattern, StepsLeft};
-use tally::protocol::redis::notifications::{
+use tally_core::board::key::Key;
+use tally_core::board::member::{Change, MemberRefusal, ScoreWrite};
+use tally_core::board::score::Score;
+use tally_protocol::access::Scope;
+use tally_protocol::messages::Fault;
+use tally_protocol::redis::command::{COMMANDS, Command, KeyPositions, run};
+use tally_protocol::redis::glob::{PATTERN_BYTES_MAX, Pattern, StepsLeft};
+use tally_protocol::redis::notifications::{
     self, CHANNEL_COMPARED_BYTES_MAX, KeyEvent, REPEATED_BYTES_MAX, SetChange, Subscription,
 };
-use tally::protocol::redis::reply::{Encoding, Reply};
-use tally::protocol::redis::request::{COMMANDS_MAX, RedisRequest, token_of};
-use tally::protocol::redis::script_table::KNOWN;
-use tally::protocol::redis::sorted::{self, DRAWN_APART_MAX, Members, SortedSet, members_asked};
-use tally::protocol::redis::space::{Space, StoredValue, whole};
-use tally::protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts, sha1};
+use tally_protocol::redis::reply::{Encoding, Reply};
+use tally_protocol::redis::request::{COMMANDS_MAX, RedisRequest, token_of};
+use tally_protocol::redis::script_table::KNOWN;
+use tally_protocol::redis::sorted::{self, DRAWN_APART_MAX, Members, SortedSet, members_asked};
+use tally_protocol::redis::space::{Space, StoredValue, whole};
+use tally_protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts, sha1};
 
 const NOW_MS: i64 = 1_700_000_000_250;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use tally::core::cluster::region::{colos, location_hint, region_of};
-use tally::core::counter::id::Datacenter;
+use tally_core::cluster::region::{colos, location_hint, region_of};
+use tally_core::counter::id::Datacenter;
 
 const HINTS: [&str; 9] = [
     "wnam", "enam", "sam", "weur", "eeur", "apac", "oc", "afr", "me",

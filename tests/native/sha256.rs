@@ -1,7 +1,7 @@
 //! SHA-256 and HMAC against the vectors of FIPS 180-4 and RFC 4231, and against another implementation at the edges of
 //! blocks.
 
-use tally::core::sha256::{digest, hmac};
+use tally_core::sha256::{digest, hmac};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::flush::Element;
-use tally::core::sketch::{
+use tally_core::counter::flush::Element;
+use tally_core::sketch::{
     CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Hyll, NewItems, Sketch, Source, Token,
     Uniques, hash, redis_hash,
 };
-use tally::protocol::messages::{decode, encode};
+use tally_protocol::messages::{decode, encode};
 
 /// An element, by the key that hashed it and the number of shards that it was spread over.
 type Seen = (u8, u8, u16);

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::root::Root;
-use tally::core::counter::contents::Contents;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::settings::{Settings, Ttl, TtlMode};
-use tally::core::counter::total::{CellTotal, Value};
-use tally::protocol::export::counter_line;
-use tally::protocol::messages::{AllRuns, ExportedCounter, PartitionRuns};
-use tally::protocol::settings;
-use tally::protocol::snapshot::{
+use tally_core::cluster::root::Root;
+use tally_core::counter::contents::Contents;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::settings::{Settings, Ttl, TtlMode};
+use tally_core::counter::total::{CellTotal, Value};
+use tally_protocol::export::counter_line;
+use tally_protocol::messages::{AllRuns, ExportedCounter, PartitionRuns};
+use tally_protocol::settings;
+use tally_protocol::snapshot::{
     DAY_MS, Days, PART_ENTRIES_MAX, PartEntry, PartWriter, RunOf, SnapshotCounter,
     SnapshotDatacenter, SnapshotPlan, chain_of, date_of, day_of_ms, digest_of, lacking, parse_date,
     read_part, thinned,

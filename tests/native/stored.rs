@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::protocol::stored::{
+use tally_protocol::stored::{
     Damage, FIRST, FRAME_BYTES, StoredBody, begin, checksum, finish, framed,
 };
 

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tally::core::cluster::ring::Ring;
-use tally::core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads, TabletSpread};
-use tally::core::counter::id::CounterId;
+use tally_core::cluster::ring::Ring;
+use tally_core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads, TabletSpread};
+use tally_core::counter::id::CounterId;
 
 fn counters() -> Vec<CounterId> {
     let id = |number| CounterId::parse(format!("/page/{number}")).expect("an id");

@@ -3,16 +3,16 @@
 //! was picked: they count up from 0.
 
 use crate::common::following::nothing;
-use tally::core::cluster::delta::{Feed, Marks, ViewReceiver};
-use tally::core::cluster::view::{DatacenterState, View};
-use tally::core::counter::autoscale::shard_of_element;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Element, Load};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::{Question, Summary};
-use tally::core::counter::nonces::Nonce;
-use tally::core::sketch::{HashKey, STANDARD_ERROR, UniqueEstimate};
+use tally_core::cluster::delta::{Feed, Marks, ViewReceiver};
+use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::counter::autoscale::shard_of_element;
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Element, Load};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::{Question, Summary};
+use tally_core::counter::nonces::Nonce;
+use tally_core::sketch::{HashKey, STANDARD_ERROR, UniqueEstimate};
 use tally_testing::chance::Chance;
 use tally_testing::errors::{Errors, errors};
 

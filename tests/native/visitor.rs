@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use tally::protocol::visitor::{
+use tally_protocol::visitor::{
     ClientAddress, SALT_KEPT_MS, Salt, USER_AGENT_BYTES_MAX, day_of, forgotten_ms, may_make,
     visitor,
 };
@@ -195,7 +195,7 @@ fn nothing_of_a_visitor_can_be_printed() {
         "Address(not shown) Address(not shown) Salt(secret)"
     );
     let body = br#"{"unique":"auto","ip":"203.0.113.9","user_agent":"Secret/1.0"}"#;
-    let body = tally::protocol::batch::event::parse_increment(body).unwrap();
+    let body = tally_protocol::batch::event::parse_increment(body).unwrap();
     let printed = format!("{body:?}");
     assert!(
         !printed.contains("113") && !printed.contains("Secret"),

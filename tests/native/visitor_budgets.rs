@@ -1,10 +1,10 @@
 //! Laws of the budgets of visitors: one gets what its budgets say and no more, others keep theirs whatever it sends,
 //! and memory is fixed.
 
-use tally::core::callers::visitors::{
+use tally_core::callers::visitors::{
     COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
 };
-use tally::core::limit::budgets::{Budget, BudgetSpent};
+use tally_core::limit::budgets::{Budget, BudgetSpent};
 
 const NOW_MS: i64 = 1_795_269_600_000;
 

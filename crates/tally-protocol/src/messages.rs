@@ -6,6 +6,10 @@
 //! ignores it, and a receiver that expects it reads zero, `None`, `false` or empty where it is missing
 //! ([`Call::LACKS`]). Any other change needs a message of a new name.
 
+use std::borrow::Cow;
+
+use postcard::Serializer;
+use postcard::ser_flavors::{AllocVec, Flavor};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::health::Ailment;
@@ -464,7 +468,20 @@ pub struct LookUp {
 /// # Errors
 /// `Broken` if postcard refuses all the same.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
-    postcard::to_allocvec(message)
+    let mut serializer = Serializer {
+        output: AllocVec::new(),
+    };
+    let outcome = message.serialize(&mut serializer);
+    encoded(serializer, outcome)
+}
+
+/// What was encoded. Not generic, so that its code exists once.
+fn encoded(
+    serializer: Serializer<AllocVec>,
+    outcome: Result<(), postcard::Error>,
+) -> Result<Vec<u8>, Fault> {
+    outcome
+        .and_then(|()| serializer.output.finalize())
         .map_err(|error| Fault::Broken(format!("a message cannot be encoded: {error}")))
 }
 
@@ -473,7 +490,7 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
 /// # Errors
 /// `Broken` for bytes that are no such message.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
-    postcard::from_bytes(bytes).map_err(|error| undecodable(&error))
+    postcard::from_bytes(bytes).map_err(undecodable)
 }
 
 /// Decodes a message, or an answer if `lacks` is that of the answer: what the protocol before lacks at the end is read
@@ -482,17 +499,21 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
 /// # Errors
 /// As [`decode`].
 pub fn decode_padded<T: DeserializeOwned>(bytes: &[u8], lacks: usize) -> Result<T, Fault> {
-    match postcard::from_bytes(bytes) {
-        Err(postcard::Error::DeserializeUnexpectedEnd) if lacks > 0 => {
-            let mut whole = bytes.to_vec();
-            whole.resize(bytes.len() + lacks, 0);
-            decode(&whole)
-        }
-        decoded => decoded.map_err(|error| undecodable(&error)),
-    }
+    decode(&padded(bytes, lacks))
 }
 
-fn undecodable(error: &postcard::Error) -> Fault {
+/// The bytes, and as many zeros behind them. What is behind a message is not read.
+fn padded(bytes: &[u8], lacks: usize) -> Cow<'_, [u8]> {
+    if lacks == 0 {
+        return Cow::Borrowed(bytes);
+    }
+    let mut whole = Vec::with_capacity(bytes.len() + lacks);
+    whole.extend_from_slice(bytes);
+    whole.resize(bytes.len() + lacks, 0);
+    Cow::Owned(whole)
+}
+
+fn undecodable(error: postcard::Error) -> Fault {
     Fault::Broken(format!("a message cannot be decoded: {error}"))
 }
 

@@ -11,9 +11,9 @@ use std::time::Instant;
 use peak_alloc::PeakAlloc;
 use rusqlite::Connection;
 use serde_json::Value;
-use tally::core::board::directory::segment_members_max;
-use tally::core::board::key::Key;
-use tally::core::board::score::Score;
+use tally_core::board::directory::segment_members_max;
+use tally_core::board::key::Key;
+use tally_core::board::score::Score;
 use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
 
 const MEMBERS: u64 = 10_000_000;

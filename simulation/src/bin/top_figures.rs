@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use tally::protocol::names::{DIRECTORY_COUNT, directory};
+use tally_protocol::names::{DIRECTORY_COUNT, directory};
 use tally_simulation::{Client, ClientRequest, Faults, Options, World, admin, deployed};
 
 const COUNTERS: u64 = 62_500;

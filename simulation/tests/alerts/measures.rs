@@ -1,7 +1,7 @@
 //! What is measured, and what that makes of an alert.
 
 use super::*;
-use tally::protocol::names;
+use tally_protocol::names;
 
 #[test]
 fn an_alert_fires_and_is_resolved_once() {
@@ -541,7 +541,7 @@ fn who_has_no_alerts_pays_nothing_for_them() {
     world.run_for_ms(600_000);
     let tables = "SELECT name FROM sqlite_master WHERE name LIKE 'alert%'";
     for (binding, name, _, _) in world.objects() {
-        let placement = tally::protocol::names::Placement {
+        let placement = tally_protocol::names::Placement {
             binding,
             name,
             location_hint: None,

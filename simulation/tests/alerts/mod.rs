@@ -11,9 +11,9 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tally::core::sha256::hmac;
-use tally::host::Later;
-use tally::protocol::alerts::Outgoing;
+use tally_core::sha256::hmac;
+use tally_host::Later;
+use tally_protocol::alerts::Outgoing;
 use tally_simulation::{Answer, Client, ClientRequest, Options, Site, World, admin, deployed};
 
 /// 32 bytes in base64.

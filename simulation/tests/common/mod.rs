@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use tally::host::http::{Body, Context, Request, Response};
-use tally::host::object::{Events, IncomingCall, Object, Reply, Rows, Shell, Socket, SqlValue};
-use tally::host::{Host, Level, Target};
-use tally::protocol::messages::{Fault, PROTOCOL};
-use tally::protocol::names::Placement;
+use futures_util::future::LocalBoxFuture;
+
+use tally_host::http::{Body, Context, Request, Response};
+use tally_host::object::{Events, IncomingCall, Object, Reply, Rows, Shell, Socket, SqlValue};
+use tally_host::{Host, Level, Target};
+use tally_protocol::messages::{Fault, PROTOCOL};
+use tally_protocol::names::Placement;
 use tally_simulation::{Options, Site, World};
 
 pub const TILLS: &str = "TILLS";
@@ -61,7 +63,7 @@ fn refused(why: String) -> Reply {
     Reply::Refused(500, why)
 }
 
-impl Shell for Till {
+impl Till {
     fn start(object: Object, host: Host) -> Self {
         let till = Self {
             object,
@@ -74,84 +76,90 @@ impl Shell for Till {
         till.sum.set(sum.map_or(0, |rows| first(&rows)));
         till
     }
+}
 
-    async fn answer(&self, arrived: IncomingCall) -> Reply {
-        match arrived.path.as_str() {
-            "/add" => match self.add(1) {
-                Ok(sum) => said(sum.to_string()),
-                Err(error) => refused(error),
-            },
-            "/add-slowly" => {
-                let added = self.add(1);
-                self.host.sleep_ms(50).await;
-                added.map_or_else(refused, |sum| said(sum.to_string()))
-            }
-            "/undone" => {
-                let platform = self.object.platform();
-                let done = platform.atomically(&mut || self.add(1).is_err());
-                done.map_or_else(refused, |()| said("undone"))
-            }
-            "/read" => said(self.sum.get().to_string()),
-            "/sync" => {
-                let added = self.add(1);
-                self.object.platform().sync().await.expect("no fault");
-                self.host.platform().log(Level::Warning, "durable");
-                added.map_or_else(refused, |sum| said(sum.to_string()))
-            }
-            "/wipe" => {
-                self.object.platform().delete_all().await.expect("no fault");
-                said("")
-            }
-            "/never" => std::future::pending().await,
-            "/arm" => {
-                let at_ms = self.host.now_ms() + 1_000;
-                let set = self.object.platform().set_alarm(at_ms).await;
-                set.map_or_else(refused, |()| said(at_ms.to_string()))
-            }
-            "/armed" => {
-                let armed = self.object.platform().alarm().await;
-                armed.map_or_else(refused, |at_ms| said(format!("{at_ms:?}")))
-            }
-            "/watch" => match arrived.upgrade {
-                Some(_) => {
-                    let (socket, stream) = self
-                        .object
-                        .platform()
-                        .accept("7", "kept".to_owned())
-                        .expect("room");
-                    socket.send("welcome");
-                    Reply::Stream(stream)
+impl Shell for Till {
+    fn answer(&self, arrived: IncomingCall) -> LocalBoxFuture<'_, Reply> {
+        Box::pin(async move {
+            match arrived.path.as_str() {
+                "/add" => match self.add(1) {
+                    Ok(sum) => said(sum.to_string()),
+                    Err(error) => refused(error),
+                },
+                "/add-slowly" => {
+                    let added = self.add(1);
+                    self.host.sleep_ms(50).await;
+                    added.map_or_else(refused, |sum| said(sum.to_string()))
                 }
-                None => {
-                    let (events, stream) = self.object.platform().events().expect("room");
-                    events.send("data: first\n\n");
-                    self.streams.borrow_mut().push(events);
-                    Reply::Stream(stream)
+                "/undone" => {
+                    let platform = self.object.platform();
+                    let done = platform.atomically(&mut || self.add(1).is_err());
+                    done.map_or_else(refused, |()| said("undone"))
                 }
-            },
-            "/tell" => {
-                let text = String::from_utf8_lossy(&arrived.message).into_owned();
-                let sockets = self.object.platform().sockets();
-                let heard = sockets.iter().filter(|socket| socket.send(&text)).count();
-                let streams = self.streams.borrow();
-                for stream in streams.iter() {
-                    stream.send(&text);
+                "/read" => said(self.sum.get().to_string()),
+                "/sync" => {
+                    let added = self.add(1);
+                    self.object.platform().sync().await.expect("no fault");
+                    self.host.platform().log(Level::Warning, "durable");
+                    added.map_or_else(refused, |sum| said(sum.to_string()))
                 }
-                let states: Vec<_> = streams.iter().map(|stream| stream.readiness()).collect();
-                said(format!("{heard} {states:?}"))
+                "/wipe" => {
+                    self.object.platform().delete_all().await.expect("no fault");
+                    said("")
+                }
+                "/never" => std::future::pending().await,
+                "/arm" => {
+                    let at_ms = self.host.now_ms() + 1_000;
+                    let set = self.object.platform().set_alarm(at_ms).await;
+                    set.map_or_else(refused, |()| said(at_ms.to_string()))
+                }
+                "/armed" => {
+                    let armed = self.object.platform().alarm().await;
+                    armed.map_or_else(refused, |at_ms| said(format!("{at_ms:?}")))
+                }
+                "/watch" => match arrived.upgrade {
+                    Some(_) => {
+                        let (socket, stream) = self
+                            .object
+                            .platform()
+                            .accept("7", "kept".to_owned())
+                            .expect("room");
+                        socket.send("welcome");
+                        Reply::Stream(stream)
+                    }
+                    None => {
+                        let (events, stream) = self.object.platform().events().expect("room");
+                        events.send("data: first\n\n");
+                        self.streams.borrow_mut().push(events);
+                        Reply::Stream(stream)
+                    }
+                },
+                "/tell" => {
+                    let text = String::from_utf8_lossy(&arrived.message).into_owned();
+                    let sockets = self.object.platform().sockets();
+                    let heard = sockets.iter().filter(|socket| socket.send(&text)).count();
+                    let streams = self.streams.borrow();
+                    for stream in streams.iter() {
+                        stream.send(&text);
+                    }
+                    let states: Vec<_> = streams.iter().map(|stream| stream.readiness()).collect();
+                    said(format!("{heard} {states:?}"))
+                }
+                _ => Reply::Unknown,
             }
-            _ => Reply::Unknown,
-        }
+        })
     }
 
-    async fn alarm(&self) -> Result<(), Fault> {
-        self.rings.set(self.rings.get() + 1);
-        let failed = |error: String| Fault::Unavailable(error);
-        self.add(100).map_err(failed)?;
-        if self.host.setting("FAILS").is_some() {
-            return Err(Fault::Broken("as it was told".to_owned()));
-        }
-        Ok(())
+    fn alarm(&self) -> LocalBoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async move {
+            self.rings.set(self.rings.get() + 1);
+            let failed = |error: String| Fault::Unavailable(error);
+            self.add(100).map_err(failed)?;
+            if self.host.setting("FAILS").is_some() {
+                return Err(Fault::Broken("as it was told".to_owned()));
+            }
+            Ok(())
+        })
     }
 
     fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>) {
@@ -240,7 +248,7 @@ pub fn world(seed: u64, options: Options) -> (World, Site, Site) {
     if std::env::var_os("SEED").is_some() {
         world.keep_log(true);
     }
-    world.register::<Till>(TILLS);
+    world.register(TILLS, |object, host| Rc::new(Till::start(object, host)));
     world.set_edge(edge);
     let (near, far) = (world.site("FRA", 2), world.site("SYD", 2));
     (world, near, far)

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use futures_util::future::join_all;
 use serde_json::Value;
-use tally::core::cluster::ring::Ring;
-use tally::protocol::names;
+use tally_core::cluster::ring::Ring;
+use tally_protocol::names;
 use tally_simulation::{
     ADMIN_KEY, Client, ClientRequest, Faults, Options, Received, Site, World, deploy,
 };

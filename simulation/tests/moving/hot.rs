@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
-use tally::protocol::names::{
+use tally_protocol::names::{
     CELLS, DIRECTORY, DIRECTORY_COUNT, LEAVE_PER_SECOND, Placement, QUIET_MS, TABLET_COUNT,
     directory,
 };

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 use futures_util::future::{join, join_all};
-use tally::protocol::names::{CELLS, DIRECTORY, Placement, TABLET_COUNT};
+use tally_protocol::names::{CELLS, DIRECTORY, Placement, TABLET_COUNT};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
 
 use super::service::{Deployment, each_failure};

@@ -1,10 +1,10 @@
 //! What belongs to no counter: found and named, removed where that is asked for, and then the object answers again.
 
 use serde_json::{Value, json};
-use tally::core::board::placing::ShardAt;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
-use tally::protocol::names::{self, LimiterAddress, Placement, TabletAddress};
+use tally_core::board::placing::ShardAt;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
+use tally_protocol::names::{self, LimiterAddress, Placement, TabletAddress};
 
 use super::scene::Scene;
 

@@ -1,7 +1,7 @@
 //! Rows that are damaged, and put back from what other objects remember of them.
 
 use serde_json::{Value, json};
-use tally::protocol::names::{self, Placement};
+use tally_protocol::names::{self, Placement};
 use tally_simulation::ClientRequest;
 
 use super::scene::{Scene, cell, damage_root, partition};

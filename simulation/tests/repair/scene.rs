@@ -1,8 +1,8 @@
 //! A world in which bits of stored bodies change.
 
 use serde_json::{Value, json};
-use tally::host::object::SqlValue;
-use tally::protocol::names::{self, CellAddress, Placement};
+use tally_host::object::SqlValue;
+use tally_protocol::names::{self, CellAddress, Placement};
 use tally_simulation::{Client, ClientRequest, Options, Site, World, admin, deployed};
 
 /// A service of two datacenters.
@@ -87,8 +87,8 @@ impl Scene {
 
 pub fn cell(id: &str, datacenter: &str, shard: u8) -> Placement {
     names::cell(&CellAddress {
-        counter: tally::core::counter::id::CounterId::parse(id).expect("an id"),
-        datacenter: tally::core::counter::id::Datacenter::parse(datacenter).expect("a name"),
+        counter: tally_core::counter::id::CounterId::parse(id).expect("an id"),
+        datacenter: tally_core::counter::id::Datacenter::parse(datacenter).expect("a name"),
         shard,
     })
 }

@@ -2,7 +2,7 @@
 //! at its end.
 
 use serde_json::{Value, json};
-use tally::core::board::placing::group_of;
+use tally_core::board::placing::group_of;
 use tally_simulation::Verdict;
 
 use super::board_scene::{BoardScene, name_in, names_of};

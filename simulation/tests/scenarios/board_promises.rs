@@ -3,9 +3,9 @@
 
 use futures_util::future::join;
 use serde_json::{Value, json};
-use tally::core::board::placing::ShardAt;
-use tally::core::counter::id::CounterId;
-use tally::protocol::names;
+use tally_core::board::placing::ShardAt;
+use tally_core::counter::id::CounterId;
+use tally_protocol::names;
 use tally_simulation::{ClientRequest, Verdict};
 
 use super::board_scene::{BoardScene, name_in, names_of, owner};

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use tally::core::board::placing::{ShardAt, group_of};
-use tally::core::counter::id::CounterId;
-use tally::host::Later;
-use tally::protocol::names::{self, Placement};
+use tally_core::board::placing::{ShardAt, group_of};
+use tally_core::counter::id::CounterId;
+use tally_host::Later;
+use tally_protocol::names::{self, Placement};
 use tally_simulation::{
     Answer, Client, ClientRequest, Options, Site, Verdict, World, admin, deployed,
 };

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use serde_json::{Value, json};
-use tally::core::board::placing::group_of;
+use tally_core::board::placing::group_of;
 use tally_simulation::{ClientRequest, Verdict};
 
 use super::board_scene::BoardScene;

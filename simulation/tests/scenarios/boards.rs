@@ -1,7 +1,7 @@
 //! Boards: what cursors, refusals and settings say.
 
 use serde_json::{Value, json};
-use tally::protocol::names::KEYS;
+use tally_protocol::names::KEYS;
 use tally_simulation::{Answer, ClientRequest, Options, Site, World, deployed};
 
 use super::scene::Scene;

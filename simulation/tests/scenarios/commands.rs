@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use tally::protocol::names::{KEYSPACES, Placement};
+use tally_protocol::names::{KEYSPACES, Placement};
 use tally_simulation::ClientRequest;
 
 use super::scene::Scene;

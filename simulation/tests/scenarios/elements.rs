@@ -1,7 +1,7 @@
 //! Unique elements and samples: each is counted with its write, once.
 
 use serde_json::Value;
-use tally::protocol::names::OPEN_OBJECTS_MAX;
+use tally_protocol::names::OPEN_OBJECTS_MAX;
 use tally_simulation::{ClientRequest, Role};
 
 use super::scene::{COUNTER, Scene, add, add_with, keyed, put};

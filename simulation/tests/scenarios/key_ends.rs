@@ -1,8 +1,8 @@
 //! The end of keys of Redis's dialect, while the other calls count, and while a root does not answer.
 
 use serde_json::{Value, json};
-use tally::host::Later;
-use tally::protocol::names::{DIRECTORY, KEYSPACES};
+use tally_host::Later;
+use tally_protocol::names::{DIRECTORY, KEYSPACES};
 use tally_simulation::{ClientRequest, Verdict};
 
 use super::scene::Scene;

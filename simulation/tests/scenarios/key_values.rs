@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tally::host::object::SqlValue;
-use tally::protocol::names::{BOARDS, KEYSPACES};
-use tally::protocol::stored::{FIRST, framed};
+use tally_host::object::SqlValue;
+use tally_protocol::names::{BOARDS, KEYSPACES};
+use tally_protocol::stored::{FIRST, framed};
 use tally_simulation::ClientRequest;
 
 use super::scene::Scene;

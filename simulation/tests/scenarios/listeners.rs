@@ -1,6 +1,6 @@
 //! Who listens to keys of Redis's dialect: what was done is told, once, and a stream that lost its object ends.
 
-use tally::protocol::names::{KEYSPACES, Placement};
+use tally_protocol::names::{KEYSPACES, Placement};
 use tally_simulation::{BROKEN, ClientRequest, Live};
 
 use super::scene::{Scene, keyed};

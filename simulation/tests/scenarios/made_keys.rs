@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tally::host::object::SqlValue;
-use tally::protocol::audit::AUDIT_ROWS_MAX;
-use tally::protocol::live::VISITOR_STREAMS_MAX;
-use tally::protocol::names::{self, Placement};
+use tally_host::object::SqlValue;
+use tally_protocol::audit::AUDIT_ROWS_MAX;
+use tally_protocol::live::VISITOR_STREAMS_MAX;
+use tally_protocol::names::{self, Placement};
 use tally_simulation::{
     Answer, Client, ClientRequest, Faults, Live, Options, Role, Site, Verdict, World, admin,
     deployed,

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use tally::core::counter::queue::LOG_ROWS_MAX;
-use tally::protocol::names;
+use tally_core::counter::queue::LOG_ROWS_MAX;
+use tally_protocol::names;
 use tally_simulation::ClientRequest;
 
 use super::scene::{Asked, COUNTER, Held, Scene, add, delete, event, put};

@@ -11,9 +11,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use serde_json::Value;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::host::Later;
-use tally::protocol::names::{self, CellAddress, Placement};
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_host::Later;
+use tally_protocol::names::{self, CellAddress, Placement};
 use tally_simulation::{
     Answer, ClientRequest, NoAnswer, OneShot, Options, PendingCall, Site, Verdict, World, admin,
     deployed,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::{client, get, service};
-use tally::host::object::SqlValue;
-use tally::protocol::names::{Placement, directory};
+use tally_host::object::SqlValue;
+use tally_protocol::names::{Placement, directory};
 use tally_simulation::{Client, ClientRequest, Faults, Options, Role, Verdict, World, deployed};
 
 const TELL: &str = "/tell-counts";

@@ -4,9 +4,9 @@ use super::away::lose_directory;
 use super::{TOLD_MS, ask, client, forget_totals, get, service};
 use futures_util::future::join_all;
 use std::cell::RefCell;
-use tally::core::cluster::ring::Ring;
-use tally::host::object::SqlValue;
-use tally::protocol::names::{DIRECTORY_PARTITIONS, directory};
+use tally_core::cluster::ring::Ring;
+use tally_host::object::SqlValue;
+use tally_protocol::names::{DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Faults, Options, Verdict};
 
 /// An increment that was begun and, where it was acknowledged, ended at these times.

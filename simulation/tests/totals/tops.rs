@@ -1,8 +1,8 @@
 //! Tops against plain sorting.
 
 use super::{TOLD_MS, ask, client, forget_totals, get, rows_of, service};
-use tally::core::cluster::ring::Ring;
-use tally::protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
+use tally_core::cluster::ring::Ring;
+use tally_protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
 
 /// A counter as the tests know it: what was counted, and when.
@@ -553,8 +553,8 @@ fn months_and_years_begin_with_their_first_day() {
             let top = get(&world, &client, &format!("/top?window={window}"));
             let from = top["from"].as_i64().expect("a second");
             assert_eq!(from % 86_400, 0, "{top}");
-            let date = tally::protocol::snapshot::date_of(from / 86_400);
-            let now = tally::protocol::snapshot::date_of(world.now_ms() / 86_400_000);
+            let date = tally_protocol::snapshot::date_of(from / 86_400);
+            let now = tally_protocol::snapshot::date_of(world.now_ms() / 86_400_000);
             let same = if window == "month" { 7 } else { 4 };
             assert_eq!(date[..same], now[..same], "{top}");
             assert!(

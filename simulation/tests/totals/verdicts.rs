@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{TOLD_MS, client, get, rows_of, service};
 use serde_json::{Value, json};
-use tally::core::counter::id::Datacenter;
-use tally::host::object::SqlValue;
-use tally::protocol::limits::PolicyName;
-use tally::protocol::names::{self, CellAddress, VerdictKind};
+use tally_core::counter::id::Datacenter;
+use tally_host::object::SqlValue;
+use tally_protocol::limits::PolicyName;
+use tally_protocol::names::{self, CellAddress, VerdictKind};
 use tally_simulation::{Client, ClientRequest, Options, Role, World};
 
 const MINUTE_MS: i64 = 60_000;

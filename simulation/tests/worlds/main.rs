@@ -54,7 +54,7 @@ use futures_util::future::join_all;
 
 use plan::{Action, Plan};
 use service::{Reader, Service};
-use tally::protocol::names;
+use tally_protocol::names;
 use tally_simulation::{ClientRequest, Role};
 
 /// How long a datacenter is cut off, milliseconds.

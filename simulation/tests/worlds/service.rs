@@ -86,7 +86,7 @@ impl Service {
         deploy(&world);
         if let Some(tablets) = plan.tablets {
             world.set(
-                tally::protocol::names::TABLET_COUNT,
+                tally_protocol::names::TABLET_COUNT,
                 Some(&tablets.to_string()),
             );
         }

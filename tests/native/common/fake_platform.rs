@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tally::host::{File, Host, Later, Level, Memory, Platform, Stream, Target};
-use tally::protocol::alerts::Outgoing;
-use tally::protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
-use tally::protocol::messages::{Batch, Call, decode};
-use tally::protocol::names::Placement;
+use tally_host::{File, Host, Later, Level, Memory, Platform, Stream, Target};
+use tally_protocol::alerts::Outgoing;
+use tally_protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
+use tally_protocol::messages::{Batch, Call, decode};
+use tally_protocol::names::Placement;
 
 /// What becomes of a message: what it is answered, or nothing for ever.
 pub type Answers = Box<dyn Fn(&Target, &str, &[u8]) -> Option<Result<Vec<u8>, String>>>;
@@ -133,7 +133,7 @@ impl Platform for Messages {
         Ok(None)
     }
 
-    fn files(&self) -> Option<Rc<dyn tally::host::Files>> {
+    fn files(&self) -> Option<Rc<dyn tally_host::Files>> {
         None
     }
 

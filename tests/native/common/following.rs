@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use tally::core::cluster::delta::{Delta, DeltaOutcome, Feed, Marks, ReceiverState, ViewReceiver};
-use tally::core::cluster::view::{DatacenterState, View, ViewAtRest};
-use tally::core::counter::flush::Element;
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
-use tally::core::sketch::{HashKey, Uniques, hash};
-use tally::protocol::messages::{decode, encode};
+use tally_core::cluster::delta::{Delta, DeltaOutcome, Feed, Marks, ReceiverState, ViewReceiver};
+use tally_core::cluster::view::{DatacenterState, View, ViewAtRest};
+use tally_core::counter::flush::Element;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellTotals;
+use tally_core::sketch::{HashKey, Uniques, hash};
+use tally_protocol::messages::{decode, encode};
 
 pub const LEADS: usize = 2;
 

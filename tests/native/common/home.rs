@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::grant::{Grant, GrantOutcome};
-use tally::core::counter::ledger::{
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Changes, Load, Refusal};
+use tally_core::counter::grant::{Grant, GrantOutcome};
+use tally_core::counter::ledger::{
     KeySource, KeyedOutcome, KeyedWrite, RECORDS_MAX, StoredRecord, WriteKey,
 };
-use tally::core::counter::ledgers::LedgerLimits;
-use tally::core::counter::merge::Question;
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::settings::Settings;
-use tally::core::counter::total::{CellTotal, Sum, Value};
+use tally_core::counter::ledgers::LedgerLimits;
+use tally_core::counter::merge::Question;
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::settings::Settings;
+use tally_core::counter::total::{CellTotal, Sum, Value};
 
 pub const NOW_MS: i64 = 1_777_593_630_000;
 pub const LIMITS: LedgerLimits = LedgerLimits {

@@ -4,19 +4,19 @@ use super::rows::Rows;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Resolution;
-use tally::core::counter::ledger::{
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Changes, Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::ledger::{
     KeySource, KeyedOutcome, KeyedWrite, Record, Recorded, SeenValue, WriteKey,
 };
-use tally::core::counter::ledgers::LedgerLimits;
-use tally::core::counter::merge::{Question, Range};
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::settings::Settings;
-use tally::core::counter::total::{CellTotal, DELTA_MAX, Value};
-use tally::protocol::messages::{decode, encode};
+use tally_core::counter::ledgers::LedgerLimits;
+use tally_core::counter::merge::{Question, Range};
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::settings::Settings;
+use tally_core::counter::total::{CellTotal, DELTA_MAX, Value};
+use tally_protocol::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
 pub const BEGIN_MS: i64 = 1_777_593_630_000;

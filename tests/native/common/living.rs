@@ -2,15 +2,15 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Changes, Element, Load};
-use tally::core::counter::grant::{Grant, GrantOutcome};
-use tally::core::counter::history::Resolution;
-use tally::core::counter::merge::{Question, Range};
-use tally::core::counter::nonces::Nonce;
-use tally::core::counter::settings::Settings;
-use tally::core::counter::uniques_retention::{BY_DAYS_SECONDS, widened_window};
-use tally::core::sketch::{HashKey, Source, Token, Uniques, hash};
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Changes, Element, Load};
+use tally_core::counter::grant::{Grant, GrantOutcome};
+use tally_core::counter::history::Resolution;
+use tally_core::counter::merge::{Question, Range};
+use tally_core::counter::nonces::Nonce;
+use tally_core::counter::settings::Settings;
+use tally_core::counter::uniques_retention::{BY_DAYS_SECONDS, widened_window};
+use tally_core::sketch::{HashKey, Source, Token, Uniques, hash};
 
 use super::rows::Rows;
 

@@ -1,7 +1,7 @@
 //! The laws of a state-based CRDT, for whatever is merged out of messages.
 
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellTotals;
 
 /// The datacenter of that number.
 pub fn datacenter(number: u8) -> Datacenter {

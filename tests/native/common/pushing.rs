@@ -1,9 +1,9 @@
 //! What leads push.
 
-use tally::core::cluster::view::{DatacenterState, View};
-use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
-use tally::core::sketch::Uniques;
+use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellTotals;
+use tally_core::sketch::Uniques;
 
 /// The generation of the counters that are pushed.
 pub const GENERATION: u64 = 1;

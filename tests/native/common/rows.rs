@@ -3,17 +3,17 @@
 use std::fmt;
 use std::rc::Rc;
 
-use tally::core::counter::breakdown::{Breakdown, RowKind, read};
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::Changes;
-use tally::core::counter::history::Resolution;
-use tally::core::counter::ledger::{StoredRecord, WriteKey};
-use tally::core::counter::numbers::Numbers;
-use tally::core::sketch::{Histogram, Uniques};
-use tally::host::object::{self, Events, Object, ObjectPlatform, Socket, SqlValue};
-use tally::host::{Later, Stream};
-use tally::node::objects::{CellStore, Kind};
-use tally::protocol::names::Placement;
+use tally_core::counter::breakdown::{Breakdown, RowKind, read};
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::Changes;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::ledger::{StoredRecord, WriteKey};
+use tally_core::counter::numbers::Numbers;
+use tally_core::sketch::{Histogram, Uniques};
+use tally_host::object::{self, Events, Object, ObjectPlatform, Socket, SqlValue};
+use tally_host::{Later, Stream};
+use tally_objects::{CellStore, Kind};
+use tally_protocol::names::Placement;
 use tally_simulation::Storage;
 
 /// An object that stores, and does nothing else.

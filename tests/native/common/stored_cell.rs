@@ -1,11 +1,11 @@
 //! A cell whose rows are stored as those of an object: it commits flushes and keyed writes, and may crash.
 
-use tally::core::counter::cell::Cell;
-use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::grant::Grant;
-use tally::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
-use tally::core::counter::ledgers::LedgerLimits;
-use tally::core::counter::nonces::Nonce;
+use tally_core::counter::cell::Cell;
+use tally_core::counter::flush::{Changes, Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
+use tally_core::counter::ledgers::LedgerLimits;
+use tally_core::counter::nonces::Nonce;
 
 use super::rows::Rows;
 

@@ -1,12 +1,12 @@
 //! Sums of counters, as a read gives them, to be told in JSON.
 
-use tally::core::cluster::root::Root;
-use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::merge::{CellTotals, Summary};
-use tally::core::counter::settings::Settings;
-use tally::core::sketch::{HashKey, Source, Token, Uniques, hash};
-use tally::protocol::messages::{DatacenterSum, GlobalSum};
-use tally::protocol::public::Freshness;
+use tally_core::cluster::root::Root;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::{CellTotals, Summary};
+use tally_core::counter::settings::Settings;
+use tally_core::sketch::{HashKey, Source, Token, Uniques, hash};
+use tally_protocol::messages::{DatacenterSum, GlobalSum};
+use tally_protocol::public::Freshness;
 
 /// 1 May 2026, 00:00:30 UTC.
 pub const NOW_MS: i64 = 1_777_593_630_000;

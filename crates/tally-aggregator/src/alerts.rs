@@ -1,0 +1,342 @@
+//! Measurements of alerts, made as by a reader; and the lists of all partitions' alerts.
+//!
+//! Invariant: what did not answer is named, and the bound on the measured value says what is missing: see [`Bound`].
+
+use futures_util::future::LocalBoxFuture;
+
+use super::explain::ReadOptions;
+use super::read_view;
+use tally_core::alert::condition::{Bound, Measure, Reading};
+use tally_core::alert::samples::RateSamples;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::total::{Sum, Value};
+use tally_core::order::in_order;
+use tally_host::Host;
+use tally_protocol::alerts::{Alert, DELIVERIES_MAX, Watched};
+use tally_protocol::messages::{
+    AlertDetails, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
+    ListDeliveries, OrderBy, Read, ReadParts, TopOrder, WindowStart,
+};
+use tally_protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
+use tally_protocol::public::{Freshness, SummedCounter};
+use tally_protocol::query::Window;
+use tally_shared::partitions::ask_some;
+
+/// The time over which a rate is measured. Of a counter the leads are asked, so a minute is enough. The counters of a
+/// prefix push what they have counted once a minute.
+const RATE_MS: i64 = 60_000;
+const PREFIX_RATE_MS: i64 = 300_000;
+
+/// What is missing of a total that fell.
+const ENDED: &str = "counters have ended, with what they counted";
+
+/// A measured amount.
+enum Amount {
+    /// The number.
+    Number(i64),
+    /// There is nothing to measure.
+    Nothing,
+    /// A running total, whose change is the number.
+    Counted(u128),
+}
+
+/// A measurement, with its time and accuracy.
+pub struct Measured {
+    amount: Amount,
+    as_of_ms: Option<i64>,
+    is_exact: bool,
+    /// Names of partitions and datacenters that did not answer.
+    missing: Vec<String>,
+}
+
+impl Measured {
+    /// The reading that the alert is judged by. `samples` are earlier running totals.
+    pub fn reading(self, alert: &Alert, samples: &mut RateSamples, now_ms: i64) -> Reading {
+        let measure = alert.condition.measure;
+        let mut missing = match self.missing.as_slice() {
+            [] => String::new(),
+            names => format!("no answer of {}", names.join(", ")),
+        };
+        let mut bound = match measure {
+            _ if missing.is_empty() => Bound::Whole,
+            Measure::Silence => Bound::AtMost,
+            Measure::Value | Measure::AllowedPercentIn(_) => Bound::Unknown,
+            // Former totals may have been of more datacenters.
+            Measure::RatePerMinute => Bound::Unknown,
+            Measure::CountIn(_) | Measure::UniquesIn(_) | Measure::RefusedIn(_) => Bound::AtLeast,
+        };
+        let value = match self.amount {
+            Amount::Number(number) => Some(number),
+            Amount::Nothing => None,
+            // A part of a running total is no sample of it.
+            Amount::Counted(_) if !missing.is_empty() => {
+                bound = Bound::Unknown;
+                None
+            }
+            Amount::Counted(counted) if measure == Measure::Silence => {
+                let (seconds, has_fallen) = samples.silent_seconds(now_ms, counted);
+                if has_fallen {
+                    (bound, missing) = (Bound::AtMost, ENDED.to_owned());
+                }
+                Some(seconds)
+            }
+            Amount::Counted(counted) => {
+                let (span_ms, many) = match alert.watched {
+                    Watched::Prefix(_) => (PREFIX_RATE_MS, true),
+                    Watched::Counter(_) | Watched::Policy(_) => (RATE_MS, false),
+                };
+                samples.record(now_ms, counted, many);
+                let rate = samples.rate_per_minute(span_ms);
+                if rate.is_none() {
+                    bound = Bound::Unknown;
+                    missing = format!("a rate is told after {} s", span_ms / 1_000);
+                } else if samples.has_fallen() {
+                    (bound, missing) = (Bound::AtLeast, ENDED.to_owned());
+                }
+                rate
+            }
+        };
+        Reading {
+            value,
+            bound,
+            as_of_ms: self.as_of_ms,
+            is_exact: self.is_exact,
+            missing,
+        }
+    }
+}
+
+/// Measures the subject of an alert. The measurement began at that time, unix milliseconds.
+///
+/// # Errors
+/// `Unavailable` where a root does not answer.
+pub fn measure_alert<'a>(
+    host: &'a Host,
+    alert: &'a Alert,
+    begun_ms: i64,
+) -> LocalBoxFuture<'a, Result<Measured, Fault>> {
+    Box::pin(async move {
+        let measure = alert.condition.measure;
+        match &alert.watched {
+            Watched::Counter(counter) => {
+                let sums = [read(host, counter, measure, begun_ms).await?];
+                Ok(of_counters(&sums, measure, begun_ms))
+            }
+            Watched::Policy(policy) => {
+                let kinds: &[VerdictKind] = match measure {
+                    Measure::RefusedIn(_) => &[VerdictKind::Refused],
+                    _ => &[VerdictKind::Allowed, VerdictKind::Refused],
+                };
+                let mut sums = Vec::new();
+                for kind in kinds {
+                    let counter = verdicts(policy, *kind)
+                        .ok_or_else(|| Fault::Broken("no such policy".to_owned()))?;
+                    sums.push(read(host, &counter, measure, begun_ms).await?);
+                }
+                Ok(of_counters(&sums, measure, begun_ms))
+            }
+            Watched::Prefix(prefix) => of_prefix(host, prefix, measure, begun_ms).await,
+        }
+    })
+}
+
+/// A counter and its sum; `None` where there is no such counter.
+type Summed = (CounterId, Option<GlobalSum>);
+
+/// Reads a counter as for an alert: leads need not push changes for it.
+async fn read(
+    host: &Host,
+    counter: &CounterId,
+    measure: Measure,
+    begun_ms: i64,
+) -> Result<Summed, Fault> {
+    let window = window_of(measure, begun_ms);
+    let wanted = ReadParts {
+        totals_only: !matches!(measure, Measure::UniquesIn(_)),
+        is_passing: true,
+        ..Window::wanted(window)
+    };
+    let request = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted,
+    };
+    let sum = read_view(host, Ok(request), ReadOptions::default()).await?;
+    Ok((counter.clone(), sum))
+}
+
+fn window_of(measure: Measure, now_ms: i64) -> Option<Window> {
+    let now = now_ms.div_euclid(1_000);
+    match measure {
+        Measure::CountIn(seconds)
+        | Measure::UniquesIn(seconds)
+        | Measure::RefusedIn(seconds)
+        | Measure::AllowedPercentIn(seconds) => Some(Window {
+            seconds: seconds.into(),
+            at: now,
+            now,
+        }),
+        Measure::Value | Measure::RatePerMinute | Measure::Silence => None,
+    }
+}
+
+/// The measure over several counters together. One that does not exist has counted nothing.
+fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
+    let freshness = Freshness {
+        as_of_ms: begun_ms,
+        now_ms: begun_ms,
+        fresh: true,
+    };
+    let counters: Vec<SummedCounter<'_>> = sums
+        .iter()
+        .filter_map(|(id, sum)| Some(SummedCounter::new(id, sum.as_ref()?, freshness)))
+        .collect();
+    let there = || sums.iter().filter_map(|(_, sum)| sum.as_ref());
+    let missing = there().flat_map(|sum| {
+        let parts = sum.datacenters.iter();
+        let silent = parts.filter(|(datacenter, part)| !sum.is_reported(datacenter, part.as_ref()));
+        silent.map(|(datacenter, _)| datacenter.as_str().to_owned())
+    });
+    let mut missing: Vec<String> = missing.collect();
+    missing.dedup();
+    let in_window =
+        |counter: &SummedCounter<'_>| i64::try_from(counter.window_count()).unwrap_or(i64::MAX);
+    let amount = match measure {
+        Measure::Value => {
+            let values = counters.iter().map(SummedCounter::value);
+            let value = values.fold(Value::default(), Value::plus);
+            Amount::Number(value.within_62_bits())
+        }
+        Measure::RatePerMinute => {
+            let counted = there().map(GlobalSum::added);
+            Amount::Counted(counted.fold(0, u128::saturating_add))
+        }
+        Measure::CountIn(_) | Measure::RefusedIn(_) => {
+            let counted = counters.iter().map(in_window);
+            Amount::Number(counted.fold(0, i64::saturating_add))
+        }
+        Measure::UniquesIn(_) => {
+            let window = window_of(measure, begun_ms);
+            let estimate = counters.first().and_then(|counter| counter.uniques(window));
+            let estimate = estimate.map_or(0, |estimate| estimate.estimate);
+            Amount::Number(i64::try_from(estimate).unwrap_or(i64::MAX))
+        }
+        Measure::AllowedPercentIn(_) => {
+            let allowed = match sums.first() {
+                Some((_, Some(_))) => counters.first().map_or(0, in_window),
+                _ => 0,
+            };
+            let all = counters.iter().map(in_window).fold(0, i64::saturating_add);
+            match all {
+                0 => Amount::Nothing,
+                _ => Amount::Number(percent(allowed, all)),
+            }
+        }
+        Measure::Silence => match there().map(last_write_ms).max() {
+            Some(last_ms) if last_ms > i64::MIN => {
+                Amount::Number(begun_ms.saturating_sub(last_ms).max(0) / 1_000)
+            }
+            // Nothing was ever written; the time since then is unknown, so it counts from the first measurement.
+            _ => Amount::Counted(0),
+        },
+    };
+    Measured {
+        amount,
+        as_of_ms: Some(begun_ms).filter(|_| missing.is_empty()),
+        is_exact: counters.iter().all(SummedCounter::is_exact)
+            && !matches!(measure, Measure::UniquesIn(_)),
+        missing,
+    }
+}
+
+fn percent(part: i64, all: i64) -> i64 {
+    let percent = i128::from(part) * 100 / i128::from(all.max(1));
+    i64::try_from(percent).unwrap_or(100)
+}
+
+fn last_write_ms(sum: &GlobalSum) -> i64 {
+    let times_ms = sum.parts().map(|part| part.summary.last_write_ms);
+    times_ms.max().unwrap_or(i64::MIN)
+}
+
+/// The measure over all counters of a prefix, from the pushes that partitions have stored.
+async fn of_prefix(
+    host: &Host,
+    prefix: &str,
+    measure: Measure,
+    begun_ms: i64,
+) -> Result<Measured, Fault> {
+    let hour = begun_ms.div_euclid(3_600_000);
+    let (by, since) = match measure {
+        Measure::Value => (OrderBy::Value, None),
+        Measure::CountIn(seconds) => {
+            let hours = i64::from(seconds).div_euclid(3_600);
+            (OrderBy::Count, Some(WindowStart::Hour(hour - hours)))
+        }
+        _ => (OrderBy::Count, None),
+    };
+    let request = AskTop {
+        order: TopOrder {
+            prefix: prefix.to_owned(),
+            by,
+            since,
+        },
+        limit: 0,
+        counter: None,
+        range: None,
+    };
+    let top = super::top::top(host, Ok(request)).await?;
+    let total = top.sums.total;
+    let missing = top.missing_partitions.iter();
+    let missing = missing.map(|partition| format!("partition {partition} of the directory"));
+    // Times are not known of what was counted before a partition kept them.
+    let from_ms = since.map_or(i64::MAX, |since| since.seconds() * 1_000);
+    let late =
+        (top.sums.kept_from_ms > from_ms).then(|| "the hours before times were kept".to_owned());
+    Ok(Measured {
+        amount: match measure {
+            Measure::Value | Measure::CountIn(_) => Amount::Number(total.within_62_bits()),
+            _ => Amount::Counted(total.not_negative().map_or(0, Sum::low_bits)),
+        },
+        as_of_ms: top.sums.as_of_ms.or(Some(begun_ms)),
+        is_exact: false,
+        missing: missing.chain(late).collect(),
+    })
+}
+
+/// The alerts of all partitions, in order of their names, and the partitions that did not answer.
+pub(super) async fn all(
+    host: &Host,
+    request: Result<AllAlerts, Fault>,
+) -> Result<(Vec<AlertDetails>, Vec<u32>), Fault> {
+    let AllAlerts {} = request?;
+    let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListAlerts {
+        partition,
+    })
+    .await
+    .by_any()?;
+    let alerts = answered.into_iter().flat_map(|(_, alerts)| alerts);
+    let alerts = in_order(alerts.collect(), |one: &AlertDetails, other| {
+        one.name.cmp(&other.name)
+    });
+    Ok((alerts, missing))
+}
+
+/// The last deliveries of all partitions, newest first, and the partitions that did not answer.
+pub(super) async fn all_deliveries(
+    host: &Host,
+    request: Result<AllDeliveries, Fault>,
+) -> Result<DeliveriesListed, Fault> {
+    let AllDeliveries {} = request?;
+    let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListDeliveries {
+        partition,
+    })
+    .await
+    .by_any()?;
+    let all = answered.into_iter().flat_map(|(_, deliveries)| deliveries);
+    let mut all = in_order(all.collect(), |(_, one), (_, other)| {
+        other.0.created_ms.cmp(&one.0.created_ms)
+    });
+    all.truncate(DELIVERIES_MAX);
+    Ok((all, missing))
+}

@@ -1,0 +1,38 @@
+//! The deployment's data from all partitions of the directory.
+
+use tally_core::order::in_order;
+use tally_host::Host;
+use tally_protocol::fleet::Fleet;
+use tally_protocol::messages::{AskFleet, Fault, FleetOf};
+use tally_protocol::names::DIRECTORY_PARTITIONS;
+use tally_shared::call_within;
+use tally_shared::concurrency::all_settled;
+use tally_shared::partitions::{self, PARTITION_MS_MAX};
+
+/// All partitions at once.
+const PARTITIONS_AT_ONCE: usize = 16;
+
+/// Asks every partition once.
+pub(super) async fn fleet(host: &Host, request: Result<AskFleet, Fault>) -> Result<Fleet, Fault> {
+    request?;
+    let ask = |partition: u32| async move {
+        let sent_ms = host.now_ms();
+        let part = call_within(host, &FleetOf { partition }, PARTITION_MS_MAX).await;
+        (partition, part.map(|part| (part, sent_ms, host.now_ms())))
+    };
+    // Reports of isolates are in the first sixteen partitions, whatever their number is.
+    let all = partitions::count(host).max(DIRECTORY_PARTITIONS);
+    let answers = all_settled((0..all).map(ask), PARTITIONS_AT_ONCE).await;
+    let (mut parts, mut missing) = (Vec::new(), Vec::new());
+    for (partition, part) in answers {
+        match part {
+            Ok(part) => parts.push(part),
+            Err(_) => missing.push(partition),
+        }
+    }
+    if parts.is_empty() {
+        let why = "no partition of the directory tells what it knows of the deployment";
+        return Err(Fault::Unavailable(why.to_owned()));
+    }
+    Ok(Fleet::of(parts, in_order(missing, Ord::cmp)))
+}

@@ -1,0 +1,137 @@
+//! The first counters of all partitions, in order, and the rank of one of them.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+
+use super::explain::ReadOptions;
+use super::largest::sum_largest;
+use super::read;
+use tally_core::counter::total::Value;
+use tally_core::order::in_order;
+use tally_host::Host;
+use tally_protocol::messages::{
+    AmountOf, AskTop, Fault, PartitionTop, Read, ReadParts, SumMany, Top, TopOf, TopOrder, TopRow,
+};
+use tally_protocol::public::Aggregate;
+use tally_protocol::query::kept_only;
+use tally_protocol::shell_limits::AGGREGATE_MAX;
+use tally_shared::call;
+use tally_shared::partitions::ask_all;
+
+/// Asks every partition once; of a range leads too.
+pub(super) async fn top(host: &Host, request: Result<AskTop, Fault>) -> Result<Top, Fault> {
+    let request = request?;
+    if let Some(range) = request.range {
+        return top_of_range(host, request, range).await;
+    }
+    let AskTop {
+        order,
+        limit,
+        counter,
+        ..
+    } = request;
+    let mut rows = Vec::new();
+    if let Some(counter) = &counter {
+        let amount_of = AmountOf {
+            counter: counter.clone(),
+            order: order.clone(),
+        };
+        match call(host, &amount_of).await? {
+            Some(row) => rows.push(row),
+            None => return Ok(Top::default()),
+        }
+    }
+    let above = rows.first().map(|row: &TopRow| row.amount);
+    let limit_each = if counter.is_some() { 0 } else { limit };
+    let (parts, missing) = ask_top(host, &order, limit_each, above).await?;
+    let mut top = Top {
+        rows,
+        missing_partitions: missing,
+        ..Top::default()
+    };
+    for part in parts {
+        top.rows.extend(part.rows);
+        top.sums = top.sums.plus(part.sums);
+    }
+    top.missing_partitions = in_order(top.missing_partitions, Ord::cmp);
+    top.rows = in_order(top.rows, compare);
+    top.rows
+        .truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(top)
+}
+
+/// Asks every partition for the first counters of an order. Returns what they answered, and the partitions that did not
+/// answer or that did not consider every counter.
+pub(super) async fn ask_top(
+    host: &Host,
+    order: &TopOrder,
+    limit: u32,
+    above: Option<Value>,
+) -> Result<(Vec<PartitionTop>, Vec<u32>), Fault> {
+    let ask = |partition: u32| TopOf {
+        partition,
+        order: order.clone(),
+        limit,
+        above,
+    };
+    let (answered, mut missing) = ask_all(host, ask).await.by_any()?;
+    let mut parts = Vec::with_capacity(answered.len());
+    for (partition, part) in answered {
+        if !part.is_whole {
+            missing.push(partition);
+        }
+        parts.push(part);
+    }
+    Ok((parts, missing))
+}
+
+/// Asks the leads of those that may have counted most in a range.
+async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result<Top, Fault> {
+    let begun_ms = host.now_ms();
+    let wanted = ReadParts {
+        window: Some(range),
+        history: Some(kept_only(range.0)),
+        totals_only: true,
+        ..ReadParts::default()
+    };
+    let mut own = None;
+    if let Some(counter) = request.counter {
+        let own_request = Read {
+            counter: counter.clone(),
+            datacenter: None,
+            wanted,
+        };
+        let Some(sum) = read(host, Ok(own_request), None, ReadOptions::default()).await? else {
+            return Ok(Top::default());
+        };
+        let counted = sum.parts().map(|part| part.summary.window.count);
+        own = Some((counter, counted.fold(0, u128::saturating_add)));
+    }
+    let many = SumMany {
+        prefix: request.order.prefix,
+        history: wanted.history,
+        // All that are asked, to say how many counted.
+        top: AGGREGATE_MAX,
+        window: wanted.window,
+        begun_ms,
+        ..SumMany::default()
+    };
+    let all = RefCell::new(Aggregate::new(begun_ms, many.top, None));
+    let enough = |all: &Aggregate| match &own {
+        Some((_, count)) => Some(*count),
+        None => all.count_at(request.limit),
+    };
+    sum_largest(host, &many, begun_ms, &all, &enough).await?;
+    Ok(all.into_inner().into_top(range.0, request.limit, own))
+}
+
+/// Whoever has more stands first; of those that have as much, the name decides.
+pub(super) fn compare(one: &TopRow, other: &TopRow) -> Ordering {
+    if other.amount.is_below(one.amount) {
+        Ordering::Less
+    } else if one.amount.is_below(other.amount) {
+        Ordering::Greater
+    } else {
+        one.counter.cmp(&other.counter)
+    }
+}

@@ -1,0 +1,464 @@
+//! Keys made by calls: making, changing and revoking them, and identifying their holders.
+//!
+//! Invariants: a revoked key is valid nowhere for longer than [`KEY_USABLE_MS`] while the directory answers, and never
+//! for longer than [`KEY_STALE_MS_MAX`]. Whether a key exists is never guessed. An invented token costs no call,
+//! because its tag is wrong.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::audit;
+use super::body;
+use super::hash_keys::name_key;
+use super::key_budget;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use tally_core::counter::bounded_map::BoundedMap;
+use tally_core::sketch::HashKey;
+use tally_host::{Host, State};
+use tally_protocol::access::{Caller, Scope};
+use tally_protocol::api_key::{
+    ApiKey, Digest, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json, make_token,
+    parse_change, parse_rotation,
+};
+use tally_protocol::messages::{
+    Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
+};
+use tally_protocol::names::LIMIT_RIGHTS;
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::public::revoked_json;
+use tally_protocol::query::Query;
+use tally_shared::{call, call_within};
+
+/// How long an isolate uses a cached key without asking. After that it refreshes the key in the background.
+const KEY_FRESH_MS: i64 = 10_000;
+
+/// How long it does so before it waits for the answer: while the directory answers, a revoked key ends within this
+/// time.
+pub const KEY_USABLE_MS: i64 = 30_000;
+
+/// How long it uses a cached key while the directory does not answer.
+pub const KEY_STALE_MS_MAX: i64 = 900_000;
+
+/// How long the directory may take.
+const ASK_MS_MAX: u64 = 3_000;
+
+/// How long an isolate does not look up unknown keys after the directory did not answer.
+const PAUSE_MS: i64 = 1_000;
+
+/// How soon a key with an unknown secret is looked up again: a new secret is valid at once, and a replaced one costs a
+/// call a second at most.
+const AGAIN_MS: i64 = 1_000;
+
+/// The most keys that an isolate caches, also unknown ones: 2,048 of at most 2.6 KB are 5.3 MB.
+const KNOWN_MAX: usize = 2_048;
+
+/// How often a change is repeated if another comes in between.
+const TRIES: u32 = 3;
+
+struct KeyLookup {
+    key: Option<ApiKey>,
+    requested_ms: i64,
+    is_being_read: bool,
+}
+
+/// The cached keys of this isolate.
+#[derive(Default)]
+struct KeyCache {
+    known: BoundedMap<KeyId, KeyLookup, KNOWN_MAX>,
+    failed_ms: Option<i64>,
+}
+
+struct KnownKeys(RefCell<KeyCache>);
+
+impl State for KnownKeys {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut KeyCache) -> T) -> T {
+    work(&mut host.state::<KnownKeys>().0.borrow_mut())
+}
+
+/// Looks up a key at the directory, and caches the answer.
+async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<ApiKey>, Fault> {
+    let requested_ms = host.now_ms();
+    let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
+    with(host, |keys| match &found {
+        Ok(key) => {
+            let known = KeyLookup {
+                key: key.clone(),
+                requested_ms,
+                is_being_read: false,
+            };
+            keys.known.insert(id, known);
+        }
+        Err(_) => {
+            keys.failed_ms = Some(host.now_ms());
+            if let Some(known) = keys.known.get_mut(&id) {
+                known.is_being_read = false;
+            }
+        }
+    });
+    found
+}
+
+/// The cached key: its content, its age, and whether this request must refresh it in the background.
+fn known(host: &Host, id: KeyId) -> Option<(Option<ApiKey>, i64, bool)> {
+    let now_ms = host.now_ms();
+    with(host, |keys| {
+        let known = keys.known.get_mut(&id)?;
+        let age_ms = now_ms.saturating_sub(known.requested_ms);
+        let is_due = age_ms > KEY_FRESH_MS && !known.is_being_read;
+        known.is_being_read |= is_due;
+        Some((known.key.clone(), age_ms, is_due))
+    })
+}
+
+/// The key of that id, within the allowed age.
+///
+/// # Errors
+/// `unavailable` where it is not cached and the directory does not answer.
+async fn look_up(
+    context: &RequestContext,
+    id: KeyId,
+    secret: Digest,
+) -> Result<Option<ApiKey>, Problem> {
+    let host = &context.host;
+    let known = known(host, id);
+    if let Some((key, age_ms, is_due)) = &known
+        && *age_ms <= KEY_USABLE_MS
+    {
+        let is_other = key
+            .as_ref()
+            .is_some_and(|key| !key.knows(&secret, host.now_ms()));
+        if !is_other || *age_ms < AGAIN_MS {
+            if *is_due {
+                let host = host.clone();
+                context.wait_until(async move { drop(ask(&host, id, secret).await) });
+            }
+            return Ok(key.clone());
+        }
+    }
+    let stale = known.filter(|(_, age_ms, _)| *age_ms <= KEY_STALE_MS_MAX);
+    let is_paused = with(host, |keys| keys.is_paused(host.now_ms()));
+    let answer = match is_paused {
+        true => Err(Fault::Unavailable(
+            "the directory does not answer".to_owned(),
+        )),
+        false => ask(host, id, secret).await,
+    };
+    match (answer, stale) {
+        (Ok(key), _) => Ok(key),
+        (Err(_), Some((key, ..))) => Ok(key),
+        (Err(fault), None) => Err(unread(&fault)),
+    }
+}
+
+impl KeyCache {
+    fn is_paused(&self, now_ms: i64) -> bool {
+        let failed_ms = self.failed_ms;
+        failed_ms.is_some_and(|failed_ms| now_ms.abs_diff(failed_ms) < PAUSE_MS.unsigned_abs())
+    }
+}
+
+fn unread(fault: &Fault) -> Problem {
+    let detail = format!("the key cannot be looked up ({fault}); try again");
+    Problem::new(Code::Unavailable, detail)
+}
+
+/// The deployment's secret that signs tokens. Invented tokens make an isolate ask for it at most once a second.
+async fn names(host: &Host) -> Result<Rc<HashKey>, Problem> {
+    if with(host, |keys| keys.is_paused(host.now_ms())) {
+        let fault = Fault::Unavailable("the directory does not answer".to_owned());
+        return Err(unread(&fault));
+    }
+    let names = name_key(host).await;
+    if names.is_err() {
+        with(host, |keys| keys.failed_ms = Some(host.now_ms()));
+    }
+    names
+}
+
+/// The caller with a token.
+///
+/// # Errors
+/// `unauthorized` for one that was revoked, has ended or was never made here; `unavailable`.
+pub async fn caller_of(context: &RequestContext, token: &KeyToken) -> Result<Caller, Problem> {
+    let host = &context.host;
+    let names = names(host).await?;
+    let unknown = || {
+        let detail = "this key was revoked, has ended, or was never made here; ask who administers the deployment for another";
+        Problem::new(Code::Unauthorized, detail)
+    };
+    let (id, secret) = token.signed(&names).ok_or_else(unknown)?;
+    let key = look_up(context, id, secret).await?;
+    let now_ms = host.now_ms();
+    let key = key.filter(|key| key.knows(&secret, now_ms) && !key.has_expired(now_ms));
+    Ok(Caller::of_key(id, &key.ok_or_else(unknown)?))
+}
+
+/// Whether a token is a configured key: those take precedence.
+fn is_configured(context: &RequestContext, authorization: &str) -> bool {
+    let now_ms = context.host.now_ms();
+    context.access().is_ok_and(|access| {
+        !access.is_open() && access.identify(Some(authorization), None, now_ms).is_ok()
+    })
+}
+
+/// Identifies the caller of a request with a key that a call has made, and takes one from the key's budget.
+///
+/// # Errors
+/// `unauthorized`, `unavailable`, `quota-exceeded`.
+pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
+    match KeyToken::of(authorization) {
+        Some(token) if !is_configured(context, authorization) => {
+            context.set_caller(caller_of(context, &token).await?);
+        }
+        _ => {
+            let access = context.access();
+            if !access.is_ok_and(|access| access.has_budgets()) {
+                return Ok(());
+            }
+            let Ok(caller) = context.caller() else {
+                return Ok(());
+            };
+            context.set_caller(caller);
+        }
+    }
+    key_budget::spend(context, &context.caller()?, 1).await
+}
+
+/// Identifies the caller with a key that was not sent in the header; takes one from its budget.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, Problem> {
+    let authorization = ["Bearer ", key].concat();
+    if KeyToken::parse(key).is_some() && !is_configured(context, &authorization) {
+        identify(context, &authorization).await?;
+        return context.caller();
+    }
+    let caller = context.caller_with_key(key)?;
+    key_budget::spend(context, &caller, 1).await?;
+    Ok(caller)
+}
+
+/// Succeeds if a caller administers everything that a key may do, so that no caller grants more than it has.
+///
+/// # Errors
+/// `forbidden`.
+fn may_give(caller: &Caller, key: &ApiKey) -> Result<(), Problem> {
+    for prefix in &key.prefixes {
+        if prefix.starts_with(LIMIT_RIGHTS) {
+            caller.may_limit(Scope::Admin, prefix)?;
+        } else {
+            caller.may(Scope::Admin, prefix)?;
+        }
+        if prefix.is_empty() && key.scopes.contains(&Scope::Limits) {
+            caller.may_limit(Scope::Admin, LIMIT_RIGHTS)?;
+        }
+    }
+    let Some(holder) = caller.holder() else {
+        return Ok(());
+    };
+    let refuse = |detail: String| Err(Problem::new(Code::Forbidden, detail));
+    if let Some(end_ms) = holder.expires_ms
+        && key.expires_ms.is_none_or(|own_ms| own_ms > end_ms)
+    {
+        return refuse(format!(
+            "your own key ends at {end_ms}: send expires_at of that or before"
+        ));
+    }
+    if let Some(budget) = &holder.budget
+        && key
+            .rate_per_minute
+            .is_none_or(|rate| rate > budget.rate_per_minute)
+    {
+        return refuse(format!(
+            "your own key has a budget: send rate_per_minute of at most {}",
+            budget.rate_per_minute
+        ));
+    }
+    Ok(())
+}
+
+fn missing() -> Problem {
+    let detail = "GET /keys lists those that there are";
+    Problem::new(Code::KeyNotFound, detail)
+}
+
+/// A new token of a key, and its stored part.
+async fn new_token(host: &Host, id: KeyId) -> Result<(String, Digest), Problem> {
+    let names = name_key(host).await?;
+    let mut random = [0; SECRET_BYTES];
+    for part in random.chunks_exact_mut(8) {
+        part.copy_from_slice(&host.random().to_le_bytes());
+    }
+    Ok(make_token(&names, id, &random))
+}
+
+/// `POST /keys`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `forbidden`, `too-many-keys`, `unavailable`.
+pub async fn make(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let host = &context.host;
+    let body = body::read_small(context).await?;
+    let change = parse_change(&body, host.now_ms())?;
+    let id = KeyId(host.random());
+    let (token, secret) = new_token(host, id).await?;
+    let by = caller.holder().map_or("", |holder| &holder.name);
+    let key = change.make(by, secret, host.now_ms())?;
+    may_give(caller, &key)?;
+    audit::about(context, &id.to_string());
+    let make = MakeKey { id, key };
+    if !audit::carry(context, &make).await? {
+        let detail = "revoke a key that is not used any more: DELETE /keys/{id}";
+        return Err(Problem::new(Code::TooManyKeys, detail));
+    }
+    let json = key_json(id, &make.key, Some(&token), host.now_ms());
+    Ok(Answer::json(json).with_status(201))
+}
+
+/// `GET /keys`: those whose rights are all within what the caller administers.
+///
+/// # Errors
+/// `invalid-query`, `forbidden`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["cursor", "limit"])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let limit = query.limit()?;
+    let wrong = || {
+        let detail = "send the cursor of the page before as it was answered";
+        Problem::new(Code::InvalidQuery, detail)
+    };
+    let after = query.get("cursor");
+    let after = after.map(|text| KeyId::parse(text).ok_or_else(wrong));
+    // One more than asked for shows whether there is another page.
+    let list = ListKeys {
+        after: after.transpose()?,
+        limit: limit + 1,
+    };
+    let mut keys = call(&context.host, &list).await?;
+    let keys_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = keys.len() > keys_max;
+    keys.truncate(keys_max);
+    let cursor = keys.last().filter(|_| has_more).map(|(id, _)| *id);
+    keys.retain(|(_, key)| may_reach(caller, key).is_ok());
+    let json = keys_json(&keys, cursor, context.host.now_ms());
+    Ok(Answer::json(json))
+}
+
+/// Succeeds where a caller administers the ids of a key.
+fn may_reach(caller: &Caller, key: &ApiKey) -> Result<(), Problem> {
+    let unbound = ApiKey {
+        expires_ms: Some(i64::MIN),
+        rate_per_minute: Some(0),
+        ..key.clone()
+    };
+    may_give(caller, &unbound)
+}
+
+/// A key that the caller administers.
+async fn own(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<ApiKey, Problem> {
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let key = call(&context.host, &FindApiKey { id }).await?;
+    let key = key.ok_or_else(missing)?;
+    may_reach(caller, &key)?;
+    Ok(key)
+}
+
+/// `GET /keys/{id}`.
+///
+/// # Errors
+/// `key-not-found`, `forbidden`, `unavailable`.
+pub async fn get(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let key = own(context, caller, id).await?;
+    let json = key_json(id, &key, None, context.host.now_ms());
+    Ok(Answer::json(json))
+}
+
+/// Changes the present key, also if others change it at the same time.
+async fn replace(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+    change: impl Fn(&mut ApiKey),
+) -> Result<ApiKey, Problem> {
+    for _ in 0..TRIES {
+        let mut key = own(context, caller, id).await?;
+        change(&mut key);
+        may_give(caller, &key)?;
+        let replace = ReplaceKey { id, key };
+        if audit::carry(context, &replace).await? {
+            forget(&context.host, id);
+            return Ok(replace.key);
+        }
+    }
+    let detail = "others change this key at the same time; nothing was changed, try again";
+    Err(Problem::new(Code::Overloaded, detail))
+}
+
+/// `PATCH /keys/{id}`.
+///
+/// # Errors
+/// As [`make`], and `key-not-found`.
+pub async fn change(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let change: KeyChange = parse_change(&body, context.host.now_ms())?;
+    let key = replace(context, caller, id, |key| change.apply(key)).await?;
+    let json = key_json(id, &key, None, context.host.now_ms());
+    Ok(Answer::json(json))
+}
+
+/// `POST /keys/{id}/rotate`: makes a new secret. The former one stays valid for a while.
+///
+/// # Errors
+/// As [`change`].
+pub async fn rotate(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let host = &context.host;
+    let keep_ms = parse_rotation(&body::read_small(context).await?)?;
+    let (token, secret) = new_token(host, id).await?;
+    let now_ms = host.now_ms();
+    let key = replace(context, caller, id, |key| {
+        key.rotate(secret, keep_ms, now_ms)
+    })
+    .await?;
+    let json = key_json(id, &key, Some(&token), now_ms);
+    Ok(Answer::json(json))
+}
+
+/// `DELETE /keys/{id}`.
+///
+/// # Errors
+/// `key-not-found`, `forbidden`, `unavailable`.
+pub async fn revoke(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    own(context, caller, id).await?;
+    audit::carry(context, &RevokeKey { id }).await?;
+    forget(&context.host, id);
+    Ok(Answer::json(revoked_json(&id.to_string())))
+}
+
+/// This isolate reads the changed key at once.
+fn forget(host: &Host, id: KeyId) {
+    with(host, |keys| drop(keys.known.remove(&id)));
+}

@@ -1,0 +1,132 @@
+//! The budget of a key: a global limit, decided as those of policies are.
+//!
+//! Invariant: a request that is refused for its budget has counted nothing, and has used nothing of the budget.
+
+use super::limiters::{cache_denial, denied, forget_denial};
+use super::limits;
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use tally_core::counter::id::CounterId;
+use tally_core::limit::owner::Owner;
+use tally_core::limit::policy::{Policy, Scope};
+use tally_protocol::access::{Caller, KeyBudget};
+use tally_protocol::limits::PolicyName;
+use tally_protocol::problem::{Code, Problem};
+use tally_shared::call;
+
+/// The window of a budget.
+const WINDOW_SECONDS: u64 = 60;
+
+/// Its name in headers.
+const SHOWN: &str = "key";
+
+/// Its name in limiters: no client's policy can have it.
+const COUNTED: &str = "key~k60";
+
+/// Uses so much of the caller's budget, if it has one: one for a request. If the rest of the budget is not known, the
+/// request is admitted.
+///
+/// # Errors
+/// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's budget.
+pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Result<(), Problem> {
+    match budget_of(caller) {
+        Some(budget) if cost > 0 => use_up(context, budget, cost, cost).await,
+        _ => Ok(()),
+    }
+}
+
+/// Uses what a body with this many writes, checks or commands needs: one for each. The request itself has used the
+/// first one, which is refunded if the body is refused.
+///
+/// # Errors
+/// As [`spend`].
+pub async fn spend_body(
+    context: &RequestContext,
+    caller: &Caller,
+    whole: u64,
+) -> Result<(), Problem> {
+    let Some(budget) = budget_of(caller).filter(|_| whole > 1) else {
+        return Ok(());
+    };
+    let spent = use_up(context, budget, whole - 1, whole).await;
+    if spent.is_err() {
+        give_back(context, budget, 1).await?;
+    }
+    spent
+}
+
+fn budget_of(caller: &Caller) -> Option<&KeyBudget> {
+    caller.holder().and_then(|holder| holder.budget.as_ref())
+}
+
+/// Gives back what a refused request has used.
+async fn give_back(context: &RequestContext, budget: &KeyBudget, cost: u64) -> Result<(), Problem> {
+    let resolved = check_of(context, budget, cost)?;
+    let judged = limits::give_back(context, &resolved).await;
+    forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
+    if let Some(verdict) = judged.verdict_of(0, resolved.cost) {
+        let here = context.datacenter();
+        let result = resolved.result(&here, Some(verdict));
+        context.set_budget_headers(result.policy_item(), result.limit_item());
+    }
+    Ok(())
+}
+
+/// Uses so much of a budget, for a request that needs `whole` of it.
+async fn use_up(
+    context: &RequestContext,
+    budget: &KeyBudget,
+    cost: u64,
+    whole: u64,
+) -> Result<(), Problem> {
+    let rate = budget.rate_per_minute;
+    if whole > u64::from(rate) {
+        let detail = format!(
+            "this needs {whole} of the key's budget of {rate} a minute, which it never has at once; nothing more was counted, send it in parts"
+        );
+        return Err(Problem::new(Code::CostExceedsLimit, detail));
+    }
+    let resolved = check_of(context, budget, cost)?;
+    let verdict = match denied(&context.host, &resolved) {
+        Some(verdict) => Some(verdict),
+        None => limits::ask(context, &resolved).await,
+    };
+    let here = context.datacenter();
+    let result = resolved.result(&here, verdict);
+    context.set_budget_headers(result.policy_item(), result.limit_item());
+    let Some(seconds) = result.retry_after_seconds() else {
+        return Ok(());
+    };
+    if let Some(verdict) = verdict {
+        cache_denial(&context.host, &resolved, verdict);
+    }
+    let detail = format!(
+        "the key's budget of {rate} a minute is used up; this was not done, try again in {seconds} s"
+    );
+    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+    Err(Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds))
+}
+
+fn check_of(
+    context: &RequestContext,
+    budget: &KeyBudget,
+    cost: u64,
+) -> Result<ResolvedCheck, Problem> {
+    let internal = |what: &str| Problem::new(Code::Internal, what);
+    let name = PolicyName::try_from(COUNTED.to_owned()).map_err(internal)?;
+    let key = CounterId::parse(budget.subject.clone())?;
+    let policy = Policy {
+        scope: Scope::Global,
+        ..Policy::sliding(budget.rate_per_minute.into(), WINDOW_SECONDS)
+    };
+    let here = context.datacenter();
+    Ok(ResolvedCheck {
+        client_name: PolicyName::parse(SHOWN)?,
+        to: call::limiter_of(&context.host, Some(&here), &name, &key),
+        name,
+        policy: policy.into(),
+        key,
+        cost,
+        owner: Owner::default(),
+    })
+}

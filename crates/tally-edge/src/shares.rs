@@ -1,0 +1,230 @@
+//! Shares: keys for reading one prefix. Making, listing and revoking them, and identifying their holders.
+//!
+//! Invariant: a share that was revoked is good for no call after [`SHARE_MS_MAX`], and its streams end within
+//! [`SHARE_STREAM_MS_MAX`] of their beginning; whether one is there is never guessed.
+
+use std::cell::RefCell;
+
+use super::audit;
+use super::body;
+use super::hash_keys::name_key;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use tally_core::counter::bounded_map::BoundedMap;
+use tally_core::order::put_in_order;
+use tally_host::{Host, State};
+use tally_protocol::access::{Caller, Scope};
+use tally_protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
+use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::public::revoked_json;
+use tally_protocol::query::Query;
+use tally_protocol::routes::RouteName;
+use tally_protocol::share::{Share, ShareId, ShareToken, parse_share, share_json, shares_json};
+use tally_shared::{call, call_within};
+
+/// How long an isolate uses a cached share without asking.
+const FRESH_MS_MAX: i64 = 30_000;
+
+/// How long it does so while the directory does not answer: a revoked share ends within this time.
+pub const SHARE_MS_MAX: i64 = 60_000;
+
+/// How long the directory may take.
+const ASK_MS_MAX: u64 = 3_000;
+
+/// The most shares that an isolate caches: 1,024 of at most 700 bytes.
+const KNOWN_MAX: usize = 1_024;
+
+struct CachedShare {
+    share: Option<Share>,
+    requested_ms: i64,
+}
+
+/// The cached shares of this isolate.
+struct KnownShares(RefCell<BoundedMap<ShareId, CachedShare, KNOWN_MAX>>);
+
+impl State for KnownShares {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// A cached share, if it was read within so long.
+fn known(host: &Host, id: ShareId, age_ms_max: i64) -> Option<Option<Share>> {
+    let shares = host.state::<KnownShares>();
+    let shares = shares.0.borrow();
+    let known = shares.get(&id)?;
+    (host.now_ms() - known.requested_ms <= age_ms_max).then(|| known.share.clone())
+}
+
+async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
+    if let Some(share) = known(host, id, FRESH_MS_MAX) {
+        return Ok(share);
+    }
+    let requested_ms = host.now_ms();
+    match call_within(host, &GetShare { id }, ASK_MS_MAX).await {
+        Ok(share) => {
+            let entry = CachedShare {
+                share: share.clone(),
+                requested_ms,
+            };
+            host.state::<KnownShares>().0.borrow_mut().insert(id, entry);
+            Ok(share)
+        }
+        Err(fault) => known(host, id, SHARE_MS_MAX).ok_or_else(|| {
+            let detail = format!("the share cannot be looked up ({fault}); try again");
+            Problem::new(Code::Unavailable, detail)
+        }),
+    }
+}
+
+/// Identifies the caller of a request with a share.
+///
+/// # Errors
+/// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
+pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
+    if let Some(share) = share_of(context, authorization).await? {
+        context.set_caller(Caller::of_share(share.prefix));
+    }
+    Ok(())
+}
+
+/// When a stream of the caller must end, unix milliseconds, if it has a share, or a key that ends or may be revoked.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn stream_ends_ms(
+    context: &RequestContext,
+    caller: &Caller,
+) -> Result<Option<i64>, Problem> {
+    let now_ms = context.host.now_ms();
+    if let Some(holder) = caller.holder() {
+        let revocable_ms = holder.id.map(|_| now_ms.saturating_add(KEY_STREAM_MS_MAX));
+        return Ok([holder.expires_ms, revocable_ms]
+            .into_iter()
+            .flatten()
+            .min());
+    }
+    let authorization = context.header("authorization").unwrap_or_default();
+    let share = share_of(context, &authorization).await?;
+    let latest_ms = now_ms.saturating_add(SHARE_STREAM_MS_MAX);
+    Ok(share.map(|share| share.expires_ms.unwrap_or(latest_ms).min(latest_ms)))
+}
+
+async fn share_of(context: &RequestContext, authorization: &str) -> Result<Option<Share>, Problem> {
+    let Some(token) = ShareToken::of(authorization) else {
+        return Ok(None);
+    };
+    let names = name_key(&context.host).await?;
+    let share = match token.signed(&names) {
+        Some(id) => look_up(&context.host, id).await?,
+        None => None,
+    };
+    let share = share.filter(|share| !share.has_expired(context.host.now_ms()));
+    let share = share.ok_or_else(|| {
+        let detail =
+            "this share was revoked, has expired, or is of another deployment; ask for a new link";
+        Problem::new(Code::Unauthorized, detail)
+    })?;
+    Ok(Some(share))
+}
+
+/// Whether a call reads counters: their values, histories, tops, breakdowns, samples and unique elements.
+const fn is_of_counters(name: RouteName) -> bool {
+    matches!(
+        name,
+        RouteName::Read
+            | RouteName::History
+            | RouteName::PrefixHistory
+            | RouteName::Breakdown
+            | RouteName::PrefixBreakdown
+            | RouteName::Distribution
+            | RouteName::Aggregate
+            | RouteName::List
+            | RouteName::Top
+            | RouteName::Rank
+            | RouteName::Uniques
+            | RouteName::Badge
+    )
+}
+
+/// Succeeds unless the caller has a share and the call is none of those that shares are for.
+///
+/// # Errors
+/// `forbidden`.
+pub fn check(caller: &Caller, name: RouteName) -> Result<(), Problem> {
+    match caller.is_share() && !is_of_counters(name) {
+        true => Err(not_shared()),
+        false => Ok(()),
+    }
+}
+
+/// The refusal of a call that shares are not for.
+pub fn not_shared() -> Problem {
+    let detail = "a share reads counters of its prefix and nothing else; send a key";
+    Problem::new(Code::Forbidden, detail)
+}
+
+/// `POST /shares`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `forbidden`, `too-many-shares`, `unavailable`.
+pub async fn create(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let share = parse_share(&body, context.host.now_ms())?;
+    caller.may(Scope::Admin, &share.prefix)?;
+    let names = name_key(&context.host).await?;
+    let put = PutShare { share };
+    audit::about(context, &put.share.prefix);
+    let id = audit::carry(context, &put).await?.ok_or_else(|| {
+        let detail = "revoke a share that is not used any more: DELETE /shares/{id}";
+        Problem::new(Code::TooManyShares, detail)
+    })?;
+    Ok(Answer::json(share_json(&names, id, &put.share)).with_status(201))
+}
+
+/// `GET /shares`: those of prefixes that the caller administers.
+///
+/// # Errors
+/// `forbidden`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let names = name_key(&context.host).await?;
+    let mut shares = call(&context.host, &ListShares).await?;
+    shares.retain(|(_, share)| caller.may(Scope::Admin, &share.prefix).is_ok());
+    put_in_order(&mut shares, |(_, one), (_, other)| {
+        one.created_ms.cmp(&other.created_ms)
+    });
+    Ok(Answer::json(shares_json(&names, &shares)))
+}
+
+/// `DELETE /shares/{id}`.
+///
+/// # Errors
+/// `share-not-found`, `forbidden`, `unavailable`.
+pub async fn revoke(
+    context: &RequestContext,
+    caller: &Caller,
+    id: ShareId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let missing = || {
+        Problem::new(
+            Code::ShareNotFound,
+            "GET /shares lists those that there are",
+        )
+    };
+    let share = call(&context.host, &GetShare { id }).await?;
+    caller.may(Scope::Admin, &share.ok_or_else(missing)?.prefix)?;
+    audit::carry(context, &DeleteShare { id }).await?;
+    host_forgets(&context.host, id);
+    Ok(Answer::json(revoked_json(&id.to_string())))
+}
+
+/// Removes a share from the cache of this isolate, so that it ends here at once.
+fn host_forgets(host: &Host, id: ShareId) {
+    host.state::<KnownShares>().0.borrow_mut().remove(&id);
+}

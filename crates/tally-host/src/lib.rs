@@ -1,0 +1,324 @@
+//! What the service asks of the platform that it runs on: a small set of traits, so that the same code runs on
+//! Workers and in a simulation.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`Platform`], [`Host`] | time, randomness, settings, messages to objects and Workers, and what an isolate holds in memory |
+//! | [`object`] | what an object asks besides: its database, its alarm, its sockets |
+//! | [`http`] | requests and responses of clients |
+//!
+//! Invariant: only the package `tally` names a type of the platform, so that whatever is decided is decided in code
+//! that also runs natively.
+
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "who reads these pages works on the program, and has its private items too"
+)]
+
+pub mod http;
+pub mod object;
+
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, LocalBoxFuture, select};
+
+use tally_core::counter::ledger::WriteKey;
+use tally_protocol::alerts::Outgoing;
+use tally_protocol::names::Placement;
+use tally_protocol::problem::Problem;
+use tally_protocol::settings;
+
+/// The answer to a call that its receiver does not know, in place of the bytes of a result. Nothing was done.
+pub const UNKNOWN_CALL: &str = "no such call";
+
+/// The status of a stream that was asked for in a newer protocol than its object speaks: it has done nothing.
+pub const LATER_STATUS: u16 = 505;
+
+/// What ends later, in the isolate in which it began.
+pub type Later<T> = LocalBoxFuture<'static, T>;
+
+/// Where a message goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To an object.
+    Object(Placement),
+    /// To the global aggregator.
+    Aggregator,
+}
+
+/// A stream on its way from an object to a client, as the platform has it.
+pub struct Stream {
+    /// Status of the answer that carries it.
+    pub status: u16,
+    /// The platform's own; nobody else looks into it.
+    pub carrier: Rc<dyn Any>,
+}
+
+/// A file that is served as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// What is in it.
+    pub text: String,
+    /// Its entity tag.
+    pub etag: String,
+}
+
+/// A point of the deployment's data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// What it is sampled by.
+    pub index: String,
+    /// What it says.
+    pub texts: Vec<String>,
+    /// How much.
+    pub number: f64,
+}
+
+/// A message of the deployment's queue, as it is delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// What it holds; `None` where that is not bytes.
+    pub body: Option<Vec<u8>>,
+    /// How often it was delivered, this time included.
+    pub attempts: u32,
+}
+
+/// What becomes of a delivered message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageOutcome {
+    /// It is not delivered again.
+    Acknowledged,
+    /// It is delivered again, in so many seconds.
+    Again {
+        /// How many.
+        seconds: u32,
+    },
+}
+
+/// Files that outlive the objects: a bucket, or a folder. Names have letters, digits, `-` and `/`.
+pub trait Files {
+    /// Writes a file, whole or not at all; after a failure it may be there later.
+    fn put(&self, name: &str, bytes: Vec<u8>) -> Later<Result<(), String>>;
+
+    /// What a file holds; `None` where there is none of that name.
+    fn get(&self, name: &str) -> Later<Result<Option<Vec<u8>>, String>>;
+
+    /// The names of the files and folders that lie directly in a folder, whose name ends with `/`.
+    fn list(&self, folder: &str) -> Later<Result<Vec<String>, String>>;
+
+    /// Deletes a file. One that is not there is no failure.
+    fn delete(&self, name: &str) -> Later<Result<(), String>>;
+}
+
+/// How loudly something is said in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Somebody should know.
+    Warning,
+    /// Something has failed.
+    Error,
+}
+
+/// What an isolate asks of its platform. Failures are sentences: whoever asked says what they mean.
+pub trait Platform {
+    /// Now, in unix milliseconds. The platform may move its clock only when something arrives.
+    fn now_ms(&self) -> i64;
+
+    /// 64 random bits.
+    fn random(&self) -> u64;
+
+    /// Waits, milliseconds. The timer wakes whoever polled it last.
+    fn sleep(&self, milliseconds: u64) -> Later<()>;
+
+    /// A setting of the deployment; `None` where it is not set.
+    fn setting(&self, name: &str) -> Option<String>;
+
+    /// Carries a message of a protocol to whom its path belongs to, and returns what is answered.
+    fn send(
+        &self,
+        to: Target,
+        protocol: u8,
+        path: &'static str,
+        message: Vec<u8>,
+    ) -> Later<Result<Vec<u8>, String>>;
+
+    /// Carries a message to an object that answers with a stream; `upgrade` is the protocol that the client wants.
+    fn open(
+        &self,
+        to: Placement,
+        protocol: u8,
+        path: &'static str,
+        message: Vec<u8>,
+        upgrade: Option<String>,
+    ) -> Later<Result<Stream, String>>;
+
+    /// Whether the deployment has a queue.
+    fn has_queue(&self) -> bool;
+
+    /// Puts messages into the deployment's queue, all or none; after a failure it is unknown whether they are there.
+    fn enqueue(&self, messages: Rc<[Vec<u8>]>) -> Later<Result<(), String>>;
+
+    /// Whether the deployment has a data set for [`Platform::write_points`].
+    fn has_points(&self) -> bool {
+        false
+    }
+
+    /// Writes points to the deployment's data set. Nobody hears whether they arrive.
+    fn write_points(&self, _points: &[Point]) {}
+
+    /// POSTs to an address outside of the deployment, and returns the status that is answered. Redirects are not
+    /// followed: their status is returned.
+    fn post(&self, request: Outgoing) -> Later<Result<u16, String>>;
+
+    /// A file by its name; `None` where there is no such file.
+    ///
+    /// # Errors
+    /// Where this build has no files at all.
+    fn file(&self, name: &str) -> Result<Option<File>, String>;
+
+    /// The deployment's files, where it has a place for them.
+    fn files(&self) -> Option<Rc<dyn Files>>;
+
+    /// Says something in the log.
+    fn log(&self, level: Level, text: &str);
+}
+
+/// Something that an isolate holds in memory, once; each part of the service owns its own.
+pub trait State: 'static {
+    /// What it is at first. Made at its first use, inside a request: before there is no clock and no randomness.
+    fn begin(host: &Host) -> Self;
+}
+
+/// A type's name is as good as its hash.
+#[derive(Default)]
+struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, part: u64) {
+        self.0 = self.0.rotate_left(8) ^ part;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What an isolate holds in memory: one of each type.
+#[derive(Default)]
+pub struct Memory(RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<NameHasher>>>);
+
+/// The platform, and what this isolate holds in memory. It is handed down; a copy costs two counts.
+#[derive(Clone)]
+pub struct Host {
+    platform: Rc<dyn Platform>,
+    memory: Rc<Memory>,
+}
+
+impl Host {
+    /// A platform, for an isolate that holds this.
+    pub fn new(platform: Rc<dyn Platform>, memory: Rc<Memory>) -> Self {
+        Self { platform, memory }
+    }
+
+    /// What the platform does itself.
+    pub fn platform(&self) -> &dyn Platform {
+        &*self.platform
+    }
+
+    /// Now, in unix milliseconds, see [`Platform::now_ms`].
+    pub fn now_ms(&self) -> i64 {
+        self.platform.now_ms()
+    }
+
+    /// 64 random bits.
+    pub fn random(&self) -> u64 {
+        self.platform.random()
+    }
+
+    /// A name for a write that nobody else has.
+    pub fn random_key(&self) -> WriteKey {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&self.random().to_le_bytes());
+        key[8..].copy_from_slice(&self.random().to_le_bytes());
+        WriteKey(key)
+    }
+
+    /// Waits, by a timer of this request alone.
+    pub fn sleep_ms(&self, milliseconds: u64) -> Later<()> {
+        self.platform.sleep(milliseconds)
+    }
+
+    /// What the future gives, or `None` once the time is over; it is then dropped.
+    pub async fn within_ms<T>(
+        &self,
+        milliseconds: u64,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        match select(pin!(future), self.sleep_ms(milliseconds)).await {
+            Either::Left((value, _)) => Some(value),
+            Either::Right(_) => None,
+        }
+    }
+
+    /// A setting, without white space around it; `None` where it is not set, or empty. It may be a call into
+    /// JavaScript, so what every request asks for is read once.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        let text = self.platform.setting(name)?;
+        // Some editors write a byte order mark into a file of keys.
+        let text = text.trim_start_matches('\u{feff}').trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// A setting that is a number; `None` where it is not set, or may not be so.
+    pub fn number<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
+        let number = settings::number(name, &self.setting(name)?)?;
+        number.try_into().ok()
+    }
+
+    /// Nothing where all settings of this Worker may be so.
+    ///
+    /// # Errors
+    /// `not-configured`, see [`settings::check_all`].
+    pub fn check_settings(&self) -> Result<(), Problem> {
+        settings::check_all(|name| self.setting(name))
+    }
+
+    /// Says in the log that somebody should know something.
+    pub fn warn(&self, text: &str) {
+        self.platform.log(Level::Warning, text);
+    }
+
+    /// Says in the log that something has failed.
+    pub fn fail(&self, text: &str) {
+        self.platform.log(Level::Error, text);
+    }
+
+    /// What this isolate holds of a type, made where it is asked for first.
+    pub fn state<T: State>(&self) -> Rc<T> {
+        let begun = || -> Rc<dyn Any> { Rc::new(T::begin(self)) };
+        let state = self.state_of(TypeId::of::<T>(), &begun);
+        state.downcast().unwrap_or_else(|_| Rc::new(T::begin(self)))
+    }
+
+    /// Not generic, so that its code exists once.
+    fn state_of(&self, id: TypeId, begin: &dyn Fn() -> Rc<dyn Any>) -> Rc<dyn Any> {
+        if let Some(known) = self.memory.0.borrow().get(&id) {
+            return known.clone();
+        }
+        let made = begin();
+        self.memory.0.borrow_mut().insert(id, made.clone());
+        made
+    }
+}

@@ -1,0 +1,362 @@
+//! An object and its platform: what the object needs in addition to what its isolate needs, and what the platform
+//! calls.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+
+use futures_util::future::{LocalBoxFuture, ready};
+
+use super::{Later, Stream};
+use tally_protocol::messages::{Call, Fault, PROTOCOL, encode};
+use tally_protocol::names::Placement;
+
+/// A value of SQL. Integers are those that a JavaScript number holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SqlValue {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Real(f64),
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Blob(Vec<u8>),
+}
+
+impl From<i64> for SqlValue {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<i32> for SqlValue {
+    fn from(number: i32) -> Self {
+        Self::Integer(number.into())
+    }
+}
+
+impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
+    fn from(known: Option<T>) -> Self {
+        known.map_or(Self::Null, Into::into)
+    }
+}
+
+impl From<String> for SqlValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for SqlValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Vec<u8>> for SqlValue {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Blob(bytes)
+    }
+}
+
+/// The rows of an answer.
+pub type Rows = Vec<Vec<SqlValue>>;
+
+/// What an object asks of its platform. What was written is durable before anything that is sent later leaves the
+/// object.
+pub trait ObjectPlatform {
+    /// Its name among all objects of its kind.
+    fn id(&self) -> String;
+
+    /// Whether this object is the one of a placement.
+    fn is_at(&self, placement: &Placement) -> bool;
+
+    /// Lets work go on after the answer.
+    fn wait_until(&self, work: Later<()>);
+
+    /// Runs a statement of SQLite's SQL, and returns its rows.
+    ///
+    /// # Errors
+    /// Where SQLite refuses it.
+    fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, String>;
+
+    /// Bytes of its database.
+    fn database_bytes(&self) -> u64;
+
+    /// Runs several statements as one: all that `body` ran is kept where it returns `true`, and none otherwise.
+    ///
+    /// # Errors
+    /// Where nothing can be kept.
+    fn atomically(&self, body: &mut dyn FnMut() -> bool) -> Result<(), String>;
+
+    /// Waits until all that was written so far is durable.
+    fn sync(&self) -> Later<Result<(), String>>;
+
+    /// Deletes all that is stored, but for the alarm.
+    fn delete_all(&self) -> Later<Result<(), String>>;
+
+    /// When the alarm rings, unix milliseconds, where it is set.
+    fn alarm(&self) -> Later<Result<Option<i64>, String>>;
+
+    /// Sets the alarm to a time, unix milliseconds.
+    fn set_alarm(&self, at_ms: i64) -> Later<Result<(), String>>;
+
+    /// The sockets that it has accepted and that are open.
+    fn sockets(&self) -> Vec<Rc<dyn Socket>>;
+
+    /// Accepts a socket that keeps a name and a text as long as it is open, and the answer that carries its other
+    /// end. What can fail is done before it is accepted: one that is accepted and cannot be served would stay open.
+    ///
+    /// # Errors
+    /// Where none can be made.
+    fn accept(&self, name: &str, kept: String) -> Result<(Rc<dyn Socket>, Stream), String>;
+
+    /// A stream of server-sent events, and the answer that carries its other end.
+    ///
+    /// # Errors
+    /// Where none can be made.
+    fn events(&self) -> Result<(Rc<dyn Events>, Stream), String>;
+}
+
+/// A WebSocket that an object holds. It stays open while the object's memory is gone.
+pub trait Socket {
+    /// The name that it was accepted under.
+    fn name(&self) -> Option<String>;
+
+    /// The text that it keeps.
+    fn kept(&self) -> Option<String>;
+
+    /// Lets it keep another text.
+    ///
+    /// # Errors
+    /// Where the platform has no room for it.
+    fn keep(&self, text: String) -> Result<(), String>;
+
+    /// Sends a text; whether the socket is still open.
+    fn send(&self, text: &str) -> bool;
+
+    /// Closes it. One that is gone already is left as it is.
+    fn close(&self, code: Option<u16>, reason: Option<&str>);
+}
+
+/// Whether a stream can be sent something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Yes.
+    Ready,
+    /// It has not taken yet what it was sent.
+    Slow,
+    /// Never again.
+    Gone,
+}
+
+/// A stream of server-sent events that an object holds. It takes one chunk at a time, and ends with the object's
+/// memory.
+pub trait Events {
+    /// Whether it can be sent something now.
+    fn readiness(&self) -> Readiness;
+
+    /// Sends a text.
+    fn send(&self, text: &str);
+
+    /// Ends it after what it was sent.
+    fn close(&self);
+}
+
+/// In which forms an object's bodies are stored.
+#[derive(Debug, Default)]
+pub struct Forms {
+    /// Whether its schema says that bodies have frames.
+    pub has_frames: Cell<bool>,
+    /// Whether a build that wrote none has written here.
+    pub may_be_bare: Cell<bool>,
+    /// Whether its tables were created since it started, with the schema of the builds that wrote none.
+    pub is_fresh: Cell<bool>,
+}
+
+/// The alarm that was set last, as far as this incarnation knows.
+#[derive(Debug, Default)]
+struct SetAlarm {
+    /// When it is meant to ring by the clock of the isolate, unix milliseconds; `None` once it has rung.
+    due_ms: Cell<Option<i64>>,
+    /// The time that was set at the platform, unix milliseconds.
+    set_ms: Cell<i64>,
+}
+
+/// How much earlier than its time an alarm may ring, milliseconds: clocks of one machine differ by less.
+const EARLY_MS_MAX: i64 = 100;
+
+/// The longest time by which an early alarm is put off at once, milliseconds. An alarm may ring so much too late if a
+/// clock is corrected meanwhile.
+const PUT_OFF_MS_MAX: i64 = 1_000;
+
+/// An object's platform. A copy costs three counts.
+#[derive(Clone)]
+pub struct Object(Rc<dyn ObjectPlatform>, Rc<Forms>, Rc<SetAlarm>);
+
+impl Object {
+    /// The object that this platform carries.
+    pub fn new(platform: Rc<dyn ObjectPlatform>) -> Self {
+        Self(platform, Rc::default(), Rc::default())
+    }
+
+    /// Sets the alarm to a time, unix milliseconds.
+    ///
+    /// # Errors
+    /// Where the platform refuses.
+    pub fn set_alarm<'a>(&'a self, at_ms: i64) -> LocalBoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.2.due_ms.set(Some(at_ms));
+            self.2.set_ms.set(at_ms);
+            let set = self.0.set_alarm(at_ms).await;
+            if set.is_err() {
+                self.2.due_ms.set(None);
+            }
+            set
+        })
+    }
+
+    /// Puts off an alarm that rings too early, and returns whether it did. The clock by which alarms ring may be ahead
+    /// of this isolate's. Then an alarm rings before anything is due. Set again as it was, it would ring at once, and
+    /// so on until this clock gets there.
+    ///
+    /// # Errors
+    /// Where the platform refuses.
+    pub fn put_off_alarm<'a>(&'a self, now_ms: i64) -> LocalBoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let SetAlarm { due_ms, set_ms } = &*self.2;
+            let early_ms = due_ms
+                .get()
+                .map_or(0, |due_ms| due_ms.saturating_sub(now_ms));
+            if early_ms <= EARLY_MS_MAX {
+                due_ms.set(None);
+                return Ok(false);
+            }
+            set_ms.set(set_ms.get().saturating_add(early_ms.min(PUT_OFF_MS_MAX)));
+            self.0.set_alarm(set_ms.get()).await?;
+            Ok(true)
+        })
+    }
+
+    /// What the platform does itself.
+    pub fn platform(&self) -> &dyn ObjectPlatform {
+        &*self.0
+    }
+
+    /// In which forms its bodies are stored.
+    pub fn forms(&self) -> &Forms {
+        &self.1
+    }
+
+    /// Lets work go on after the answer.
+    pub fn wait_until(&self, work: impl Future<Output = ()> + 'static) {
+        self.0.wait_until(Box::pin(work));
+    }
+}
+
+/// A call of an object or of the aggregator, as it arrives.
+pub struct IncomingCall {
+    /// The protocol that it is in.
+    pub protocol: u8,
+    /// Names the call, see [`Call::PATH`].
+    pub path: String,
+    /// The message.
+    pub message: Vec<u8>,
+    /// The protocol that the client of a stream wants instead of HTTP.
+    pub upgrade: Option<String>,
+}
+
+/// What a call is answered with.
+pub enum Reply {
+    /// The bytes of a result.
+    Answer(Vec<u8>),
+    /// A stream.
+    Stream(Stream),
+    /// No stream: a status, and why.
+    Refused(u16, String),
+    /// There is no such call.
+    Unknown,
+}
+
+/// Answers a call. The message of the call's path is decoded as `$request`, which is a `Result`. The expression beside
+/// its type is the answer, also a `Result`. Each message is named once, so its path, its type and its answer agree.
+#[macro_export]
+macro_rules! dispatch {
+    ($arrived:expr, $request:ident, { $($(#[$built:meta])* $call:ty => $answer:expr),+ $(,)? }) => {{
+        let arrived: &$crate::object::IncomingCall = $arrived;
+        match arrived.path.as_str() {
+            $($(#[$built])* <$call as ::tally_protocol::messages::Call>::PATH => {
+                let lacks = <$call as ::tally_protocol::messages::Call>::LACKS.0;
+                let $request = ::tally_protocol::messages::decode_padded::<$call>(&arrived.message, lacks);
+                $crate::object::reply::<$call>(&$answer)
+            })+
+            _ => $crate::object::Reply::Unknown,
+        }
+    }};
+}
+
+impl IncomingCall {
+    /// A call that travelled in another one, and is of its protocol.
+    pub fn within(path: String, message: Vec<u8>) -> Self {
+        Self {
+            protocol: PROTOCOL,
+            path,
+            message,
+            upgrade: None,
+        }
+    }
+
+    /// The call, where a build whose own protocol is `newest` understands it.
+    ///
+    /// # Errors
+    /// What it is answered with otherwise, since nothing of it may be done: `Later` where it is newer.
+    pub fn understood_by(self, newest: u8) -> Result<Self, Reply> {
+        let fault = match self.protocol {
+            protocol if protocol > newest => Fault::Later(newest),
+            protocol if protocol < newest.saturating_sub(1) => Fault::Broken(format!(
+                "protocol {protocol} is not understood any more: deploy each release between"
+            )),
+            _ => return Ok(self),
+        };
+        let refusal = encode(&Err::<(), Fault>(fault));
+        Err(refusal.map_or(Reply::Unknown, Reply::Answer))
+    }
+}
+
+/// What answers a call, see [`dispatch`].
+pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> Reply {
+    encode(answer).map_or_else(unencodable, Reply::Answer)
+}
+
+fn unencodable(fault: Fault) -> Reply {
+    Reply::Refused(500, fault.to_string())
+}
+
+/// An object: what the platform calls. Its futures are boxed, so that their code exists once, where the object is.
+pub trait Shell {
+    /// Answers a call.
+    fn answer(&self, arrived: IncomingCall) -> LocalBoxFuture<'_, Reply>;
+
+    /// Reads what is stored once more: rows that were damaged are gone.
+    fn reload(&self) {}
+
+    /// The alarm rings. Where it fails the platform rings again, a few times.
+    ///
+    /// # Errors
+    /// Where it must ring again.
+    fn alarm(&self) -> LocalBoxFuture<'_, Result<(), Fault>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// A socket says something; `None` for what is no text.
+    fn on_message(&self, _socket: Rc<dyn Socket>, _text: Option<String>) {}
+
+    /// A socket is closed, with the code and reason that its client sent, where it sent one.
+    fn on_close(&self, _socket: Rc<dyn Socket>, _said: Option<(u16, String)>) {}
+
+    /// A socket has failed: there is nothing to close.
+    fn on_error(&self, _socket: Rc<dyn Socket>) {}
+}

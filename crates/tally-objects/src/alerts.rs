@@ -1,0 +1,427 @@
+//! The alerts of a partition of the directory: evaluation by its alarm, and delivery.
+//!
+//! Invariants: an alert is in one partition, by its name, with at most one measurement under way, so nobody else
+//! evaluates it. The new state of an alert and the resulting delivery are one commit. An attempt is stored before it is
+//! sent, and the delivery is due again until its receiver has acknowledged it: so it is sent at least once, in spite of
+//! crashes.
+//!
+//! Life: the alarm rings for due alerts. Each is measured as by a reader, evaluated, and stored with its deliveries.
+//! These are sent at once, and again by the alarm.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::alarm::Alarm;
+use super::alert_store::{AlertStore, StoredAlert};
+use super::import_steps::ImportSteps;
+use tally_core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
+use tally_core::alert::condition::Reading;
+use tally_core::alert::record::{AlertRecord, EVERY_MS, Notice};
+use tally_host::Host;
+use tally_host::object::Object;
+use tally_protocol::alerts::answer::ScheduledDelivery;
+use tally_protocol::alerts::delivery::refusal_of;
+use tally_protocol::alerts::webhook::{Allowed, check, host_name};
+use tally_protocol::alerts::{
+    ALERTS_MAX, Alert, AlertEvent, AlertName, Attempt, DELIVERIES_MAX, Delivery, EventKind,
+    Outcome, WAITING_MAX,
+};
+use tally_protocol::messages::{
+    AlertDetails, AlertPutOutcome, DeleteAlert, DeliveriesOf, Fault, GetAlert, PutAlert,
+    SilenceAlert, TestAlert,
+};
+use tally_protocol::names::ALERTS_ALLOW;
+use tally_shared::concurrency::all_settled;
+
+/// How long a measurement may take: twice the time that a reader waits for a datacenter, plus that for the roots.
+const MEASURE_MS_MAX: u64 = 8_000;
+
+/// How many alerts are measured at once, and how many deliveries are in flight: the platform allows six open
+/// connections.
+const AT_ONCE: usize = 6;
+
+/// How long a delivery waits that cannot be read, milliseconds: an operator repairs or deletes its alert.
+const UNREADABLE_AGAIN_MS: i64 = 600_000;
+
+/// The alerts of one partition.
+pub(super) struct Alerts {
+    host: Host,
+    object: Object,
+    store: AlertStore,
+    steps: ImportSteps,
+    alarm: Rc<Alarm>,
+    measured: RefCell<HashSet<AlertName>>,
+    sent: RefCell<HashSet<i64>>,
+}
+
+/// Exclusive use of something, until it is dropped.
+struct Turn<'a, T: Eq + std::hash::Hash>(&'a RefCell<HashSet<T>>, T);
+
+impl<'a, T: Eq + std::hash::Hash + Clone> Turn<'a, T> {
+    fn begin(all: &'a RefCell<HashSet<T>>, one: &T) -> Option<Self> {
+        let is_first = all.borrow_mut().insert(one.clone());
+        is_first.then(|| Self(all, one.clone()))
+    }
+}
+
+impl<T: Eq + std::hash::Hash> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().remove(&self.1);
+    }
+}
+
+impl Alerts {
+    /// The alerts of a partition.
+    pub(super) fn new(
+        host: &Host,
+        object: Object,
+        (store, steps): (&AlertStore, ImportSteps),
+        alarm: Rc<Alarm>,
+    ) -> Self {
+        Self {
+            host: host.clone(),
+            object,
+            store: store.clone(),
+            steps,
+            alarm,
+            measured: RefCell::default(),
+            sent: RefCell::default(),
+        }
+    }
+
+    /// Stores an alert, unless the same step of an import has stored it before. It is measured at once.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; as for all methods below.
+    pub(super) async fn put(self: &Rc<Self>, put: PutAlert) -> Result<AlertPutOutcome, Fault> {
+        let PutAlert {
+            name,
+            put,
+            over,
+            once,
+        } = put;
+        let now_ms = self.host.now_ms();
+        if self.steps.is_done(once)? {
+            // The step that stored it may have ended before it was armed.
+            self.alarm.arm(now_ms).await?;
+            return Ok(AlertPutOutcome::Replaced(Box::new(AlertDetails {
+                name,
+                alert: put.alert,
+                record: AlertRecord::new(now_ms),
+                last: None,
+            })));
+        }
+        let before = self.store.get(&name)?;
+        let alert = before.as_ref().map(|before| &before.alert);
+        // The same put may come twice.
+        if alert != over.as_ref() && alert != Some(&put.alert) {
+            return Ok(AlertPutOutcome::Changed);
+        }
+        if before.is_none() && self.store.count()? >= ALERTS_MAX {
+            return Ok(AlertPutOutcome::Full);
+        }
+        let kept = before.as_ref().map(|before| &before.secret);
+        let Some(secret) = put.secret.as_ref().or(kept).cloned() else {
+            return Ok(AlertPutOutcome::NeedsSecret);
+        };
+        let record = match &before {
+            None => AlertRecord::new(now_ms),
+            Some(before) if watches_the_same(&before.alert, &put.alert) => before.record.clone(),
+            Some(before) => before.record.anew(now_ms),
+        };
+        let stored = StoredAlert {
+            alert: put.alert,
+            secret,
+            record,
+            revision: self.host.random(),
+        };
+        self.store.prepare()?;
+        self.store.atomically(|| {
+            self.store.put(&name, &stored, now_ms)?;
+            self.steps.record(once)
+        })?;
+        self.alarm.arm(now_ms).await?;
+        let seen = Box::new(self.store.seen(name, stored)?);
+        Ok(match before {
+            None => AlertPutOutcome::Created(seen),
+            Some(_) => AlertPutOutcome::Replaced(seen),
+        })
+    }
+
+    /// An alert.
+    pub(super) fn get(&self, get: GetAlert) -> Result<Option<AlertDetails>, Fault> {
+        let stored = self.store.get(&get.name)?;
+        stored
+            .map(|stored| self.store.seen(get.name, stored))
+            .transpose()
+    }
+
+    /// All of them.
+    pub(super) fn list(&self) -> Result<Vec<AlertDetails>, Fault> {
+        self.store.list()
+    }
+
+    /// Deletes an alert.
+    pub(super) fn delete(&self, delete: &DeleteAlert) -> Result<bool, Fault> {
+        self.store.delete(&delete.name)
+    }
+
+    /// The last deliveries of an alert.
+    pub(super) fn deliveries(
+        &self,
+        message: &DeliveriesOf,
+    ) -> Result<Vec<ScheduledDelivery>, Fault> {
+        self.store.deliveries(&message.name, DELIVERIES_MAX)
+    }
+
+    /// The last deliveries of all.
+    pub(super) fn all_deliveries(&self) -> Result<Vec<(Alert, ScheduledDelivery)>, Fault> {
+        self.store.all_deliveries(DELIVERIES_MAX)
+    }
+
+    /// Silences an alert, or ends a silence. In the second case it is measured at once, and waiting deliveries are
+    /// sent.
+    pub(super) async fn silence(
+        &self,
+        silence: SilenceAlert,
+    ) -> Result<Option<AlertDetails>, Fault> {
+        let SilenceAlert { name, for_ms } = silence;
+        let now_ms = self.host.now_ms();
+        let Some(mut stored) = self.store.get(&name)? else {
+            return Ok(None);
+        };
+        let until_ms = now_ms.saturating_add(for_ms);
+        stored.record.silence(until_ms);
+        self.store.atomically(|| {
+            self.store.put(&name, &stored, now_ms)?;
+            self.store.put_off(&name, until_ms)
+        })?;
+        self.alarm.arm(now_ms).await?;
+        Ok(Some(self.store.seen(name, stored)?))
+    }
+
+    /// Sends a test, once, also during a silence. Returns the result.
+    pub(super) async fn test(&self, test: TestAlert) -> Result<Option<Delivery>, Fault> {
+        let now_ms = self.host.now_ms();
+        let Some(stored) = self.store.get(&test.name)? else {
+            return Ok(None);
+        };
+        let event = AlertEvent {
+            kind: EventKind::Test,
+            incident: self.host.random(),
+            since_ms: now_ms,
+            alert: stored.alert.clone(),
+            reading: stored.record.reading.clone(),
+        };
+        let mut delivery = Delivery::new(test.name, event, now_ms);
+        delivery.attempts = 1;
+        // If this object stops before the answer comes, nobody tries again.
+        delivery.outcome = Outcome::GivenUp;
+        let number = self.store.deliver(&delivery, None)?;
+        let attempt = self.attempt(&delivery, &stored).await;
+        delivery.outcome = match attempt.why.is_empty() {
+            true => Outcome::Delivered,
+            false => Outcome::GivenUp,
+        };
+        delivery.last = Some(attempt);
+        if self.same(number, &delivery)?.is_some() {
+            self.store.update_delivery(number, &delivery, None)?;
+        }
+        Ok(Some(delivery))
+    }
+
+    /// A delivery that was attempted, unless it was deleted meanwhile: then another may have its number.
+    fn same(&self, number: i64, attempted: &Delivery) -> Result<Option<ScheduledDelivery>, Fault> {
+        let stored = self.store.delivery(number)?;
+        let of = |delivery: &Delivery| (delivery.event.kind, delivery.event.incident);
+        Ok(stored.filter(|(stored, _)| of(stored) == of(attempted)))
+    }
+
+    /// Handles the alarm: begins all due work, which then continues by itself.
+    pub(super) fn ring(self: &Rc<Self>) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        let names = match self.store.next_due_ms()? {
+            Some(due_ms) if due_ms <= now_ms => self.store.take_due(now_ms, now_ms + EVERY_MS)?,
+            _ => return Ok(()),
+        };
+        let alerts = self.clone();
+        self.object.wait_until(async move {
+            let evaluate = |name: AlertName| {
+                let alerts = &alerts;
+                async move {
+                    if let Err(fault) = alerts.evaluate(&name).await {
+                        alerts.host.fail(&format!("the alert {name}: {fault}"));
+                    }
+                }
+            };
+            all_settled(names.into_iter().map(evaluate), AT_ONCE).await;
+            alerts.send().await;
+        });
+        Ok(())
+    }
+
+    /// Measures an alert, and stores the new state.
+    async fn evaluate(&self, name: &AlertName) -> Result<(), Fault> {
+        let Some(_turn) = Turn::begin(&self.measured, name) else {
+            return Ok(());
+        };
+        let Some(before) = self.store.get(name)? else {
+            return Ok(());
+        };
+        let begun_ms = self.host.now_ms();
+        let measuring = tally_aggregator::measure_alert(&self.host, &before.alert, begun_ms);
+        let measured = self.host.within_ms(MEASURE_MS_MAX, measuring).await;
+        // Changes made meanwhile take precedence.
+        let Some(mut stored) = self.store.get(name)? else {
+            return Ok(());
+        };
+        if stored.revision != before.revision {
+            return Ok(());
+        }
+        let now_ms = self.host.now_ms();
+        let (alert, record) = (&stored.alert, &mut stored.record);
+        let reading = match measured {
+            Some(Ok(measured)) => measured.reading(alert, &mut record.samples, begun_ms),
+            Some(Err(fault)) => Reading::unknown(fault.to_string()),
+            None => Reading::unknown("the counters did not answer in time"),
+        };
+        let for_ms = i64::from(alert.for_seconds) * 1_000;
+        let id = self.host.random();
+        record.take(now_ms, &alert.condition, for_ms, reading, id);
+        let room = WAITING_MAX.saturating_sub(self.store.waiting(name)?);
+        let notices = record.notices(now_ms, room);
+        let due_ms = record.next_ms(begun_ms, &alert.condition);
+        self.store.atomically(|| {
+            self.store.put(name, &stored, due_ms)?;
+            for notice in &notices {
+                let delivery = delivery_of(name, &stored, *notice, now_ms);
+                self.store.deliver(&delivery, Some(now_ms))?;
+            }
+            Ok(())
+        })?;
+        self.alarm.arm(now_ms).await
+    }
+
+    /// Sends due deliveries until there are none.
+    async fn send(&self) {
+        loop {
+            let numbers = self.store.due_deliveries(self.host.now_ms(), AT_ONCE);
+            let numbers: Vec<i64> = match numbers {
+                Ok(numbers) => {
+                    let sent = self.sent.borrow();
+                    numbers
+                        .into_iter()
+                        .filter(|number| !sent.contains(number))
+                        .collect()
+                }
+                Err(fault) => return self.host.fail(&format!("deliveries of alerts: {fault}")),
+            };
+            if numbers.is_empty() {
+                break;
+            }
+            let deliver = |number: i64| async move { (number, self.deliver(number).await) };
+            for (number, delivered) in all_settled(numbers.into_iter().map(deliver), AT_ONCE).await
+            {
+                let Err(fault) = delivered else { continue };
+                self.host.fail(&format!("deliveries of alerts: {fault}"));
+                if !matches!(fault, Fault::Unreadable(_)) {
+                    return;
+                }
+                // A damaged row would stay due, hold up other alerts, and ring the alarm again at once.
+                let again_ms = self.host.now_ms() + UNREADABLE_AGAIN_MS;
+                if let Err(fault) = self.store.put_off_one(number, again_ms) {
+                    return self.host.fail(&format!("deliveries of alerts: {fault}"));
+                }
+            }
+        }
+        if let Err(fault) = self.alarm.arm(self.host.now_ms()).await {
+            self.host.fail(&format!("the alarm of alerts: {fault}"));
+        }
+    }
+
+    /// Makes one attempt of a delivery.
+    async fn deliver(&self, number: i64) -> Result<(), Fault> {
+        let Some(_turn) = Turn::begin(&self.sent, &number) else {
+            return Ok(());
+        };
+        let now_ms = self.host.now_ms();
+        let Some((mut delivery, _)) = self.store.delivery(number)? else {
+            return Ok(());
+        };
+        let Some(stored) = self.store.get(&delivery.name)? else {
+            // It would stay due, and be looked at again at once.
+            return self.store.delete(&delivery.name).map(drop);
+        };
+        if let Some(until_ms) = stored.record.silenced_until_ms(now_ms) {
+            return self.store.put_off(&delivery.name, until_ms);
+        }
+        delivery.attempts += 1;
+        let next_ms = now_ms + wait_ms(delivery.attempts, self.host.random());
+        // Durable before it is sent: after a crash it is sent again at that time.
+        self.store
+            .update_delivery(number, &delivery, Some(next_ms))?;
+        let attempt = self.attempt(&delivery, &stored).await;
+        let Some((_, due_ms)) = self.same(number, &delivery)? else {
+            return Ok(());
+        };
+        let is_over = next_ms >= delivery.created_ms + GIVEN_UP_AFTER_MS;
+        delivery.outcome = match attempt.why.is_empty() {
+            true => Outcome::Delivered,
+            false if is_over => Outcome::GivenUp,
+            false => Outcome::Waiting,
+        };
+        if delivery.outcome == Outcome::GivenUp {
+            let (host, why) = (host_name(&stored.alert.webhook), &attempt.why);
+            let (name, attempts) = (&delivery.name, delivery.attempts);
+            self.host.fail(&format!(
+                "the alert {name} was not delivered to {host} in {attempts} attempts, and is given up: {why}"
+            ));
+        }
+        delivery.last = Some(attempt);
+        let waits = delivery.outcome == Outcome::Waiting;
+        self.store
+            .update_delivery(number, &delivery, due_ms.filter(|_| waits))
+    }
+
+    /// Sends a delivery to its receiver.
+    async fn attempt(&self, delivery: &Delivery, stored: &StoredAlert) -> Attempt {
+        let at_ms = self.host.now_ms();
+        let failed = |status: Option<u16>, why: String| Attempt { at_ms, status, why };
+        let allowed = Allowed::of(self.host.setting(ALERTS_ALLOW).as_deref());
+        let webhook = &stored.alert.webhook;
+        if let Err(problem) = check(webhook, &allowed) {
+            return failed(None, problem.detail().to_owned());
+        }
+        let request = delivery.request(webhook, &stored.secret, at_ms);
+        let posting = self.host.platform().post(request);
+        match self.host.within_ms(ANSWER_MS_MAX, posting).await {
+            Some(Ok(status)) => failed(Some(status), refusal_of(status).unwrap_or_default()),
+            Some(Err(why)) => failed(None, format!("the receiver cannot be reached: {why}")),
+            None => failed(
+                None,
+                format!("the receiver did not answer in {} s", ANSWER_MS_MAX / 1_000),
+            ),
+        }
+    }
+}
+
+/// Whether both have the same subject and condition.
+fn watches_the_same(one: &Alert, other: &Alert) -> bool {
+    (&one.watched, one.condition) == (&other.watched, other.condition)
+}
+
+fn delivery_of(name: &AlertName, stored: &StoredAlert, notice: Notice, now_ms: i64) -> Delivery {
+    let (kind, incident) = match notice {
+        Notice::Firing(incident) => (EventKind::Firing, incident),
+        Notice::Resolved(incident) => (EventKind::Resolved, incident),
+    };
+    let event = AlertEvent {
+        kind,
+        incident: incident.id,
+        since_ms: incident.since_ms,
+        alert: stored.alert.clone(),
+        reading: stored.record.reading.clone(),
+    };
+    Delivery::new(name.clone(), event, now_ms)
+}

@@ -1,0 +1,431 @@
+//! The totals of a partition's counters, in a table that SQL can sort and sum.
+//!
+//! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter;
+//! its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
+//! so the count of a window is one subtraction, modulo 2^62: what one window counts is less, however much there was.
+//! The hour of a row is that of the newest increment, whenever that came: what is imported of old times is in no
+//! window. Only where a counter counts in the window too, it counts when it came.
+//!
+//! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
+//! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
+//! Where the schema of the partition is an earlier one, a build that does not keep this table may have written since it
+//! was built: it is dropped when the partition starts, and built anew.
+
+use std::cell::{Cell, OnceCell};
+
+use super::kept_tops::{Before, KeptTops, Written, counted_of};
+use super::push_receiver::Views;
+use super::root_store::RootStore;
+use super::row_prefetch::RowPrefetch;
+use super::store::{Insert, Store, integer, text};
+use tally_core::cluster::root::{Root, RootEntry};
+use tally_core::cluster::total::CounterTotal;
+use tally_core::cluster::view::View;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::total::Value;
+use tally_host::object::SqlValue;
+use tally_protocol::messages::{Fault, KnownTotal, KnownUniques};
+use tally_protocol::public::Estimate;
+
+/// How many beginnings of hours are stored: the current one and the 24 before, so that a day of seconds is covered, and
+/// one more for differences of clocks.
+pub(super) const HOURS_KEPT: i64 = 26;
+
+/// How many beginnings of days are stored: today and the 29 before, and one more for differences of clocks.
+pub(super) const DAYS_KEPT: i64 = 31;
+
+/// Milliseconds of an hour, and hours of a day.
+const HOUR_MS: i64 = 3_600_000;
+pub(super) const DAY_HOURS: i64 = 24;
+
+/// How many counters' rows are built in one step, if the table is younger than the counters.
+const BUILT_AT_ONCE: u32 = 200;
+
+/// A row's columns besides the beginnings. Numbers that JavaScript cannot hold exactly are written and read as texts.
+const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER NOT NULL, \
+    value INTEGER NOT NULL, counted INTEGER NOT NULL, uniques INTEGER NOT NULL, \
+    value_size INTEGER NOT NULL, counted_size INTEGER NOT NULL, uniques_size INTEGER NOT NULL, body BLOB NOT NULL";
+
+/// Orders use sizes, which rarely change where numbers are large: a push then writes no index, since it sets no column
+/// of one that stays as it is. Each index is made where an order is first read by it, see `index_of` of tops: until
+/// then it costs no row. Builds before made all of them with the table.
+pub(super) const INDEXES: [&str; 4] = [
+    "CREATE INDEX IF NOT EXISTS totals_hour ON totals (hour)",
+    "CREATE INDEX IF NOT EXISTS totals_value ON totals (value_size)",
+    "CREATE INDEX IF NOT EXISTS totals_counted ON totals (counted_size)",
+    "CREATE INDEX IF NOT EXISTS totals_uniques ON totals (uniques_size) WHERE uniques_size > 0",
+];
+
+/// The progress of the build: the last name that was read, or nothing once all are there; and since when rows are
+/// written, unix milliseconds, 0 for always.
+const PROGRESS: &str =
+    "CREATE TABLE IF NOT EXISTS totals_progress (after TEXT, kept_from INTEGER NOT NULL)";
+
+/// Drops the table.
+pub(super) const DROPPED: [&str; 2] = [
+    "DROP TABLE IF EXISTS totals",
+    "DROP TABLE IF EXISTS totals_progress",
+];
+
+/// The totals of a partition.
+pub(super) struct DirectoryTotals {
+    pub(super) store: Store,
+    /// The progress of the build; `None` before it was read.
+    progress: Cell<Option<Progress>>,
+    /// What [`begun_between`] returns, once a row has needed it.
+    begun: OnceCell<String>,
+    pub(super) kept: KeptTops,
+    pub(super) ahead: RowPrefetch,
+}
+
+/// The progress of the build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Whether every counter with a push has a row.
+    pub(super) is_whole: bool,
+    /// Since when rows are written, unix milliseconds; 0 for always.
+    pub(super) kept_from_ms: i64,
+}
+
+/// The known totals of a counter, with its unique elements.
+pub(super) fn known_of(root: &Root, view: &View) -> KnownTotal {
+    let estimate = Estimate::of(view.uniques()).filter(|_| view.generation() == root.generation);
+    KnownTotal {
+        total: CounterTotal::of(root, view),
+        uniques: estimate.map(|known| KnownUniques {
+            estimate: known.estimate,
+            standard_error: known.standard_error,
+            epochs: u64::try_from(known.epochs).unwrap_or(u64::MAX),
+        }),
+    }
+}
+
+impl DirectoryTotals {
+    /// The totals in this database.
+    pub(super) fn new(store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+            progress: Cell::new(None),
+            begun: OnceCell::new(),
+            kept: KeptTops::default(),
+            ahead: RowPrefetch::new(store, "totals", "hour"),
+        }
+    }
+
+    /// Reads the rows of counters that are about to be written.
+    pub(super) fn read_ahead(&self, counters: &[CounterId], now_ms: i64) -> Result<(), Fault> {
+        self.prepare(now_ms)?;
+        self.ahead.read_as(counters, &self.kept.columns())
+    }
+
+    /// Drops the rows that were read ahead.
+    pub(super) fn forget_ahead(&self) {
+        self.ahead.clear();
+    }
+
+    /// Creates the table where there is none.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; as for all methods below.
+    pub(super) fn prepare(&self, now_ms: i64) -> Result<Progress, Fault> {
+        if let Some(progress) = self.progress.get() {
+            return Ok(progress);
+        }
+        if !self.exists()? {
+            // A partition of the builds before has counters of which no view tells: those that were only set.
+            let query = match self.store.has_frames() {
+                true => "SELECT 1 FROM views LIMIT 1",
+                false => "SELECT 1 FROM roots LIMIT 1",
+            };
+            let is_new = self.store.run(query, vec![])?.is_empty();
+            self.make(is_new, now_ms)?;
+        }
+        let sql = "SELECT after IS NULL, kept_from FROM totals_progress";
+        let rows = self.store.run(sql, vec![])?;
+        let mut columns = rows.iter().flatten().map(integer);
+        let progress = Progress {
+            is_whole: columns.next().flatten() == Some(1),
+            kept_from_ms: columns.next().flatten().unwrap_or(0),
+        };
+        self.progress.set(Some(progress));
+        Ok(progress)
+    }
+
+    /// The columns whose numbers JavaScript may not hold exactly.
+    pub(super) fn wide_columns() -> Vec<String> {
+        let wide = ["value", "counted", "uniques"].map(str::to_owned);
+        let hours = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
+        let days = (0..DAYS_KEPT).map(|day| format!("d{day}"));
+        wide.into_iter().chain(hours).chain(days).collect()
+    }
+
+    /// Rows have come from a table that was written only since then. The progress is read again after that.
+    pub(super) fn kept_from(&self, from_ms: i64) -> Result<(), Fault> {
+        let sql = "UPDATE totals_progress SET kept_from = MAX(kept_from, ?)";
+        self.store.run(sql, vec![from_ms.into()]).map(drop)
+    }
+
+    /// The progress is read again.
+    pub(super) fn forget_progress(&self) {
+        self.progress.set(None);
+    }
+
+    fn exists(&self) -> Result<bool, Fault> {
+        let sql = "SELECT 1 FROM sqlite_master WHERE name = 'totals_progress'";
+        Ok(self.progress.get().is_some() || !self.store.run(sql, vec![])?.is_empty())
+    }
+
+    fn make(&self, is_new: bool, now_ms: i64) -> Result<(), Fault> {
+        let slots = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
+        let slots = slots.chain((0..DAYS_KEPT).map(|day| format!("d{day}")));
+        let slots: String = slots
+            .map(|slot| format!(", {slot} INTEGER NOT NULL DEFAULT 0"))
+            .collect();
+        let table = format!("CREATE TABLE IF NOT EXISTS totals ({COLUMNS}{slots}) WITHOUT ROWID");
+        self.store.atomically(|| {
+            self.store.run(&table, vec![])?;
+            self.store.run(PROGRESS, vec![])?;
+            let (after, kept_from_ms) = if is_new {
+                (None, 0)
+            } else {
+                (Some(""), now_ms)
+            };
+            let values = vec![after.into(), kept_from_ms.into()];
+            self.store
+                .run("INSERT INTO totals_progress VALUES (?, ?)", values)?;
+            Ok(())
+        })
+    }
+
+    /// Writes what was pushed of a counter. `newest_ms`: no increment since the row was written is of a later time;
+    /// `None` where only the last write is known.
+    pub(super) fn record(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        view: &View,
+        newest_ms: Option<i64>,
+        now_ms: i64,
+    ) -> Result<(), Fault> {
+        let progress = self.prepare(now_ms)?;
+        let known = known_of(root, view);
+        let count = Value::new(known.total.count, 0);
+        let row = match self.ahead.get(counter) {
+            Some(row) => row,
+            None => self.row_now(counter)?,
+        };
+        self.ahead.forget(counter);
+        let row = row.as_ref().map(Before::read);
+        let before = row.as_ref().map(|row| row.hour);
+        let hour = newest_hour(root, &known, before, newest_ms, now_ms);
+        let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
+        let uniques = Value::new(u128::from(uniques), 0);
+        let sizes = [known.total.value, count, uniques].map(|number| i64::from(number.size()));
+        let [value_size, counted_size, uniques_size] = sizes;
+        let values: Vec<SqlValue> = vec![
+            known.total.as_of_ms.into(),
+            hour.into(),
+            known.total.value.within_62_bits().to_string().into(),
+            counted_of(known.total.count).to_string().into(),
+            uniques.within_62_bits().to_string().into(),
+            value_size.into(),
+            counted_size.into(),
+            uniques_size.into(),
+            self.store.put_unread(&known)?,
+            counter.as_str().into(),
+        ];
+        let indexed = changed_columns(row.as_ref(), hour, sizes);
+        let begun = match before {
+            Some(before) if before < hour => self.begun.get_or_init(begun_between),
+            _ => "",
+        };
+        let on_conflict = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, value = excluded.value, \
+             counted = excluded.counted, uniques = excluded.uniques, body = excluded.body";
+        self.store.insert(
+            &Insert {
+                into: "INSERT INTO totals (as_of, hour, value, counted, uniques, value_size, counted_size, uniques_size, body, id) VALUES",
+                places: "(?, ?, CAST(? AS INTEGER), CAST(? AS INTEGER), CAST(? AS INTEGER), ?, ?, ?, ?, ?)",
+                conflict: &[on_conflict, &indexed, begun].concat(),
+            },
+            values,
+        )?;
+        let is_late = before.is_none() && root.created_at_ms < progress.kept_from_ms;
+        if is_late {
+            // The time of the counts is not known.
+            let all = (0..HOURS_KEPT).map(|hour| format!(", h{hour} = counted"));
+            let all: String = all
+                .chain((0..DAYS_KEPT).map(|day| format!(", d{day} = counted")))
+                .collect();
+            let sql = format!("UPDATE totals SET hour = hour{all} WHERE id = ?");
+            self.store.run(&sql, vec![counter.as_str().into()])?;
+        }
+        let written = Written {
+            hour,
+            known,
+            is_late,
+        };
+        self.kept.written(counter, row.as_ref(), &written);
+        Ok(())
+    }
+
+    /// What is read of a row before it is written.
+    fn row_now(&self, counter: &CounterId) -> Result<Option<SqlValue>, Fault> {
+        let sql = format!("SELECT {} FROM totals WHERE id = ?", self.kept.columns());
+        let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
+        Ok(rows.into_iter().flatten().next())
+    }
+
+    /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
+    pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.ahead.forget(counter);
+        if self.exists()? {
+            if !self.kept.is_empty() {
+                self.kept.leaves(counter, self.row_now(counter)?.as_ref());
+            }
+            let id = vec![counter.as_str().into()];
+            self.store.run("DELETE FROM totals WHERE id = ?", id)?;
+        }
+        Ok(())
+    }
+
+    /// Lets `write` write or delete the rows of a counter, as where its root comes or goes. The caller makes it one
+    /// commit: if a later part of it fails, what is kept is forgotten.
+    pub(super) fn rewritten(
+        &self,
+        counter: &CounterId,
+        write: impl FnOnce() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if self.kept.is_empty() {
+            return write();
+        }
+        self.kept.leaves(counter, self.row_now(counter)?.as_ref());
+        write()?;
+        let sql = "SELECT body FROM totals WHERE id = ?";
+        let rows = self.store.run(sql, vec![counter.as_str().into()])?;
+        if let Some(body) = rows.iter().flatten().next() {
+            let known: KnownTotal = self.store.get(body)?;
+            self.kept
+                .comes(counter, self.row_now(counter)?.as_ref(), &known);
+        }
+        Ok(())
+    }
+
+    /// The totals of the counters from one name to another, both included, in order.
+    pub(super) fn between(
+        &self,
+        first: &CounterId,
+        last: &CounterId,
+        now_ms: i64,
+    ) -> Result<Vec<(String, KnownTotal)>, Fault> {
+        self.prepare(now_ms)?;
+        let sql = "SELECT id, body FROM totals WHERE id >= ? AND id <= ? ORDER BY id";
+        let rows = self
+            .store
+            .run(sql, vec![first.as_str().into(), last.as_str().into()])?;
+        let read = |row: &Vec<SqlValue>| match row.as_slice() {
+            [id, body] => {
+                let id = text(id)?;
+                Some(self.store.get(body).map(|known| (id.to_owned(), known)))
+            }
+            _ => None,
+        };
+        rows.iter().filter_map(read).collect()
+    }
+
+    /// Builds the rows of the next counters, if the table is younger than they are. Returns whether it is complete.
+    pub(super) fn build(
+        &self,
+        roots: &RootStore,
+        views: &Views,
+        now_ms: i64,
+    ) -> Result<bool, Fault> {
+        let progress = self.prepare(now_ms)?;
+        if progress.is_whole {
+            return Ok(true);
+        }
+        let rows = self
+            .store
+            .run("SELECT after FROM totals_progress", vec![])?;
+        let after = rows
+            .first()
+            .and_then(|row| text(row.first()?))
+            .unwrap_or_default();
+        let page = roots.list("", Some(after), BUILT_AT_ONCE)?;
+        let last = page.last().map(|(counter, _)| counter.as_str());
+        let is_last = page.len() < usize::try_from(BUILT_AT_ONCE).unwrap_or(usize::MAX);
+        for (counter, entry) in &page {
+            let RootEntry::Live(root) = entry else {
+                continue;
+            };
+            // What operations alone have made of a counter no lead pushes.
+            let nothing = root
+                .has_value_of_its_own()
+                .then(|| View::new(root.generation));
+            let stored = views.stored(counter)?.map(|(view, _)| view);
+            if let Some(view) = stored.or(nothing) {
+                self.record(counter, root, &view, None, now_ms)?;
+            }
+        }
+        let after: Option<&str> = last.filter(|_| !is_last);
+        self.store
+            .run("UPDATE totals_progress SET after = ?", vec![after.into()])?;
+        self.progress.set(None);
+        Ok(is_last)
+    }
+}
+
+/// The hour of a row: that of the newest increment, as far as it is known.
+fn newest_hour(
+    root: &Root,
+    known: &KnownTotal,
+    before: Option<i64>,
+    newest_ms: Option<i64>,
+    now_ms: i64,
+) -> i64 {
+    let created_ms = root.created_at_ms;
+    let written_ms = known.total.last_write_ms;
+    // An operation has no increment.
+    let newest_ms = newest_ms.filter(|newest_ms| before.is_some() || *newest_ms > i64::MIN);
+    let newest_ms = match newest_ms {
+        Some(newest_ms) => newest_ms.min(now_ms.max(created_ms)),
+        None => written_ms.clamp(created_ms, now_ms.max(created_ms)),
+    };
+    let hour = newest_ms.div_euclid(HOUR_MS);
+    before.map_or(hour, |before| before.max(hour))
+}
+
+/// The SQL that sets the columns of the indexes that change; those of a row that is not known all.
+fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> String {
+    let same = |before: &Before| {
+        let [value, counted, uniques] = before.sizes;
+        [before.hour, value, counted, uniques]
+    };
+    let before = before.map(same);
+    let [value, counted, uniques] = sizes;
+    let now = [hour, value, counted, uniques];
+    let columns = ["hour", "value_size", "counted_size", "uniques_size"];
+    let mut set = String::new();
+    for (index, column) in columns.into_iter().enumerate() {
+        if before.is_none_or(|before| before.get(index) != now.get(index)) {
+            set.push_str(&format!(", {column} = excluded.{column}"));
+        }
+    }
+    set
+}
+
+/// The SQL that stores the count at the beginnings of hours and days. They are those between the hour of the row and
+/// the hour of what is written: a slot has one where a multiple of the number of slots lies between. The text is the
+/// same for any two hours, so that many rows share a statement, and few are prepared.
+fn begun_between() -> String {
+    let slots = |column: char, hours: i64, kept: i64| {
+        (0..kept).map(move |slot| {
+            let turn = |hour: &str| format!("({hour} / {hours} + {}) / {kept}", kept - slot);
+            let (before, now) = (turn("hour"), turn("excluded.hour"));
+            format!(
+                ", {column}{slot} = CASE WHEN {now} > {before} THEN counted ELSE {column}{slot} END"
+            )
+        })
+    };
+    let hours = slots('h', 1, HOURS_KEPT);
+    hours.chain(slots('d', DAY_HOURS, DAYS_KEPT)).collect()
+}

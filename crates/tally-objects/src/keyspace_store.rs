@@ -1,0 +1,354 @@
+//! The rows of a keyspace: values that are no counters, expiry times of counters, and replies to named attempts.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::store::{Insert, Store, blob, integer, text};
+use tally_core::counter::bounded_map::BoundedMap;
+use tally_core::counter::ledger::WriteKey;
+use tally_host::object::SqlValue;
+use tally_protocol::messages::Fault;
+use tally_protocol::redis::reply::Reply;
+use tally_protocol::redis::space::StoredValue;
+use tally_protocol::stored::{Damage, FRAME_BYTES};
+
+const SCHEMA: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, body BLOB NOT NULL, expires_ms INTEGER) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS keys_by_end ON keys (expires_ms) WHERE expires_ms IS NOT NULL",
+    "CREATE TABLE IF NOT EXISTS tries (name BLOB PRIMARY KEY, fingerprint BLOB NOT NULL, reply BLOB NOT NULL, \
+        until_ms INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS tries_by_time ON tries (until_ms)",
+];
+
+/// Rows that are remembered, those that are not there too: of others each reading costs a statement.
+const ROWS_KNOWN_MAX: usize = 10_000;
+
+/// The most bytes of a key and its value that are remembered, so 10 MB in all: a window of a limit has some 200.
+const ROW_KNOWN_BYTES_MAX: usize = 1_024;
+
+/// The names of one statement: some 1 MB.
+pub(super) const NAMES_PAGE: usize = 10_000;
+
+const PUT_KEY: Insert<'_> = Insert {
+    into: "INSERT OR REPLACE INTO keys VALUES",
+    places: "(?, ?, ?)",
+    conflict: "",
+};
+
+/// Where the key has a row that ends then too: the index of ends is left as it is.
+const PUT_VALUE: Insert<'_> = Insert {
+    into: "INSERT INTO keys VALUES",
+    places: "(?, ?, ?)",
+    conflict: "ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+};
+
+/// The row of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Its value; `None` for a counter, whose value is in cells.
+    pub(super) value: Option<StoredValue>,
+    /// What the expiry ends, where the value is elsewhere; rows of earlier builds lack it.
+    pub(super) target: Option<ExpiryTarget>,
+    /// Its expiry, unix milliseconds.
+    pub(super) expires_ms: Option<i64>,
+}
+
+/// A counter or a board of one generation: a later one of its name is another. Stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ExpiryTarget {
+    /// A counter, by its generation.
+    Counter(u64),
+    /// A board, by its generation.
+    Board(u64),
+}
+
+/// A key by its name.
+pub(super) struct KeyName {
+    pub(super) key: String,
+    /// The type of a value that lies here; `None` where it is in cells or in a board.
+    pub(super) type_name: Option<&'static str>,
+    pub(super) has_ended: bool,
+}
+
+/// The reply to an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Try {
+    pub(super) name: WriteKey,
+    pub(super) fingerprint: u64,
+    pub(super) reply: Reply,
+    pub(super) until_ms: i64,
+}
+
+/// The rows.
+pub(super) struct KeyspaceStore {
+    store: Store,
+    /// Rows as they are. Nobody else writes them.
+    known: RefCell<BoundedMap<String, Option<Row>, ROWS_KNOWN_MAX>>,
+    /// The keys whose rows wait to be written in this turn, and whether with their ends.
+    whole: RefCell<BTreeMap<String, bool>>,
+}
+
+impl KeyspaceStore {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            known: RefCell::default(),
+            whole: RefCell::default(),
+        }
+    }
+
+    /// Creates the tables where there are none.
+    ///
+    /// # Errors
+    /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
+    pub(super) fn open(&self) -> Result<(), Fault> {
+        match self.store.schema_version(1)? {
+            Some(_) => Ok(()),
+            None => self.store.create_schema(SCHEMA),
+        }
+    }
+
+    /// The row of a key, also if it has expired.
+    pub(super) fn row(&self, key: &str) -> Result<Option<Row>, Fault> {
+        if let Some(known) = self.known.borrow().get(key) {
+            return Ok(known.clone());
+        }
+        let query = "SELECT body, expires_ms FROM keys WHERE key = ?";
+        let rows = self.store.run(query, vec![key.into()])?;
+        let row = match rows.first() {
+            None => None,
+            Some(row) => {
+                let (value, target) = self.value(row.first().unwrap_or(&SqlValue::Null))?;
+                Some(Row {
+                    value,
+                    target,
+                    expires_ms: row.get(1).and_then(integer),
+                })
+            }
+        };
+        self.remember(key, &row);
+        Ok(row)
+    }
+
+    /// A value, and what follows it where it is elsewhere; earlier builds do not read that.
+    fn value(&self, body: &SqlValue) -> Result<(Option<StoredValue>, Option<ExpiryTarget>), Fault> {
+        let changed = |_| self.store.damaged(Damage::Changed);
+        let body = self.store.body(body)?;
+        let (value, rest) =
+            postcard::take_from_bytes::<Option<StoredValue>>(body).map_err(changed)?;
+        let target = match rest {
+            [] => None,
+            rest => Some(self.store.value(rest)?),
+        };
+        Ok((value, target))
+    }
+
+    fn remember(&self, key: &str, row: &Option<Row>) {
+        let value = row.as_ref().and_then(|row| row.value.as_ref());
+        let bytes = key.len() + value.map_or(0, StoredValue::bytes);
+        let mut known = self.known.borrow_mut();
+        if bytes <= ROW_KNOWN_BYTES_MAX {
+            known.insert(key.to_owned(), row.clone());
+        } else {
+            known.remove(key);
+        }
+    }
+
+    /// Does what reads and writes rows in one turn. A row that is written alone is written with the others, at the end.
+    ///
+    /// # Errors
+    /// `Unavailable` where any of it could not be written: nothing that was read meanwhile may be sent.
+    pub(super) fn together<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
+        self.store.gather(true);
+        self.whole.borrow_mut().clear();
+        let done = work();
+        let written = self.store.write_gathered();
+        self.whole.borrow_mut().clear();
+        if written.is_err() {
+            self.known.borrow_mut().clear();
+        }
+        written.map(|()| done)
+    }
+
+    /// Writes these keys, or deletes those without a row, and the reply to an attempt: all or nothing.
+    pub(super) fn write(
+        &self,
+        changes: &[(String, Option<Row>)],
+        answered: Option<&Try>,
+    ) -> Result<(), Fault> {
+        if changes.is_empty() && answered.is_none() {
+            return Ok(());
+        }
+        let written = match (changes, answered) {
+            ([(key, Some(row))], None) => self.put(key, row),
+            _ => self.write_several(changes, answered),
+        };
+        if written.is_err() {
+            self.known.borrow_mut().clear();
+        } else {
+            for (key, row) in changes {
+                self.remember(key, row);
+            }
+        }
+        written
+    }
+
+    fn write_several(
+        &self,
+        changes: &[(String, Option<Row>)],
+        answered: Option<&Try>,
+    ) -> Result<(), Fault> {
+        self.store.atomically(|| {
+            for (key, row) in changes {
+                match row {
+                    Some(row) => self.put(key, row)?,
+                    None => {
+                        self.store
+                            .run("DELETE FROM keys WHERE key = ?", vec![key.as_str().into()])?;
+                    }
+                }
+            }
+            answered.map_or(Ok(()), |answered| self.put_try(answered))
+        })
+    }
+
+    fn put(&self, key: &str, row: &Row) -> Result<(), Fault> {
+        let body = match row.target {
+            Some(target) => self.store.put(&(&row.value, target))?,
+            None => self.store.put(&row.value)?,
+        };
+        let values = vec![key.into(), body, SqlValue::from(row.expires_ms)];
+        let ends_as_before = {
+            let known = self.known.borrow();
+            let before = known.get(key).and_then(Option::as_ref);
+            before.is_some_and(|before| before.expires_ms == row.expires_ms)
+        };
+        // Rows of one kind are written before those of the other: a key has one kind.
+        let mut whole = self.whole.borrow_mut();
+        let is_whole = match whole.get(key) {
+            Some(false) if !ends_as_before => {
+                self.store.write_waiting()?;
+                whole.clear();
+                true
+            }
+            Some(is_whole) => *is_whole,
+            None => !ends_as_before,
+        };
+        if self.store.gathers() {
+            whole.insert(key.to_owned(), is_whole);
+        }
+        let insert = if is_whole { &PUT_KEY } else { &PUT_VALUE };
+        self.store.insert(insert, values)
+    }
+
+    fn put_try(&self, answered: &Try) -> Result<(), Fault> {
+        let values = vec![
+            answered.name.0.to_vec().into(),
+            answered.fingerprint.to_le_bytes().to_vec().into(),
+            self.store.put(&answered.reply)?,
+            answered.until_ms.into(),
+        ];
+        self.store
+            .run("INSERT OR REPLACE INTO tries VALUES (?, ?, ?, ?)", values)?;
+        Ok(())
+    }
+
+    /// The reply to an attempt, and the hash of its content.
+    pub(super) fn answered(&self, name: WriteKey) -> Result<Option<(u64, Reply)>, Fault> {
+        let query = "SELECT fingerprint, reply FROM tries WHERE name = ?";
+        let rows = self.store.run(query, vec![name.0.to_vec().into()])?;
+        let Some([fingerprint, reply]) = rows.first().map(Vec::as_slice) else {
+            return Ok(None);
+        };
+        let fingerprint = blob(fingerprint).and_then(|bytes| bytes.try_into().ok());
+        let fingerprint = fingerprint.map_or(0, u64::from_le_bytes);
+        Ok(Some((fingerprint, self.store.get(reply)?)))
+    }
+
+    /// A page of the names that follow this one, or begin with it, in their order; bodies are not read.
+    pub(super) fn names(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        now_ms: i64,
+    ) -> Result<Vec<KeyName>, Fault> {
+        const FROM: &str = "SELECT key, substr(body, 1, 8), expires_ms FROM keys WHERE key >= ? ORDER BY key LIMIT ?";
+        const AFTER: &str = "SELECT key, substr(body, 1, 8), expires_ms FROM keys WHERE key > ? ORDER BY key LIMIT ?";
+        let (query, first) = after.map_or((FROM, prefix), |after| (AFTER, after));
+        let limit = i64::try_from(NAMES_PAGE).unwrap_or(i64::MAX);
+        let rows = self.store.run(query, vec![first.into(), limit.into()])?;
+        let mut names = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if let [key, head, expires_ms] = row.as_slice()
+                && let Some(key) = text(key)
+            {
+                let head = blob(head).unwrap_or_default();
+                names.push(KeyName {
+                    key: key.to_owned(),
+                    type_name: type_of(head).ok_or_else(|| self.store.damaged(Damage::Changed))?,
+                    has_ended: integer(expires_ms).is_some_and(|at_ms| at_ms <= now_ms),
+                });
+            }
+        }
+        Ok(names)
+    }
+
+    /// Expired keys, those first that expired first.
+    pub(super) fn lapsed(&self, now_ms: i64, limit: usize) -> Result<Vec<String>, Fault> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let query = "SELECT key FROM keys WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?";
+        let rows = self.store.run(query, vec![now_ms.into(), limit.into()])?;
+        let keys = rows.iter().filter_map(|row| row.first().and_then(text));
+        Ok(keys.map(str::to_owned).collect())
+    }
+
+    /// Deletes old attempts.
+    pub(super) fn forget_tries(&self, now_ms: i64) -> Result<(), Fault> {
+        let statement = "DELETE FROM tries WHERE until_ms <= ?";
+        self.store.run(statement, vec![now_ms.into()]).map(|_| ())
+    }
+
+    /// Deletes all keys.
+    pub(super) fn clear(&self) -> Result<(), Fault> {
+        self.known.borrow_mut().clear();
+        self.store.run("DELETE FROM keys", vec![]).map(|_| ())
+    }
+
+    /// When the next key expires after a time, or the next attempt may be deleted, unix milliseconds.
+    pub(super) fn next_due_ms(&self, after_ms: i64) -> Result<Option<i64>, Fault> {
+        let query = "SELECT MIN(due) FROM (SELECT MIN(expires_ms) AS due FROM keys WHERE expires_ms > ? \
+            UNION ALL SELECT MIN(until_ms) FROM tries)";
+        let rows = self.store.run(query, vec![after_ms.into()])?;
+        Ok(rows.first().and_then(|row| row.first()).and_then(integer))
+    }
+
+    /// Sets the object's alarm, unless it rings before.
+    pub(super) async fn arm_by(&self, at_ms: i64) -> Result<(), Fault> {
+        self.store.set_alarm_by(at_ms).await
+    }
+
+    /// Sets the object's alarm.
+    pub(super) async fn arm(&self, at_ms: i64) -> Result<(), Fault> {
+        self.store.set_alarm(at_ms).await
+    }
+}
+
+/// The type of a stored value by the first bytes of its body, also of one without a frame; `Some(None)` where the value
+/// is elsewhere, `None` for bytes that are no body.
+fn type_of(head: &[u8]) -> Option<Option<&'static str>> {
+    let bare = head.first().is_some_and(|first| *first <= 1);
+    let body = if bare {
+        Some(head)
+    } else {
+        head.get(FRAME_BYTES..)
+    };
+    match body? {
+        [0, ..] => Some(None),
+        [1, 0, ..] => Some(Some("string")),
+        [1, 1, ..] => Some(Some("hash")),
+        [1, 2, ..] => Some(Some("set")),
+        _ => None,
+    }
+}

@@ -1,0 +1,137 @@
+//! Lists of many counters of one partition of the directory, from its own data.
+//!
+//! Invariant: no counter is called. For a counter without a row in the table of totals its view is used.
+
+use std::rc::Rc;
+
+use super::directory_tops::row_of_known;
+use super::directory_totals::{DirectoryTotals, known_of};
+use super::push_receiver::Views;
+use super::root_store::RootStore;
+use super::roots::Roots;
+use super::store::Store;
+use tally_core::cluster::root::Root;
+use tally_core::cluster::view::View;
+use tally_core::counter::id::CounterId;
+use tally_host::Host;
+use tally_protocol::messages::{
+    AmountOf, Fault, KnownTotal, List, ListRows, ListedCounter, PartitionTop, TopOf, TopRow,
+};
+
+/// The pause of the alarm between two steps that build the table of totals.
+const STEP_MS: i64 = 100;
+
+/// Lists of the counters of one partition.
+pub(super) struct Listings {
+    host: Host,
+    store: Store,
+    rows: RootStore,
+    roots: Rc<Roots>,
+    views: Rc<Views>,
+    totals: Rc<DirectoryTotals>,
+}
+
+impl Listings {
+    /// The lists of a partition.
+    pub(super) fn new(
+        host: &Host,
+        store: &Store,
+        roots: Rc<Roots>,
+        views: Rc<Views>,
+        totals: Rc<DirectoryTotals>,
+    ) -> Self {
+        Self {
+            host: host.clone(),
+            store: store.clone(),
+            rows: RootStore::new(store),
+            roots,
+            views,
+            totals,
+        }
+    }
+
+    /// Counters in order of their names, with their totals where requested.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; as for all methods below.
+    pub(super) async fn rows(&self, request: ListRows) -> Result<Vec<ListedCounter>, Fault> {
+        let page = self.roots.list(List {
+            partition: request.partition,
+            prefix: request.prefix,
+            after: request.after,
+            limit: request.limit,
+        })?;
+        let (Some((first, _)), Some((last, _)), true) = (page.first(), page.last(), request.values)
+        else {
+            return Ok(page
+                .into_iter()
+                .map(|(counter, _)| (counter, None))
+                .collect());
+        };
+        let known = self.totals.between(first, last, self.host.now_ms())?;
+        let mut known = known.into_iter().peekable();
+        let mut rows = Vec::new();
+        for (counter, root) in page {
+            // Both are in order of names. A counter whose lead has not pushed yet has no row.
+            let is_before = |(id, _): &(String, _)| id.as_str() < counter.as_str();
+            while known.next_if(is_before).is_some() {}
+            let total = match known.next_if(|(id, _)| id == counter.as_str()) {
+                Some((_, total)) => total,
+                None => self.known_by_view(&counter, &root)?,
+            };
+            rows.push((counter, Some(total)));
+        }
+        self.see_to_totals().await?;
+        Ok(rows)
+    }
+
+    /// The first counters of an order, and its sums.
+    pub(super) async fn top(&self, request: TopOf) -> Result<PartitionTop, Fault> {
+        let now_ms = self.host.now_ms();
+        let is_whole = self.see_to_totals().await?;
+        let (rows, mut sums) = self.totals.top(&request.order, request.limit, now_ms)?;
+        if let Some(than) = request.above {
+            sums.above = self.totals.above(&request.order, than, now_ms)?;
+        }
+        Ok(PartitionTop {
+            rows,
+            sums,
+            is_whole,
+        })
+    }
+
+    /// The amount of a counter in an order; `None` where there is no such counter.
+    pub(super) fn amount(&self, request: AmountOf) -> Result<Option<TopRow>, Fault> {
+        let AmountOf { counter, order } = request;
+        let Some(root) = self.roots.listed(&counter)? else {
+            return Ok(None);
+        };
+        let known = self.totals.amount(&counter, &order, self.host.now_ms())?;
+        if known.is_some() {
+            return Ok(known);
+        }
+        let mut known = self.known_by_view(&counter, &root)?;
+        if order.since.is_some() {
+            // The view knows nothing of times.
+            known.total.count = 0.into();
+        }
+        Ok(Some(row_of_known(counter, order.by, known)))
+    }
+
+    /// The totals of a counter that is not in the table.
+    fn known_by_view(&self, counter: &CounterId, root: &Root) -> Result<KnownTotal, Fault> {
+        let stored = self.views.stored(counter)?;
+        let view = stored.map_or_else(|| View::new(root.generation), |(view, _)| view);
+        Ok(known_of(root, &view))
+    }
+
+    /// Builds the next rows of a table of totals that is younger than its counters. Returns whether it is complete.
+    pub(super) async fn see_to_totals(&self) -> Result<bool, Fault> {
+        let now_ms = self.host.now_ms();
+        let is_whole = self.totals.build(&self.rows, &self.views, now_ms)?;
+        if !is_whole {
+            self.store.set_alarm_by(now_ms + STEP_MS).await?;
+        }
+        Ok(is_whole)
+    }
+}

@@ -1,0 +1,116 @@
+//! The policies of the deployment, all at one partition of the directory: few, small, and read through a cache.
+//!
+//! Invariant: a policy that is stored has passed [`Policy::check`].
+
+use super::import_steps::ImportSteps;
+use super::store::{Store, integer, text};
+use tally_core::limit::policy::Policy;
+use tally_host::object::SqlValue;
+use tally_protocol::limits::PolicyName;
+use tally_protocol::messages::{Fault, ListPolicies, PolicyPut, PutPolicy};
+use tally_protocol::stored::Damage;
+
+/// The most policies of a deployment: at most 100 bytes each, so 1 MB in the partition.
+const POLICIES_MAX: i64 = 10_000;
+
+pub(super) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (name TEXT PRIMARY KEY, \
+    body BLOB NOT NULL) WITHOUT ROWID";
+
+/// The policies of the deployment.
+pub(super) struct PolicyStore {
+    store: Store,
+    steps: ImportSteps,
+}
+
+impl PolicyStore {
+    /// The policies in an object's database.
+    pub(super) fn new(store: &Store, steps: ImportSteps) -> Self {
+        Self {
+            store: store.clone(),
+            steps,
+        }
+    }
+
+    /// Stores a policy, unless the same step of an import has stored it before.
+    ///
+    /// # Errors
+    /// `Broken` for an invalid one, `Unavailable` where SQLite refuses.
+    pub(super) fn put(&self, put: &PutPolicy) -> Result<PolicyPut, Fault> {
+        let PutPolicy { name, policy, once } = put;
+        if policy.check().is_err() {
+            return Err(Fault::Broken("a policy that is not valid".to_owned()));
+        }
+        if self.steps.is_done(*once)? {
+            return Ok(PolicyPut::Replaced);
+        }
+        let is_there = self.get(name)?.is_some();
+        if !is_there && self.count()? >= POLICIES_MAX {
+            return Ok(PolicyPut::Full);
+        }
+        self.store.atomically(|| {
+            self.store.run(
+                "INSERT INTO policies VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+                vec![name.as_str().into(), self.store.put(policy)?],
+            )?;
+            self.steps.record(*once)
+        })?;
+        Ok(if is_there {
+            PolicyPut::Replaced
+        } else {
+            PolicyPut::Created
+        })
+    }
+
+    /// A policy, if there is one of that name.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn get(&self, name: &PolicyName) -> Result<Option<Policy>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM policies WHERE name = ?",
+            vec![name.as_str().into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.store.get(body)).transpose()
+    }
+
+    /// Deletes a policy. Returns whether there was one.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn delete(&self, name: &PolicyName) -> Result<bool, Fault> {
+        let is_there = self.get(name)?.is_some();
+        if is_there {
+            let values = vec![name.as_str().into()];
+            self.store
+                .run("DELETE FROM policies WHERE name = ?", values)?;
+        }
+        Ok(is_there)
+    }
+
+    /// The policies whose names come after one, in order.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read.
+    pub(super) fn list(&self, list: &ListPolicies) -> Result<Vec<(PolicyName, Policy)>, Fault> {
+        let after = list.after.as_ref().map_or("", PolicyName::as_str);
+        let rows = self.store.run(
+            "SELECT name, body FROM policies WHERE name > ? ORDER BY name LIMIT ?",
+            vec![after.into(), i64::from(list.limit).into()],
+        )?;
+        let damaged = || self.store.damaged(Damage::Changed);
+        let read = |row: &Vec<SqlValue>| {
+            let name = row.first().and_then(text).ok_or_else(damaged)?;
+            let body = row.get(1).ok_or_else(damaged)?;
+            let name = PolicyName::parse(name).map_err(|_| damaged())?;
+            Ok((name, self.store.get(body)?))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    fn count(&self) -> Result<i64, Fault> {
+        let rows = self.store.run("SELECT count(*) FROM policies", vec![])?;
+        let count = rows.first().and_then(|row| row.first()).and_then(integer);
+        count.ok_or_else(|| Fault::Broken("policies cannot be counted".to_owned()))
+    }
+}
