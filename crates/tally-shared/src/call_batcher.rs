@@ -14,10 +14,11 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use futures_channel::oneshot;
-use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::call::{answer_of, call_within, exchange, receiver_of, target};
+use super::concurrency::all_in_order;
 use super::open_objects;
 use tally_core::counter::coalescing_queue::CoalescingQueue;
 use tally_host::{Host, Target};
@@ -322,6 +323,6 @@ pub async fn call_many<C: Call>(
     let batcher = Batcher::new(host);
     let calls = messages
         .iter()
-        .map(|message| batcher.call(message, milliseconds).boxed_local());
-    batcher.run(join_all(calls)).await
+        .map(|message| batcher.call(message, milliseconds));
+    batcher.run(all_in_order(calls)).await
 }
