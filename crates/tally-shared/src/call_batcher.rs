@@ -243,11 +243,7 @@ pub fn room_for(calls_max: usize) -> impl FnMut(&QueuedCall) -> bool {
 }
 
 /// Sends a call by itself, and hands out the answer.
-pub fn send_alone<'a>(
-    host: &'a Host,
-    to: Target,
-    mut queued: QueuedCall,
-) -> LocalBoxFuture<'a, ()> {
+pub fn send_alone(host: &Host, to: Target, mut queued: QueuedCall) -> LocalBoxFuture<'_, ()> {
     Box::pin(async move {
         let left_ms = queued.left_ms(host.now_ms());
         let message = std::mem::take(&mut queued.message);
