@@ -137,13 +137,13 @@ impl Shell for Till {
                 "/tell" => {
                     let text = String::from_utf8_lossy(&arrived.message).into_owned();
                     let sockets = self.object.platform().sockets();
-                    let heard = sockets.iter().filter(|socket| socket.send(&text)).count();
+                    let receivers = sockets.iter().filter(|socket| socket.send(&text)).count();
                     let streams = self.streams.borrow();
                     for stream in streams.iter() {
                         stream.send(&text);
                     }
                     let states: Vec<_> = streams.iter().map(|stream| stream.readiness()).collect();
-                    said(format!("{heard} {states:?}"))
+                    said(format!("{receivers} {states:?}"))
                 }
                 _ => Reply::Unknown,
             }

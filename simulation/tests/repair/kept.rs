@@ -35,19 +35,19 @@ fn a_root_that_nobody_remembers_comes_back_from_the_last_snapshot() {
     assert_eq!(scene.read("hits").0, 503);
     for is_dry in [true, false] {
         let said = scene.repair(&json!({"prefix": "hi", "dry_run": is_dry}));
-        let told = &said["counters"][0];
+        let counter = &said["counters"][0];
         let status = if is_dry { "damaged" } else { "repaired" };
-        assert_eq!(told["status"], status, "{said}");
-        assert_eq!(told["root"]["from"], "snapshot", "{said}");
-        assert_eq!(told["root"]["snapshot"], date);
-        let lost = told["root"]["lost"][0].to_string();
+        assert_eq!(counter["status"], status, "{said}");
+        assert_eq!(counter["root"]["from"], "snapshot", "{said}");
+        assert_eq!(counter["root"]["snapshot"], date);
+        let lost = counter["root"]["lost"][0].to_string();
         assert!(lost.contains("after the snapshot"), "{lost}");
         assert_eq!(scene.read("hits").0, if is_dry { 503 } else { 200 });
     }
-    let (_, told) = scene.read("hits");
-    assert_eq!(told["value"], 10, "{told}");
+    let (_, answer) = scene.read("hits");
+    assert_eq!(answer["value"], 10, "{answer}");
     // Those of a cell's rows that are not damaged stay: who came after the snapshot is among them.
-    assert_eq!(told["uniques"]["estimate"], 3, "{told}");
+    assert_eq!(answer["uniques"]["estimate"], 3, "{answer}");
     let again = scene.repair(&json!({"prefix": ""}));
     assert_eq!(again["damaged"], 0, "{again}");
     for site in 0..2 {

@@ -56,8 +56,8 @@ fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
     // Lists, and whoever had seen what is lost, take the new state for newer.
     scene.world.run_for_ms(120_000);
     for site in 0..2 {
-        let (_, told) = scene.ask(site, "GET", "/counters/hits", &Value::Null);
-        assert_eq!(told["value"], 16);
+        let (_, answer) = scene.ask(site, "GET", "/counters/hits", &Value::Null);
+        assert_eq!(answer["value"], 16);
         let (_, list) = scene.ask(site, "GET", "/counters?prefix=hits&values=1", &Value::Null);
         assert_eq!(list["counters"][0]["value"], 16);
     }
@@ -179,10 +179,10 @@ fn a_damaged_root_is_put_back_from_its_leads() {
         let root = &said["counters"][0]["root"];
         assert_eq!(root["from"], "leads", "{said}");
         assert_eq!(said["counters"][0]["status"], "repaired");
-        let (_, told) = scene.read("hits");
+        let (_, answer) = scene.read("hits");
         // Of the datacenters that were asked all are in it.
-        assert_eq!(told["value"], 10, "{said} {told}");
-        assert_eq!(told["datacenters"][0]["shards"], 2, "its settings hold");
+        assert_eq!(answer["value"], 10, "{said} {answer}");
+        assert_eq!(answer["datacenters"][0]["shards"], 2, "its settings hold");
         for site in 0..2 {
             assert_eq!(scene.add(site, "hits", 3), 200);
         }
@@ -210,11 +210,11 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
         }
         if let Some(value) = set {
             let body = json!({ "value": value });
-            let (status, told) = scene.ask(0, "PUT", "/counters/hits/value", &body);
-            assert_eq!(status, 200, "{told}");
+            let (status, answer) = scene.ask(0, "PUT", "/counters/hits/value", &body);
+            assert_eq!(status, 200, "{answer}");
         }
-        let (status, told) = scene.ask(0, "PUT", "/counters/hits", &json!({"home": "SYD"}));
-        assert_eq!(status, 200, "{told}");
+        let (status, answer) = scene.ask(0, "PUT", "/counters/hits", &json!({"home": "SYD"}));
+        assert_eq!(status, 200, "{answer}");
         // It is forwarded, and home learns of its grant.
         assert_eq!(scene.add(0, "hits", 1), 200);
         let value = set.unwrap_or(13) + 1;
@@ -233,24 +233,24 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
         scene.world.run_for_ms(60_000);
         let said = scene.repair(&json!({"counter": "hits"}));
         assert_eq!(said["counters"][0]["status"], "repaired", "{said}");
-        let (_, told) = scene.read("hits");
+        let (_, answer) = scene.read("hits");
         assert_eq!(
-            (&told["value"], &told["exact"]),
+            (&answer["value"], &answer["exact"]),
             (&json!(value), &json!(true)),
-            "{told}"
+            "{answer}"
         );
-        let held = told["datacenters"][0].clone();
+        let held = answer["datacenters"][0].clone();
         for site in 0..2 {
             assert_eq!(scene.add(site, "hits", 3), 200);
         }
-        let (_, told) = scene.read("hits");
+        let (_, answer) = scene.read("hits");
         assert_eq!(
-            (&told["value"], &told["datacenters"][0]["value"]),
+            (&answer["value"], &answer["datacenters"][0]["value"]),
             (&json!(value + 6), &held["value"]),
-            "all is counted at home: {told}"
+            "all is counted at home: {answer}"
         );
-        let (status, told) = scene.ask(0, "PUT", "/counters/hits", &json!({}));
-        assert_eq!(status, 200, "{told}");
+        let (status, answer) = scene.ask(0, "PUT", "/counters/hits", &json!({}));
+        assert_eq!(status, 200, "{answer}");
         for site in 0..2 {
             assert_eq!(scene.add(site, "hits", 2), 200);
         }
@@ -262,8 +262,8 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
 fn what_a_counter_was_set_to_is_told_and_kept_after_its_root_was_put_back() {
     let scene = Scene::new(34, None);
     assert_eq!(scene.add(0, "hits", 10), 200);
-    let (status, told) = scene.ask(0, "PUT", "/counters/hits/value", &json!({"value": 1000}));
-    assert_eq!(status, 200, "{told}");
+    let (status, answer) = scene.ask(0, "PUT", "/counters/hits/value", &json!({"value": 1000}));
+    assert_eq!(status, 200, "{answer}");
     // The lead learns what was set.
     assert_eq!(scene.add(0, "hits", 1), 200);
     scene.world.run_for_ms(120_000);
@@ -272,11 +272,11 @@ fn what_a_counter_was_set_to_is_told_and_kept_after_its_root_was_put_back() {
     assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
     let said = scene.repair(&json!({"counter": "hits"}));
     assert_eq!(said["counters"][0]["status"], "repaired", "{said}");
-    let (_, told) = scene.read("hits");
+    let (_, answer) = scene.read("hits");
     assert_eq!(
-        (&told["value"], &told["base"], &told["exact"]),
+        (&answer["value"], &answer["base"], &answer["exact"]),
         (&json!(1001), &json!(990), &json!(true)),
-        "{told}"
+        "{answer}"
     );
     let export = scene.clients[0].get("/export?prefix=hits");
     let lines = scene.world.run(export).expect("no fault").text();
@@ -316,18 +316,18 @@ fn a_default_read_tells_no_part_of_a_counter_whose_root_is_damaged() {
     scene.world.evict_objects();
     for _ in 0..3 {
         scene.world.run_for_ms(2_000);
-        let (status, told) = read("set");
+        let (status, answer) = read("set");
         assert_eq!(
-            (status, &told["code"]),
+            (status, &answer["code"]),
             (503, &json!("unavailable")),
-            "{told}"
+            "{answer}"
         );
         // What this isolate has seen stands, as of then.
-        let (status, told) = read("seen");
+        let (status, answer) = read("seen");
         assert_eq!(
-            (status, &told["value"], &told["exact"], &told["as_of"]),
+            (status, &answer["value"], &answer["exact"], &answer["as_of"]),
             (200, &json!(1005), &json!(false), &before["as_of"]),
-            "{told}"
+            "{answer}"
         );
     }
     scene.repair(&json!({"prefix": ""}));

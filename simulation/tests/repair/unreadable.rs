@@ -26,8 +26,8 @@ fn neighbours(scene: &Scene, count: usize) -> Vec<String> {
 fn a_due_root_that_cannot_be_read_is_looked_at_again_after_minutes_and_others_end() {
     let scene = Scene::new(41, None);
     let names = neighbours(&scene, 3);
-    let (broken, told, ends) = (&names[0], &names[1], &names[2]);
-    for name in [broken, told] {
+    let (broken, intact, ends) = (&names[0], &names[1], &names[2]);
+    for name in [broken, intact] {
         assert_eq!(scene.add(1, name, 1), 200);
     }
     let path = |name: &str| format!("/counters/{name}");
