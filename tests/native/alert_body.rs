@@ -65,9 +65,9 @@ fn everything_that_can_be_watched_is_read() {
             reading: Reading::unknown(""),
         };
         let name = AlertName::parse("a").expect("a name");
-        let told: Value =
+        let payload: Value =
             serde_json::from_str(&Delivery::new(name, event, 3).body(4)).expect("JSON");
-        assert_eq!((&told["when"], &told[watched]), (&when, &"x".into()));
+        assert_eq!((&payload["when"], &payload[watched]), (&when, &"x".into()));
     }
 }
 

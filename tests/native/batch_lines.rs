@@ -64,12 +64,12 @@ fn what_is_beyond_the_most_runs_is_told_as_a_number() {
     for line in 1..=most + 7 {
         report.reject(2 * line, &bad);
     }
-    let told = serde_json::to_value(&report).expect("JSON");
-    let told = &told["rejected_lines"][0];
+    let json = serde_json::to_value(&report).expect("JSON");
+    let json = &json["rejected_lines"][0];
     assert_eq!(
-        (&told["count"], &told["unlisted"]),
+        (&json["count"], &json["unlisted"]),
         (&(most + 7).into(), &7.into())
     );
-    let lines = told["lines"].as_str().expect("a text");
+    let lines = json["lines"].as_str().expect("a text");
     assert_eq!(lines.split(',').count(), RUNS_MAX);
 }

@@ -218,13 +218,13 @@ proptest! {
 
     #[test]
     fn a_queued_write_says_whose_key_it_has_and_is_the_same_request_from_whomever(
-        asked in any::<u64>(), other in any::<u64>(),
+        hash in any::<u64>(), other in any::<u64>(),
     ) {
-        let own = |keys| marked(asked, keys);
+        let own = |keys| marked(hash, keys);
         prop_assert!(is_marked(own(KeySource::Public)) && !is_marked(own(KeySource::Clients)));
         prop_assert!(is_same(own(KeySource::Public), own(KeySource::Clients)));
-        prop_assert!(is_same(asked, own(KeySource::Public)));
-        prop_assert_eq!(is_same(own(KeySource::Public), marked(other, KeySource::Clients)), asked << 16 == other << 16);
+        prop_assert!(is_same(hash, own(KeySource::Public)));
+        prop_assert_eq!(is_same(own(KeySource::Public), marked(other, KeySource::Clients)), hash << 16 == other << 16);
     }
 
     #[test]

@@ -165,8 +165,8 @@ fn those_who_want_strings_get_a_text_of_their_own() {
         joined.expect("there is room")
     });
     let mut snapshot = value(1, NOW_MS);
-    if let Shown::Counter(told) = &mut snapshot.shown {
-        told.members_of_strings = Some("\"value\":\"1\"".to_owned());
+    if let Shown::Counter(read_counter) = &mut snapshot.shown {
+        read_counter.members_of_strings = Some("\"value\":\"1\"".to_owned());
     }
     board.receive(&id("a"), snapshot, NOW_MS);
     let mut made = UpdatesMade::default();

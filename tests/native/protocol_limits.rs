@@ -166,9 +166,9 @@ fn a_policy_that_is_told_can_be_sent_again() {
         durability: Durability::Commit,
     };
     assert_eq!(policy, expected);
-    let mut told = parsed(&policy_json(&name("p"), &policy));
-    told.as_object_mut().expect("an object").remove("policy");
-    let again = parse_policy(told.to_string().as_bytes()).expect("a policy");
+    let mut json = parsed(&policy_json(&name("p"), &policy));
+    json.as_object_mut().expect("an object").remove("policy");
+    let again = parse_policy(json.to_string().as_bytes()).expect("a policy");
     assert_eq!(again, policy);
 }
 
@@ -278,11 +278,11 @@ fn what_is_wrong_with_a_policy_is_named() {
 #[test]
 fn a_check_costs_one_unless_it_says_more() {
     for sent in ["", " ", "{}", r#"{"cost":1}"#] {
-        let asked = parse_check(sent.as_bytes()).expect("a check");
-        assert_eq!((asked.cost, asked.policy), (1, None), "{sent}");
+        let check = parse_check(sent.as_bytes()).expect("a check");
+        assert_eq!((check.cost, check.policy), (1, None), "{sent}");
     }
-    let asked = parse_check(br#"{"cost":3,"limit":5,"window_seconds":1}"#).expect("a check");
-    assert_eq!((asked.cost, asked.policy), (3, Some(Policy::sliding(5, 1))));
+    let check = parse_check(br#"{"cost":3,"limit":5,"window_seconds":1}"#).expect("a check");
+    assert_eq!((check.cost, check.policy), (3, Some(Policy::sliding(5, 1))));
     for (sent, code) in [
         (r#"{"cost":0}"#, Code::InvalidCost),
         (r#"{"cost":-1}"#, Code::InvalidBody),

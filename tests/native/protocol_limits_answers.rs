@@ -126,9 +126,9 @@ fn a_policy_in_shadow_or_without_a_verdict_says_so() {
     let open = call.judged(&policy, None);
     assert!(open.is_allowed());
     assert_eq!(open.limit_item(), None);
-    let told = parsed(&open.to_json());
+    let body = parsed(&open.to_json());
     assert_eq!(
-        (&told["degraded"], &told["remaining"]),
+        (&body["degraded"], &body["remaining"]),
         (&json!(true), &Value::Null)
     );
 }
@@ -159,8 +159,8 @@ fn retry_after_is_when_the_check_may_be_admitted_and_never_before_quota_returns(
         let refused = parsed(&judgement.refused_json());
         assert_eq!(refused["reset_ms"], json!(returns_ms));
         let rest = judgement.limit_item().unwrap();
-        let told_seconds = u64::div_ceil(returns_ms, 1_000);
-        assert!(rest.ends_with(&format!(";t={told_seconds}")), "{rest}");
+        let wait_seconds = u64::div_ceil(returns_ms, 1_000);
+        assert!(rest.ends_with(&format!(";t={wait_seconds}")), "{rest}");
     }
 }
 

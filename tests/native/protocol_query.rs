@@ -132,8 +132,8 @@ fn datacenters_are_names_in_any_case() {
 fn versions_are_read_whole_or_refused_with_the_reason() {
     assert_eq!(query("").at_least(), Ok(None));
     let version = Version::decode("AQEDRlJBAAEq").expect("a version");
-    let asked = query("at_least=AQEDRlJBAAEq").at_least();
-    assert_eq!(asked, Ok(Some(version.clone())));
+    let minimum = query("at_least=AQEDRlJBAAEq").at_least();
+    assert_eq!(minimum, Ok(Some(version.clone())));
     let iad = Datacenter::parse("IAD").expect("a datacenter");
     let only = query("datacenter=iad&at_least=AQEDRlJBAAEq").at_least();
     assert_eq!(only, Ok(Some(version.only(&iad))));

@@ -877,9 +877,9 @@ fn events(commands: &[&str]) -> Vec<String> {
         let command = Command::find(&args).expect("a command");
         let before = space.clone();
         run(command, &mut space, &args);
-        let told = notifications::of_keys(command, &args, &before, &space);
+        let key_events = notifications::of_keys(command, &args, &before, &space);
         space.kept();
-        told
+        key_events
     });
     each.map(|KeyEvent { name, key }| format!("{name} {key}"))
         .collect()
@@ -947,10 +947,10 @@ fn listeners_are_told_what_became_of_a_sorted_set() {
     ] {
         let args = words(text);
         let command = Command::find(&args).expect("a command");
-        let told = notifications::of_set(command, &args, change);
-        let names: Vec<&str> = told.iter().map(|event| event.name.as_str()).collect();
+        let key_events = notifications::of_set(command, &args, change);
+        let names: Vec<&str> = key_events.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names, wanted, "{text}");
-        assert!(told.iter().all(|event| event.key == "z"));
+        assert!(key_events.iter().all(|event| event.key == "z"));
     }
 }
 
@@ -1041,9 +1041,13 @@ fn redis_patterns_of_streams_are_bounded_in_the_steps_of_an_event() {
     assert!(costly.is_err_and(|text| text.contains("at most 256 bytes after their first stars")));
     // A long name is told where it takes no more steps than the pattern has bytes.
     let long = KeyEvent::new("set", &"s".repeat(CHANNEL_COMPARED_BYTES_MAX));
-    let told = |pattern: &str, event| !of(pattern).expect("patterns").frames(event).is_empty();
-    assert!(told("s*", &long) && !told("*s", &long));
-    assert!(told("*s", &KeyEvent::new("set", &"s".repeat(1_000))));
+    let is_delivered =
+        |pattern: &str, event| !of(pattern).expect("patterns").frames(event).is_empty();
+    assert!(is_delivered("s*", &long) && !is_delivered("*s", &long));
+    assert!(is_delivered(
+        "*s",
+        &KeyEvent::new("set", &"s".repeat(1_000))
+    ));
 }
 
 #[test]

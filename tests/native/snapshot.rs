@@ -400,7 +400,7 @@ fn partitions_without_a_run_of_a_day_are_named() {
         entries: 1,
         bytes: 1,
     };
-    let told = |days: &[i64], has_counters: bool| PartitionRuns {
+    let partition_runs = |days: &[i64], has_counters: bool| PartitionRuns {
         runs: days.iter().map(|day| run_of(*day)).collect(),
         in_progress: None,
         has_files: true,
@@ -409,11 +409,11 @@ fn partitions_without_a_run_of_a_day_are_named() {
     };
     let all = AllRuns {
         partitions: vec![
-            (0, told(&[4, 5], true)),
-            (1, told(&[4, 6], true)),
-            (2, told(&[], true)),
-            (3, told(&[], false)),
-            (4, told(&[6], true)),
+            (0, partition_runs(&[4, 5], true)),
+            (1, partition_runs(&[4, 6], true)),
+            (2, partition_runs(&[], true)),
+            (3, partition_runs(&[], false)),
+            (4, partition_runs(&[6], true)),
         ],
         missing_partitions: vec![5],
     };
