@@ -63,10 +63,10 @@ fn a_client_that_hangs_up_ends_its_handler() {
     let client = world.client(near);
     let pending = client.ask(ClientRequest::new("POST", "/one/add").part(10_000, vec![1]));
     let hung_up = world.run(async {
-        let waited = std::pin::pin!(pending);
+        let answer = std::pin::pin!(pending);
         let sleep = std::pin::pin!(world.sleep_ms(100));
         matches!(
-            futures_util::future::select(waited, sleep).await,
+            futures_util::future::select(answer, sleep).await,
             futures_util::future::Either::Right(_)
         )
     });

@@ -118,7 +118,7 @@ fn an_increment_of_a_cold_counter_by_itself_is_one_row_and_two_once_it_is_told()
         );
     };
     (0..COUNTERS).for_each(increment);
-    // They are told, and the logs are folded.
+    // Leads push to the directory, and tablets fold their logs.
     world.run_for_ms(130_000);
     let mut before = rows(&world);
     let mut since = || {
@@ -137,10 +137,13 @@ fn an_increment_of_a_cold_counter_by_itself_is_one_row_and_two_once_it_is_told()
         "{counted} rows of tablets for {COUNTERS} increments"
     );
     world.run_for_ms(10_000);
-    let [rung, partition_rows] = since();
-    eprintln!("{rung} and {partition_rows} once they are told");
+    let [alarm_rows, partition_rows] = since();
+    eprintln!("{alarm_rows} and {partition_rows} once they are told");
     // Alarms that ring together, and set the next, are a row of each tablet.
-    assert!(rung <= 16 * 4, "{rung} rows of tablets for alarms");
+    assert!(
+        alarm_rows <= 16 * 4,
+        "{alarm_rows} rows of tablets for alarms"
+    );
     // What leads push, and the total of it; besides, what isolates report of themselves.
     assert!(
         partition_rows <= 2 * COUNTERS + 40,
@@ -235,8 +238,8 @@ fn deletions_at_the_same_time_share_what_tablets_are_told() {
     world.run_for_ms(20_000);
     let before = world.figures();
     let delete = |number| ClientRequest::new("DELETE", format!("/counters/c{number}"));
-    let gone = (0..MANY).map(|number| client.ask(delete(number)));
-    for answer in world.run(join_all(gone)) {
+    let deletions = (0..MANY).map(|number| client.ask(delete(number)));
+    for answer in world.run(join_all(deletions)) {
         assert_eq!(answer.expect("no fault").status, 200);
     }
     let after = world.figures();

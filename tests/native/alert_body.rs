@@ -56,7 +56,7 @@ fn everything_that_can_be_watched_is_read() {
         body[watched] = "x".into();
         body["when"] = when.clone();
         let read = parse(&body).unwrap_or_else(|problem| panic!("{body}: {problem}"));
-        // As it is told, so it was.
+        // The body of a delivery has the condition and the subject of the alert.
         let event = AlertEvent {
             kind: EventKind::Test,
             incident: 1,

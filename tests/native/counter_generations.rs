@@ -91,7 +91,7 @@ struct World {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A lane sends a write, and hears of its first attempt or not.
+    /// A lane sends a write, and gets the answer to its first attempt or not.
     Send {
         lane: usize,
         is_answered: bool,

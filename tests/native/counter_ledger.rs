@@ -64,9 +64,9 @@ impl Shell {
     fn expire(&mut self, now_ms: i64) -> Vec<Row> {
         let newest = self.ledger.expire(now_ms).unwrap_or(i64::MIN);
         let all = std::mem::take(&mut self.rows);
-        let (gone, left) = all.into_iter().partition(|row| row.slot <= newest);
+        let (expired, left) = all.into_iter().partition(|row| row.slot <= newest);
         self.rows = left;
-        gone
+        expired
     }
 
     fn check_counts(&self) -> Result<(), TestCaseError> {
@@ -127,8 +127,8 @@ proptest! {
                 Event::Tick(thousandths) => now_ms += kept_ms / 1_000 * thousandths,
                 Event::Keep(milliseconds) => kept_ms = milliseconds,
                 Event::Expire => {
-                    for gone in shell.expire(now_ms) {
-                        prop_assert!(now_ms - gone.made_ms >= gone.kept_ms, "{gone:?} at {now_ms}");
+                    for row in shell.expire(now_ms) {
+                        prop_assert!(now_ms - row.made_ms >= row.kept_ms, "{row:?} at {now_ms}");
                     }
                 }
             }
@@ -346,8 +346,11 @@ fn clocks_at_the_ends_of_time_break_nothing() {
             let mut ledger = Ledger::default();
             let slot = ledger.admit(now_ms, kept_ms, 1).expect("there is room");
             assert!(slot == i64::MAX || slot > now_ms, "{now_ms} {kept_ms}");
-            let gone = ledger.expire(now_ms);
-            assert!(gone.is_none() || now_ms == i64::MAX, "{now_ms} {kept_ms}");
+            let expired = ledger.expire(now_ms);
+            assert!(
+                expired.is_none() || now_ms == i64::MAX,
+                "{now_ms} {kept_ms}"
+            );
         }
     }
 }

@@ -342,7 +342,7 @@ fn series_are_named_as_the_text_names_them() {
     for (name, amount) in edge {
         assert!(text.contains(&format!("{name} {amount}\n")), "{name}");
     }
-    // Times are counted in milliseconds and told in seconds.
+    // Times are counted in milliseconds and rendered in seconds.
     metrics.add(Metric::QueueLagSum, 1_250);
     let objects = named(&changed(metrics.counts(), &[], Role::Objects));
     assert!(objects.contains(&("tally_queue_lag_seconds_sum".to_owned(), 1.25)));

@@ -19,7 +19,7 @@ fn ask(names: &BTreeSet<u32>, after: Option<&CounterId>, limit: u32) -> Vec<(Cou
     later.take(usize::try_from(limit).expect("small")).collect()
 }
 
-/// The page, and how many names were told for it.
+/// The page, and how many names the partitions sent for it.
 fn page(partitions: &[BTreeSet<u32>], limit: u32) -> (Vec<u32>, usize) {
     let rows_read = Cell::new(0);
     let count = u32::try_from(partitions.len()).expect("few");

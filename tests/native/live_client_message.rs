@@ -185,9 +185,9 @@ fn what_the_build_before_kept_of_a_socket_is_read_and_it_reads_what_this_one_kee
 #[test]
 fn a_socket_says_ping_or_what_it_wants_to_watch() {
     assert_eq!(ClientMessage::parse("ping"), Ok(ClientMessage::Ping));
-    let said = ClientMessage::parse(r#"{"remove":["b"],"add":["a","é"]}"#).expect("a change");
+    let change = ClientMessage::parse(r#"{"remove":["b"],"add":["a","é"]}"#).expect("a change");
     let (add, remove) = (ids(&["a", "é"]), ids(&["b"]));
-    assert_eq!(said, ClientMessage::Change { add, remove });
+    assert_eq!(change, ClientMessage::Change { add, remove });
     for (message, expected) in [
         ("", Code::InvalidBody),
         ("[]", Code::InvalidBody),

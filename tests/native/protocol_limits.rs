@@ -91,12 +91,12 @@ fn an_address_beside_anything_is_not_kept() {
 fn a_policy_has_the_defaults_that_the_description_names() {
     let policy = parse_policy(br#"{"limit":100,"window_seconds":60}"#).expect("a policy");
     assert_eq!(policy, Policy::sliding(100, 60));
-    let said = json!({
+    let expected = json!({
         "policy": "login", "limit": 100, "window_seconds": 60, "algorithm": "sliding-window",
         "scope": "datacenter", "on_error": "open", "shadow": false, "precise": false,
         "durability": "memory",
     });
-    assert_eq!(parsed(&policy_json(&name("login"), &policy)), said);
+    assert_eq!(parsed(&policy_json(&name("login"), &policy)), expected);
 }
 
 #[test]
@@ -268,10 +268,10 @@ const WRONG: &[(&str, Code, &str)] = &[
 
 #[test]
 fn what_is_wrong_with_a_policy_is_named() {
-    for (sent, code, said) in WRONG {
+    for (sent, code, reason) in WRONG {
         let problem = parse_policy(sent.as_bytes()).expect_err(sent);
         assert_eq!(problem.code(), *code, "{sent}: {problem}");
-        assert!(problem.detail().contains(said), "{sent}: {problem}");
+        assert!(problem.detail().contains(reason), "{sent}: {problem}");
     }
 }
 
@@ -322,7 +322,7 @@ fn several_checks_are_read_whole_or_refused_by_number() {
             .len(),
         CHECKS_MAX
     );
-    for (sent, code, said) in [
+    for (sent, code, reason) in [
         (many(0), Code::InvalidBody, "1 to 100"),
         (many(CHECKS_MAX + 1), Code::InvalidBody, "1 to 100"),
         (
@@ -348,7 +348,7 @@ fn several_checks_are_read_whole_or_refused_by_number() {
     ] {
         let problem = parse_checks(sent.as_bytes()).expect_err(&sent);
         assert_eq!(problem.code(), code, "{sent}: {problem}");
-        assert!(problem.detail().contains(said), "{sent}: {problem}");
+        assert!(problem.detail().contains(reason), "{sent}: {problem}");
     }
 }
 

@@ -73,11 +73,11 @@ fn json_and_headers_say_the_same() {
         Some(r#""login";r=50;t=30"#)
     );
     assert_eq!(admitted.retry_after_seconds(), None);
-    let said = json!({
+    let expected = json!({
         "allowed": true, "limit": 100, "remaining": 50, "reset_ms": 29001, "retry_after_ms": 0,
         "policy": "login", "datacenter": "LOCAL",
     });
-    assert_eq!(parsed(&admitted.to_json()), said);
+    assert_eq!(parsed(&admitted.to_json()), expected);
 
     let refused = call.judged(&policy, Some(verdict(false)));
     assert_eq!(refused.retry_after_seconds(), Some(31));

@@ -93,7 +93,7 @@ fn grant() -> Grant {
 }
 
 /// What a write says of itself.
-fn said() -> DimensionLog {
+fn dimension_log() -> DimensionLog {
     let mut log = DimensionLog::default();
     log.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
     log
@@ -112,7 +112,7 @@ fn load() -> Load {
         writes: 5,
         newest: 300,
         samples: vec![(second, Histogram::of(Sample::new(12.3).expect("a sample")))],
-        dimensions: said(),
+        dimensions: dimension_log(),
         imported: Uniques::new(),
     }
 }

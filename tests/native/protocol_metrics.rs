@@ -125,7 +125,7 @@ fn every_series_is_there_once_and_keeps_to_its_own() {
             .filter(|(series, value)| before.get(series) != Some(value))
             .collect();
         assert_eq!(moved.len(), 1, "{metric:?} moves {moved:?}");
-        // Times are counted in milliseconds and told in seconds.
+        // Times are counted in milliseconds and rendered in seconds.
         let expected = match metric {
             Metric::QueueLagSum => 0.005,
             _ => 5.0,

@@ -249,12 +249,12 @@ fn a_window_is_its_seconds_and_no_more() {
     assert!(!longer.has_uniques());
     assert_eq!(longer.uniques_cover(), None);
     assert_eq!(Window::wanted(Some(longer)).uniques, None);
-    let wanted = Window::wanted(Some(Window {
+    let parts = Window::wanted(Some(Window {
         seconds: 2,
         at: NOW,
         now: NOW,
     }));
-    assert_eq!(wanted.window, Some((NOW - 1, NOW)));
+    assert_eq!(parts.window, Some((NOW - 1, NOW)));
     assert_eq!(Window::wanted(None), ReadParts::default());
 }
 

@@ -202,8 +202,8 @@ fn a_version_that_was_not_reached_is_told_with_what_was_seen() {
         r#"{"type":"urn:tally:problem:version-not-reached","title":"The version that was asked for was not reached in time","status":504,"detail":"the version was not reached within 2000 ms: shard 1 of IAD is named at 5 and was seen at 0; try again, or read without at_least what `seen` names","code":"version-not-reached","seen":"AQEDRlJBAAcD"}"#
     );
     let newer = problem_of(seen("FRA", 0, 8, 1));
-    let said = "generation 8 of the counter is named and 7 was seen";
-    assert!(newer.detail().contains(said), "{}", newer.detail());
+    let reason = "generation 8 of the counter is named and 7 was seen";
+    assert!(newer.detail().contains(reason), "{}", newer.detail());
 }
 
 const PLACES: [&str; 3] = ["FRA", "IAD", "SYD"];

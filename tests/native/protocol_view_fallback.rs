@@ -29,7 +29,7 @@ fn totals(added: u64) -> CellTotals {
     }
 }
 
-/// What a root has heard of one datacenter.
+/// What a root knows of one datacenter.
 fn pushed_view(name: &str, cells: &[(u8, u64)], as_of_ms: i64) -> View {
     let cells: Vec<_> = (cells.iter())
         .map(|&(shard, added)| (shard, totals(added)))

@@ -53,7 +53,7 @@ proptest! {
         }
         prop_assert!(result.standard_error >= exact.standard_error, "{result:?} {exact:?}");
         let off = float(result.estimate.abs_diff(estimate));
-        // Half a step, of which a step over the square root of 12 is told: less than twice that.
+        // Half a step. The stated error has a step over the square root of 12: half a step is less than twice that.
         prop_assert!(off <= 1.8 * result.standard_error, "{result:?} {exact:?}");
         prop_assert_eq!(digits(kept).apply(Estimate { estimate: result.estimate, ..exact }).estimate, result.estimate);
     }

@@ -341,10 +341,10 @@ fn what_is_thinned_leaves_a_full_one_a_month_and_whole_chains() {
             (run, run_of)
         })
         .collect();
-    let gone: BTreeSet<u64> = thinned(&runs, today, 400).into_iter().collect();
+    let removals: BTreeSet<u64> = thinned(&runs, today, 400).into_iter().collect();
     let left: BTreeMap<u64, RunOf> = runs
         .into_iter()
-        .filter(|(run, _)| !gone.contains(run))
+        .filter(|(run, _)| !removals.contains(run))
         .collect();
     let young = left.values().filter(|run| run.day > today - 400).count();
     assert_eq!(young, 400);
@@ -376,8 +376,8 @@ fn a_month_without_a_full_run_keeps_its_first_one() {
             (run, run_of)
         })
         .collect();
-    let gone = thinned(&runs, begin + 150, 1);
-    let left = runs.keys().filter(|run| !gone.contains(run));
+    let removals = thinned(&runs, begin + 150, 1);
+    let left = runs.keys().filter(|run| !removals.contains(run));
     let months: BTreeSet<String> = left
         .map(|run| date_of(runs[run].day)[..7].to_owned())
         .collect();

@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-/// What a reader far away is told.
+/// The estimate that a reader far away gets.
 fn remote_estimate(places: &[Place]) -> UniqueEstimate {
     let mut root = ViewReceiver::new(View::new(1), Marks::new());
     for place in places {

@@ -1,7 +1,7 @@
 //! What a top costs in a partition of the directory, over SQLite as it is natively: the first look, and looks after
 //! changes. `top_figures [counters]`, 62,500 where no number is given: a sixteenth of a million.
 //!
-//! Invariant: what is told is compared with what was counted.
+//! Invariant: each answer is compared with what was counted.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ const COUNTERS: u64 = 62_500;
 /// Counters of one body.
 const LINES: u64 = 10_000;
 
-/// By when the directory has been told of all writes, milliseconds.
+/// How long until the directory has the totals of all writes, milliseconds.
 const PROPAGATION_MS: u64 = 80_000;
 
 /// By when no edge tells an answer again, milliseconds.

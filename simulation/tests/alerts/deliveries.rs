@@ -180,18 +180,18 @@ fn nothing_is_delivered_while_it_is_silenced_and_afterwards_what_is_so() {
     done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
     assert_eq!(receiver.states(), ["test"]);
     receiver.take();
-    // What begins and ends in a silence nobody hears of.
+    // An incident that begins and ends in a silence is not delivered.
     subtract(&world, &client, "c", 5);
     world.run_for_ms(1_000_000);
     assert_eq!(receiver.states(), [""; 0]);
-    // What lasts longer than it is told at its end.
+    // An incident that outlasts the silence is delivered when the silence ends.
     silence(300);
     add(&world, &client, "c", 11);
     world.run_for_ms(290_000);
     assert_eq!(receiver.states(), [""; 0]);
     world.run_for_ms(12_000);
     assert_eq!(receiver.states(), ["firing"]);
-    // What ends in it is told at its end, also where somebody ends it.
+    // An end within a silence is delivered when the silence ends, also where somebody ends it.
     silence(86_400);
     subtract(&world, &client, "c", 11);
     world.run_for_ms(600_000);
@@ -285,14 +285,14 @@ fn the_last_hundred_are_kept_and_what_waits_is_bounded() {
 fn an_alert_that_is_put_anew_goes_on_and_one_that_watches_something_else_begins_anew() {
     let (world, client, receiver) = firing(68, 204);
     assert_eq!(receiver.states(), ["firing"]);
-    // The same, with another webhook: nothing is told again.
-    let mut wanted = alert("counter", "c", &above_ten());
-    wanted["webhook"] = "https://other.example.com/".into();
-    let answer = put(&world, &client, "a", &wanted);
+    // The same, with another webhook: nothing is delivered again.
+    let mut settings = alert("counter", "c", &above_ten());
+    settings["webhook"] = "https://other.example.com/".into();
+    let answer = put(&world, &client, "a", &settings);
     assert_eq!(answer["state"], "firing");
     world.run_for_ms(EVALUATED_MS);
     assert_eq!(receiver.states(), ["firing"]);
-    // Another threshold: what was told is resolved.
+    // Another threshold: the delivered incident is resolved.
     put(
         &world,
         &client,
@@ -327,11 +327,11 @@ fn what_is_deleted_is_told_nobody() {
 fn a_receiver_that_fails_does_not_hold_up_others() {
     let (world, _, client, receiver) = service(70);
     for number in 0..30 {
-        let mut wanted = alert("counter", &format!("c{number}"), &above_ten());
+        let mut settings = alert("counter", &format!("c{number}"), &above_ten());
         if number < 29 {
-            wanted["webhook"] = "https://slow.example.com/".into();
+            settings["webhook"] = "https://slow.example.com/".into();
         }
-        put(&world, &client, &format!("a{number}"), &wanted);
+        put(&world, &client, &format!("a{number}"), &settings);
     }
     let sleep = Rc::new(world.sleeper());
     receiver.answer(move |got| {

@@ -59,7 +59,7 @@ fn write_under_faults(world: &World, client: &Client) {
     world.set_faults(Faults::NONE);
 }
 
-/// What is told of an alert at rest, where its receiver got these.
+/// Checks the answers about an alert at rest against what its receiver got.
 fn check_rest(seed: u64, world: &World, client: &Client, name: &str, got: &[Got]) {
     let answer = get(world, client, &format!("/alerts/{name}"));
     let expected = if ["a1", "sum"].contains(&name) {
@@ -80,7 +80,7 @@ fn check_rest(seed: u64, world: &World, client: &Client, name: &str, got: &[Got]
         kept.iter().all(|one| one["outcome"] == "delivered"),
         "seed {seed}: {answer}"
     );
-    // What is told to be delivered was.
+    // What the answer calls delivered has arrived.
     for one in kept {
         let id = one["id"].as_str().expect("an id");
         assert!(got.iter().any(|got| got.id == id), "seed {seed}: {id}");
@@ -97,13 +97,13 @@ fn world_of(seed: u64) {
     let client = admin(&world, site);
     let receiver = Receiver::of(&world);
     for number in 0..3 {
-        let mut wanted = alert(
+        let mut settings = alert(
             "counter",
             &format!("c{number}"),
             &json!({"value": {"above": 10}}),
         );
-        wanted["for_seconds"] = (number * 30).into();
-        put(&world, &client, &format!("a{number}"), &wanted);
+        settings["for_seconds"] = (number * 30).into();
+        put(&world, &client, &format!("a{number}"), &settings);
         add(&world, &client, &format!("c{number}"), 1);
     }
     put(

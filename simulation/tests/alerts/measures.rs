@@ -104,9 +104,9 @@ fn what_is_near_is_looked_at_each_ten_seconds() {
 fn it_must_be_over_for_as_long_as_was_asked() {
     let (world, _, client, receiver) = service(3);
     add(&world, &client, "held", 20);
-    let mut wanted = alert("counter", "held", &json!({"value": {"above": 10}}));
-    wanted["for_seconds"] = 300.into();
-    put(&world, &client, "long", &wanted);
+    let mut settings = alert("counter", "held", &json!({"value": {"above": 10}}));
+    settings["for_seconds"] = 300.into();
+    put(&world, &client, "long", &settings);
     world.run_for_ms(200_000);
     assert_eq!(get(&world, &client, "/alerts/long")["state"], "pending");
     // It was within for a moment, and begins anew.
@@ -270,11 +270,11 @@ fn cases_of_many() -> Vec<Case> {
 
 /// One counter goes on while six others, which have counted more, end one after the other.
 fn add_while_others_end(world: &World, client: &Client) {
-    let gone: Vec<String> = (0..6).map(|of| format!("many%2Fgone{of}")).collect();
-    for id in &gone {
+    let other_ids: Vec<String> = (0..6).map(|of| format!("many%2Fgone{of}")).collect();
+    for id in &other_ids {
         add(world, client, id, 5_000);
     }
-    for id in &gone {
+    for id in &other_ids {
         keep_adding(world, client, "many%2Fa", 100, 10);
         let path = format!("/counters/{id}");
         done(world, client, "DELETE", &path, &Value::Null);
@@ -445,7 +445,7 @@ fn what_a_snapshot_puts_back_is_measured_too() {
         )
     };
     set(11);
-    // The directory is told of it within a minute.
+    // The directory learns of it within a minute.
     world.run_for_ms(70_000);
     let made = done(&world, &client, "POST", "/snapshots", &Value::Null);
     let date = made["date"].as_str().expect("a day");

@@ -129,10 +129,13 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
 #[test]
 fn an_alert_keeps_its_secret_and_a_new_one_needs_one() {
     let (world, _, client, receiver) = service(51);
-    let mut wanted = alert("counter", "a", &json!({"value": {"above": 10}}));
-    wanted.as_object_mut().expect("an object").remove("secret");
+    let mut settings = alert("counter", "a", &json!({"value": {"above": 10}}));
+    settings
+        .as_object_mut()
+        .expect("an object")
+        .remove("secret");
     assert_eq!(
-        ask(&world, &client, "PUT", "/alerts/one", &wanted).status,
+        ask(&world, &client, "PUT", "/alerts/one", &settings).status,
         400
     );
     let answer = ask(
@@ -143,8 +146,8 @@ fn an_alert_keeps_its_secret_and_a_new_one_needs_one() {
         &alert("counter", "a", &json!({"value": {"above": 10}})),
     );
     assert_eq!(answer.status, 201);
-    wanted["webhook"] = "https://other.example.com/".into();
-    let answer = ask(&world, &client, "PUT", "/alerts/one", &wanted);
+    settings["webhook"] = "https://other.example.com/".into();
+    let answer = ask(&world, &client, "PUT", "/alerts/one", &settings);
     assert_eq!(answer.status, 200);
     for path in [
         "/alerts",
@@ -169,15 +172,15 @@ fn an_alert_keeps_its_secret_and_a_new_one_needs_one() {
 #[test]
 fn inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends() {
     let (world, _, client, receiver) = service(52);
-    let mut wanted = alert("counter", "a", &json!({"value": {"above": 10}}));
-    wanted["webhook"] = "http://localhost:9000/".into();
-    let answer = ask(&world, &client, "PUT", "/alerts/one", &wanted);
+    let mut settings = alert("counter", "a", &json!({"value": {"above": 10}}));
+    settings["webhook"] = "http://localhost:9000/".into();
+    let answer = ask(&world, &client, "PUT", "/alerts/one", &settings);
     assert_eq!(
         (answer.status, answer.json()["code"].as_str()),
         (400, Some("webhook-not-allowed"))
     );
     world.set("TALLY_ALERTS_ALLOW", Some(r#"["localhost"]"#));
-    put(&world, &client, "one", &wanted);
+    put(&world, &client, "one", &settings);
     assert_eq!(
         done(&world, &client, "POST", "/alerts/one/test", &Value::Null)["status"],
         204
@@ -201,7 +204,7 @@ fn inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends(
 #[test]
 fn there_are_so_many_alerts_and_no_more() {
     let (world, _, client, _) = service(53);
-    let wanted = alert("counter", "a", &json!({"value": {"above": 10}}));
+    let settings = alert("counter", "a", &json!({"value": {"above": 10}}));
     let mut refused = 0;
     for number in 0..2_300 {
         let answer = ask(
@@ -209,7 +212,7 @@ fn there_are_so_many_alerts_and_no_more() {
             &client,
             "PUT",
             &format!("/alerts/a{number}"),
-            &wanted,
+            &settings,
         );
         match answer.status {
             201 => {}

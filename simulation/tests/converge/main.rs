@@ -11,7 +11,7 @@ mod plan;
 mod run;
 mod service;
 
-/// How soon readers are told.
+/// How soon readers see a write.
 const PROMISED_MS: i64 = 1_000;
 
 /// Of a thousand readers so many are told in time: the promise, and in a world of a hundred views, whose slowest is

@@ -143,7 +143,7 @@ fn an_export_asks_and_holds_a_bounded_number_of_counters_at_once() {
     let service = Service::new(3, None);
     let list = |name: usize| format!("{{\"id\":\"c{name:03}\",\"value\":5}}\n");
     service.import("", &(0..COUNTERS).map(list).collect::<String>(), None);
-    // Cells are what is asked: each counts something.
+    // An export reads cells, so each counter counts something first.
     for name in 0..COUNTERS {
         let path = format!("/counters/c{name:03}/increment");
         service.well(0, "POST", &path, "{}");

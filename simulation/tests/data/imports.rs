@@ -854,10 +854,10 @@ fn who_may_not_change_limits_imports_no_policy_and_no_alert_about_one() {
         // The others go on.
         let counts = ["counters", "policies", "alerts"].map(|name| &body[name]);
         assert_eq!(counts, [&json!(1), &json!(0), &json!(1)], "{mode}: {body}");
-        let stays = service.well(0, "GET", "/limits/login", "");
-        assert_eq!(stays["limit"], 5, "{mode}: {stays}");
-        let stays = service.well(0, "GET", "/alerts/own", "");
-        assert_eq!(stays["policy"], "login", "{mode}: {stays}");
+        let view = service.well(0, "GET", "/limits/login", "");
+        assert_eq!(view["limit"], 5, "{mode}: {view}");
+        let view = service.well(0, "GET", "/alerts/own", "");
+        assert_eq!(view["policy"], "login", "{mode}: {view}");
         for path in ["/limits/new", "/alerts/watch"] {
             assert_eq!(service.ask(0, "GET", path, "", None).status, 404, "{mode}");
         }

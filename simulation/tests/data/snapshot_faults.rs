@@ -14,7 +14,7 @@ const DAY_MS: u64 = 86_400_000;
 const COUNTERS: usize = 6;
 const WRITES: u64 = 60;
 
-/// A write that was acknowledged: when it began, and when that was heard.
+/// A write that was acknowledged: when it began, and when its client had the answer.
 struct Write {
     begun_ms: i64,
     acknowledged_ms: i64,

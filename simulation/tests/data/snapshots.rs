@@ -23,7 +23,7 @@ fn make(service: &Service) -> Value {
     answer.json()
 }
 
-/// Until what was counted is told, and then a snapshot.
+/// Waits until the directory has the totals, and then for a snapshot.
 fn rest_and_make(service: &Service) -> Value {
     service.world.run_for_ms(70_000);
     make(service)
@@ -231,7 +231,7 @@ fn what_lies_with_partitions_that_were_taken_away_is_told() {
         (&json!(12), &json!(true)),
         "{one}"
     );
-    // What has left them since is not told twice.
+    // A counter that has left them since is not listed twice.
     let last = rest_and_make(&service);
     assert_eq!(
         (&last["counters"], &last["whole"]),
@@ -586,21 +586,21 @@ fn a_damaged_or_missing_file_is_named_and_refused() {
         changed[bit / 8] ^= 1 << (bit % 8);
         service.world.put_file(part, Some(changed));
         for path in ["/counters/likes?on=2026-01-01", "/counters?on=2026-01-01"] {
-            let (status, said) = once("GET", path);
-            assert_eq!(status, 503, "{path}: {said}");
+            let (status, body) = once("GET", path);
+            assert_eq!(status, 503, "{path}: {body}");
             assert!(
-                said.contains("damaged") && said.contains(part.as_str()),
-                "{said}"
+                body.contains("damaged") && body.contains(part.as_str()),
+                "{body}"
             );
         }
     }
     service.world.put_file(part, None);
-    let (status, said) = once("GET", "/counters/likes?on=2026-01-01");
-    assert!(status == 503 && said.contains("missing"), "{said}");
-    let (status, said) = once("POST", "/snapshots/2026-01-01/restore");
-    assert_eq!(status, 503, "{said}");
-    let (status, said) = once("GET", "/healthz");
-    assert!(status == 503 && said.contains(part.as_str()), "{said}");
+    let (status, body) = once("GET", "/counters/likes?on=2026-01-01");
+    assert!(status == 503 && body.contains("missing"), "{body}");
+    let (status, body) = once("POST", "/snapshots/2026-01-01/restore");
+    assert_eq!(status, 503, "{body}");
+    let (status, body) = once("GET", "/healthz");
+    assert!(status == 503 && body.contains(part.as_str()), "{body}");
     let (_, metrics) = once("GET", "/metrics");
     assert!(
         !metrics.contains("\ntally_unreadable_total 0\n")

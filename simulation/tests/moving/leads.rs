@@ -156,7 +156,7 @@ fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
     assert_eq!(all.listed_values("hits"), (Some(6), Some(6)), "{what}");
 }
 
-/// Which of two leads has had what it counted read all the time while it was told: roots keep that in memory.
+/// With and without a reader that watches the counter: what a watched lead pushes, a root keeps in memory alone.
 #[test]
 fn what_a_lead_has_counted_is_told_after_it_has_moved_though_all_objects_crash() {
     for seed in 0..12 {

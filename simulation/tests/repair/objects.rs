@@ -14,13 +14,13 @@ fn fra() -> Datacenter {
 
 /// The objects that are damaged, by name.
 fn found(scene: &Scene, prefix: &str) -> Vec<(String, Value)> {
-    let said = scene.repair(&json!({"objects": prefix}));
+    let report = scene.repair(&json!({"objects": prefix}));
     assert_eq!(
-        (&said["dry_run"], &said["failed"]),
+        (&report["dry_run"], &report["failed"]),
         (&json!(true), &json!([])),
-        "{said}"
+        "{report}"
     );
-    let objects = said["objects"].as_array().expect("a list");
+    let objects = report["objects"].as_array().expect("a list");
     let named = |object: &Value| {
         let name = object["object"].as_str().expect("a name");
         (name.to_owned(), object["damaged"][0].clone())
@@ -38,9 +38,9 @@ fn discard(scene: &Scene, object: &str) {
         ),
         (json!({"object": object, "discard": true}), "discarded"),
     ] {
-        let said = scene.repair(&body);
-        assert_eq!(said["objects"][0]["status"], status, "{said}");
-        assert_eq!(said["objects"][0]["object"], object);
+        let report = scene.repair(&body);
+        assert_eq!(report["objects"][0]["status"], status, "{report}");
+        assert_eq!(report["objects"][0]["object"], object);
     }
     let again = scene.repair(&json!({"object": object, "discard": true}));
     assert_eq!(again["objects"], json!([]), "{again}");
@@ -90,24 +90,24 @@ fn a_tablet_whose_log_is_damaged_answers_again_and_its_counters_come_back_from_t
         (1, "tablet/FRA/0"),
         "{damaged:?}"
     );
-    let said = scene.repair(&json!({"prefix": ""}));
+    let report = scene.repair(&json!({"prefix": ""}));
     assert_eq!(
-        (&said["damaged"], &said["repaired"]),
+        (&report["damaged"], &report["repaired"]),
         (&json!(2), &json!(0)),
-        "{said}"
+        "{report}"
     );
     discard(&scene, "tablet/FRA/0");
-    let said = scene.repair(&json!({"prefix": ""}));
+    let report = scene.repair(&json!({"prefix": ""}));
     assert_eq!(
-        (&said["damaged"], &said["repaired"]),
+        (&report["damaged"], &report["repaired"]),
         (&json!(2), &json!(2)),
-        "{said}"
+        "{report}"
     );
-    let cell = &said["counters"][0]["cells"][0];
+    let cell = &report["counters"][0]["cells"][0];
     assert_eq!(
         (&cell["damaged"], &cell["totals"]["from"]),
         (&json!(["totals"]), &json!("root")),
-        "{said}"
+        "{report}"
     );
     assert_eq!((scene.value("one"), scene.value("two")), (7, 7));
     assert_eq!(scene.add(0, "two", 1), 200);
@@ -411,11 +411,11 @@ fn what_is_asked_of_objects_is_well_formed() {
             "{body}"
         );
     }
-    let said = scene.repair(&json!({"object": "board-shard/2/1/game"}));
+    let report = scene.repair(&json!({"object": "board-shard/2/1/game"}));
     assert_eq!(
-        (&said["checked"], &said["objects"]),
+        (&report["checked"], &report["objects"]),
         (&json!(1), &json!([])),
-        "{said}"
+        "{report}"
     );
 }
 
@@ -500,6 +500,9 @@ fn a_delivery_that_cannot_be_read_holds_up_no_other_alert_and_is_looked_at_seldo
     // The others were delivered; of the damaged one it is said a few times an hour.
     assert!(before > 1, "{before}");
     assert_eq!(count(&of), 1);
-    let said = scene.world.errors().len() - errors;
-    assert!((2..=8).contains(&said), "{said} errors in an hour");
+    let error_count = scene.world.errors().len() - errors;
+    assert!(
+        (2..=8).contains(&error_count),
+        "{error_count} errors in an hour"
+    );
 }

@@ -68,7 +68,7 @@ fn a_cursor_stays_in_the_period_of_its_answer() {
             ask(&scene, "GET", &path, &Value::Null).1["code"],
             "invalid-query"
         );
-        // The period is gone: that is said, and nothing of another one is told.
+        // The period is deleted: the answer says so, and has no row of another period.
         scene.world.run_for_ms(HOUR_MS);
         score(&scene, "b", "later", 9);
         let path = format!("/boards/b/members?cursor={cursor}");

@@ -105,8 +105,8 @@ fn a_late_copy_of_an_addition_neither_brings_a_deleted_key_back_nor_counts_in_th
         let incr = || pipeline(&["INCR hits".to_owned()]);
         let first = scene.hold("/count", "");
         assert_eq!(numbers(&scene.done(0, incr())), [1]);
-        let gone = scene.done(0, pipeline(&["DEL hits".to_owned()]));
-        assert_eq!(numbers(&gone), [1]);
+        let deletion = scene.done(0, pipeline(&["DEL hits".to_owned()]));
+        assert_eq!(numbers(&deletion), [1]);
         if comes_again {
             assert_eq!(numbers(&scene.done(0, incr())), [1]);
         }

@@ -593,7 +593,7 @@ fn ranges_of_names_go_by_rank_where_scores_differ_as_in_redis() {
         5
     );
     assert_eq!(run("ZADD mixed 1 f 2 a 3 z 4 b 5 e"), 5);
-    for (words, wanted) in [
+    for (words, expected) in [
         ("ZRANGEBYLEX names - +", all),
         ("ZRANGEBYLEX names - (c", json!(["apple", "banana"])),
         (
@@ -625,7 +625,7 @@ fn ranges_of_names_go_by_rank_where_scores_differ_as_in_redis() {
         ("ZREMRANGEBYLEX names [banana (mango", json!(2)),
         ("ZRANGE names 0 -1", json!(["apple", "mango", "orange"])),
     ] {
-        assert_eq!(run(words), wanted, "{words}");
+        assert_eq!(run(words), expected, "{words}");
     }
 }
 
@@ -670,8 +670,8 @@ fn members_that_commands_of_one_request_name_are_read_together() {
         (replies, service.board_statements() - before)
     };
     let (replies, ran) = ask("ZSCORE");
-    let wanted = (0..100).map(|at| json!((5 * at).to_string()));
-    assert_eq!(replies, wanted.collect::<Vec<_>>());
+    let expected = (0..100).map(|at| json!((5 * at).to_string()));
+    assert_eq!(replies, expected.collect::<Vec<_>>());
     assert!(ran < 10, "{ran} statements for 100 scores");
     // Ranks count the rows before their members besides.
     let (replies, ran) = ask("ZREVRANK");

@@ -78,7 +78,7 @@ fn a_lead_that_does_not_know_its_end_is_told_before_it_comes() {
 fn a_deletion_does_not_take_a_lead_for_stopped_whose_time_is_over_for_the_root_alone() {
     let scene = mortal(r#"{"ttl_seconds":3,"ttl_mode":"sliding"}"#);
     scene.world.run_for_ms(2_500);
-    // It lives for three more seconds, which the root has not heard.
+    // It lives for three more seconds, and the root does not know that.
     scene.done(0, add(5));
     let stop = scene.hold("/suspend", LEAD);
     let pending = scene.begin(0, delete().at(1));
@@ -188,8 +188,8 @@ fn alarms_that_ring_before_their_time_by_the_clock_of_objects_are_put_off() {
     let before = scene.world.figures().alarms;
     scene.world.run_for_ms(12_000);
     // One of each object, put off a second at a time; set again as it was it rang at once, hundreds of times.
-    let rung = scene.world.figures().alarms - before;
-    assert!((1..100).contains(&rung), "{rung} alarms");
+    let alarm_count = scene.world.figures().alarms - before;
+    assert!((1..100).contains(&alarm_count), "{alarm_count} alarms");
     scene.world.run_for_ms(5_000);
     assert_eq!(scene.done(0, add(1))["value"], 1);
 }

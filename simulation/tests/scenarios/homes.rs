@@ -30,7 +30,7 @@ fn struck_out(datacenters: &[&str]) -> (Scene, PendingAnswer) {
     (scene, pending)
 }
 
-/// Home has the key, and never hears of the write.
+/// Home has the key, and never receives the write.
 fn lose_at_home(scene: &Scene) {
     for _ in 0..2 {
         let count = scene.hold("/count", "FRA/0/hits");

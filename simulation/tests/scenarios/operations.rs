@@ -102,7 +102,7 @@ fn a_home_knows_no_more_than_its_root() {
     scene.done(0, add(5));
     let version = scene.version();
     let configure_answer = scene.hold_answer("/configure", LEAD);
-    // It needs a home, which is told that it is one.
+    // It needs a home, and the lead is informed that it is one.
     let pending = scene.begin(0, matching(add(1), &version));
     scene.wait_for(&configure_answer);
     assert!(

@@ -115,7 +115,7 @@ fn nothing_is_exact_while_an_event_is_in_the_log() {
     assert_eq!(scene.value(), 3);
 }
 
-/// Moves home, and waits until a lead is told: the answer waits for the queue.
+/// Moves home, and waits until the message reaches a lead: the answer waits for the queue.
 fn move_home(scene: &Scene, site: usize, settings: &str, lead: &str) -> PendingAnswer {
     let before = scene.count("/configure", lead);
     let pending = scene.begin(site, put(settings));

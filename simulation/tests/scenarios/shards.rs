@@ -203,7 +203,7 @@ fn shards_of_a_deleted_counter_are_emptied_though_their_lead_learns_of_the_end_b
     ends[0].lose();
     let answer = scene.end(deletion).json();
     assert_eq!(answer["pending_datacenters"][0], "FRA", "{answer}");
-    // The lead is granted the next generation before it is told that this one has ended.
+    // The lead is granted the next generation before it learns that this one has ended.
     scene.wait_for(&ends[1]);
     scene.done(0, add(5).at(sharded.leads[0]));
     assert_ne!(

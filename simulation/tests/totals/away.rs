@@ -130,7 +130,7 @@ fn a_write_waits_for_no_datacenter_that_is_cut_off() {
         );
         world.cut_off(sites[2], 60_000);
         let mut truth = known;
-        // By whom, through which edge, within what, and at least so much is told.
+        // By whom, through which edge, within what, and at least so much is answered.
         let mut write = |by: usize, edge: usize, most_ms: i64, least: i64| {
             let ask = ClientRequest::new("POST", "/counters/hits/increment").at(edge);
             let begun_ms = world.now_ms();

@@ -13,7 +13,7 @@ const TELL: &str = "/tell-counts";
 const ACKNOWLEDGED: &str = "tally_fleet_acknowledged_total{operation=\"increment\"}";
 const COMMITS: &str = "tally_fleet_commits_total{outcome=\"written\"}";
 
-/// By when every edge has reported what it counted, and told it again where that was lost.
+/// How long until every edge has reported what it counted, and has repeated lost reports.
 const PROPAGATION_MS: u64 = 20_000;
 
 fn scrape(world: &World, client: &Client) -> BTreeMap<String, f64> {

@@ -51,8 +51,8 @@ fn forget_totals(world: &World, partition: u32) {
 fn rows_of(answer: &serde_json::Value, name: &str) -> Vec<(String, i64)> {
     let rows = answer["rows"].as_array().expect("rows").iter();
     rows.map(|row| {
-        let said = row[name].as_str().expect("a text").to_owned();
-        (said, row["count"].as_i64().expect("a number"))
+        let text = row[name].as_str().expect("a text").to_owned();
+        (text, row["count"].as_i64().expect("a number"))
     })
     .collect()
 }

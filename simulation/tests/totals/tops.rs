@@ -394,12 +394,12 @@ fn counters_that_nothing_was_told_of_are_counted_and_are_no_rows() {
         let actual: Vec<_> = rows.map(|row| (&row["id"], &row["value"])).collect();
         // A 0 where 5 was acknowledged would be no value that it ever had.
         let (id, value) = ("more".into(), 5.into());
-        let wanted = if wait_ms == 0 {
+        let expected = if wait_ms == 0 {
             vec![]
         } else {
             vec![(&id, &value)]
         };
-        assert_eq!(actual, wanted, "{top}");
+        assert_eq!(actual, expected, "{top}");
     }
 }
 
@@ -569,7 +569,7 @@ fn months_and_years_begin_with_their_first_day() {
 
 #[test]
 fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
-    // More than are asked in all.
+    // More counters than one read queries in all.
     const COUNTERS: u64 = 5_500;
     let world = deployed(23, Options::default());
     world.set_faults(Faults::NONE);
@@ -752,8 +752,8 @@ fn a_partition_sees_what_changes_after_it_has_looked() {
         let total = sum + u128::try_from(OnePartition::TOTAL).expect("it is small");
         assert_eq!(text(&top["total"]), total.to_string(), "{top}");
     }
-    let gone = world.run(ask(client, "DELETE", &format!("/counters/{}", ids[0]), ""));
-    gone.expect("it is deleted");
+    let deletion = world.run(ask(client, "DELETE", &format!("/counters/{}", ids[0]), ""));
+    deletion.expect("it is deleted");
     world.run_for_ms(2_000);
     let less = get(world, client, "/top?limit=3");
     assert_eq!(less["counters"], OnePartition::COUNTERS - 1, "{less}");
@@ -816,7 +816,7 @@ fn a_kept_top_tells_what_one_read_anew_tells_after_any_changes() {
                 );
             }
             match chance.below(6) {
-                // Before the directory is told.
+                // Before the leads have pushed to the directory.
                 0 => world.run_for_ms(500),
                 1 => world.run_for_ms(PROPAGATION_MS + 3_600_000),
                 2 => world.run_for_ms(PROPAGATION_MS + 26 * 3_600_000),
@@ -921,12 +921,12 @@ fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it
         "CREATE TRIGGER ring AFTER UPDATE OF hour, value_size, counted_size, uniques_size ON totals \
          BEGIN INSERT INTO rung VALUES (NEW.id); END",
     );
-    let rung = || look("SELECT id FROM rung").len();
+    let ring_count = || look("SELECT id FROM rung").len();
     // It is within the hour, and within an eighth of a power of two.
     count(1);
-    assert_eq!(rung(), 0);
+    assert_eq!(ring_count(), 0);
     count(1_000);
-    assert_eq!(rung(), 1_100);
+    assert_eq!(ring_count(), 1_100);
     look("DROP TRIGGER ring");
     let top = get(&world, &client, "/top?prefix=c");
     assert_eq!(top["total"], COUNTERS * 2_001, "{top}");

@@ -207,8 +207,13 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
         world.run(client.ask(ask)).expect("no fault")
     };
     assert_eq!(at("DELETE", "/limits/p").status, 200);
-    let gone = at("GET", "/limits/p/history");
-    assert_eq!(gone.json()["code"], "policy-not-found", "{}", gone.text());
+    let history = at("GET", "/limits/p/history");
+    assert_eq!(
+        history.json()["code"],
+        "policy-not-found",
+        "{}",
+        history.text()
+    );
     put(&world, &client, "p", r#"{"limit":1,"window_seconds":60}"#);
     world.run_for_ms(SENT_MS);
     let body = get(&world, &client, "/limits/p/history?consistency=strong");
@@ -270,7 +275,7 @@ fn refused_keys_are_kept_without_addresses_and_for_a_week() {
     world.run_for_ms(6 * DAY_MS);
     assert_eq!((keys("&window=7d"), keys("").len()), (all, 0));
     assert!(is_stored("bob"));
-    // Nothing is asked or refused meanwhile.
+    // No check is made or refused meanwhile.
     world.run_for_ms(2 * DAY_MS + DAY_MS / 24);
     assert!(!is_stored("bob"));
     let answer = get(

@@ -113,7 +113,7 @@ fn command(words: Value) -> ClientRequest {
     ClientRequest::new("POST", "/redis").json(words.to_string())
 }
 
-/// The sum that an answer tells, if it tells one.
+/// The sum in an answer, if it has one.
 fn sum_in(kind: Kind, json: &Value) -> Option<i128> {
     match kind {
         Kind::Score => whole(&json["score"]),
@@ -212,7 +212,7 @@ impl Service {
         panic!("{what} is never answered");
     }
 
-    /// What somebody is told of a sum, if anything.
+    /// The sum that a reader is answered, if it is answered.
     async fn sum(&self, site: usize, kind: Kind, edge: Option<usize>) -> Option<i128> {
         let ask = match kind {
             Kind::Score => ClientRequest::new("GET", format!("{MEMBER}?exact=1")),

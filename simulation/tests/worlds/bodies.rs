@@ -35,7 +35,7 @@ impl Service {
             if is_log {
                 let ago_ms = i64::try_from(chance.between(PAST_MS.0, PAST_MS.1)).expect("minutes");
                 fields.push_str(&format!(r#","at":{}"#, self.world.now_ms() - ago_ms));
-                fields.push_str(&self.say_of_itself(counter, slot));
+                fields.push_str(&self.dimension_field(counter, slot));
             } else {
                 fields.push_str(&self.extras(counter, slot));
             }

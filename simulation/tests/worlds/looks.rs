@@ -19,7 +19,7 @@ const HISTORY_SECONDS: i64 = 6 * 3_600;
 const BASE: i128 = 4;
 
 impl Service {
-    /// Asks; None where nothing is told, or that there is no such counter.
+    /// Asks. Returns None where the answer is unknown, or says that there is no such counter.
     async fn look(&self, site: usize, path: &str) -> Option<Answer> {
         let result = self.ask(site, ClientRequest::new("GET", path), path).await;
         match result {

@@ -236,12 +236,12 @@ impl Service {
             .begin(adds, Way::Direct, begun);
         let Some(slot) = slot else { return };
         let what = format!("write {slot} of {} if {version}", id(counter));
-        let said = match adds {
-            true => self.say_of_itself(counter, slot),
+        let dimensions = match adds {
+            true => self.dimension_field(counter, slot),
             false => String::new(),
         };
         let ask = request(counter, adds)
-            .json(delta(slot, &said))
+            .json(delta(slot, &dimensions))
             .header("if-match", format!("\"{version}\""));
         let result = self.ask(site, ask, &what).await;
         self.say(|| format!("{what} is told {result:?}"));

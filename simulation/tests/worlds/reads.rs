@@ -6,7 +6,7 @@ use super::laws::View;
 use super::service::{AskResult, Reader, Service, id};
 
 impl Service {
-    /// Reads a counter. Returns what was seen, with its version; None where nothing was told.
+    /// Reads a counter. Returns what was seen, with its version; None where no value was answered.
     pub async fn read(&self, site: usize, counter: usize, query: &str, reader: &Reader) -> Reader {
         let begun = self.now();
         let mut path = format!("/counters/{}?numbers=string{query}", id(counter));

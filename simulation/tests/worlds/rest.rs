@@ -156,7 +156,7 @@ impl Service {
         };
         let (least, most) = (added(&least), added(&most));
         let signs: Vec<bool> = known.writes.iter().map(|_| true).collect();
-        let says: Vec<Option<usize>> = known.writes.iter().map(|write| write.said).collect();
+        let says: Vec<Option<usize>> = known.writes.iter().map(|write| write.dimension).collect();
         drop(known);
 
         let path = format!("/counters/{}", id(counter));

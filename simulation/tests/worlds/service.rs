@@ -165,7 +165,7 @@ impl Service {
         self.world.record(|| format!("CLIENT   {}", line()));
     }
 
-    /// What became of a write, from what its one request was told.
+    /// What became of a write, by the result of its one request.
     pub fn outcome(&self, result: &AskResult) -> Outcome {
         match result {
             AskResult::Done(_) => Outcome::Acknowledged(self.now()),

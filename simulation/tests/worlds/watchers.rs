@@ -12,7 +12,7 @@ use super::service::{AskResult, Service, id, whole};
 /// How long a client reads what it watches before it does something else, at most, milliseconds.
 const WATCHES_MS_MAX: u64 = 20_000;
 
-/// A stream of all counters, and what it has told: the value of each counter that there is.
+/// A stream of all counters, and the last value that it sent of each counter that exists.
 pub struct Watcher {
     live: Live,
     values: BTreeMap<usize, i128>,

@@ -30,19 +30,19 @@ pub fn delta(slot: usize, extras: &str) -> String {
 impl Service {
     /// What an increment says of itself, as a field of its body: in worlds with dimensions one of three values, or
     /// nothing.
-    pub fn say_of_itself(&self, counter: usize, slot: usize) -> String {
+    pub fn dimension_field(&self, counter: usize, slot: usize) -> String {
         if !self.plan.has_dimensions || slot % 4 == 3 {
             return String::new();
         }
         let value = slot % 3;
-        self.counters[counter].borrow_mut().writes[slot].said = Some(value);
+        self.counters[counter].borrow_mut().writes[slot].dimension = Some(value);
         format!(r#","by":{{"third":"{value}"}}"#)
     }
 
     /// Draws what an increment brings besides: a unique element, a sample, and what it says of itself.
     pub fn extras(&self, counter: usize, slot: usize) -> String {
         let chance = self.world.chance();
-        let mut extras = self.say_of_itself(counter, slot);
+        let mut extras = self.dimension_field(counter, slot);
         let mut known = self.counters[counter].borrow_mut();
         let write = &mut known.writes[slot];
         if self.plan.has_elements && chance.once_in(2) {

@@ -35,7 +35,7 @@ enum Ended {
 struct Judging {
     is_on: Cell<bool>,
     numbers: Cell<u64>,
-    /// Not told yet.
+    /// Not reported to the caller yet.
     new: RefCell<Vec<(u64, PendingCall)>>,
     open: RefCell<BTreeMap<u64, Rc<OneShot<Verdict>>>>,
     waker: RefCell<Option<Waker>>,
