@@ -34,7 +34,7 @@ impl<K, V, const MAX: usize> Default for AgedCache<K, V, MAX> {
 }
 
 impl<K: Eq + Hash, V: Clone, const MAX: usize> AgedCache<K, V, MAX> {
-    /// Returns the cached value. One that is older than `fresh_ms` must be read anew by the request that finds it first.
+    /// Returns the cached value. The request that finds it first once it is older than `fresh_ms` must read it anew.
     pub fn find<Q: Eq + Hash + ?Sized>(
         &mut self,
         key: &Q,
