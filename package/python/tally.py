@@ -77,8 +77,8 @@ class Tally:
         return json.loads(self._answer(method, path, query, body, idempotency_key, is_write, answers)[2] or b"null")
 
     def _answer(self, method, path, query, body, idempotency_key, is_write, answers):
-        asked = {name: value for name, value in (query or {}).items() if value is not None}
-        url = f"{self.url}{path}" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        url = f"{self.url}{path}" + (f"?{urllib.parse.urlencode(given, doseq=True)}" if given else "")
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
         data = body if body is None or isinstance(body, bytes) else body.encode() if isinstance(body, str) else json.dumps(body).encode()
         if data is not None and len(data) >= _GZIP_BYTES_MIN:
@@ -233,9 +233,9 @@ class Tally:
             with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=45) as stream:
                 for line in stream:
                     if line.startswith(b"data:"):
-                        told = json.loads(line[5:])
-                        if told["type"] == "update":
-                            yield told["counters"]
+                        update = json.loads(line[5:])
+                        if update["type"] == "update":
+                            yield update["counters"]
         except urllib.error.HTTPError as refused:
             raise _refusal(refused.code, refused.headers, refused.read()) from None
 

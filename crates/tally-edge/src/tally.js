@@ -23,8 +23,8 @@
     (/gpc/i.test(respect) && navigator.globalPrivacyControl)
   );
   let path;
-  // What the console was told.
-  const told = new Set();
+  // The warnings that were given.
+  const warnings = new Set();
 
   // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
   // address, no query.
@@ -42,8 +42,8 @@
     };
     const names = by.split(/[\s,]+/).filter(Boolean);
     const unknown = names.filter((name) => !Object.hasOwn(known, name)).join(", ");
-    if (unknown && !told.has(unknown)) {
-      told.add(unknown);
+    if (unknown && !warnings.has(unknown)) {
+      warnings.add(unknown);
       console.warn(`tally.js: data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`);
     }
     const named = names.map((name) => [
@@ -66,8 +66,8 @@
   async function ask(url, options) {
     const answer = await fetch(url, options).catch(() => ({ status: "no answer" }));
     const refusal = `tally.js: ${url}: ${answer.status}`;
-    if (!answer.ok && !told.has(refusal)) {
-      told.add(refusal);
+    if (!answer.ok && !warnings.has(refusal)) {
+      warnings.add(refusal);
       const problem = await answer.json?.().catch(() => {});
       const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${location.origin}" with a prefix of this id?`;
       console.warn(refusal, problem?.detail || hint);
