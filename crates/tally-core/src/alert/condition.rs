@@ -110,7 +110,7 @@ impl Condition {
         self.below.filter(is_low).or(self.thresholds().next())
     }
 
-    /// The result of a reading.
+    /// Compares a reading with the thresholds.
     pub fn judge(&self, reading: &Reading) -> ThresholdResult {
         let Some(value) = reading.value else {
             return match reading.bound {

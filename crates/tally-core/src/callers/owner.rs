@@ -1,9 +1,10 @@
 //! The owners of parts of a limiter's table, so that no caller takes the room of others.
 //!
-//! Invariants: an owner reveals no address. The number of owners of inline policies is bounded: one for each key of the
-//! configuration, 4,096 for keys that calls have made, 4,096 for addresses. A stored policy is a separate group. All
-//! inline policies are one group. Within it each key of the deployment is a group, and all callers without a key are
-//! one group. Within the latter each address is a group. Open deployments have one caller.
+//! Invariants: an owner reveals no address. The number of owners of *inline* policies, which callers send with their
+//! checks, is bounded: one for each key of the configuration, 4,096 for keys that calls have made, 4,096 for addresses.
+//! A stored policy is a separate group. All inline policies are one group. Within it each key of the deployment is a
+//! group, and all callers without a key are one group. Within the latter each address is a group. Open deployments have
+//! one caller.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
