@@ -14,7 +14,7 @@ pub const BEFORE_MAX: usize = 8;
 pub struct Sizes {
     /// Rises with each change.
     epoch: u32,
-    /// How many partitions there are.
+    /// The present number of partitions.
     now: u32,
     /// Former numbers, the latest last; empty once all roots have moved.
     before: Vec<u32>,
@@ -38,7 +38,7 @@ impl Sizes {
         self.epoch
     }
 
-    /// How many partitions there are.
+    /// The present number of partitions.
     pub fn now(&self) -> u32 {
         self.now
     }

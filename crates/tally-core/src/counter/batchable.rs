@@ -1,4 +1,4 @@
-//! What a lane carries: items that join into one message.
+//! The items of a lane, which join into one message.
 //!
 //! Invariant: an item keeps its position in its batch, by which its outcome is found.
 
@@ -14,7 +14,7 @@ const IMPORT_ENTRIES: usize = 16_384 * 6 / 8 / ENTRY_BYTES;
 /// The size of an entry in a batch, bytes.
 const ENTRY_BYTES: usize = 16;
 
-/// What a lane carries: items that join into one message.
+/// The items of a lane, which join into one message.
 pub trait Batchable {
     /// The position of an item in its batch.
     type Position: Copy + PartialEq + Debug;
