@@ -83,7 +83,8 @@ async fn found(
 
 /// `PUT /alerts/{name}`.
 ///
-/// # Errors `invalid-json`, `unknown-field`, `invalid-body`, `webhook-not-allowed`, `forbidden`, `too-many-alerts`,
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `webhook-not-allowed`, `forbidden`, `too-many-alerts`,
 /// `unavailable`.
 pub async fn put(
     context: &RequestContext,

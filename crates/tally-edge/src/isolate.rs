@@ -85,7 +85,7 @@ impl EdgeSettings {
     }
 }
 
-/// What this isolate knows of a counter.
+/// The cached state of a counter.
 #[derive(Clone, Default)]
 pub struct CachedCounter {
     /// Its home, if any.
