@@ -1,4 +1,4 @@
-//! The owners of parts of a limiter's table, so that no caller takes the room of others.
+//! The owners of parts of a limiter's table. So no caller takes the room of others.
 //!
 //! Invariants: an owner reveals no address. The number of owners of *inline* policies, which callers send with their
 //! checks, is bounded: one for each key of the configuration, 4,096 for keys that calls have made, 4,096 for addresses.
