@@ -26,7 +26,8 @@ use tally_shared::{call, call_within};
 /// How long an isolate uses a cached share without asking, milliseconds.
 const FRESH_MS_MAX: i64 = 30_000;
 
-/// How long it uses one while the directory does not answer, milliseconds: a revoked share ends within this time.
+/// How long an isolate uses a cached share while the directory does not answer, milliseconds: a revoked share ends
+/// within this time.
 pub const SHARE_MS_MAX: i64 = 60_000;
 
 /// How long the directory may take, milliseconds.

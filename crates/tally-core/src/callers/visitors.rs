@@ -34,7 +34,7 @@ pub const READ_CALLS: Budget = Budget {
     interval_ms: 10,
 };
 
-/// 2^14 cells a row, of 8 bytes: 512 KB. 2,000 visitors who use all they have make a fifth visitor in 6,000 share all
+/// 2^14 cells a row, of 8 bytes: 512 KB. If 2,000 visitors use up their budgets, one other visitor in 6,000 shares all
 /// four cells with them: (1 - e^(-2,000 / 16,384))^4 = 0.00017.
 const CELLS_BITS_OF_COUNTERS: u32 = 14;
 
