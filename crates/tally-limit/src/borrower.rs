@@ -178,8 +178,9 @@ impl Borrower {
         Admission::Decided(self.verdict(policy, now_ms, wait_ms))
     }
 
-    /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged
-    /// elsewhere, and more is asked for on the side. What the verdict says of the rest is as the lender last said.
+    /// Admits a call of this cost from the lease. `None` if there are too few tokens: the call must be judged
+    /// elsewhere, and more tokens are requested meanwhile. The remaining quota in the verdict is that of the lender's
+    /// last answer.
     pub fn take(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Option<Verdict> {
         self.demand.record(policy, now_ms, cost);
         if cost > self.tokens(now_ms) {
@@ -190,11 +191,11 @@ impl Borrower {
         Some(self.verdict(policy, now_ms, 0))
     }
 
-    /// The verdict that goes with this wait; 0 for one that is admitted.
+    /// The verdict with this wait; 0 for an admitted call.
     fn verdict(&self, policy: &Policy, now_ms: i64, retry_after_ms: u64) -> Verdict {
         let remaining = self.free.saturating_add(self.tokens(now_ms));
         let remaining = remaining.min(policy.capacity());
-        // Once that time is over: the end of the lease, when the lender gets a report and answers.
+        // After that time it is the end of the lease, when the lender gets a report and answers.
         let reset_ms = match self.reset_at_ms.saturating_sub(now_ms) {
             _ if remaining == policy.capacity() => 0,
             reset_ms if reset_ms > 0 => reset_ms,
@@ -215,7 +216,7 @@ impl Borrower {
         self.recent.record(lease_ms(policy), now_ms, amount);
     }
 
-    /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
+    /// Refunds the consumption of a call, at most what the lease has spent. Returns the refunded amount.
     pub fn refund(&mut self, now_ms: i64, amount: u64) -> u64 {
         if now_ms >= self.until_ms {
             return 0;
@@ -224,21 +225,21 @@ impl Borrower {
         self.refunded = self.refunded.saturating_add(amount);
         if amount > 0 {
             self.has_unreported = true;
-            // Others wait for it: that the lender gave little last is no reason to keep it back.
+            // Others may wait for the tokens, so they are reported even after a small grant.
             self.rests_until_ms = i64::MIN;
             self.forget_refusal();
         }
         amount
     }
 
-    /// Forgets the cached refusal: something was given back.
+    /// Drops the cached refusal after a refund.
     pub fn forget_refusal(&mut self) {
         self.refusal = CachedRefusal::default();
         self.away_until_ms = i64::MIN;
     }
 
-    /// Returns all that it holds, since its policy is another: more is only granted under that. An answer that is on
-    /// its way is void.
+    /// Returns all tokens because the policy has changed: more are granted only under the new one. An answer in flight
+    /// is void.
     pub fn give_up(&mut self, now_ms: i64) {
         let tokens = self.tokens(now_ms);
         self.returned = self.returned.saturating_add(tokens);
@@ -248,7 +249,7 @@ impl Borrower {
         self.forget_refusal();
     }
 
-    /// Takes in an answer; one to another than the newest request changes nothing.
+    /// Processes an answer. Only the answer to the newest request has an effect.
     pub fn answered(&mut self, answer: &LeaseAnswer, now_ms: i64) {
         let Some(pending) = self
             .pending
@@ -269,7 +270,7 @@ impl Borrower {
             };
         }
         let more = answer.granted.saturating_sub(self.granted);
-        // What was given back since is reported at once.
+        // Later returns are reported at once.
         if more < pending.want / SCARCE_PART && !self.has_unreported {
             self.rest(now_ms);
         }
@@ -285,13 +286,13 @@ impl Borrower {
             .confirm(self.spent.saturating_sub(pending.spent));
     }
 
-    /// Asks for nothing of its own accord for a while: a lender that is far away costs more.
+    /// Sends no voluntary request for a while, longer if the lender is far away.
     pub(super) fn rest(&mut self, now_ms: i64) {
         let rest_ms = REST_MS.max(self.trip_ms.saturating_mul(4));
         self.rests_until_ms = now_ms.saturating_add(rest_ms);
     }
 
-    /// The lease is over: nothing of it may be spent, and the lender counts all of it as spent.
+    /// Ends the lease: no token of it may be spent, and the lender counts all of it as spent.
     pub(super) fn begin_anew(&mut self) {
         self.lease.number = self.lease.number.saturating_add(1);
         (self.granted, self.spent, self.returned, self.refunded) = (0, 0, 0, 0);
@@ -300,7 +301,7 @@ impl Borrower {
         self.recent.clear();
     }
 
-    /// Gives up a request: nobody will wait for its answer.
+    /// Gives up a request: its answer is not awaited any more.
     pub fn lost(&mut self, sequence: u64, now_ms: i64) {
         let pending = self.pending.filter(|pending| pending.sequence == sequence);
         if let Some(pending) = pending {
@@ -313,7 +314,7 @@ impl Borrower {
         }
     }
 
-    /// Whether it holds nothing and waits for nothing, so that it may be dropped.
+    /// Whether it may be dropped: it has no tokens, and no request in flight.
     pub fn is_idle(&self, now_ms: i64) -> bool {
         !self.has_pending_request(now_ms) && now_ms >= self.until_ms
     }
