@@ -78,7 +78,7 @@ docs: setup
 mutants: setup
 	@exec $(NODE) simulation/mutants/mutations.mjs
 
-check: build setup-check
+check: setup-check
 	@$(NODE) scripts/check.mjs
 
 bench: build

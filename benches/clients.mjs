@@ -85,10 +85,10 @@ async function verdicts(url) {
   return rate(url, (redis) => {
     const limits = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(1_000_000, "1 h"), ephemeralCache: false });
     return async () => {
-      const asked = await Promise.all(
+      const answers = await Promise.all(
         Array.from({ length: TOGETHER }, () => limits.limit(`user-${(next += 1) % 1_000}`)),
       );
-      if (asked.some(({ success, reason }) => !success || reason === "timeout")) {
+      if (answers.some(({ success, reason }) => !success || reason === "timeout")) {
         throw new Error("a verdict was not given");
       }
       return TOGETHER;
@@ -118,12 +118,12 @@ const drawn = () => Math.floor(Math.random() * MEMBERS);
 async function ranks(url) {
   return rate(url, (redis) => async () => {
     const members = Array.from({ length: TOGETHER / 2 }, drawn);
-    const asked = members.flatMap((member) => [
+    const calls = members.flatMap((member) => [
       redis.zrevrank(BOARD, `player-${member}`), redis.zscore(BOARD, `player-${member}`),
     ]);
-    const told = await Promise.all(asked);
+    const answers = await Promise.all(calls);
     for (const [place, member] of members.entries()) {
-      const [rank, score] = told.slice(2 * place, 2 * place + 2);
+      const [rank, score] = answers.slice(2 * place, 2 * place + 2);
       if (score !== scoreOf(member) || rank !== MEMBERS - 1 - score) {
         throw new Error(`player-${member} has rank ${rank} and score ${score}`);
       }

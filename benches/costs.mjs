@@ -68,14 +68,14 @@ async function views(server, { pages, each_ms, writes, isPlain = false, body_eve
   for (let write = 0; write < writes; write += 1) {
     const wait_ms = began + write * each_ms - performance.now();
     if (wait_ms > 0) await pause(wait_ms);
-    const said = {
+    const fields = {
       unique: `visitor-${Math.floor(random() * writes)}`,
       by: { referrer: `site-${Math.floor(random() * 20)}.example`, country: "DE" },
     };
     const key = page + choose();
     if (body_events === undefined) {
-      post(`/counters/${encodeURIComponent(key)}/increment`, isPlain ? undefined : JSON.stringify(said));
-    } else if (events.push(JSON.stringify({ key, ...said })) === body_events) {
+      post(`/counters/${encodeURIComponent(key)}/increment`, isPlain ? undefined : JSON.stringify(fields));
+    } else if (events.push(JSON.stringify({ key, ...fields })) === body_events) {
       post("/events", events.splice(0).join("\n"));
     }
   }

@@ -40,7 +40,7 @@ function stream(url, query) {
     const began = performance.now();
     let [last, first_ms, pause_ms, bytes, checksum] = [began, undefined, 0, 0, 0];
     let tail = Buffer.alloc(0);
-    const asked = request(`${url}/export?${query}`, (answer) => {
+    const clientRequest = request(`${url}/export?${query}`, (answer) => {
       if (answer.statusCode !== 200) return failed(new BenchError(`GET /export answers ${answer.statusCode}`));
       answer.on("data", (piece) => {
         const now = performance.now();
@@ -57,16 +57,16 @@ function stream(url, query) {
       answer.on("error", failed);
       answer.on("end", () => {
         const end = tail.lastIndexOf(10, tail.length - 2) + 1;
-        const said = JSON.parse(tail.subarray(end).toString());
+        const summary = JSON.parse(tail.subarray(end).toString());
         const sum = crc32(tail.subarray(0, end), checksum).toString(16).padStart(8, "0");
-        if (!said.end || !said.whole || said.counters !== COUNTERS || said.checksum !== `crc32:${sum}`) {
-          return failed(new BenchError(`the export ends ${JSON.stringify(said)}, and its bytes make crc32:${sum}`));
+        if (!summary.end || !summary.whole || summary.counters !== COUNTERS || summary.checksum !== `crc32:${sum}`) {
+          return failed(new BenchError(`the export ends ${JSON.stringify(summary)}, and its bytes make crc32:${sum}`));
         }
         done({ seconds: (performance.now() - began) / 1_000, bytes, first_ms, pause_ms });
       });
     });
-    asked.on("error", failed);
-    asked.end();
+    clientRequest.on("error", failed);
+    clientRequest.end();
   });
 }
 

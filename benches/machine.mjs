@@ -4,7 +4,7 @@ import { cpus, loadavg } from "node:os";
 import workerd from "workerd";
 
 // Returns what a program prints, or undefined where it could not be run.
-function said(cwd, program, ...args) {
+function outputOf(cwd, program, ...args) {
   const { status, stdout } = spawnSync(program, args, { cwd, encoding: "utf8" });
   return status === 0 ? stdout.trim() : undefined;
 }
@@ -14,12 +14,12 @@ function said(cwd, program, ...args) {
  * before: the load average before the load.
  */
 export function machine({ root, data, wrk, before }) {
-  const commit = said(root, "git", "rev-parse", "--short", "HEAD") ?? "unknown";
-  const changed = said(root, "git", "status", "--porcelain") ? " with uncommitted changes" : "";
-  const disk = said(root, "stat", "-f", "-c", "%T", data) ?? "an unknown file system";
+  const commit = outputOf(root, "git", "rev-parse", "--short", "HEAD") ?? "unknown";
+  const changed = outputOf(root, "git", "status", "--porcelain") ? " with uncommitted changes" : "";
+  const disk = outputOf(root, "stat", "-f", "-c", "%T", data) ?? "an unknown file system";
   return [
     `${cpus().length} cores of ${cpus()[0]?.model ?? "an unknown model"}; load average ${before.toFixed(2)} before, ${loadavg()[0].toFixed(2)} after (the benchmark's own included)`,
     `data on ${disk}`,
-    `${said(root, workerd.default ?? workerd, "--version") ?? "workerd of an unknown version"}, wrk ${wrk}, node ${process.version}, commit ${commit}${changed}`,
+    `${outputOf(root, workerd.default ?? workerd, "--version") ?? "workerd of an unknown version"}, wrk ${wrk}, node ${process.version}, commit ${commit}${changed}`,
   ];
 }

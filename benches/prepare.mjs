@@ -45,19 +45,19 @@ async function spread(url, id, shards) {
 }
 
 // Counters of which the directory has been told all: it is told of a counter that nobody writes any more within 8 s.
-const TOLD_MS_MAX = 120_000;
+const SETTLED_MS_MAX = 120_000;
 const LOOK_EVERY_MS = 500;
 
 async function name(url, prefix, count) {
   const lines = Array.from({ length: count }, (_, index) => `{"key":"${prefix}${index}","increment":${index + 1}}\n`);
   await send("POST", `${url}/events`, lines.join(""), "application/x-ndjson");
   const sum = (count * (count + 1)) / 2;
-  for (const begun = Date.now(); Date.now() - begun < TOLD_MS_MAX; ) {
+  for (const begun = Date.now(); Date.now() - begun < SETTLED_MS_MAX; ) {
     const top = await (await fetch(`${url}/top?prefix=${prefix}&by=count&limit=1`)).json();
     if (top.counters === count && top.total === sum) return;
     await new Promise((done) => setTimeout(done, LOOK_EVERY_MS));
   }
-  throw new BenchError(`the directory was not told of ${count} counters ${prefix}… within ${TOLD_MS_MAX} ms`);
+  throw new BenchError(`the directory was not told of ${count} counters ${prefix}… within ${SETTLED_MS_MAX} ms`);
 }
 
 // Lines of one body of scores.

@@ -204,12 +204,12 @@ test("a first run tells each step's time, whether it was within five minutes, an
     { text: "build: compiling", at_ms: 1_500 },
     { text: "Tally is ready on http://127.0.0.1:1", at_ms: 190_000 },
   ];
-  const text = firstRun({ lines, rebuilt: { ms: 640, said: "" }, slow: SLOW });
+  const text = firstRun({ lines, rebuilt: { ms: 640, output: "" }, slow: SLOW });
   assert.match(text, /^ *0 min 1 s  build: compiling\n *3 min 10 s  Tally is ready/);
   assert.match(text, /First run: 3 min 10 s \(at most 5 min 0 s: met\)\. After it make build takes 0\.6 s and builds nothing again\./);
   lines[1].at_ms = 300_001;
   assert.match(
-    firstRun({ lines, rebuilt: { ms: 640, said: "build: x\ny" }, slow: SLOW }),
+    firstRun({ lines, rebuilt: { ms: 640, output: "build: x\ny" }, slow: SLOW }),
     /missed\).* builds again: build: x\./,
   );
 });

@@ -14,7 +14,7 @@ export function firstRun({ lines, rebuilt, slow }) {
   const total = lines.at(-1).at_ms;
   const steps = lines.map(({ text, at_ms }) => `${span(at_ms).padStart(12)}  ${text}`);
   const verdict = total <= FIRST_RUN_MS_MAX ? "met" : "missed";
-  const again = rebuilt.said === "" ? "builds nothing again" : `builds again: ${rebuilt.said.split("\n")[0]}`;
+  const again = rebuilt.output === "" ? "builds nothing again" : `builds again: ${rebuilt.output.split("\n")[0]}`;
   return [
     ...steps,
     "",

@@ -75,9 +75,9 @@ async function main() {
     if (value !== 1) throw new Error(`the first number is ${value}`);
     const began = performance.now();
     const again = spawnSync("make", ["build"], { cwd: clone, env, encoding: "utf8" });
-    const rebuilt = { ms: performance.now() - began, said: again.stdout.trim() };
+    const rebuilt = { ms: performance.now() - began, output: again.stdout.trim() };
     console.log(`\n${firstRun({ lines: server.lines, rebuilt, slow: [before, slowness(folder)] })}`);
-    if (again.status !== 0 || rebuilt.said !== "") throw new Error("make build built something again");
+    if (again.status !== 0 || rebuilt.output !== "") throw new Error("make build built something again");
   } finally {
     await server.end();
   }

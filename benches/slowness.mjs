@@ -27,10 +27,10 @@ function work() {
   return state;
 }
 
-function timed(samples, deed) {
+function timed(samples, work) {
   return Array.from({ length: samples }, () => {
     const began = performance.now();
-    deed();
+    work();
     return performance.now() - began;
   });
 }

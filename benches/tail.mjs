@@ -151,9 +151,9 @@ async function importLog({ url, pid, counters }) {
   let lines = 0;
   const { ms } = await timed(async () => {
     for (const body of bodies(counters, SEED, BODY_BYTES, Date.now())) {
-      const told = await ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", body);
-      if (told.rejected > 0) throw new BenchError(`${told.rejected} lines were rejected: ${JSON.stringify(told.errors[0])}`);
-      lines += told.accepted;
+      const answer = await ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", body);
+      if (answer.rejected > 0) throw new BenchError(`${answer.rejected} lines were rejected: ${JSON.stringify(answer.errors[0])}`);
+      lines += answer.accepted;
     }
   });
   isOver = true;
@@ -190,12 +190,12 @@ async function batches({ url, counters }) {
   const { value, exact } = await ask(url, "GET", `${path}?consistency=strong`);
   // Where not all objects can be opened in time, the answer is not exact, and says so.
   if (exact) check("events", value, acknowledged);
-  else await untilTold({ url, path, value: acknowledged, what: "events" });
+  else await untilSettled({ url, path, value: acknowledged, what: "events" });
   return (took.length * BATCH_EVENTS) / SECONDS;
 }
 
 // Waits until the directory was told of all that was counted.
-async function untilTold({ url, path, value, what }) {
+async function untilSettled({ url, path, value, what }) {
   const until = performance.now() + 2 * SETTLED_MS;
   while ((await ask(url, "GET", path)).value !== value) {
     if (performance.now() > until) throw new BenchError(`the directory was not told of all ${what} in time`);
@@ -215,17 +215,17 @@ async function aggregate({ url, counters }) {
     check("the aggregate", strong.value.counters, counters);
     check("its value", strong.value.value, linesOf(counters));
   }
-  await untilTold({ url, path, value: linesOf(counters), what: "lines" });
+  await untilSettled({ url, path, value: linesOf(counters), what: "lines" });
   return { ms: await again(url, path), strong_ms: strong.value.exact ? strong.ms : NaN };
 }
 
 // Which of the log's counters lead, of all time and of the last seven days, once the directory was told of all lines.
 async function tops({ url, counters }) {
   const path = "/top?prefix=%2Ftail%2F&by=value&limit=100";
-  const told = await ask(url, "GET", path);
-  check("the counters of a top", told.counters, counters);
-  check("what they count together", told.total, linesOf(counters));
-  check("its rows", told.rows.length, Math.min(100, counters));
+  const answer = await ask(url, "GET", path);
+  check("the counters of a top", answer.counters, counters);
+  check("what they count together", answer.total, linesOf(counters));
+  check("its rows", answer.rows.length, Math.min(100, counters));
   return { ms: await again(url, path), days_ms: await again(url, path.replace("by=value", "by=count&window=7d")) };
 }
 
@@ -321,11 +321,11 @@ function simulatedRoots() {
   const test = [
     "test", "--locked", "--quiet", "--test", "native", "ten_million_counters_in_64_partitions", "--", "--nocapture",
   ];
-  const told = spawnSync("cargo", test, { cwd: ROOT, encoding: "utf8" });
-  const found = `${told.stdout}${told.stderr}`.match(/(\d+) messages a minute of (\d+) counters, (\d+) at worst/);
+  const result = spawnSync("cargo", test, { cwd: ROOT, encoding: "utf8" });
+  const found = `${result.stdout}${result.stderr}`.match(/(\d+) messages a minute of (\d+) counters, (\d+) at worst/);
   if (!found) {
     // The rest of the run has its figures all the same.
-    console.error(`tail: the schedule of pushes was not told: ${told.stderr?.slice(-300)}`);
+    console.error(`tail: the schedule of pushes was not told: ${result.stderr?.slice(-300)}`);
     return {};
   }
   const [always, counters, worst] = found.slice(1).map(Number);
@@ -333,14 +333,14 @@ function simulatedRoots() {
   return { always: scaled(always), worst: scaled(worst) };
 }
 
-async function measure(name, folder, { variables, counters, fresh }, toldBilled) {
+async function measure(name, folder, { variables, counters, fresh }, bills) {
   const options = { variables, nofile: NOFILE };
   const data = join(folder, name);
   let server = await startTally(data, options);
   const found = { name, counters, fresh };
-  const stage = async (what, told, work) => {
+  const stage = async (what, label, work) => {
     found[what] = await work();
-    console.error(`tail: ${name}: ${told}: ${JSON.stringify(found[what])}`);
+    console.error(`tail: ${name}: ${label}: ${JSON.stringify(found[what])}`);
   };
   const on = () => ({ url: server.urls[0], pid: server.pid, folder: data });
   // Ends the server and starts it again: only then its files are without write-ahead logs, of some 4 MB each.
@@ -376,7 +376,7 @@ async function measure(name, folder, { variables, counters, fresh }, toldBilled)
   } finally {
     await server.end();
   }
-  await stage("billed", "rows and calls", async () => toldBilled[name]);
+  await stage("billed", "rows and calls", async () => bills[name]);
   if (variables.TALLY_TABLETS) await stage("roots", "ten million roots", async () => simulatedRoots());
   return found;
 }
@@ -426,7 +426,7 @@ function report(found, facts) {
   return [
     row(["figure", ...found.map(({ name }) => name), "target"]),
     row(["---", ...found.map(() => "---"), "---"]),
-    ...lines.map(([what, told, target]) => row([what, ...found.map(told), target])),
+    ...lines.map(([what, cellOf, target]) => row([what, ...found.map(cellOf), target])),
     "",
     ...[...facts, `seed ${SEED}; ${SECONDS} s for each load; workerd may open ${NOFILE} files`].map((fact) => `- ${fact}`),
   ].join("\n");
@@ -444,16 +444,16 @@ async function main() {
     tablets: { variables: { TALLY_TABLETS: String(TABLETS) }, counters: COUNTERS, fresh: whole("FRESH", 30_000) },
     own: { variables: { TALLY_TABLETS: "" }, counters: own, fresh: own },
   };
-  const asked = process.argv.slice(2);
-  const wanted = Object.entries(plans).filter(([name]) => asked.length === 0 || asked.includes(name));
+  const names = process.argv.slice(2);
+  const wanted = Object.entries(plans).filter(([name]) => names.length === 0 || names.includes(name));
   if (process.env.BENCH_RECORD && wanted.length < 2) throw new BenchError("BENCH_RECORD wants both: without words");
   // Rows and calls are counted beside each other: what they are does not hang on who else is served.
   const counted = Promise.all(
     wanted.map(async ([name, { variables }]) => [name, await billed(join(folder, `${name}-counted`), variables)]),
   );
-  const toldBilled = Object.fromEntries(await counted);
+  const bills = Object.fromEntries(await counted);
   const found = [];
-  for (const [name, plan] of wanted) found.push(await measure(name, folder, plan, toldBilled));
+  for (const [name, plan] of wanted) found.push(await measure(name, folder, plan, bills));
   const text = report(found, machine({ root: ROOT, data: folder, wrk: "not used", before }));
   const file = join(OUT, `tail-${new Date().toISOString().replace(/[:.]/g, "-")}.md`);
   writeFileSync(file, text);

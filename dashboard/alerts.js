@@ -34,13 +34,13 @@ export function wordsOf({ counter, prefix, policy, when }) {
 export function showAlerts(main, { id }, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
-  const told = el("p", { class: "sub", role: "status" });
+  const note = el("p", { class: "sub", role: "status" });
   const alerts = el("div", {});
   const deliveries = el("div", {});
   const body = el(
     "div",
     { class: "panels" },
-    panel("alerts", "Alerts", alerts, told),
+    panel("alerts", "Alerts", alerts, note),
     panel("deliveries", "Last 100 deliveries", deliveries),
   );
   main.replaceChildren(
@@ -49,12 +49,12 @@ export function showAlerts(main, { id }, status) {
   );
   const act = async (work) => {
     try {
-      setText(told, await work());
+      setText(note, await work());
       await refresh();
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      setText(told, `${error.message}.`);
+      setText(note, `${error.message}.`);
     }
   };
   const acts = {
@@ -63,7 +63,7 @@ export function showAlerts(main, { id }, status) {
   };
   const refresh = async () => {
     const [all, last] = await Promise.all([json("/alerts", signal), json("/alert-deliveries", signal)]);
-    status(standingOf(all));
+    status(summaryOf(all));
     const table = all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts);
     keepFocus(alerts, () => alerts.replaceChildren(table));
     markRow(alerts, id);
@@ -99,7 +99,7 @@ async function deliverTest({ name }, signal) {
 }
 
 /** Returns what the chip of the page says of all alerts. */
-function standingOf({ alerts, missing_partitions: missing }) {
+function summaryOf({ alerts, missing_partitions: missing }) {
   if (missing?.length > 0) return { tone: "fair", text: "some did not answer" };
   const firing = alerts.filter(({ condition }) => condition === "firing").length;
   if (firing > 0) return { tone: "bad", text: `${firing} firing` };

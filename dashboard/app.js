@@ -55,7 +55,7 @@ function show() {
   const focused = isSame ? document.activeElement?.getAttribute("href") : undefined;
   end();
   setChip(chip, { tone: "none", text: "connecting" });
-  end = VIEWS[route.view](main, route, (standing) => setChip(chip, standing));
+  end = VIEWS[route.view](main, route, (status) => setChip(chip, status));
   if (route.unknown !== undefined) main.prepend(el("p", { class: "sub unknown", role: "status" }, route.unknown));
   shown = route;
   document.title = TITLES[route.view](route);

@@ -10,7 +10,7 @@ export class Bands {
   #all = bandRow("All time");
   #window = bandRow("");
   #none = el("p", { class: "sub" }, "None were counted yet.");
-  #told = {};
+  #uniques = {};
 
   constructor() {
     this.node = el(
@@ -26,19 +26,19 @@ export class Bands {
   }
 
   showAll(uniques) {
-    this.#told.all = uniques ?? undefined;
+    this.#uniques.all = uniques ?? undefined;
     this.#draw();
   }
 
   /** Shows those of a window, which `words` name. */
   showWindow(window, words) {
     setText(this.#window.querySelector("h3"), words.replace(/^the l/, "L").replace(/^t/, "T"));
-    this.#told.window = window?.uniques ?? undefined;
+    this.#uniques.window = window?.uniques ?? undefined;
     this.#draw();
   }
 
   #draw() {
-    const { all, window } = this.#told;
+    const { all, window } = this.#uniques;
     this.#none.hidden = all !== undefined;
     const top = Math.max(
       1,

@@ -13,7 +13,7 @@ const ROWS_TALL = 20;
  */
 export class Bars {
   #list = el("ul", { class: "bars ranked" });
-  #told = el("div", { class: "sub told" });
+  #note = el("div", { class: "sub note" });
   #more = el("p", { class: "sub" });
   #open = el(
     "button", { type: "button", class: "quiet small more", hidden: true, on: { click: () => this.#onOpen() } },
@@ -29,7 +29,7 @@ export class Bars {
       { class: "panel", id, "aria-labelledby": `${id}-title` },
       el("div", { class: "head" }, this.#title, head),
       this.#list,
-      this.#told,
+      this.#note,
       this.#more,
       this.#open,
     );
@@ -66,7 +66,7 @@ export class Bars {
     this.#list.hidden = rows.length === 0;
     this.#list.classList.toggle("tall", rows.length > ROWS_TALL);
     this.#list.classList.toggle("compared", rows.some((row) => row.change !== undefined));
-    this.#told.replaceChildren();
+    this.#note.replaceChildren();
     setText(this.#more, more);
   }
 
@@ -74,7 +74,7 @@ export class Bars {
   tell(...nodes) {
     this.#list.replaceChildren();
     this.#list.hidden = true;
-    this.#told.replaceChildren(...nodes);
+    this.#note.replaceChildren(...nodes);
     setText(this.#more, "");
     this.#open.hidden = true;
   }

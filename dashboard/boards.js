@@ -5,10 +5,10 @@ import { Failure, json } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, nameForm, notice, panel, setText } from "./dom.js";
 import { exportButtons } from "./export.js";
+import { freshness } from "./freshness.js";
 import { repeat } from "./idle.js";
 import { count, measured } from "./numbers.js";
 import { boardHash, boardsHash } from "./routes.js";
-import { standing } from "./standing.js";
 
 const BOARDS_MAX = 100;
 // Each costs a call, once.
@@ -50,7 +50,7 @@ export function showBoards(main, route, status) {
 function tellFailure(error, body, status, signal) {
   if (signal.aborted) return;
   if (!(error instanceof Failure)) throw error;
-  if (error.isOffline || error.status >= 500) return status(standing({ connection: "offline" }));
+  if (error.isOffline || error.status >= 500) return status(freshness({ connection: "offline" }));
   status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
   const title =
     { "board-not-found": "There is no such board", "period-not-found": "There is no such period" }[error.code] ??
@@ -173,7 +173,7 @@ function showBoard(main, route, status, signal) {
   const look = async () => {
     try {
       const page = await showTop(frame, route, signal);
-      status(standing({ connection: "polling", reading: page }));
+      status(freshness({ connection: "polling", reading: page }));
       if (route.member !== undefined) await showMember(frame.member, route, signal);
     } catch (error) {
       tell(error);
@@ -192,13 +192,13 @@ function boardFrame(main, { id: board, period, member }) {
   });
   const { promise: first, resolve: arrive } = Promise.withResolvers();
   const frame = {
-    about, arrive, shown: [], top: el("div", {}), told: el("p", { class: "sub" }),
+    about, arrive, shown: [], top: el("div", {}), total: el("p", { class: "sub" }),
     member: el("div", { role: "status" }), periods: el("div", { class: "range-place" }),
   };
   const buttons = exportButtons(first, () => exported(`tally-board-${board}`, { board, period }, frame.shown));
   frame.body = el(
     "div", { class: "panels" }, panel("member", "Where a member stands", form, frame.member),
-    panel("top", [`The first ${ROWS}`, buttons], frame.top, frame.told),
+    panel("top", [`The first ${ROWS}`, buttons], frame.top, frame.total),
   );
   main.replaceChildren(
     el(
@@ -222,7 +222,7 @@ async function showTop(frame, route, signal) {
   );
   frame.shown = page.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
   frame.arrive();
-  setText(frame.told, page.total > page.rows.length ? `${count(page.total)} members in all.` : "");
+  setText(frame.total, page.total > page.rows.length ? `${count(page.total)} members in all.` : "");
   return page;
 }
 

@@ -80,11 +80,11 @@ export function windowWords(range, window) {
 }
 
 /**
- * Returns the rows of dimensions for an export, each with the time that it is of, and how it changed; `told` is
+ * Returns the rows of dimensions for an export, each with the time that it is of, and how it changed; `answers` is
  * dimension → answer, `changes` dimension → how a value changed.
  */
-export function exportRows(told, changes = new Map()) {
-  return [...told].flatMap(([by, { window, rows }]) => {
+export function exportRows(answers, changes = new Map()) {
+  return [...answers].flatMap(([by, { window, rows }]) => {
     const time = window?.from == null ? {} : { from: window.from, to: window.to + 1 };
     const changeOf = changes.get(by);
     return rows.map(({ value, count: least }) => ({
@@ -97,8 +97,8 @@ export function exportRows(told, changes = new Map()) {
  * Returns the rows of an answer as `Bars` shows them; `leads(by, value)` returns where a row leads, `changeOf(value)`
  * how it changed.
  */
-export function breakdownRows(by, told, leads = () => undefined, changeOf = () => undefined) {
-  return told.rows.map(({ value, count: least, error }) => ({
+export function breakdownRows(by, answer, leads = () => undefined, changeOf = () => undefined) {
+  return answer.rows.map(({ value, count: least, error }) => ({
     key: value,
     name: valueWords(by, value),
     // Its code rather than its flag, which not every machine can draw.
@@ -111,14 +111,15 @@ export function breakdownRows(by, told, leads = () => undefined, changeOf = () =
 }
 
 /** Returns what is not in the rows of an answer, how true they are, and of which time, in sentences. */
-export function restWords(by, told, range) {
-  const error = told.rows.reduce((most, row) => (whole(row.error ?? 0) > most ? whole(row.error) : most), 0n);
+export function restWords(by, answer, range) {
+  const error = answer.rows.reduce((most, row) => (whole(row.error ?? 0) > most ? whole(row.error) : most), 0n);
   const parts = [
-    whole(told.other.count) > 0n ? `${count(told.other.count)} with other values (at most ${count(told.other.each_max)} each)` : "",
-    whole(told.none) > 0n ? `${count(told.none)} ${NONE[by] ?? "without it"}` : "",
+    whole(answer.other.count) > 0n ? `${count(answer.other.count)} with other values (at most ${count(answer.other.each_max)} each)` : "",
+    whole(answer.none) > 0n ? `${count(answer.none)} ${NONE[by] ?? "without it"}` : "",
     error > 0n ? `a row may be up to ${count(error)} more` : "",
   ].filter(Boolean);
-  return [parts.length === 0 ? "" : `${parts.join("; ")}.`, windowWords(range, told.window)].filter(Boolean).join(" ");
+  const rest = parts.length === 0 ? "" : `${parts.join("; ")}.`;
+  return [rest, windowWords(range, answer.window)].filter(Boolean).join(" ");
 }
 
 /** Returns the element for pages that counts them as `id`, whatever marks that has: people copy it into their pages. */
@@ -135,7 +136,7 @@ export class Breakdowns {
   #panels = new Map();
   #map = new CountryMap();
   #isMissing = false;
-  #told = new Map();
+  #answers = new Map();
   #changes = new Map();
   #comparison;
   // Dimensions of which more rows were asked for.
@@ -157,7 +158,7 @@ export class Breakdowns {
 
   /** What is shown, as rows of an export. */
   get rows() {
-    return exportRows(this.#told, this.#changes);
+    return exportRows(this.#answers, this.#changes);
   }
 
   /**
@@ -169,14 +170,14 @@ export class Breakdowns {
     try {
       const first = await this.#ask("referrer", range);
       const [shown, others] = shownDimensions(first.dimensions);
-      this.#told = new Map(shown.filter((by) => this.#told.has(by)).map((by) => [by, this.#told.get(by)]));
+      this.#answers = new Map(shown.filter((by) => this.#answers.has(by)).map((by) => [by, this.#answers.get(by)]));
       if (shown.length === 0) return this.#empty();
       this.#place(shown);
       for (const by of shown) {
-        this.#told.set(by, by === "referrer" ? first : await this.#ask(by, range));
+        this.#answers.set(by, by === "referrer" ? first : await this.#ask(by, range));
         this.#show(by, range);
       }
-      const none = shown.filter((by) => this.#told.get(by).rows.length === 0);
+      const none = shown.filter((by) => this.#answers.get(by).rows.length === 0);
       setText(this.#unshown, [noneWords(none, range), unshownWords(others)].filter(Boolean).join(" "));
     } catch (error) {
       if (this.#signal.aborted) return;
@@ -186,8 +187,8 @@ export class Breakdowns {
         return this.node.replaceChildren();
       }
       // What was shown stays; that the service is away is said elsewhere.
-      for (const told of this.node.querySelectorAll("[role=status]")) {
-        setText(told, `Could not be read: ${error.message}.`);
+      for (const note of this.node.querySelectorAll("[role=status]")) {
+        setText(note, `Could not be read: ${error.message}.`);
       }
     }
   }
@@ -200,7 +201,7 @@ export class Breakdowns {
   async #open(by, range) {
     this.#opened.add(by);
     try {
-      this.#told.set(by, await this.#ask(by, range));
+      this.#answers.set(by, await this.#ask(by, range));
       this.#show(by, range);
       await this.#compareOne(by, range);
     } catch (error) {
@@ -211,7 +212,7 @@ export class Breakdowns {
 
   async #compareOne(by, range) {
     const pathOf = (time, rows) => breakdownPath(this.#path, by, time, rows);
-    const compared = await this.#comparison.between(comparedValueTimes(range), pathOf, this.#told.get(by));
+    const compared = await this.#comparison.between(comparedValueTimes(range), pathOf, this.#answers.get(by));
     this.#changes.set(by, compared?.of);
     this.#show(by, range);
   }
@@ -219,7 +220,7 @@ export class Breakdowns {
   /** Asks for what the rows are compared with, and shows how each changed. */
   async compare(range) {
     const times = comparedValueTimes(range);
-    for (const by of this.#told.keys()) await this.#compareOne(by, range);
+    for (const by of this.#answers.keys()) await this.#compareOne(by, range);
     setText(this.#compared, [...this.#changes.values()].some(Boolean) ? timesWords(range, times) : "");
   }
 
@@ -239,13 +240,13 @@ export class Breakdowns {
 
   #show(by, range) {
     const panel = this.#panels.get(by);
-    const told = this.#told.get(by);
-    const rows = breakdownRows(by, told, (...row) => this.#leads(range, ...row), this.#changes.get(by));
+    const answer = this.#answers.get(by);
+    const rows = breakdownRows(by, answer, (...row) => this.#leads(range, ...row), this.#changes.get(by));
     // Those without any are named together.
     panel.node.hidden = rows.length === 0;
-    const hasMore = whole(told.other.count) > 0n && rows.length < ROWS_OPEN;
-    panel.show(rows, told.total, restWords(by, told, range), hasMore ? () => this.#open(by, range) : undefined);
-    if (by === "country") this.#map.showIn(panel.node, told.rows);
+    const hasMore = whole(answer.other.count) > 0n && rows.length < ROWS_OPEN;
+    panel.show(rows, answer.total, restWords(by, answer, range), hasMore ? () => this.#open(by, range) : undefined);
+    if (by === "country") this.#map.showIn(panel.node, answer.rows);
   }
 
   /** Says something in place of all panels. */

@@ -4,7 +4,7 @@ import { refusalOf } from "./counter.js";
 import { PLAN, WAYS, costsOf } from "./costs.js";
 import { el, setText } from "./dom.js";
 import { repeat } from "./idle.js";
-import { count, lasting, whole } from "./numbers.js";
+import { count, duration, whole } from "./numbers.js";
 import { monthOf, usageBetween, usageOf } from "./usage.js";
 
 const LOOK_MS = 5_000;
@@ -27,13 +27,13 @@ class Calculator {
   // What each source knows: `{ month, text, name, isEarly }`.
   #known = { hand: { text: "These numbers are yours." } };
   #isChosen = false;
-  #told = el("p", { class: "sub", role: "status" }, "Looking for what was counted …");
+  #note = el("p", { class: "sub", role: "status" }, "Looking for what was counted …");
   #refused = el("div", {});
   #result = el("div", {});
   #form = this.#newForm();
   #from = this.#field("from");
   node = el(
-    "section", { class: "panel wide", "aria-label": "Calculator" }, this.#form, this.#told, this.#refused, this.#result,
+    "section", { class: "panel wide", "aria-label": "Calculator" }, this.#form, this.#note, this.#refused, this.#result,
   );
 
   constructor() {
@@ -102,15 +102,15 @@ class Calculator {
     const { month = {}, text: source } = this.#known[from.value];
     for (const [id] of FIELDS) if (month[id] !== undefined) this.#field(id).value = count(month[id]);
     if (month.way !== undefined) this.#field("way").value = month.way;
-    if (from.value !== "hand" || this.#isChosen) setText(this.#told, source);
+    if (from.value !== "hand" || this.#isChosen) setText(this.#note, source);
     this.#work(month.requests);
   }
 
   // Shows what the numbers in the fields cost.
   #work(requests) {
     const numberOf = (id) => Number(this.#field(id).value.replaceAll(/[,\s]/g, "")) || 0;
-    const asked = Object.fromEntries(FIELDS.map(([id]) => [id, numberOf(id)]));
-    const { rows, dollars: sum } = costsOf({ ...asked, requests, way: this.#field("way").value });
+    const amounts = Object.fromEntries(FIELDS.map(([id]) => [id, numberOf(id)]));
+    const { rows, dollars: sum } = costsOf({ ...amounts, requests, way: this.#field("way").value });
     const line = ({ name, amount, dollars: own }) =>
       el(
         "tr", {}, el("th", { scope: "row" }, name), el("td", { "data-label": "A month" }, count(amount)),
@@ -181,7 +181,7 @@ function learnSinceBegin(calculator, { usage, at_ms }) {
   const name = `since ${dateOf(usage.begun_s)}`;
   calculator.learn("begun", {
     name, isEarly: since_s < DAY_S, month: monthOf(usage, since_s),
-    text: textOf(usage.sums, `In ${lasting(since_s * 1000)}, ${name},`),
+    text: textOf(usage.sums, `In ${duration(since_s * 1000)}, ${name},`),
   });
 }
 
@@ -191,7 +191,7 @@ function learnSinceFirst(calculator, first, { usage, at_ms }) {
   if (more === undefined) return false;
   const open_ms = at_ms - first.at_ms;
   calculator.learn("open", {
-    month: monthOf(more, open_ms / 1000), text: textOf(more.sums, `In the last ${lasting(open_ms)}`),
+    month: monthOf(more, open_ms / 1000), text: textOf(more.sums, `In the last ${duration(open_ms)}`),
   });
   return true;
 }

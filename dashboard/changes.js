@@ -54,18 +54,17 @@ const larger = (one, other) => (one > other ? one : other);
  * of the time from `from` until before `until`. It is the answer of a breakdown, of one value of it, or of a history
  * with a top.
  */
-export function countsIn(told, { from, until }) {
-  const { window, unasked } = told;
+export function countsIn(answer, { from, until }) {
+  const { window, unasked } = answer;
   const isOther = window !== undefined && (window.from !== from || window.to !== until - 1);
-  const isStale = !told.exact && !unasked && told.staleness_ms >= FRESH_MS;
-  if (isOther || isStale || (told.kept_from !== null && told.kept_from > from) || told.missing_partitions?.length > 0) {
-    return undefined;
-  }
-  const rows = told.rows ?? told.top;
+  const isStale = !answer.exact && !unasked && answer.staleness_ms >= FRESH_MS;
+  const isCut = answer.kept_from !== null && answer.kept_from > from;
+  if (isOther || isStale || isCut || answer.missing_partitions?.length > 0) return undefined;
+  const rows = answer.rows ?? answer.top;
   const known = new Map(rows.map((row) => [row.value ?? row.id, [whole(row.count), whole(row.error ?? 0)]]));
   // Counters that were not asked may have any value of a dimension, but are in no row themselves.
-  const hidden = whole((told.by !== undefined && told.value === undefined ? unasked?.count_max : 0) ?? 0);
-  const absent = absentMost(told, rows);
+  const hidden = whole((answer.by !== undefined && answer.value === undefined ? unasked?.count_max : 0) ?? 0);
+  const absent = absentMost(answer, rows);
   return (key) => {
     const [least, error] = known.get(key) ?? [0n, absent];
     return [least, least + error + hidden];
@@ -140,8 +139,8 @@ export class Comparison {
   async #ask(path) {
     const now_ms = performance.now();
     for (const [other, { at_ms }] of this.#held) if (now_ms - at_ms >= KEPT_MS) this.#held.delete(other);
-    if (!this.#held.has(path)) this.#held.set(path, { at_ms: now_ms, told: await json(path, this.#signal) });
-    return this.#held.get(path).told;
+    if (!this.#held.has(path)) this.#held.set(path, { at_ms: now_ms, answer: await json(path, this.#signal) });
+    return this.#held.get(path).answer;
   }
 
   /**

@@ -340,11 +340,11 @@ export class Chart {
     if (point === undefined) return setText(this.#readout, this.#words());
     const [start, value] = point;
     const isOpen = start + width > this.#range.until;
-    const told = value === null ? "not kept" : `${count(value)}${isOpen ? " so far" : ""}`;
+    const amount = value === null ? "not kept" : `${count(value)}${isOpen ? " so far" : ""}`;
     const { isUtc } = this.#range;
     const end = width >= DAY ? start + width - DAY : start + width;
     const until = width === DAY ? "" : ` to ${moment(end, width, isUtc)}`;
-    return setText(this.#readout, `${moment(start, width, isUtc)}${until}: ${told}`);
+    return setText(this.#readout, `${moment(start, width, isUtc)}${until}: ${amount}`);
   }
 
   #words() {

@@ -8,6 +8,7 @@ import { Days } from "./days.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
 import { beforeRows, exportButtons, pointRows } from "./export.js";
 import { readingOf, watch } from "./feed.js";
+import { freshness, truthOf } from "./freshness.js";
 import { Headline, fact } from "./headline.js";
 import { compared, countedDays, historyOf, pointsBefore } from "./history.js";
 import { repeat } from "./idle.js";
@@ -18,7 +19,6 @@ import { openingRange, rangeOf } from "./ranges.js";
 import { counterHash, overviewHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
 import { Spread } from "./spread.js";
-import { standing, truthOf } from "./standing.js";
 
 // As far as windows reach: five years.
 const WINDOW_SECONDS_MAX = 157_766_400;
@@ -115,12 +115,12 @@ function counterParts(main, { id, prefix }, signal) {
 
 /** Follows what the counter says now. Returns a function that ends it. */
 function watchNow(parts, { id }, status) {
-  let heard_ms = Date.now();
+  let last_contact_ms = Date.now();
   let connection = "connecting";
   let refused = false;
   const refresh = () => {
     const { reading } = parts;
-    status(standing({ connection, reading, silent_ms: Date.now() - heard_ms }));
+    status(freshness({ connection, reading, silent_ms: Date.now() - last_contact_ms }));
     if (reading === undefined) return;
     const clock = new Date(reading.as_of).toLocaleTimeString("en-GB");
     setChip(parts.truth, truthOf({ connection, reading, clock }));
@@ -154,12 +154,12 @@ function watchNow(parts, { id }, status) {
     parts.ranges.replaceChildren();
     parts.body.replaceChildren(refusalOf(failure, id));
   };
-  parts.tell = { onReading, onFailure, onHeard: () => (heard_ms = Date.now()) };
+  parts.listener = { onReading, onFailure, onContact: () => (last_contact_ms = Date.now()) };
   const timer = setInterval(refresh, 1_000);
   const unwatch = watch([id], {
     onReading,
     onFailure,
-    onHeard: parts.tell.onHeard,
+    onContact: parts.listener.onContact,
     onState: (name) => {
       // Back after a break: what was missed is asked for at once.
       if (name !== connection && connection === "offline") parts.onSoon();
@@ -185,14 +185,14 @@ function followRange(parts, route, signal) {
     looks += 1;
     const isSlow = looks <= 2 || Date.now() - slow_ms >= SLOW_MS;
     try {
-      const { told, range } = await historyOf(path, rangeOf(route.range, nowSeconds()), signal);
-      parts.tell.onHeard();
+      const { history, range } = await historyOf(path, rangeOf(route.range, nowSeconds()), signal);
+      parts.listener.onContact();
       if (isSlow) before = await pointsBefore(path, range, signal);
-      const totals = compared(range, told.points, before);
+      const totals = compared(range, history.points, before);
       parts.headline.show(range, totals);
-      parts.chart.show(told.points, range, before);
-      parts.shown = { range, totals, points: told.points, before };
-      setText(parts.trouble, told.exact || told.staleness_ms < 3_000 ? "" : "Some datacenters did not answer. Their counts are missing here.");
+      parts.chart.show(history.points, range, before);
+      parts.shown = { range, totals, points: history.points, before };
+      setText(parts.trouble, history.exact || history.staleness_ms < 3_000 ? "" : "Some datacenters did not answer. Their counts are missing here.");
       if (!isSlow) return;
       slow_ms = Date.now();
       await windowOf(parts, route.id, range, signal);
@@ -204,7 +204,8 @@ function followRange(parts, route, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      if (error.status >= 400 && error.status < 500 && parts.reading === undefined) return parts.tell.onFailure(error);
+      const isRefusal = error.status >= 400 && error.status < 500;
+      if (isRefusal && parts.reading === undefined) return parts.listener.onFailure(error);
       setText(parts.trouble, `The history could not be read: ${error.message}.`);
     }
   };
@@ -231,10 +232,10 @@ async function windowOf(parts, id, range, signal) {
   const seconds = range.until - range.from;
   const isLong = seconds > WINDOW_SECONDS_MAX;
   const query = isLong ? "" : `window=${seconds}&at=${range.until - 1}&`;
-  const told = await json(`${counterPath(id)}?${query}numbers=string`, signal);
-  parts.bands.showWindow(told.window, range.words);
-  if (parts.reading === undefined) parts.tell.onReading(id, readingOf({ ...told, window: undefined }));
-  else parts.reading = { ...parts.reading, updated_at: told.updated_at };
+  const answer = await json(`${counterPath(id)}?${query}numbers=string`, signal);
+  parts.bands.showWindow(answer.window, range.words);
+  if (parts.reading === undefined) parts.listener.onReading(id, readingOf({ ...answer, window: undefined }));
+  else parts.reading = { ...parts.reading, updated_at: answer.updated_at };
 }
 
 function exportOf(parts, id) {

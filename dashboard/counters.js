@@ -6,12 +6,12 @@ import { refusalOf } from "./counter.js";
 import { el, nameForm, nameOf, notice, setText, svg } from "./dom.js";
 import { exportButtons } from "./export.js";
 import { each, watch, watchable } from "./feed.js";
+import { freshness } from "./freshness.js";
 import { repeat } from "./idle.js";
 import { count, drawn, rate, short, whole } from "./numbers.js";
 import { ORDERS, counterHash, countersHash } from "./routes.js";
 import { sparkline } from "./series.js";
 import { sharedPrefix } from "./share.js";
-import { standing } from "./standing.js";
 
 const SHOWN_MAX = 20;
 const READS_AT_ONCE = 4;
@@ -75,7 +75,7 @@ class CountersView {
   #rows = new Map();
   #counters = new Map();
   #connection = "connecting";
-  #heard_ms = Date.now();
+  #last_contact_ms = Date.now();
   #isRanked = true;
   #unwatch = () => {};
   #watched = "";
@@ -120,15 +120,15 @@ class CountersView {
     if (readings.length === 0 && this.#connection !== "offline") {
       return this.#status({ tone: "none", text: this.#rows.size === 0 ? "no counters" : "connecting" });
     }
-    const silent_ms = Date.now() - this.#heard_ms;
-    this.#status(standing({ connection: this.#connection, reading: leastTrue(readings), silent_ms }));
+    const silent_ms = Date.now() - this.#last_contact_ms;
+    this.#status(freshness({ connection: this.#connection, reading: leastTrue(readings), silent_ms }));
   }
 
   async #rank() {
     const found = await shownCounters(this.#route, this.#stopped.signal);
     const { ids } = found;
     this.#isRanked = !found.isSoonKnown;
-    this.#heard_ms = Date.now();
+    this.#last_contact_ms = Date.now();
     if (ids.length === 0) return this.#empty();
     setText(this.#frame.summary, lookedAt({ ...found, shown: ids.length }));
     this.#arrange(ids);
@@ -198,7 +198,7 @@ class CountersView {
         this.#ended.add(id);
         this.#arriveWithLast();
       },
-      onHeard: () => (this.#heard_ms = Date.now()),
+      onContact: () => (this.#last_contact_ms = Date.now()),
       onState: (name) => {
         this.#connection = name;
         this.refresh();
@@ -325,7 +325,7 @@ function rowOf(id) {
       if (counter.value === undefined) return;
       setText(value, text.length > 20 ? short(counter.value) : text);
       setText(perSecond, rate(counter.now));
-      const { tone, text: words } = standing({ connection: "live", reading: counter.reading });
+      const { tone, text: words } = freshness({ connection: "live", reading: counter.reading });
       setText(flag, tone === "good" ? "" : words);
       flag.dataset.tone = tone;
     },

@@ -39,7 +39,7 @@ export class Days {
   #id;
   #signal;
   #body = el("tbody", {});
-  #isAsked = false;
+  #isRequested = false;
 
   constructor(id, signal) {
     this.#id = id;
@@ -59,11 +59,11 @@ export class Days {
 
   /** Asks once: a snapshot is made once a day. */
   async show() {
-    if (this.#isAsked) return;
-    this.#isAsked = true;
+    if (this.#isRequested) return;
+    this.#isRequested = true;
     try {
-      const told = await json(`${counterPath(this.#id)}?on=${daysUntil(Date.now())}&numbers=string`, this.#signal);
-      const rows = dayRows(told.days);
+      const answer = await json(`${counterPath(this.#id)}?on=${daysUntil(Date.now())}&numbers=string`, this.#signal);
+      const rows = dayRows(answer.days);
       this.node.hidden = rows.length === 0;
       this.#body.replaceChildren(
         ...rows.map(({ on, value, change }) =>

@@ -57,7 +57,7 @@ function save(name, type, text) {
  * `{ file, what, from, to, rows }`, or undefined where there is nothing.
  */
 export function exportButtons(first, shown) {
-  const told = el("span", { class: "sub", role: "status" });
+  const note = el("span", { class: "sub", role: "status" });
   const button = (kind, type, write) => {
     const act = async ({ target }) => {
       // A button that waits says so.
@@ -69,7 +69,7 @@ export function exportButtons(first, shown) {
       // Who has left the page since wants no file of it.
       if (!target.isConnected) return;
       const saved = shown();
-      setText(told, saved === undefined ? "Nothing to save" : "");
+      setText(note, saved === undefined ? "Nothing to save" : "");
       if (saved !== undefined) save(`${saved.file.replaceAll(/[^A-Za-z0-9.]+/g, "-")}.${kind}`, type, write(saved));
     };
     return el("button", { type: "button", class: "quiet small", title: `What is shown, as ${kind.toUpperCase()}`, on: { click: act } }, kind.toUpperCase());
@@ -79,7 +79,7 @@ export function exportButtons(first, shown) {
     { class: "export", role: "group", "aria-label": "Export" },
     button("csv", "text/csv", csvOf),
     button("json", "application/json", jsonOf),
-    told,
+    note,
   );
 }
 

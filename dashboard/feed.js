@@ -4,10 +4,10 @@
 // goes on by itself, and says what it is doing meanwhile.
 import { Failure, counterPath, json, open } from "./api.js";
 import { EventParser } from "./events.js";
+import { datacenterList, unreachable } from "./freshness.js";
 import { turn } from "./idle.js";
 import { parseExact } from "./numbers.js";
 import { pause, rest } from "./retry.js";
-import { datacenterList, unreachable } from "./standing.js";
 
 // The service sends a ping more often than this while nothing changes; without one the stream is dead.
 const SILENCE_MS_MAX = 40_000;
@@ -54,21 +54,21 @@ export async function each(items, width, work) {
  * Returns an answer of the service, made at `at_ms` by its clock, as updates are: `{ value, rate, uniques, datacenters,
  * exact, staleness_ms, unreachable }`.
  */
-export function readingOf(told, at_ms) {
-  const datacenters = datacenterList(told.datacenters, at_ms);
-  const window = told.window;
+export function readingOf(answer, at_ms) {
+  const datacenters = datacenterList(answer.datacenters, at_ms);
+  const window = answer.window;
   return {
-    value: told.value,
-    rate: told.rate_per_second ?? (window === undefined ? null : Number(window.count) / window.seconds),
-    uniques: told.uniques ?? null,
+    value: answer.value,
+    rate: answer.rate_per_second ?? (window === undefined ? null : Number(window.count) / window.seconds),
+    uniques: answer.uniques ?? null,
     datacenters,
-    exact: told.exact === true,
-    staleness_ms: told.staleness_ms ?? 0,
+    exact: answer.exact === true,
+    staleness_ms: answer.staleness_ms ?? 0,
     // The clock of this machine may differ from the service's: a moment is told by ours, as an age is.
-    as_of: Date.now() - (told.staleness_ms ?? 0),
+    as_of: Date.now() - (answer.staleness_ms ?? 0),
     unreachable: unreachable(datacenters),
-    updated_at: told.updated_at,
-    expires_at: told.expires_at,
+    updated_at: answer.updated_at,
+    expires_at: answer.expires_at,
   };
 }
 
@@ -90,8 +90,8 @@ function seen(signal) {
 /** Parses the data of an event; undefined where it is no update. */
 function updateOf(data) {
   try {
-    const told = parseExact(data);
-    return told?.type === "update" ? told : undefined;
+    const message = parseExact(data);
+    return message?.type === "update" ? message : undefined;
   } catch {
     return undefined;
   }
@@ -161,9 +161,9 @@ class Feed {
     if (!this.#signal.aborted) this.#listener.onState(name);
   }
 
-  #heard() {
+  #contact() {
     this.#attempt = 0;
-    if (!this.#signal.aborted) this.#listener.onHeard();
+    if (!this.#signal.aborted) this.#listener.onContact();
   }
 
   #streams() {
@@ -171,11 +171,11 @@ class Feed {
   }
 
   // Waits before the next attempt, and says what it waits for.
-  async #comeBack(state, asked_seconds) {
+  async #comeBack(state, retry_after_seconds) {
     if (this.#signal.aborted) return;
     this.#state(state);
     this.#attempt += 1;
-    await rest(pause(this.#attempt, Math.random(), asked_seconds), this.#signal);
+    await rest(pause(this.#attempt, Math.random(), retry_after_seconds), this.#signal);
   }
 
   // Does what an error asks for. Resolves to whether the feed goes on.
@@ -210,7 +210,7 @@ class Feed {
     const guard = streamGuard();
     const alive = () => {
       guard.alive();
-      this.#heard();
+      this.#contact();
     };
     try {
       await turn(this.#signal);
@@ -259,14 +259,14 @@ class Feed {
 
   async #ask(id) {
     try {
-      const told = await json(`${counterPath(id)}?window=${RATE_SECONDS}&numbers=string`, this.#signal);
-      this.#heard();
+      const answer = await json(`${counterPath(id)}?window=${RATE_SECONDS}&numbers=string`, this.#signal);
+      this.#contact();
       this.#state("polling");
-      if (!this.#signal.aborted) this.#listener.onReading(id, readingOf(told));
+      if (!this.#signal.aborted) this.#listener.onReading(id, readingOf(answer));
     } catch (error) {
       if (!(error instanceof Failure) || error.isOffline || error.status >= 500) throw error;
       this.#refusals += 1;
-      this.#heard();
+      this.#contact();
       if (!this.#signal.aborted) this.#listener.onFailure(error, id);
     }
   }
@@ -274,8 +274,8 @@ class Feed {
 
 /**
  * Watches counters until the function that it returns is called. onReading(id, reading); onState(state), one of
- * "connecting", "live", "polling" and "offline"; onHeard() whenever the service said something; onFailure(failure, id)
- * for refusals.
+ * "connecting", "live", "polling" and "offline"; onContact() whenever the service said something; onFailure(failure,
+ * id) for refusals.
  */
 export function watch(ids, listener) {
   const stopped = new AbortController();

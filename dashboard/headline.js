@@ -52,19 +52,20 @@ export class Headline {
   }
 
   /** Shows what `compared` returned for a range. */
-  show(range, told) {
+  show(range, comparison) {
     setText(this.#title, `Counted ${during(range.words)}`);
-    const text = count(told.count);
+    const text = count(comparison.count);
     setText(this.#number, text);
     this.#number.classList.toggle("long", text.length > 15);
-    const about = isSafe(told.count) ? "" : `about ${short(told.count)}`;
-    if (told.before === undefined) {
+    const about = isSafe(comparison.count) ? "" : `about ${short(comparison.count)}`;
+    if (comparison.before === undefined) {
       this.#change.dataset.tone = "none";
       setText(this.#change, about);
       return setText(this.#words, "");
     }
-    this.#change.dataset.tone = told.part === undefined || told.part === 0 ? "none" : told.part > 0 ? "up" : "down";
-    const [change, words] = comparedWords(range, told);
+    const { part } = comparison;
+    this.#change.dataset.tone = part === undefined || part === 0 ? "none" : part > 0 ? "up" : "down";
+    const [change, words] = comparedWords(range, comparison);
     setText(this.#change, change);
     return setText(this.#words, words);
   }

@@ -35,25 +35,26 @@ const since = (points, from) => points.filter(([start]) => start >= from);
 /** Returns the days on which something was counted, `[[unix second, count]]`, oldest first. */
 export async function countedDays(path, now_s, signal) {
   const from = now_s - 9_999 * 86_400;
-  const told = await json(`${path}/${historyQuery({ step: "1d", from, to: now_s + 1 }, "&zeros=0")}`, signal);
-  return told.points.filter(([, value]) => whole(value) > 0n);
+  const history = await json(`${path}/${historyQuery({ step: "1d", from, to: now_s + 1 }, "&zeros=0")}`, signal);
+  return history.points.filter(([, value]) => whole(value) > 0n);
 }
 
-/** Returns `{ told, range }`: the history of a range, and the range that it is of. `more` goes into the query. */
+/** Returns `{ history, range }`: the history of a range, and the range that it is of. `more` goes into the query. */
 export async function historyOf(path, range, signal, more = "") {
   // Of all time few days have something.
   const isLong = range.name === "all";
-  const query = (asked) => historyQuery({ ...asked, to: asked.until }, `${isLong ? "&zeros=0" : ""}${more}`);
-  const ask = async (asked) => {
-    const told = await json(`${path}/${query(asked)}`, signal);
-    return { ...told, points: since(told.points, asked.from) };
+  const zeros = isLong ? "&zeros=0" : "";
+  const query = (requested) => historyQuery({ ...requested, to: requested.until }, `${zeros}${more}`);
+  const ask = async (requested) => {
+    const answer = await json(`${path}/${query(requested)}`, signal);
+    return { ...answer, points: since(answer.points, requested.from) };
   };
-  const told = await ask(range);
-  if (isLong) return { told, range: trimmed(range, told.points) };
-  const isLost = told.kept_from !== null && told.kept_from > range.from && range.step !== "1d";
-  if (!isLost) return { told, range };
+  const history = await ask(range);
+  if (isLong) return { history, range: trimmed(range, history.points) };
+  const isLost = history.kept_from !== null && history.kept_from > range.from && range.step !== "1d";
+  if (!isLost) return { history, range };
   const days = byDays(range);
-  return { told: await ask(days), range: days };
+  return { history: await ask(days), range: days };
 }
 
 /** Of all time only what lies after the first day that has something. */
@@ -68,8 +69,8 @@ export async function pointsBefore(path, range, signal) {
   const { previous } = range;
   if (previous === undefined) return [];
   try {
-    const told = await json(`${path}/${historyQuery({ ...previous, to: previous.from + previous.shift })}`, signal);
-    return since(told.points, previous.from);
+    const history = await json(`${path}/${historyQuery({ ...previous, to: previous.from + previous.shift })}`, signal);
+    return since(history.points, previous.from);
   } catch (error) {
     // What it is compared with is told where it can be had.
     if (error instanceof Failure && !error.isOffline) return [];

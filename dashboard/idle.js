@@ -54,21 +54,21 @@ export function repeat(work, pause_ms) {
   let timer;
   let isOver = false;
   let isRunning = false;
-  let isAsked = false;
+  let isRequested = false;
   const run = async () => {
     clearTimeout(timer);
     if (isOver || isRunning || document.hidden) return;
     isRunning = true;
-    isAsked = false;
+    isRequested = false;
     try {
       await work();
     } finally {
       isRunning = false;
-      if (!isOver) timer = setTimeout(run, isAsked ? 0 : pause_ms());
+      if (!isOver) timer = setTimeout(run, isRequested ? 0 : pause_ms());
     }
   };
   const again = () => {
-    isAsked = true;
+    isRequested = true;
     return run();
   };
   document.addEventListener("visibilitychange", run);

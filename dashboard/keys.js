@@ -22,7 +22,7 @@ const timeOf = (ms) => new Date(ms).toLocaleString("en-GB", { dateStyle: "medium
 export function showKeys(main, { id }, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
-  const told = el("p", { class: "sub", role: "status" });
+  const note = el("p", { class: "sub", role: "status" });
   const once = el("div", {});
   const list = el("div", {});
   const acts = el("div", {});
@@ -33,16 +33,16 @@ export function showKeys(main, { id }, status) {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      setText(told, `${error.message}.`);
+      setText(note, `${error.message}.`);
     }
   };
   const shown = ({ key, name }, text) => {
-    setText(told, text(name));
+    setText(note, text(name));
     once.replaceChildren(onceOf(key));
   };
-  const form = keyForm((asked) =>
+  const form = keyForm((request) =>
     change(async () =>
-      shown(await send("POST", "/keys", asked, signal), (name) => `The key ${name} is made. It is not shown again.`),
+      shown(await send("POST", "/keys", request, signal), (name) => `The key ${name} is made. It is not shown again.`),
     ),
   );
   const rotate = (key) =>
@@ -50,10 +50,10 @@ export function showKeys(main, { id }, status) {
   const revoke = (key) =>
     change(async () => {
       await send("DELETE", `/keys/${key.id}`, undefined, signal);
-      setText(told, `The key ${key.name} is revoked. It ends everywhere within 30 seconds.`);
+      setText(note, `The key ${key.name} is revoked. It ends everywhere within 30 seconds.`);
     });
   const body = el(
-    "div", { class: "panels" }, panel("new-key", "New key", form, told, once), panel("keys", "Keys", list),
+    "div", { class: "panels" }, panel("new-key", "New key", form, note, once), panel("keys", "Keys", list),
     panel("acts", "What admins did", acts),
   );
   main.replaceChildren(

@@ -8,7 +8,7 @@ import { refusalOf } from "./counter.js";
 import { el, notice, panel, svg } from "./dom.js";
 import { exportButtons } from "./export.js";
 import { repeat } from "./idle.js";
-import { count, lasting, rate, share, whole } from "./numbers.js";
+import { count, duration, rate, share, whole } from "./numbers.js";
 import { policyForm } from "./policy-form.js";
 import { policyHistory, policyPath, tileOf } from "./policy-history.js";
 import { rangeBar } from "./range-bar.js";
@@ -71,11 +71,11 @@ export function showLimits(main, route, status) {
 function verdictLook(node, status, signal) {
   let before;
   let looks = [];
-  let heard_ms = Date.now();
+  let last_contact_ms = Date.now();
   return async () => {
     try {
       const after = { at_ms: Date.now(), verdicts: verdictsOf(await text("/metrics", signal)) };
-      heard_ms = Date.now();
+      last_contact_ms = Date.now();
       if (after.verdicts === undefined) {
         node.replaceChildren(el("p", { class: "sub" }, "This service reports no verdicts."));
       } else {
@@ -89,7 +89,7 @@ function verdictLook(node, status, signal) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
       if (error.isOffline || error.status >= 500)
-        return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
+        return status({ tone: "bad", text: `offline · last seen ${duration(Date.now() - last_contact_ms)} ago` });
       status({ tone: "none", text: "key needed" });
       node.replaceChildren(verdictRefusal(error));
     }
@@ -150,11 +150,11 @@ function noneYet() {
 async function countEach(policies, signal) {
   const rows = [];
   for (const row of [...policies.querySelectorAll("tr[data-policy]")].slice(0, COUNTED_MAX)) {
-    const told = await json(`${policyPath(row.dataset.policy)}/history?window=86400&numbers=string`, signal);
+    const history = await json(`${policyPath(row.dataset.policy)}/history?window=86400&numbers=string`, signal);
     const to = Math.floor(Date.now() / 1000);
     for (const name of ["allowed", "refused"]) {
-      row.querySelector(`[data-count=${name}]`).textContent = count(told[name]);
-      rows.push({ section: name, name: row.dataset.policy, count: whole(told[name]), from: to - 86_400, to });
+      row.querySelector(`[data-count=${name}]`).textContent = count(history[name]);
+      rows.push({ section: name, name: row.dataset.policy, count: whole(history[name]), from: to - 86_400, to });
     }
   }
   return rows;
@@ -176,10 +176,10 @@ function verdictNodes({ at_ms, verdicts }, rates) {
     part.style.flexGrow = String(number);
     bar.append(part);
   }
-  const age = started_s === undefined ? "" : ` ${lasting(at_ms - started_s * 1000)} ago`;
-  const heard = age_s === undefined ? "" : ` The newest report came ${lasting(age_s * 1000)} ago.`;
+  const age = started_s === undefined ? "" : ` ${duration(at_ms - started_s * 1000)} ago`;
+  const report = age_s === undefined ? "" : ` The newest report came ${duration(age_s * 1000)} ago.`;
   const whose = isOfAll
-    ? `Checks of all isolates, as they reported them, every ten seconds.${heard}`
+    ? `Checks of all isolates, as they reported them, every ten seconds.${report}`
     : `Checks of the isolate that answered, since it started${age}. A part of the deployment does not answer, so the checks of the other isolates are not known.`;
   return [
     el(
@@ -238,7 +238,7 @@ function tableOf(page) {
         policy.shadow ? " (shadow: refuses nobody)" : "",
       ),
       el("td", { class: "number", "data-label": heads[1] }, count(policy.limit)),
-      el("td", { "data-label": heads[2] }, lasting(policy.window_seconds * 1000).replace(/\.0 /, " ")),
+      el("td", { "data-label": heads[2] }, duration(policy.window_seconds * 1000).replace(/\.0 /, " ")),
       el("td", { "data-label": heads[3] }, policy.algorithm),
       el("td", { "data-label": heads[4] }, policy.scope === "global" ? "global" : "each datacenter"),
       el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "refuses (503)" : "allows"),

@@ -80,7 +80,7 @@ export function rate(perSecond) {
 }
 
 /** Returns a length of time in its largest fitting unit: "0.4 s", "3 min". */
-export function lasting(ms) {
+export function duration(ms) {
   const size = Math.max(0, ms);
   if (size < 10_000) return `${(size / 1000).toFixed(1)} s`;
   if (size < 120_000) return `${Math.round(size / 1000)} s`;

@@ -10,6 +10,7 @@ import { Chart } from "./chart.js";
 import { refusalOf } from "./counter.js";
 import { el, nameForm, notice, setText } from "./dom.js";
 import { beforeRows, exportButtons, pointRows } from "./export.js";
+import { freshness, truthOf } from "./freshness.js";
 import { Headline, fact } from "./headline.js";
 import { compared, countedDays, historyOf, partOf, pointsBefore, prefixPath } from "./history.js";
 import { repeat } from "./idle.js";
@@ -18,7 +19,6 @@ import { rangeBar } from "./range-bar.js";
 import { during, historyQuery, openingRange, rangeOf } from "./ranges.js";
 import { counterHash, countersHash, overviewHash, sharesHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
-import { standing, truthOf } from "./standing.js";
 
 const TOP = 10;
 // Where more are asked for: what one answer holds.
@@ -90,12 +90,12 @@ function overviewFrame(main, route, signal) {
   const { prefix } = route;
   const counters = el("p", { class: "fact" }, "–");
   const { promise: first, resolve: arrive } = Promise.withResolvers();
-  const told = el("p", { class: "sub truth" });
+  const truth = el("p", { class: "sub truth" });
   const frame = {
     chart: new Chart(),
     headline: new Headline(fact("Counters", counters)),
     counters,
-    told,
+    truth,
     trouble: el("div", { class: "trouble" }),
     shown: undefined,
     rows: TOP,
@@ -130,14 +130,14 @@ function overviewFrame(main, route, signal) {
     );
   frame.panels = el("div", { class: "panels" }, frame.headline.node, history, frame.top.node, frame.breakdowns.node);
   frame.history = history;
-  frame.headline.node.append(told);
+  frame.headline.node.append(truth);
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, prefix === "" ? "Overview" : el("bdi", {}, prefix))),
     el("div", { class: "filters" }, ranges, prefixForm(route)),
     ...(filter === undefined ? [] : [filter]),
     frame.body,
   );
-  setText(told, "Loading …");
+  setText(truth, "Loading …");
   frame.body.replaceChildren(el("p", { class: "sub", role: "status" }, "Loading …"));
   return frame;
 }
@@ -147,35 +147,35 @@ function follow(frame, route, status, signal) {
   const path = prefixPath(route.prefix);
   let looks = 0;
   let before = [];
-  let asked_rows;
+  let compared_rows;
   let isEmpty = false;
-  let heard_ms = Date.now();
+  let last_contact_ms = Date.now();
   const look = async () => {
-    const asked = rangeOf(route.range, nowSeconds());
+    const requested = rangeOf(route.range, nowSeconds());
     // Rows that were just asked for are compared too.
-    const isSlow = looks % SLOW === 0 || asked_rows !== frame.rows;
-    asked_rows = frame.rows;
+    const isSlow = looks % SLOW === 0 || compared_rows !== frame.rows;
+    compared_rows = frame.rows;
     try {
       if (route.where !== undefined) {
-        const told = await showValue(frame, route, asked, status, signal);
-        heard_ms = Date.now();
+        const answer = await showValue(frame, route, requested, status, signal);
+        last_contact_ms = Date.now();
         looks += 1;
-        if (isSlow) await compareValue(frame, route, asked, told);
+        if (isSlow) await compareValue(frame, route, requested, answer);
         frame.arrive();
         return;
       }
-      const { told, range } = await historyOf(path, asked, signal, `&top=${frame.rows}`);
-      heard_ms = Date.now();
-      isEmpty = told.counters === 0 && !told.missing_partitions;
+      const { history, range } = await historyOf(path, requested, signal, `&top=${frame.rows}`);
+      last_contact_ms = Date.now();
+      isEmpty = history.counters === 0 && !history.missing_partitions;
       if (isEmpty) return empty(frame, route, status);
       if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
       if (isSlow) before = await pointsBefore(path, range, signal);
-      show(frame, route, range, told, before);
-      tellTruth(frame, told, status);
+      show(frame, route, range, history, before);
+      tellTruth(frame, history, status);
       looks += 1;
       if (!isSlow) return;
       await frame.breakdowns.refresh(range);
-      await compareTop(frame, route, path, range, told);
+      await compareTop(frame, route, path, range, history);
       await frame.breakdowns.compare(range);
       frame.arrive();
     } catch (error) {
@@ -185,9 +185,8 @@ function follow(frame, route, status, signal) {
         status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
         return frame.body.replaceChildren(refusalOf(error, ""));
       }
-      status(
-        standing({ connection: "offline", reading: looks > 0 ? {} : undefined, silent_ms: Date.now() - heard_ms }),
-      );
+      const silent_ms = Date.now() - last_contact_ms;
+      status(freshness({ connection: "offline", reading: looks > 0 ? {} : undefined, silent_ms }));
       if (looks === 0) {
         frame.body.replaceChildren(notice("The service cannot be reached", "This page tries again every few seconds."));
       }
@@ -201,20 +200,20 @@ function follow(frame, route, status, signal) {
   return loop.stop;
 }
 
-function tellTruth(frame, told, status) {
-  const missing = (told.missing_partitions ?? []).map((partition) => `partition ${partition} of the directory`);
+function tellTruth(frame, answer, status) {
+  const missing = (answer.missing_partitions ?? []).map((partition) => `partition ${partition} of the directory`);
   // Counters that are left out are told of by themselves.
-  const staleness_ms = missing.length > 0 || told.unasked ? 0 : told.staleness_ms;
-  const reading = { exact: told.exact, staleness_ms, unreachable: missing };
-  status(standing({ connection: "polling", reading }));
+  const staleness_ms = missing.length > 0 || answer.unasked ? 0 : answer.staleness_ms;
+  const reading = { exact: answer.exact, staleness_ms, unreachable: missing };
+  status(freshness({ connection: "polling", reading }));
   const clock = new Date(Date.now() - staleness_ms).toLocaleTimeString("en-GB");
   const truth = truthOf({ connection: "polling", reading, clock });
-  frame.told.dataset.tone = truth.tone;
-  setText(frame.told, truth.text);
+  frame.truth.dataset.tone = truth.tone;
+  setText(frame.truth, truth.text);
   setText(
     frame.trouble,
-    unaskedWords(told.unasked) ??
-      (told.exact || told.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here."),
+    unaskedWords(answer.unasked) ??
+      (answer.exact || answer.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here."),
   );
 }
 
@@ -225,23 +224,23 @@ function unaskedWords(unasked) {
   return `These are too many counters to read all: ${count(counters)} small ones are not in the numbers above. Each counted at most ${count(each_max)}, all of them together at most ${count(count_max)}. Choose a prefix to see them.`;
 }
 
-function show(frame, route, range, told, before) {
-  const totals = compared(range, told.points, before);
+function show(frame, route, range, history, before) {
+  const totals = compared(range, history.points, before);
   frame.headline.show(range, totals);
   frame.history.hidden = false;
-  setText(frame.counters, count(told.counters));
-  frame.chart.show(told.points, range, before);
+  setText(frame.counters, count(history.counters));
+  frame.chart.show(history.points, range, before);
   frame.totals = totals;
-  frame.shown = { range, points: told.points, before, top: told.top, total: totals.count };
+  frame.shown = { range, points: history.points, before, top: history.top, total: totals.count };
   showTop(frame, route);
 }
 
 /** Asks for what the top is compared with, and shows how each row changed. */
-async function compareTop(frame, route, path, range, told) {
+async function compareTop(frame, route, path, range, history) {
   const times = comparedTimes(range);
   const topOf = ({ step, from, until }, rows) =>
     `${path}/${historyQuery({ step, from, to: until }, `&zeros=0&top=${rows}`)}`;
-  const own = times?.now.until === range.until ? told : undefined;
+  const own = times?.now.until === range.until ? history : undefined;
   frame.changes = (await frame.comparison.between(times, topOf, own))?.of;
   showTop(frame, route);
 }
@@ -285,37 +284,37 @@ function showTop(frame, route) {
  * dimensions.
  */
 async function showValue(frame, route, range, status, signal) {
-  const told = await json(valuePath(route, range, frame.rows), signal);
+  const answer = await json(valuePath(route, range, frame.rows), signal);
   if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
   frame.history.hidden = true;
   frame.breakdowns.node.replaceChildren();
-  frame.totals = { ...frame.totals, count: whole(told.total) };
+  frame.totals = { ...frame.totals, count: whole(answer.total) };
   frame.headline.show(range, frame.totals);
   // The answer says how many were asked, not how many have the value.
-  const hasMore = told.unasked || whole(told.other) > 0n;
-  setText(frame.counters, `${told.rows.length}${hasMore ? " or more" : ""}`);
-  frame.shown = { range, window: told.window, points: [], before: [], top: told.rows, total: told.total };
+  const hasMore = answer.unasked || whole(answer.other) > 0n;
+  setText(frame.counters, `${answer.rows.length}${hasMore ? " or more" : ""}`);
+  frame.shown = { range, window: answer.window, points: [], before: [], top: answer.rows, total: answer.total };
   showTop(frame, route);
-  tellTruth(frame, told, status);
-  const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
+  tellTruth(frame, answer, status);
+  const error = whole(answer.error) > 0n ? ` It may be up to ${count(answer.error)} more: a counter knows 1,000 values by name.` : "";
   setText(frame.trouble, "");
-  setText(frame.told, `${frame.told.textContent} ${windowWords(range, told.window)} It has no chart and no other dimensions here: each dimension is counted by itself, by the hour and day.${error}`);
-  return told;
+  setText(frame.truth, `${frame.truth.textContent} ${windowWords(range, answer.window)} It has no chart and no other dimensions here: each dimension is counted by itself, by the hour and day.${error}`);
+  return answer;
 }
 
 const valuePath = ({ prefix, where }, range, rows) => `${breakdownPath(prefixPath(prefix), where.by, range, rows)}&value=${encodeURIComponent(where.value)}`;
 
 /** Asks for what one value is compared with, and shows how it and each row changed. */
-async function compareValue(frame, route, range, told) {
+async function compareValue(frame, route, range, own) {
   const times = comparedValueTimes(range);
-  const found = await frame.comparison.between(times, (time, rows) => valuePath(route, time, rows), told);
+  const found = await frame.comparison.between(times, (time, rows) => valuePath(route, time, rows), own);
   frame.changes = found?.of;
   frame.compared = found === undefined ? "" : timesWords(range, times);
   showTop(frame, route);
   const isSure = (answer) => answer !== undefined && whole(answer.error) === 0n && !answer.unasked;
   const [now, before] = [whole(found?.now.total), whole(found?.before.total)];
   const isBoth = isSure(found?.now) && isSure(found.before);
-  frame.totals = { count: whole(told.total), ...(isBoth ? { now, before, part: partOf(now, before) } : {}) };
+  frame.totals = { count: whole(own.total), ...(isBoth ? { now, before, part: partOf(now, before) } : {}) };
   frame.headline.show(range, frame.totals);
 }
 

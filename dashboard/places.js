@@ -2,7 +2,7 @@
 //
 // Invariant: the map tells nothing that the bars do not, so who does not see it misses nothing.
 import { el, setText, svg } from "./dom.js";
-import { count, drawn, lasting, share, short, whole } from "./numbers.js";
+import { count, drawn, duration, share, short, whole } from "./numbers.js";
 import { LAND, landCells, placeOf, project } from "./world.js";
 
 // A longer number leaves no room for its bar on a phone.
@@ -29,7 +29,7 @@ export class Places {
   #more = el("button", { type: "button", class: "quiet small more", hidden: true, on: { click: () => this.#open() } });
   #map;
   #isOpen = false;
-  #told = [];
+  #datacenters = [];
 
   constructor() {
     const column = el("div", { class: "column" }, this.#empty, this.#list, this.#more);
@@ -42,30 +42,30 @@ export class Places {
   }
 
   show(datacenters) {
-    this.#told = largestFirst(datacenters);
-    const all = this.#told.reduce((sum, datacenter) => sum + valueOf(datacenter), 0n);
-    const largest = this.#told.length === 0 ? 0n : valueOf(this.#told[0]);
-    setText(this.#empty, this.#told.length === 0 ? "No datacenter has counted it yet." : "");
+    this.#datacenters = largestFirst(datacenters);
+    const all = this.#datacenters.reduce((sum, datacenter) => sum + valueOf(datacenter), 0n);
+    const largest = this.#datacenters.length === 0 ? 0n : valueOf(this.#datacenters[0]);
+    setText(this.#empty, this.#datacenters.length === 0 ? "No datacenter has counted it yet." : "");
     const rows = new Map([...this.#list.children].map((row) => [row.dataset.id, row]));
-    const shown = this.#isOpen ? this.#told : this.#told.slice(0, FIRST);
+    const shown = this.#isOpen ? this.#datacenters : this.#datacenters.slice(0, FIRST);
     const kept = shown.map((datacenter) =>
       showRow(rows.get(datacenter.id) ?? rowOf(datacenter.id), datacenter, all, largest),
     );
     const isSame =
       kept.length === this.#list.children.length && kept.every((row, index) => this.#list.children[index] === row);
     if (!isSame) this.#list.replaceChildren(...kept);
-    this.#more.hidden = shown.length === this.#told.length;
-    setText(this.#more, `All ${this.#told.length} datacenters`);
+    this.#more.hidden = shown.length === this.#datacenters.length;
+    setText(this.#more, `All ${this.#datacenters.length} datacenters`);
     this.#draw(largest);
   }
 
   #open() {
     this.#isOpen = true;
-    this.show(this.#told);
+    this.show(this.#datacenters);
   }
 
   #draw(largest) {
-    const known = this.#told.flatMap((datacenter) => {
+    const known = this.#datacenters.flatMap((datacenter) => {
       const place = placeOf(datacenter.id);
       return place === undefined ? [] : [{ datacenter, ...project(place) }];
     });
@@ -123,7 +123,7 @@ function showRow(row, datacenter, all, largest) {
   const text = count(datacenter.value ?? 0);
   setText(row.querySelector(".number"), text.length > DIGITS_MAX ? short(datacenter.value) : text);
   setText(row.querySelector(".share"), share(datacenter.value ?? 0, all));
-  setText(row.querySelector(".sub"), isAway ? `unreachable, as of ${lasting(datacenter.staleness_ms ?? 0)} ago` : "");
+  setText(row.querySelector(".sub"), isAway ? `unreachable, as of ${duration(datacenter.staleness_ms ?? 0)} ago` : "");
   const part = largest > 0n && valueOf(datacenter) > 0n ? (drawn(valueOf(datacenter)) / Number(largest)) * 100 : 0;
   row.querySelector("rect").setAttribute("width", `${part}%`);
   return row;

@@ -18,7 +18,7 @@ const LABELS = {
 
 /** Returns the form of a policy; `save(policy)` resolves once it is stored, and rejects with why not. */
 export function policyForm(policy, save) {
-  const told = el("p", { class: "sub", role: "status" });
+  const note = el("p", { class: "sub", role: "status" });
   const field = (name, node) => el("div", {}, el("label", { for: `policy-${name}` }, LABELS[name]), node);
   const number = (name, max) =>
     el("input", {
@@ -48,9 +48,9 @@ export function policyForm(policy, save) {
     };
     try {
       await save(wanted);
-      setText(told, "Stored. Other isolates follow within seconds.");
+      setText(note, "Stored. Other isolates follow within seconds.");
     } catch (error) {
-      setText(told, `It was not stored: ${error.message}.`);
+      setText(note, `It was not stored: ${error.message}.`);
     }
   };
   const form = el(
@@ -63,7 +63,7 @@ export function policyForm(policy, save) {
     field("on_error", choice("on_error")),
     field("shadow", shadow),
     el("button", { type: "submit" }, "Store"),
-    told,
+    note,
   );
   return form;
 }

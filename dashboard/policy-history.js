@@ -58,12 +58,12 @@ export function otherKeys({ other, none, kept_from }) {
 }
 
 /** Returns the sums, the refused keys and the points of a policy as rows of an export. */
-function rowsOf(told, range, changes, refused) {
+function rowsOf(history, range, changes, refused) {
   const sums = TILES.map(([name], at) => ({
-    section: "checks", name, count: whole(told[name]), ...changes[at]?.columns,
+    section: "checks", name, count: whole(history[name]), ...changes[at]?.columns,
   }));
   const keys = { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) };
-  const points = told.points.flatMap(([second, ...counts]) =>
+  const points = history.points.flatMap(([second, ...counts]) =>
     pointRows(TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds),
   );
   return [...sums, ...exportRows(new Map([["refused key", keys]])), ...points];
@@ -91,25 +91,25 @@ export function policyHistory(id, range_name, status, signal) {
 
   const look = async () => {
     try {
-      const asked = rangeOf(range_name, Math.floor(Date.now() / 1000));
-      const { told, range } = await historyOf(policyPath(id), asked, signal);
+      const requested = rangeOf(range_name, Math.floor(Date.now() / 1000));
+      const { history, range } = await historyOf(policyPath(id), requested, signal);
       if (looks % SLOW === 0) before = await pointsBefore(policyPath(id), range, signal);
       looks += 1;
-      const changes = verdictChanges(range, told.points, before);
-      const all = TILES.reduce((sum, [name]) => sum + whole(told[name]), 0n);
+      const changes = verdictChanges(range, history.points, before);
+      const all = TILES.reduce((sum, [name]) => sum + whole(history[name]), 0n);
       setText(title, `Allowed and refused ${during(range.words)}`);
       tiles.replaceChildren(
         ...TILES.map(([name, label], at) =>
-          tileOf(name, label, count(told[name]), share(told[name], all), changes[at]),
+          tileOf(name, label, count(history[name]), share(history[name], all), changes[at]),
         ),
       );
-      chart.show(told.points, range);
+      chart.show(history.points, range);
       const time = range.name === "all" ? `from=${range.from}` : `from=${range.from}&to=${range.until - 1}`;
       const refused = await json(`${policyPath(id)}/refused?${time}&limit=${KEYS}&numbers=string`, signal);
       const rest = [otherKeys(refused), windowWords(range, refused.window)].filter(Boolean).join(" ");
       shown = {
         file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until,
-        rows: rowsOf(told, range, changes, refused),
+        rows: rowsOf(history, range, changes, refused),
       };
       arrive();
       if (refused.rows.length === 0) {

@@ -156,8 +156,8 @@ function complete(range, now_s) {
   const compared = until < range.to ? until - (until % width) : until;
   const compared_to = Math.min(compared, range.from + previous.shift);
   const isCompared = compared_to > range.from;
-  const told = isCompared ? { ...previous, to: compared_to - previous.shift, compared_to } : undefined;
-  return { ...range, now: now_s, step_seconds, until, previous: told };
+  const comparison = isCompared ? { ...previous, to: compared_to - previous.shift, compared_to } : undefined;
+  return { ...range, now: now_s, step_seconds, until, previous: comparison };
 }
 
 /**

@@ -8,11 +8,11 @@ const LONGEST_MS = 30_000;
  * Returns the pause before attempt `attempt` (from 1), in milliseconds: doubled each time, 50 to 100 % of it by
  * `random` (0 to 1).
  */
-export function pause(attempt, random, asked_seconds = 0) {
+export function pause(attempt, random, retry_after_seconds = 0) {
   const doubled = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 16));
   const spread = doubled * (0.5 + random / 2);
   // A server that says when to come back is not asked before.
-  return Math.max(spread, Math.min(asked_seconds, 600) * 1000);
+  return Math.max(spread, Math.min(retry_after_seconds, 600) * 1000);
 }
 
 /** Resolves after a time, or at once when the browser says that it is online again, or when `signal` aborts. */

@@ -15,8 +15,8 @@ const PAGES = {
 export function parseRoute(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").split("?");
   const parameters = new URLSearchParams(query);
-  const asked = parameters.get("range") ?? undefined;
-  const range = asked === undefined ? undefined : rangeNamed(asked);
+  const range_name = parameters.get("range") ?? undefined;
+  const range = range_name === undefined ? undefined : rangeNamed(range_name);
   const order = parameters.get("order") ?? ORDERS[0];
   const prefix = parameters.get("prefix") ?? "";
   const [, view, name] = path.match(/^\/(counter|limits|boards|share|keys|alerts)\/(.+)$/) ?? [];
@@ -29,10 +29,10 @@ export function parseRoute(hash) {
   if (id !== undefined) Object.assign(route, { view, id });
   else if (Object.hasOwn(PAGES, path)) route.view = PAGES[path];
   else return { ...route, unknown: `There is no view #${path}: this is the overview.` };
-  const fault = asked === undefined ? undefined : rangeFault(asked, Math.floor(Date.now() / 1000));
+  const fault = range_name === undefined ? undefined : rangeFault(range_name, Math.floor(Date.now() / 1000));
   if (fault !== undefined) return { ...route, range: undefined, unknown: fault };
-  if (asked !== undefined && range === undefined) {
-    return { ...route, unknown: `There is no range ${asked}. Known: ${RANGE_WORDS}.` };
+  if (range_name !== undefined && range === undefined) {
+    return { ...route, unknown: `There is no range ${range_name}. Known: ${RANGE_WORDS}.` };
   }
   if (route.order !== order) return { ...route, unknown: `There is no order ${order}. Known: ${ORDERS.join(", ")}.` };
   return route;

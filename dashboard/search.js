@@ -64,11 +64,11 @@ export function containing(entries, text) {
  */
 function held(ask) {
   let list = [];
-  let asked_ms = -Infinity;
+  let at_ms = -Infinity;
   let of;
   return async (signal) => {
     const own = key();
-    if (own === of && performance.now() - asked_ms < HELD_MS) return list;
+    if (own === of && performance.now() - at_ms < HELD_MS) return list;
     try {
       list = await ask(signal);
     } catch (error) {
@@ -76,7 +76,7 @@ function held(ask) {
       if (signal.aborted || error.isOffline) return [];
       list = [];
     }
-    [asked_ms, of] = [performance.now(), own];
+    [at_ms, of] = [performance.now(), own];
     return list;
   };
 }
@@ -205,7 +205,7 @@ class Options {
 /** What is looked for: each search ends the one before. */
 class Search {
   #show;
-  #asked = new AbortController();
+  #controller = new AbortController();
 
   /** `show(found)` is called with what is found: at once, and when the service has answered. */
   constructor(show) {
@@ -213,14 +213,14 @@ class Search {
   }
 
   end() {
-    this.#asked.abort();
+    this.#controller.abort();
   }
 
   /** Resolves to what is found; undefined where the search was ended. */
   async find(text) {
     this.end();
-    this.#asked = new AbortController();
-    const { signal } = this.#asked;
+    this.#controller = new AbortController();
+    const { signal } = this.#controller;
     const own = matching(pages(), text).map((page) => ({ kind: "page", ...page })).slice(0, 4);
     this.#show(own);
     const [counters, boards, others] = await Promise.all([

@@ -58,15 +58,15 @@ export function factorFor(span_seconds, step_seconds, most) {
  * something.
  */
 export function summary(points) {
-  const told = points.filter(([, value]) => value !== null);
-  const peak = told.reduce(
+  const known = points.filter(([, value]) => value !== null);
+  const peak = known.reduce(
     (best, point) => (best === undefined || whole(point[1]) > whole(best[1]) ? point : best), undefined,
   );
   return {
-    sum: told.reduce((sum, [, value]) => sum + whole(value), 0n),
+    sum: known.reduce((sum, [, value]) => sum + whole(value), 0n),
     peak: peak === undefined ? 0n : whole(peak[1]),
     peak_at: peak?.[0],
-    known: told.length,
+    known: known.length,
   };
 }
 

@@ -17,13 +17,13 @@ const dateOf = (ms) => new Date(ms).toLocaleDateString("en-GB", { dateStyle: "me
 export function showShares(main, { prefix }, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
-  const told = el("p", { class: "sub", role: "status" });
+  const note = el("p", { class: "sub", role: "status" });
   const list = el("div", {});
-  const form = shareForm(prefix, async (asked) => {
+  const form = shareForm(prefix, async (request) => {
     try {
-      const share = await send("POST", "/shares", asked, signal);
+      const share = await send("POST", "/shares", request, signal);
       await refresh();
-      setText(told, `The link for ${share.prefix === "" ? "all counters" : share.prefix} is made. Copy it below.`);
+      setText(note, `The link for ${share.prefix === "" ? "all counters" : share.prefix} is made. Copy it below.`);
     } catch (error) {
       tell(error);
     }
@@ -31,7 +31,7 @@ export function showShares(main, { prefix }, status) {
   const body = el(
     "div",
     { class: "panels" },
-    panel("new", "New link", form, told),
+    panel("new", "New link", form, note),
     panel("shares", "Links", list),
   );
   main.replaceChildren(
@@ -41,12 +41,12 @@ export function showShares(main, { prefix }, status) {
   const tell = (error) => {
     if (signal.aborted) return;
     if (!(error instanceof Failure)) throw error;
-    setText(told, `${error.message}.`);
+    setText(note, `${error.message}.`);
   };
   const revoke = async (share) => {
     try {
       await send("DELETE", `/shares/${share.id}`, undefined, signal);
-      setText(told, "The link is revoked. It ends everywhere within a minute, and what is open by it within 10 minutes.");
+      setText(note, "The link is revoked. It ends everywhere within a minute, and what is open by it within 10 minutes.");
       await refresh();
     } catch (error) {
       tell(error);

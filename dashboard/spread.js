@@ -67,10 +67,10 @@ export class Spread {
     if (seconds <= 0) return;
     setText(this.#title, `Samples ${during(range.words)}`);
     try {
-      const told = await this.#ask(seconds, range.until - 1);
-      this.node.hidden = told.count === 0 || told.count === "0";
+      const distribution = await this.#ask(seconds, range.until - 1);
+      this.node.hidden = distribution.count === 0 || distribution.count === "0";
       if (this.node.hidden) return;
-      this.#show(told);
+      this.#show(distribution);
       if (this.#isDrawn) return;
       this.#isDrawn = true;
       const slices = slicesOf(seconds, range.until - 1);
@@ -89,24 +89,24 @@ export class Spread {
     return json(`${counterPath(this.#id)}/distribution?window=${seconds}&at=${at}&numbers=string`, this.#signal);
   }
 
-  #show(told) {
+  #show(distribution) {
     const off =
-      told.max_relative_error > 0
-        ? `; percentiles are off by at most ${measured(Number((told.max_relative_error * 100).toPrecision(2)))} %`
+      distribution.max_relative_error > 0
+        ? `; percentiles are off by at most ${measured(Number((distribution.max_relative_error * 100).toPrecision(2)))} %`
         : "";
     setText(
       this.#words,
-      `${count(told.count)} ${Number(told.count) === 1 ? "sample" : "samples"}, ${measured(told.mean)} on average${off}`,
+      `${count(distribution.count)} ${Number(distribution.count) === 1 ? "sample" : "samples"}, ${measured(distribution.mean)} on average${off}`,
     );
-    const largest = Math.max(...MARKS.map(([name]) => Number(told[name]) || 0));
+    const largest = Math.max(...MARKS.map(([name]) => Number(distribution[name]) || 0));
     const rows = MARKS.map(([name, label]) => {
-      const part = largest > 0 ? Math.max(0, (Number(told[name]) / largest) * 100) : 0;
+      const part = largest > 0 ? Math.max(0, (Number(distribution[name]) / largest) * 100) : 0;
       return el(
         "li",
         {},
         el("span", { class: "place" }, label),
         svg("svg", { class: "bar", "aria-hidden": "true" }, svg("rect", { height: "100%", width: `${part}%` })),
-        el("span", { class: "number" }, measured(Number(told[name]))),
+        el("span", { class: "number" }, measured(Number(distribution[name]))),
       );
     });
     this.#list.replaceChildren(...rows);

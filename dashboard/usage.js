@@ -39,13 +39,13 @@ export function usageOf(text) {
       .filter(([key]) => key.startsWith(`${name} `) && (labels?.includes(key.slice(name.length + 1)) ?? true))
       .reduce((all, [, value]) => all + value, 0);
   if (one("acknowledged_total", "increment") === undefined) return undefined;
-  const asked = (routes) => sum("request_duration_seconds_count", routes);
-  const requests = asked() - asked(LOOKS);
+  const requestsOf = (routes) => sum("request_duration_seconds_count", routes);
+  const requests = requestsOf() - requestsOf(LOOKS);
   const sums = {
     requests,
     writes: sum("acknowledged_total"),
     lines: sum("acknowledged_total", LINES),
-    reads: requests - asked(WRITES) - asked(CHECKS),
+    reads: requests - requestsOf(WRITES) - requestsOf(CHECKS),
     checks: sum("limit_checks_total"),
     flushes: sum("flushes_total"),
     joined: one("flush_writes_sum") ?? 0,

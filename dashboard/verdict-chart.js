@@ -32,7 +32,7 @@ export function columnsOf(points, { from, until, step_seconds, step }) {
   };
 }
 
-const told = (value) => (value === null ? "not known" : count(value));
+const countWords = (value) => (value === null ? "not known" : count(value));
 const sumOf = (column) => column.slice(1).reduce((sum, value) => sum + (value === null ? 0n : whole(value)), 0n);
 
 /** The chart. `node` goes on the page. */
@@ -107,7 +107,7 @@ export class VerdictChart {
       ...rows.map(([start, ...values]) =>
         el(
           "tr", {}, el("td", {}, this.#moment(start)),
-          values.map((value) => el("td", { class: "number" }, told(value))),
+          values.map((value) => el("td", { class: "number" }, countWords(value))),
         ),
       ),
     );
@@ -118,7 +118,7 @@ export class VerdictChart {
       this.#columns[Math.min(this.#columns.length - 1, Math.max(0, Math.floor(part * this.#columns.length)))];
     if (column === undefined) return;
     const [start, allowed, refused, error] = column;
-    const unjudged = error === null || whole(error) === 0n ? "" : `, ${told(error)} without a verdict`;
-    setText(this.#readout, `${this.#moment(start)}: ${told(allowed)} allowed, ${told(refused)} refused${unjudged}`);
+    const unjudged = error === null || whole(error) === 0n ? "" : `, ${countWords(error)} without a verdict`;
+    setText(this.#readout, `${this.#moment(start)}: ${countWords(allowed)} allowed, ${countWords(refused)} refused${unjudged}`);
   }
 }

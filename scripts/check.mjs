@@ -1,9 +1,11 @@
 // Runs every check of `make check` but the tests, each as one line: name, result, seconds.
 //
 // Invariants: one failed check does not hide the next (all run, then the exit code tells), a failure
-// prints its output and what to do, and a check that could not run says "skip" and why.
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+// prints its output and what to do, and a check that could not run says "skip" and why. The Wasm is built meanwhile,
+// mostly on one core, and the checks that need it come last.
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -98,6 +100,23 @@ function npmAudit() {
   return `${found.total} findings, none high or critical`;
 }
 
+// Begins to build the Wasm. Returns what waits for it.
+function beginBuild() {
+  const folder = mkdtempSync(join(tmpdir(), "tally-build-"));
+  const path = join(folder, "log");
+  const log = openSync(path, "w");
+  const child = spawn("scripts/build.sh", { cwd: ROOT, stdio: ["ignore", log, log] });
+  const ended = once(child, "close").catch((error) => [error.message]);
+  return async () => {
+    const [status] = await ended;
+    closeSync(log);
+    const output = readFileSync(path, "utf8");
+    rmSync(folder, { recursive: true, force: true });
+    if (status !== 0) throw new Failed(`${output}the build ended with ${status}\n`);
+    return "";
+  };
+}
+
 function wasmSize() {
   const bytes = wasmGzipBytes(ROOT);
   const sentence = `${bytes.toLocaleString("en")} of ${WASM_GZIP_BYTES_MAX.toLocaleString("en")} bytes gzipped`;
@@ -124,6 +143,7 @@ function tidiness() {
 }
 
 const FIX_LINTS = "fix what is shown above; a lint that is wrong here gets #[expect(…, reason = \"…\")]";
+const building = beginBuild();
 const CHECKS = [
   ["tidy", tidiness, "each line above names the file, the line and the rule (scripts/tidy.mjs)"],
   ["formatting", () => run("cargo", ["fmt", "--check"]), "run cargo fmt"],
@@ -132,18 +152,19 @@ const CHECKS = [
   ["features alone and off", featureSets, "code that needs a feature of Cargo.toml must say so: #[cfg(feature = …)]"],
   ["clippy of crates alone", cratesAlone, FIX_LINTS],
   ["examples of crates, wasm32", () => clippy("-p", "tally-limit", "-p", "tally-sketch", "--examples", "--target", WASM), FIX_LINTS],
-  ["docs native", () => rustdoc("--lib"), "fix the documentation shown above"],
+  ["docs native", () => rustdoc("--workspace", "--lib", "--document-private-items"), "fix the documentation shown above"],
   ["docs wasm32", () => rustdoc("-p", "tally", "--lib", "--target", WASM, "--document-private-items"), "fix the documentation shown above"],
   ["types of the client", () => run(process.execPath, ["package/package.mjs", "--types"]), "fix package/client; its api.ts follows from crates/tally-protocol/src/openapi.json"],
   ["licences, bans, sources", () => deny("licenses", "bans", "sources"), "replace the crate, or allow it in deny.toml with a reason"],
   ["advisories of crates", advisories, "update the crate (cargo update -p name), or ignore it in deny.toml with a reason"],
   ["advisories of npm", npmAudit, "update the package in package.json, then run npm install"],
+  ["the Wasm, built meanwhile", building, "fix what is shown above, then make build"],
   ["Wasm size", wasmSize, "find what grew; the budget stands in benches/wasm-size.mjs"],
   ["dry run aggregator", () => dryRun("wrangler.aggregator.toml"), "fix wrangler.aggregator.toml"],
   ["dry run edge", () => dryRun("wrangler.toml"), "fix wrangler.toml"],
 ];
 
-function checkAll() {
+async function checkAll() {
   let failures = 0;
   for (const [name, check, remedy] of CHECKS) {
     const began = performance.now();
@@ -152,7 +173,7 @@ function checkAll() {
       console.log(`${result.padEnd(5)} ${name.padEnd(24)} ${seconds.padStart(6)} s  ${more}`.trimEnd());
     };
     try {
-      report("ok", check());
+      report("ok", await check());
     } catch (error) {
       if (error instanceof Skipped) {
         report("skip", error.message);
@@ -168,4 +189,4 @@ function checkAll() {
   return failures === 0 ? 0 : 1;
 }
 
-process.exit(checkAll());
+process.exit(await checkAll());

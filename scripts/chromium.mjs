@@ -32,9 +32,9 @@ function ensure() {
     path = findChromium();
   }
   if (path === undefined) throw new Error(`no browser for the tests in a real one: ${reason ?? "it is not on the PATH"}\nwhat to do: ${WHAT_TO_DO}`);
-  const asked = spawnSync(path, ["--version"], { encoding: "utf8" });
-  if (asked.status !== 0) throw new Error(`${path} does not run: ${asked.error?.message ?? asked.stderr}\nwhat to do: ${WHAT_TO_DO}`);
-  console.log(`chromium: ${path}, ${asked.stdout.trim()}`);
+  const probe = spawnSync(path, ["--version"], { encoding: "utf8" });
+  if (probe.status !== 0) throw new Error(`${path} does not run: ${probe.error?.message ?? probe.stderr}\nwhat to do: ${WHAT_TO_DO}`);
+  console.log(`chromium: ${path}, ${probe.stdout.trim()}`);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

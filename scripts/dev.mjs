@@ -64,10 +64,10 @@ function dev() {
     ],
     { cwd: ROOT, stdio: "inherit", env: { ...process.env, WRANGLER_SEND_METRICS: "false" } },
   );
-  let asked = false;
+  let isStopping = false;
   for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"]) {
     process.on(signal, () => {
-      asked = true;
+      isStopping = true;
       // Ctrl-C reaches wrangler by the terminal they share.
       if (signal !== "SIGINT") child.kill("SIGTERM");
     });
@@ -75,11 +75,11 @@ function dev() {
   let wrong;
   child.on("exit", (code) => {
     if (remove) rmSync(FILE, { force: true });
-    process.exit(wrong !== undefined ? 1 : asked ? 0 : (code ?? 1));
+    process.exit(wrong !== undefined ? 1 : isStopping ? 0 : (code ?? 1));
   });
   // 0 takes a free port, which wrangler tells the terminal alone.
   if (number === 0) return;
-  refusal(`http://${HOST_DEFAULT}:${number}`, () => asked).then((sentence) => {
+  refusal(`http://${HOST_DEFAULT}:${number}`, () => isStopping).then((sentence) => {
     if (sentence === undefined) return;
     wrong = sentence;
     console.error(`dev: ${sentence}`);

@@ -45,14 +45,14 @@ function bytesOf(names) {
   return bytes;
 }
 
-function main(asked) {
+function main(names) {
   const known = features();
   const all = [...known.keys()];
-  const wrong = asked.find((name) => !known.has(name));
+  const wrong = names.find((name) => !known.has(name));
   if (wrong !== undefined) throw new Error(`there is no feature ${wrong}; there are ${all.join(", ")}`);
   const bytes = (number) => number.toLocaleString("en");
   const none = bytesOf([]);
-  const without = (asked.length > 0 ? asked : all).map((off) => [off, bytesOf(allBut(off, known))]);
+  const without = (names.length > 0 ? names : all).map((off) => [off, bytesOf(allBut(off, known))]);
   const whole = bytesOf(["default"]);
   const rows = [
     ["all", whole, ""],

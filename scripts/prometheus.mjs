@@ -14,6 +14,6 @@ if (paths.includes(undefined)) {
   const why = reason ?? "it is not on the PATH";
   console.log(`prometheus: rules and dashboard are not checked by a real one: ${why}\nwhat to do: apt-get install ${PACKAGE}`);
 } else {
-  const asked = spawnSync(paths[0], ["--version"], { encoding: "utf8" });
-  console.log(`prometheus: ${paths[1]}, ${asked.stdout.trim().split("\n")[0]}`);
+  const probe = spawnSync(paths[0], ["--version"], { encoding: "utf8" });
+  console.log(`prometheus: ${paths[1]}, ${probe.stdout.trim().split("\n")[0]}`);
 }

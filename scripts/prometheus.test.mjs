@@ -55,8 +55,8 @@ test("promtool finds nothing to mend in the /metrics of a server: names, units, 
   const text = await until("a report of each family", async () => {
     await fetch(`${url}/counters/measured/increment`, { method: "POST" });
     await fetch(`${url}/api/event`, { method: "POST", body: '{"key":"queued"}' });
-    const told = await (await fetch(`${url}/metrics`)).text();
-    return LATER.every((name) => told.includes(`# HELP ${name} `)) && told;
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    return LATER.every((name) => metrics.includes(`# HELP ${name} `)) && metrics;
   });
   promtool(["check", "metrics"], text);
 });

@@ -13,6 +13,6 @@ if (path === undefined) {
   const why = reason ?? "it is not on the PATH";
   console.log(`redis: nothing is compared with a real one: ${why}\nwhat to do: apt-get install ${PACKAGE}`);
 } else {
-  const asked = spawnSync(path, ["--version"], { encoding: "utf8" });
-  console.log(`redis: ${path}, ${asked.stdout.trim().split(" sha=")[0]}`);
+  const probe = spawnSync(path, ["--version"], { encoding: "utf8" });
+  console.log(`redis: ${path}, ${probe.stdout.trim().split(" sha=")[0]}`);
 }

@@ -62,14 +62,14 @@ test("no manifest and no recipe keeps the version before", () => {
 });
 
 test("the tag comes last, on a commit that was built, checked and tested, with a fixture of its data", () => {
-  const told = commands("99.0.0").map((command) => command.join(" "));
+  const lines = commands("99.0.0").map((command) => command.join(" "));
   const places = ["make build", "tests/upgrade/make.mjs 99.0.0", "make check test", "git commit", "git tag"].map(
-    (part) => told.findIndex((command) => command.includes(part)),
+    (part) => lines.findIndex((command) => command.includes(part)),
   );
   assert.deepEqual(
     places, [...places].sort((one, other) => one - other),
   );
-  assert.ok(!places.includes(-1) && places.at(-1) === told.length - 1);
+  assert.ok(!places.includes(-1) && places.at(-1) === lines.length - 1);
 });
 
 test("a dry run says what would be done and changes nothing", () => {

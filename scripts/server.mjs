@@ -156,8 +156,8 @@ async function waitUntilHealthy(urls, stopped) {
 
 // How many tablets the counters of a data folder lie in, where the environment does not say it (empty: none): as many
 // as the last time. A folder that was made without tablets goes on so.
-function tabletsOf(folder, said) {
-  if (said !== undefined) return said.trim();
+function tabletsOf(folder, setting) {
+  if (setting !== undefined) return setting.trim();
   const note = join(folder, "tablets");
   if (existsSync(note)) return readFileSync(note, "utf8").trim();
   return existsSync(join(folder, "objects", UNIQUE_KEYS.Directory)) ? "" : TABLETS_DEFAULT;

@@ -15,12 +15,12 @@ test("tally.js has at most 2 KB gzipped", () => {
 test("tally.js says once for each call why it was refused and what to do", async () => {
   for (const status of [401, 403, 404, 429]) {
     const html = '<script src="https://tally.test/tally.js" data-id="a"></script><b data-tally="a"></b><b data-tally="a"></b>';
-    let asked = 0;
+    let requests = 0;
     const answer = { ok: false, status, json: async () => ({ detail: `do this about ${status}` }) };
-    const fetch = async () => (asked++, answer);
+    const fetch = async () => (requests++, answer);
     const { warnings } = openPage(html, { url: "https://site.test/", source: servedFiles().get("tally.js"), fetch });
     await new Promise((done) => setImmediate(done));
-    assert.equal(asked, 2);
+    assert.equal(requests, 2);
     const url = "https://tally.test/counters/a";
     assert.deepEqual(warnings.sort(), [`tally.js: ${url}/increment: ${status} do this about ${status}`, `tally.js: ${url}: ${status} do this about ${status}`].sort());
   }

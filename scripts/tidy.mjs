@@ -163,7 +163,7 @@ export function namesakes(files) {
  * Returns a finding for each two types that share a name and are public to all, unless the comment that one of their
  * modules opens with tells of the other, as `module::Name`. files: [path, source] of each.
  */
-export function untoldNamesakes(files) {
+export function undocumentedNamesakes(files) {
   const places = new Map();
   for (const [path, source] of files) {
     const module = path.replace(/(\/mod|\/lib)?\.rs$/, "").split("/").at(-1);
@@ -195,14 +195,14 @@ export function moduleTable(path, source) {
   const head = rows.findIndex(([cell]) => cell?.trim() === "module");
   if (head < 0) return [];
   const end = rows.findIndex(([cell], at) => at > head && cell === undefined);
-  const told = rows
+  const entries = rows
     .slice(head + 1, end < 0 ? undefined : end)
     .flatMap(([cell, line]) => [...cell.matchAll(/`(?:mod@)?(\w+)`/g)].map(([, name]) => [name, line]));
   const code = codeOnly(source.slice(opening.length));
   const lacks = [...code.matchAll(/^(?:pub(?:\([^)]*\))? )?mod (\w+);/gm)]
-    .filter(([, name]) => !told.some(([one]) => one === name))
+    .filter(([, name]) => !entries.some(([one]) => one === name))
     .map(([, name]) => `${path}:${head + 1}: the table of modules lacks ${name}`);
-  const gone = told
+  const gone = entries
     .filter(([name]) => !new RegExp(`\\b${name}\\b`).test(code))
     .map(([name, line]) => `${path}:${line}: there is no module ${name}`);
   return [...lacks, ...gone];
@@ -268,7 +268,7 @@ export function tidy(root, workerdDate) {
     .map((path) => relative(root, path))
     .filter((path) => /^(src|crates\/[\w-]+\/src)\/.*\.rs$/.test(path));
   const sources = shipped.map((path) => [path, read(path)]);
-  findings.push(...namesakes(sources), ...untoldNamesakes(sources));
+  findings.push(...namesakes(sources), ...undocumentedNamesakes(sources));
   const locks = { lock: read("Cargo.lock"), bindgenLock: read("tools/bindgen/Cargo.lock") };
   const texts = { ...locks, edge: read("wrangler.toml"), aggregator: read("wrangler.aggregator.toml") };
   return [...findings, ...largeFiles(root), ...versions({ ...texts, workerdDate })];

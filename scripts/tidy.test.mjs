@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
   codeOnly, forbiddenCalls, largeFiles, longFunctions, longLines, moduleTable, namesakes, tidy,
-  untoldNamesakes, versions,
+  undocumentedNamesakes, versions,
 } from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
@@ -161,7 +161,7 @@ test("a name stands for two public types at most, of different folders", () => {
 test("two types that are public to all share a name only where a module tells of the other", () => {
   const type = "pub struct Settings {}\n";
   const [here, there] = ["crates/a/src/board/settings.rs", "crates/b/src/plan/mod.rs"];
-  const of = (one, other) => untoldNamesakes([[here, one], [there, other]]);
+  const of = (one, other) => undocumentedNamesakes([[here, one], [there, other]]);
   assert.match(of(type, type)[0], /^crates\/b\/src\/plan\/mod\.rs:1: Settings .*plan::Settings$/);
   assert.deepEqual(of(`//! Not \`crate::plan::Settings\`.\n\n${type}`, type), []);
   assert.deepEqual(of(type, `//! Others are \`settings::Settings\`.\n${type}`), []);

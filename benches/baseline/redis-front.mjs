@@ -7,7 +7,7 @@ import { createConnection } from "node:net";
 
 const redis = createConnection(Number(process.argv[2]), "127.0.0.1");
 redis.setNoDelay(true);
-const asked = [];
+const requests = [];
 let received = Buffer.alloc(0);
 
 // One reply at a place of the bytes, with where it ends; undefined where it is not all there.
@@ -47,11 +47,11 @@ function replyAt(bytes, at) {
 redis.on("data", (piece) => {
   received = received.length === 0 ? piece : Buffer.concat([received, piece]);
   let at = 0;
-  for (let reply; asked.length > 0 && (reply = replyAt(received, at)) !== undefined; ) {
+  for (let reply; requests.length > 0 && (reply = replyAt(received, at)) !== undefined; ) {
     at = reply[1];
-    const first = asked[0];
+    const first = requests[0];
     first.replies.push(reply[0] instanceof Error ? { error: reply[0].message } : { result: reply[0] });
-    if (first.replies.length === first.count) asked.shift().done(first.replies);
+    if (first.replies.length === first.count) requests.shift().done(first.replies);
   }
   received = received.subarray(at);
 });
@@ -86,7 +86,7 @@ const server = createServer((request, response) => {
         .writeHead(status, { "content-type": "application/json" })
         .end(JSON.stringify(several ? replies : replies[0]));
     };
-    asked.push({ count: commands.length, replies: [], done });
+    requests.push({ count: commands.length, replies: [], done });
     redis.write(commands.map(known).map(encoded).join(""));
   });
 });

@@ -48,11 +48,11 @@ export default {
     if (verdict.status === 429) return verdict;
     // Whatever else it is, the origin answers: a limiter that is in trouble takes no website with it.
     const answer = await fetch(request);
-    const told = new Response(answer.body, answer);
+    const response = new Response(answer.body, answer);
     for (const name of ["ratelimit", "ratelimit-policy"]) {
       const value = verdict.headers.get(name);
-      if (value !== null) told.headers.set(name, value);
+      if (value !== null) response.headers.set(name, value);
     }
-    return told;
+    return response;
   },
 };

@@ -225,10 +225,10 @@ export default Tally;
 // A refusal is a problem document. What is left it says in headers: `"login";r=0;t=12`.
 async function verdictOf(policy: string, check: LimitCheck, answer: Response): Promise<Verdict> {
   if (answer.status !== 429) return (await answer.json()) as Verdict;
-  const said = answer.clone();
+  const copy = answer.clone();
   const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean };
   // An address without a key that asks too often: nothing was judged.
-  if (problem.allowed !== false) throw await refusal(said);
+  if (problem.allowed !== false) throw await refusal(copy);
   const number = (header: string, name: string) =>
     Number((answer.headers.get(header) ?? "").match(new RegExp(`;\\s*${name}=(\\d+)`))?.[1] ?? NaN);
   const whole = (value: number, fallback: number) => (Number.isFinite(value) ? value : fallback);

@@ -50,9 +50,9 @@ export function watch(
           timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
           pause_ms = PAUSE_MS_MIN;
           last = id ?? last;
-          const told = JSON.parse(data) as { type: string; counters?: LiveCounters };
-          if (told.type !== "update" || end.signal.aborted) continue;
-          Object.assign(counters, told.counters);
+          const message = JSON.parse(data) as { type: string; counters?: LiveCounters };
+          if (message.type !== "update" || end.signal.aborted) continue;
+          Object.assign(counters, message.counters);
           onUpdate({ ...counters });
         }
       } catch (error) {

@@ -169,8 +169,8 @@ export class Transport {
       const mayGoOn =
         (isUnknown && mayRepeat) || error.code === "overloaded" || (error.status === 429 && call.isWrite === true);
       if (!mayGoOn || error.code === "not-configured" || attempt === tries) throw error;
-      const told_ms = error.retry_after_ms ?? 0;
-      await pause(Math.min(PAUSE_MS_MAX, Math.max(told_ms, wait_ms * (0.5 + Math.random()))), call.signal);
+      const retry_after_ms = error.retry_after_ms ?? 0;
+      await pause(Math.min(PAUSE_MS_MAX, Math.max(retry_after_ms, wait_ms * (0.5 + Math.random()))), call.signal);
       wait_ms = Math.min(PAUSE_MS_MAX, 2 * wait_ms);
     }
   }

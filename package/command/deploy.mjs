@@ -77,22 +77,24 @@ class Deployment {
         ...env,
       },
     });
-    let told = "";
-    for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (told += text));
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (text) => (output += text));
+    }
     child.stdin.on("error", () => {});
     child.stdin.end(input);
     const [code] = await once(child, "close");
-    if (code !== 0) throw new Failure(EXIT.failed, `wrangler ${args[0]} failed:\n${told.trim()}`);
-    return told;
+    if (code !== 0) throw new Failure(EXIT.failed, `wrangler ${args[0]} failed:\n${output.trim()}`);
+    return output;
   }
 
   async ask(question, fallback) {
     if (this.options.yes || this.isDry || !process.stdin.isTTY || this.screen.isJson) return fallback;
     const prompt = createInterface({ input: process.stdin, output: process.stderr });
-    const said = (await prompt.question(`   ${question} [${fallback === undefined ? "none" : fallback === true ? "yes" : fallback === false ? "no" : fallback}] `)).trim();
+    const answer = (await prompt.question(`   ${question} [${fallback === undefined ? "none" : fallback === true ? "yes" : fallback === false ? "no" : fallback}] `)).trim();
     prompt.close();
-    if (said === "") return fallback;
-    return typeof fallback === "boolean" ? /^y/i.test(said) : said;
+    if (answer === "") return fallback;
+    return typeof fallback === "boolean" ? /^y/i.test(answer) : answer;
   }
 
   async settings() {
@@ -133,8 +135,8 @@ class Deployment {
   async deploy() {
     const { options, screen } = this;
     await this.step("Check the account", "wrangler whoami", async () => {
-      const told = await this.wrangler(["whoami"]);
-      if (/not authenticated|wrangler login/i.test(told)) throw new Failure(EXIT.notAllowed, "wrangler has no account: run npx wrangler login, or set CLOUDFLARE_API_TOKEN");
+      const output = await this.wrangler(["whoami"]);
+      if (/not authenticated|wrangler login/i.test(output)) throw new Failure(EXIT.notAllowed, "wrangler has no account: run npx wrangler login, or set CLOUDFLARE_API_TOKEN");
     });
     const settings = await this.step("Ask what is needed", undefined, () => this.settings(), { isSafe: true });
     await this.step("Write both configurations", `${this.isDry ? "(a temporary folder)" : options.folder}/wrangler.toml, wrangler.aggregator.toml`, () => this.write(settings), { isSafe: true });
@@ -200,8 +202,8 @@ class Deployment {
     for (const [what, file] of [["aggregator", this.aggregator], ["edge", this.edge]]) {
       const dry = this.isDry ? ["--dry-run", "--outdir", join(this.folder, `out-${what}`)] : [];
       await this.step(`Deploy the ${what}`, `wrangler deploy -c ${this.shown(file)}${this.isDry ? " --dry-run" : ""}`, async () => {
-        const told = await this.wrangler(["deploy", "-c", file, ...dry]);
-        const found = told.match(/https:\/\/[\w.-]+\.workers\.dev/)?.[0];
+        const output = await this.wrangler(["deploy", "-c", file, ...dry]);
+        const found = output.match(/https:\/\/[\w.-]+\.workers\.dev/)?.[0];
         if (what === "edge" && found !== undefined) this.address = found;
       }, { isSafe: true });
     }
@@ -215,13 +217,13 @@ class Deployment {
       const dry = this.isDry ? ["--dry-run", "--outdir", join(this.folder, `out-${what}`)] : [];
       let version;
       await this.step(`Upload a version of the ${what}`, `wrangler versions upload -c ${this.shown(file)}${this.isDry ? " --dry-run" : ""}`, async () => {
-        const told = await this.wrangler(["versions", "upload", "-c", file, ...dry]);
-        version = told.match(/Version ID:\s*([0-9a-f-]{36})/i)?.[1];
+        const output = await this.wrangler(["versions", "upload", "-c", file, ...dry]);
+        version = output.match(/Version ID:\s*([0-9a-f-]{36})/i)?.[1];
       }, { isSafe: true });
       await this.step(`Send it ${percent} % of the requests`, `wrangler versions deploy <version>@${percent}% -c ${this.shown(file)} --yes`, async () => {
         if (version === undefined) throw new Failure(EXIT.failed, "wrangler named no version: deploy it by npx wrangler versions deploy");
-        const told = await this.wrangler(["deployments", "status", "-c", file]);
-        const before = told.match(/\((100|\d+)%\)\s+([0-9a-f-]{36})/)?.[2];
+        const output = await this.wrangler(["deployments", "status", "-c", file]);
+        const before = output.match(/\((100|\d+)%\)\s+([0-9a-f-]{36})/)?.[2];
         const others = before === undefined || percent === 100 ? [] : [`${before}@${100 - percent}%`];
         await this.wrangler(["versions", "deploy", `${version}@${percent}%`, ...others, "-c", file, "--yes"]);
       });
@@ -281,15 +283,17 @@ class Deployment {
     const child = spawn(this.program, [...this.first, ...args], {
       stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, WRANGLER_SEND_METRICS: "false", CI: "1" },
     });
-    let told = "";
-    for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (told += text));
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (text) => (output += text));
+    }
     const ended = once(child, "exit");
     let isOver = false;
     ended.then(() => (isOver = true));
     try {
       await smokeTest(`http://127.0.0.1:${port}`, key, LOCAL_MS_MAX, () => isOver);
     } catch (error) {
-      throw new Failure(EXIT.failed, `the smoke test failed: ${error.message}\n${told.slice(-4_000)}`);
+      throw new Failure(EXIT.failed, `the smoke test failed: ${error.message}\n${output.slice(-4_000)}`);
     } finally {
       child.kill("SIGTERM");
       await ended;

@@ -110,39 +110,39 @@ async function logs(client, files, options, screen) {
   }
   bar.end(run);
   const summary = { ...run.summary(), interrupted };
-  screen.show(summary, (said) => summaryText(said, run, screen));
+  screen.show(summary, (value) => summaryText(value, run, screen));
   if (failure !== undefined) throw failure;
   if (interrupted) return options.follow ? EXIT.done : EXIT.interrupted;
   return summary.unreadable === 0 && Object.keys(summary.rejected).length === 0 ? EXIT.done : EXIT.partly;
 }
 
-function summaryText(said, run, { paint }) {
+function summaryText(summary, run, { paint }) {
   const lines = [
-    `${paint("bold", number(said.counted))} of ${number(said.lines)} lines counted, for ${said.counters_exact ? "" : "about "}${number(said.counters)} counters, in ${said.seconds} s (${number(said.lines_per_second)} lines/s)`,
+    `${paint("bold", number(summary.counted))} of ${number(summary.lines)} lines counted, for ${summary.counters_exact ? "" : "about "}${number(summary.counters)} counters, in ${summary.seconds} s (${number(summary.lines_per_second)} lines/s)`,
   ];
-  const before = said.counted_before;
+  const before = summary.counted_before;
   if (before.lines > 0)
     lines.push(`${number(before.lines)} lines were counted by an earlier run, and were not counted again`);
   if (before.bytes > 0)
     lines.push(
       `${number(before.bytes)} bytes at the beginning were imported by an earlier run (--again counts them again)`,
     );
-  for (const [reason, count] of Object.entries(said.left_out)) {
+  for (const [reason, count] of Object.entries(summary.left_out)) {
     if (count > 0) {
       lines.push(`${number(count)} lines left out: ${REASONS[reason]}`);
     }
   }
-  if (said.unreadable > 0)
-    lines.push(paint("yellow", `${number(said.unreadable)} lines could not be read, such as: ${run.unread[0]}`));
-  for (const [code, count] of Object.entries(said.rejected))
+  if (summary.unreadable > 0)
+    lines.push(paint("yellow", `${number(summary.unreadable)} lines could not be read, such as: ${run.unread[0]}`));
+  for (const [code, count] of Object.entries(summary.rejected))
     lines.push(
       paint(
         "yellow",
         `${number(count)} lines refused: ${code}${code === "idempotency-key-reused" ? ", they were imported with other options" : ""}`,
       ),
     );
-  if (said.interrupted) lines.push("interrupted: the same command goes on from here");
-  if (said.top.length > 0) lines.push("", table(said.top.map(({ id, count }) => [number(count), id]), [0]));
+  if (summary.interrupted) lines.push("interrupted: the same command goes on from here");
+  if (summary.top.length > 0) lines.push("", table(summary.top.map(({ id, count }) => [number(count), id]), [0]));
   return lines.join("\n");
 }
 
@@ -202,7 +202,7 @@ async function values(client, options, screen, carry) {
   }
   if (isShown) process.stderr.write("\r\x1b[K");
   const summary = run.summary();
-  screen.show(summary, (said) => valuesText(said, screen));
+  screen.show(summary, (value) => valuesText(value, screen));
   return isWhole(summary) ? EXIT.done : EXIT.partly;
 }
 
@@ -211,11 +211,11 @@ const UNFINISHED = "tally: boards may lack members; import again with --mode rep
 
 const isWhole = ({ rejected, whole }) => rejected === 0 && whole !== false;
 
-function valuesText(said, { paint }) {
-  const lines = [`${paint("bold", number(said.counters))} counters, ${number(said.boards)} boards with ${number(said.members)} members, ${number(said.policies)} policies, in ${said.seconds} s`];
-  if (said.present > 0) lines.push(`${number(said.present)} were there already, and were left as they are (--mode replace, --mode add)`);
-  if (said.left_out > 0) lines.push(`${number(said.left_out)} keys left out, such as: ${said.left_out_keys.slice(0, 3).map(({ id, why }) => `${id} (${why})`).join(", ")}`);
-  if (said.rejected > 0) lines.push(paint("yellow", `${number(said.rejected)} lines refused, such as: ${JSON.stringify(said.refused[0])}`));
-  for (const why of said.why ?? []) lines.push(paint("yellow", why));
+function valuesText(summary, { paint }) {
+  const lines = [`${paint("bold", number(summary.counters))} counters, ${number(summary.boards)} boards with ${number(summary.members)} members, ${number(summary.policies)} policies, in ${summary.seconds} s`];
+  if (summary.present > 0) lines.push(`${number(summary.present)} were there already, and were left as they are (--mode replace, --mode add)`);
+  if (summary.left_out > 0) lines.push(`${number(summary.left_out)} keys left out, such as: ${summary.left_out_keys.slice(0, 3).map(({ id, why }) => `${id} (${why})`).join(", ")}`);
+  if (summary.rejected > 0) lines.push(paint("yellow", `${number(summary.rejected)} lines refused, such as: ${JSON.stringify(summary.refused[0])}`));
+  for (const why of summary.why ?? []) lines.push(paint("yellow", why));
   return lines.join("\n");
 }

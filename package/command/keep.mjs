@@ -45,7 +45,7 @@ function endOf(line) {
  */
 export async function exportAll({ args: [prefix], options, screen }) {
   const client = clientOf(options, { timeout_ms: STREAM_MS_MAX });
-  const asked = {
+  const query = {
     prefix,
     ...Object.fromEntries(["history", "uniques", "samples"].filter((name) => options[name]).map((name) => [name, 1])),
     ...(options.csv ? { format: "csv" } : {}),
@@ -56,7 +56,7 @@ export async function exportAll({ args: [prefix], options, screen }) {
   const missing = new Set();
   let cursor;
   do {
-    const answer = await newCall(client, "exports", "GET", "/export", { query: { ...asked, cursor } });
+    const answer = await newCall(client, "exports", "GET", "/export", { query: { ...query, cursor } });
     const line = await page(answer, write, state);
     if (options.csv && !line.startsWith('{"end":')) {
       await write(line);
@@ -123,7 +123,7 @@ export async function restore({ args: [date], options, screen }) {
   if (!/^\d{4}-\d{2}-\d{2}/.test(date)) throw new Failure(EXIT.usage, `${date} is no day: write it as 2026-11-01; tally snapshot --list shows them`);
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
   const { prefix, mode, dryRun } = options;
-  const asked = {
+  const request = {
     ...(prefix === undefined ? {} : { prefix }), ...(mode === undefined ? {} : { mode }),
     ...(dryRun ? { dry_run: true } : {}),
   };
@@ -132,16 +132,16 @@ export async function restore({ args: [date], options, screen }) {
   const sum = { changes: [], refused: [] };
   let cursor;
   do {
-    const body = cursor === undefined ? asked : { ...asked, cursor };
+    const body = cursor === undefined ? request : { ...request, cursor };
     const answer = await newCall(client, "snapshots", "POST", path("/snapshots/{date}/restore", date), {
       body, idempotencyKey,
     });
-    const said = await answer.json();
-    for (const [name, value] of Object.entries(said)) {
+    const result = await answer.json();
+    for (const [name, value] of Object.entries(result)) {
       if (Array.isArray(value)) sum[name] = [...(sum[name] ?? []), ...value];
       else sum[name] = typeof value === "number" ? (sum[name] ?? 0) + value : value;
     }
-    cursor = said.cursor ?? undefined;
+    cursor = result.cursor ?? undefined;
   } while (cursor !== undefined);
   screen.show(sum, () => {
     const rows = sum.changes.map(({ id, action, now, then }) => [
@@ -165,7 +165,7 @@ export async function restore({ args: [date], options, screen }) {
 function partsOf({ id, status, root, cells, failed }) {
   const named = ({ from, snapshot }) =>
     from === "snapshot" ? `snapshot of ${snapshot}` : snapshot ? `${from}, value of ${snapshot}` : from;
-  const dated = (told) => (told.as_of ? `${named(told)}, as of ${new Date(told.as_of).toISOString()}` : named(told));
+  const dated = (part) => (part.as_of ? `${named(part)}, as of ${new Date(part.as_of).toISOString()}` : named(part));
   return [
     ...(root ? [[id, `root: ${root.damaged.join(", ")}`, root.from ? named(root) : "", root.lost.join("; ")]] : []),
     ...cells.map((cell) => [id, `${cell.datacenter}/${cell.shard}: ${cell.damaged.join(", ")}`, cell.totals ? dated(cell.totals) : "", cell.lost.join("; ")]),
@@ -200,13 +200,13 @@ export async function repair({ options, screen }) {
   let cursor;
   do {
     const body = { ...what, dry_run: Boolean(options.dryRun), ...(cursor === undefined ? {} : { cursor }) };
-    const said = await (await newCall(client, "repairs", "POST", "/repair", { body, isWrite: true })).json();
-    for (const name of ["checked", "damaged", "repaired"]) all[name] += said[name];
-    all.dry_run = said.dry_run;
-    all.counters.push(...said.counters);
-    all.objects.push(...(said.objects ?? []));
-    all.failed.push(...said.failed);
-    cursor = said.cursor ?? undefined;
+    const result = await (await newCall(client, "repairs", "POST", "/repair", { body, isWrite: true })).json();
+    for (const name of ["checked", "damaged", "repaired"]) all[name] += result[name];
+    all.dry_run = result.dry_run;
+    all.counters.push(...result.counters);
+    all.objects.push(...(result.objects ?? []));
+    all.failed.push(...result.failed);
+    cursor = result.cursor ?? undefined;
   } while (cursor !== undefined);
   const sum = `${number(all.checked)} ${what.prefix === undefined ? "objects" : "counters"} looked at, ${number(all.damaged)} damaged, ${number(all.repaired)} ${discard ? "discarded" : "repaired"}`;
   screen.show(all, () =>

@@ -38,7 +38,7 @@ export async function get({ args: [ids], options, screen }) {
   }
   if (options.value) for (const { value } of read) screen.line(value ?? "");
   else {
-    const told = ({ value, exact, staleness_ms }) =>
+    const freshness = ({ value, exact, staleness_ms }) =>
       value === null ? "does not exist" : exact ? "exact" : `${staleness_ms} ms old`;
     const more = ({ uniques, window }) => [
       uniques ? `${number(Math.round(uniques.estimate))} unique` : "",
@@ -46,7 +46,7 @@ export async function get({ args: [ids], options, screen }) {
     ];
     screen.line(
       table(
-        read.map((counter) => [counter.id, number(counter.value), told(counter), ...more(counter)]), [1],
+        read.map((counter) => [counter.id, number(counter.value), freshness(counter), ...more(counter)]), [1],
       ),
     );
   }

@@ -14,24 +14,24 @@ function receiver(refusedBoards = []) {
   const request = async (_method, _path, { query, body, idempotencyKey }) => {
     const lines = (typeof body === "string" ? body : gunzipSync(body).toString()).trimEnd().split("\n");
     bodies.push({ mode: query.mode, lines, key: idempotencyKey });
-    const said = { counters: 0, policies: 0, boards: 0, members: 0, rejected: 0, refused: [] };
+    const report = { counters: 0, policies: 0, boards: 0, members: 0, rejected: 0, refused: [] };
     for (const [at, line] of lines.entries()) {
       const { board, member } = JSON.parse(line);
       const refuse = (code, detail) => (
-        (said.rejected += 1),
-        said.refused.length < 100 && said.refused.push({ line: at + 1, id: board, code, detail })
+        (report.rejected += 1),
+        report.refused.length < 100 && report.refused.push({ line: at + 1, id: board, code, detail })
       );
       if (board === undefined) {
-        said.counters += 1;
+        report.counters += 1;
       } else if (refusedBoards.includes(board)) {
         refuse(
           member === undefined ? "counter-exists" : "invalid-line", member === undefined ? "" : "its board was refused",
         );
       } else {
-        said[member === undefined ? "boards" : "members"] += 1;
+        report[member === undefined ? "boards" : "members"] += 1;
       }
     }
-    return said;
+    return report;
   };
   return { bodies, client: { request } };
 }
@@ -79,7 +79,7 @@ test("members of a board that was refused are not sent on", async () => {
 test("a board that may go on is not blamed for what was refused before it, nor sent on for what was not", async () => {
   const small = Array.from({ length: 150 }, (_, at) => [`{"board":"small${at}"}`, ...members(`small${at}`, 1)]).flat();
   const lines = [...small, '{"board":"big"}', ...members("big", 2_500), counter("b")];
-  for (const [refused, sent, told] of [
+  for (const [refused, sent, counts] of [
     [["big"], 699, [150, 150, 1]],
     [small.map((line) => JSON.parse(line).board), 2_500, [2_500, 1, 1]],
   ]) {
@@ -87,7 +87,7 @@ test("a board that may go on is not blamed for what was refused before it, nor s
     const values = run(client);
     await values.lines(chunks(fileOf(lines)));
     const ofBig = bodies.flatMap((body) => body.lines).filter((line) => /"big","member"/.test(line));
-    assert.deepEqual([ofBig.length, values.members, values.boards, values.counters], [sent, ...told]);
+    assert.deepEqual([ofBig.length, values.members, values.boards, values.counters], [sent, ...counts]);
   }
 });
 
@@ -105,7 +105,7 @@ test("an import that is run again has other keys, but for one that adds", async 
 
 test("a file that was cut, changed or joined to another is told", async () => {
   const whole = fileOf([counter("a"), counter("b")]);
-  const told = async (text) => {
+  const outcomeOf = async (text) => {
     const { client } = receiver();
     const values = run(client);
     await values.lines(chunks(text), "x.ndjson");
@@ -113,7 +113,7 @@ test("a file that was cut, changed or joined to another is told", async () => {
     return [isWhole, why?.[0]];
   };
   for (const text of [whole, whole.replaceAll("\n", "\r\n"), `\ufeff${whole}`]) {
-    assert.deepEqual(await told(text), [true, undefined]);
+    assert.deepEqual(await outcomeOf(text), [true, undefined]);
   }
   for (const [text, why] of [
     [whole.slice(0, whole.indexOf('{"end"')), /x\.ndjson has no last line, so it was cut/],
@@ -122,9 +122,9 @@ test("a file that was cut, changed or joined to another is told", async () => {
     [`${whole}${counter("c")}\n`, /goes on behind its last line/],
     [whole.replace('"whole":true', '"whole":false'), /was not whole/],
   ]) {
-    const [isWhole, said] = await told(text);
+    const [isWhole, reason] = await outcomeOf(text);
     assert.equal(isWhole, false);
-    assert.match(said, why);
+    assert.match(reason, why);
   }
 });
 
@@ -135,7 +135,7 @@ test("an import that fails says how boards are finished", async (context) => {
   context.after(() => (refusing.closeAllConnections(), refusing.close()));
   await once(refusing, "listening");
   const url = `http://127.0.0.1:${refusing.address().port}`;
-  for (const [line, mode, isSaid] of [
+  for (const [line, mode, hasHint] of [
     ['{"board":"b"}', "create", true],
     ['{"board":"b"}', "replace", false],
     [counter("a"), "create", false],
@@ -145,7 +145,7 @@ test("an import that fails says how boards are finished", async (context) => {
       { input: `${line}\n` },
     );
     assert.equal(code, 4, stderr);
-    assert.equal(stderr.includes("import again with --mode replace"), isSaid, stderr);
+    assert.equal(stderr.includes("import again with --mode replace"), hasHint, stderr);
   }
 });
 

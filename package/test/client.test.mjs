@@ -125,9 +125,9 @@ test("a store tells each change to all who look, by one stream that ends with th
   await tally.increment("seen", 3);
   await until(() => store.getSnapshot()?.value === 3);
   for (const end of ends) end();
-  let told = 0;
-  const stop = tally.watch(["seen", "other"], (counters) => (told = counters.seen?.value));
-  await until(() => told === 3);
+  let value = 0;
+  const stop = tally.watch(["seen", "other"], (counters) => (value = counters.seen?.value));
+  await until(() => value === 3);
   stop();
 });
 

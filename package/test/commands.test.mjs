@@ -61,11 +61,11 @@ test("watch tells each change", async () => {
   const child = spawn(process.execPath, [TALLY, "watch", "watched", "--json", "--url", server.url], {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  let told = "";
-  child.stdout.on("data", (text) => (told += text));
-  await until(() => told.includes('"value":1'));
+  let output = "";
+  child.stdout.on("data", (text) => (output += text));
+  await until(() => output.includes('"value":1'));
   await add("watched", 4);
-  await until(() => told.includes('"value":5'));
+  await until(() => output.includes('"value":5'));
   child.kill("SIGINT");
   assert.equal((await once(child, "exit"))[0], 0);
   assert.equal(sparkline([0, 1, 4, 8]), "▁▂▅█");
@@ -102,9 +102,9 @@ test("keys of a deployment are made, used, listed, rotated and revoked, by name 
   const keyed = await openServer({ env: { TALLY_KEYS: readFileSync(file, "utf8") } });
   const as = async (key, ...args) => {
     const { code, stdout, stderr } = await keyed.tally([...args, "--json"], { env: { TALLY_KEY: key } });
-    return { code, stderr, told: stdout.trim() === "" ? undefined : JSON.parse(stdout.trim().split("\n")[0]) };
+    return { code, stderr, answer: stdout.trim() === "" ? undefined : JSON.parse(stdout.trim().split("\n")[0]) };
   };
-  const { told: made } = await as(
+  const { answer: made } = await as(
     ops, "keys", "add", "blog", "--scopes", "read,write", "--prefix", "/blog/", "--prefix", "/news/",
     "--rate-per-minute", "600", "--expires", "2030-01-31",
   );
@@ -114,9 +114,9 @@ test("keys of a deployment are made, used, listed, rotated and revoked, by name 
   );
   assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "it may read there, and nothing is there");
   assert.equal((await as(made.key, "get", "/shop/a")).code, 4);
-  const { told: listed } = await as(ops, "keys", "list");
+  const { answer: listed } = await as(ops, "keys", "list");
   assert.deepEqual(listed.keys.map(({ name, key }) => [name, key]), [["blog", undefined]]);
-  const { told: rotated } = await as(ops, "keys", "rotate", "blog", "--keep", "60");
+  const { answer: rotated } = await as(ops, "keys", "rotate", "blog", "--keep", "60");
   assert.equal(rotated.id, made.id);
   assert.equal((await as(rotated.key, "get", "/blog/a")).code, 3);
   assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "both are good for a while");
@@ -170,8 +170,8 @@ test("a snapshot is made, listed and restored", async () => {
 
 test("repair says how many counters it looked at, and what was damaged", async () => {
   await add("repair/a");
-  const [said] = await json("repair", "--dry-run", "--prefix", "repair/");
-  assert.deepEqual([said.dry_run, said.checked, said.damaged, said.failed], [true, 1, 0, []]);
+  const [result] = await json("repair", "--dry-run", "--prefix", "repair/");
+  assert.deepEqual([result.dry_run, result.checked, result.damaged, result.failed], [true, 1, 0, []]);
   assert.match((await server.tally(["repair"])).stdout, /counters looked at, 0 damaged, 0 repaired/);
   const [found] = await json("repair", "--objects");
   assert.deepEqual([found.dry_run, found.objects, found.failed], [true, [], []]);

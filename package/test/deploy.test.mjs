@@ -79,16 +79,16 @@ test("a deployment goes in order, keys go by standard input, and the address is 
   const { code, stdout, stderr } = await run("--keys", "keys.json", "--queue");
   assert.equal(code, 0, stderr);
   assert.match(stdout, new RegExp(`Tally is at ${server.url}`));
-  const told = calls();
-  const words = told.map(({ args }) => args.slice(0, 2).join(" "));
+  const wranglerCalls = calls();
+  const words = wranglerCalls.map(({ args }) => args.slice(0, 2).join(" "));
   assert.deepEqual(
     words, ["whoami", "queues create", "queues create", "secret put", "deploy -c", "deploy -c"],
     "a queue that is there already is left as it is",
   );
-  assert.match(told[4].args[2], /wrangler\.aggregator\.toml$/, "the aggregator first");
-  assert.match(told[5].args[2], /wrangler\.toml$/);
-  assert.equal(told[3].input, KEYS);
-  assert.ok(!told.some(({ args }) => args.join(" ").includes(KEY)), "no key is an argument");
+  assert.match(wranglerCalls[4].args[2], /wrangler\.aggregator\.toml$/, "the aggregator first");
+  assert.match(wranglerCalls[5].args[2], /wrangler\.toml$/);
+  assert.equal(wranglerCalls[3].input, KEYS);
+  assert.ok(!wranglerCalls.some(({ args }) => args.join(" ").includes(KEY)), "no key is an argument");
   assert.match(readFileSync(join(folder, "tally-deploy/wrangler.toml"), "utf8"), /TALLY_DATACENTERS = "region"/);
   assert.ok(
     !(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).counters.some(({ id }) =>
@@ -110,14 +110,14 @@ test("on a terminal it asks what it needs, and configures what was answered", as
     ["Name of the Workers", "mine"], ["A domain", "count.example.com"], ["A datacenter is", "colos"],
     ["Cloudflare Queues", "y"], ["R2 bucket", ""], ["Analytics Engine", "yes"],
   ];
-  let told = "";
+  let output = "";
   child.stdout.setEncoding("utf8").on("data", (text) => {
-    told += text;
+    output += text;
     const [question, answer] = answers[0] ?? [];
     if (
       question === undefined ||
-      !told.slice(told.lastIndexOf(question)).startsWith(question) ||
-      !/\[.*\] $/.test(told.replaceAll(/\x1b\[[\d;]*[A-Za-z]/g, ""))
+      !output.slice(output.lastIndexOf(question)).startsWith(question) ||
+      !/\[.*\] $/.test(output.replaceAll(/\x1b\[[\d;]*[A-Za-z]/g, ""))
     ) {
       return;
     }
@@ -125,7 +125,7 @@ test("on a terminal it asks what it needs, and configures what was answered", as
     child.stdin.write(`${answer}\n`);
   });
   const [code] = await once(child, "close");
-  assert.deepEqual([code, answers], [0, []], told);
+  assert.deepEqual([code, answers], [0, []], output);
   const file = (name) => readFileSync(join(folder, "tally-deploy", name), "utf8");
   assert.match(file("wrangler.toml"), /name = "mine-edge"[\s\S]*pattern = "count\.example\.com", custom_domain = true[\s\S]*queue = "mine-events"[\s\S]*dataset = "mine"/);
   assert.doesNotMatch(file("wrangler.toml") + file("wrangler.aggregator.toml"), /TALLY_DATACENTERS|r2_buckets/);

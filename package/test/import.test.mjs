@@ -64,10 +64,10 @@ test("gzip, zstd and bzip2 are known by their bytes, from files and from standar
     // Two members, as `cat a.gz b.gz` makes them.
     const input = Buffer.concat([stdout, stdout]);
     const {
-      code, stdout: told, stderr,
+      code, stdout: output, stderr,
     } = await server.tally(["import", "--json", "--prefix", `${name}:`, "--site", name, "--all", "-"], { input });
     assert.equal(code, 0, stderr);
-    assert.deepEqual([name, JSON.parse(told).lines], [name, 4000]);
+    assert.deepEqual([name, JSON.parse(output).lines], [name, 4000]);
   }
   const xz = await server.tally(["import", "-"], { input: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0]) });
   assert.equal(xz.code, 1);
@@ -83,10 +83,10 @@ test("what is left out is said, and the defaults count page views", async () => 
       line("/form").replace("GET", "POST"), line("/bot").replace(FIREFOX, "curl/8.0"), "nonsense\n",
     ].join(""),
   );
-  const said = await imported("--prefix", "views:", log);
-  assert.equal(said.code, 6, "a line that cannot be read makes the exit code 6");
+  const summary = await imported("--prefix", "views:", log);
+  assert.equal(summary.code, 6, "a line that cannot be read makes the exit code 6");
   assert.deepEqual(
-    [said.counted, said.unreadable, said.left_out], [2, 1, { status: 1, method: 1, static: 1, bots: 1 }],
+    [summary.counted, summary.unreadable, summary.left_out], [2, 1, { status: 1, method: 1, static: 1, bots: 1 }],
   );
   const { stdout } = await server.tally(["import", "--prefix", "told:", log]);
   for (const reason of [/1 lines left out: .*--status any/, /--method any/, /--static/, /--bots/, /nonsense/]) {
@@ -205,8 +205,8 @@ test("--follow goes on through renamed and cut files, and loses no line", async 
     env: { ...process.env, TALLY_STATE: join(server.place, "follow"), TALLY_URL: server.url },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  let told = "";
-  child.stdout.on("data", (text) => (told += text));
+  let output = "";
+  child.stdout.on("data", (text) => (output += text));
   const reaches = (value) => until(async () => (await sum("live:").catch(() => 0)) === value);
   await reaches(3);
   const half = line("/2");
@@ -228,7 +228,7 @@ test("--follow goes on through renamed and cut files, and loses no line", async 
   child.kill("SIGINT");
   const [code] = await once(child, "exit");
   assert.equal(code, 0);
-  assert.equal(JSON.parse(told).counted, 9);
+  assert.equal(JSON.parse(output).counted, 9);
   // What was followed is known by what it holds, under its new name too.
   const rotated = await server.tally(["import", "--json", "--prefix", "live:", `${log}.1`], {
     env: { TALLY_STATE: join(server.place, "follow") },

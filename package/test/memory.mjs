@@ -23,8 +23,8 @@ const QUIET_MS = 1_000;
 // Tells the most memory that a process had once it ends.
 const TELLS = `data:text/javascript,process.on("exit",()=>process.stderr.write("\\nmaxrss "+process.resourceUsage().maxRSS+"\\n"))`;
 
-/** Yields the bytes of an access log of at least so many bytes. `told.lines` is how many lines it has had so far. */
-function* logOf(bytes, pages, told) {
+/** Yields the bytes of an access log of at least so many bytes. `progress.lines` is how many lines it had so far. */
+function* logOf(bytes, pages, progress) {
   const random = randomFrom(7);
   let at_s = Date.UTC(2026, 4, 17) / 1000;
   for (let made = 0; made < bytes; ) {
@@ -35,7 +35,7 @@ function* logOf(bytes, pages, told) {
     });
     const chunk = Buffer.from(lines.join(""));
     made += chunk.length;
-    told.lines += CHUNK_LINES;
+    progress.lines += CHUNK_LINES;
     yield chunk;
   }
 }
@@ -97,10 +97,9 @@ export async function measure({ megabytes, heap_mb, pages = 2_000, isNowhere = f
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [megabytes = "300", flag] = process.argv.slice(2);
-  const { stderr, ...said } = await measure({ megabytes: Number(megabytes), isNowhere: flag === "--nowhere" });
-  console.log(
-    JSON.stringify({ megabytes: Number(megabytes), ...said, lines_per_second: Math.round(said.lines / said.seconds) }),
-  );
-  if (said.code !== 0) console.error(stderr);
-  process.exitCode = said.code === 0 && said.counted === said.lines ? 0 : 1;
+  const { stderr, ...figures } = await measure({ megabytes: Number(megabytes), isNowhere: flag === "--nowhere" });
+  const lines_per_second = Math.round(figures.lines / figures.seconds);
+  console.log(JSON.stringify({ megabytes: Number(megabytes), ...figures, lines_per_second }));
+  if (figures.code !== 0) console.error(stderr);
+  process.exitCode = figures.code === 0 && figures.counted === figures.lines ? 0 : 1;
 }

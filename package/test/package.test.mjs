@@ -67,8 +67,8 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
     const script = `import { Tally } from "tally"; const tally = new Tally({ url: process.argv[1] }); console.log((await tally.increment("likes")).value);`;
     const node = await run("node", ["--input-type=module", "--eval", script, server.url], { cwd: empty, env });
     assert.deepEqual([node.stdout, node.stderr], ["2\n", ""]);
-    const got = await server.tally(["get", "likes", "--strong", "--json"]);
-    assert.equal(JSON.parse(got.stdout).value, 2);
+    const outcome = await server.tally(["get", "likes", "--strong", "--json"]);
+    assert.equal(JSON.parse(outcome.stdout).value, 2);
     const log = '203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1 "-" "Mozilla/5.0 Firefox/140.0"\n';
     const imported = await server.tally(["import", "-", "--json"], { input: log });
     assert.equal(JSON.parse(imported.stdout).counted, 1, imported.stderr);

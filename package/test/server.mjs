@@ -18,13 +18,13 @@ export function folder() {
 /** Runs a program to its end, or to `signal`. Resolves to `{ code, stdout, stderr }`. */
 export async function run(program, args, { cwd, env = {}, input, onOutput } = {}) {
   const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ["pipe", "pipe", "pipe"] });
-  const told = { child, stdout: "", stderr: "" };
-  child.stdout.setEncoding("utf8").on("data", (text) => ((told.stdout += text), onOutput?.(told)));
-  child.stderr.setEncoding("utf8").on("data", (text) => ((told.stderr += text), onOutput?.(told)));
+  const job = { child, stdout: "", stderr: "" };
+  child.stdout.setEncoding("utf8").on("data", (text) => ((job.stdout += text), onOutput?.(job)));
+  child.stderr.setEncoding("utf8").on("data", (text) => ((job.stderr += text), onOutput?.(job)));
   child.stdin.on("error", () => {});
   child.stdin.end(input);
   const [code, signal] = await once(child, "close");
-  return { code: code ?? signal, stdout: told.stdout, stderr: told.stderr };
+  return { code: code ?? signal, stdout: job.stdout, stderr: job.stderr };
 }
 
 /**

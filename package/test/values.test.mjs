@@ -91,10 +91,10 @@ test("GoatCounter's CSV counts its page views at their times, and its sessions a
     "/goat,Goats,,Firefox 140,Firefox 140,Linux,s2,0,,,,FR,1,2026-01-02T04:04:05Z",
     "/goat,Goats,,bot,bot,Linux,s3,3,,,,FR,1,2026-01-02T04:04:05Z",
   ];
-  const said = await imported(["--from", "goatcounter", "--unique", "ip", "--by", "country", "-"], {
+  const summary = await imported(["--from", "goatcounter", "--unique", "ip", "--by", "country", "-"], {
     input: `${csv.join("\n")}\n`,
   });
-  assert.deepEqual([said.counted, said.left_out.bots], [3, 1]);
+  assert.deepEqual([summary.counted, summary.left_out.bots], [3, 1]);
   const read = await server.json("/counters/%2Fgoat?consistency=strong");
   assert.deepEqual([read.value, read.uniques.estimate], [3, 2]);
   const { points } = await server.json("/counters/%2Fgoat/history?step=1h&from=1767322800&to=1767330000");
@@ -115,9 +115,9 @@ test("an export goes to a file and comes back in another deployment", async () =
     const back = await other.tally(["import", "--format", "tally", "--json", file]);
     assert.deepEqual([back.code, JSON.parse(back.stdout).counters], [0, 2], back.stderr);
     assert.equal((await other.json("/counters/mysite%2Flikes?consistency=strong")).value, 10);
-    const told = await other.tally(["import", file]);
-    assert.equal(told.code, 2);
-    assert.match(told.stderr, /--format tally/);
+    const outcome = await other.tally(["import", file]);
+    assert.equal(outcome.code, 2);
+    assert.match(outcome.stderr, /--format tally/);
   } finally {
     await other.end();
   }

@@ -129,9 +129,9 @@ impl AlarmClock {
         let (place, owner) = (place.clone(), incarnation.owner);
         let shell = incarnation.shell();
         let work = async move {
-            let rung = shell.alarm().await;
+            let result = shell.alarm().await;
             let known = place.clone();
-            place.release(owner, move || known.alarm.end(&known, rung.err()));
+            place.release(owner, move || known.alarm.end(&known, result.err()));
         };
         core.executor.spawn(owner, 0, Box::pin(work));
     }

@@ -105,8 +105,8 @@ impl Build {
 
 /// Whether a board is asked what it had no question for: about more than one member that is watched.
 fn is_of_several(arrived: &IncomingCall) -> bool {
-    let asked = (arrived.path == AskBoard::PATH).then(|| decode::<AskBoard>(&arrived.message));
-    let question = asked.and_then(Result::ok).map(|asked| asked.question);
+    let message = (arrived.path == AskBoard::PATH).then(|| decode::<AskBoard>(&arrived.message));
+    let question = message.and_then(Result::ok).map(|message| message.question);
     matches!(question, Some(BoardQuestion::Live(_, names)) if names.len() > 1)
 }
 

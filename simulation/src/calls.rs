@@ -138,11 +138,11 @@ impl Core {
             Err(refusal) => return self.end_call(target, Ok(refusal), way_back),
         };
         // Worlds of one build keep no copy.
-        let asked = match build {
+        let request_copy = match build {
             Build::Now => None,
             Build::Before => Some((arrived.path.clone(), arrived.message.clone())),
         };
-        let told = move |ended: Result<Reply, Verdict>| match (ended, asked) {
+        let reply_of = move |ended: Result<Reply, Verdict>| match (ended, request_copy) {
             (Ok(Reply::Answer(bytes)), Some((path, message))) => {
                 Ok(Reply::Answer(build.answer(&path, &message, bytes)))
             }
@@ -153,7 +153,7 @@ impl Core {
                 let incarnation = place.incarnation();
                 let (place, owner, shell) = (place.clone(), incarnation.owner, incarnation.shell());
                 let work = async move {
-                    let ended = told(judged(&core, verdict, || shell.answer(arrived)).await);
+                    let ended = reply_of(judged(&core, verdict, || shell.answer(arrived)).await);
                     let answerer = Receiver::Place(place.clone());
                     place.release(owner, move || core.end_call(&answerer, ended, way_back));
                 };
@@ -165,7 +165,7 @@ impl Core {
                 let answerer = target.clone();
                 let work = async move {
                     let answer = judged(&core, verdict, || aggregator(host, arrived, context));
-                    core.end_call(&answerer, told(answer.await), way_back);
+                    core.end_call(&answerer, reply_of(answer.await), way_back);
                 };
                 self.executor
                     .spawn(isolate.owner(), request, Box::pin(work));

@@ -232,8 +232,8 @@ impl Core {
     }
 
     pub(crate) fn disown(&self, owner: Owner) {
-        let gone = self.owned.borrow_mut().remove(&owner);
-        drop(gone);
+        let owned = self.owned.borrow_mut().remove(&owner);
+        drop(owned);
     }
 
     /// The place of an object, made where it is new: near its hint, or near whoever asks first.

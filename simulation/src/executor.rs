@@ -22,7 +22,7 @@ pub struct Owner(u64);
 /// Which request of an isolate a task works for. Those of one request may wake each other; 0 may be woken by all.
 pub type RequestId = u64;
 
-/// The task that [`Executor::run`] was given.
+/// The slot of the task that [`Executor::main`] wakes.
 const MAIN: usize = usize::MAX;
 
 /// The tasks that can run, and the requests that wake each other.

@@ -251,8 +251,8 @@ impl Platform for Guest {
 
     fn log(&self, level: Level, text: &str) {
         self.core.journal.count(|figures| match level {
-            Level::Warning => figures.said.0 += 1,
-            Level::Error => figures.said.1 += 1,
+            Level::Warning => figures.log_counts.0 += 1,
+            Level::Error => figures.log_counts.1 += 1,
         });
         if level == Level::Error {
             self.core.journal.error(text);

@@ -39,8 +39,8 @@ pub struct Figures {
     pub delivered: u64,
     /// Texts that reached clients by streams.
     pub texts: u64,
-    /// Lines that the service said in its log: warnings and errors.
-    pub said: (u64, u64),
+    /// Lines in the log of the service: warnings and errors.
+    pub log_counts: (u64, u64),
 }
 
 impl Figures {

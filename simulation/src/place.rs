@@ -235,9 +235,9 @@ impl Place {
     /// Waits until all that was written so far is durable.
     pub(crate) fn sync(self: &Rc<Self>) -> impl Future<Output = ()> + use<> {
         let place = self.clone();
-        let wanted = self.commits.get() + u64::from(self.storage.is_dirty());
+        let commit_count = self.commits.get() + u64::from(self.storage.is_dirty());
         std::future::poll_fn(move |context| {
-            if place.commits.get() >= wanted {
+            if place.commits.get() >= commit_count {
                 return Poll::Ready(());
             }
             place.syncing.borrow_mut().push(context.waker().clone());

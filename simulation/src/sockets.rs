@@ -158,9 +158,9 @@ impl WebSocket {
                 core.record(|| format!("socket   {} hears {text:?}", place.label()));
                 incarnation.shell().on_message(end, text);
             }
-            ToObject::Closed(said) => {
-                core.record(|| format!("socket   {} hears close {said:?}", place.label()));
-                let answers = self.phase.get() == Phase::Open && said.is_some();
+            ToObject::Closed(close_reason) => {
+                core.record(|| format!("socket   {} hears close {close_reason:?}", place.label()));
+                let answers = self.phase.get() == Phase::Open && close_reason.is_some();
                 let next = if answers {
                     Phase::ClientClosed
                 } else {
@@ -171,9 +171,9 @@ impl WebSocket {
                     .web_sockets
                     .borrow_mut()
                     .retain(|known| !Rc::ptr_eq(known, &socket));
-                match said.is_none() && core.chance.once_in(2) {
+                match close_reason.is_none() && core.chance.once_in(2) {
                     true => incarnation.shell().on_error(end),
-                    false => incarnation.shell().on_close(end, said),
+                    false => incarnation.shell().on_close(end, close_reason),
                 }
             }
         }
@@ -230,11 +230,11 @@ impl Socket for End {
             Phase::ObjectClosed | Phase::Closed => return,
         };
         self.socket.phase.set(next);
-        let said = (
+        let close_reason = (
             code.unwrap_or(NO_CODE),
             reason.unwrap_or_default().to_owned(),
         );
-        self.release(Err(said));
+        self.release(Err(close_reason));
     }
 }
 

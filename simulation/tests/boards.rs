@@ -365,14 +365,14 @@ fn periods_end_and_are_kept_and_members_expire() {
             1
         );
     }
-    let gone = ask(
+    let answer = ask(
         &world,
         client,
         "GET",
         &format!("/boards/b/top?period={}", starts[0]),
         "",
     );
-    assert_eq!(gone.1["code"], "period-not-found");
+    assert_eq!(answer.1["code"], "period-not-found");
 }
 
 /// The scores of a board of so many members, which are written at once.
@@ -500,7 +500,7 @@ fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
         .map(|place| json!([sorted[place].1, place + 1]))
         .collect();
     assert_eq!(names(&page), expected);
-    // While the board cannot be reached, what is known is told, and of when it is.
+    // While the board cannot be reached, the answer has the last known rows and their time.
     world.run_for_ms(20_000);
     world.cut(sites[0], sites[1], 60_000);
     let old = get(&world, &clients[1], "/boards/b/top?limit=50");
@@ -605,9 +605,9 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
             (&json!(9), &json!(day * 10 + 8))
         );
     }
-    let gone = format!("/boards/b/top?period={}", starts[0]);
+    let ended_path = format!("/boards/b/top?period={}", starts[0]);
     assert_eq!(
-        ask(&world, client, "GET", &gone, "").1["code"],
+        ask(&world, client, "GET", &ended_path, "").1["code"],
         "period-not-found"
     );
 }

@@ -119,8 +119,12 @@ fn a_deployment_is_upgraded_object_by_object_while_clients_go_on() {
         world.run(async {
             for (number, counted) in counted.iter().enumerate() {
                 for client in &clients {
-                    let told = value(client, &format!("c{number}")).await;
-                    assert_eq!(told, (*counted, true), "c{number} with {tablets:?} tablets");
+                    let total = value(client, &format!("c{number}")).await;
+                    assert_eq!(
+                        total,
+                        (*counted, true),
+                        "c{number} with {tablets:?} tablets"
+                    );
                 }
             }
         });
@@ -149,8 +153,8 @@ fn leads_of_the_build_before_move_to_where_a_new_number_of_tablets_puts_them() {
     world.upgrade_all();
     world.run(async {
         for number in 0..6 {
-            let told = value(&clients[0], &format!("c{number}")).await;
-            assert_eq!(told, (3, true), "c{number}");
+            let total = value(&clients[0], &format!("c{number}")).await;
+            assert_eq!(total, (3, true), "c{number}");
         }
     });
 }
@@ -181,9 +185,9 @@ fn a_board_of_the_build_before_tells_all_who_watch_its_members() {
     world.run_for_ms(5_000);
     for (live, score) in lives.iter().zip([3, 5]) {
         let texts: Vec<String> = live.take().into_iter().map(|one| one.text).collect();
-        let told = format!(r#""score":{score}"#);
+        let expected = format!(r#""score":{score}"#);
         let last = texts.last().expect("it was told");
-        assert!(last.contains(&told), "{texts:?}");
+        assert!(last.contains(&expected), "{texts:?}");
     }
 }
 
@@ -194,8 +198,8 @@ async fn checks(clients: &[Client], count: usize) -> usize {
         let ask = ClientRequest::new("POST", "/limits/calls/bob").json(r#"{"cost":1}"#);
         async move { client.ask(ask).await.expect("no fault").status }
     };
-    let told = join_all((0..count).map(check)).await;
-    told.into_iter().filter(|status| *status == 200).count()
+    let statuses = join_all((0..count).map(check)).await;
+    statuses.into_iter().filter(|status| *status == 200).count()
 }
 
 #[test]

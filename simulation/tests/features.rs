@@ -76,8 +76,11 @@ fn what_a_write_says_of_itself_is_said_once_and_as_text() {
         ("/counters/hits/increment", r#"{"by":{"a":5}}"#),
         ("/events", "{\"key\":\"hits\",\"by\":{\"a\":null}}\n"),
     ] {
-        let told = ask(&world, "POST", path, body).text();
-        assert!(told.contains("text as the value of `a` in `by`"), "{told}");
+        let answer = ask(&world, "POST", path, body).text();
+        assert!(
+            answer.contains("text as the value of `a` in `by`"),
+            "{answer}"
+        );
     }
     if FEATURES.contains(&("pages", false)) {
         return;
@@ -100,9 +103,9 @@ fn what_a_write_says_of_itself_is_said_once_and_as_text() {
         ("campaign", "spring", 2),
     ] {
         let path = format!("/counters/hits/breakdown?by={by}&consistency=strong");
-        let told = ask(&world, "GET", &path, "").json();
-        let row = serde_json::json!([{"value": value, "count": count, "share": told["rows"][0]["share"]}]);
-        assert_eq!(told["rows"], row, "{told}");
+        let answer = ask(&world, "GET", &path, "").json();
+        let row = serde_json::json!([{"value": value, "count": count, "share": answer["rows"][0]["share"]}]);
+        assert_eq!(answer["rows"], row, "{answer}");
     }
 }
 

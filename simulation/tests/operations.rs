@@ -43,9 +43,9 @@ fn a_set_that_was_done_is_told_so_though_the_counter_has_ended_since() {
     assert_eq!(deleted.status, 200, "{}", deleted.text());
     let set = set.expect("no fault");
     assert_eq!(set.status, 200, "{}", set.text());
-    let told = set.json();
+    let answer = set.json();
     assert_eq!(
-        (&told["value"], &told["exact"]),
+        (&answer["value"], &answer["exact"]),
         (&100.into(), &false.into())
     );
 }

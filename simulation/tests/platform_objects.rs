@@ -109,10 +109,10 @@ fn a_socket_breaks_where_its_object_crashes() {
     world.crash(&till("one"));
     world.run_for_ms(100);
     assert_eq!(live.closed().map(|(code, _)| code), Some(BROKEN));
-    let told = world
+    let answer = world
         .run(world.client(near).post("/one/tell", "x"))
         .expect("no fault");
-    assert_eq!(told.text(), "0 []");
+    assert_eq!(answer.text(), "0 []");
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn texts_keep_their_order() {
         }
     });
     world.run_for_ms(1_000);
-    let heard: Vec<String> = (0..50).map(|number| number.to_string()).collect();
-    assert_eq!(texts(&live)[1..], heard);
+    let expected: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+    assert_eq!(texts(&live)[1..], expected);
 }
 
 #[test]

@@ -61,12 +61,12 @@ fn time_limits_fire_on_time() {
 fn a_client_that_hangs_up_ends_its_handler() {
     let (world, near, _) = world(5, Options::default());
     let client = world.client(near);
-    let asked = client.ask(ClientRequest::new("POST", "/one/add").part(10_000, vec![1]));
+    let pending = client.ask(ClientRequest::new("POST", "/one/add").part(10_000, vec![1]));
     let hung_up = world.run(async {
-        let waited = std::pin::pin!(asked);
+        let answer = std::pin::pin!(pending);
         let sleep = std::pin::pin!(world.sleep_ms(100));
         matches!(
-            futures_util::future::select(waited, sleep).await,
+            futures_util::future::select(answer, sleep).await,
             futures_util::future::Either::Right(_)
         )
     });

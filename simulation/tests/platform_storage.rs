@@ -17,12 +17,12 @@ fn what_was_acknowledged_survives_a_crash_and_nothing_is_acknowledged_before_it_
         let client = world.client(near);
         let acknowledged = world.run(async {
             let asks = (0..8).map(|_| client.post("/one/add", ""));
-            let asked = futures_util::future::join_all(asks);
+            let pending = futures_util::future::join_all(asks);
             let crash = async {
                 world.sleep_ms(world.chance().below(40)).await;
                 world.crash(&till("one"));
             };
-            let (answers, ()) = futures_util::future::join(asked, crash).await;
+            let (answers, ()) = futures_util::future::join(pending, crash).await;
             let answers = answers
                 .into_iter()
                 .map(|answer| answer.expect("the edge answers"));

@@ -162,9 +162,9 @@ fn a_watcher_sees_what_others_write() {
 /// it knows nothing.
 fn unknown_to_a_lookout(world: &World, client: &Client, from: usize, messages: usize) -> usize {
     let unknown = Rc::new(Cell::new(0));
-    let told = unknown.clone();
+    let unknown_count = unknown.clone();
     world.set_edge(move |_, host, _| {
-        let told = told.clone();
+        let unknown_count = unknown_count.clone();
         let look = move |message: usize| Look {
             partition: 0,
             topics: (0..LOOK_MAX)
@@ -178,7 +178,7 @@ fn unknown_to_a_lookout(world: &World, client: &Client, from: usize, messages: u
             for seen in join_all(looks.iter().map(|look| call(&host, look))).await {
                 let seen = seen.expect("the live reader answers");
                 let pending = seen.iter().filter(|seen| seen.shown == Shown::Pending);
-                told.set(told.get() + pending.count());
+                unknown_count.set(unknown_count.get() + pending.count());
             }
             Response::new(200, vec![], Body::Empty)
         }
@@ -223,7 +223,7 @@ fn a_watcher_is_told_in_time_though_the_clock_of_its_hub_is_not_that_of_alarms()
             drop(live.take());
             assert_eq!(write().expect("no fault").status, 200);
             let written_ms = world.now_ms();
-            let told = world.run(async {
+            let update = world.run(async {
                 loop {
                     let received = live.next().await.expect("an update");
                     if received.text.contains("update") {
@@ -231,11 +231,11 @@ fn a_watcher_is_told_in_time_though_the_clock_of_its_hub_is_not_that_of_alarms()
                     }
                 }
             });
-            let late_ms = told.at_ms - written_ms;
+            let late_ms = update.at_ms - written_ms;
             assert!(
                 late_ms <= 1_500,
                 "{late_ms} ms, {ahead_ms} ms ahead: {}",
-                told.text
+                update.text
             );
         }
         let looks = world.figures().messages["/look"];
@@ -492,9 +492,9 @@ fn only_a_view_that_changes_is_fetched_again_before_a_fetch_has_ended() {
     world.run(write()).expect("no fault");
     for (path, status) in [("/counters/hits", 200), ("/counters/none", 404)] {
         fetches.all.set(0);
-        let asked = world.run(join_all((0..20).map(|_| reader.ask(at_one_edge(path)))));
+        let answers = world.run(join_all((0..20).map(|_| reader.ask(at_one_edge(path)))));
         assert!(
-            asked
+            answers
                 .into_iter()
                 .all(|answer| answer.expect("no fault").status == status)
         );
@@ -527,16 +527,16 @@ fn a_message_of_a_newer_protocol_is_not_done_and_its_sender_is_told_so() {
     assert_eq!(protocol_of("/flush"), (1, "/flush"));
     let (world, sites) = service(3);
     let answers = Rc::new(std::cell::RefCell::new(Vec::new()));
-    let told = answers.clone();
+    let answer_log = answers.clone();
     world.set_edge(move |request, host, context| {
-        let told = told.clone();
+        let answer_log = answer_log.clone();
         async move {
             let objects = [names::directory(0), names::keyspace()];
             let targets = objects.map(Target::Object).into_iter();
             for to in targets.chain([Target::Aggregator]) {
                 let sent = host.platform().send(to, 200, "/flush", vec![1, 2, 3]);
                 let answer = sent.await.expect("no fault");
-                told.borrow_mut().push(answer);
+                answer_log.borrow_mut().push(answer);
             }
             tally_edge::fetch(request, host, context).await
         }

@@ -300,8 +300,8 @@ fn golden_bytes_of_keys() {
     for command in &commands {
         let request = ClientRequest::new("POST", "/redis").body(command.to_string().into_bytes());
         let name = command.to_string();
-        let asked = client.ask(request.header("idempotency-key", &name));
-        world.run(asked).expect("no fault");
+        let pending = client.ask(request.header("idempotency-key", &name));
+        world.run(pending).expect("no fault");
     }
     let (binding, name) = ("KEYSPACES", "all");
     let all = world.objects();

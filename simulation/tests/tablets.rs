@@ -80,16 +80,18 @@ fn many_counters_are_begun_told_of_and_found_again_by_few_statements() {
     count();
     let begun = since();
     world.run_for_ms(20_000);
-    let told = since();
+    let pushes = since();
     world.restart(100);
     world.run_for_ms(200);
     let restarted = since();
     count();
     let again = since();
-    eprintln!("of 100: {begun} begun, {told} told of, {restarted} with the restart, {again} again");
+    eprintln!(
+        "of 100: {begun} begun, {pushes} told of, {restarted} with the restart, {again} again"
+    );
     // Nothing but what reads and writes many, and what each of 16 new partitions does once.
     assert!(begun <= 22, "{begun} statements for 100 new counters");
-    assert!(told <= 40, "{told} statements for 100 totals");
+    assert!(pushes <= 40, "{pushes} statements for 100 totals");
     assert!(again <= 10, "{again} statements for 100 known counters");
 }
 
@@ -116,7 +118,7 @@ fn an_increment_of_a_cold_counter_by_itself_is_one_row_and_two_once_it_is_told()
         );
     };
     (0..COUNTERS).for_each(increment);
-    // They are told, and the logs are folded.
+    // Leads push to the directory, and tablets fold their logs.
     world.run_for_ms(130_000);
     let mut before = rows(&world);
     let mut since = || {
@@ -125,22 +127,27 @@ fn an_increment_of_a_cold_counter_by_itself_is_one_row_and_two_once_it_is_told()
         [now[0] - tablets, now[1] - partitions]
     };
     (0..COUNTERS).for_each(increment);
-    let [counted, told] = since();
-    eprintln!("{counted} rows of tablets and {told} of partitions for {COUNTERS} increments");
-    assert_eq!(told, 0);
+    let [counted, partition_rows] = since();
+    eprintln!(
+        "{counted} rows of tablets and {partition_rows} of partitions for {COUNTERS} increments"
+    );
+    assert_eq!(partition_rows, 0);
     assert!(
         counted <= COUNTERS,
         "{counted} rows of tablets for {COUNTERS} increments"
     );
     world.run_for_ms(10_000);
-    let [rung, told] = since();
-    eprintln!("{rung} and {told} once they are told");
+    let [alarm_rows, partition_rows] = since();
+    eprintln!("{alarm_rows} and {partition_rows} once they are told");
     // Alarms that ring together, and set the next, are a row of each tablet.
-    assert!(rung <= 16 * 4, "{rung} rows of tablets for alarms");
+    assert!(
+        alarm_rows <= 16 * 4,
+        "{alarm_rows} rows of tablets for alarms"
+    );
     // What leads push, and the total of it; besides, what isolates report of themselves.
     assert!(
-        told <= 2 * COUNTERS + 40,
-        "{told} rows of partitions for {COUNTERS} pushes"
+        partition_rows <= 2 * COUNTERS + 40,
+        "{partition_rows} rows of partitions for {COUNTERS} pushes"
     );
     world.run_for_ms(120_000);
     let [folded, _] = since();
@@ -186,17 +193,20 @@ fn a_union_asks_partitions_and_tablets_and_not_each_counter() {
     for consistency in ["consistency=strong", ""] {
         let before = messages(&world);
         let path = format!("/uniques?{consistency}{ids}");
-        let told = world.run(client.get(&path)).expect("no fault").json();
-        assert_eq!(told["exact"], true, "{told}");
-        let estimate = told["estimate"].as_u64();
+        let answer = world.run(client.get(&path)).expect("no fault").json();
+        assert_eq!(answer["exact"], true, "{answer}");
+        let estimate = answer["estimate"].as_u64();
         assert!(
             estimate.is_some_and(|estimate| (95..=105).contains(&estimate)),
-            "{told}"
+            "{answer}"
         );
-        let asked = messages(&world) - before;
-        eprintln!("{asked} messages, {consistency:?}");
+        let message_count = messages(&world) - before;
+        eprintln!("{message_count} messages, {consistency:?}");
         // The aggregator, 16 partitions, four tablets.
-        assert!(asked <= 40, "{asked} messages for a union of 100 counters");
+        assert!(
+            message_count <= 40,
+            "{message_count} messages for a union of 100 counters"
+        );
     }
 }
 
@@ -212,8 +222,8 @@ fn counters_that_expire_together_are_ended_by_few_messages() {
         eprintln!("{mode}: {ended} messages");
         for number in [0, MANY - 1] {
             let path = format!("/counters/c{number}?consistency=strong");
-            let told = world.run(client.get(&path)).expect("no fault");
-            assert_eq!(told.status, 404, "{}", told.text());
+            let answer = world.run(client.get(&path)).expect("no fault");
+            assert_eq!(answer.status, 404, "{}", answer.text());
         }
         // They were created within a second; each by itself was told to stop and of its end, and before was asked for
         // its last write.
@@ -228,16 +238,19 @@ fn deletions_at_the_same_time_share_what_tablets_are_told() {
     world.run_for_ms(20_000);
     let before = world.figures();
     let delete = |number| ClientRequest::new("DELETE", format!("/counters/c{number}"));
-    let gone = (0..MANY).map(|number| client.ask(delete(number)));
-    for answer in world.run(join_all(gone)) {
+    let deletions = (0..MANY).map(|number| client.ask(delete(number)));
+    for answer in world.run(join_all(deletions)) {
         assert_eq!(answer.expect("no fault").status, 200);
     }
     let after = world.figures();
-    let told = ["/suspend", "/close", "/batch"].map(|path| {
+    let message_counts = ["/suspend", "/close", "/batch"].map(|path| {
         let of = |figures: &Figures| figures.messages.get(path).copied();
         of(&after).unwrap_or(0) - of(&before).unwrap_or(0)
     });
-    eprintln!("{told:?} messages of suspend, close, batch");
-    let told: u64 = told.iter().sum();
-    assert!(told <= 200, "{told} messages for {MANY} deletions");
+    eprintln!("{message_counts:?} messages of suspend, close, batch");
+    let message_count: u64 = message_counts.iter().sum();
+    assert!(
+        message_count <= 200,
+        "{message_count} messages for {MANY} deletions"
+    );
 }

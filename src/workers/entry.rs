@@ -83,11 +83,7 @@ async fn answer(
     js_sys = worker::js_sys
 )]
 pub async fn queue(batch: MessageBatch, env: Env, _context: JsValue) -> Result<JsValue, JsValue> {
-    #[cfg(feature = "queue")]
     let outcomes = tally_aggregator::consumer::consume(&host(env), &delivered(&batch)).await;
-    // They stay in the queue, for a build that counts them.
-    #[cfg(not(feature = "queue"))]
-    let outcomes = tally_aggregator::consumer::again(&delivered(&batch));
     complete(&batch, outcomes);
     Ok(JsValue::UNDEFINED)
 }

@@ -13,10 +13,10 @@ const LOOKED_MS_MAX = 90_000;
 const PICTURES = [1280, 390].flatMap((width) => ["light", "dark"].map((colorScheme) => [width, colorScheme]));
 
 let dashboard, world, receiver;
-const got = [];
+const requests = [];
 beforeAll(async () => {
   receiver = createServer((request, response) => {
-    got.push(request.url);
+    requests.push(request.url);
     response.writeHead(request.url === "/broken" ? 500 : 204).end();
   }).listen(0, "127.0.0.1");
   await once(receiver, "listening");
@@ -48,7 +48,7 @@ test("an alert that fires is shown with what it watches and what was delivered; 
   await put("sold", { counter: HOSTILE, when: { value: { above: 10_000 } } });
   await put("quiet", { counter: "beats", when: { rate_per_minute: { below: 5, above: 900 } }, for_seconds: 600 });
   await put("logins", { policy: "login", when: { refused_in: { seconds: 600, above: 100 } } });
-  await expect.poll(() => got, { timeout: LOOKED_MS_MAX, interval: 100 }).toEqual(["/hook"]);
+  await expect.poll(() => requests, { timeout: LOOKED_MS_MAX, interval: 100 }).toEqual(["/hook"]);
   const page = await dashboard.open("#/alerts");
   await says(page, row("sold"), /sold.*<img src=x onerror="alert\(1\)">: value above 10,000.*firing.*12,345/);
   await says(page, row("quiet"), /beats: rate per minute above 900 or below 5/);

@@ -36,7 +36,7 @@ afterAll(async () => {
 });
 
 // What was counted is in tops once it has been told to the directory.
-const isTold = (of, total, options) =>
+const isSettled = (of, total, options) =>
   until(
     async () => (await of.well("GET", "/top?window=30d&by=count&limit=1", options)).total === total, "what was counted",
   );
@@ -44,7 +44,7 @@ const numberOf = async (page, id) => Number((await page.inputValue(`#cost-${id}`
 const amounts = (page) => page.locator("tbody td:first-of-type").allTextContents();
 
 test("the calculator begins with what the deployment counted, says over which time, and may be filled in by hand", async () => {
-  await isTold(world, WRITES);
+  await isSettled(world, WRITES);
   const page = await dashboard.open("#/costs");
   await says(page, "[role=status]", new RegExp(`In the last 30 days 3 counters counted ${WRITES}\\.`));
   expect([await page.inputValue("#cost-from"), await numberOf(page, "writes")]).toEqual(["days", WRITES]);
@@ -81,7 +81,7 @@ test("the calculator begins with what the deployment counted, says over which ti
 }, 60_000);
 
 test("a key that may read counters alone knows the writes of 30 days", async () => {
-  await isTold(closed.world, 6, READER);
+  await isSettled(closed.world, 6, READER);
   const page = await closed.open("#/costs");
   await says(page, "h2", "A key is needed");
   await page.click("text=Enter a key");

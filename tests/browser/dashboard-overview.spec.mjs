@@ -210,14 +210,14 @@ test("each row says how it changed since the range before, or that it is new", a
   expect(await page.locator("#top .change").first().getAttribute("title")).toMatch(/: 30\. .*: 20\.$/);
   expect(await page.locator("#top .change").nth(1).getAttribute("data-tone")).toBe("down");
   const rows = (await saved(page)).split("\r\n").map((row) => row.split(","));
-  const told = rows.map(([section, name, amount, , , , , , before, , , change]) =>
+  const changeRows = rows.map(([section, name, amount, , , , , , before, , , change]) =>
     [section, name, amount, before, change].join(),
   );
-  expect(told.slice(1, 8)).toEqual([
+  expect(changeRows.slice(1, 8)).toEqual([
     "total,counted,45,47,-4.25", "top,rows/a,30,20,50", "top,rows/b,10,20,-50", "top,rows/c,5,0,new",
     "referrer,one,30,20,50", "referrer,two,10,20,-50", "referrer,three,5,0,new",
   ]);
-  expect(told.filter((row) => row.startsWith("history before,") && row.includes(",47,"))).toHaveLength(1);
+  expect(changeRows.filter((row) => row.startsWith("history before,") && row.includes(",47,"))).toHaveLength(1);
   // The same of one referrer.
   await page.click("#by-referrer li a >> text=one");
   await says(page, ".where", "Referrers: one");

@@ -164,16 +164,16 @@ test("numbers are those of the stream, and one that does not exist is a dash", a
   const page = await browser.page();
   opened.push(page);
   const update = { type: "update", at: 1, counters: { streamed: { value: 41_000 }, absent: null } };
-  const asked = [];
+  const queries = [];
   await page.route("**/live?*", (route) => {
-    asked.push(new URL(route.request().url()).search);
+    queries.push(new URL(route.request().url()).search);
     const headers = { "access-control-allow-origin": "*", "content-type": "text/event-stream" };
     return route.fulfill({ headers, body: `data: ${JSON.stringify({ type: "ping", at: 0 })}\n\ndata: ${JSON.stringify(update)}\n\n` });
   });
   await page.goto(`${site.url}/streamed`);
   await page.getByText("41,000", { exact: true }).waitFor();
   for (const id of ["#b", "#c"]) expect(await page.textContent(id), id).toBe("–");
-  expect(asked[0]).toBe("?id=absent&id=constructor&id=streamed");
+  expect(queries[0]).toBe("?id=absent&id=constructor&id=streamed");
 });
 
 test("no element shows the number of the page before, or of a counter that is gone", async () => {
@@ -293,12 +293,12 @@ test("so is one that the browser itself prerenders", async ({ skip }) => {
   files["/loaded"] = files["/shown"] = "";
   const close = await openAlone(`${site.url}/before`);
   try {
-    const asked = (path) => until(() => site.hits.some((hit) => hit.path === path), `the page asks for ${path}`);
+    const requestFor = (path) => until(() => site.hits.some((hit) => hit.path === path), `the page asks for ${path}`);
     // A browser does not where memory is short, and may not by its policy.
-    await asked("/loaded?true").catch(() => skip("this browser did not prerender the page"));
+    await requestFor("/loaded?true").catch(() => skip("this browser did not prerender the page"));
     await world.refused(404, "counter-not-found", "GET", "/counters/%2Fsoon?consistency=strong", ADMIN);
     go("");
-    await asked("/shown");
+    await requestFor("/shown");
     await counted("/soon", 1);
   } finally {
     await close();

@@ -75,13 +75,13 @@ export class Book {
   killed() {}
 
   /** Returns what a reader knows that asks now. */
-  asked() {
+  beginRead() {
     return this.bounds();
   }
 
   /** Returns a sentence where a value cannot be what a reader is told now that asked then, else undefined. */
-  wrongOf(asked, value, what) {
-    const { least, most } = valuesBetween(asked, this.bounds());
+  wrongOf(before, value, what) {
+    const { least, most } = valuesBetween(before, this.bounds());
     return outOfBounds(what, value, least, most);
   }
 

@@ -23,7 +23,7 @@ export class NoAnswer extends Error {
 export function send(url, method, path, { body, headers = {}, colo } = {}) {
   return new Promise((done, failed) => {
     const cf = colo === undefined ? {} : { [CF_HEADER]: JSON.stringify({ colo }) };
-    const asked = request(url + path, { method, agent, headers: { ...headers, ...cf } }, (answer) => {
+    const clientRequest = request(url + path, { method, agent, headers: { ...headers, ...cf } }, (answer) => {
       let text = "";
       answer.setEncoding("utf8");
       answer.on("data", (chunk) => {
@@ -36,9 +36,9 @@ export function send(url, method, path, { body, headers = {}, colo } = {}) {
         done({ status: answer.statusCode, headers: answer.headers, text, json: isJson ? JSON.parse(text) : undefined });
       });
     });
-    asked.setTimeout(ANSWER_MS_MAX, () => asked.destroy(new Error("no answer in time")));
-    asked.on("error", (error) => failed(new NoAnswer(error)));
-    asked.end(body);
+    clientRequest.setTimeout(ANSWER_MS_MAX, () => clientRequest.destroy(new Error("no answer in time")));
+    clientRequest.on("error", (error) => failed(new NoAnswer(error)));
+    clientRequest.end(body);
   });
 }
 
@@ -51,14 +51,14 @@ const exactly = (number) => BigInt(number);
  */
 export async function look(url, id, since, colo) {
   const path = `/counters/${encodeURIComponent(id)}`;
-  const seen = await send(url, "GET", `${path}?consistency=strong&numbers=string`, { colo });
-  if (seen.status === 404 && seen.json?.code === "counter-not-found") {
+  const answer = await send(url, "GET", `${path}?consistency=strong&numbers=string`, { colo });
+  if (answer.status === 404 && answer.json?.code === "counter-not-found") {
     return { value: 0n, added: 0n, uniques: 0, exact: true };
   }
   const to = Math.floor(Date.now() / 1000) + 60;
   const past = await send(url, "GET", `${path}/history?consistency=strong&numbers=string&step=1m&from=${since}&to=${to}`, { colo });
-  if (seen.status !== 200 || past.status !== 200) return undefined;
+  if (answer.status !== 200 || past.status !== 200) return undefined;
   const added = past.json.points.reduce((sum, [, count]) => sum + exactly(count ?? 0), 0n);
-  const { value, uniques, exact } = seen.json;
+  const { value, uniques, exact } = answer.json;
   return { value: exactly(value), added, uniques: uniques?.estimate ?? 0, exact: exact && past.json.exact };
 }

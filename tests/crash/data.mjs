@@ -31,14 +31,14 @@ async function snapshot(server) {
 /** Resolves to the faults of the last snapshot: values that cannot have been so between the times that it names. */
 async function faultsOn(server, books, date) {
   const faults = [];
-  let told = 0;
+  let count = 0;
   for (const book of books) {
     const { status, json } = await send(server.urls[0], "GET", `/counters/${encodeURIComponent(book.id)}?on=${date}&numbers=string`);
-    if (status === 200) told += 1;
+    if (status === 200) count += 1;
     const wrong = status === 200 ? book.wrongOn(json) : status === 404 ? book.wrongOn({ value: 0, as_of: -Infinity, taken_at: Infinity }) : `${book.id} on ${date} was answered ${status} ${json?.detail}`;
     if (wrong !== undefined) faults.push(wrong);
   }
-  if (told === 0) faults.push("the snapshot has none of the counters");
+  if (count === 0) faults.push("the snapshot has none of the counters");
   return faults;
 }
 

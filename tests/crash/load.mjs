@@ -48,7 +48,7 @@ export class Load {
     this.#server = server;
     this.#make = writesOf({ hasQueue, load, known: { begun, date } });
     this.begun = begun;
-    this.life = 0;
+    this.incarnation = 0;
     this.inFlight = 0;
     this.stats = {
       sent: 0, acknowledged: 0, retried: 0, replayed: 0, inDoubt: 0, operations: 0, ended: 0, refused: 0, repeated: 0,
@@ -121,7 +121,7 @@ export class Load {
       } else if (what < READ_SHARE + REPEAT_SHARE && this.#done.length > 0) {
         await this.#repeat(random, oneOf(random, this.#done));
       } else {
-        await this.#write(random, home, this.#make(random, `${name}/${number}`, this.life));
+        await this.#write(random, home, this.#make(random, `${name}/${number}`, this.incarnation));
       }
     }
   }
@@ -271,12 +271,12 @@ export class Load {
     const book = oneOf(random, this.books);
     const url = oneOf(random, this.#server.urls);
     if (book === undefined || url === undefined) return;
-    const before = book.asked();
+    const before = book.beginRead();
     try {
-      const seen = await look(url, book.id, this.begun, colo);
+      const answer = await look(url, book.id, this.begun, colo);
       this.stats.reads += 1;
-      if (seen === undefined || !seen.exact) return;
-      const wrong = book.wrongOf(before, seen.value, `${book.id} under load: the value`);
+      if (answer === undefined || !answer.exact) return;
+      const wrong = book.wrongOf(before, answer.value, `${book.id} under load: the value`);
       if (wrong !== undefined) this.fault(wrong);
     } catch (error) {
       if (!(error instanceof NoAnswer)) throw error;

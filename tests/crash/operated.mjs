@@ -62,7 +62,7 @@ export class OperatedBook {
   }
 
   /** Returns what a reader knows that asks now. */
-  asked() {
+  beginRead() {
     return this.#now();
   }
 
@@ -70,15 +70,15 @@ export class OperatedBook {
    * Returns the values that a reader may be told now that asked then: [{least, most}], one for each operation that may
    * have been the last.
    */
-  #ranges(asked) {
+  #ranges(from) {
     const now = this.#now();
-    const done = this.#operations.filter(({ isDone, end }) => isDone && end < asked);
+    const done = this.#operations.filter(({ isDone, end }) => isDone && end < from);
     const isOver = ({ end }) => done.some(({ begin }) => begin > end);
     const last = this.#operations.filter((operation) => operation.begin <= now && !isOver(operation));
     return last.map(({ base, begin, end }) => {
       let [least, most] = [base, base];
       for (const entry of this.#entries) {
-        const isIn = entry.isDone && entry.begin > end && entry.end < asked;
+        const isIn = entry.isDone && entry.begin > end && entry.end < from;
         const mayBeIn = entry.end >= begin && entry.begin <= now;
         // What is certain moves both bounds, what is not the one that it would move.
         if (isIn || (mayBeIn && entry.amount < 0n)) least += entry.amount;
@@ -89,16 +89,16 @@ export class OperatedBook {
   }
 
   /** Returns a sentence where a value cannot be what a reader is told now that asked then, else undefined. */
-  wrongOf(asked, value, what) {
-    const ranges = this.#ranges(asked);
+  wrongOf(from, value, what) {
+    const ranges = this.#ranges(from);
     if (ranges.some(({ least, most }) => value >= least && value <= most)) return undefined;
-    const told = ranges.map(({ least, most }) => (least === most ? `${least}` : `${least} to ${most}`));
-    return `${what} is ${value} after its operations, and may be ${told.slice(0, 4).join(", or ")}`;
+    const texts = ranges.map(({ least, most }) => (least === most ? `${least}` : `${least} to ${most}`));
+    return `${what} is ${value} after its operations, and may be ${texts.slice(0, 4).join(", or ")}`;
   }
 
   /** Returns what is wrong with the counter at rest, as sentences. seen: value (a bigint), exact. */
   faultsOf(seen) {
-    const faults = [this.wrongOf(this.asked(), seen.value, `${this.id}: the value`)];
+    const faults = [this.wrongOf(this.beginRead(), seen.value, `${this.id}: the value`)];
     if (!seen.exact) faults.push(`${this.id}: a strong read at rest is not exact`);
     return faults.filter((fault) => fault !== undefined);
   }

@@ -17,14 +17,14 @@ import { pause, until } from "./wait.mjs";
 import { RESTORED, SHARDED, SHARDS } from "./writes.mjs";
 
 const EDGES = 2;
-// Acknowledgements that a life is to see, and from the last of them to its kill.
+// Acknowledgements that an incarnation of the server is to see, and from the last of them to its kill.
 const ACKNOWLEDGED = [1, 120];
 const LIFE_MS = [30, 300];
 // What a slow machine may take to those: then the kill comes anyway.
 const KNOWN_MS_MAX = 2_000;
-// How long the last life may take to the least that is to be acknowledged.
+// How long the last incarnation may take to the least that is to be acknowledged.
 const LEAST_MS_MAX = 40_000;
-// One life of so many is not waited for: its kill comes while the first requests open their objects.
+// One incarnation of so many is not waited for: its kill comes while the first requests open their objects.
 const COLD_EACH = 5;
 // One kill of so many comes while the server starts, which takes about 0.4 s.
 const EARLY_EACH = 6;
@@ -41,12 +41,12 @@ export async function compare(server, load) {
     for (const url of server.urls) {
       // Right after a start not every part may have been reached: a read says so, and is repeated.
       let last;
-      const seen = await until(async () => {
+      const answer = await until(async () => {
         last = await look(url, book.id, load.begun);
         return last?.exact ? last : undefined;
       }, book.id, COMPARE_MS_MAX).catch(() => last);
-      if (seen === undefined) faults.add(`${book.id} cannot be read`);
-      else book.faultsOf(seen).forEach((fault) => faults.add(fault));
+      if (answer === undefined) faults.add(`${book.id} cannot be read`);
+      else book.faultsOf(answer).forEach((fault) => faults.add(fault));
     }
   }
   return [...faults];
@@ -100,7 +100,7 @@ export async function crash({ server, kills, clients, seed, least = 0, load: wri
   const load = new Load({ server, seed, clients, hasQueue, begun, load: writes, date });
   const inFlight = [];
   for (let kill = 1; kill <= kills; kill += 1) {
-    load.life = kill;
+    load.incarnation = kill;
     await live(load, random);
     inFlight.push(load.inFlight);
     load.halt();
@@ -115,7 +115,7 @@ export async function crash({ server, kills, clients, seed, least = 0, load: wri
     }
     await server.start();
   }
-  load.life = kills + 1;
+  load.incarnation = kills + 1;
   await live(load, random);
   await until(() => load.stats.acknowledged >= least, `${least} acknowledgements`, LEAST_MS_MAX);
   await load.finish();

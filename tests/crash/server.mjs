@@ -100,11 +100,11 @@ export class Server {
         this.#log = `${this.#log}${chunk}`.slice(-LOG_CHARACTERS_MAX);
       });
     }
-    let told = "";
+    let output = "";
     this.urls = [];
     child.stdio[3].on("data", (chunk) => {
-      told += chunk;
-      const ports = [...told.matchAll(/"event":"listen","socket":"http[^"]*","port":(\d+)/g)];
+      output += chunk;
+      const ports = [...output.matchAll(/"event":"listen","socket":"http[^"]*","port":(\d+)/g)];
       if (ports.length === this.#edges) this.urls = ports.map(([, port]) => `http://127.0.0.1:${port}`);
     });
   }

@@ -121,7 +121,7 @@ async function goThrough(name, way, seed) {
     load.halt();
     await server.kill();
     load.killed();
-    load.life += 1;
+    load.incarnation += 1;
     await server.start();
     await more(ACKNOWLEDGED_MIN, "after the restart");
     await load.finish();

@@ -115,7 +115,7 @@ const restored = (key, { date }) => ({
 const keyed = (random, name, write) => (random() < 0.6 ? { ...write, key: name } : write);
 const counted = (random, id) => one(id, random() < 0.8 ? "increment" : "decrement", amount(random));
 
-// Weight, and how such a write is made: (random, its own name, the server's life).
+// Weight, and how such a write is made: (random, its own name, the number of the server's incarnation).
 const KINDS = [
   [24, (random) => one(oneOf(random, PLAIN), "increment", amount(random))],
   [6, (random) => one("plain/visitors", "increment", amount(random), visitor(random))],
@@ -126,8 +126,8 @@ const KINDS = [
   [8, (random, name) => ({ ...one("keyed/visitors", "increment", amount(random), visitor(random)), key: name })],
   [5, (random, name) => ({ ...one("keyed/both", "increment", amount(random)), key: name })],
   [5, (random, name) => ({ ...one("keyed/both", "decrement", amount(random)), key: name })],
-  // A counter that begins in this life of the server, perhaps with a write that it does not survive.
-  [8, (random, name, life) => ({ ...one(`fresh/${life}`, "increment", amount(random)), key: name })],
+  // A counter that begins in this incarnation of the server, perhaps with a write that it does not survive.
+  [8, (random, name, incarnation) => ({ ...one(`fresh/${incarnation}`, "increment", amount(random)), key: name })],
   [8, (random, name) => ({ ...lines(random, EVENTS), key: name })],
   [8, (random, name) => ({ ...lines(random, EVENTS, name), ids: true })],
   [20, (random, name) => keyed(random, name, counted(random, oneOf(random, OPERATED)))],
@@ -148,27 +148,27 @@ const QUEUED = [
 const IMPORTS = [
   [20, (random, name) => ({ ...one(oneOf(random, IMPORTED), "increment", amount(random)), key: name })],
   [8, (random, name) => ({ ...lines(random, IMPORTED, name), ids: true })],
-  [8, (random, name, life) => ({ ...one(`fresh/${life}`, "increment", amount(random)), key: name })],
-  [3, (random, name, life, known) => imported(random, name, known)],
+  [8, (random, name, incarnation) => ({ ...one(`fresh/${incarnation}`, "increment", amount(random)), key: name })],
+  [3, (random, name, incarnation, known) => imported(random, name, known)],
   [1, snapshot],
 ];
 // A restore is of all its counters at once: so seldom that each has writes of its own between two of them.
 const RESTORES = [
   [150, (random, name) => keyed(random, name, counted(random, oneOf(random, RESTORED_IDS)))],
   [6, (random, name) => keyed(random, name, end(oneOf(random, RESTORED_IDS)))],
-  [1, (random, name, life, known) => restored(name, known)],
+  [1, (random, name, incarnation, known) => restored(name, known)],
 ];
 /** What loads there are, by their names. */
 const LOADS = { mixed: KINDS, imports: IMPORTS, restores: RESTORES };
 
 /**
- * Returns a maker of writes: (random, name, life) → write. name: unique, its key is made of it. load: one of LOADS.
- * known: of its writes.
+ * Returns a maker of writes: (random, name, incarnation) → write. name: unique, its key is made of it. load: one of
+ * LOADS. known: of its writes.
  */
 export function writesOf({ hasQueue, load = "mixed", known }) {
   const kinds = hasQueue && load === "mixed" ? [...KINDS, ...QUEUED] : LOADS[load];
   const all = kinds.flatMap(([weight, make]) => Array.from({ length: weight }, () => make));
-  return (random, name, life) => oneOf(random, all)(random, name, life, known);
+  return (random, name, incarnation) => oneOf(random, all)(random, name, incarnation, known);
 }
 
 /** Returns a write of the same key as another that asks for something else. */

@@ -7,14 +7,14 @@ globalThis.sessionStorage = { getItem: () => null };
 const { json, send } = await import("../../dashboard/api.js");
 
 const problem = JSON.stringify({ code: "budget-exceeded", detail: "too many reads" });
-let asked = [];
+let requests = [];
 
 /** Has the service refuse so many calls, with a `Retry-After` in seconds. */
 function refusing(times, retry_after) {
-  asked = [];
+  requests = [];
   globalThis.fetch = async (path, { method }) => {
-    asked.push(`${method} ${path}`);
-    return asked.length <= times
+    requests.push(`${method} ${path}`);
+    return requests.length <= times
       ? new Response(problem, { status: 429, headers: { "retry-after": String(retry_after) } })
       : new Response("7");
   };
@@ -39,30 +39,30 @@ beforeEach(() => {
 test("a read that was refused for a moment is asked again", async () => {
   refusing(2, 1);
   assert.equal(await settled(json("/counters/a")), 7);
-  assert.equal(asked.length, 3);
+  assert.equal(requests.length, 3);
 });
 
 test("a read is not asked for ever, nor while the service asks for patience", async () => {
   refusing(100, 1);
   assert.equal((await settled(json("/counters/a"))).status, 429);
-  assert.equal(asked.length, 4);
+  assert.equal(requests.length, 4);
   refusing(100, 60);
   assert.equal((await settled(json("/counters/a"))).status, 429);
-  assert.equal(asked.length, 1);
+  assert.equal(requests.length, 1);
 });
 
 test("a change that was refused is not sent again", async () => {
   refusing(1, 1);
   assert.equal((await settled(send("PUT", "/limits/a", {}))).status, 429);
-  assert.deepEqual(asked, ["PUT /limits/a"]);
+  assert.deepEqual(requests, ["PUT /limits/a"]);
 });
 
 test("whoever leaves the page waits for nothing", async () => {
   refusing(1, 1);
   const leave = new AbortController();
   const call = json("/counters/a", leave.signal);
-  while (asked.length === 0) await new Promise((done) => setImmediate(done));
+  while (requests.length === 0) await new Promise((done) => setImmediate(done));
   leave.abort();
   assert.equal((await settled(call)).name, "AbortError");
-  assert.equal(asked.length, 1);
+  assert.equal(requests.length, 1);
 });

@@ -13,9 +13,10 @@ const NOW = Date.UTC(2026, 10, 27, 6, 10) / 1000;
 const answer = (window, rows = [{ value: "a.example", count: 3 }]) => ({ window, rows, other: { count: 0 }, none: 0 });
 
 test("a row leads where its view says, and never to a counter that nobody has seen", () => {
-  const told = answer(null, [{ value: "/a", count: 3 }]);
-  assert.deepEqual(breakdownRows("page", told).map(({ href }) => href), [undefined]);
-  assert.deepEqual(breakdownRows("page", told, (by, value) => `${by}:${value}`).map(({ href }) => href), ["page:/a"]);
+  const breakdown = answer(null, [{ value: "/a", count: 3 }]);
+  assert.deepEqual(breakdownRows("page", breakdown).map(({ href }) => href), [undefined]);
+  const leads = (by, value) => `${by}:${value}`;
+  assert.deepEqual(breakdownRows("page", breakdown, leads).map(({ href }) => href), ["page:/a"]);
 });
 
 test("a name with marks stays within its attribute of the script that is offered", () => {
@@ -25,8 +26,9 @@ test("a name with marks stays within its attribute of the script that is offered
 });
 
 test("values that nobody would see are a word", () => {
-  const told = answer(null, [" ", "\u202e", "\u3000", "a b"].map((value) => ({ value, count: 1 })));
-  assert.deepEqual(breakdownRows("campaign", told).map(({ name }) => name), ["(blank)", "(blank)", "(blank)", "a b"]);
+  const breakdown = answer(null, [" ", "\u202e", "\u3000", "a b"].map((value) => ({ value, count: 1 })));
+  const names = breakdownRows("campaign", breakdown).map(({ name }) => name);
+  assert.deepEqual(names, ["(blank)", "(blank)", "(blank)", "a b"]);
   assert.equal(whereWords({ by: "referrer", value: " " }), "Referrers: (blank)");
 });
 

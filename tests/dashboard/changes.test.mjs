@@ -44,9 +44,9 @@ test("values of more than a week ago are compared by whole days of UTC, and thos
     "2015-05-17T00:00Z", "2015-05-19T00:00Z", "2015-05-15T00:00Z", "2015-05-17T00:00Z",
   ]);
   assert.equal(comparedValueTimes(rangeOf("hour", NOW)), undefined);
-  const told = (name) => timesWords(rangeOf(name, NOW), comparedValueTimes(rangeOf(name, NOW)));
-  assert.match(told("week"), /^Changes compare 21 Nov 2026 to 26 Nov 2026, by UTC, with 14 Nov 2026 to 19 Nov 2026, by UTC: /);
-  assert.equal(told("today"), "");
+  const words = (name) => timesWords(rangeOf(name, NOW), comparedValueTimes(rangeOf(name, NOW)));
+  assert.match(words("week"), /^Changes compare 21 Nov 2026 to 26 Nov 2026, by UTC, with 14 Nov 2026 to 19 Nov 2026, by UTC: /);
+  assert.equal(words("today"), "");
 });
 
 test("an answer bounds what was counted of each row, listed or not", () => {
@@ -114,10 +114,10 @@ test("an export has what the rows are compared with: both counts, their times an
     "/a": changeOf([12n, 12n], [9n, 9n], times), "/b": changeOf([12n, 14n], [10n, 10n], times),
     "/c": changeOf([5n, 5n], [10n, 20n], times), "/d": changeOf([3n, 3n], [0n, 0n], times),
   };
-  const told = { window: null, rows: Object.keys(changes).map((value) => ({ value, count: 12 })) };
+  const page = { window: null, rows: Object.keys(changes).map((value) => ({ value, count: 12 })) };
   const rows = [
     totalRow({ count: 50n, now: 40n, before: 80n, part: -0.5 }, times),
-    ...exportRows(new Map([["page", told]]), new Map([["page", (value) => changes[value]]])),
+    ...exportRows(new Map([["page", page]]), new Map([["page", (value) => changes[value]]])),
     ...beforeRows({ previous: { step: "1h" } }, [[3_600, 7]]),
   ];
   const whole = { what: {}, from: 7_200, to: 14_400, rows };

@@ -16,11 +16,11 @@ test("prices and what each request takes are those of the page", () => {
     [row("requests of a Worker")[0], row("requests of a Durable Object")[0], row("rows written")[0]],
     [PRICES.requests, PRICES.calls, PRICES.rows].map(({ dollars }) => dollars),
   );
-  const told = {
+  const rowNames = {
     alone: "a blog", tablets: "100,000 pages", plain: "the same, views that name nothing",
     bodies: "the same, views with all",
   };
-  for (const [way, begins] of Object.entries(told)) {
+  for (const [way, begins] of Object.entries(rowNames)) {
     assert.deepEqual([WAYS[way].calls, WAYS[way].rows], row(begins).slice(0, 2), way);
   }
   assert.deepEqual([CHECK.calls, CHECK.rows], row("checks of a limit").slice(0, 2));

@@ -10,10 +10,10 @@ const files = dashboardFiles();
 test("whatever a file asks for is among the files", () => {
   for (const [name, text] of files) {
     if (name.startsWith("uPlot")) continue;
-    const asked = [...text.matchAll(/(?:\bfrom |\bimport |\b(?:src|href)=)"([^"#]+)"/g)].map(([, path]) =>
+    const paths = [...text.matchAll(/(?:\bfrom |\bimport |\b(?:src|href)=)"([^"#]+)"/g)].map(([, path]) =>
       path.replace(/^\.\//, ""),
     );
-    for (const path of asked) assert.ok(files.has(path), `${name} asks for ${path}`);
+    for (const path of paths) assert.ok(files.has(path), `${name} asks for ${path}`);
   }
   const used = [...files.values()].join("\n");
   for (const name of files.keys()) {

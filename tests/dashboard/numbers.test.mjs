@@ -1,7 +1,7 @@
 // Numbers of the dashboard: exact from the answer to the text.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { count, isSafe, lasting, measured, parseExact, rate, share, short, whole } from "../../dashboard/numbers.js";
+import { count, duration, isSafe, measured, parseExact, rate, share, short, whole } from "../../dashboard/numbers.js";
 
 const LARGEST = (2n ** 128n - 1n).toString();
 
@@ -45,7 +45,7 @@ test("a rate has the unit in which it reads well", () => {
 });
 
 test("lengths of time have one unit", () => {
-  assert.deepEqual([-5, 0, 430, 9_960, 61_000, 300_000, 7_200_000, 864_000_000].map(lasting), [
+  assert.deepEqual([-5, 0, 430, 9_960, 61_000, 300_000, 7_200_000, 864_000_000].map(duration), [
     "0.0 s",
     "0.0 s",
     "0.4 s",

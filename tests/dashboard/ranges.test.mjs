@@ -75,11 +75,11 @@ test("the headline is the range's number, and its change is of what can be compa
   const range = rangeOf("today", seconds("2026-11-22T02:30Z"));
   const at = (hour, value) => [range.from + hour * 3_600, value];
   const before = (hour, value) => [range.previous.from + hour * 3_600, value];
-  const told = compared(
+  const comparison = compared(
     range, [at(0, 3), at(1, "9007199254740993"), at(2, 100)], [before(0, 4), before(1, 4), before(2, 7)],
   );
-  assert.deepEqual(told.count, 9007199254741096n);
-  assert.deepEqual([told.now, told.before], [9007199254740996n, 8n]);
+  assert.deepEqual(comparison.count, 9007199254741096n);
+  assert.deepEqual([comparison.now, comparison.before], [9007199254740996n, 8n]);
   assert.deepEqual(compared(range, [at(0, 6)], [before(0, 4), before(1, 4)]).part, -0.25);
   // Nothing is compared with what is not known.
   assert.deepEqual(compared(range, [at(0, 6)], [before(0, null)]), { count: 6n });
@@ -107,8 +107,8 @@ test("where a day begins within an hour, that hour is in neither the number nor 
     return Response.json({ kept_from: null, points: hours(Number(query.get("from")), Number(query.get("to")) + 1) });
   };
   try {
-    const { told } = await historyOf("/counters/a", range);
-    assert.deepEqual([told.points.length, text(told.points[0][0])], [24, "2026-11-20T19:00Z"]);
+    const { history } = await historyOf("/counters/a", range);
+    assert.deepEqual([history.points.length, text(history.points[0][0])], [24, "2026-11-20T19:00Z"]);
     const before = await pointsBefore("/counters/a", range);
     assert.deepEqual([before.length, text(before[0][0])], [24, "2026-11-19T19:00Z"]);
   } finally {
@@ -117,30 +117,33 @@ test("where a day begins within an hour, that hour is in neither the number nor 
 });
 
 test("changes are told as people say them", () => {
-  const told = [0, 0.123, 0.054, -0.5, 11, 0.0001].map(changeWords);
-  assert.deepEqual(told, ["0 %", "+12 %", "+5.4 %", "−50 %", "12 times", "0 %"]);
+  const words = [0, 0.123, 0.054, -0.5, 11, 0.0001].map(changeWords);
+  assert.deepEqual(words, ["0 %", "+12 %", "+5.4 %", "−50 %", "12 times", "0 %"]);
 });
 
 test("when something was counted is said in words", () => {
-  const told = ["today", "hour", "all", "2015-05-17..2015-05-17", "2015-05-17..2015-05-20"].map((name) =>
+  const words = ["today", "hour", "all", "2015-05-17..2015-05-17", "2015-05-17..2015-05-20"].map((name) =>
     during(rangeOf(name, seconds("2026-11-27T06:10:00Z")).words),
   );
-  assert.deepEqual(told, [
+  assert.deepEqual(words, [
     "today", "in the last hour", "over all time", "on 17 May 2015", "from 17 May 2015 to 20 May 2015",
   ]);
   assert.equal(during("the day before"), "on the day before");
 });
 
 test("a range is compared in a sentence that says with what", () => {
-  const sentence = (name, told) => comparedWords(rangeOf(name, seconds("2026-11-27T06:10:00Z")), told).join(" ").trim();
-  const told = (count, now, before) => ({ count, now, before, part: partOf(now, before) });
-  assert.equal(sentence("yesterday", told(30n, 30n, 20n)), "+50 % against the day before (20)");
-  assert.equal(sentence("yesterday", told(20n, 20n, 20n)), "as many as the day before (20)");
-  assert.equal(sentence("yesterday", told(240n, 240n, 20n)), "12 times as many as the day before (20)");
-  assert.equal(sentence("yesterday", told(2n, 2n, 0n)), "new: nothing was counted on the day before");
-  assert.equal(sentence("yesterday", told(0n, 0n, 0n)), "Nothing was counted on the day before.");
-  assert.equal(sentence("today", told(45n, 40n, 20n)), "+100 % against the same part of yesterday (40 against 20)");
+  const now_s = seconds("2026-11-27T06:10:00Z");
+  const sentence = (name, comparison) => comparedWords(rangeOf(name, now_s), comparison).join(" ").trim();
+  const comparisonOf = (count, now, before) => ({ count, now, before, part: partOf(now, before) });
+  assert.equal(sentence("yesterday", comparisonOf(30n, 30n, 20n)), "+50 % against the day before (20)");
+  assert.equal(sentence("yesterday", comparisonOf(20n, 20n, 20n)), "as many as the day before (20)");
+  assert.equal(sentence("yesterday", comparisonOf(240n, 240n, 20n)), "12 times as many as the day before (20)");
+  assert.equal(sentence("yesterday", comparisonOf(2n, 2n, 0n)), "new: nothing was counted on the day before");
+  assert.equal(sentence("yesterday", comparisonOf(0n, 0n, 0n)), "Nothing was counted on the day before.");
+  assert.equal(
+    sentence("today", comparisonOf(45n, 40n, 20n)), "+100 % against the same part of yesterday (40 against 20)",
+  );
   // Also where nothing was counted since the last full hour.
-  assert.equal(sentence("today", told(40n, 40n, 20n)), "+100 % against the same part of yesterday (20)");
-  assert.equal(sentence("today", told(4n, 4n, 0n)), "new: nothing was counted in the same part of yesterday");
+  assert.equal(sentence("today", comparisonOf(40n, 40n, 20n)), "+100 % against the same part of yesterday (20)");
+  assert.equal(sentence("today", comparisonOf(4n, 4n, 0n)), "new: nothing was counted in the same part of yesterday");
 });

@@ -66,8 +66,8 @@ for (const [path, blocks] of parsed) {
             await own?.end();
             own = await place.server(block.text);
           }
-          const told = (own ?? shared).stdout;
-          if (answer !== undefined) assert.deepEqual(differences(answer, told), [], `${where}\n${told}`);
+          const output = (own ?? shared).stdout;
+          if (answer !== undefined) assert.deepEqual(differences(answer, output), [], `${where}\n${output}`);
           continue;
         }
         const wrong = await place.run(block, (own ?? shared).address, answer);

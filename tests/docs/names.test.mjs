@@ -8,9 +8,9 @@ import { ROOT, documents, read } from "./pages.mjs";
 
 // What stands before a file in a document, and where it lies; the first that has it is taken.
 const BASES = ["", "src/", "crates/tally-core/src/", "simulation/src/", "simulation/tests/", "tests/e2e/"];
-const CRATES = ["aggregator", "core", "edge", "host", "limit", "objects", "protocol", "shared", "sketch"].map(
-  (name) => [new RegExp(`^(?:tally-)?${name}/`), `crates/tally-${name}/src/`],
-);
+const CRATE_NAMES = ["aggregator", "core", "edge", "host", "limit", "objects", "protocol", "shared", "sketch"];
+const CRATES = CRATE_NAMES.map((name) => [new RegExp(`^(?:tally-)?${name}/`), `crates/tally-${name}/src/`]);
+const CRATE_MODULE = new RegExp(`^(${CRATE_NAMES.join("|")})\\b`);
 const FILE = /\.(?:rs|mjs|js|sh|toml|css|html)$/;
 const SOURCE = /\.(?:rs|mjs|js)$/;
 // Files that a build makes, and names of the platform.
@@ -70,7 +70,7 @@ function has(path) {
     const isMember = new RegExp(`\\b(?:fn|const|type) ${member}\\b|${field}`, "m");
     return RUST.some(([, source]) => owns.test(source) && isMember.test(source));
   }
-  const folder = parts.slice(0, -1).join("/").replace(/^(core|protocol|limit|sketch)\b/, "tally-$1/src");
+  const folder = parts.slice(0, -1).join("/").replace(CRATE_MODULE, "tally-$1/src");
   const isOfModule = new RegExp(`(?:^|/)${folder}(?:/(?:mod|lib))?\\.rs$`);
   const item = "fn|struct|enum|trait|type|union|const|static|mod|macro_rules!|use .*";
   const isDefined = new RegExp(`\\b(?:${item}) ${member}\\b`);
@@ -109,7 +109,7 @@ test("each function of a walk is called by one before it", () => {
   const routes = { name: "", text: read(named("protocol/routes/table.rs")) };
   const before = new Map();
   const wrong = steps().flatMap(({ walk, line, path, functions }, index, all) => {
-    const arrives = all[index - 1]?.walk !== walk || all[index - 1].path === "node/shared/call.rs";
+    const arrives = all[index - 1]?.walk !== walk || all[index - 1].path === "shared/call.rs";
     const source = read(named(path));
     return functions.flatMap((name, at) => {
       const known = before.get(walk) ?? [routes];

@@ -41,14 +41,14 @@ function kill({ child }, signal) {
 }
 
 // Waits until `done()` is true or the command has ended; resolves to its exit code, undefined while it runs.
-async function until(told, done) {
+async function until(job, done) {
   const late = performance.now() + PATIENCE_MS;
   let code;
-  told.ended.then((ended) => (code = ended));
+  job.ended.then((ended) => (code = ended));
   while (code === undefined && !done()) {
     if (performance.now() > late) {
-      kill(told, "SIGKILL");
-      throw new Error(`no answer within ${PATIENCE_MS / 1000} s\n${told.stdout}${told.stderr}`);
+      kill(job, "SIGKILL");
+      throw new Error(`no answer within ${PATIENCE_MS / 1000} s\n${job.stdout}${job.stderr}`);
     }
     await new Promise((next) => setTimeout(next, 10));
   }
@@ -90,12 +90,12 @@ export class Workplace {
       stdio: ["ignore", "pipe", "pipe"],
       detached: true,
     });
-    const told = { child, stdout: "", stderr: "", ended: once(child, "close").then(([code]) => code) };
-    child.stdout.setEncoding("utf8").on("data", (text) => (told.stdout += text));
-    child.stderr.setEncoding("utf8").on("data", (text) => (told.stderr += text));
-    this.#running.add(told);
-    told.ended.then(() => this.#running.delete(told));
-    return told;
+    const job = { child, stdout: "", stderr: "", ended: once(child, "close").then(([code]) => code) };
+    child.stdout.setEncoding("utf8").on("data", (text) => (job.stdout += text));
+    child.stderr.setEncoding("utf8").on("data", (text) => (job.stderr += text));
+    this.#running.add(job);
+    job.ended.then(() => this.#running.delete(job));
+    return job;
   }
 
   /** Resolves to the address of the server that a command with `make serve` starts, and what it printed. */
@@ -103,16 +103,16 @@ export class Workplace {
     const data = mkdtempSync(join(this.#folder, "data-"));
     // Any free port, whatever the page says: another server may have that one.
     const script = command.replace(/\bPORT=\d+ /, "").replace(SERVE, `$1node "${join(ROOT, "scripts/serve.mjs")}"`);
-    const told = this.#bash(script, { PORT: "0", DATA: data });
-    const ready = () => told.stdout.match(/http:\/\/(127\.0\.0\.1:\d+)/)?.[1];
-    await until(told, ready);
-    if (ready() === undefined) throw new Error(`the server did not start\n${told.stdout}${told.stderr}`);
+    const job = this.#bash(script, { PORT: "0", DATA: data });
+    const ready = () => job.stdout.match(/http:\/\/(127\.0\.0\.1:\d+)/)?.[1];
+    await until(job, ready);
+    if (ready() === undefined) throw new Error(`the server did not start\n${job.stdout}${job.stderr}`);
     return {
       address: ready(),
-      stdout: told.stdout.replaceAll(ready(), ADDRESS),
+      stdout: job.stdout.replaceAll(ready(), ADDRESS),
       end: async () => {
-        kill(told, "SIGTERM");
-        await told.ended;
+        kill(job, "SIGTERM");
+        await job.ended;
       },
     };
   }
@@ -122,23 +122,23 @@ export class Workplace {
    * after it.
    */
   async run(block, address, answer) {
-    const told = this.#bash(`set -eu\n${block.text.replaceAll(ADDRESS, address)}`, { TALLY_URL: `http://${address}` });
+    const job = this.#bash(`set -eu\n${block.text.replaceAll(ADDRESS, address)}`, { TALLY_URL: `http://${address}` });
     const isStream = block.directive === "until answered";
-    const matches = () => answer !== undefined && differences(answer, told.stdout).length === 0;
-    const code = await until(told, () => isStream && matches());
-    kill(told, "SIGTERM");
-    await told.ended;
-    const output = told.stdout.replaceAll(address, ADDRESS);
-    const wrong = [...(answer === undefined ? [] : differences(answer, output)), ...refusals(block, told.stderr)];
+    const matches = () => answer !== undefined && differences(answer, job.stdout).length === 0;
+    const code = await until(job, () => isStream && matches());
+    kill(job, "SIGTERM");
+    await job.ended;
+    const output = job.stdout.replaceAll(address, ADDRESS);
+    const wrong = [...(answer === undefined ? [] : differences(answer, output)), ...refusals(block, job.stderr)];
     if (!isStream && code !== 0) wrong.push(`it ended with ${code}`);
     return wrong.length === 0
       ? []
-      : [...wrong, `stdout: ${output.slice(0, 4_000)}`, `stderr: ${told.stderr.slice(0, 2_000)}`];
+      : [...wrong, `stdout: ${output.slice(0, 4_000)}`, `stderr: ${job.stderr.slice(0, 2_000)}`];
   }
 
   async end() {
     const left = [...this.#running];
-    for (const told of left) kill(told, "SIGTERM");
+    for (const job of left) kill(job, "SIGTERM");
     await Promise.all(left.map(({ ended }) => ended));
     rmSync(this.#folder, { recursive: true, force: true });
   }

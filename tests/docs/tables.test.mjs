@@ -77,9 +77,9 @@ test("the table of variables has each that is read, and no other", () => {
   const inServe = [...serve.matchAll(/\benv\.([A-Z][A-Z_]+)/g)]
     .map(([, name]) => name)
     .filter((name) => name !== "PATH");
-  const told = parse(read(VARIABLES)).rows.flatMap(({ cells }) => cells[0].match(/^`([A-Z_]+)`$/)?.[1] ?? []);
-  assert.deepEqual([...new Set(told)].sort(), [...new Set([...inWorkers, ...inServe])].sort());
-  assert.equal(new Set(told).size, told.length, "a variable stands twice");
+  const names = parse(read(VARIABLES)).rows.flatMap(({ cells }) => cells[0].match(/^`([A-Z_]+)`$/)?.[1] ?? []);
+  assert.deepEqual([...new Set(names)].sort(), [...new Set([...inWorkers, ...inServe])].sort());
+  assert.equal(new Set(names).size, names.length, "a variable stands twice");
 });
 
 test("the README's table of calls has every call of the API", () => {
@@ -100,12 +100,12 @@ test("the table of errors has each code with its status, and no other", () => {
   const codes = [...source.matchAll(/^ {4}[A-Z]\w+ "([a-z-]+)" (\d{3}) "/gm)].map(
     ([, code, status]) => `${code} ${status}`,
   );
-  const told = parse(read("docs/guide/errors.md")).rows.flatMap(({ cells }) => {
+  const entries = parse(read("docs/guide/errors.md")).rows.flatMap(({ cells }) => {
     const code = cells[0].match(/^`([a-z-]+)`$/)?.[1];
     return code ? [`${code} ${cells[1]}`] : [];
   });
   assert.ok(codes.length > 30);
-  assert.deepEqual(told.sort(), codes.sort());
+  assert.deepEqual(entries.sort(), codes.sort());
 });
 
 test("no table that a program writes is empty", () => {

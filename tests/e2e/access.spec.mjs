@@ -67,14 +67,14 @@ describe("nothing is configured", () => {
 });
 
 test("a setting that may not be so is named by /healthz, on either Worker, and all else goes on", async () => {
-  for (const [name, value, told, options] of [
+  for (const [name, value, detail, options] of [
     ["TALLY_LIMITERS", "0", "TALLY_LIMITERS must be a whole number from 1 to 4096, not `0`", { edgeVars: { TALLY_LIMITERS: "0" } }],
     ["TALLY_QUIET_MS", "soon", "on the aggregator TALLY_QUIET_MS must be", { vars: { TALLY_QUIET_MS: "soon" }, edgeVars: { TALLY_QUIET_MS: undefined } }],
   ]) {
     const world = await openWorld(options);
     try {
       const { json } = await world.refused(503, "not-configured", "GET", "/healthz");
-      expect(json.detail).toContain(told);
+      expect(json.detail).toContain(detail);
       expect(json.detail, `${name}=${value}`).toContain("correct it, or leave it out");
       await world.add("a");
       await world.well("POST", "/limits/a/b", { body: '{"limit":2,"window_seconds":60}' });
@@ -264,14 +264,15 @@ describe("without a key", () => {
 
   test("what goes beyond is refused, says what to name, and changes nothing", async () => {
     const before = await state("page/a");
-    for (const asked of await beyond("page/a")) {
+    for (const request of await beyond("page/a")) {
       // Another entry names it, so this one's lines are judged one by one.
-      if (asked[1].startsWith("/ingest")) {
-        expect(await world.well(...asked)).toMatchObject({ accepted: 0, errors: [{ line: 1, code: "unauthorized" }] });
+      if (request[1].startsWith("/ingest")) {
+        const report = await world.well(...request);
+        expect(report).toMatchObject({ accepted: 0, errors: [{ line: 1, code: "unauthorized" }] });
         continue;
       }
-      const { json } = await world.refused(401, "unauthorized", ...asked);
-      expect(json.detail, asked[1]).toMatch(/`(allow|delta_max)`.*TALLY_KEYS|TALLY_KEYS/);
+      const { json } = await world.refused(401, "unauthorized", ...request);
+      expect(json.detail, request[1]).toMatch(/`(allow|delta_max)`.*TALLY_KEYS|TALLY_KEYS/);
     }
     const after = await state("page/a");
     expect([after.value, after.version, after.uniques]).toEqual([before.value, before.version, before.uniques]);

@@ -262,8 +262,8 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
     const known = new Map();
     for (let write = 0; write < 40; write += 1) {
       const [member, score] = [`m${Math.floor(random() * 24)}`, Math.floor(random() * 6) / 2];
-      const told = await post(`${at}/members/${member}`, { score });
-      expect(told).toMatchObject({ score, previous: known.get(member)?.score ?? null, exact: true });
+      const answer = await post(`${at}/members/${member}`, { score });
+      expect(answer).toMatchObject({ score, previous: known.get(member)?.score ?? null, exact: true });
       if (known.get(member)?.score !== score) known.set(member, { member, score, write });
       // Whoever was first is told by clocks.
       await world.advance(20);

@@ -23,9 +23,9 @@ const look = (id, by, query = "", options) =>
 // Values by what was counted of them.
 const counts = ({ rows }) => Object.fromEntries(rows.map(({ value, count }) => [value, count]));
 
-function expectSums(seen) {
-  const rows = seen.rows.reduce((sum, { count }) => sum + count, 0);
-  expect(rows + seen.other.count + seen.none, JSON.stringify(seen)).toBe(seen.total);
+function expectSums(answer) {
+  const rows = answer.rows.reduce((sum, { count }) => sum + count, 0);
+  expect(rows + answer.other.count + answer.none, JSON.stringify(answer)).toBe(answer.total);
 }
 
 const hit = (id, body, headers, options) =>
@@ -45,8 +45,8 @@ describe("without faults", () => {
       truth[referrer] = (truth[referrer] ?? 0) + 2;
       return { referrer, country: "DE" };
     };
-    await each(numbers(60).map(by), 6, (said, index) =>
-      world.add("site", { delta: 2, by: said }, { colo: COLOS[index % 3], edge: index % 2 }),
+    await each(numbers(60).map(by), 6, (dimensions, index) =>
+      world.add("site", { delta: 2, by: dimensions }, { colo: COLOS[index % 3], edge: index % 2 }),
     );
     await each(COLOS, 3, (colo, index) => {
       const lines = numbers(40).map(() => JSON.stringify({ key: "site", increment: 2, by: by() }));
@@ -54,15 +54,15 @@ describe("without faults", () => {
     });
     await world.add("site", { delta: 100 });
     for (const query of ["", "&window=3600", "&window=30d", `&from=${Math.floor(world.now() / 1_000) - HOUR_S}`]) {
-      const seen = await look("site", "referrer", query);
-      expect(counts(seen)).toEqual(truth);
-      expect(seen).toMatchObject({
+      const answer = await look("site", "referrer", query);
+      expect(counts(answer)).toEqual(truth);
+      expect(answer).toMatchObject({
         id: "site", by: "referrer", total: 460, none: 100, other: { count: 0, error: 0, each_max: 0 }, exact: true,
       });
-      expect(seen.dimensions).toEqual(["country", "referrer"]);
-      expect(seen.rows.map(({ count }) => count)).toEqual(Object.values(truth).sort((one, other) => other - one));
-      expect(seen.rows[0].share).toBeCloseTo(seen.rows[0].count / 460, 6);
-      expectSums(seen);
+      expect(answer.dimensions).toEqual(["country", "referrer"]);
+      expect(answer.rows.map(({ count }) => count)).toEqual(Object.values(truth).sort((one, other) => other - one));
+      expect(answer.rows[0].share).toBeCloseTo(answer.rows[0].count / 460, 6);
+      expectSums(answer);
     }
     const few = await look("site", "referrer", "&limit=2");
     expect(few.rows).toHaveLength(2);
@@ -97,9 +97,9 @@ describe("without faults", () => {
     }
     const misused = await world.well("POST", "/events", { body: '[{"key":"a","by":{"page":"/q"},"id":"e"}]' });
     expect(misused).toMatchObject({ rejected: 1, errors: [{ code: "idempotency-key-reused" }] });
-    const seen = await look("a", "page");
-    expect(counts(seen)).toEqual({ "/x": 2, "/z": 1 });
-    expectSums(seen);
+    const answer = await look("a", "page");
+    expect(counts(answer)).toEqual({ "/x": 2, "/z": 1 });
+    expectSums(answer);
   });
 
   test("a home has the values of all datacenters, and a write that is refused leaves none", async () => {
@@ -211,9 +211,9 @@ test("a datacenter that does not answer is named, and what it counted is missing
   world = await openWorld({ faults: true });
   for (const colo of COLOS) await world.add("a", { by: { page: "/" } }, { colo });
   world.fail(({ name, path }) => (name.includes("SYD") && path.endsWith("/sum") ? "before" : undefined));
-  const seen = await look("a", "page");
-  expect(seen).toMatchObject({ total: 2, rows: [{ value: "/", count: 2 }], none: 0, exact: false });
-  expect(seen.datacenters.map(({ id, count, reachable }) => [id, count, reachable])).toEqual([
+  const answer = await look("a", "page");
+  expect(answer).toMatchObject({ total: 2, rows: [{ value: "/", count: 2 }], none: 0, exact: false });
+  expect(answer.datacenters.map(({ id, count, reachable }) => [id, count, reachable])).toEqual([
     ["FRA", 1, true], ["IAD", 1, true], ["SYD", 0, false],
   ]);
 });
@@ -222,8 +222,8 @@ test("a log of a site is one counter with its pages, referrers and browsers, and
   world = await openWorld();
   const log = readFileSync(new URL("../fixtures/access.log", import.meta.url));
   const lines = log.toString().trimEnd().split("\n");
-  const asked = "/ingest?format=clf&key=site&site=semicomplete.com&by=page,referrer,browser,status";
-  expect(await world.well("POST", asked, { body: log })).toMatchObject({ accepted: lines.length, rejected: 0 });
+  const path = "/ingest?format=clf&key=site&site=semicomplete.com&by=page,referrer,browser,status";
+  expect(await world.well("POST", path, { body: log })).toMatchObject({ accepted: lines.length, rejected: 0 });
   // By another way: what the lines say, taken apart here.
   const truth = { page: {}, status: {}, referrer: {} };
   const count = (name, value) => (truth[name][value] = (truth[name][value] ?? 0) + 1);
@@ -235,10 +235,10 @@ test("a log of a site is one counter with its pages, referrers and browsers, and
     if (host && host !== "semicomplete.com") count("referrer", host);
   }
   for (const [name, values] of Object.entries(truth)) {
-    const seen = await look("semicomplete.com", name, "&limit=1000");
-    expectSums(seen);
-    expect(seen.total).toBe(lines.length);
-    expect(counts(seen), name).toEqual(values);
+    const answer = await look("semicomplete.com", name, "&limit=1000");
+    expectSums(answer);
+    expect(answer.total).toBe(lines.length);
+    expect(counts(answer), name).toEqual(values);
   }
   const browsers = await look("semicomplete.com", "browser");
   expect(browsers.rows.map(({ value }) => value)).toEqual(expect.arrayContaining(["Chrome", "Firefox", "Bot"]));
@@ -261,14 +261,14 @@ test("a log of a site is one counter with its pages, referrers and browsers, and
 test("the script for pages says what data-by names, and where a visitor came from once", async () => {
   world = await openWorld();
   const source = (await world.call("GET", "/tally.js")).text;
-  const [asked, sends] = [[], []];
+  const [requests, sends] = [[], []];
   const open = (attributes, referrer, search = "") =>
     openPage(`<script src="https://tally.test/tally.js" ${attributes}></script>`, {
       url: `https://site.test/blog/${search}`,
       source,
       referrer,
       fetch: async (url, { body }) => {
-        asked.push({ path: decodeURIComponent(url.pathname), body });
+        requests.push({ path: decodeURIComponent(url.pathname), body });
         const sent = world.call("POST", url.pathname, { body, headers: { "user-agent": FIREFOX }, country: "SE" });
         sends.push(sent);
         const { status } = await sent;
@@ -280,12 +280,12 @@ test("the script for pages says what data-by names, and where a visitor came fro
   open(`data-id="site" ${by}`, "https://site.test/other");
   open("", "https://www.news.test/");
   await Promise.all(sends);
-  expect(asked.map(({ path }) => path)).toEqual([
+  expect(requests.map(({ path }) => path)).toEqual([
     "/counters/site/increment", "/counters/site/increment",
     "/counters//blog//increment",
   ]);
-  expect(asked[2].body).toBe("");
-  expect(JSON.stringify(asked)).not.toContain("secret");
+  expect(requests[2].body).toBe("");
+  expect(JSON.stringify(requests)).not.toContain("secret");
   const rows = async (name) => counts(await look("site", name));
   expect(await rows("page")).toEqual({ "/blog/": 2 });
   expect(await rows("referrer")).toEqual({ "news.test": 1 });

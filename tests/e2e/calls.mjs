@@ -13,4 +13,4 @@ export const isReplay = (answer) => answer.headers.get("idempotency-replayed") =
 export const bearer = (key, more = {}) => ({ ...more, headers: { authorization: `Bearer ${key}`, ...more.headers } });
 
 /** Returns what is told of one datacenter. */
-export const partOf = (seen, colo) => seen.datacenters.find(({ id }) => id === colo);
+export const partOf = (answer, colo) => answer.datacenters.find(({ id }) => id === colo);

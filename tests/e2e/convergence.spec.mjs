@@ -25,7 +25,7 @@ afterEach(async () => {
 
 const ofDatacenter = (colo) => ({ kind, name }) => kind === "cell" && name.includes(`/${colo}/`);
 const isPush = ({ kind, path }) => kind === "directory" && path === "/push";
-const failing = (...which) => world.fail((asked) => (which.some((fits) => fits(asked)) ? "before" : undefined));
+const failing = (...which) => world.fail((call) => (which.some((fits) => fits(call)) ? "before" : undefined));
 
 /** Each datacenter counts another power of ten; returns the sum. */
 async function fill(id) {
@@ -63,12 +63,12 @@ test("a strong read is the exact sum of five datacenters, from each of them", as
   const value = await fill("five");
   for (const colo of COLOS) {
     const before_ms = world.now();
-    const seen = await world.strong("five", "", { colo });
-    expect(seen).toMatchObject({ value, exact: true, uniques: { estimate: COLOS.length } });
-    expect(seen.datacenters.map(({ id, value, reachable }) => [id, value, reachable])).toEqual(
+    const answer = await world.strong("five", "", { colo });
+    expect(answer).toMatchObject({ value, exact: true, uniques: { estimate: COLOS.length } });
+    expect(answer.datacenters.map(({ id, value, reachable }) => [id, value, reachable])).toEqual(
       COLOS.map((id, index) => [id, 10 ** index, true]),
     );
-    for (const { as_of, staleness_ms } of [seen, ...seen.datacenters]) {
+    for (const { as_of, staleness_ms } of [answer, ...answer.datacenters]) {
       expect(as_of).toBeGreaterThanOrEqual(before_ms);
       expect(as_of).toBeLessThanOrEqual(world.now());
       expect(staleness_ms).toBeLessThanOrEqual(world.now() - before_ms);
@@ -87,23 +87,23 @@ test("while a counter is watched, a write is in every other datacenter's default
     value += 7;
     const began_ms = world.now();
     await until(async () => {
-      const seen = await world.read("seen", "", { colo: "FRA", edge: 1 });
-      expect(seen.value).toBeLessThanOrEqual(value);
-      return seen.value === value;
+      const answer = await world.read("seen", "", { colo: "FRA", edge: 1 });
+      expect(answer.value).toBeLessThanOrEqual(value);
+      return answer.value === value;
     }, "the write");
     times_ms.push(Math.round(world.now() - began_ms));
   }
   console.log(`a write was in default reads after ${times_ms.join(", ")} ms`);
   // A machine that is busy may be late once, not always.
   expect(Math.min(...times_ms)).toBeLessThan(AGREE_MS_MAX);
-  const seen = await world.read("seen");
-  for (const { as_of, staleness_ms, reachable } of seen.datacenters) {
+  const counter = await world.read("seen");
+  for (const { as_of, staleness_ms, reachable } of counter.datacenters) {
     expect(reachable).toBe(true);
-    expect(as_of).toBeGreaterThanOrEqual(seen.as_of);
-    expect(staleness_ms).toBeLessThanOrEqual(seen.staleness_ms);
+    expect(as_of).toBeGreaterThanOrEqual(counter.as_of);
+    expect(staleness_ms).toBeLessThanOrEqual(counter.staleness_ms);
   }
   // What was pushed says of when it is, and only what was asked for now is exact.
-  expect(seen.exact).toBe(false);
+  expect(counter.exact).toBe(false);
   expect((await world.strong("seen")).exact).toBe(true);
 });
 
@@ -149,28 +149,28 @@ test("a datacenter that is away adds what was last known of it, and says of when
   const value = await fill("away");
   await watched("away");
   failing(ofDatacenter("IAD"), isPush);
-  const check = (seen, more) => {
-    expect(seen).toMatchObject({ value: value + more, exact: false, uniques: { estimate: COLOS.length } });
-    for (const { id, reachable } of seen.datacenters) expect([id, reachable]).toEqual([id, id !== "IAD"]);
-    const iad = partOf(seen, "IAD");
+  const check = (answer, more) => {
+    expect(answer).toMatchObject({ value: value + more, exact: false, uniques: { estimate: COLOS.length } });
+    for (const { id, reachable } of answer.datacenters) expect([id, reachable]).toEqual([id, id !== "IAD"]);
+    const iad = partOf(answer, "IAD");
     expect(iad).toMatchObject({ value: 100, shards: 1 });
     expect(iad.as_of).toBeGreaterThanOrEqual(known_ms);
-    expect(iad.as_of).toBeLessThan(partOf(seen, "FRA").as_of);
-    expect([seen.as_of, seen.staleness_ms]).toEqual([iad.as_of, iad.staleness_ms]);
+    expect(iad.as_of).toBeLessThan(partOf(answer, "FRA").as_of);
+    expect([answer.as_of, answer.staleness_ms]).toEqual([iad.as_of, iad.staleness_ms]);
   };
   check(await world.strong("away"), 0);
   await world.add("away", { delta: 5 }, { colo: "SYD" });
   check(await world.strong("away", "", { colo: "NRT" }), 5);
   // A default read trusts what was pushed for a few seconds, then it asks, and finds out as well.
-  const seen = await until(async () => {
-    const seen = await world.read("away", "", { edge: 1 });
-    return !partOf(seen, "IAD").reachable && seen.value === value + 5 && seen;
+  const counter = await until(async () => {
+    const answer = await world.read("away", "", { edge: 1 });
+    return !partOf(answer, "IAD").reachable && answer.value === value + 5 && answer;
   }, "a default read that misses the datacenter");
-  check(seen, 5);
+  check(counter, 5);
   const { explain } = await world.read("away", "?explain=1");
   expect(partOf(explain, "IAD").origin).toBe("known");
   // One that takes the question and says nothing is waited for until its deadline, and no longer.
-  world.fail((asked) => (ofDatacenter("IAD")(asked) ? "hang" : isPush(asked) ? "before" : undefined));
+  world.fail((call) => (ofDatacenter("IAD")(call) ? "hang" : isPush(call) ? "before" : undefined));
   const began_ms = world.now();
   check(await world.strong("away"), 5);
   const took_ms = world.now() - began_ms;
@@ -195,11 +195,11 @@ test("a version from a write in one datacenter holds in every other", async () =
       await world.read("session", "", { colo: reader, edge: 1 });
       const { version } = await world.add("session", { delta: 3 }, { colo: writer });
       value += 3;
-      const seen = await world.read("session", `?at_least=${version}`, { colo: reader, edge: 1 });
-      expect(seen.value, `${writer} to ${reader}`).toBeGreaterThanOrEqual(partOf(seen, writer).value);
-      expect(seen.value, `${writer} to ${reader}`).toBe(value);
+      const answer = await world.read("session", `?at_least=${version}`, { colo: reader, edge: 1 });
+      expect(answer.value, `${writer} to ${reader}`).toBeGreaterThanOrEqual(partOf(answer, writer).value);
+      expect(answer.value, `${writer} to ${reader}`).toBe(value);
       // And what was read can be handed on.
-      expect((await world.read("session", `?at_least=${seen.version}`, { colo: writer })).value).toBe(value);
+      expect((await world.read("session", `?at_least=${answer.version}`, { colo: writer })).value).toBe(value);
     }
   }
 });
@@ -207,7 +207,7 @@ test("a version from a write in one datacenter holds in every other", async () =
 test("two colos of a region are one datacenter, and changing to regions and back keeps all counts", async () => {
   const folder = mkdtempSync(join(tmpdir(), "tally-e2e-"));
   try {
-    const named = (seen) => Object.fromEntries(seen.datacenters.map(({ id, value }) => [id, value]));
+    const named = (answer) => Object.fromEntries(answer.datacenters.map(({ id, value }) => [id, value]));
     const reopen = async (vars) => {
       await world?.close();
       world = await openWorld({ folder, vars });

@@ -39,17 +39,17 @@ test("a read has all fields, and they are true", async () => {
   await world.add("fields", { delta: 5, unique: "ann" });
   await world.add("fields", { delta: 5, unique: "bob" });
   const after = world.now();
-  const seen = await world.read("fields");
+  const answer = await world.read("fields");
   const answered = world.now();
-  expect(seen).toMatchObject({ id: "fields", value: 10, exact: true, expires_at: null });
-  expect(seen.uniques.estimate).toBe(2);
-  expect(seen.uniques.standard_error).toBeLessThan(0.5);
-  expect(seen.updated_at).toBeGreaterThanOrEqual(before);
-  expect(seen.updated_at).toBeLessThanOrEqual(after);
-  expect(seen.as_of).toBeGreaterThanOrEqual(after - 1);
-  expect(seen.as_of + seen.staleness_ms).toBeLessThanOrEqual(answered + 1);
-  expect(seen.datacenters).toHaveLength(1);
-  expect(seen.datacenters[0]).toMatchObject({ id: "FRA", value: 10, shards: 1, reachable: true });
+  expect(answer).toMatchObject({ id: "fields", value: 10, exact: true, expires_at: null });
+  expect(answer.uniques.estimate).toBe(2);
+  expect(answer.uniques.standard_error).toBeLessThan(0.5);
+  expect(answer.updated_at).toBeGreaterThanOrEqual(before);
+  expect(answer.updated_at).toBeLessThanOrEqual(after);
+  expect(answer.as_of).toBeGreaterThanOrEqual(after - 1);
+  expect(answer.as_of + answer.staleness_ms).toBeLessThanOrEqual(answered + 1);
+  expect(answer.datacenters).toHaveLength(1);
+  expect(answer.datacenters[0]).toMatchObject({ id: "FRA", value: 10, shards: 1, reachable: true });
 });
 
 test("uniques are null where no element was ever sent", async () => {
@@ -59,16 +59,16 @@ test("uniques are null where no element was ever sent", async () => {
 
 test("an element counts once however often it comes", async () => {
   for (const unique of ["ann", "bob", "ann", "ann", "cid"]) await world.add("again", { unique });
-  const seen = await world.strong("again");
-  expect(seen.value).toBe(5);
-  expect(seen.uniques.estimate).toBe(3);
+  const answer = await world.strong("again");
+  expect(answer.value).toBe(5);
+  expect(answer.uniques.estimate).toBe(3);
 });
 
 test("a window counts the hits of its seconds alone", async () => {
   await world.add("window", { delta: 6, unique: "ann" });
-  const seen = await world.strong("window", "&window=300");
-  expect(seen.window).toMatchObject({ seconds: 300, count: 6, max_error: 0 });
-  expect(seen.window.uniques.estimate).toBe(1);
+  const answer = await world.strong("window", "&window=300");
+  expect(answer.window).toMatchObject({ seconds: 300, count: 6, max_error: 0 });
+  expect(answer.window.uniques.estimate).toBe(1);
   const past = await world.strong("window", `&window=300&at=${Math.floor(world.now() / 1000) - 60}`);
   expect(past.window).toMatchObject({ count: 0, max_error: 0 });
   const now = Math.floor(world.now() / 1000);
@@ -144,10 +144,10 @@ test("totals beyond 2^53 are exact, as numbers and as strings", async () => {
   const written = await world.call("POST", "/counters/wide/increment?numbers=string", { body: '{"delta":2}' });
   expect(written.json.value).toBe("9007199254740993");
   expect((await world.strong("wide")).value).toBe(9007199254740993n);
-  const seen = await world.strong("wide", "&numbers=string&window=60");
-  expect(seen.value).toBe("9007199254740993");
-  expect(seen.datacenters[0].value).toBe("9007199254740993");
-  expect(seen.window.count).toBe("9007199254740993");
+  const answer = await world.strong("wide", "&numbers=string&window=60");
+  expect(answer.value).toBe("9007199254740993");
+  expect(answer.datacenters[0].value).toBe("9007199254740993");
+  expect(answer.window.count).toBe("9007199254740993");
   const { points } = await world.history("wide", "&step=1d&numbers=string");
   expect(points.reduce((sum, [, count]) => sum + BigInt(count), 0n)).toBe(9007199254740993n);
   const text = await world.call("GET", "/counters/wide?consistency=strong", { headers: { accept: "text/plain" } });

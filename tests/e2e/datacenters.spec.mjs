@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const namesOf = (seen) => seen.datacenters.map(({ id }) => id).sort();
+const namesOf = (answer) => answer.datacenters.map(({ id }) => id).sort();
 
 test("three datacenters count one counter", async () => {
   const deltas = { FRA: 3, IAD: 40, SYD: 500 };
@@ -16,11 +16,11 @@ test("three datacenters count one counter", async () => {
     expect((await world.add("three", { delta }, { colo })).datacenter).toBe(colo);
   }
   await world.subtract("three", { delta: 1 }, { colo: "SYD" });
-  const seen = await world.strong("three");
-  expect(seen).toMatchObject({ value: 542, exact: true });
-  const parts = Object.fromEntries(seen.datacenters.map(({ id, value }) => [id, value]));
+  const answer = await world.strong("three");
+  expect(answer).toMatchObject({ value: 542, exact: true });
+  const parts = Object.fromEntries(answer.datacenters.map(({ id, value }) => [id, value]));
   expect(parts).toEqual({ FRA: 3, IAD: 40, SYD: 499 });
-  expect(seen.datacenters.every(({ reachable, shards }) => reachable && shards === 1)).toBe(true);
+  expect(answer.datacenters.every(({ reachable, shards }) => reachable && shards === 1)).toBe(true);
 });
 
 test("the value is the same from everywhere", async () => {
@@ -34,9 +34,9 @@ test("the value is the same from everywhere", async () => {
 test("one datacenter can be asked for", async () => {
   await world.add("one", { delta: 2, unique: "ann" }, { colo: "FRA" });
   await world.add("one", { delta: 3, unique: "ann" }, { colo: "IAD" });
-  const seen = await world.strong("one", "&datacenter=IAD");
-  expect(seen).toMatchObject({ value: 3, exact: true });
-  expect(namesOf(seen)).toEqual(["IAD"]);
+  const answer = await world.strong("one", "&datacenter=IAD");
+  expect(answer).toMatchObject({ value: 3, exact: true });
+  expect(namesOf(answer)).toEqual(["IAD"]);
   expect((await world.strong("one")).uniques.estimate).toBe(1);
   expect((await world.strong("one", "&datacenter=FRA&window=60")).window.count).toBe(2);
 });
@@ -106,8 +106,8 @@ test("a write is exact only if it knows all others", async () => {
   // FRA wrote first and must have learnt that it is no longer alone.
   const again = await world.add("exact", undefined, { colo: "FRA" });
   if (again.exact) expect(again.value).toBe(12);
-  const seen = await world.strong("exact");
-  expect(seen).toMatchObject({ value: 12, exact: true });
+  const answer = await world.strong("exact");
+  expect(answer).toMatchObject({ value: 12, exact: true });
 });
 
 test("first writes of many datacenters at once are all there", async () => {
@@ -116,9 +116,9 @@ test("first writes of many datacenters at once are all there", async () => {
   expect(deltas.map(({ datacenter }) => datacenter)).toEqual(colos);
   // An exact answer holds at least what was acknowledged before it, and its own.
   for (const { value, exact, delta } of deltas) if (exact) expect(value).toBeGreaterThanOrEqual(delta);
-  const seen = await world.strong("rush");
-  expect(seen).toMatchObject({ value: 255, exact: true });
-  expect(namesOf(seen)).toEqual([...colos].sort());
+  const answer = await world.strong("rush");
+  expect(answer).toMatchObject({ value: 255, exact: true });
+  expect(namesOf(answer)).toEqual([...colos].sort());
 });
 
 test("each datacenter counts by itself in history and windows, and they are summed", async () => {
@@ -127,9 +127,9 @@ test("each datacenter counts by itself in history and windows, and they are summ
   }
   const { points } = await world.history("sums", "&step=1m");
   expect(points.reduce((sum, [, count]) => sum + count, 0)).toBe(6);
-  const seen = await world.strong("sums", "&window=120");
-  expect(seen.window).toMatchObject({ count: 6, max_error: 0 });
-  expect([seen.uniques.estimate, seen.window.uniques.estimate]).toEqual([3, 3]);
+  const answer = await world.strong("sums", "&window=120");
+  expect(answer.window).toMatchObject({ count: 6, max_error: 0 });
+  expect([answer.uniques.estimate, answer.window.uniques.estimate]).toEqual([3, 3]);
 });
 
 test("datacenters that write a new counter at the same moment do not each call their own total exact", async () => {

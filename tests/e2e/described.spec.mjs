@@ -81,8 +81,8 @@ const BODIES = {
 
 // Sends a request; a stream is only asked for its head.
 async function send(operation, { method, path, headers, body }) {
-  const asked = operation.operationId === "watchCounters" ? "HEAD" : method;
-  const answer = await world.call(asked, path, { headers, body, clientIp: "203.0.113.9" });
+  const verb = operation.operationId === "watchCounters" ? "HEAD" : method;
+  const answer = await world.call(verb, path, { headers, body, clientIp: "203.0.113.9" });
   // The lines of logs are no JSON, or not ours to describe.
   const rejected =
     operation.operationId === "sendEvents" && answer.json?.rejected > 0 ? answer.json.errors[0].code : undefined;

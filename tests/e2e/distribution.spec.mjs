@@ -26,16 +26,16 @@ const look = (id, query = "", options) =>
 const latencies = (length, random) => numbers(length).map(() => Math.round(2_000 * Math.exp(4 * random() ** 3)) / 100);
 
 // What is told of these samples, by brute force: the smallest that so many do not exceed.
-function expectOf(seen, samples) {
+function expectOf(answer, samples) {
   const sorted = [...samples].sort((one, other) => one - other);
-  expect(seen).toMatchObject({
+  expect(answer).toMatchObject({
     count: sorted.length, min: sorted[0], max: sorted.at(-1), max_relative_error: MAX_RELATIVE_ERROR,
   });
   const mean = sorted.reduce((sum, sample) => sum + sample, 0) / sorted.length;
-  expect(Math.abs(seen.mean - mean)).toBeLessThanOrEqual(1e-9 * mean);
+  expect(Math.abs(answer.mean - mean)).toBeLessThanOrEqual(1e-9 * mean);
   for (const [name, part] of Object.entries(PERCENTILES)) {
     const truth = sorted[Math.ceil(part * sorted.length) - 1];
-    expect(Math.abs(seen[name] - truth), `${name}: ${seen[name]} for ${truth}`).toBeLessThanOrEqual(
+    expect(Math.abs(answer[name] - truth), `${name}: ${answer[name]} for ${truth}`).toBeLessThanOrEqual(
       MAX_RELATIVE_ERROR * truth,
     );
   }
@@ -61,18 +61,18 @@ describe("without faults", () => {
     });
     // Writes without samples are in no distribution.
     await world.add("latency", { delta: 100 });
-    const seen = await look("latency");
-    expectOf(seen, [...single, ...many]);
-    expect(seen).toMatchObject({ id: "latency", exact: true, staleness_ms: expect.any(Number) });
-    expect(seen.window.seconds).toBe(3_600);
-    expect(seen.window.from % 60).toBe(0);
-    expect(seen.datacenters.map(({ id, reachable }) => [id, reachable])).toEqual(COLOS.map((colo) => [colo, true]));
+    const answer = await look("latency");
+    expectOf(answer, [...single, ...many]);
+    expect(answer).toMatchObject({ id: "latency", exact: true, staleness_ms: expect.any(Number) });
+    expect(answer.window.seconds).toBe(3_600);
+    expect(answer.window.from % 60).toBe(0);
+    expect(answer.datacenters.map(({ id, reachable }) => [id, reachable])).toEqual(COLOS.map((colo) => [colo, true]));
     expect((await world.strong("latency")).value).toBe(560);
     const here = await look("latency", "&datacenter=IAD");
     const own = (samples) => samples.filter((_, place) => place % 3 === 1);
     expectOf(here, [...own(single), ...own(many)]);
     expect(here.datacenters).toMatchObject([{ id: "IAD", count: here.count, reachable: true }]);
-    expect(here.count + seen.datacenters[0].count + seen.datacenters[2].count).toBe(seen.count);
+    expect(here.count + answer.datacenters[0].count + answer.datacenters[2].count).toBe(answer.count);
   });
 
   test("a key counts its sample once, from wherever it is sent again", async () => {
@@ -105,9 +105,9 @@ describe("without faults", () => {
     const conditional = { body: '{"sample":10}', headers };
     await world.well("POST", "/counters/a/increment", conditional);
     await world.refused(412, "precondition-failed", "POST", "/counters/a/increment", conditional);
-    const seen = await look("a");
-    expect(seen).toMatchObject({ count: 4, min: 1, max: 10, exact: true });
-    expect(seen.datacenters).toMatchObject([{ id: "SYD", count: 4 }]);
+    const answer = await look("a");
+    expect(answer).toMatchObject({ count: 4, min: 1, max: 10, exact: true });
+    expect(answer.datacenters).toMatchObject([{ id: "SYD", count: 4 }]);
   });
 
   test("a set and a reset leave samples, a deletion does not", async () => {
@@ -130,9 +130,9 @@ describe("without faults", () => {
   test("a window holds the minutes that it covers, and hours where it begins a day ago", async () => {
     await world.add("a", { sample: 7 });
     const now = Math.floor(world.now() / 1000);
-    const seen = await look("a", "&window=60");
-    expect(seen).toMatchObject({ count: 1, window: { seconds: 60 } });
-    expect(seen.window.to).toBeGreaterThanOrEqual(now);
+    const answer = await look("a", "&window=60");
+    expect(answer).toMatchObject({ count: 1, window: { seconds: 60 } });
+    expect(answer.window.to).toBeGreaterThanOrEqual(now);
     const before = await look("a", `&window=60&at=${now - 180}`);
     expect(before).toMatchObject(NOTHING);
     const minute = now - 239 - ((now - 239) % 60);
@@ -169,8 +169,8 @@ describe("without faults", () => {
 
   test("a counter with many samples shares its view, and tells how old it is", async () => {
     await world.add("a", { sample: 1 });
-    const seen = await world.well("GET", "/counters/a/distribution");
-    expect(seen).toMatchObject({ count: 1, p50: 1 });
+    const answer = await world.well("GET", "/counters/a/distribution");
+    expect(answer).toMatchObject({ count: 1, p50: 1 });
     const written = await world.add("a", { sample: 2 });
     const later = await world.well("GET", `/counters/a/distribution?at_least=${written.version}`);
     expect(later).toMatchObject({ count: 2, max: 2 });
@@ -198,9 +198,9 @@ describe("with a disk", () => {
     expectOf(await look("a"), samples);
     await world.close();
     world = await openWorld({ folder });
-    const seen = await look("a");
-    expectOf(seen, samples);
-    expect(seen.exact).toBe(true);
+    const answer = await look("a");
+    expectOf(answer, samples);
+    expect(answer.exact).toBe(true);
   });
 });
 
@@ -238,8 +238,8 @@ describe("with a disk and a past", () => {
     world = await openWorld({ folder });
     expect(await look("a", "&window=172800")).toMatchObject({ count: 3, p50: 3 });
     await world.add("a", { sample: 5 });
-    const seen = await look("a", "&window=172800");
-    expect(seen).toMatchObject({ count: 4, min: 3, max: 5, mean: 3.5, exact: true });
+    const answer = await look("a", "&window=172800");
+    expect(answer).toMatchObject({ count: 4, min: 3, max: 5, mean: 3.5, exact: true });
     const there = await look("a", `&window=60&at=${hour + 1_800}`);
     expect(there).toMatchObject({ count: 2, window: { from: hour, to: hour + 3_599 } });
     await world.close();
@@ -263,12 +263,12 @@ describe("with faults", () => {
     expect(lost).toBeGreaterThanOrEqual(3);
     expect(await look("a")).toMatchObject({ count: 4, min: 1, max: 4, mean: 2.5, exact: true });
     world.fail(({ name, path }) => (path === "/sum" && name.includes("IAD") ? "before" : undefined));
-    const seen = await look("a");
-    expect(seen).toMatchObject({ count: 3, max: 4, exact: false });
-    expect(seen.datacenters).toMatchObject([
+    const answer = await look("a");
+    expect(answer).toMatchObject({ count: 3, max: 4, exact: false });
+    expect(answer.datacenters).toMatchObject([
       { id: "FRA", count: 3, reachable: true },
       { id: "IAD", count: 0, reachable: false },
     ]);
-    expect(seen.staleness_ms).toBeGreaterThan(0);
+    expect(answer.staleness_ms).toBeGreaterThan(0);
   });
 });

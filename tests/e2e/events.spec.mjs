@@ -36,8 +36,8 @@ test("gzip counts, in one member or several", async () => {
   expect(await post(gzipSync(lines(events)), { headers: gzip })).toMatchObject({ accepted: 500, rejected: 0 });
   const two = Buffer.concat([gzipSync('{"key":"zipped"}\n'), gzipSync('{"key":"zipped"}')]);
   expect(await post(two, { headers: gzip })).toMatchObject({ accepted: 2, rejected: 0 });
-  const seen = await world.strong("zipped");
-  expect([seen.value, seen.uniques.estimate]).toEqual([502, 50]);
+  const answer = await world.strong("zipped");
+  expect([answer.value, answer.uniques.estimate]).toEqual([502, 50]);
 });
 
 test("an empty batch counts nothing", async () => {
@@ -75,9 +75,9 @@ test("a bad line costs that line alone, and is named", async () => {
     BAD.map(([code], index) => [2 * index + 2, code]),
   );
   expect(report.errors[8].detail).toContain("incremnt");
-  const seen = await world.strong("mixed", "&window=300");
-  expect(seen).toMatchObject({ value: BAD.length, window: { count: BAD.length } });
-  expect(seen.uniques.estimate).toBe(1);
+  const answer = await world.strong("mixed", "&window=300");
+  expect(answer).toMatchObject({ value: BAD.length, window: { count: BAD.length } });
+  expect(answer.uniques.estimate).toBe(1);
 });
 
 test("a bad element of an array costs that element alone", async () => {
@@ -125,9 +125,9 @@ test("a batch goes to all shards, and adds up", async () => {
     key: "batch-shards", increment: 2, unique: `u${index % 160}`,
   }));
   expect(await post(lines(events))).toMatchObject({ accepted: 400 });
-  const seen = await world.strong("batch-shards", "&window=300");
-  expect(seen).toMatchObject({ value: 801, exact: true, window: { count: 801 } });
-  expect(Math.abs(seen.uniques.estimate - 160)).toBeLessThanOrEqual(3 * seen.uniques.standard_error + 0.5);
+  const answer = await world.strong("batch-shards", "&window=300");
+  expect(answer).toMatchObject({ value: 801, exact: true, window: { count: 801 } });
+  expect(Math.abs(answer.uniques.estimate - 160)).toBeLessThanOrEqual(3 * answer.uniques.standard_error + 0.5);
 });
 
 test("batches at once lose and repeat nothing", async () => {

@@ -39,9 +39,9 @@ class Ledger {
   }
 }
 
-function checkTimes(seen, began_ms, ended_ms) {
-  expect(seen.staleness_ms).toBeGreaterThanOrEqual(0);
-  const answered_ms = seen.as_of + seen.staleness_ms;
+function checkTimes(answer, began_ms, ended_ms) {
+  expect(answer.staleness_ms).toBeGreaterThanOrEqual(0);
+  const answered_ms = answer.as_of + answer.staleness_ms;
   expect(answered_ms).toBeGreaterThanOrEqual(began_ms - CLOCK_MS);
   expect(answered_ms).toBeLessThanOrEqual(ended_ms + CLOCK_MS);
 }
@@ -68,13 +68,13 @@ async function underLoad(id, shards) {
     while (writing) {
       const known = ledger.acknowledged;
       const began_ms = world.now();
-      const seen = await world.strong(id, "", { colo, edge });
-      expect(seen.exact).toBe(true);
-      expect(seen.value).toBeGreaterThanOrEqual(known);
-      expect(seen.value).toBeLessThanOrEqual(ledger.begun);
-      const parts = seen.datacenters.reduce((sum, { value }) => sum + value, 0);
-      expect(parts).toBe(seen.value);
-      checkTimes(seen, began_ms, world.now());
+      const answer = await world.strong(id, "", { colo, edge });
+      expect(answer.exact).toBe(true);
+      expect(answer.value).toBeGreaterThanOrEqual(known);
+      expect(answer.value).toBeLessThanOrEqual(ledger.begun);
+      const parts = answer.datacenters.reduce((sum, { value }) => sum + value, 0);
+      expect(parts).toBe(answer.value);
+      checkTimes(answer, began_ms, world.now());
       counts.strong += 1;
     }
   };
@@ -82,16 +82,16 @@ async function underLoad(id, shards) {
     while (writing) {
       const known = ledger.acknowledged;
       const began_ms = world.now();
-      const seen = await world.read(id, "", { colo, edge });
+      const answer = await world.read(id, "", { colo, edge });
       const ended_ms = world.now();
-      expect(seen.value).toBeGreaterThanOrEqual(ledger.before(seen.as_of));
-      expect(seen.value).toBeLessThanOrEqual(ledger.begun);
-      if (seen.exact) expect(seen.value).toBeGreaterThanOrEqual(known);
-      const beyond_ms = seen.staleness_ms - (ended_ms - began_ms);
-      expect(beyond_ms, JSON.stringify(seen)).toBeLessThanOrEqual(STALE_MS_MAX);
+      expect(answer.value).toBeGreaterThanOrEqual(ledger.before(answer.as_of));
+      expect(answer.value).toBeLessThanOrEqual(ledger.begun);
+      if (answer.exact) expect(answer.value).toBeGreaterThanOrEqual(known);
+      const beyond_ms = answer.staleness_ms - (ended_ms - began_ms);
+      expect(beyond_ms, JSON.stringify(answer)).toBeLessThanOrEqual(STALE_MS_MAX);
       ages_ms.push(beyond_ms);
-      checkTimes(seen, began_ms, ended_ms);
-      counts[seen.exact ? "exact" : "stale"] += 1;
+      checkTimes(answer, began_ms, ended_ms);
+      counts[answer.exact ? "exact" : "stale"] += 1;
     }
   };
 

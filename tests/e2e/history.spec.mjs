@@ -36,12 +36,12 @@ test("history equals the events, by every step", async () => {
     await bringIn(id, events.slice(60), { colo: "IAD" });
     const points = 400;
     const from = now - points * seconds;
-    const seen = await world.history(id, `&step=${step}&from=${from}&to=${now}`);
-    expect(seen).toMatchObject({ id, step, exact: true });
+    const answer = await world.history(id, `&step=${step}&from=${from}&to=${now}`);
+    expect(answer).toMatchObject({ id, step, exact: true });
     const start = from - (from % seconds);
     const wanted = [];
     for (let at = start; at <= now; at += seconds) wanted.push([at, count(events, at, at + seconds - 1)]);
-    expect(seen.points).toEqual(wanted);
+    expect(answer.points).toEqual(wanted);
   }
 });
 
@@ -82,14 +82,14 @@ test("windows equal the events, exactly up to 900 s and within max_error beyond"
     [1, now - 3], [1, now - 4], [60, now], [60, now - 33], [300, now], [300, now - 111], [599, now - 280], [900, now],
     [899, now],
   ]) {
-    const seen = await look(seconds, at);
-    expect(seen, `${seconds} s`).toMatchObject({ seconds, count: count(events, at - seconds + 1, at), max_error: 0 });
+    const answer = await look(seconds, at);
+    expect(answer, `${seconds} s`).toMatchObject({ seconds, count: count(events, at - seconds + 1, at), max_error: 0 });
   }
   for (const seconds of [901, 1_000, 1_800, 3_600, 6_999, 86_400]) {
-    const seen = await look(seconds, now);
+    const answer = await look(seconds, now);
     const truth = count(events, now - seconds + 1, now);
-    expect(seen.count - truth, `${seconds} s: ${seen.count} for ${truth}`).toBeGreaterThanOrEqual(0);
-    expect(seen.count - truth, `${seconds} s: ${seen.count} for ${truth}`).toBeLessThanOrEqual(seen.max_error);
+    expect(answer.count - truth, `${seconds} s: ${answer.count} for ${truth}`).toBeGreaterThanOrEqual(0);
+    expect(answer.count - truth, `${seconds} s: ${answer.count} for ${truth}`).toBeLessThanOrEqual(answer.max_error);
   }
   // A minute less than is kept: the clock goes on while this runs.
   const whole = await look(86_340, now);
@@ -174,8 +174,8 @@ test("an aggregate sums all that begins so", async () => {
   await world.subtract("agg/two", { delta: 7 });
   await world.add("agg/three", { delta: "9007199254740993" });
   await world.add("aggregate-not", { delta: 1_000 });
-  const seen = await world.well("GET", "/counters/agg%2F*/aggregate?consistency=strong");
-  expect(seen).toMatchObject({ prefix: "agg/", counters: 3, value: 9007199254741016n, exact: true });
+  const answer = await world.well("GET", "/counters/agg%2F*/aggregate?consistency=strong");
+  expect(answer).toMatchObject({ prefix: "agg/", counters: 3, value: 9007199254741016n, exact: true });
   const text = await world.well("GET", "/counters/agg%2F*/aggregate?consistency=strong&numbers=string");
   expect(text.value).toBe("9007199254741016");
   expect(await world.well("GET", "/counters/nobody*/aggregate?consistency=strong")).toMatchObject({
@@ -190,6 +190,6 @@ test("an aggregate sums all that begins so", async () => {
 });
 
 test("an aggregate of a listing equals the sum of its counters", async () => {
-  const seen = await world.well("GET", "/counters/list%2F*/aggregate?consistency=strong");
-  expect(seen).toMatchObject({ counters: 230, value: (230 * 231) / 2, exact: true });
+  const answer = await world.well("GET", "/counters/list%2F*/aggregate?consistency=strong");
+  expect(answer).toMatchObject({ counters: 230, value: (230 * 231) / 2, exact: true });
 });

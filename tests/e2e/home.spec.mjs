@@ -6,7 +6,7 @@ import { each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 5;
 const COLOS = ["FRA", "IAD", "SYD", "NRT", "GRU"];
-const partsOf = (seen) => Object.fromEntries(seen.datacenters.map(({ id, value }) => [id, value]));
+const partsOf = (answer) => Object.fromEntries(answer.datacenters.map(({ id, value }) => [id, value]));
 const anywhere = (index) => ({ colo: COLOS[index % COLOS.length], edge: index % 2 });
 
 let world;
@@ -28,9 +28,9 @@ describe("without faults", () => {
     expect(await world.subtract("a", { delta: 10 }, { colo: "NRT" })).toMatchObject({
       value: 50, exact: true, datacenter: "IAD",
     });
-    const seen = await world.strong("a");
-    expect(seen).toMatchObject({ value: 50, exact: true });
-    expect(partsOf(seen)).toEqual({ IAD: 50 });
+    const counter = await world.strong("a");
+    expect(counter).toMatchObject({ value: 50, exact: true });
+    expect(partsOf(counter)).toEqual({ IAD: 50 });
   });
 
   test("bulk bodies, logs, queued events and elements go home too", async () => {
@@ -58,9 +58,9 @@ describe("without faults", () => {
       await world.add("/a", { delta: 1, unique: `visitor-${index}` }, options);
       await world.add("/a", { delta: 1, unique: `visitor-${index}` }, keyed(`k${index}`, options));
     });
-    const seen = await world.strong("/a");
-    expect(seen).toMatchObject({ value: 5 * (100 + 5 + 2 + 3 + 2), exact: true, uniques: { estimate: 11 } });
-    expect(partsOf(seen)).toEqual({ IAD: 560 });
+    const answer = await world.strong("/a");
+    expect(answer).toMatchObject({ value: 5 * (100 + 5 + 2 + 3 + 2), exact: true, uniques: { estimate: 11 } });
+    expect(partsOf(answer)).toEqual({ IAD: 560 });
   });
 
   test("where several counted, what they hold stays and home counts on from the sum", async () => {
@@ -82,9 +82,9 @@ describe("without faults", () => {
       value += 1;
       expect(await world.add("a", { delta: 1 }, { colo })).toMatchObject({ value, exact: true, datacenter: "FRA" });
     }
-    const seen = await world.strong("a");
-    expect(seen).toMatchObject({ value, exact: true });
-    expect(partsOf(seen)).toEqual({ FRA: value - 60, IAD: 30, SYD: 30 });
+    const counter = await world.strong("a");
+    expect(counter).toMatchObject({ value, exact: true });
+    expect(partsOf(counter)).toEqual({ FRA: value - 60, IAD: 30, SYD: 30 });
     await world.evict();
     value += 1;
     expect(await world.add("a", { delta: 1 }, { colo: "IAD" })).toMatchObject({
@@ -144,9 +144,9 @@ describe("without faults", () => {
       }
     };
     await Promise.all([each(numbers(120).map((bit) => bit + 1), 10, write), move()]);
-    const seen = await world.strong("a");
-    expect(seen.exact).toBe(true);
-    expect(BigInt(seen.value)).toBe(2n ** 61n - 1n);
+    const answer = await world.strong("a");
+    expect(answer.exact).toBe(true);
+    expect(BigInt(answer.value)).toBe(2n ** 61n - 1n);
     expect(counted.length).toBe(120);
   });
 
@@ -253,9 +253,9 @@ describe("with parts that do not answer", () => {
     expect(report).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 1, code: "unavailable" }] });
     await unavailable("PUT", "/counters/a", { body: '{"home":"IAD"}' });
     await unavailable("PUT", "/counters/a", { body: "{}" });
-    const seen = await world.strong("a", "", { colo: "IAD" });
-    expect(seen).toMatchObject({ value: 4, exact: false });
-    expect(seen.datacenters.find(({ id }) => id === "FRA").reachable).toBe(false);
+    const answer = await world.strong("a", "", { colo: "IAD" });
+    expect(answer).toMatchObject({ value: 4, exact: false });
+    expect(answer.datacenters.find(({ id }) => id === "FRA").reachable).toBe(false);
     world.mend();
     const retried = await world.call("POST", "/counters/a/increment", keyed("k", { colo: "SYD", body: '{"delta":2}' }));
     expect(retried.json).toMatchObject({ delta: 2, value: 10, exact: true, datacenter: "FRA" });

@@ -68,10 +68,10 @@ test("the version of every answer fits, and so does the tag of a read", async ()
     await until(async () => (await world.add("a", { delta: 1 }, { colo })).datacenter === colo, `a write in ${colo}`);
   }
   await world.put("a", { home: "SYD" });
-  const seen = await world.call("GET", "/counters/a?consistency=strong", { colo: "IAD" });
-  const next = await world.add("a", { delta: 1 }, ifMatch(seen.headers.get("etag"), { colo: "IAD" }));
-  expect(next).toMatchObject({ value: seen.json.value + 1, exact: true });
-  await changed("POST", INCREMENT, matching(seen.json.version));
+  const answer = await world.call("GET", "/counters/a?consistency=strong", { colo: "IAD" });
+  const next = await world.add("a", { delta: 1 }, ifMatch(answer.headers.get("etag"), { colo: "IAD" }));
+  expect(next).toMatchObject({ value: answer.json.value + 1, exact: true });
+  await changed("POST", INCREMENT, matching(answer.json.version));
   const after = await world.strong("a");
   await world.add("a", { delta: 1 }, matching(after.version));
 });

@@ -47,13 +47,13 @@ async function expectTruth(of) {
   expect(listed.counters.map(({ id }) => id).sort()).toEqual([...paths].sort());
   return each(paths, 8, async (path) => {
     const truth = TRUTH.get(path);
-    const seen = await of.strong(path);
-    expect([path, seen.value, seen.exact]).toEqual([path, truth.hits, true]);
-    const off = Math.abs(seen.uniques.estimate - truth.ips.size);
-    expect(off, `uniques of ${path}`).toBeLessThanOrEqual(3 * seen.uniques.standard_error);
+    const answer = await of.strong(path);
+    expect([path, answer.value, answer.exact]).toEqual([path, truth.hits, true]);
+    const off = Math.abs(answer.uniques.estimate - truth.ips.size);
+    expect(off, `uniques of ${path}`).toBeLessThanOrEqual(3 * answer.uniques.standard_error);
     const { points } = await of.history(path, `&step=1h&from=${FROM}&to=${TO}`);
     expect(points.filter(([, count]) => count !== 0)).toEqual([...truth.hours].sort(([one], [other]) => one - other));
-    return [path, seen.value, seen.uniques];
+    return [path, answer.value, answer.uniques];
   });
 }
 
@@ -92,8 +92,8 @@ test("an id is the target without its query, as logged", async () => {
     accepted: 4, rejected: 0,
   });
   for (const id of Object.values(targets)) {
-    const seen = await world.strong(id, "&datacenter=IAD");
-    expect([id, seen.value, seen.uniques]).toEqual([id, 1, null]);
+    const answer = await world.strong(id, "&datacenter=IAD");
+    expect([id, answer.value, answer.uniques]).toEqual([id, 1, null]);
   }
 });
 
@@ -132,8 +132,8 @@ test("Logpush is counted, and its destination check answered", async () => {
   lines.push('{"ClientRequestPath":"/push"}', '{"ClientRequestURI":"/push?q=1","EdgeStartTimestamp":"2024-01-02T03:04:05Z"}');
   const report = await send(lines.join("\n"));
   expect([report.accepted, report.errors.map(({ line }) => line)]).toEqual([6, [6]]);
-  const seen = await world.strong("/push");
-  expect([seen.value, seen.uniques.estimate]).toEqual([6, 2]);
+  const answer = await world.strong("/push");
+  expect([answer.value, answer.uniques.estimate]).toEqual([6, 2]);
   const hour = Date.UTC(2024, 0, 2, 3) / 1000;
   expect((await world.history("/push", `&step=1h&from=${hour}&to=${hour}`)).points).toEqual([[hour, 6]]);
 });

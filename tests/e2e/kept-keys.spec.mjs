@@ -75,8 +75,8 @@ async function fill(className, select, update) {
 async function onlyTheirsAreRefused() {
   for (const [number, [call, body]] of CALLS.entries()) {
     const refused = await send(call, `p${number}`, { body });
-    const told = refused.json.errors?.[0].code ?? [refused.status, refused.json.code];
-    expect(told, refused.text).toEqual(call === "/events" ? "overloaded" : [503, "overloaded"]);
+    const refusal = refused.json.errors?.[0].code ?? [refused.status, refused.json.code];
+    expect(refusal, refused.text).toEqual(call === "/events" ? "overloaded" : [503, "overloaded"]);
     const taken = await send(call, `k${number}`, { body, admin: true });
     expect([200, 202], taken.text).toContain(taken.status);
     expect(taken.json.rejected ?? 0, taken.text).toBe(0);

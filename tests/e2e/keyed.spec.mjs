@@ -28,9 +28,9 @@ describe("without faults", () => {
     }
     const other = await add("a", "k2", 5);
     expect(other.json.value).toBe(20);
-    const seen = await world.strong("a");
-    expect(seen).toMatchObject({ value: 20, exact: true });
-    expect(seen.datacenters.map(({ id }) => id), "a retry makes no datacenter appear").toEqual(["FRA"]);
+    const answer = await world.strong("a");
+    expect(answer).toMatchObject({ value: 20, exact: true });
+    expect(answer.datacenters.map(({ id }) => id), "a retry makes no datacenter appear").toEqual(["FRA"]);
   });
 
   test("a key belongs to its counter, to its call and to what it asked for", async () => {
@@ -158,8 +158,8 @@ describe("without faults", () => {
       errors: [{ code: "clock-skew" }, { code: "clock-skew" }],
     });
     await world.refused(404, "counter-not-found", "GET", "/counters/nobody");
-    const seen = await world.strong("a");
-    expect([seen.value, seen.datacenters.map(({ id }) => id)]).toEqual([5, ["FRA"]]);
+    const answer = await world.strong("a");
+    expect([answer.value, answer.datacenters.map(({ id }) => id)]).toEqual([5, ["FRA"]]);
     expect((await world.strong("b")).value).toBe(1);
     // A key that was only looked for is nobody's.
     expect((await add("a", "new", 1, { colo: "IAD" })).status).toBe(200);

@@ -39,9 +39,9 @@ export async function listen(world, path, { method, headers = {}, body } = {}) {
     for (const line of lines) listener.take(line);
   };
   const {
-    status, headers: told, body: bytes, live, say,
+    status, headers: answerHeaders, body: bytes, live, say,
   } = await world.host.open(ORIGIN + path, { method, headers, body, colo: "FRA" }, take);
-  Object.assign(listener, { status, headers: Object.fromEntries(told), isClosed: !live });
+  Object.assign(listener, { status, headers: Object.fromEntries(answerHeaders), isClosed: !live });
   const text = Buffer.from(bytes, "base64").toString();
   if (!live && text !== "") listener.json = JSON.parse(text);
   listener.close = () => {

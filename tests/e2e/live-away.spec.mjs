@@ -21,7 +21,7 @@ test("what cannot be reached is said to be so, and holds up nothing else", async
     const { explain } = await world.read("a", "?explain=1");
     return explain.datacenters.every(({ origin }) => origin === "pushed");
   }, "leads that push");
-  const failing = (fits) => world.fail((asked) => (fits(asked) ? "hang" : undefined));
+  const failing = (fits) => world.fail((call) => (fits(call) ? "hang" : undefined));
   failing(({ kind, name, path }) => (kind === "cell" && name.includes("/IAD/")) || path === "/push");
   const isAway = ({ datacenters }) => !datacenters.IAD.reachable && datacenters.FRA.reachable;
   await watcher.sees("a", isAway, "a datacenter that is away");

@@ -120,8 +120,8 @@ export async function watch(world, path, { headers = {}, colo = null } = {}) {
 /** Opens a WebSocket. */
 export async function connect(world, path, { headers = {} } = {}) {
   if (world.host.open) {
-    const asked = { ...headers, connection: "Upgrade", upgrade: "websocket" };
-    const watcher = await open(world, path, { headers: asked, colo: null }, (text, at_ms, watcher) =>
+    const upgradeHeaders = { ...headers, connection: "Upgrade", upgrade: "websocket" };
+    const watcher = await open(world, path, { headers: upgradeHeaders, colo: null }, (text, at_ms, watcher) =>
       hear(watcher, text, at_ms),
     );
     if (watcher.status !== 101) throw new Error(`Unexpected server response: ${watcher.status}`);

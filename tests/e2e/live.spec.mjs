@@ -65,8 +65,8 @@ test("a socket tells the same, and changes what it watches", async () => {
   const refused = async (message, code) => {
     const before = watcher.messages.length;
     watcher.say(message);
-    const told = await until(() => watcher.messages.slice(before).find(({ type }) => type === "error"), code);
-    expect(told.problem.code).toBe(code);
+    const refusal = await until(() => watcher.messages.slice(before).find(({ type }) => type === "error"), code);
+    expect(refusal.problem.code).toBe(code);
   };
   await refused("{", "invalid-body");
   await refused({ watch: ["a"] }, "invalid-body");
@@ -112,8 +112,8 @@ test("what nobody can watch is refused", async () => {
   const socket = await connect(world, "/live?id=blog/a", { headers: { origin } });
   await socket.sees("blog/a", (a) => a === null);
   socket.say({ add: ["shop/a"] });
-  const told = await until(() => socket.messages.find(({ type }) => type === "error"), "a refusal");
-  expect(told.problem.code).toBe("forbidden");
+  const refusal = await until(() => socket.messages.find(({ type }) => type === "error"), "a refusal");
+  expect(refusal.problem.code).toBe("forbidden");
   socket.close();
 });
 
@@ -201,7 +201,7 @@ test("as many watch as there is room for, with as many ids, and no more", async 
 test("a join that fails takes no room, and the longest ids can be joined with", async () => {
   await open({ faults: true, vars: { TALLY_LIVE_WATCHERS: "1" } });
   const path = "/live?id=a";
-  world.fail((asked) => (asked.path === "/live-join" ? "unkept" : undefined));
+  world.fail((call) => (call.path === "/live-join" ? "unkept" : undefined));
   // More than there are places in all hubs of a region.
   for (let join = 0; join < 70; join++) {
     const refused = await connect(world, path).catch((error) => error.message);
@@ -268,7 +268,7 @@ test("an increment arrives at watchers everywhere, 99 of 100 within 1.5 s", { re
   const times_ms = [];
   for (const watcher of watchers) {
     for (const id of ["hot", "alone"]) {
-      await watcher.sees(id, (seen) => seen.value === value[id]);
+      await watcher.sees(id, (answer) => answer.value === value[id]);
       for (const [reached, at_ms] of sent[id]) {
         const update = watcher.updates.find(({ counters }) => counters[id]?.value >= reached);
         times_ms.push(update.arrived_ms - at_ms);

@@ -47,9 +47,9 @@ class Program {
   }
 
   /** A line, and the bodies of its requests. */
-  exchange(asked, bodies = []) {
+  exchange(line, bodies = []) {
     const payload = bodies.reduce((sum, { length }) => sum + length, 0);
-    this.#write(Buffer.from(`${JSON.stringify({ ...asked, payload })}\n`));
+    this.#write(Buffer.from(`${JSON.stringify({ ...line, payload })}\n`));
     for (const body of bodies) this.#write(body);
     const pieces = [];
     for (;;) {
@@ -62,7 +62,7 @@ class Program {
 }
 
 let program;
-const exchange = (asked, bodies) => (program ??= new Program()).exchange(asked, bodies);
+const exchange = (line, bodies) => (program ??= new Program()).exchange(line, bodies);
 
 // What stays where a folder was named: it is opened again with the folder.
 const kept = new Map();
@@ -134,11 +134,11 @@ export class Deployment {
       wait_ms: (queue.maxBatchTimeout ?? 5) * 1000,
       retries: queue.maxRetries,
     };
-    const asked = {
+    const request = {
       seed: Number(process.env.SEED ?? 1), begins_ms: this.#now_ms, edges: Math.max(edges, 1), folder, judged: faults,
       settings: this.#settings, queue: consumer,
     };
-    this.#number = exchange({ open: asked }).world;
+    this.#number = exchange({ open: request }).world;
     if (folder) kept.set(folder, this);
   }
 
@@ -172,8 +172,8 @@ export class Deployment {
   /** Lets something end that others wait for; it needs no time. */
   #ask(command) {
     const id = ++this.#ids;
-    const told = this.#take(exchange({ world: this.#number, do: [{ ...command, id }] }));
-    return told.find((event) => event.id === id);
+    const events = this.#take(exchange({ world: this.#number, do: [{ ...command, id }] }));
+    return events.find((event) => event.id === id);
   }
 
   /** Begins something, and waits for its end. */
@@ -238,8 +238,8 @@ export class Deployment {
   }
 
   async fetch(url, { method, headers, body, colo, country, clientIp, edge = 0, signal }) {
-    const told = await this.#fetch(url, { method, headers, body, colo, country, clientIp, edge, signal });
-    return { status: told.status, headers: new Headers(told.headers), bytes: Buffer.from(told.body, "base64") };
+    const answer = await this.#fetch(url, { method, headers, body, colo, country, clientIp, edge, signal });
+    return { status: answer.status, headers: new Headers(answer.headers), bytes: Buffer.from(answer.body, "base64") };
   }
 
   async #fetch(url, { method, headers, body, colo, country, clientIp, edge = 0, signal, take }) {
@@ -259,9 +259,9 @@ export class Deployment {
       this.#commands.push({ abort: id });
       this.#pump();
     });
-    const told = await ended;
-    if (told.failed !== undefined) throw new TypeError(`fetch failed: ${told.failed}`);
-    return told;
+    const answer = await ended;
+    if (answer.failed !== undefined) throw new TypeError(`fetch failed: ${answer.failed}`);
+    return answer;
   }
 
   /**
@@ -269,14 +269,14 @@ export class Deployment {
    * goes, and `say` sends what the client does: `{ says }`, `{ pauses }`, `{ code, reason }`, `{ hangs_up }`.
    */
   async open(url, { method = "GET", headers, body, colo, clientIp, edge }, take) {
-    const told = await this.#fetch(url, { method, headers, body, colo, clientIp, edge, take });
-    if (!told.live) this.#streams.delete(told.id);
+    const answer = await this.#fetch(url, { method, headers, body, colo, clientIp, edge, take });
+    if (!answer.live) this.#streams.delete(answer.id);
     const say = (what) => {
-      if (what.hangs_up) this.#streams.delete(told.id);
-      this.#commands.push({ stream: told.id, ...what });
+      if (what.hangs_up) this.#streams.delete(answer.id);
+      this.#commands.push({ stream: answer.id, ...what });
       this.#pump();
     };
-    return { ...told, say };
+    return { ...answer, say };
   }
 
   async objects(className) {

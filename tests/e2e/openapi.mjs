@@ -156,8 +156,8 @@ export function answerFaults(method, path, status, contentType, json, text) {
     // One that has a description of its own says more.
     const own = operationOf(method, path)?.responses[String(status)]?.content[type]?.schema;
     const problem = own ?? { $ref: "#/components/schemas/Problem" };
-    const told = json?.status === status ? [] : [`the problem says status ${json?.status}, the answer ${status}`];
-    return [...wanted, ...faults(problem, json), ...told];
+    const statusFaults = json?.status === status ? [] : [`the problem says status ${json?.status}, the answer ${status}`];
+    return [...wanted, ...faults(problem, json), ...statusFaults];
   }
   const operation = operationOf(method, path);
   if (!operation) return [`${method} ${path} is answered ${status} and not described`];

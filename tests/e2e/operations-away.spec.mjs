@@ -38,12 +38,12 @@ test("a datacenter that is away is named, adds nothing, and is settled later", a
   await world.add("a", { delta: 7 }, { colo: "IAD" });
   expect(await world.strong("a")).toMatchObject({ value: 5, exact: false });
   world.mend();
-  const seen = await until(async () => {
-    const seen = await world.strong("a");
-    return seen.exact && seen;
+  const counter = await until(async () => {
+    const answer = await world.strong("a");
+    return answer.exact && answer;
   }, "an exact sum");
-  expect(seen.value, "what it counted before is gone, what it counted after is kept").toBe(12);
-  expect(partOf(seen, "IAD").reachable).toBe(true);
+  expect(counter.value, "what it counted before is gone, what it counted after is kept").toBe(12);
+  expect(partOf(counter, "IAD").reachable).toBe(true);
   await world.add("a", { delta: 1 }, { colo: "IAD" });
   expect(await world.strong("a")).toMatchObject({ value: 13, exact: true });
   expect(await reset(world, "a")).toMatchObject({ value: 0, exact: true, pending_datacenters: [] });
@@ -98,9 +98,9 @@ test("the only datacenter, and a home, must answer", async () => {
   await world.refused(503, "unavailable", "POST", "/counters/c/reset");
   world.mend();
   for (const [id, value] of [["a", 3], ["b", 3], ["c", 40]]) {
-    const seen = await world.strong(id);
-    expect(seen).toMatchObject({ value, exact: true });
-    expect(seen).not.toHaveProperty("base");
+    const answer = await world.strong(id);
+    expect(answer).toMatchObject({ value, exact: true });
+    expect(answer).not.toHaveProperty("base");
     expect(await world.add(id)).toMatchObject({ delta: 1 });
     expect(await world.strong(id)).toMatchObject({ value: value + 1, exact: true });
   }

@@ -29,11 +29,11 @@ test("a value is set, and counted on from", async () => {
   expect(again.status).toBe(200);
   expect(again.json).toMatchObject({ value: -7, base: -7, exact: true });
   expect(await world.add("a", { delta: 2 })).toMatchObject({ value: -5, exact: true });
-  const seen = await world.strong("a");
-  expect(seen).toMatchObject({ value: -5, base: -7, exact: true });
-  expect(partOf(seen, "FRA").value).toBe(2);
-  expect(seen).not.toHaveProperty("settings");
-  expect(seen).not.toHaveProperty("pending_datacenters");
+  const answer = await world.strong("a");
+  expect(answer).toMatchObject({ value: -5, base: -7, exact: true });
+  expect(partOf(answer, "FRA").value).toBe(2);
+  expect(answer).not.toHaveProperty("settings");
+  expect(answer).not.toHaveProperty("pending_datacenters");
   expect(await world.well("GET", "/counters/a*/aggregate?consistency=strong")).toMatchObject({
     value: -5, exact: true,
   });
@@ -55,8 +55,8 @@ test("a reset is a set to nothing, of a counter that there is", async () => {
     expect(await world.add("a", { delta: 9 })).toMatchObject({ value: 9, exact: true });
   }
   // What was counted stays in its history.
-  const seen = await world.strong("a", "&window=300");
-  expect(seen).toMatchObject({ value: 9, window: { count: 45 }, uniques: { estimate: 1 } });
+  const counter = await world.strong("a", "&window=300");
+  expect(counter).toMatchObject({ value: 9, window: { count: 45 }, uniques: { estimate: 1 } });
 });
 
 test("values have either sign and 128 bits, as numbers and as strings", async () => {
@@ -93,9 +93,9 @@ test("what is no value is refused and changes nothing", async () => {
   await world.refused(400, "unknown-field", "POST", "/counters/a/reset", { body: '{"value":1}' });
   await world.refused(400, "invalid-body", "POST", "/counters/a/reset", { body: "[]" });
   await world.refused(400, "invalid-query", "PUT", "/counters/a/value?x=1", { body: '{"value":1}' });
-  const seen = await world.strong("a");
-  expect(seen).toMatchObject({ value: 9, exact: true });
-  expect(seen).not.toHaveProperty("base");
+  const counter = await world.strong("a");
+  expect(counter).toMatchObject({ value: 9, exact: true });
+  expect(counter).not.toHaveProperty("base");
 });
 
 test("of several datacenters and shards the sum is what was set and what came after", async () => {
@@ -110,9 +110,9 @@ test("of several datacenters and shards the sum is what was set and what came af
   );
   await world.subtract("a", { delta: 5 }, { colo: "SYD" });
   await world.add("a", { delta: 100 }, { colo: "GRU" });
-  const seen = await world.strong("a");
-  expect(seen).toMatchObject({ value: 1_125, base: 1_000, exact: true });
-  const parts = Object.fromEntries(seen.datacenters.map(({ id, value }) => [id, value]));
+  const counter = await world.strong("a");
+  expect(counter).toMatchObject({ value: 1_125, base: 1_000, exact: true });
+  const parts = Object.fromEntries(counter.datacenters.map(({ id, value }) => [id, value]));
   expect(parts).toEqual({ FRA: 10, IAD: 10, SYD: 5, GRU: 100 });
   // Shards that are sealed keep their baselines.
   await world.put("a", { shards: 1 });
@@ -162,10 +162,10 @@ for (const [what, colos, settings] of stories) {
       stage = "after";
       expect(answer).toMatchObject({ pending_datacenters: [] });
       await writing;
-      const seen = await world.strong("a");
-      expect(seen.exact).toBe(true);
-      const counted = BigInt(seen.value) - base;
-      expect(counted >= 0n && counted < 2n ** 62n, `${seen.value}`).toBe(true);
+      const counter = await world.strong("a");
+      expect(counter.exact).toBe(true);
+      const counted = BigInt(counter.value) - base;
+      expect(counted >= 0n && counted < 2n ** 62n, `${counter.value}`).toBe(true);
       for (const { bit, began, ended } of writes) {
         const isIn = ((counted >> BigInt(bit)) & 1n) === 1n;
         if (ended === "before") expect(isIn, `write ${bit} was acknowledged before the set`).toBe(false);
@@ -276,8 +276,8 @@ test("whoever sends the version of a set back sees it", async () => {
     // A view from before, in another isolate.
     await world.read("a", "", { edge: 1 });
     const { version } = await set(world, "a", value);
-    const seen = await world.read("a", `?at_least=${version}`, { edge: 1, colo: "SYD" });
-    expect(seen).toMatchObject({ value, base: value });
+    const answer = await world.read("a", `?at_least=${version}`, { edge: 1, colo: "SYD" });
+    expect(answer).toMatchObject({ value, base: value });
   }
   const { version } = await reset(world, "a");
   expect((await world.read("a", `?at_least=${version}`, { edge: 1 })).value).toBe(0);

@@ -32,11 +32,11 @@ describe("without faults", () => {
 
   test("a counter is exact again once its events are counted, also in what writes are answered", async () => {
     await send(world, "a", 5);
-    const seen = await until(async () => {
+    const answer = await until(async () => {
       const read = await world.well("GET", "/counters/a");
       return read.exact && read;
     }, "an exact read");
-    expect(seen.value).toBe(5);
+    expect(answer.value).toBe(5);
     let value = 5;
     await until(async () => {
       value += 1;

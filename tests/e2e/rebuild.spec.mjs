@@ -89,9 +89,9 @@ test.skipIf(TABLETS)("datacenters of a lost root come back as they write, and un
   expect(await world.strong("many")).toMatchObject({ value: 23, exact: false });
   expect((await world.add("many", { delta: 1 }, { colo: "FRA" })).exact).toBe(false);
   await world.add("many", { delta: 1 }, keyed("k3", { colo: "SYD" }));
-  const seen = await world.strong("many");
-  expect(seen).toMatchObject({ value: 325, exact: false });
-  expect(seen.datacenters.map(({ id, value }) => [id, value])).toEqual([["FRA", 3], ["IAD", 21], ["SYD", 301]]);
+  const answer = await world.strong("many");
+  expect(answer).toMatchObject({ value: 325, exact: false });
+  expect(answer.datacenters.map(({ id, value }) => [id, value])).toEqual([["FRA", 3], ["IAD", 21], ["SYD", 301]]);
   // The same keys count nothing again, though their claims were lost too.
   await loseRoots();
   await world.add("many", { delta: 1 }, keyed("k1", { colo: "FRA" }));
@@ -113,8 +113,8 @@ test("the shards of a counter come back with its lead, where the directory is a 
     expect((await world.add("wide", { delta: 1, unique: `visitor-${index}` })).status).toBe("ok");
   }
   await world.add("wide", { delta: 3 }, keyed("k1"));
-  const seen = await world.strong("wide", "&window=300");
-  expect(seen).toMatchObject({
+  const answer = await world.strong("wide", "&window=300");
+  expect(answer).toMatchObject({
     value: 131, exact: true, window: { count: 131 }, datacenters: [{ id: "FRA", shards: 4 }],
   });
 });

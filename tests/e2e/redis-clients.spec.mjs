@@ -25,9 +25,9 @@ beforeEach(async () => {
   vi.stubGlobal("fetch", async (url, { method, headers, body } = {}) => {
     const [to, target] = url.startsWith(OTHER) ? [second, url.replace(OTHER, ORIGIN)] : [world, url];
     const {
-      status, headers: told, bytes,
+      status, headers: answerHeaders, bytes,
     } = await to.host.fetch(target, { method, headers: { ...headers }, body, colo: "FRA" });
-    return new Response(bytes, { status, headers: told });
+    return new Response(bytes, { status, headers: answerHeaders });
   });
   vi.spyOn(Date, "now").mockImplementation(() => world.now());
   redis = new Redis({ url: `${ORIGIN}/redis`, token: "any", enableTelemetry: false, retry: false });
@@ -58,8 +58,8 @@ test("@upstash/redis counts, sets, expires, lists and ends keys", async () => {
   expect(await redis.ping()).toBe("PONG");
   const [cursor, keys] = await redis.scan(0);
   expect([cursor, keys.toSorted()]).toEqual(["0", ["a", "b", "hash", "home", "text"]]);
-  const told = await redis.multi().incrby("a", 4).set("b", 2).get("b").exec();
-  expect(told).toEqual([5, "OK", 2]);
+  const replies = await redis.multi().incrby("a", 4).set("b", 2).get("b").exec();
+  expect(replies).toEqual([5, "OK", 2]);
   await expect(redis.incr("hash")).rejects.toThrow("WRONGTYPE");
   await expect(redis.eval("return 1", [], [])).rejects.toThrow("ERR Tally runs the scripts of");
   expect(await redis.del("a", "b", "none")).toBe(2);
@@ -173,8 +173,8 @@ test.skipIf(WITHOUT_PYTHON)(`the Python clients${WITHOUT_PYTHON ? `: ${WITHOUT_P
   const server = createServer(async (request, response) => {
     const pieces = await request.toArray();
     const { method, url, headers } = request;
-    const told = await world.host.fetch(ORIGIN + url, { method, headers, body: Buffer.concat(pieces), colo: "FRA" });
-    response.writeHead(told.status, { "content-type": "application/json" }).end(told.bytes);
+    const answer = await world.host.fetch(ORIGIN + url, { method, headers, body: Buffer.concat(pieces), colo: "FRA" });
+    response.writeHead(answer.status, { "content-type": "application/json" }).end(answer.bytes);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

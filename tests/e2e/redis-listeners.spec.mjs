@@ -123,7 +123,7 @@ test("a key listens to what it may read, has so many streams, and channels of me
   ];
   const vars = { TALLY_KEYS: JSON.stringify({ keys }), TALLY_ACCESS: "closed" };
   return inWorld({ vars, edgeVars: vars }, async (world) => {
-    const told = async (key, path, method) => {
+    const answerTo = async (key, path, method) => {
       const listener = await listen(world, `/redis/${path}`, {
         method, headers: key ? { authorization: `Bearer ${key}` } : {},
       });
@@ -131,23 +131,23 @@ test("a key listens to what it may read, has so many streams, and channels of me
       return [listener.status, listener.json?.error ?? "a stream"];
     };
     const [own, all] = ["reader-reader-reader", "all-all-all-all-all-all"];
-    expect(await told(own, "subscribe/__keyspace@0__:abc")).toEqual([200, "a stream"]);
-    expect(await told(own, "psubscribe/__keyspace@0__:a*")).toEqual([200, "a stream"]);
-    expect(await told(all, "psubscribe/__key*")).toEqual([200, "a stream"]);
+    expect(await answerTo(own, "subscribe/__keyspace@0__:abc")).toEqual([200, "a stream"]);
+    expect(await answerTo(own, "psubscribe/__keyspace@0__:a*")).toEqual([200, "a stream"]);
+    expect(await answerTo(all, "psubscribe/__key*")).toEqual([200, "a stream"]);
     for (const path of [
       "subscribe/__keyspace@0__:b", "psubscribe/__keyspace@0__:*", "subscribe/__keyevent@0__:set", "psubscribe/__key*",
       "subscribe/__keyspace@0__:a/__keyspace@0__:b",
     ]) {
-      expect(await told(own, path), path).toEqual([400, expect.stringMatching(/^NOPERM /)]);
+      expect(await answerTo(own, path), path).toEqual([400, expect.stringMatching(/^NOPERM /)]);
     }
-    expect(await told("writer-writer-writer", "subscribe/__keyspace@0__:a")).toEqual([
+    expect(await answerTo("writer-writer-writer", "subscribe/__keyspace@0__:a")).toEqual([
       400, expect.stringMatching(/^NOPERM /),
     ]);
-    expect((await told(undefined, "subscribe/__keyspace@0__:a"))[0]).toBe(401);
+    expect((await answerTo(undefined, "subscribe/__keyspace@0__:a"))[0]).toBe(401);
     for (const path of ["subscribe/news", "psubscribe/news.*", "subscribe/__keyspace@1__:a", `subscribe/${Array(101).fill("__keyspace@0__:a").join("/")}`]) {
-      expect(await told(all, path), path).toEqual([400, expect.stringMatching(/^ERR /)]);
+      expect(await answerTo(all, path), path).toEqual([400, expect.stringMatching(/^ERR /)]);
     }
-    expect(await told(all, "subscribe/__keyspace@0__:a", "DELETE")).toEqual([405, expect.stringMatching(/^ERR /)]);
+    expect(await answerTo(all, "subscribe/__keyspace@0__:a", "DELETE")).toEqual([405, expect.stringMatching(/^ERR /)]);
     const { bytes } = await world.host.fetch(`${ORIGIN}/redis`, {
       method: "POST", body: '["SUBSCRIBE","news"]', headers: { authorization: `Bearer ${all}` }, colo: "FRA",
     });
@@ -159,13 +159,13 @@ test("a key listens to what it may read, has so many streams, and channels of me
       open.push(await listen(world, "/redis/subscribe/__keyspace@0__:a", { headers }));
     }
     expect(open.map(({ status }) => status)).toEqual(Array(100).fill(200));
-    expect(await told(own, "subscribe/__keyspace@0__:a")).toEqual([
+    expect(await answerTo(own, "subscribe/__keyspace@0__:a")).toEqual([
       429, expect.stringMatching(/^ERR this key has as many/),
     ]);
-    expect(await told(all, "subscribe/__keyspace@0__:a")).toEqual([200, "a stream"]);
+    expect(await answerTo(all, "subscribe/__keyspace@0__:a")).toEqual([200, "a stream"]);
     for (const listener of open.splice(0, 1)) listener.close();
     await world.advance(1_000);
-    expect(await told(own, "subscribe/__keyspace@0__:a")).toEqual([200, "a stream"]);
+    expect(await answerTo(own, "subscribe/__keyspace@0__:a")).toEqual([200, "a stream"]);
     for (const listener of open) listener.close();
   });
 });

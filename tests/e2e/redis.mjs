@@ -56,7 +56,7 @@ class Redis {
   #socket;
   #listening = [];
   #received = Buffer.alloc(0);
-  #asked = [];
+  #commands = [];
 
   constructor(server, folder, path, socket) {
     this.#server = server;
@@ -67,7 +67,7 @@ class Redis {
       this.#received = Buffer.concat([this.#received, piece]);
       for (let reply; (reply = replyIn(this.#received)) !== undefined; ) {
         this.#received = this.#received.subarray(reply[1]);
-        const { resolve, reject } = this.#asked.shift();
+        const { resolve, reject } = this.#commands.shift();
         if (reply[0] instanceof Error) reject(reply[0]);
         else resolve(reply[0]);
       }
@@ -80,7 +80,7 @@ class Redis {
       const bytes = Buffer.isBuffer(word) ? word : Buffer.from(String(word));
       return [Buffer.from(`$${bytes.length}\r\n`), bytes, Buffer.from("\r\n")];
     });
-    const answered = new Promise((resolve, reject) => this.#asked.push({ resolve, reject }));
+    const answered = new Promise((resolve, reject) => this.#commands.push({ resolve, reject }));
     this.#socket.write(Buffer.concat([Buffer.from(`*${words.length}\r\n`), ...parts]));
     return answered;
   }
@@ -91,7 +91,7 @@ class Redis {
     const socket = createConnection(this.#path);
     await once(socket, "connect");
     this.#listening.push(socket);
-    const [told, prefix] = [[], "__keyevent@0__:"];
+    const [events, prefix] = [[], "__keyevent@0__:"];
     let received = Buffer.alloc(0);
     const began = new Promise((resolve) => {
       socket.on("data", (piece) => {
@@ -99,14 +99,14 @@ class Redis {
         for (let reply; (reply = replyIn(received)) !== undefined; ) {
           received = received.subarray(reply[1]);
           const [kind, , channel, key] = reply[0].map(String);
-          if (kind === "pmessage") told.push(`${channel.slice(prefix.length)} ${key}`);
+          if (kind === "pmessage") events.push(`${channel.slice(prefix.length)} ${key}`);
           else resolve();
         }
       });
     });
     socket.write(`PSUBSCRIBE ${prefix}*\r\n`);
     await began;
-    return told;
+    return events;
   }
 
   async close() {
@@ -124,13 +124,14 @@ export async function openRedis() {
   const path = join(folder, "socket");
   const args = ["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", path, "--dir", folder];
   const server = spawn(PROGRAM, args, { stdio: ["ignore", "pipe", "inherit"] });
-  const said = [];
+  const lines = [];
   // It says when it listens; the lines end where it died instead.
   for await (const line of createInterface({ input: server.stdout })) {
-    said.push(line);
+    lines.push(line);
     if (line.includes("eady to accept connections")) break;
   }
-  if (!said.at(-1)?.includes("eady to accept connections")) throw new Error(`redis-server ended:\n${said.join("\n")}`);
+  const isReady = lines.at(-1)?.includes("eady to accept connections");
+  if (!isReady) throw new Error(`redis-server ended:\n${lines.join("\n")}`);
   server.stdout.resume();
   const socket = createConnection(path);
   await once(socket, "connect");

@@ -10,7 +10,7 @@ const SEED = Number(process.env.SEED ?? 1);
 // So many commands are compared with what was told of them at once.
 const STRIDE = 10;
 
-async function asked(world, path, { method = "POST", body, ...options } = {}) {
+async function send(world, path, { method = "POST", body, ...options } = {}) {
   const text = body === undefined ? undefined : JSON.stringify(body);
   const { status, headers, bytes } = await world.host.fetch(ORIGIN + path, {
     method, body: text, colo: "FRA", ...options,
@@ -18,13 +18,13 @@ async function asked(world, path, { method = "POST", body, ...options } = {}) {
   return { status, headers, json: JSON.parse(bytes.toString()) };
 }
 
-const run = async (world, ...body) => (await asked(world, "/redis", { body })).json;
+const run = async (world, ...body) => (await send(world, "/redis", { body })).json;
 const result = async (world, ...body) => {
   const { result, error } = await run(world, ...body);
   expect(error, body.join(" ")).toBe(undefined);
   return result;
 };
-const pipeline = async (world, ...body) => (await asked(world, "/redis/pipeline", { body })).json;
+const pipeline = async (world, ...body) => (await send(world, "/redis/pipeline", { body })).json;
 
 async function inWorld(options, work) {
   const world = await openWorld(options);
@@ -132,10 +132,10 @@ test("requests have three forms, strings go in base64 where that is asked for, a
   inWorld({}, async (world) => {
     const base64 = { "upstash-encoding": "base64" };
     const encoded = (text) => Buffer.from(text).toString("base64");
-    const set = await asked(world, "/redis", { body: ["set", "k", 5], headers: base64 });
+    const set = await send(world, "/redis", { body: ["set", "k", 5], headers: base64 });
     expect([set.status, set.json]).toEqual([200, { result: encoded("OK") }]);
     expect(set.headers.get("upstash-sync-token")).not.toBe("");
-    const several = await asked(world, "/redis/pipeline", {
+    const several = await send(world, "/redis/pipeline", {
       body: [["get", "k"], ["nope"], ["incr", "k"], ["mget", "k", "no"]], headers: base64,
     });
     expect(several.status).toBe(200);
@@ -146,13 +146,13 @@ test("requests have three forms, strings go in base64 where that is asked for, a
       { result: [encoded("6"), null] },
     ]);
     const by = (path, options) =>
-      asked(world, `/redis/${path}`, { method: "GET", ...options }).then(({ status, json }) => [status, json]);
+      send(world, `/redis/${path}`, { method: "GET", ...options }).then(({ status, json }) => [status, json]);
     expect(await by("set/path%2Fkey/v?EX=100")).toEqual([200, { result: "OK" }]);
     expect(await by("ttl/path%2Fkey")).toEqual([200, { result: 100 }]);
     expect(await by("get")).toEqual([400, { error: "ERR wrong number of arguments for 'get' command" }]);
     expect(await by("ping", { method: "DELETE" })).toEqual([405, { error: "ERR send GET, HEAD, POST or PUT" }]);
     const transaction = (...body) =>
-      asked(world, "/redis/multi-exec", { body }).then(({ status, json }) => [status, json]);
+      send(world, "/redis/multi-exec", { body }).then(({ status, json }) => [status, json]);
     expect(await transaction(["set", "t", "x"], ["incr", "t"], ["get", "t"])).toEqual([
       200,
       [{ result: "OK" }, { error: "ERR value is not an integer or out of range" }, { result: "x" }],
@@ -164,23 +164,23 @@ test("requests have three forms, strings go in base64 where that is asked for, a
       expect((await run(world, name, "t")).error).toMatch(new RegExp(`^ERR ${name.toUpperCase()} .*/multi-exec$`));
     }
     expect(
-      (await asked(world, "/redis/pipeline", { body: Array.from({ length: 1_001 }, () => ["ping"]) })).status,
+      (await send(world, "/redis/pipeline", { body: Array.from({ length: 1_001 }, () => ["ping"]) })).status,
     ).toBe(400);
     // 1 MiB a command: several have more together.
     const text = "x".repeat(600_000);
     expect(
       (
-        await asked(world, "/redis/pipeline", {
+        await send(world, "/redis/pipeline", {
           body: [
             ["echo", text], ["echo", text],
           ],
         })
       ).json,
     ).toEqual([{ result: text }, { result: text }]);
-    expect((await asked(world, "/redis/pipeline", { body: [["echo", text, text]] })).json.error).toBe(
+    expect((await send(world, "/redis/pipeline", { body: [["echo", text, text]] })).json.error).toBe(
       "ERR a command has at most 1048576 bytes of JSON; nothing was done",
     );
-    const large = await asked(world, "/redis", { body: ["echo", text + text] });
+    const large = await send(world, "/redis", { body: ["echo", text + text] });
     expect([large.status, large.json.error.slice(0, 4)]).toEqual([413, "ERR "]);
     // 2^53 and more go as strings, which keep their digits.
     await result(world, "SET", "large", "9223372036854775806");
@@ -203,10 +203,10 @@ test("browsers may ask with all headers of the clients, and a host may be the di
       expect(headers.get("access-control-allow-headers")).toMatch(/upstash-encoding.*upstash-sync-token.*upstash-telemetry-retry/);
     }
     const headers = { host: "redis.example.com" };
-    expect((await asked(world, "/", { body: ["INCR", "n"], headers })).json).toEqual({ result: 1 });
-    expect((await asked(world, "/pipeline", { body: [["INCR", "n"]], headers })).json).toEqual([{ result: 2 }]);
-    expect((await asked(world, "/get/n", { method: "GET", headers })).json).toEqual({ result: "2" });
-    expect((await asked(world, "/get/n", { method: "GET" })).status).toBe(404);
+    expect((await send(world, "/", { body: ["INCR", "n"], headers })).json).toEqual({ result: 1 });
+    expect((await send(world, "/pipeline", { body: [["INCR", "n"]], headers })).json).toEqual([{ result: 2 }]);
+    expect((await send(world, "/get/n", { method: "GET", headers })).json).toEqual({ result: "2" });
+    expect((await send(world, "/get/n", { method: "GET" })).status).toBe(404);
   }));
 
 test("a key's scopes decide each command, and nobody may without one", () => {
@@ -218,10 +218,10 @@ test("a key's scopes decide each command, and nobody may without one", () => {
   const vars = { TALLY_KEYS: JSON.stringify({ keys }), TALLY_ACCESS: "closed" };
   return inWorld({ vars, edgeVars: vars }, async (world) => {
     const by = async (key, ...body) => {
-      const { status, json } = await asked(world, "/redis", { body, headers: { authorization: `Bearer ${key}` } });
+      const { status, json } = await send(world, "/redis", { body, headers: { authorization: `Bearer ${key}` } });
       return [status, json.error?.split(" ")[0] ?? json.result];
     };
-    expect((await asked(world, "/redis", { body: ["ping"] })).json.error).toMatch(/^WRONGPASS /);
+    expect((await send(world, "/redis", { body: ["ping"] })).json.error).toMatch(/^WRONGPASS /);
     expect(await by("somebody-somebody-else", "ping")).toEqual([401, "WRONGPASS"]);
     expect(await by("writer-writer-writer", "incr", "a1")).toEqual([200, 1]);
     expect(await by("writer-writer-writer", "incr", "b1")).toEqual([400, "NOPERM"]);
@@ -230,7 +230,7 @@ test("a key's scopes decide each command, and nobody may without one", () => {
     expect(await by("reader-reader-reader", "keys", "*")).toEqual([400, "NOPERM"]);
     expect(await by("reader-reader-reader", "keys", "a*")).toEqual([200, ["a1"]]);
     expect(await by("ruler-ruler-ruler-ruler", "del", "a1")).toEqual([200, 1]);
-    const token = await asked(world, "/redis/ping?_token=reader-reader-reader", { method: "GET" });
+    const token = await send(world, "/redis/ping?_token=reader-reader-reader", { method: "GET" });
     expect(token.json).toEqual({ result: "PONG" });
   });
 });
@@ -242,12 +242,12 @@ test("a try with a name counts once, whatever of it was lost", () =>
     await result(world, "SET", "t", "before");
     let lost = 1;
     world.fail(({ path }) => (path === "/run-commands" && lost-- > 0 ? "after" : undefined));
-    const first = await asked(world, "/redis/pipeline", { body, headers });
+    const first = await send(world, "/redis/pipeline", { body, headers });
     expect(first.status).toBe(503);
-    const again = await asked(world, "/redis/pipeline", { body, headers });
+    const again = await send(world, "/redis/pipeline", { body, headers });
     expect(again.json).toEqual([{ result: 1 }, { result: 2 }, { result: "before" }, { result: 7 }]);
     expect(await result(world, "GET", "n")).toBe("7");
-    const other = await asked(world, "/redis/pipeline", { body: [["DECR", "n"]], headers });
+    const other = await send(world, "/redis/pipeline", { body: [["DECR", "n"]], headers });
     expect(other.json[0].error).toMatch(/^ERR this idempotency key was used/);
   }));
 
@@ -261,14 +261,14 @@ test("a try with a name counts once as a command, in a pipeline and in a transac
     for (const [path, body, wanted] of forms) {
       const headers = { "idempotency-key": `try of ${path}` };
       for (let again = 0; again < 3; again += 1) {
-        expect((await asked(world, path, { body, headers })).json, path).toEqual(wanted);
+        expect((await send(world, path, { body, headers })).json, path).toEqual(wanted);
       }
     }
     expect(await pipeline(world, ["MGET", "one", "two", "three"], ["ZSCORE", "z", "m"])).toEqual([
       { result: ["5", "3", "1"] }, { result: "2" },
     ]);
     const headers = { "upstash-telemetry-retry": "1" };
-    expect((await asked(world, "/redis", { body: ["INCRBY", "one", 5], headers })).json).toEqual({ result: 10 });
+    expect((await send(world, "/redis", { body: ["INCRBY", "one", 5], headers })).json).toEqual({ result: 10 });
   }));
 
 test("keys are listed and all of them ended", () =>
@@ -346,9 +346,9 @@ test("a board is the same by both interfaces: a sorted set here", () =>
 test("a sorted set has the home of its first client, whichever command has made it", () =>
   inWorld({}, async (world) => {
     await result(world, "ZADD", "race", 1, "ann");
-    await asked(world, "/redis", { body: ["ZADD", "race", 2, "bob"], colo: "SYD" });
-    await asked(world, "/redis", { body: ["ZUNIONSTORE", "all", 1, "race"], colo: "SYD" });
-    await asked(world, "/redis", { body: ["ZRANGESTORE", "first", "race", 0, 0], colo: "SYD" });
+    await send(world, "/redis", { body: ["ZADD", "race", 2, "bob"], colo: "SYD" });
+    await send(world, "/redis", { body: ["ZUNIONSTORE", "all", 1, "race"], colo: "SYD" });
+    await send(world, "/redis", { body: ["ZRANGESTORE", "first", "race", 0, 0], colo: "SYD" });
     const home = async (name) => (await world.call("GET", `/boards/${name}`)).json.settings.home;
     expect([await home("race"), await home("all"), await home("first")]).toEqual(["FRA", "SYD", "SYD"]);
   }));
@@ -386,10 +386,10 @@ test("commands of sorted sets count once under a key, also where their set has e
     const body = [["ZINCRBY", "z", 2, "m"], ["ZPOPMAX", "z"], ["ZINCRBY", "n", 1, "m"]];
     let lost = 2;
     world.fail(({ path }) => (path === "/run-sorted" && lost-- > 0 ? "after" : undefined));
-    await asked(world, "/redis/pipeline", { body, headers });
-    const again = await asked(world, "/redis/pipeline", { body, headers });
+    await send(world, "/redis/pipeline", { body, headers });
+    const again = await send(world, "/redis/pipeline", { body, headers });
     expect(again.json).toEqual([{ result: "2" }, { result: ["m", "2"] }, { result: "1" }]);
-    expect((await asked(world, "/redis/pipeline", { body, headers })).json).toEqual(again.json);
+    expect((await send(world, "/redis/pipeline", { body, headers })).json).toEqual(again.json);
     expect(await pipeline(world, ["EXISTS", "z"], ["ZSCORE", "n", "m"])).toEqual([{ result: 0 }, { result: "1" }]);
   }));
 
@@ -602,7 +602,7 @@ const exact = (reply) => {
 
 const lacking = MISSING ? `: ${MISSING}` : "";
 
-for (const [what, makes, told, steps] of [
+for (const [what, makes, normalize, steps] of [
   ["strings, hashes and sets", commandFrom, exact, 600],
   ["sorted sets", sortedCommandFrom, plain, 600],
   ["HyperLogLogs", elementsCommandFrom, plain, 300],
@@ -619,9 +619,9 @@ for (const [what, makes, told, steps] of [
         for (let step = 0; step < steps; step += 1) {
           const command = makes(random);
           commands.push(command.join(" "));
-          const wanted = told(await redis.call(...command).catch((error) => error));
+          const wanted = normalize(await redis.call(...command).catch((error) => error));
           const { result, error } = await run(world, ...command);
-          let own = error === undefined ? told(result) : { error };
+          let own = error === undefined ? normalize(result) : { error };
           // The clocks of the two go each at its own pace.
           if (command[0] === "ttl" && Math.abs(own - wanted) <= 2) own = wanted;
           expect(own, `seed ${SEED}, step ${step}: ${command.join(" ")}`).toEqual(wanted);

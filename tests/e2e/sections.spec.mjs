@@ -23,9 +23,9 @@ test("a body of several sections under a key counts once, however often it is se
   const headers = { "idempotency-key": "sections" };
   const body = linesOf("keyed", LINES).join("\n");
   for (const replayed of [null, "true", "true"]) {
-    const { json, headers: told } = await world.call("POST", "/events", { body, headers });
+    const { json, headers: answerHeaders } = await world.call("POST", "/events", { body, headers });
     expect(json).toEqual({ accepted: LINES, rejected: 0, errors: [] });
-    expect(told.get("idempotency-replayed")).toBe(replayed);
+    expect(answerHeaders.get("idempotency-replayed")).toBe(replayed);
     expect((await world.well("GET", "/counters/keyed%2F*/aggregate")).value).toBe(sumOf(LINES));
   }
   // Another body that begins with the same section: what follows is another write.
@@ -53,7 +53,7 @@ test("bad lines of all sections are named in their order", async () => {
   const lines = linesOf("bad", LINES);
   const bad = [3, 50_000, 59_000];
   for (const number of bad) lines[number - 1] = "{}";
-  const told = await world.well("POST", "/events", { body: lines.join("\n"), headers: { "idempotency-key": "bad" } });
-  expect(told).toMatchObject({ accepted: LINES - 3, rejected: 3 });
-  expect(told.errors.map(({ line }) => line)).toEqual(bad);
+  const report = await world.well("POST", "/events", { body: lines.join("\n"), headers: { "idempotency-key": "bad" } });
+  expect(report).toMatchObject({ accepted: LINES - 3, rejected: 3 });
+  expect(report.errors.map(({ line }) => line)).toEqual(bad);
 }, 60_000);

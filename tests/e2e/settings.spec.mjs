@@ -16,14 +16,14 @@ const isGone = async (id) => (await world.call("GET", `/counters/${id}?consisten
 
 // Nothing of an earlier counter of that name is left: value, history, windows, uniques, datacenters.
 async function expectNew(id, value, unique) {
-  const seen = await world.strong(id, "&window=900");
-  expect(seen).toMatchObject({ value, exact: true });
-  expect(seen.window.count).toBe(value);
-  expect(seen.uniques?.estimate ?? 0).toBe(unique);
-  expect(seen.window.uniques?.estimate ?? 0).toBe(unique);
+  const answer = await world.strong(id, "&window=900");
+  expect(answer).toMatchObject({ value, exact: true });
+  expect(answer.window.count).toBe(value);
+  expect(answer.uniques?.estimate ?? 0).toBe(unique);
+  expect(answer.window.uniques?.estimate ?? 0).toBe(unique);
   expect(pointsOf(await world.history(id, "&step=1d"))).toBe(value);
   expect(pointsOf(await world.history(id, "&step=1m"))).toBe(value);
-  return seen;
+  return answer;
 }
 
 test("a setting creates a counter once", async () => {
@@ -64,19 +64,19 @@ test.skipIf(TABLETS)("shards take the writes, and lowering them loses nothing", 
     total += count * 2;
   };
   await visit(120, "one");
-  let seen = await world.strong(id, "&window=900");
-  expect(seen).toMatchObject({ value: total, exact: true });
-  expect(seen.datacenters.map(({ shards }) => shards)).toEqual([4, 4]);
+  let answer = await world.strong(id, "&window=900");
+  expect(answer).toMatchObject({ value: total, exact: true });
+  expect(answer.datacenters.map(({ shards }) => shards)).toEqual([4, 4]);
   expect((await world.objects("Cell")).length - before, "cells of two datacenters with four shards").toBe(8);
   await world.put(id, { shards: 1 });
   await visit(60, "two");
   await world.put(id, { shards: 8 });
   await visit(60, "three");
-  seen = await world.strong(id, "&window=900");
-  expect(seen).toMatchObject({ value: total, exact: true });
-  expect(seen.window.count).toBe(total);
-  expect(seen.datacenters.map(({ shards }) => shards)).toEqual([8, 8]);
-  expect(Math.abs(seen.uniques.estimate - 240)).toBeLessThanOrEqual(3 * seen.uniques.standard_error + 1);
+  answer = await world.strong(id, "&window=900");
+  expect(answer).toMatchObject({ value: total, exact: true });
+  expect(answer.window.count).toBe(total);
+  expect(answer.datacenters.map(({ shards }) => shards)).toEqual([8, 8]);
+  expect(Math.abs(answer.uniques.estimate - 240)).toBeLessThanOrEqual(3 * answer.uniques.standard_error + 1);
   expect(pointsOf(await world.history(id, "&step=1h"))).toBe(total);
 });
 
@@ -94,9 +94,9 @@ test("writes that race changes of shards are counted once", async () => {
   for (const shards of [2, 8, 1, 4, 1, 2]) {
     await world.put(id, { shards });
     const known = acknowledged;
-    const seen = await world.strong(id);
-    expect(seen.exact).toBe(true);
-    expect(seen.value).toBeGreaterThanOrEqual(known);
+    const answer = await world.strong(id);
+    expect(answer.exact).toBe(true);
+    expect(answer.value).toBeGreaterThanOrEqual(known);
   }
   changing = false;
   await writing;
@@ -111,20 +111,20 @@ describe("time to live", () => {
     expect(expires_at).toBeGreaterThanOrEqual(began_ms + 5_000);
     let last_alive_ms = 0;
     await until(async () => {
-      const asked_ms = world.now();
+      const at_ms = world.now();
       const answer = await world.call("GET", `/counters/${id}?consistency=strong`);
       if (answer.status === 404) return true;
       expect(answer.json.expires_at).toBe(expires_at);
-      last_alive_ms = asked_ms;
+      last_alive_ms = at_ms;
       // Writes stop long before the end, so that none creates the counter anew.
-      if (asked_ms < expires_at - 4_000) await world.add(id, { delta: 3, unique: "old" });
+      if (at_ms < expires_at - 4_000) await world.add(id, { delta: 3, unique: "old" });
       return false;
     }, "the end");
     expect(world.now()).toBeGreaterThanOrEqual(expires_at);
     expect(last_alive_ms).toBeLessThan(expires_at + 5);
     expect(await world.add(id, { unique: "new" })).toMatchObject({ value: 1 });
-    const seen = await expectNew(id, 1, 1);
-    expect(seen).toMatchObject({ expires_at: null });
+    const counter = await expectNew(id, 1, 1);
+    expect(counter).toMatchObject({ expires_at: null });
   });
 
   test("a default read does not show an expired counter for longer than its view lives", async () => {
@@ -206,9 +206,9 @@ describe("deletion", () => {
     // Another isolate may still hold a view and the number of shards of the old one.
     const first = await world.add("again", { unique: "new" }, { edge: 1 });
     if (first.exact) expect(first.value).toBe(1);
-    const seen = await expectNew("again", 1, 1);
-    expect(seen.expires_at).toBeNull();
-    expect(seen.datacenters.map(({ id }) => id)).toEqual(["FRA"]);
+    const answer = await expectNew("again", 1, 1);
+    expect(answer.expires_at).toBeNull();
+    expect(answer.datacenters.map(({ id }) => id)).toEqual(["FRA"]);
     expect(await world.add("again", { delta: 2 }, { colo: "IAD" })).toMatchObject({ delta: 2 });
     await expectNew("again", 3, 1);
   });
@@ -240,12 +240,12 @@ describe("deletion", () => {
         await until(() => surely > 20, "writes after the deletion");
         writing = false;
         await all;
-        const seen = await world.strong(id, "&window=900");
-        expect(seen.exact).toBe(true);
-        expect(seen.value).toBeGreaterThanOrEqual(surely);
-        expect(seen.value).toBeLessThanOrEqual(perhaps);
-        expect(seen.window.count).toBe(seen.value);
-        expect(pointsOf(await world.history(id, "&step=1d"))).toBe(seen.value);
+        const answer = await world.strong(id, "&window=900");
+        expect(answer.exact).toBe(true);
+        expect(answer.value).toBeGreaterThanOrEqual(surely);
+        expect(answer.value).toBeLessThanOrEqual(perhaps);
+        expect(answer.window.count).toBe(answer.value);
+        expect(pointsOf(await world.history(id, "&step=1d"))).toBe(answer.value);
         await world.well("DELETE", `/counters/${id}`);
       }
     });

@@ -30,11 +30,11 @@ test("load doubles the shards, rest seals them, and the total is exact all the t
   try {
     await until(async () => {
       const before = acknowledged;
-      const seen = await world.strong("hot");
-      expect(seen.exact).toBe(true);
-      expect(seen.value).toBeGreaterThanOrEqual(before);
-      expect(seen.value).toBeLessThanOrEqual(begun);
-      return seen.datacenters[0].shards >= 4;
+      const answer = await world.strong("hot");
+      expect(answer.exact).toBe(true);
+      expect(answer.value).toBeGreaterThanOrEqual(before);
+      expect(answer.value).toBeLessThanOrEqual(begun);
+      return answer.datacenters[0].shards >= 4;
     }, "four shards");
   } finally {
     loading = false;
@@ -43,9 +43,9 @@ test("load doubles the shards, rest seals them, and the total is exact all the t
   expect(await world.strong("hot")).toMatchObject({ value: acknowledged, exact: true });
 
   await until(async () => {
-    const seen = await world.strong("hot");
-    expect(seen).toMatchObject({ value: acknowledged, exact: true });
-    return seen.datacenters[0].shards === 1;
+    const answer = await world.strong("hot");
+    expect(answer).toMatchObject({ value: acknowledged, exact: true });
+    return answer.datacenters[0].shards === 1;
   }, "one shard again");
   // All others are sealed, so the one that counts knows the whole value again.
   await until(async () => {
@@ -53,9 +53,9 @@ test("load doubles the shards, rest seals them, and the total is exact all the t
     acknowledged += 1;
     return written.exact && written.value === acknowledged;
   }, "exact writes");
-  const seen = await world.strong("hot", "&window=900");
-  expect(seen).toMatchObject({ value: acknowledged, exact: true, window: { count: acknowledged, max_error: 0 } });
-  expect(Math.abs(seen.uniques.estimate - Math.min(500, begun))).toBeLessThanOrEqual(5);
+  const counter = await world.strong("hot", "&window=900");
+  expect(counter).toMatchObject({ value: acknowledged, exact: true, window: { count: acknowledged, max_error: 0 } });
+  expect(Math.abs(counter.uniques.estimate - Math.min(500, begun))).toBeLessThanOrEqual(5);
 });
 
 test("an edge that missed the sealing is sent on, and its write counts once", async () => {

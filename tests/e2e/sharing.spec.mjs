@@ -9,16 +9,16 @@ let calls;
 beforeEach(async () => {
   calls = [];
   world = await openWorld({ faults: true });
-  world.fail((asked) => void calls.push(asked));
+  world.fail((call) => void calls.push(call));
 });
 afterEach(() => world.close());
 
 // Reads take so long that whoever asks at the same time finds one under way.
 const HELD_MS = 1_500;
 const holdReads = () =>
-  world.fail(async (asked) => {
-    calls.push(asked);
-    if (asked.path === "/read") await world.advance(HELD_MS);
+  world.fail(async (call) => {
+    calls.push(call);
+    if (call.path === "/read") await world.advance(HELD_MS);
   });
 
 const counted = (path) => calls.filter((call) => call.path === path).length;
@@ -27,10 +27,10 @@ test("a cold key that everybody reads at once is fetched once", async () => {
   await world.add("a", { delta: 7 });
   calls = [];
   holdReads();
-  const seen = await Promise.all(numbers(60).map(() => world.read("a")));
+  const answers = await Promise.all(numbers(60).map(() => world.read("a")));
   expect(counted("/read")).toBe(1);
-  expect(seen.filter(({ exact }) => exact).length).toBe(1);
-  for (const { value, staleness_ms } of seen) {
+  expect(answers.filter(({ exact }) => exact).length).toBe(1);
+  for (const { value, staleness_ms } of answers) {
     expect(value).toBe(7);
     expect(staleness_ms).toBeLessThanOrEqual(5_000);
   }
@@ -50,18 +50,18 @@ test("an aggregate that everybody asks for is fetched once, and given again for 
   let go;
   const held = new Promise((done) => (go = done));
   calls = [];
-  world.fail(async (asked) => {
-    calls.push(asked);
-    if (asked.path === "/sum-many") await held;
+  world.fail(async (call) => {
+    calls.push(call);
+    if (call.path === "/sum-many") await held;
   });
   const path = "/counters/sum%2F*/aggregate";
-  const asking = numbers(30).map((index) => world.well("GET", index % 2 ? path : `${path}?numbers=string`));
+  const reads = numbers(30).map((index) => world.well("GET", index % 2 ? path : `${path}?numbers=string`));
   await until(() => counted("/sum-many") === 1);
   go();
-  const seen = await Promise.all(asking);
+  const answers = await Promise.all(reads);
   expect(counted("/sum-many")).toBe(1);
-  expect(seen.every(({ counters, value }) => counters === 2 && value === 14)).toBe(true);
-  expect(seen.filter(({ exact }) => exact).length).toBe(1);
+  expect(answers.every(({ counters, value }) => counters === 2 && value === 14)).toBe(true);
+  expect(answers.filter(({ exact }) => exact).length).toBe(1);
   await world.add("sum/a");
   expect(await world.well("GET", `${path}?consistency=strong`)).toMatchObject({ value: 15, exact: true });
   // A view grows old.
@@ -117,8 +117,8 @@ test("a bulk body sends each cell one message", async () => {
   const flushed = calls.filter(({ path }) => path === "/flush").map(({ name }) => name);
   expect(new Set(flushed).size).toBe(counters * shards);
   expect(flushed.length).toBe(counters * shards);
-  const seen = await world.well("GET", "/counters/many%2F*/aggregate");
-  expect(seen).toMatchObject({ value: 2 * lines.length + counters, exact: true });
+  const answer = await world.well("GET", "/counters/many%2F*/aggregate");
+  expect(answer).toMatchObject({ value: 2 * lines.length + counters, exact: true });
   for (const index of numbers(counters)) expect((await world.strong(`many/${index}`)).uniques.estimate).toBe(200);
 });
 
@@ -127,8 +127,8 @@ test("clients that hang up change nothing for the others", async () => {
   const visit = async (hangsUp) => {
     const client = new AbortController();
     if (hangsUp) setImmediate(() => client.abort());
-    const asked = world.call("POST", "/counters/a/increment", { signal: client.signal });
-    return hangsUp ? asked.catch(() => undefined) : (await asked).json;
+    const answer = world.call("POST", "/counters/a/increment", { signal: client.signal });
+    return hangsUp ? answer.catch(() => undefined) : (await answer).json;
   };
   // The first of every round hangs up, so whoever leads the batch is often one that is gone.
   let sent = 1;

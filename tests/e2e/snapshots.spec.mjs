@@ -32,8 +32,8 @@ async function call(server, method, path, body, headers = {}) {
   return { status: answer.status, json: await answer.json() };
 }
 
-async function well(...asked) {
-  const { status, json } = await call(...asked);
+async function well(...request) {
+  const { status, json } = await call(...request);
   expect([200, 201], JSON.stringify(json)).toContain(status);
   return json;
 }

@@ -102,9 +102,9 @@ test("a counter that expires while nothing runs is gone after a restart, storage
 // Everything that can be read of a counter at a time in seconds, without what says when it was read. The time is given,
 // since the pieces that a window consists of change with the minute.
 async function everything(id, at) {
-  const seen = await world.strong(id, `&window=3600&at=${at}`);
-  const { value, updated_at, expires_at, version, uniques, window } = seen;
-  const parts = seen.datacenters.map(({ id: datacenter, value: part, shards }) => ({ datacenter, part, shards }));
+  const answer = await world.strong(id, `&window=3600&at=${at}`);
+  const { value, updated_at, expires_at, version, uniques, window } = answer;
+  const parts = answer.datacenters.map(({ id: datacenter, value: part, shards }) => ({ datacenter, part, shards }));
   const history = [];
   for (const step of ["1s", "1m", "1h", "1d"]) {
     const { points } = await world.history(id, `&step=${step}&from=${at - 600}&to=${at}`);
@@ -208,11 +208,11 @@ test("objects that are let go under load lose and repeat nothing", async () => {
   }
   evicting = false;
   await writing;
-  const seen = await world.strong("shaken", "&window=900");
-  expect(seen.exact).toBe(true);
-  expect(seen.value).toBeGreaterThanOrEqual(acknowledged);
-  expect(seen.value).toBeLessThanOrEqual(begun);
-  expect(seen.window.count).toBe(seen.value);
+  const counter = await world.strong("shaken", "&window=900");
+  expect(counter.exact).toBe(true);
+  expect(counter.value).toBeGreaterThanOrEqual(acknowledged);
+  expect(counter.value).toBeLessThanOrEqual(begun);
+  expect(counter.window.count).toBe(counter.value);
   // An eviction breaks calls off, but a retry under the same nonce finds out what became of them.
   expect(acknowledged).toBeGreaterThan(begun / 2);
 });

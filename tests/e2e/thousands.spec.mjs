@@ -46,8 +46,8 @@ test("a batch counts thousands of counters, and others are answered meanwhile", 
   expect(await counted).toEqual({ accepted: 3_200, rejected: 0, errors: [] });
   // There are 400 rests. Without them a handful gets in, at the beginning and at the end.
   expect(answered).toBeGreaterThan(40);
-  const seen = await world.well("GET", "/counters/thousands%2F*/aggregate");
-  expect(seen).toMatchObject({ counters: 3_200, value: sumOf(events), exact: true });
+  const answer = await world.well("GET", "/counters/thousands%2F*/aggregate");
+  expect(answer).toMatchObject({ counters: 3_200, value: sumOf(events), exact: true });
 }, BATCH_MS_MAX);
 
 // The lines whose counters come last by name: 98 and 99 of 402.
@@ -57,15 +57,15 @@ const REFUSED = {
 
 test("of a batch of more counters than there are calls the lines are named that are not counted, and a batch of those is counted", async () => {
   const events = eventsOf(402, "many");
-  const told = await narrow.well("POST", "/events", { body: bodyOf(events) });
-  expect(told).toMatchObject(REFUSED);
-  expect(told.errors[0].detail).toContain("nothing of this line was counted, send it in another body");
+  const report = await narrow.well("POST", "/events", { body: bodyOf(events) });
+  expect(report).toMatchObject(REFUSED);
+  expect(report.errors[0].detail).toContain("nothing of this line was counted, send it in another body");
   await narrow.refused(404, "counter-not-found", "GET", "/counters/many%2F98");
   expect(await narrow.well("POST", "/events", { body: bodyOf(events.slice(98, 100)) })).toMatchObject({
     accepted: 2, rejected: 0,
   });
-  const seen = await narrow.well("GET", "/counters/many%2F*/aggregate");
-  expect(seen).toMatchObject({ counters: 402, value: sumOf(events), exact: true });
+  const answer = await narrow.well("GET", "/counters/many%2F*/aggregate");
+  expect(answer).toMatchObject({ counters: 402, value: sumOf(events), exact: true });
 });
 
 test("so it is under a key, where what is counted is counted once, however often it is sent", async () => {
@@ -73,13 +73,13 @@ test("so it is under a key, where what is counted is counted once, however often
   // A claim and a count for each, and a flush for its element.
   const events = eventsOf(134, "keyed").map((event) => ({ ...event, unique: "ann" }));
   for (let round = 0; round < 2; round += 1) {
-    const told = await narrow.well("POST", "/events", { body: bodyOf(events), headers });
-    expect(told).toMatchObject({
+    const report = await narrow.well("POST", "/events", { body: bodyOf(events), headers });
+    expect(report).toMatchObject({
       accepted: 133, rejected: 1, rejected_lines: [{ code: "too-many-counters", count: 1, lines: "100" }],
     });
   }
-  const seen = await narrow.well("GET", "/counters/keyed%2F*/aggregate");
-  expect(seen).toMatchObject({ counters: 133, value: sumOf(events) - events[99].increment, exact: true });
+  const answer = await narrow.well("GET", "/counters/keyed%2F*/aggregate");
+  expect(answer).toMatchObject({ counters: 133, value: sumOf(events) - events[99].increment, exact: true });
 });
 
 test("where tablets host counters a body names as many as it likes, with few calls and few objects", async () => {
@@ -89,8 +89,8 @@ test("where tablets host counters a body names as many as it likes, with few cal
       accepted: 1_000, rejected: 0,
     });
   }
-  const seen = await hosted.well("GET", "/counters/hosted%2F*/aggregate");
-  expect(seen).toMatchObject({ counters: 1_000, value: 2 * sumOf(events), exact: true });
+  const answer = await hosted.well("GET", "/counters/hosted%2F*/aggregate");
+  expect(answer).toMatchObject({ counters: 1_000, value: 2 * sumOf(events), exact: true });
   expect(await hosted.objects("Cell")).toEqual([]);
 });
 
@@ -128,16 +128,16 @@ test("no more shards are opened to be read, and no more counters to be changed, 
       Array.from({ length: 400 }, (_, index) => index), 20,
       (index) => small.add("wide", { unique: `visitor ${index}` }),
     );
-    const seen = await small.strong("wide");
-    expect(seen.exact).toBe(false);
-    expect(seen.value).toBeLessThanOrEqual(400);
+    const answer = await small.strong("wide");
+    expect(answer.exact).toBe(false);
+    expect(answer.value).toBeLessThanOrEqual(400);
     expect(await small.strong("wide")).toMatchObject({ exact: false });
     // There is room for the shards of one.
     expect((await small.call("POST", "/counters/wide/reset")).status).toBe(200);
     const ids = Array.from({ length: 100 }, (_, index) => `gone/${index}`);
     for (const id of ids) await small.add(id);
-    const told = await each(ids, 10, (id) => small.call("DELETE", `/counters/${encodeURIComponent(id)}`));
-    const refused = told.filter(({ status }) => status !== 200);
+    const answers = await each(ids, 10, (id) => small.call("DELETE", `/counters/${encodeURIComponent(id)}`));
+    const refused = answers.filter(({ status }) => status !== 200);
     expect(refused.length).toBeGreaterThan(0);
     for (const { json } of refused) expect(json).toMatchObject({ status: 503, code: "unavailable" });
     const left = await small.well("GET", "/counters?prefix=gone");

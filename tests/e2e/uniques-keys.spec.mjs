@@ -97,8 +97,8 @@ test("readers without a key see rounded uniques, others exact ones, also when bo
   expect(both.map(({ uniques }, index) => uniques.estimate === (index % 2 ? exact[0].estimate : 300))).not.toContain(
     false,
   );
-  const told = await world.well("GET", "/counters/a?explain=1");
-  expect(told.uniques).toEqual(rounded[0]);
+  const answer = await world.well("GET", "/counters/a?explain=1");
+  expect(answer.uniques).toEqual(rounded[0]);
 });
 
 test("streams tell rounded uniques to all who watch, with a key or not", async () => {

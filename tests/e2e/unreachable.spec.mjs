@@ -10,8 +10,8 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const INCREMENT = "/counters/a/increment";
-const is = (kind, fits = () => true) => (asked) => asked.kind === kind && fits(asked);
-const failing = (which, how) => world.fail((asked) => (which(asked) ? how : undefined));
+const is = (kind, fits = () => true) => (call) => call.kind === kind && fits(call);
+const failing = (which, how) => world.fail((call) => (which(call) ? how : undefined));
 const ofDatacenter = (colo) => is("cell", ({ name }) => name.includes(`/${colo}/`));
 
 async function unavailable(method, path, options) {
@@ -74,11 +74,11 @@ test("while answers are lost, what was refused may count and what was acknowledg
   world.mend();
   const sum = (some) => some.reduce((total, { index }) => total + index + 1, 1);
   const all = answers.map(({ status }, index) => ({ status, index }));
-  const seen = await world.strong("a", "&window=300");
-  expect(seen.exact).toBe(true);
-  expect(seen.value).toBeGreaterThanOrEqual(sum(all.filter(({ status }) => status === 200)));
-  expect(seen.value).toBeLessThanOrEqual(sum(all));
-  expect(seen.window.count).toBe(seen.value);
+  const answer = await world.strong("a", "&window=300");
+  expect(answer.exact).toBe(true);
+  expect(answer.value).toBeGreaterThanOrEqual(sum(all.filter(({ status }) => status === 200)));
+  expect(answer.value).toBeLessThanOrEqual(sum(all));
+  expect(answer.window.count).toBe(answer.value);
   expect(all.every(({ status }) => status === 200 || status === 503)).toBe(true);
   expect(all.filter(({ status }) => status === 200).length).toBeGreaterThan(10);
 });
@@ -119,11 +119,11 @@ test("a datacenter that does not answer makes the sum inexact and is named", asy
   await world.add("a", { delta: 3 }, { colo: "FRA" });
   await world.add("a", { delta: 40 }, { colo: "IAD" });
   failing(ofDatacenter("IAD"), "before");
-  const seen = await world.strong("a");
-  expect(seen.exact).toBe(false);
-  const reachable = Object.fromEntries(seen.datacenters.map(({ id, reachable }) => [id, reachable]));
+  const answer = await world.strong("a");
+  expect(answer.exact).toBe(false);
+  const reachable = Object.fromEntries(answer.datacenters.map(({ id, reachable }) => [id, reachable]));
   expect(reachable).toEqual({ FRA: true, IAD: false });
-  expect(seen.datacenters.find(({ id }) => id === "FRA").value).toBe(3);
+  expect(answer.datacenters.find(({ id }) => id === "FRA").value).toBe(3);
   expect(await world.history("a", "")).toMatchObject({ exact: false });
   expect(await world.well("GET", "/counters/a*/aggregate")).toMatchObject({ exact: false });
   const written = await world.add("a", { delta: 2 }, { colo: "FRA" });
@@ -136,10 +136,10 @@ test("a shard that does not answer makes the sum inexact", async () => {
   await world.put("a", { shards: 4 });
   await each(Array.from({ length: 100 }, (_, index) => index), 8, (index) => world.add("a", { unique: `u${index}` }));
   failing(is("cell", ({ name }) => name.startsWith("c1/FRA/2/")), "before");
-  const seen = await world.strong("a");
-  expect(seen.exact).toBe(false);
-  expect(seen.value).toBeLessThan(100);
-  expect(seen.datacenters).toMatchObject([{ id: "FRA", reachable: false }]);
+  const answer = await world.strong("a");
+  expect(answer.exact).toBe(false);
+  expect(answer.value).toBeLessThan(100);
+  expect(answer.datacenters).toMatchObject([{ id: "FRA", reachable: false }]);
   world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 100, exact: true });
 });

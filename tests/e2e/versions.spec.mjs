@@ -25,9 +25,9 @@ describe("where all answer", () => {
       const { version } = await world.add("far", { delta: 2 }, { colo: "FRA" });
       value += 2;
       const began_ms = world.now();
-      const seen = await world.read("far", at(version), { colo: "IAD", edge: 1 });
+      const answer = await world.read("far", at(version), { colo: "IAD", edge: 1 });
       took.push(world.now() - began_ms);
-      expect(seen.value).toBe(value);
+      expect(answer.value).toBe(value);
       // What covers the version is taken from the view again.
       expect((await world.read("far", at(version), { colo: "IAD", edge: 1 })).value).toBe(value);
     }
@@ -246,13 +246,13 @@ describe("where a datacenter does not answer", () => {
     await world.add("a", { delta: 3 }, { colo: "FRA" });
     const { version } = await world.add("a", { delta: 40 }, { colo: "IAD" });
     failing("IAD", "before");
-    const seen = await world.read("a", "", { edge: 1 });
+    const answer = await world.read("a", "", { edge: 1 });
     failing("IAD", "hang");
     // 2 s by its view; where that grew old meanwhile, or there is none, the aggregator's 3 s.
     const warm = await notReached(version, 3_000, { edge: 1 });
-    expect(warm.seen).toBe(seen.version);
+    expect(warm.seen).toBe(answer.version);
     const cold = await notReached(version, 3_000, { edge: 2 });
-    expect(cold.seen).toBe(seen.version);
+    expect(cold.seen).toBe(answer.version);
   });
 
   test("a missing shard is not covered, the others are", async () => {

@@ -243,7 +243,7 @@ test("no address, no user agent and no element is on disk, in metrics or in an a
   answers.push(await world.call("GET", "/metrics"));
   expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   await world.close();
-  const told = answers.map(({ text }) => text).join("\n") + world.errors.join("\n");
+  const output = answers.map(({ text }) => text).join("\n") + world.errors.join("\n");
   world = undefined;
   const disk = Buffer.concat(bytesOf(folder));
   // What is searched for would be found: the counter's id is.
@@ -252,5 +252,5 @@ test("no address, no user agent and no element is on disk, in metrics or in an a
   for (const secret of [...addresses, agent, "Visitorland", "element-77", "113.77", "77:88", network]) {
     expect(disk.includes(secret), `${secret} on disk`).toBe(false);
   }
-  for (const secret of [...addresses, agent, "element-77"]) expect(told).not.toContain(secret);
+  for (const secret of [...addresses, agent, "element-77"]) expect(output).not.toContain(secret);
 });

@@ -118,12 +118,12 @@ class World {
    * hangs up. Checks the answer's form.
    */
   async call(method, path, { body, headers, colo = "FRA", country, clientIp, edge = 0, origin = ORIGIN, signal } = {}) {
-    const asked = { method, headers, body, colo, country, clientIp, edge, signal };
-    const { status, headers: told, bytes } = await this.#host.fetch(origin + path, asked);
+    const request = { method, headers, body, colo, country, clientIp, edge, signal };
+    const { status, headers: answerHeaders, bytes } = await this.#host.fetch(origin + path, request);
     const text = bytes.toString();
-    const type = told.get("content-type") ?? "";
+    const type = answerHeaders.get("content-type") ?? "";
     const json = type.includes("json") && !type.includes("ndjson") && text !== "" ? parseExact(text) : undefined;
-    const answer = { status, headers: told, bytes, text, json };
+    const answer = { status, headers: answerHeaders, bytes, text, json };
     const route = path.split("?")[0];
     if (method !== "OPTIONS" && method !== "HEAD") {
       expect(answerFaults(method, route, status, type, json, text), `${method} ${path}\n${text}`).toEqual([]);

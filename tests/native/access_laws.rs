@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn a_caller_may_what_some_entry_says_and_nothing_else(
         entries in proptest::collection::vec((0usize..3, proptest::collection::vec(0usize..4, 0..3), text()), 0..8),
-        who in 0usize..4, target in text(), asked in 0usize..4,
+        who in 0usize..4, target in text(), request_scope in 0usize..4,
     ) {
         // Numbers 0 and 1 are keys, 2 is an origin without admin; 3 is in no entry.
         let scopes = |list: &[usize]| list.iter().map(|&at| SCOPES[at].as_str()).collect::<Vec<_>>();
@@ -68,14 +68,14 @@ proptest! {
 
         let header = (who != 2).then(|| format!("Bearer {}", key_text(who)));
         let caller = access.identify(header.as_deref(), Some("https://a.example"), 0);
-        let asked = SCOPES[asked];
+        let request_scope = SCOPES[request_scope];
         let expected = entries.iter().any(|(holder, list, prefix)| {
             let list = if *holder == 2 { public_scopes(list) } else { list.clone() };
-            let scope = list.iter().any(|&at| SCOPES[at] == asked || SCOPES[at] == Scope::Admin);
+            let scope = list.iter().any(|&at| SCOPES[at] == request_scope || SCOPES[at] == Scope::Admin);
             *holder == who && scope && target.starts_with(prefix.as_str())
         });
-        let allowed = caller.as_ref().is_ok_and(|caller| caller.may(asked, &target).is_ok());
-        prop_assert_eq!(allowed, expected, "{} asks {:?} on {:?} of {}", who, asked, target, config);
+        let allowed = caller.as_ref().is_ok_and(|caller| caller.may(request_scope, &target).is_ok());
+        prop_assert_eq!(allowed, expected, "{} asks {:?} on {:?} of {}", who, request_scope, target, config);
         prop_assert_eq!(caller.is_ok(), who == 2 || entries.iter().any(|(holder, ..)| *holder == who));
     }
 

@@ -56,7 +56,7 @@ fn everything_that_can_be_watched_is_read() {
         body[watched] = "x".into();
         body["when"] = when.clone();
         let read = parse(&body).unwrap_or_else(|problem| panic!("{body}: {problem}"));
-        // As it is told, so it was.
+        // The body of a delivery has the condition and the subject of the alert.
         let event = AlertEvent {
             kind: EventKind::Test,
             incident: 1,
@@ -65,9 +65,9 @@ fn everything_that_can_be_watched_is_read() {
             reading: Reading::unknown(""),
         };
         let name = AlertName::parse("a").expect("a name");
-        let told: Value =
+        let payload: Value =
             serde_json::from_str(&Delivery::new(name, event, 3).body(4)).expect("JSON");
-        assert_eq!((&told["when"], &told[watched]), (&when, &"x".into()));
+        assert_eq!((&payload["when"], &payload[watched]), (&when, &"x".into()));
     }
 }
 

@@ -188,8 +188,8 @@ proptest! {
     #[test]
     fn a_receiver_is_told_what_is_so(steps in prop::collection::vec(step(), 1..80), for_ms in 0_i64..200_000) {
         let condition = condition(Some(10), None);
-        let mut standing = AlertRecord::new(0);
-        let (mut now_ms, mut id, mut told) = (0, 0, None);
+        let mut record = AlertRecord::new(0);
+        let (mut now_ms, mut id, mut open_incident) = (0, 0, None);
         let mut over_since: Option<i64> = None;
         for step in steps {
             now_ms += 60_000;
@@ -197,7 +197,7 @@ proptest! {
             match step {
                 Step::Reads(value) => {
                     id += 1;
-                    standing.take(now_ms, &condition, for_ms, reading(value, Bound::Whole), id);
+                    record.take(now_ms, &condition, for_ms, reading(value, Bound::Whole), id);
                     over_since = (value > 10).then(|| over_since.unwrap_or(now_ms));
                     let fires = over_since.is_some_and(|since| now_ms - since >= for_ms);
                     let expected = match (over_since, fires) {
@@ -205,38 +205,38 @@ proptest! {
                         (_, false) => AlertState::Pending,
                         (_, true) => AlertState::Firing,
                     };
-                    prop_assert_eq!(standing.state, expected);
+                    prop_assert_eq!(record.state, expected);
                 }
                 Step::Fails => {
                     id += 1;
-                    let before = standing.incident;
-                    standing.take(now_ms, &condition, for_ms, Reading::unknown("away"), id);
-                    prop_assert_eq!(standing.state, AlertState::Unknown);
-                    prop_assert_eq!(standing.incident, before);
+                    let before = record.incident;
+                    record.take(now_ms, &condition, for_ms, Reading::unknown("away"), id);
+                    prop_assert_eq!(record.state, AlertState::Unknown);
+                    prop_assert_eq!(record.incident, before);
                 }
-                Step::Silence(for_ms) => standing.silence(now_ms + for_ms),
+                Step::Silence(for_ms) => record.silence(now_ms + for_ms),
                 Step::Full => room = 1,
                 Step::Changes => {
-                    standing = standing.anew(now_ms);
+                    record = record.anew(now_ms);
                     over_since = None;
                 }
             }
-            let is_silent = standing.silenced_until_ms(now_ms).is_some();
-            let notices = standing.notices(now_ms, room);
+            let is_silent = record.silenced_until_ms(now_ms).is_some();
+            let notices = record.notices(now_ms, room);
             prop_assert!(notices.is_empty() || (!is_silent && room == 20));
             for notice in notices {
-                told = match (told, notice) {
+                open_incident = match (open_incident, notice) {
                     (None, Notice::Firing(incident)) => Some(incident),
                     (Some(before), Notice::Resolved(incident)) if before == incident => None,
                     other => return Err(TestCaseError::fail(format!("{other:?}"))),
                 };
             }
-            if !is_silent && room == 20 && standing.state != AlertState::Unknown {
-                prop_assert_eq!(told, standing.incident);
+            if !is_silent && room == 20 && record.state != AlertState::Unknown {
+                prop_assert_eq!(open_incident, record.incident);
             }
-            let next_ms = standing.next_ms(now_ms, &condition);
+            let next_ms = record.next_ms(now_ms, &condition);
             prop_assert!(next_ms > now_ms && next_ms <= now_ms + EVERY_MS);
-            if standing.state == AlertState::Pending && !is_silent {
+            if record.state == AlertState::Pending && !is_silent {
                 prop_assert_eq!(next_ms, now_ms + NEAR_EVERY_MS);
             }
         }

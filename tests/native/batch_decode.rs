@@ -72,9 +72,9 @@ fn other_forms_are_refused_with_the_command_that_converts_them() {
             assert!(refused.detail().contains(command), "{}", refused.detail());
         }
     }
-    for (encoding, said) in [("zstd", "zstd -dc"), ("br", "\"br\"")] {
+    for (encoding, hint) in [("zstd", "zstd -dc"), ("br", "\"br\"")] {
         let refused = decode(Some(encoding), LOG, 5).unwrap_err();
         assert_eq!(refused.code(), Code::UnsupportedEncoding);
-        assert!(refused.detail().contains(said), "{}", refused.detail());
+        assert!(refused.detail().contains(hint), "{}", refused.detail());
     }
 }

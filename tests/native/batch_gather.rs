@@ -243,8 +243,8 @@ fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
         gathered.fail(&problem, gather.report());
     }
     let (second, report) = gather.finish();
-    type Told = Vec<(String, u128, Vec<(u64, u64)>)>;
-    let told = |sums: &[(CounterId, GatheredCounter)]| -> Told {
+    type GatheredSums = Vec<(String, u128, Vec<(u64, u64)>)>;
+    let sums_of = |sums: &[(CounterId, GatheredCounter)]| -> GatheredSums {
         let sums = sums.iter();
         sums.map(|(id, sum)| {
             (
@@ -257,11 +257,11 @@ fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
     };
     let of = |id: &str, added, runs: &[(u64, u64)]| (id.to_owned(), added, runs.to_vec());
     assert_eq!(
-        told(&first),
+        sums_of(&first),
         [of("a", 2, &[(1, 1), (3, 3)]), of("b", 1, &[(2, 2)])]
     );
     assert_eq!(
-        told(&second),
+        sums_of(&second),
         [of("a", 1, &[(4, 4)]), of("c", 1, &[(5, 5)])]
     );
     assert_eq!((report.accepted, report.rejected), (2, 3));

@@ -218,14 +218,14 @@ fn plainly(lines: &[Line]) -> (BTreeMap<String, u128>, u64) {
             rejected += 1;
             continue;
         };
-        let asked = (sent.delta, sent.unique);
+        let content = (sent.delta, sent.unique);
         if let Some(id) = sent.id {
             match firsts.get(&(sent.counter, id)) {
                 Some(first) => {
-                    rejected += u64::from(*first != asked);
+                    rejected += u64::from(*first != content);
                     continue;
                 }
-                None => firsts.insert((sent.counter, id), asked),
+                None => firsts.insert((sent.counter, id), content),
             };
         }
         *totals.entry(COUNTERS[sent.counter].to_owned()).or_default() += u128::from(sent.delta);
@@ -237,8 +237,8 @@ fn plainly(lines: &[Line]) -> (BTreeMap<String, u128>, u64) {
 fn elements_that_count(lines: &[Line]) -> BTreeSet<(String, Element)> {
     let mut firsts = BTreeMap::new();
     let sent = lines.iter().flatten().filter(|sent| {
-        let asked = (sent.delta, sent.unique);
-        *firsts.entry((sent.counter, sent.id)).or_insert(asked) == asked
+        let content = (sent.delta, sent.unique);
+        *firsts.entry((sent.counter, sent.id)).or_insert(content) == content
     });
     let token = |element: usize| Element::of(hashed(element));
     sent.filter_map(|sent| Some((COUNTERS[sent.counter].to_owned(), token(sent.unique?))))

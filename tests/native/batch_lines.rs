@@ -19,10 +19,10 @@ proptest! {
         for (first, last) in numbers.runs() {
             set.insert(first, last);
         }
-        let wanted: Vec<u64> = lines.iter().copied().collect();
-        prop_assert_eq!(numbers.count(), u64::try_from(wanted.len()).expect("few"));
-        prop_assert_eq!(flat(numbers.runs()), wanted.clone());
-        prop_assert_eq!(flat(set.runs()), wanted);
+        let expected: Vec<u64> = lines.iter().copied().collect();
+        prop_assert_eq!(numbers.count(), u64::try_from(expected.len()).expect("few"));
+        prop_assert_eq!(flat(numbers.runs()), expected.clone());
+        prop_assert_eq!(flat(set.runs()), expected);
         let runs: Vec<_> = set.runs().collect();
         prop_assert!(runs.windows(2).all(|two| two[0].1 + 1 < two[1].0), "neighbours are one run");
         prop_assert_eq!(runs, numbers.runs().collect::<Vec<_>>());
@@ -31,12 +31,12 @@ proptest! {
     #[test]
     fn sets_are_told_whole_in_whatever_order_they_come(parts in prop::collection::vec((1u64..500, 0u64..70), 0..40)) {
         let mut set = LineSet::default();
-        let mut wanted = BTreeSet::new();
+        let mut expected = BTreeSet::new();
         for (first, more) in parts {
             set.insert(first, first + more);
-            wanted.extend(first..=first + more);
+            expected.extend(first..=first + more);
         }
-        prop_assert_eq!(flat(set.runs()), wanted.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(flat(set.runs()), expected.into_iter().collect::<Vec<_>>());
     }
 }
 
@@ -64,12 +64,12 @@ fn what_is_beyond_the_most_runs_is_told_as_a_number() {
     for line in 1..=most + 7 {
         report.reject(2 * line, &bad);
     }
-    let told = serde_json::to_value(&report).expect("JSON");
-    let told = &told["rejected_lines"][0];
+    let json = serde_json::to_value(&report).expect("JSON");
+    let json = &json["rejected_lines"][0];
     assert_eq!(
-        (&told["count"], &told["unlisted"]),
+        (&json["count"], &json["unlisted"]),
         (&(most + 7).into(), &7.into())
     );
-    let lines = told["lines"].as_str().expect("a text");
+    let lines = json["lines"].as_str().expect("a text");
     assert_eq!(lines.split(',').count(), RUNS_MAX);
 }

@@ -368,8 +368,8 @@ fn an_import_reads_the_end_of_a_member_in_milliseconds_and_in_seconds_as_preview
     };
     assert_eq!(ends(now_ms + 1), [Some(now_ms + 1)]);
     assert_eq!(ends(1_767_229_200), [Some(1_767_229_200_000)]);
-    for gone in [now_ms, 1_763_683_196, 0] {
-        assert_eq!(ends(gone), [], "{gone}");
+    for past in [now_ms, 1_763_683_196, 0] {
+        assert_eq!(ends(past), [], "{past}");
     }
     let line = |at: &str| {
         let line = format!(r#"{{"board":"b","member":"m","score":1,"expires_at":{at}}}"#);

@@ -50,13 +50,13 @@ fn root_of(counter: &CounterId) -> Root {
 
 fn answer_one(path: &str, message: &[u8]) -> Vec<u8> {
     if path == LookUp::PATH {
-        let asked: LookUp = decode(message).expect("a message");
-        return encode(&Ok::<_, Fault>(Some(root_of(&asked.counter)))).expect("bytes");
+        let call: LookUp = decode(message).expect("a message");
+        return encode(&Ok::<_, Fault>(Some(root_of(&call.counter)))).expect("bytes");
     }
     assert_eq!(path, SumDatacenter::PATH);
-    let asked: SumDatacenter = decode(message).expect("a message");
+    let call: SumDatacenter = decode(message).expect("a message");
     let answer = DatacenterSum {
-        missing: asked.to.counter.as_str().as_bytes().to_vec(),
+        missing: call.to.counter.as_str().as_bytes().to_vec(),
         ..DatacenterSum::default()
     };
     encode(&Ok::<_, Fault>(answer)).expect("bytes")
@@ -89,12 +89,12 @@ fn calls_by_path(fake: &Fake) -> BTreeMap<String, usize> {
 #[test]
 fn answers_come_in_order_and_roots_are_asked_by_partition() {
     let (fake, host) = fake(None, answering(|_| false));
-    let asked: Vec<LookUp> = (0..1_000).map(look_up).collect();
-    let answers = run(call_many(&host, &asked, 1_000));
-    for (asked, answer) in asked.iter().zip(&answers) {
-        assert_eq!(answer, &Ok(Some(root_of(&asked.counter))));
+    let calls: Vec<LookUp> = (0..1_000).map(look_up).collect();
+    let answers = run(call_many(&host, &calls, 1_000));
+    for (call, answer) in calls.iter().zip(&answers) {
+        assert_eq!(answer, &Ok(Some(root_of(&call.counter))));
     }
-    assert_eq!(answers.len(), asked.len());
+    assert_eq!(answers.len(), calls.len());
     let partitions = usize::try_from(DIRECTORY_PARTITIONS).expect("few");
     assert_eq!(
         calls_by_path(&fake),
@@ -119,15 +119,15 @@ fn a_call_that_has_no_company_is_the_message_that_it_ever_was() {
 
 #[test]
 fn leads_that_tablets_host_are_asked_together_and_other_cells_by_themselves() {
-    let asked: Vec<SumDatacenter> = (0..600)
+    let calls: Vec<SumDatacenter> = (0..600)
         .map(|number| sum(number, u8::from(number % 3 == 0)))
         .collect();
     for tablets in [None, Some("4")] {
         let (fake, host) = fake(tablets, answering(|_| false));
-        let answers = run(call_many(&host, &asked, 1_000));
-        for (asked, answer) in asked.iter().zip(answers) {
+        let answers = run(call_many(&host, &calls, 1_000));
+        for (call, answer) in calls.iter().zip(answers) {
             let answer = answer.expect("an answer");
-            assert_eq!(answer.missing, asked.to.counter.as_str().as_bytes());
+            assert_eq!(answer.missing, call.to.counter.as_str().as_bytes());
         }
         let expected = match tablets {
             None => [(SumDatacenter::PATH.to_owned(), 600)].into(),
@@ -147,11 +147,11 @@ fn leads_that_tablets_host_are_asked_together_and_other_cells_by_themselves() {
 #[test]
 fn batches_are_bounded_by_calls_and_by_bytes() {
     let (fake, host) = fake(Some("1"), answering(|_| false));
-    let asked: Vec<SumDatacenter> = (0..2 * CALLS_MAX + 1)
+    let requests: Vec<SumDatacenter> = (0..2 * CALLS_MAX + 1)
         .map(|number| sum(number, 0))
         .collect();
     assert!(
-        run(call_many(&host, &asked, 1_000))
+        run(call_many(&host, &requests, 1_000))
             .iter()
             .all(Result::is_ok)
     );
@@ -205,11 +205,11 @@ fn what_is_under_way_is_asked_for_again_alone_or_where_it_is_many_together() {
             answering(move |place| place < late)(to, path, message)
         });
         let (fake, host) = fake(Some("1"), answers);
-        let asked: Vec<SumDatacenter> = (0..200).map(|number| sum(number, 0)).collect();
-        let answers = run(call_many(&host, &asked, 1_000));
-        for (asked, answer) in asked.iter().zip(answers) {
+        let requests: Vec<SumDatacenter> = (0..200).map(|number| sum(number, 0)).collect();
+        let answers = run(call_many(&host, &requests, 1_000));
+        for (call, answer) in requests.iter().zip(answers) {
             let answer = answer.expect("an answer");
-            assert_eq!(answer.missing, asked.to.counter.as_str().as_bytes());
+            assert_eq!(answer.missing, call.to.counter.as_str().as_bytes());
         }
         let calls = calls_by_path(&fake);
         assert_eq!(calls.get(Batch::PATH), Some(&batches));
@@ -241,8 +241,8 @@ fn a_batch_that_is_lost_refused_or_cut_is_unavailable_for_each_of_its_calls_and_
             }
         });
         let (fake, host) = fake(Some("4"), answers);
-        let asked: Vec<SumDatacenter> = (0..400).map(|number| sum(number, 0)).collect();
-        let answers = run(call_many(&host, &asked, 1_000));
+        let calls: Vec<SumDatacenter> = (0..400).map(|number| sum(number, 0)).collect();
+        let answers = run(call_many(&host, &calls, 1_000));
         let lost: Vec<&Fault> = answers
             .iter()
             .filter_map(|answer| answer.as_ref().err())
@@ -272,8 +272,8 @@ fn what_is_under_way_for_ever_is_given_up_in_time() {
             false => None,
         }),
     );
-    let asked: Vec<SumDatacenter> = (0..3).map(|number| sum(number, 0)).collect();
-    let answers = run(call_many(&host, &asked, 1_000));
+    let calls: Vec<SumDatacenter> = (0..3).map(|number| sum(number, 0)).collect();
+    let answers = run(call_many(&host, &calls, 1_000));
     assert!(
         answers
             .iter()

@@ -80,7 +80,9 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     let bytes = encode(&first).expect("a delta").len() + encode(&second).expect("a delta").len();
     assert!(bytes < 150, "{bytes}");
     let have = ReceiverState::All(restarted.mark());
-    assert!(matches!(root.take(&datacenter(0), &second), DeltaOutcome::Over(told) if told == have));
+    assert!(
+        matches!(root.take(&datacenter(0), &second), DeltaOutcome::Over(state) if state == have)
+    );
 }
 
 #[test]

@@ -22,19 +22,19 @@ proptest! {
         let mut root = RootLeases::new(NOW_MS);
         let mut answers = Vec::new();
         let mut asks = asks;
-        asks.sort_by_key(|(asked, way, _)| asked + way);
-        for (number, (asked, way_there, way_back)) in asks.iter().enumerate() {
-            let granted_ms = NOW_MS + asked + way_there;
+        asks.sort_by_key(|(start_ms, way, _)| start_ms + way);
+        for (number, (start_ms, way_there, way_back)) in asks.iter().enumerate() {
+            let granted_ms = NOW_MS + start_ms + way_there;
             root.grant(&id(number % counters), 1, granted_ms);
-            answers.push((number % counters, NOW_MS + asked, granted_ms + way_back));
+            answers.push((number % counters, NOW_MS + start_ms, granted_ms + way_back));
         }
-        let last_ms = asks.iter().map(|(asked, way, _)| NOW_MS + asked + way).max().unwrap_or(NOW_MS);
+        let last_ms = asks.iter().map(|(start_ms, way, _)| NOW_MS + start_ms + way).max().unwrap_or(NOW_MS);
         for counter in 0..counters {
             let ended_ms = last_ms + root.wait_ms(&id(counter), last_ms);
-            for (of, asked_ms, heard_ms) in &answers {
+            for (of, request_ms, answer_ms) in &answers {
                 let mut held = HeldGenerations::default();
-                held.keep(&id(*of), 1, *asked_ms);
-                let at_ms = ended_ms.max(*heard_ms);
+                held.keep(&id(*of), 1, *request_ms);
+                let at_ms = ended_ms.max(*answer_ms);
                 if *of == counter {
                     // The first who looks may be sent to ask while others go on.
                     held.look(&id(*of), at_ms);

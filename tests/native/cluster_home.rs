@@ -80,8 +80,8 @@ impl World {
 
     /// A write goes where the root lets it, as a lead that asks is answered.
     fn count(&mut self, place: usize, shard: u8, added: u32, removed: u32) {
-        let asked = datacenter(PLACES[place]);
-        let place = match self.root.home_elsewhere(&asked) {
+        let origin = datacenter(PLACES[place]);
+        let place = match self.root.home_elsewhere(&origin) {
             Some(home) => PLACES.iter().position(|name| *name == home.as_str()),
             None => Some(place),
         };

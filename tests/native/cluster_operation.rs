@@ -230,10 +230,10 @@ fn what_an_unsettled_datacenter_counted_after_is_kept_by_whole_seconds() {
     // A window that says more than there is adds no more than there is.
     let mut operations = Operations::default();
     operations.set(value(0), vec![(datacenter(1), None)], NOW_MS);
-    let said = ReconciliationReport {
+    let report = ReconciliationReport {
         since: u128::MAX,
         ..away.report(NOW_MS)
     };
-    operations.reconcile(&datacenter(1), &said);
+    operations.reconcile(&datacenter(1), &report);
     assert_eq!(number(operations.base()), 54);
 }

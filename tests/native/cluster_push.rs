@@ -124,10 +124,10 @@ fn an_unwatched_lead_that_is_never_quiet_checkpoints_once_a_minute_and_only_afte
     assert_eq!(lead.intervals(), [CHECKPOINT_MS + 2_000; 2]);
     assert_eq!(lead.sent_ms.len(), 3);
     lead.walk(QUIET_MS.1, 80, 0, |_| false);
-    let told = lead.sent_ms.len();
+    let push_count = lead.sent_ms.len();
     assert_eq!(lead.root.view().value().to_string(), "100");
     lead.walk(5 * CHECKPOINT_MS, 80, 0, |_| false);
-    assert_eq!(lead.sent_ms.len(), told, "nothing has changed since");
+    assert_eq!(lead.sent_ms.len(), push_count, "nothing has changed since");
 }
 
 #[test]
@@ -275,8 +275,8 @@ fn a_clock_that_jumps_ahead_ends_no_watch() {
     lead.walk(1_000, 20, WATCHED, |_| false);
     lead.now_ms += 600_000;
     // It says that its lease is over, and the root, which is watched, renews it.
-    let told = lead.sent_ms.len();
-    lead.walk(400, 20, WATCHED, |number| number == told + 1);
+    let push_count = lead.sent_ms.len();
+    lead.walk(400, 20, WATCHED, |number| number == push_count + 1);
     assert!(lead.pusher.is_watched(lead.now_ms));
     lead.write();
     lead.walk(PUSH_MS, 20, WATCHED, |_| false);
@@ -288,10 +288,10 @@ fn a_lead_whose_lease_is_over_asks_until_it_is_answered() {
     let mut lead = Lead::new();
     lead.pusher.watch(lead.now_ms, WATCHED);
     lead.walk(LEASE_MS, 20, 0, |_| false);
-    let told = lead.sent_ms.len();
+    let push_count = lead.sent_ms.len();
     lead.walk(2 * CHECKPOINT_MS, 20, 0, |_| false);
     // Nobody watches, and nothing has changed: nothing else is said.
-    assert_eq!(lead.sent_ms.len(), told + 1);
+    assert_eq!(lead.sent_ms.len(), push_count + 1);
     assert!(!lead.pusher.is_watched(lead.now_ms));
 }
 
@@ -320,8 +320,8 @@ fn what_a_lead_says_whose_clock_is_behind_is_as_new_as_the_answer_of_its_root() 
     lead.pusher.watch(lead.now_ms, WATCHED);
     lead.write();
     lead.walk(4 * HEARTBEAT_MS, ROUND_TRIP_MS, WATCHED, |_| false);
-    let told = |lead: &Lead| lead.root.view().report_of(&here()).expect("it pushed");
-    let age_ms = lead.now_ms + lead.root_ahead_ms - told(&lead).as_of_ms;
+    let lead_report = |lead: &Lead| lead.root.view().report_of(&here()).expect("it pushed");
+    let age_ms = lead.now_ms + lead.root_ahead_ms - lead_report(&lead).as_of_ms;
     assert!(age_ms < PUSHED_MS_MAX / 2, "{age_ms} ms old");
     // It is never newer than the state is.
     assert!(age_ms >= ROUND_TRIP_MS / 2, "{age_ms} ms old");
@@ -330,7 +330,7 @@ fn what_a_lead_says_whose_clock_is_behind_is_as_new_as_the_answer_of_its_root() 
     lead.walk(HEARTBEAT_MS, ROUND_TRIP_MS, WATCHED, |_| false);
     lead.write();
     lead.walk(PUSH_MS, ROUND_TRIP_MS, WATCHED, |_| false);
-    assert!(told(&lead).as_of_ms <= lead.now_ms);
+    assert!(lead_report(&lead).as_of_ms <= lead.now_ms);
 }
 
 #[test]

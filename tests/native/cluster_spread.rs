@@ -71,10 +71,10 @@ fn ask(limiters: &mut [Limiter], policy: &Policy, key: &str, edge: &Rings, now_m
                 if !matches!(before.spread.home(&place, old, now_ms), Home::At(_)) {
                     return false;
                 }
-                let asked = check(policy, key, 1);
-                let handover = before.table.hand_over(&asked, now_ms);
+                let request = check(policy, key, 1);
+                let handover = before.table.hand_over(&request, now_ms);
                 let table = &mut limiters[partition(me)].table;
-                table.take_over(&asked, &handover, now_ms).unwrap();
+                table.take_over(&request, &handover, now_ms).unwrap();
             }
             Home::After(_) | Home::Here => {}
         }

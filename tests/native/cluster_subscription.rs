@@ -88,7 +88,7 @@ fn a_lead_is_told_again_before_its_lease_is_over() {
         watch.leads_to_notify(NOW_MS + WATCHED_MS / 2, leads.iter()),
         leads
     );
-    // Nobody watches any more: nobody is told.
+    // Nobody watches any more: no lead is informed.
     assert_eq!(
         watch.leads_to_notify(NOW_MS + 2 * WATCHED_MS, leads.iter()),
         []

@@ -14,7 +14,7 @@ use tally_core::sketch::{HashKey, Uniques, hash};
 use tally_protocol::messages::{decode, encode};
 
 /// What a lead says: (place, generation, flushes of its two cells, clock, elements seen).
-type Said = (u8, u64, [u64; 2], i64, u8);
+type ReportMessage = (u8, u64, [u64; 2], i64, u8);
 
 fn uniques(seen: u8) -> Uniques {
     let key = HashKey::from([3; 16]);
@@ -26,7 +26,7 @@ fn uniques(seen: u8) -> Uniques {
     sketch
 }
 
-fn said_by((place, generation, sequences, clock, seen): Said) -> View {
+fn view_of((place, generation, sequences, clock, seen): ReportMessage) -> View {
     let cells = [
         (0, totals(place, 0, generation, sequences[0])),
         (1, totals(place, 1, generation, sequences[1])),
@@ -41,34 +41,34 @@ fn said_by((place, generation, sequences, clock, seen): Said) -> View {
     })
 }
 
-fn view(said: &[Said]) -> View {
+fn view(messages: &[ReportMessage]) -> View {
     let mut view = View::default();
-    for &message in said {
-        view.merge(&said_by(message));
+    for &message in messages {
+        view.merge(&view_of(message));
     }
     view
 }
 
-fn said() -> impl Strategy<Value = Vec<Said>> {
+fn any_messages() -> impl Strategy<Value = Vec<ReportMessage>> {
     let one = (0..3_u8, 1..4_u64, [0..5_u64, 0..5_u64], 0..9_i64, 0..20_u8);
     vec(one, 0..12)
 }
 
-laws_of_merging!(View, said, view, 51);
+laws_of_merging!(View, any_messages, view, 51);
 
 proptest! {
     #![proptest_config(config(51, 256))]
 
     #[test]
-    fn the_newest_generation_alone_counts(messages in said()) {
-        let newest = messages.iter().map(|said| said.1).max().unwrap_or(0);
-        let living: Vec<Said> = messages.iter().copied().filter(|said| said.1 == newest).collect();
+    fn the_newest_generation_alone_counts(messages in any_messages()) {
+        let newest = messages.iter().map(|message| message.1).max().unwrap_or(0);
+        let living: Vec<ReportMessage> = messages.iter().copied().filter(|message| message.1 == newest).collect();
         prop_assert_eq!(view(&messages), view(&living));
         prop_assert_eq!(view(&messages).generation(), newest);
     }
 
     #[test]
-    fn a_view_at_rest_comes_back(messages in said()) {
+    fn a_view_at_rest_comes_back(messages in any_messages()) {
         let view = view(&messages);
         let bytes = encode(&view.at_rest()).expect("a view at rest");
         prop_assert_eq!(View::from_rest(decode(&bytes).expect("the same")), view);
@@ -77,12 +77,12 @@ proptest! {
 
 #[test]
 fn a_lead_whose_clock_ran_ahead_is_believed_again_with_its_next_write() {
-    let ahead = said_by((0, 1, [4, 0], 600_000, 0));
-    let right = said_by((0, 1, [5, 0], 1_000, 0));
+    let ahead = view_of((0, 1, [4, 0], 600_000, 0));
+    let right = view_of((0, 1, [5, 0], 1_000, 0));
     let both = merged(&ahead, &right);
     assert_eq!(both.as_of_ms(), Some(1_000));
     // Without a write in between the later moment holds.
-    let idle = said_by((0, 1, [4, 0], 1_000, 0));
+    let idle = view_of((0, 1, [4, 0], 1_000, 0));
     assert_eq!(merged(&idle, &ahead).as_of_ms(), Some(600_000));
 }
 

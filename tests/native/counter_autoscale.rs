@@ -282,13 +282,13 @@ proptest! {
 
     #[test]
     fn no_step_of_the_clock_changes_more_than_one_doubling_or_halving(
-        heard in prop::collection::vec((any::<u32>(), any::<i64>()), 0..40),
+        load_reports in prop::collection::vec((any::<u32>(), any::<i64>()), 0..40),
         doublings in 0..=6_u32, quiet_ms in 0..100_000_i64, split in any::<u32>(),
     ) {
         let thresholds = Thresholds { split_flushes_per_second: split, quiet_ms };
         let mut shards = 1_u8 << doublings;
         let mut loads = Loads::new(BEGIN_MS);
-        for (per_second, now_ms) in heard {
+        for (per_second, now_ms) in load_reports {
             loads.merge(per_second, thresholds, now_ms);
             match loads.decide(shards, thresholds, now_ms) {
                 ShardStep::Double => { prop_assert!(shards < SHARDS_MAX && per_second > split); shards *= 2 }

@@ -346,8 +346,8 @@ fn names_beyond_the_most_are_told_as_others() {
         };
         for value in 0..400 {
             let value = text(value);
-            let said = [(name.as_str(), value.as_str())];
-            load.dimensions.push(Stamp::Live(BEGIN), 1, said);
+            let dimensions = [(name.as_str(), value.as_str())];
+            load.dimensions.push(Stamp::Live(BEGIN), 1, dimensions);
         }
         shell.stored.flush(&[(Nonce { lane: 1, number }, load)]);
     }

@@ -126,12 +126,12 @@ proptest! {
                 Event::Copy(which) if !sent.is_empty() => {
                     let (copy, load) = which.get(&sent);
                     let before = cell.clone();
-                    let told = cell.apply(*copy, load, now_ms);
+                    let result = cell.apply(*copy, load, now_ms);
                     let answer = match newest.get(&copy.lane) {
                         Some((number, outcome)) if *number == copy.number => Ok((*outcome, Changes::default())),
                         _ => Err(Refusal::Stray),
                     };
-                    prop_assert_eq!(told, answer);
+                    prop_assert_eq!(result, answer);
                     prop_assert!(cell == before, "a copy changed the cell");
                 }
                 Event::Copy(_) => {}

@@ -149,11 +149,11 @@ proptest! {
         for flush in 0..flushes {
             shell.flush(flush + 1, 1, 0).expect("it counts");
         }
-        let asked = HomeCondition { home: fra(), generation, sequence, operations };
-        let write = KeyedWrite { condition: Some(asked.clone()), ..keyed(9, 5, 0) };
+        let condition = HomeCondition { home: fra(), generation, sequence, operations };
+        let write = KeyedWrite { condition: Some(condition.clone()), ..keyed(9, 5, 0) };
         let before = shell.totals();
         let outcome = shell.count(&write).expect("it decides");
-        if asked == (HomeCondition { home: fra(), generation: 1, sequence: flushes, operations: 1 }) {
+        if condition == (HomeCondition { home: fra(), generation: 1, sequence: flushes, operations: 1 }) {
             prop_assert_eq!(value_of(outcome), i64::try_from(flushes).expect("few") + 5);
             // Repeated, it is what it was, though its own count has changed the counter.
             prop_assert!(matches!(shell.count(&write), Ok(KeyedOutcome::Replayed(_))));

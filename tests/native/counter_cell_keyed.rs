@@ -63,8 +63,8 @@ proptest! {
         let mut shell = Shell::new(10);
         shell.flush(Demand { added: own.0.into(), removed: own.1.into(), ago: 0 });
         shell.have_company();
-        let asked = Demand { added: wished.0.into(), removed: wished.1.into(), ago: 0 };
-        let mut keyed = write(1, asked, BEGIN_MS);
+        let demand = Demand { added: wished.0.into(), removed: wished.1.into(), ago: 0 };
+        let mut keyed = write(1, demand, BEGIN_MS);
         keyed.seen = Some(SeenValue { value: Value::new(u128::from(seen.0), u128::from(seen.1)), is_set: false });
         let mut changes = Changes::default();
         let outcomes = shell.apply(&mut shell.cell.clone(), &[keyed], &mut changes).expect("it counts");

@@ -35,7 +35,7 @@ struct Played {
     joined: BTreeMap<u8, Vec<u32>>,
     left: BTreeMap<u8, Vec<u32>>,
     in_flight: Vec<u8>,
-    told: Vec<u8>,
+    due: Vec<u8>,
 }
 
 impl Played {
@@ -46,14 +46,14 @@ impl Played {
             joined: BTreeMap::new(),
             left: BTreeMap::new(),
             in_flight: Vec::new(),
-            told: Vec::new(),
+            due: Vec::new(),
         }
     }
 
     fn join(&mut self, to: u8, item: u32) {
         self.joined.entry(to).or_default().push(item);
         if self.queue.join(&to, item) {
-            self.told.push(to);
+            self.due.push(to);
         }
     }
 
@@ -80,7 +80,7 @@ impl Played {
         if !self.in_flight.is_empty() {
             let to = self.in_flight.remove(place % self.in_flight.len());
             if self.queue.end(&to) {
-                self.told.push(to);
+                self.due.push(to);
             }
         }
     }
@@ -96,15 +96,15 @@ proptest! {
         for (step, item) in steps.into_iter().zip(0..) {
             match step {
                 Step::Join(to) => played.join(to, item),
-                Step::Begin => if !played.told.is_empty() {
-                    let to = played.told.remove(0);
+                Step::Begin => if !played.due.is_empty() {
+                    let to = played.due.remove(0);
                     played.begin(to)?;
                 },
                 Step::End(place) => played.end(place),
             }
         }
-        while !(played.told.is_empty() && played.in_flight.is_empty()) {
-            if let Some(to) = played.told.pop() {
+        while !(played.due.is_empty() && played.in_flight.is_empty()) {
+            if let Some(to) = played.due.pop() {
                 played.begin(to)?;
             }
             played.end(0);

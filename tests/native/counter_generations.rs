@@ -91,10 +91,10 @@ struct World {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A lane sends a write, and hears of its first attempt or not.
+    /// A lane sends a write, and gets the answer to its first attempt or not.
     Send {
         lane: usize,
-        is_heard: bool,
+        is_answered: bool,
     },
     /// A copy of what was sent arrives.
     Copy(prop::sample::Index),
@@ -106,7 +106,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        4 => (0..3_usize, any::<bool>()).prop_map(|(lane, is_heard)| Event::Send { lane, is_heard }),
+        4 => (0..3_usize, any::<bool>()).prop_map(|(lane, is_answered)| Event::Send { lane, is_answered }),
         4 => any::<prop::sample::Index>().prop_map(Event::Copy),
         2 => Just(Event::End),
         1 => Just(Event::Crash),
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// As `lanes::send_in_turn`.
-    fn send(&mut self, lane: usize, is_heard: bool) {
+    fn send(&mut self, lane: usize, is_answered: bool) {
         let now_ms = self.now_ms;
         let lane = &mut self.lanes[lane];
         let ticket = lane.join(load(0), now_ms, None).expect("there is room");
@@ -181,7 +181,7 @@ impl World {
         let number = usize::try_from(nonce.lane - 1).expect("three lanes");
         self.sent.push(sent.clone());
         let mut outcome = self.deliver(&sent);
-        if !is_heard {
+        if !is_answered {
             self.now_ms += 500;
             outcome = self.deliver(&sent);
         } else if let Err(Refusal::Newer(generation)) = outcome {
@@ -198,12 +198,12 @@ impl World {
             Err(other) => assert_eq!(other, Refusal::Stray),
         }
         lane.complete(nonce.number, (), self.now_ms);
-        assert!(!is_heard || outcome.is_ok(), "{sent:?}: {outcome:?}");
+        assert!(!is_answered || outcome.is_ok(), "{sent:?}: {outcome:?}");
     }
 
     fn step(&mut self, event: &Event) {
         match event {
-            Event::Send { lane, is_heard } => self.send(*lane, *is_heard),
+            Event::Send { lane, is_answered } => self.send(*lane, *is_answered),
             Event::Copy(which) if !self.sent.is_empty() => {
                 let copy = which.get(&self.sent).clone();
                 let _ = self.deliver(&copy);

@@ -72,12 +72,12 @@ impl Both {
 
     fn check_window(&self, seconds: i64, at: i64) -> Result<(), TestCaseError> {
         let from = at - seconds + 1;
-        let (told, truth) = (self.history.count(from, at), self.truth(from, at));
+        let (estimate, truth) = (self.history.count(from, at), self.truth(from, at));
         let is_exact =
             seconds <= EXACT_SECONDS && from >= self.history.kept_from(Resolution::Second);
         if is_exact {
             prop_assert_eq!(
-                (told.count, told.max_error),
+                (estimate.count, estimate.max_error),
                 (truth, 0),
                 "{} s at {}",
                 seconds,
@@ -85,8 +85,8 @@ impl Both {
             );
         }
         prop_assert!(
-            told.count - told.max_error <= truth && truth <= told.count,
-            "{seconds} s at {at}: {told:?}, in truth {truth}"
+            estimate.count - estimate.max_error <= truth && truth <= estimate.count,
+            "{seconds} s at {at}: {estimate:?}, in truth {truth}"
         );
         Ok(())
     }
@@ -94,10 +94,10 @@ impl Both {
     fn check_points(&self, history: &History) -> Result<(), TestCaseError> {
         for step in Resolution::ALL {
             let kept_from = history.kept_from(step);
-            let told = history.points(step, kept_from, i64::MAX);
+            let points = history.points(step, kept_from, i64::MAX);
             let truth = self.buckets(step).into_iter();
             let truth: Vec<_> = truth.filter(|(start, _)| *start >= kept_from).collect();
-            prop_assert_eq!(told, truth, "{:?}", step);
+            prop_assert_eq!(points, truth, "{:?}", step);
         }
         Ok(())
     }
@@ -110,8 +110,13 @@ impl Both {
         }
         for seconds in [60, 900, 5_000, 100_000, 10_000_000] {
             let from = self.now - seconds;
-            let told = restored.count(from, self.now);
-            prop_assert_eq!(told, self.history.count(from, self.now), "{} s", seconds);
+            let estimate = restored.count(from, self.now);
+            prop_assert_eq!(
+                estimate,
+                self.history.count(from, self.now),
+                "{} s",
+                seconds
+            );
         }
         Ok(())
     }
@@ -210,11 +215,11 @@ fn windows_of_whole_days_are_exact_years_ago() {
         }
     }
     both.add(&[(both.now, 1)]);
-    let told = both.history.count(day(1), day(3) - 1);
-    assert_eq!((told.count, told.max_error), (2 * 24 * 7, 0));
+    let estimate = both.history.count(day(1), day(3) - 1);
+    assert_eq!((estimate.count, estimate.max_error), (2 * 24 * 7, 0));
     // Half an hour more, which only an hour's bucket knows.
-    let told = both.history.count(day(1) - 1_800, day(3) - 1);
-    assert_eq!((told.count, told.max_error), (2 * 24 * 7 + 7, 7));
+    let estimate = both.history.count(day(1) - 1_800, day(3) - 1);
+    assert_eq!((estimate.count, estimate.max_error), (2 * 24 * 7 + 7, 7));
     let hours = both.history.points(Resolution::Hour, day(2), day(3) - 1);
     assert_eq!(hours.len(), 24);
     assert!(hours.iter().all(|(_, count)| *count == 7));

@@ -181,7 +181,7 @@ impl Both {
     }
 
     fn give_up(&mut self) -> Result<(), TestCaseError> {
-        let told = self.lane.give_up_stale(self.now_ms, &Err("lost"));
+        let notified_watchers = self.lane.give_up_stale(self.now_ms, &Err("lost"));
         let now_ms = self.now_ms;
         let mut watchers = Vec::new();
         let mut lose = |number: u64, batch: Batch| {
@@ -206,7 +206,7 @@ impl Both {
             let (number, batch) = first.remove_entry();
             lose(number, batch);
         }
-        prop_assert_eq!(told, watchers);
+        prop_assert_eq!(notified_watchers, watchers);
         Ok(())
     }
 
@@ -218,8 +218,8 @@ impl Both {
             Event::LandStray(number) => {
                 let in_flight = self.in_flight.as_ref().map(|(in_flight, _, _)| *in_flight);
                 if in_flight != Some(number) {
-                    let told = self.lane.complete(number, Ok(12_345), self.now_ms);
-                    prop_assert_eq!(told, Vec::<u64>::new());
+                    let notified_watchers = self.lane.complete(number, Ok(12_345), self.now_ms);
+                    prop_assert_eq!(notified_watchers, Vec::<u64>::new());
                 }
             }
             Event::Linger(milliseconds) => {

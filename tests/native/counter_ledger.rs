@@ -64,9 +64,9 @@ impl Shell {
     fn expire(&mut self, now_ms: i64) -> Vec<Row> {
         let newest = self.ledger.expire(now_ms).unwrap_or(i64::MIN);
         let all = std::mem::take(&mut self.rows);
-        let (gone, left) = all.into_iter().partition(|row| row.slot <= newest);
+        let (expired, left) = all.into_iter().partition(|row| row.slot <= newest);
         self.rows = left;
-        gone
+        expired
     }
 
     fn check_counts(&self) -> Result<(), TestCaseError> {
@@ -127,8 +127,8 @@ proptest! {
                 Event::Tick(thousandths) => now_ms += kept_ms / 1_000 * thousandths,
                 Event::Keep(milliseconds) => kept_ms = milliseconds,
                 Event::Expire => {
-                    for gone in shell.expire(now_ms) {
-                        prop_assert!(now_ms - gone.made_ms >= gone.kept_ms, "{gone:?} at {now_ms}");
+                    for row in shell.expire(now_ms) {
+                        prop_assert!(now_ms - row.made_ms >= row.kept_ms, "{row:?} at {now_ms}");
                     }
                 }
             }
@@ -218,13 +218,13 @@ proptest! {
 
     #[test]
     fn a_queued_write_says_whose_key_it_has_and_is_the_same_request_from_whomever(
-        asked in any::<u64>(), other in any::<u64>(),
+        hash in any::<u64>(), other in any::<u64>(),
     ) {
-        let own = |keys| marked(asked, keys);
+        let own = |keys| marked(hash, keys);
         prop_assert!(is_marked(own(KeySource::Public)) && !is_marked(own(KeySource::Clients)));
         prop_assert!(is_same(own(KeySource::Public), own(KeySource::Clients)));
-        prop_assert!(is_same(asked, own(KeySource::Public)));
-        prop_assert_eq!(is_same(own(KeySource::Public), marked(other, KeySource::Clients)), asked << 16 == other << 16);
+        prop_assert!(is_same(hash, own(KeySource::Public)));
+        prop_assert_eq!(is_same(own(KeySource::Public), marked(other, KeySource::Clients)), hash << 16 == other << 16);
     }
 
     #[test]
@@ -346,8 +346,11 @@ fn clocks_at_the_ends_of_time_break_nothing() {
             let mut ledger = Ledger::default();
             let slot = ledger.admit(now_ms, kept_ms, 1).expect("there is room");
             assert!(slot == i64::MAX || slot > now_ms, "{now_ms} {kept_ms}");
-            let gone = ledger.expire(now_ms);
-            assert!(gone.is_none() || now_ms == i64::MAX, "{now_ms} {kept_ms}");
+            let expired = ledger.expire(now_ms);
+            assert!(
+                expired.is_none() || now_ms == i64::MAX,
+                "{now_ms} {kept_ms}"
+            );
         }
     }
 }

@@ -16,25 +16,25 @@ use tally_core::counter::total::{CellTotal, Sum};
 use tally_core::sketch::{HashKey, Uniques, hash};
 
 /// A message of a cell: (datacenter, shard, generation, sequence).
-type Said = (u8, u8, u64, u64);
+type CellMessage = (u8, u8, u64, u64);
 
-fn totals((place, shard, generation, sequence): Said) -> CellTotals {
+fn totals((place, shard, generation, sequence): CellMessage) -> CellTotals {
     merging::totals(place, shard, generation, sequence)
 }
 
-fn vector(said: &[Said]) -> Vector {
+fn vector(messages: &[CellMessage]) -> Vector {
     let mut vector = Vector::default();
-    for &message in said {
+    for &message in messages {
         vector.merge_cell((datacenter(message.0), message.1), totals(message));
     }
     vector
 }
 
-fn said() -> impl Strategy<Value = Vec<Said>> {
+fn any_messages() -> impl Strategy<Value = Vec<CellMessage>> {
     vec((0..3_u8, 0..3_u8, 1..4_u64, 0..6_u64), 0..20)
 }
 
-laws_of_merging!(Vector, said, vector, 11);
+laws_of_merging!(Vector, any_messages, vector, 11);
 
 fn signed(total: CellTotal) -> i128 {
     i128::try_from(Sum::from(total).low_bits()).expect("small")
@@ -44,30 +44,30 @@ proptest! {
     #![proptest_config(config(11, 256))]
 
     #[test]
-    fn the_value_is_that_of_the_newest_generation(messages in said()) {
-        let newest = messages.iter().map(|said| said.2).max();
-        let mut cells: BTreeMap<(u8, u8), Said> = BTreeMap::new();
-        for &said in messages.iter().filter(|said| Some(said.2) == newest) {
-            let known = cells.entry((said.0, said.1)).or_insert(said);
-            *known = said.max(*known);
+    fn the_value_is_that_of_the_newest_generation(messages in any_messages()) {
+        let newest = messages.iter().map(|message| message.2).max();
+        let mut cells: BTreeMap<(u8, u8), CellMessage> = BTreeMap::new();
+        for &message in messages.iter().filter(|message| Some(message.2) == newest) {
+            let known = cells.entry((message.0, message.1)).or_insert(message);
+            *known = message.max(*known);
         }
         let value: i128 = cells
             .values()
-            .map(|said| totals(*said))
+            .map(|message| totals(*message))
             .map(|totals| signed(totals.added) - signed(totals.removed))
             .sum();
         prop_assert_eq!(vector(&messages).value().to_string(), value.to_string());
     }
 
     #[test]
-    fn a_note_is_news_exactly_if_it_is_newer(messages in said(), next in said()) {
-        for said in next {
+    fn a_note_is_news_exactly_if_it_is_newer(messages in any_messages(), next in any_messages()) {
+        for message in next {
             let mut known = vector(&messages);
             let before = known.clone();
-            let of_cell = messages.iter().filter(|other| (other.0, other.1) == (said.0, said.1));
+            let of_cell = messages.iter().filter(|other| (other.0, other.1) == (message.0, message.1));
             let newest = of_cell.map(|other| (other.2, other.3)).max();
-            let is_news = newest.is_none_or(|newest| newest < (said.2, said.3));
-            prop_assert_eq!(known.merge_cell((datacenter(said.0), said.1), totals(said)), is_news);
+            let is_news = newest.is_none_or(|newest| newest < (message.2, message.3));
+            prop_assert_eq!(known.merge_cell((datacenter(message.0), message.1), totals(message)), is_news);
             prop_assert_eq!(known != before, is_news);
         }
     }

@@ -12,7 +12,7 @@ use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::numbers::{Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number};
 use tally_core::counter::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
 
-/// How long a client waits to be told: longer than any does.
+/// How long a client waits for its answer: longer than any does.
 const WAIT_MS_MAX: i64 = 2 * IN_FLIGHT_MS_MAX;
 
 const SENDERS: usize = 2;
@@ -84,7 +84,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (0..SENDERS).prop_map(Step::Event),
         8 => (some.clone(), prop::bool::weighted(0.3)).prop_map(|(pick, again)| Step::Deliver(pick, again)),
         1 => some.clone().prop_map(Step::Lose),
-        4 => (some.clone(), prop::bool::weighted(0.8)).prop_map(|(pick, is_heard)| Step::Settle(pick, is_heard)),
+        4 => (some.clone(), prop::bool::weighted(0.8)).prop_map(|(pick, is_answered)| Step::Settle(pick, is_answered)),
         4 => (some, 0..LEADS).prop_map(|(pick, lead)| Step::Count(pick, lead)),
         4 => Just(Step::Look),
         4 => (1..IDLE_MS + 3_000).prop_map(Step::Wait),
@@ -121,7 +121,8 @@ impl World {
         let sender = &mut self.senders[place];
         let lane = sender.numbering.lane(&counter(), now_ms, &mut random);
         let (session, generation) = sender.sessions.of_next(&counter(), lane, now_ms);
-        let is_leased = (sender.leased_ms).is_some_and(|asked_ms| now_ms - asked_ms <= LEASE_MS);
+        let is_leased =
+            (sender.leased_ms).is_some_and(|request_ms| now_ms - request_ms <= LEASE_MS);
         if generation == 0 || !is_leased {
             let open = Message::Open(place, lane.0, session, now_ms);
             self.messages.push(open);
@@ -138,7 +139,7 @@ impl World {
 
     fn deliver(&mut self, message: Message) {
         match message {
-            Message::Open(sender, lane, session, asked_ms) => {
+            Message::Open(sender, lane, session, request_ms) => {
                 let known = self.lanes.entry(lane).or_default();
                 if !known.is_closed(session) {
                     known.open(self.generation, session);
@@ -146,16 +147,16 @@ impl World {
                 let is_open = !known.is_closed(session);
                 self.may_hold |= is_open;
                 let generation = is_open.then_some(self.generation);
-                let opened = Message::Opened(sender, session, generation, asked_ms);
+                let opened = Message::Opened(sender, session, generation, request_ms);
                 self.messages.push(opened);
             }
-            Message::Opened(sender, session, generation, asked_ms) => {
+            Message::Opened(sender, session, generation, request_ms) => {
                 let sender = &mut self.senders[sender];
                 if sender
                     .sessions
                     .record_answer(&counter(), session, generation)
                 {
-                    sender.leased_ms = Some(asked_ms);
+                    sender.leased_ms = Some(request_ms);
                 }
             }
             Message::Close(sender, lane, session, accepted) => {
@@ -169,9 +170,9 @@ impl World {
         }
     }
 
-    fn complete(&mut self, sent: InFlight, is_heard: bool) {
+    fn complete(&mut self, sent: InFlight, is_answered: bool) {
         self.queue.push((sent.generation, sent.key));
-        if is_heard {
+        if is_answered {
             let sender = &mut self.senders[sent.sender];
             sender.sessions.accept(&counter(), sent.key);
             if self.now_ms - sent.begun_ms <= WAIT_MS_MAX {
@@ -224,9 +225,9 @@ impl World {
             Step::Lose(pick) if !self.messages.is_empty() => {
                 self.messages.swap_remove(pick % self.messages.len());
             }
-            Step::Settle(pick, is_heard) if !self.in_flight.is_empty() => {
+            Step::Settle(pick, is_answered) if !self.in_flight.is_empty() => {
                 let sent = self.in_flight.swap_remove(pick % self.in_flight.len());
-                self.complete(sent, is_heard);
+                self.complete(sent, is_answered);
             }
             Step::Count(pick, lead) if !self.queue.is_empty() => {
                 self.count(self.queue[pick % self.queue.len()], lead);

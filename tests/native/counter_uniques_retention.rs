@@ -20,7 +20,7 @@ use tally_core::sketch::{HashKey, hash};
 /// 1 May 2026, 00:00:30 UTC.
 const NOW: i64 = 1_777_593_630;
 
-/// How fine a second so long ago is told.
+/// How finely a second so long ago is kept.
 fn fineness(ago: i64) -> i64 {
     match ago {
         _ if ago <= BY_MINUTES_SECONDS => 60,

@@ -151,13 +151,13 @@ fn a_breakdown_holds_no_more_than_was_added() {
             false,
         ),
     ] {
-        let told = code_of(&broken_down(&added, &breakdown, None)).map(|_| ());
+        let result = code_of(&broken_down(&added, &breakdown, None)).map(|_| ());
         let expected = if is_right {
             Ok(())
         } else {
             Err(Code::InvalidLine)
         };
-        assert_eq!(told, expected, "{breakdown}");
+        assert_eq!(result, expected, "{breakdown}");
         // A set takes away what was added, and leaves the breakdowns.
         assert!(read(&broken_down(&added, &breakdown, Some(0))).is_ok());
     }

@@ -38,7 +38,7 @@ fn edges_and_objects_report_each_series_of_one_of_them() {
 /// What becomes of a report.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    Told,
+    Delivered,
     Lost,
     AnswerLost,
     Repeated,
@@ -48,7 +48,7 @@ enum Way {
 
 fn way() -> impl Strategy<Value = Way> {
     prop_oneof![
-        4 => Just(Way::Told),
+        4 => Just(Way::Delivered),
         1 => Just(Way::Lost),
         1 => Just(Way::AnswerLost),
         1 => Just(Way::Repeated),
@@ -63,12 +63,12 @@ struct Rows(BTreeMap<u64, IncarnationCounts>);
 impl Rows {
     fn take(&mut self, report: &Counts) -> ReportOutcome {
         let bytes = encode(report).unwrap();
-        let told = self.0.entry(report.incarnation).or_default();
-        told.take(decode(&bytes).unwrap()).0
+        let counts = self.0.entry(report.incarnation).or_default();
+        counts.take(decode(&bytes).unwrap()).0
     }
 
     fn sum(&self) -> u64 {
-        let sums = self.0.values().flat_map(|told| told.sums.iter());
+        let sums = self.0.values().flat_map(|counts| counts.sums.iter());
         sums.map(|(_, sum)| *sum).sum()
     }
 }
@@ -80,7 +80,7 @@ proptest! {
         let mut reporter = Reporter::new(1, 0);
         let mut rows = Rows::default();
         let (mut counted, mut late, mut before) = (0, None::<Counts>, 0);
-        let last = (0, Way::Told);
+        let last = (0, Way::Delivered);
         for (number, (amount, way)) in steps.into_iter().chain([last; 2]).enumerate() {
             let now_ms = i64::try_from(number).unwrap() * 10_000;
             metrics.add(Metric::CommitWritten, amount);
@@ -97,7 +97,7 @@ proptest! {
                 prop_assert_eq!(rows.take(&report), ReportOutcome::Counted);
             }
             match way {
-                Way::Told | Way::Late => reporter.confirmed(report.incarnation, report.sequence, now_ms),
+                Way::Delivered | Way::Late => reporter.confirmed(report.incarnation, report.sequence, now_ms),
                 Way::Repeated => {
                     rows.take(&report);
                     reporter.confirmed(report.incarnation, report.sequence, now_ms);
@@ -192,7 +192,7 @@ fn whoever_may_be_forgotten_begins_anew_and_gives_up_what_may_have_been_counted(
 
 #[test]
 fn a_number_that_is_ahead_is_of_an_incarnation_that_was_forgotten() {
-    let mut told = IncarnationCounts::default();
+    let mut counts = IncarnationCounts::default();
     let report = |sequence| Counts {
         incarnation: 1,
         sequence,
@@ -200,11 +200,11 @@ fn a_number_that_is_ahead_is_of_an_incarnation_that_was_forgotten() {
         rose: vec![(7, 1)],
         news: ReportExtras::default(),
     };
-    assert_eq!(told.take(report(2)), (ReportOutcome::Forgotten, false));
-    assert_eq!(told.take(report(1)), (ReportOutcome::Counted, true));
-    assert_eq!(told.take(report(1)), (ReportOutcome::Counted, false));
-    assert_eq!(told.take(report(3)), (ReportOutcome::Forgotten, false));
-    assert_eq!(told.sums, [(7, 1)]);
+    assert_eq!(counts.take(report(2)), (ReportOutcome::Forgotten, false));
+    assert_eq!(counts.take(report(1)), (ReportOutcome::Counted, true));
+    assert_eq!(counts.take(report(1)), (ReportOutcome::Counted, false));
+    assert_eq!(counts.take(report(3)), (ReportOutcome::Forgotten, false));
+    assert_eq!(counts.sums, [(7, 1)]);
 }
 
 fn part(now_ms: i64, clocks: &[(&str, i64, i64)]) -> FleetPart {
@@ -256,8 +256,8 @@ fn sums_began_with_the_first_report_and_nobody_says_when_where_a_partition_does_
             .find(|line| line.starts_with("tally_fleet_start_time_seconds "));
         line.and_then(|line| line.split(' ').nth(1).map(str::to_owned))
     };
-    let told = of(&[(5, Some(90_500)), (0, None), (3, Some(12_000))]);
-    assert_eq!(told.as_deref(), Some("12.000"));
+    let start_time = of(&[(5, Some(90_500)), (0, None), (3, Some(12_000))]);
+    assert_eq!(start_time.as_deref(), Some("12.000"));
     assert_eq!(of(&[(5, Some(90_500)), (3, None)]), None);
     assert_eq!(of(&[(0, None)]), None);
 }
@@ -342,7 +342,7 @@ fn series_are_named_as_the_text_names_them() {
     for (name, amount) in edge {
         assert!(text.contains(&format!("{name} {amount}\n")), "{name}");
     }
-    // Times are counted in milliseconds and told in seconds.
+    // Times are counted in milliseconds and rendered in seconds.
     metrics.add(Metric::QueueLagSum, 1_250);
     let objects = named(&changed(metrics.counts(), &[], Role::Objects));
     assert!(objects.contains(&("tally_queue_lag_seconds_sum".to_owned(), 1.25)));

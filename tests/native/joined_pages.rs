@@ -19,26 +19,26 @@ fn ask(names: &BTreeSet<u32>, after: Option<&CounterId>, limit: u32) -> Vec<(Cou
     later.take(usize::try_from(limit).expect("small")).collect()
 }
 
-/// The page, and how many names were told for it.
+/// The page, and how many names the partitions sent for it.
 fn page(partitions: &[BTreeSet<u32>], limit: u32) -> (Vec<u32>, usize) {
-    let told = Cell::new(0);
+    let rows_read = Cell::new(0);
     let count = u32::try_from(partitions.len()).expect("few");
     let mut pages = JoinedPages::new(limit, count);
     let share = pages.share();
     for (number, names) in (0..).zip(partitions) {
         let rows = ask(names, None, share);
-        told.set(told.get() + rows.len());
+        rows_read.set(rows_read.get() + rows.len());
         pages.add(number, share, rows);
     }
     for (number, after) in pages.take_left() {
         let names = &partitions[usize::try_from(number).expect("small")];
         let rows = ask(names, Some(&after), limit);
-        told.set(told.get() + rows.len());
+        rows_read.set(rows_read.get() + rows.len());
         pages.add(number, limit, rows);
     }
     assert!(pages.take_left().is_empty());
     let rows = pages.into_rows().into_iter();
-    (rows.map(|(_, number)| number).collect(), told.get())
+    (rows.map(|(_, number)| number).collect(), rows_read.get())
 }
 
 proptest! {
@@ -69,8 +69,8 @@ fn thousands_of_partitions_tell_little_more_than_the_page() {
         let place = number.wrapping_mul(2_654_435_761) >> 20;
         all[usize::try_from(place).expect("few")].insert(number);
     }
-    let (names, told) = page(&all, 1_000);
+    let (names, rows_read) = page(&all, 1_000);
     assert_eq!(names, (0..1_000).collect::<Vec<_>>());
     // Full pages of all were 400,000 names.
-    assert!(told <= 4_096 * 17, "{told}");
+    assert!(rows_read <= 4_096 * 17, "{rows_read}");
 }

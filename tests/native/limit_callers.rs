@@ -101,11 +101,11 @@ fn a_caller_that_fills_its_quota_leaves_room_for_other_callers() {
     let full = bring(&mut table, other, "other~s2592000", 3_500..14_000);
     assert!(full < 10_500, "{full}");
     let month = Policy::sliding(10, 2_592_000);
-    let asked = Check {
+    let request = Check {
         owner: other,
         ..Check::of("other~s2592000", &month, "k", 1)
     };
-    assert!(table.check(&asked, BEGIN_MS).is_ok());
+    assert!(table.check(&request, BEGIN_MS).is_ok());
 }
 
 #[test]
@@ -143,16 +143,16 @@ fn a_lender_without_room_refuses_whatever_on_error_says() {
     };
     let mut table = full_of_brought();
     let mut borrowers = Borrowers::new("FRA", 1);
-    let asked = Check::of("w~s60", &policy, "k", 1);
+    let request = Check::of("w~s60", &policy, "k", 1);
     for step in 0..50 {
         let now_ms = BEGIN_MS + 1_000 + step * 100;
-        let mut admission = borrowers.check(&asked, now_ms);
+        let mut admission = borrowers.check(&request, now_ms);
         if admission == Ok(Admission::Ask) {
             let due = borrowers.next_request("w~s60", "k", now_ms).unwrap();
-            let answer = table.ask(&asked, &due.request, now_ms);
+            let answer = table.ask(&request, &due.request, now_ms);
             borrowers.answered(&due.name, &due.key, &answer, now_ms);
             borrowers.leave("w~s60", "k", 1);
-            admission = borrowers.check(&asked, now_ms);
+            admission = borrowers.check(&request, now_ms);
         }
         let Ok(Admission::Decided(verdict)) = admission else {
             panic!("nobody can tell, so on_error lets it in: {admission:?} in step {step}");

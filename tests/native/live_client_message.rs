@@ -185,9 +185,9 @@ fn what_the_build_before_kept_of_a_socket_is_read_and_it_reads_what_this_one_kee
 #[test]
 fn a_socket_says_ping_or_what_it_wants_to_watch() {
     assert_eq!(ClientMessage::parse("ping"), Ok(ClientMessage::Ping));
-    let said = ClientMessage::parse(r#"{"remove":["b"],"add":["a","é"]}"#).expect("a change");
+    let change = ClientMessage::parse(r#"{"remove":["b"],"add":["a","é"]}"#).expect("a change");
     let (add, remove) = (ids(&["a", "é"]), ids(&["b"]));
-    assert_eq!(said, ClientMessage::Change { add, remove });
+    assert_eq!(change, ClientMessage::Change { add, remove });
     for (message, expected) in [
         ("", Code::InvalidBody),
         ("[]", Code::InvalidBody),
@@ -352,21 +352,24 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
         ("SYD", Some(away.clone())),
     ]);
     whole.uniques = sketch(0..2);
-    let told = SummedCounter::new(&counter, &whole, FRESH).live(Some(1_500));
+    let read_counter = SummedCounter::new(&counter, &whole, FRESH).live(Some(1_500));
     assert_eq!(
-        told.members,
+        read_counter.members,
         format!(
             r#""value":18,"rate_per_second":1.5,"uniques":{{"estimate":2,"standard_error":0.01}},"datacenters":{{"FRA":{{"value":15,"reachable":true,"as_of":{}}},"SYD":{{"value":3,"reachable":false,"as_of":{}}}}}"#,
             NOW_MS - 20,
             NOW_MS - 5_000
         )
     );
-    assert_eq!((told.exact, told.as_of_ms), (false, NOW_MS - 5_000));
+    assert_eq!(
+        (read_counter.exact, read_counter.as_of_ms),
+        (false, NOW_MS - 5_000)
+    );
     // Another time is no change, all else is.
     let later = SummedCounter::new(&counter, &whole, CACHED).live(Some(1_500));
-    assert_ne!(later.members, told.members);
-    assert_eq!(later.tag, told.tag);
-    let mut tags = vec![told.tag];
+    assert_ne!(later.members, read_counter.members);
+    assert_eq!(later.tag, read_counter.tag);
+    let mut tags = vec![read_counter.tag];
     tags.push(
         SummedCounter::new(&counter, &whole, FRESH)
             .live(Some(1_501))
@@ -395,14 +398,14 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
 fn a_tag_knows_whether_a_counter_is_exact_and_could_be_read() {
     let counter = id("a");
     let whole = sum(vec![("FRA", Some(part(20, 5)))]);
-    let told = SummedCounter::new(&counter, &whole, FRESH).live(Some(1_500));
+    let read_counter = SummedCounter::new(&counter, &whole, FRESH).live(Some(1_500));
     let tag_of = |shown, is_read| CounterSnapshot { shown, is_read }.tag();
     let counter_tag = |exact, is_read| {
-        let told = ReadCounter {
+        let read_counter = ReadCounter {
             exact,
-            ..told.clone()
+            ..read_counter.clone()
         };
-        tag_of(Shown::Counter(told), is_read)
+        tag_of(Shown::Counter(read_counter), is_read)
     };
     let mut tags = [
         counter_tag(true, true),
@@ -424,9 +427,9 @@ fn numbers_that_javascript_would_not_hold_are_strings_for_those_who_ask() {
         ("SYD", Some(part(0, 1 << 60))),
         ("IAD", Some(part(5, 0))),
     ]);
-    let told = SummedCounter::new(&counter, &wide, FRESH).live(None);
+    let read_counter = SummedCounter::new(&counter, &wide, FRESH).live(None);
     let snapshot = CounterSnapshot {
-        shown: Shown::Counter(told),
+        shown: Shown::Counter(read_counter),
         is_read: true,
     };
     let text = |as_strings| {
@@ -444,8 +447,8 @@ fn numbers_that_javascript_would_not_hold_are_strings_for_those_who_ask() {
         assert!(text(as_strings).contains(expected), "{}", text(as_strings));
     }
     let plain = sum(vec![("FRA", Some(part(5, 0)))]);
-    let told = SummedCounter::new(&counter, &plain, FRESH).live(None);
-    assert_eq!(told.members_of_strings, None);
+    let read_counter = SummedCounter::new(&counter, &plain, FRESH).live(None);
+    assert_eq!(read_counter.members_of_strings, None);
 }
 
 #[test]
@@ -477,7 +480,7 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         ..join
     };
     assert_eq!(before, Ok(endless));
-    let told = tally_protocol::live::snapshot::ReadCounter {
+    let read_counter = tally_protocol::live::snapshot::ReadCounter {
         members: "m".to_owned(),
         members_of_strings: None,
         tag: 2,
@@ -489,7 +492,7 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         CounterSnapshot::default(),
         snapshot(Shown::Unknown, false),
         snapshot(Shown::Missing, true),
-        snapshot(Shown::Counter(told), true),
+        snapshot(Shown::Counter(read_counter), true),
     ];
     let bytes = encode(&snapshots).unwrap();
     assert_eq!(

@@ -109,7 +109,7 @@ fn nothing_is_sent_while_nothing_but_times_changes() {
         board.receive(&id("b"), missing(), now_ms);
         assert_eq!(due(&mut board, watcher, now_ms), None);
     }
-    // One who comes later is told the newest times.
+    // A later subscriber gets the newest times.
     let now_ms = NOW_MS + 20 * SECOND_MS;
     let late = board
         .join(now_ms, ids(&["a", "b"]), false, None)
@@ -165,8 +165,8 @@ fn those_who_want_strings_get_a_text_of_their_own() {
         joined.expect("there is room")
     });
     let mut snapshot = value(1, NOW_MS);
-    if let Shown::Counter(told) = &mut snapshot.shown {
-        told.members_of_strings = Some("\"value\":\"1\"".to_owned());
+    if let Shown::Counter(read_counter) = &mut snapshot.shown {
+        read_counter.members_of_strings = Some("\"value\":\"1\"".to_owned());
     }
     board.receive(&id("a"), snapshot, NOW_MS);
     let mut made = UpdatesMade::default();
@@ -195,7 +195,7 @@ fn a_stream_that_goes_on_is_told_nothing_unless_something_changed() {
     other.receive(&id("a"), value(2, NOW_MS), NOW_MS);
     let seen = send(&mut other, again, NOW_MS).expect("an update");
     assert_eq!((&seen["a"]["value"], seen.get("b")), (&2.into(), None));
-    // Where something changed meanwhile, all of it is told.
+    // Where something changed meanwhile, the update has all of it.
     let late = other
         .join(NOW_MS, ids(&["a", "b"]), false, Some(last))
         .expect("there is room");

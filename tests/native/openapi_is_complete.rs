@@ -120,10 +120,10 @@ fn every_call_asks_for_the_scope_that_is_described() {
                 path.replace(name, "x")
             });
         let route = resolve(method, &path).expect("a call");
-        let asked = route.right().scope().map(Scope::as_str);
+        let scope = route.right().scope().map(Scope::as_str);
         assert_eq!(
             operation["security"][0]["bearer"][0].as_str(),
-            asked,
+            scope,
             "{call}"
         );
     }

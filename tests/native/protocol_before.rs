@@ -503,9 +503,9 @@ fn a_build_understands_its_own_protocol_and_the_one_before() {
 
 #[test]
 fn no_other_answer_is_taken_for_that_of_an_older_build() {
-    let told = encode(&Err::<(), _>(Fault::Later(1))).expect("a message");
-    assert_eq!(hex(&told), "010901");
-    assert_eq!(later(&told), Some(1));
+    let bytes = encode(&Err::<(), _>(Fault::Later(1))).expect("a message");
+    assert_eq!(hex(&bytes), "010901");
+    assert_eq!(later(&bytes), Some(1));
     for fault in [Fault::NotLocated, Fault::Superseded(1), Fault::TooMany(1)] {
         assert_eq!(
             later(&encode(&Err::<(), _>(fault)).expect("a message")),

@@ -157,8 +157,8 @@ fn names_of_keys_do_not_change() {
 }
 
 /// The hash of a body that comes in pieces of these lengths, and a last one.
-fn body_hash(asked: &[&[u8]], body: &[u8], cuts: &[usize]) -> u64 {
-    let mut hash = BodyHash::new(&keyed_hash, asked);
+fn body_hash(call: &[&[u8]], body: &[u8], cuts: &[usize]) -> u64 {
+    let mut hash = BodyHash::new(&keyed_hash, call);
     let mut left = body;
     for cut in cuts {
         let (piece, later) = left.split_at((*cut).min(left.len()));
@@ -199,18 +199,18 @@ fn a_body_that_asks_for_anything_else_has_another_hash() {
     ];
     let ingests =
         queries.map(|(format, unique)| Ingest::from_query(Some(format), None, unique).unwrap());
-    let mut asked = vec![vec!["events"]];
+    let mut calls = vec![vec!["events"]];
     for ingest in &ingests {
-        asked.push([&["ingest"][..], &ingest.query_values()].concat());
+        calls.push([&["ingest"][..], &ingest.query_values()].concat());
     }
-    for asked in asked {
-        let asked: Vec<&[u8]> = asked.iter().map(|text| text.as_bytes()).collect();
+    for call in calls {
+        let call: Vec<&[u8]> = call.iter().map(|text| text.as_bytes()).collect();
         for length in [0, 1, 65_535, 65_536, 65_537, 131_072] {
             let mut body = bytes(length);
-            assert!(seen.insert(body_hash(&asked, &body, &[])), "{length}");
+            assert!(seen.insert(body_hash(&call, &body, &[])), "{length}");
             if let Some(last) = body.last_mut() {
                 *last ^= 1;
-                assert!(seen.insert(body_hash(&asked, &body, &[])), "{length}");
+                assert!(seen.insert(body_hash(&call, &body, &[])), "{length}");
             }
         }
     }

@@ -91,12 +91,12 @@ fn an_address_beside_anything_is_not_kept() {
 fn a_policy_has_the_defaults_that_the_description_names() {
     let policy = parse_policy(br#"{"limit":100,"window_seconds":60}"#).expect("a policy");
     assert_eq!(policy, Policy::sliding(100, 60));
-    let said = json!({
+    let expected = json!({
         "policy": "login", "limit": 100, "window_seconds": 60, "algorithm": "sliding-window",
         "scope": "datacenter", "on_error": "open", "shadow": false, "precise": false,
         "durability": "memory",
     });
-    assert_eq!(parsed(&policy_json(&name("login"), &policy)), said);
+    assert_eq!(parsed(&policy_json(&name("login"), &policy)), expected);
 }
 
 #[test]
@@ -166,9 +166,9 @@ fn a_policy_that_is_told_can_be_sent_again() {
         durability: Durability::Commit,
     };
     assert_eq!(policy, expected);
-    let mut told = parsed(&policy_json(&name("p"), &policy));
-    told.as_object_mut().expect("an object").remove("policy");
-    let again = parse_policy(told.to_string().as_bytes()).expect("a policy");
+    let mut json = parsed(&policy_json(&name("p"), &policy));
+    json.as_object_mut().expect("an object").remove("policy");
+    let again = parse_policy(json.to_string().as_bytes()).expect("a policy");
     assert_eq!(again, policy);
 }
 
@@ -268,21 +268,21 @@ const WRONG: &[(&str, Code, &str)] = &[
 
 #[test]
 fn what_is_wrong_with_a_policy_is_named() {
-    for (sent, code, said) in WRONG {
+    for (sent, code, reason) in WRONG {
         let problem = parse_policy(sent.as_bytes()).expect_err(sent);
         assert_eq!(problem.code(), *code, "{sent}: {problem}");
-        assert!(problem.detail().contains(said), "{sent}: {problem}");
+        assert!(problem.detail().contains(reason), "{sent}: {problem}");
     }
 }
 
 #[test]
 fn a_check_costs_one_unless_it_says_more() {
     for sent in ["", " ", "{}", r#"{"cost":1}"#] {
-        let asked = parse_check(sent.as_bytes()).expect("a check");
-        assert_eq!((asked.cost, asked.policy), (1, None), "{sent}");
+        let check = parse_check(sent.as_bytes()).expect("a check");
+        assert_eq!((check.cost, check.policy), (1, None), "{sent}");
     }
-    let asked = parse_check(br#"{"cost":3,"limit":5,"window_seconds":1}"#).expect("a check");
-    assert_eq!((asked.cost, asked.policy), (3, Some(Policy::sliding(5, 1))));
+    let check = parse_check(br#"{"cost":3,"limit":5,"window_seconds":1}"#).expect("a check");
+    assert_eq!((check.cost, check.policy), (3, Some(Policy::sliding(5, 1))));
     for (sent, code) in [
         (r#"{"cost":0}"#, Code::InvalidCost),
         (r#"{"cost":-1}"#, Code::InvalidBody),
@@ -322,7 +322,7 @@ fn several_checks_are_read_whole_or_refused_by_number() {
             .len(),
         CHECKS_MAX
     );
-    for (sent, code, said) in [
+    for (sent, code, reason) in [
         (many(0), Code::InvalidBody, "1 to 100"),
         (many(CHECKS_MAX + 1), Code::InvalidBody, "1 to 100"),
         (
@@ -348,7 +348,7 @@ fn several_checks_are_read_whole_or_refused_by_number() {
     ] {
         let problem = parse_checks(sent.as_bytes()).expect_err(&sent);
         assert_eq!(problem.code(), code, "{sent}: {problem}");
-        assert!(problem.detail().contains(said), "{sent}: {problem}");
+        assert!(problem.detail().contains(reason), "{sent}: {problem}");
     }
 }
 

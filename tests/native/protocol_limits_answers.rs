@@ -73,11 +73,11 @@ fn json_and_headers_say_the_same() {
         Some(r#""login";r=50;t=30"#)
     );
     assert_eq!(admitted.retry_after_seconds(), None);
-    let said = json!({
+    let expected = json!({
         "allowed": true, "limit": 100, "remaining": 50, "reset_ms": 29001, "retry_after_ms": 0,
         "policy": "login", "datacenter": "LOCAL",
     });
-    assert_eq!(parsed(&admitted.to_json()), said);
+    assert_eq!(parsed(&admitted.to_json()), expected);
 
     let refused = call.judged(&policy, Some(verdict(false)));
     assert_eq!(refused.retry_after_seconds(), Some(31));
@@ -126,9 +126,9 @@ fn a_policy_in_shadow_or_without_a_verdict_says_so() {
     let open = call.judged(&policy, None);
     assert!(open.is_allowed());
     assert_eq!(open.limit_item(), None);
-    let told = parsed(&open.to_json());
+    let body = parsed(&open.to_json());
     assert_eq!(
-        (&told["degraded"], &told["remaining"]),
+        (&body["degraded"], &body["remaining"]),
         (&json!(true), &Value::Null)
     );
 }
@@ -159,8 +159,8 @@ fn retry_after_is_when_the_check_may_be_admitted_and_never_before_quota_returns(
         let refused = parsed(&judgement.refused_json());
         assert_eq!(refused["reset_ms"], json!(returns_ms));
         let rest = judgement.limit_item().unwrap();
-        let told_seconds = u64::div_ceil(returns_ms, 1_000);
-        assert!(rest.ends_with(&format!(";t={told_seconds}")), "{rest}");
+        let wait_seconds = u64::div_ceil(returns_ms, 1_000);
+        assert!(rest.ends_with(&format!(";t={wait_seconds}")), "{rest}");
     }
 }
 

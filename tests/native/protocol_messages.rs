@@ -93,7 +93,7 @@ fn grant() -> Grant {
 }
 
 /// What a write says of itself.
-fn said() -> DimensionLog {
+fn dimension_log() -> DimensionLog {
     let mut log = DimensionLog::default();
     log.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
     log
@@ -112,7 +112,7 @@ fn load() -> Load {
         writes: 5,
         newest: 300,
         samples: vec![(second, Histogram::of(Sample::new(12.3).expect("a sample")))],
-        dimensions: said(),
+        dimensions: dimension_log(),
         imported: Uniques::new(),
     }
 }
@@ -520,9 +520,9 @@ fn lead_at(place: LeadPlace) -> LeadAt {
 #[test]
 fn where_a_lead_is_is_stored_in_these_bytes() {
     let lead = "07706167652fc3bc03465241";
-    let here = |former| LeadPresence::Here {
+    let here = |place| LeadPresence::Here {
         epoch: 3,
-        former_place: former,
+        former_place: place,
     };
     assert_eq!(golden(&here(None)), "000300");
     assert_eq!(
@@ -672,9 +672,9 @@ fn hidden_members_are_asked_for_by_a_message_of_its_own() {
     };
     assert_eq!(golden(&hidden), "0162000000000000016d0a");
     // That question is no part of the message that builds of the protocol before read.
-    let asked = AskBoard::from(hidden);
-    assert_eq!(asked.question, BoardQuestion::Hidden(b"m".to_vec(), 10));
-    assert!(encode(&asked).is_err());
+    let message = AskBoard::from(hidden);
+    assert_eq!(message.question, BoardQuestion::Hidden(b"m".to_vec(), 10));
+    assert!(encode(&message).is_err());
     let beyond = [b"\x01b\0\0\0\0\0\x09", &b"\x01m\x0a"[..]].concat();
     assert!(decode::<AskBoard>(&beyond).is_err());
 }

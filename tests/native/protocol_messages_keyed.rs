@@ -118,10 +118,10 @@ fn keyed_writes_have_these_bytes() {
         dimensions: Default::default(),
         within_64_bits: false,
     };
-    let mut said = DimensionLog::default();
-    said.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
+    let mut dimension_log = DimensionLog::default();
+    dimension_log.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
     let sampled = KeyedWrite {
-        dimensions: said,
+        dimensions: dimension_log,
         within_64_bits: true,
         samples: vec![(
             NOW_MS / 1_000,

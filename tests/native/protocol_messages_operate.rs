@@ -94,7 +94,7 @@ fn what_was_done_and_answered_has_these_bytes() {
         body: "{}".to_owned(),
     };
     assert_eq!(golden(&answered), "c901027b7d");
-    for (told, bytes) in [
+    for (outcome, bytes) in [
         (OperationOutcome::Done(Done::default()), "000000000000"),
         (OperationOutcome::Answered(answered.clone()), "01c901027b7d"),
         (OperationOutcome::NotFound, "02"),
@@ -104,7 +104,7 @@ fn what_was_done_and_answered_has_these_bytes() {
         (OperationOutcome::BelowFloor, "06"),
         (OperationOutcome::Changed, "07"),
     ] {
-        assert_eq!(golden(&told), bytes);
+        assert_eq!(golden(&outcome), bytes);
     }
     let keep = StoreAnswer {
         counter: CounterId::parse("a").expect("an id"),

@@ -125,12 +125,12 @@ fn every_series_is_there_once_and_keeps_to_its_own() {
             .filter(|(series, value)| before.get(series) != Some(value))
             .collect();
         assert_eq!(moved.len(), 1, "{metric:?} moves {moved:?}");
-        // Times are counted in milliseconds and told in seconds.
-        let told = match metric {
+        // Times are counted in milliseconds and rendered in seconds.
+        let expected = match metric {
             Metric::QueueLagSum => 0.005,
             _ => 5.0,
         };
-        assert_eq!(moved[0].1, told, "{metric:?}");
+        assert_eq!(moved[0].1, expected, "{metric:?}");
         assert!(!seen.contains(&moved[0].0), "{metric:?} is {}", moved[0].0);
         seen.push(moved[0].0.clone());
     }
@@ -291,11 +291,11 @@ fn a_report_knows_which_lines_each_code_cost() {
     let by_code: Vec<_> = by_code.map(|one| (one.code, one.count)).collect();
     assert_eq!(by_code, expected);
     assert_eq!(report.rejected, 155);
-    let told = serde_json::to_string(&report).expect("JSON");
-    assert!(told.contains(r#""count":150,"lines":"1-150"}"#), "{told}");
+    let json = serde_json::to_string(&report).expect("JSON");
+    assert!(json.contains(r#""count":150,"lines":"1-150"}"#), "{json}");
     assert!(
-        told.contains(r#""count":4,"lines":"152-153,155,157"}"#),
-        "{told}"
+        json.contains(r#""count":4,"lines":"152-153,155,157"}"#),
+        "{json}"
     );
 }
 
@@ -367,7 +367,7 @@ proptest! {
         let families = parse(&metrics.render(Some(&metrics.snapshot())));
         let histogram = &families["tally_request_duration_seconds"];
         prop_assert_eq!(&histogram.kind, "histogram");
-        for (route, asked) in requests {
+        for (route, request_count) in requests {
             let of_route = |sample: &str| -> Vec<f64> {
                 let name = format!("tally_request_duration_seconds{sample}");
                 let is_its = |(other, labels, _): &&Sample| {
@@ -379,8 +379,8 @@ proptest! {
             let buckets = of_route("_bucket");
             prop_assert_eq!(buckets.len(), 13);
             prop_assert!(buckets.is_sorted(), "{:?}", buckets);
-            prop_assert_eq!(buckets.last(), Some(&f64::from(asked)));
-            prop_assert_eq!(of_route("_count"), vec![f64::from(asked)]);
+            prop_assert_eq!(buckets.last(), Some(&f64::from(request_count)));
+            prop_assert_eq!(of_route("_count"), vec![f64::from(request_count)]);
         }
     }
 }

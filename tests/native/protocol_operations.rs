@@ -64,7 +64,7 @@ fn a_version_that_names_operations_has_its_own_string() {
 fn a_read_covers_a_version_only_with_its_operations() {
     let cell = |generation, sequence| [seen("FRA", 0, generation, sequence)];
     let read = version(3, &cell(7, 5));
-    for (asked, covered) in [
+    for (minimum, covered) in [
         (version(3, &cell(7, 5)), true),
         (version(2, &cell(7, 5)), true),
         (version(4, &cell(7, 5)), false),
@@ -83,7 +83,7 @@ fn a_read_covers_a_version_only_with_its_operations() {
             true,
         ),
     ] {
-        assert_eq!(read.lacks(7, &asked).is_none(), covered, "{asked:?}");
+        assert_eq!(read.lacks(7, &minimum).is_none(), covered, "{minimum:?}");
     }
     assert_eq!(
         version(4, &cell(7, 5))

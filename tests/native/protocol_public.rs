@@ -52,17 +52,17 @@ fn a_counter_with_everything_reads_so() {
         now: NOW_MS / 1_000,
     };
     let id = id("a \"b\" ключ");
-    let told = SummedCounter::new(&id, &sum, FRESH);
+    let view = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(
-        told.to_json(true, Some(window), Some(&[])),
+        view.to_json(true, Some(window), Some(&[])),
         r#"{"id":"a \"b\" ключ","value":7,"exact":true,"updated_at":1777593629000,"expires_at":1777593689000,"version":"AQEDRlJBAAEJ","as_of":1777593629980,"staleness_ms":20,"uniques":null,"datacenters":[{"id":"FRA","value":7,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true}],"window":{"seconds":3600,"count":5,"max_error":1,"uniques":{"estimate":2,"standard_error":0.01},"uniques_cover":[1777590000,1777593659]},"settings":{"shards":4,"ttl_seconds":60,"ttl_mode":"sliding","floor":null,"home":null,"unique_hash":"redis"},"pending_datacenters":[]}"#
     );
-    // Uniques of a window longer than days are kept for are not told.
+    // The answer has no uniques for a window that is longer than daily uniques are kept.
     let longer = Window {
         seconds: 34_560_001,
         ..window
     };
-    let json = told.to_json(true, Some(longer), None);
+    let json = view.to_json(true, Some(longer), None);
     assert!(json.contains(r#""max_error":1,"uniques":null}"#), "{json}");
 }
 
@@ -90,9 +90,9 @@ fn a_datacenter_that_does_not_answer_is_named_and_nothing_is_exact() {
     assert!(json.contains(r#""reachable":false"#), "{json}");
     for sum in [&away, &halved] {
         let id = id("a");
-        let told = SummedCounter::new(&id, sum, FRESH);
-        assert!(!told.is_exact());
-        assert!(told.etag().ends_with("-1-0-partial\""), "{}", told.etag());
+        let view = SummedCounter::new(&id, sum, FRESH);
+        assert!(!view.is_exact());
+        assert!(view.etag().ends_with("-1-0-partial\""), "{}", view.etag());
     }
 }
 
@@ -163,9 +163,9 @@ fn numbers_are_exact_and_strings_only_where_javascript_would_round() {
     ] {
         let sum = sum(vec![("FRA", Some(part(added, removed)))]);
         let id = id("a");
-        let told = SummedCounter::new(&id, &sum, FRESH);
+        let view = SummedCounter::new(&id, &sum, FRESH);
         for (strings, shown) in [(false, plain), (true, string)] {
-            let json = told.to_json(strings, None, None);
+            let json = view.to_json(strings, None, None);
             let top = format!(r#"{{"id":"a","value":{shown},"#);
             assert!(json.starts_with(&top), "{json}");
             let below = format!(r#"{{"id":"FRA","value":{shown},"#);

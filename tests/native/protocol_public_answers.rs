@@ -35,12 +35,12 @@ fn history_reads_so_with_null_where_nothing_is_known() {
         to: 240,
     };
     let id = id("a");
-    let told = SummedCounter::new(&id, &sum, FRESH);
+    let view = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(
-        told.history_json(range, format(true, true)),
+        view.history_json(range, format(true, true)),
         r#"{"id":"a","step":"1m","kept_from":120,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60,null],[120,3],[180,0],[240,"9007199254740992"]]}"#
     );
-    let sparse = told.history_json(range, format(false, false));
+    let sparse = view.history_json(range, format(false, false));
     let points = r#""points":[[120,3],[240,9007199254740992]]}"#;
     assert!(sparse.ends_with(points), "{sparse}");
     for (step, name) in [
@@ -54,7 +54,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
             to: 0,
         };
         let expected = format!(r#"{{"id":"a","step":"{name}","kept_from":120,"#);
-        let json = told.history_json(one, format(false, true));
+        let json = view.history_json(one, format(false, true));
         assert!(
             json.starts_with(&expected) && json.ends_with(r#""points":[[0,null]]}"#),
             "{json}"
@@ -88,12 +88,12 @@ fn a_union_of_uniques_reads_so() {
         sum(vec![("FRA", Some(other))]),
     ];
     let ids = [id("a"), id("b")];
-    let told = [
+    let views = [
         SummedCounter::new(&ids[0], &sums[0], FRESH),
         SummedCounter::new(&ids[1], &sums[1], CACHED),
     ];
     assert_eq!(
-        union_json(&ids, &told, None).expect("one hash"),
+        union_json(&ids, &views, None).expect("one hash"),
         r#"{"ids":["a","b"],"estimate":400,"standard_error":0.02,"exact":false,"as_of":1777593629700,"staleness_ms":300}"#
     );
     let window = Window {
@@ -102,13 +102,13 @@ fn a_union_of_uniques_reads_so() {
         now: NOW_MS / 1_000,
     };
     assert_eq!(
-        union_json(&ids, &told[..1], Some(window)).expect("one hash"),
+        union_json(&ids, &views[..1], Some(window)).expect("one hash"),
         r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window":300,"uniques_cover":[1777593300,1777593659],"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
     let nothing = [sum(Vec::new())];
-    let told = [SummedCounter::new(&ids[0], &nothing[0], FRESH)];
+    let views = [SummedCounter::new(&ids[0], &nothing[0], FRESH)];
     assert_eq!(
-        union_json(&ids[..1], &told, None).expect("one hash"),
+        union_json(&ids[..1], &views, None).expect("one hash"),
         r#"{"ids":["a"],"estimate":0,"standard_error":0.0,"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
 }
@@ -130,18 +130,18 @@ fn counters_without_a_hash_in_common_have_no_union() {
     ];
     let ids = ["old", "both", "none", "new"].map(id);
     let union = |numbers: &[usize]| {
-        let told: Vec<SummedCounter<'_>> = numbers
+        let views: Vec<SummedCounter<'_>> = numbers
             .iter()
             .map(|&number| SummedCounter::new(&ids[number], &sums[number], FRESH))
             .collect();
-        union_json(&ids[..1], &told, None)
+        union_json(&ids[..1], &views, None)
             .map_err(|problem| (problem.code(), problem.detail().to_owned()))
     };
     // Epoch by epoch: 400 under the one key, 200 under the other.
-    let told = union(&[0, 1, 2]).expect("a key in common");
+    let json = union(&[0, 1, 2]).expect("a key in common");
     assert!(
-        told.contains(r#""estimate":600,"standard_error":0.03,"epochs":2,"exact""#),
-        "{told}"
+        json.contains(r#""estimate":600,"standard_error":0.03,"epochs":2,"exact""#),
+        "{json}"
     );
     assert!(
         union(&[1, 3])

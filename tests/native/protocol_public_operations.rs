@@ -24,11 +24,11 @@ fn set() -> GlobalSum {
 #[test]
 fn a_counter_that_was_set_reads_so() {
     let (id, mut sum) = (id("a"), set());
-    let told = SummedCounter::new(&id, &sum, FRESH);
-    assert!(!told.is_exact(), "IAD is not settled");
+    let view = SummedCounter::new(&id, &sum, FRESH);
+    assert!(!view.is_exact(), "IAD is not settled");
     let pending = [datacenter("IAD")];
     assert_eq!(
-        told.to_json(false, None, Some(&pending)),
+        view.to_json(false, None, Some(&pending)),
         r#"{"id":"a","value":102,"base":100,"exact":false,"updated_at":1777593629500,"expires_at":null,"version":"AgECA0ZSQQABCQNJQUQAAQk","as_of":1777593540000,"staleness_ms":90000,"uniques":null,"datacenters":[{"id":"FRA","value":2,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true},{"id":"IAD","value":0,"shards":2,"as_of":1777593540000,"staleness_ms":90000,"reachable":false}],"settings":{"shards":"auto","ttl_seconds":null,"ttl_mode":null,"floor":null,"home":null,"unique_hash":"keyed"},"pending_datacenters":["IAD"]}"#
     );
     let seen = vec![
@@ -37,9 +37,9 @@ fn a_counter_that_was_set_reads_so() {
     ];
     let lowest = Value::new(u128::MAX, 0_u128).negated();
     sum.root.operations.set(lowest, seen, NOW_MS - 400);
-    let told = SummedCounter::new(&id, &sum, FRESH);
-    assert!(told.is_exact());
-    let json = told.to_json(true, None, None);
+    let view = SummedCounter::new(&id, &sum, FRESH);
+    assert!(view.is_exact());
+    let json = view.to_json(true, None, None);
     let begin = r#"{"id":"a","value":"-340282366920938463463374607431768211455","base":"-340282366920938463463374607431768211455","exact":true,"updated_at":1777593629600,"#;
     assert!(json.starts_with(begin), "{json}");
     assert!(
@@ -55,9 +55,9 @@ fn of_one_datacenter_alone_only_what_it_counted_since_is_told() {
         .retain(|(name, _)| *name == datacenter("FRA"));
     sum.is_whole = false;
     let id = id("a");
-    let told = SummedCounter::new(&id, &sum, FRESH);
-    assert_eq!(told.value().to_string(), "2");
-    assert!(told.is_exact());
+    let view = SummedCounter::new(&id, &sum, FRESH);
+    assert_eq!(view.value().to_string(), "2");
+    assert!(view.is_exact());
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn a_counter_that_is_made_in_the_future_is_as_of_no_later_than_its_read() {
         let part = sum.datacenters[0].1.as_mut().expect("a part");
         part.origin = origin;
         for read in [FRESH, CACHED] {
-            let told = SummedCounter::new(&id, &sum, read);
-            assert!(told.as_of_ms() <= read.as_of_ms, "{origin:?}");
-            assert!(told.staleness_ms() >= 0, "{origin:?}");
+            let view = SummedCounter::new(&id, &sum, read);
+            assert!(view.as_of_ms() <= read.as_of_ms, "{origin:?}");
+            assert!(view.staleness_ms() >= 0, "{origin:?}");
         }
     }
 }

@@ -132,8 +132,8 @@ fn datacenters_are_names_in_any_case() {
 fn versions_are_read_whole_or_refused_with_the_reason() {
     assert_eq!(query("").at_least(), Ok(None));
     let version = Version::decode("AQEDRlJBAAEq").expect("a version");
-    let asked = query("at_least=AQEDRlJBAAEq").at_least();
-    assert_eq!(asked, Ok(Some(version.clone())));
+    let minimum = query("at_least=AQEDRlJBAAEq").at_least();
+    assert_eq!(minimum, Ok(Some(version.clone())));
     let iad = Datacenter::parse("IAD").expect("a datacenter");
     let only = query("datacenter=iad&at_least=AQEDRlJBAAEq").at_least();
     assert_eq!(only, Ok(Some(version.only(&iad))));
@@ -249,12 +249,12 @@ fn a_window_is_its_seconds_and_no_more() {
     assert!(!longer.has_uniques());
     assert_eq!(longer.uniques_cover(), None);
     assert_eq!(Window::wanted(Some(longer)).uniques, None);
-    let wanted = Window::wanted(Some(Window {
+    let parts = Window::wanted(Some(Window {
         seconds: 2,
         at: NOW,
         now: NOW,
     }));
-    assert_eq!(wanted.window, Some((NOW - 1, NOW)));
+    assert_eq!(parts.window, Some((NOW - 1, NOW)));
     assert_eq!(Window::wanted(None), ReadParts::default());
 }
 

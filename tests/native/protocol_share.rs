@@ -52,11 +52,11 @@ fn a_token_is_good_for_its_own_deployment_and_id_alone() {
 fn a_share_reads_so() {
     let share = parse_share(br#"{"prefix":"blog/ \u00e4"}"#, 1_000).expect("a share");
     let json = share_json(&key(1), ID, &share);
-    let told = token(&key(1), ID);
+    let share_token = token(&key(1), ID);
     assert_eq!(
         json,
         format!(
-            r#"{{"id":"6d1f0c9f0b7a4c21","prefix":"blog/ ä","name":"","created_at":1000,"expires_at":null,"token":"{told}","url":"/dashboard/#/share/{told}?prefix=blog%2F+%C3%A4"}}"#
+            r#"{{"id":"6d1f0c9f0b7a4c21","prefix":"blog/ ä","name":"","created_at":1000,"expires_at":null,"token":"{share_token}","url":"/dashboard/#/share/{share_token}?prefix=blog%2F+%C3%A4"}}"#
         )
     );
     let body = br#"{"prefix":"","name":"all","expires_in":60}"#;

@@ -185,7 +185,10 @@ fn most_of_a_real_log_is_known() {
     );
 }
 
-fn said(query: (&str, Option<&str>, &str, Option<&str>), line: &str) -> Vec<(String, String)> {
+fn dimensions_of(
+    query: (&str, Option<&str>, &str, Option<&str>),
+    line: &str,
+) -> Vec<(String, String)> {
     let (format, key, by, site) = query;
     let ingest =
         Ingest::from_query(Some(format), key, None).and_then(|it| it.saying(Some(by), site));
@@ -218,7 +221,7 @@ fn lines_of_logs_say_what_is_asked_of_them() {
     };
     let clf = ("clf", None, ALL, Some("example.com"));
     assert_eq!(
-        said(
+        dimensions_of(
             clf,
             &line("https://www.News.example:8080/x?y=secret", firefox)
         ),
@@ -233,7 +236,7 @@ fn lines_of_logs_say_what_is_asked_of_them() {
         ])
     );
     let referrer = |address: &str| {
-        said(
+        dimensions_of(
             ("clf", None, "referrer", Some("example.com")),
             &line(address, "-"),
         )
@@ -260,13 +263,13 @@ fn lines_of_logs_say_what_is_asked_of_them() {
     // Of Common Log Format there is no more than the request and the status.
     let common = r#"192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 404 -"#;
     assert_eq!(
-        said(clf, common),
+        dimensions_of(clf, common),
         pairs(&[("method", "GET"), ("page", "/a"), ("status", "404")])
     );
     let logpush = r#"{"ClientRequestPath":"/a","ClientRequestURI":"/a?utm_source=x","EdgeStartTimestamp":1431857103,"ClientRequestMethod":"POST","EdgeResponseStatus":503,"ClientRequestReferer":"https://t.co/","ClientRequestUserAgent":null,"ClientCountry":"de"}"#;
     let by = "page,referrer,status,method,browser,device,utm_source,country";
     assert_eq!(
-        said(("logpush", None, by, None), logpush),
+        dimensions_of(("logpush", None, by, None), logpush),
         pairs(&[
             ("country", "DE"),
             ("method", "POST"),

@@ -65,9 +65,9 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
     }
 }
 
-fn covers(sum: &GlobalSum, asked: &Version) -> bool {
+fn covers(sum: &GlobalSum, version: &Version) -> bool {
     Version::of_sum(sum)
-        .lacks(sum.root.generation, asked)
+        .lacks(sum.root.generation, version)
         .is_none()
 }
 
@@ -179,12 +179,12 @@ fn a_read_covers_what_it_saw_and_all_older_generations() {
 
 #[test]
 fn of_one_datacenter_only_its_own_counts_and_generations_do() {
-    let asked = Version::of([seen("FRA", 0, 7, 3), seen("IAD", 1, 7, 5)]);
+    let version = Version::of([seen("FRA", 0, 7, 3), seen("IAD", 1, 7, 5)]);
     let fra = Datacenter::parse("FRA").expect("a datacenter");
-    let only = asked.clone().only(&fra);
+    let only = version.clone().only(&fra);
     assert!(covers(&sum(7, &[("FRA", Some(&[(0, 3)]))]), &only));
     assert!(!covers(&sum(7, &[("FRA", Some(&[(0, 2)]))]), &only));
-    assert!(!covers(&sum(7, &[("FRA", Some(&[(0, 3)]))]), &asked));
+    assert!(!covers(&sum(7, &[("FRA", Some(&[(0, 3)]))]), &version));
     let elsewhere = Version::of([seen("IAD", 1, 8, 5)]).only(&fra);
     assert!(!covers(&sum(7, &[("FRA", Some(&[(0, 3)]))]), &elsewhere));
     assert!(covers(&sum(8, &[("FRA", Some(&[]))]), &elsewhere));
@@ -193,17 +193,17 @@ fn of_one_datacenter_only_its_own_counts_and_generations_do() {
 #[test]
 fn a_version_that_was_not_reached_is_told_with_what_was_seen() {
     let read = sum(7, &[("FRA", Some(&[(0, 3)])), ("IAD", None)]);
-    let told = |cell: SeenCell| not_reached(&Version::of([cell]), &read, 2_000);
-    let problem = told(seen("IAD", 1, 7, 5));
+    let problem_of = |cell: SeenCell| not_reached(&Version::of([cell]), &read, 2_000);
+    let problem = problem_of(seen("IAD", 1, 7, 5));
     assert_eq!(problem.code(), Code::VersionNotReached);
     assert_eq!(problem.retry_after_seconds(), Some(1));
     assert_eq!(
         problem.to_json(),
         r#"{"type":"urn:tally:problem:version-not-reached","title":"The version that was asked for was not reached in time","status":504,"detail":"the version was not reached within 2000 ms: shard 1 of IAD is named at 5 and was seen at 0; try again, or read without at_least what `seen` names","code":"version-not-reached","seen":"AQEDRlJBAAcD"}"#
     );
-    let newer = told(seen("FRA", 0, 8, 1));
-    let said = "generation 8 of the counter is named and 7 was seen";
-    assert!(newer.detail().contains(said), "{}", newer.detail());
+    let newer = problem_of(seen("FRA", 0, 8, 1));
+    let reason = "generation 8 of the counter is named and 7 was seen";
+    assert!(newer.detail().contains(reason), "{}", newer.detail());
 }
 
 const PLACES: [&str; 3] = ["FRA", "IAD", "SYD"];
@@ -301,10 +301,10 @@ proptest! {
         let events = story(steps);
         for read in &events {
             let Some(sum) = &read.read else { continue };
-            for asked in &events {
-                let included = asked.generation < read.generation
-                    || (asked.generation == read.generation && asked.writes.is_subset(&read.writes));
-                prop_assert_eq!(covers(sum, &asked.version), included, "{:?} {:?}", read.version, asked.version);
+            for target in &events {
+                let included = target.generation < read.generation
+                    || (target.generation == read.generation && target.writes.is_subset(&read.writes));
+                prop_assert_eq!(covers(sum, &target.version), included, "{:?} {:?}", read.version, target.version);
             }
         }
     }
@@ -338,7 +338,7 @@ proptest! {
     }
 
     #[test]
-    fn seeing_more_covers_no_less(one in any_read(), more in any_read(), asked in cells(), near in any_read()) {
+    fn seeing_more_covers_no_less(one in any_read(), more in any_read(), named_cells in cells(), near in any_read()) {
         // The union: of the newer generation what either saw, of each cell the later.
         let mut all = BTreeMap::new();
         let generation = one.root.generation.max(more.root.generation);
@@ -354,9 +354,9 @@ proptest! {
             generation,
             sequence,
         }));
-        for asked in [Version::of(asked), Version::of_sum(&near)] {
-            if covers(&one, &asked) || covers(&more, &asked) {
-                prop_assert_eq!(union.lacks(generation, &asked), None);
+        for minimum in [Version::of(named_cells), Version::of_sum(&near)] {
+            if covers(&one, &minimum) || covers(&more, &minimum) {
+                prop_assert_eq!(union.lacks(generation, &minimum), None);
             }
         }
     }

@@ -29,7 +29,7 @@ fn totals(added: u64) -> CellTotals {
     }
 }
 
-/// What a root has heard of one datacenter.
+/// What a root knows of one datacenter.
 fn pushed_view(name: &str, cells: &[(u8, u64)], as_of_ms: i64) -> View {
     let cells: Vec<_> = (cells.iter())
         .map(|&(shard, added)| (shard, totals(added)))
@@ -128,9 +128,9 @@ fn what_was_last_known_counts_however_old_and_says_so() {
     );
     let sum = sum(vec![("FRA", Some(part)), ("IAD", None)]);
     let id = id("a");
-    let told = SummedCounter::new(&id, &sum, FRESH);
-    assert_eq!(told.value(), Value::new(9, 0));
-    assert!(!told.is_exact());
+    let counter_view = SummedCounter::new(&id, &sum, FRESH);
+    assert_eq!(counter_view.value(), Value::new(9, 0));
+    assert!(!counter_view.is_exact());
 }
 
 #[test]
@@ -175,18 +175,18 @@ fn each_origin_tells_its_own_moment_and_whether_it_can_be_reached() {
         let origin = part.as_ref().map(|part| part.origin);
         let sum = sum(vec![("FRA", part), ("IAD", Some(sums::part(1, 0)))]);
         let id = id("a");
-        let told = SummedCounter::new(&id, &sum, FRESH);
+        let view = SummedCounter::new(&id, &sum, FRESH);
         assert_eq!(
-            told.as_of_ms(),
+            view.as_of_ms(),
             as_of_ms,
             "{origin:?}: as old as its oldest part"
         );
-        assert_eq!(told.is_exact(), is_exact, "{origin:?}");
+        assert_eq!(view.is_exact(), is_exact, "{origin:?}");
         assert!(
             !SummedCounter::new(&id, &sum, CACHED).is_exact(),
             "begun before its reader asked"
         );
-        let json = told.to_json(false, None, None);
+        let json = view.to_json(false, None, None);
         let staleness_ms = NOW_MS - as_of_ms;
         let fra = format!(
             r#""as_of":{as_of_ms},"staleness_ms":{staleness_ms},"reachable":{is_reachable}}},{{"id":"IAD""#
@@ -204,10 +204,10 @@ fn a_root_that_was_made_again_calls_nothing_exact() {
     let id = id("a");
     assert!(SummedCounter::new(&id, &sum, FRESH).is_exact());
     sum.root.may_lack = true;
-    let told = SummedCounter::new(&id, &sum, FRESH);
-    assert!(!told.is_exact());
+    let view = SummedCounter::new(&id, &sum, FRESH);
+    assert!(!view.is_exact());
     assert_eq!(
-        told.as_of_ms(),
+        view.as_of_ms(),
         sum.root.created_at_ms,
         "what is lacking may be as old as the counter"
     );
@@ -234,7 +234,7 @@ type Place = (BTreeMap<u8, (u64, Option<u64>)>, BTreeSet<u8>, bool, i64);
 
 fn place() -> impl Strategy<Value = Place> {
     let cell = (0..100_u64, any::<Option<u64>>())
-        .prop_map(|(held, heard)| (held, heard.map(|part| part % (held + 1))));
+        .prop_map(|(held, view_count)| (held, view_count.map(|part| part % (held + 1))));
     let missing = btree_set(1..5_u8, 0..3);
     let age_ms = prop_oneof![0..PUSHED_MS_MAX, PUSHED_MS_MAX..90_000];
     (
@@ -253,7 +253,7 @@ proptest! {
         const NAMES: [&str; 3] = ["FRA", "IAD", "SYD"];
         let mut view = View::new(GENERATION);
         for (name, (cells, _, _, age_ms)) in NAMES.iter().zip(&places) {
-            let known = cells.iter().filter_map(|(shard, (_, heard))| Some((*shard, (*heard)?)));
+            let known = cells.iter().filter_map(|(shard, (_, view_count))| Some((*shard, (*view_count)?)));
             let known: Vec<(u8, u64)> = known.collect();
             if !known.is_empty() {
                 view.merge(&pushed_view(name, &known, NOW_MS - age_ms));
@@ -264,25 +264,25 @@ proptest! {
         for (name, (cells, missing, answers, _)) in NAMES.iter().zip(&places) {
             let held: BTreeMap<u8, u64> = cells.iter().map(|(shard, (held, _))| (*shard, *held)).collect();
             let pushed = view_fallback::pushed(&view, &datacenter(name), NOW_MS, NOW_MS).filter(|_| reads_by_default);
-            let is_asked = pushed.is_none() && *answers;
-            let asked = is_asked.then(|| answer(&held, missing));
-            for (shard, (held, heard)) in cells {
-                let told = if is_asked && !missing.contains(shard) { Some(*held) } else { *heard };
-                if let Some(told) = told {
-                    expected.insert((*name, *shard), u128::from(told));
+            let is_queried = pushed.is_none() && *answers;
+            let query_answer = is_queried.then(|| answer(&held, missing));
+            for (shard, (held, view_count)) in cells {
+                let count = if is_queried && !missing.contains(shard) { Some(*held) } else { *view_count };
+                if let Some(count) = count {
+                    expected.insert((*name, *shard), u128::from(count));
                 }
             }
-            parts.push((datacenter(name), pushed.or(asked)));
+            parts.push((datacenter(name), pushed.or(query_answer)));
         }
         view_fallback::fill_in(&mut parts, &view, NOW_MS);
-        let mut told = BTreeMap::new();
+        let mut actual = BTreeMap::new();
         for (name, (_, part)) in NAMES.iter().zip(&parts) {
             for (shard, totals) in part.iter().flat_map(|part| &part.cells) {
-                let before = told.insert((*name, *shard), Sum::from(totals.added).low_bits());
+                let before = actual.insert((*name, *shard), Sum::from(totals.added).low_bits());
                 prop_assert_eq!(before, None, "{} {} twice", name, shard);
             }
         }
-        prop_assert_eq!(&told, &expected);
+        prop_assert_eq!(&actual, &expected);
         let names = NAMES.iter().copied();
         let sum = sum(names.zip(parts.into_iter().map(|(_, part)| part)).collect());
         let id = id("a");
@@ -302,7 +302,7 @@ fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
         origin,
         ..DatacenterSum::default()
     };
-    for (origin, is_heard) in [
+    for (origin, is_current) in [
         (Origin::Queried, true),
         (Origin::Pushed(NOW_MS), true),
         (Origin::Known(NOW_MS), false),
@@ -313,12 +313,12 @@ fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
             mode: TtlMode::Sliding,
             set_at_ms: NOW_MS - 90_000,
         });
-        assert_eq!(sum.has_lapsed(NOW_MS), is_heard, "{origin:?}");
+        assert_eq!(sum.has_lapsed(NOW_MS), is_current, "{origin:?}");
         assert!(!sum.has_lapsed(NOW_MS - 30_001), "{origin:?}");
         assert!(!sum.has_unreconciled(), "{origin:?}: nothing was set");
         let unseen = vec![(datacenter("FRA"), None)];
         sum.root.operations.set(Value::default(), unseen, NOW_MS);
-        assert_eq!(sum.has_unreconciled(), is_heard, "{origin:?}");
+        assert_eq!(sum.has_unreconciled(), is_current, "{origin:?}");
     }
 }
 
@@ -332,9 +332,9 @@ fn a_reader_whose_clock_is_behind_the_creation_of_a_counter_is_told_its_own_time
     let mut sum = sum(vec![("FRA", Some(part.clone())), ("IAD", Some(part))]);
     sum.root.created_at_ms = FRESH.as_of_ms + 600_000;
     let id = id("a");
-    let told = SummedCounter::new(&id, &sum, FRESH);
-    assert_eq!(told.as_of_ms(), FRESH.as_of_ms);
-    assert!(told.to_json(false, None, None).contains("\"value\":14"));
+    let view = SummedCounter::new(&id, &sum, FRESH);
+    assert_eq!(view.as_of_ms(), FRESH.as_of_ms);
+    assert!(view.to_json(false, None, None).contains("\"value\":14"));
 }
 
 #[test]

@@ -47,15 +47,15 @@ proptest! {
         kept in 1..=DIGITS_MAX,
     ) {
         let exact = of(estimate, relative);
-        let told = digits(kept).apply(exact);
-        if told.estimate < u64::MAX / 2 {
-            prop_assert!(significant_digits(told.estimate) <= kept.into(), "{told:?}");
+        let result = digits(kept).apply(exact);
+        if result.estimate < u64::MAX / 2 {
+            prop_assert!(significant_digits(result.estimate) <= kept.into(), "{result:?}");
         }
-        prop_assert!(told.standard_error >= exact.standard_error, "{told:?} {exact:?}");
-        let off = float(told.estimate.abs_diff(estimate));
-        // Half a step, of which a step over the square root of 12 is told: less than twice that.
-        prop_assert!(off <= 1.8 * told.standard_error, "{told:?} {exact:?}");
-        prop_assert_eq!(digits(kept).apply(Estimate { estimate: told.estimate, ..exact }).estimate, told.estimate);
+        prop_assert!(result.standard_error >= exact.standard_error, "{result:?} {exact:?}");
+        let off = float(result.estimate.abs_diff(estimate));
+        // Half a step. The stated error has a step over the square root of 12: half a step is less than twice that.
+        prop_assert!(off <= 1.8 * result.standard_error, "{result:?} {exact:?}");
+        prop_assert_eq!(digits(kept).apply(Estimate { estimate: result.estimate, ..exact }).estimate, result.estimate);
     }
 
     #[test]
@@ -77,10 +77,10 @@ proptest! {
         error in 1_000.0..1e7,
         kept in 1..=DIGITS_MAX,
     ) {
-        let told = digits(kept).apply(Estimate { estimate, standard_error: error, epochs: 1 });
-        prop_assert!(told.standard_error >= error);
+        let result = digits(kept).apply(Estimate { estimate, standard_error: error, epochs: 1 });
+        prop_assert!(result.standard_error >= error);
         let again = digits(kept).apply(Estimate { estimate, standard_error: error * 1.000_1, epochs: 1 });
-        prop_assert_eq!(told.estimate, again.estimate);
+        prop_assert_eq!(result.estimate, again.estimate);
     }
 }
 
@@ -91,10 +91,10 @@ fn an_example() {
         standard_error: 99.4,
         epochs: 2,
     };
-    let told = digits(2).apply(exact);
-    assert_eq!((told.estimate, told.epochs), (12_000, 2));
+    let result = digits(2).apply(exact);
+    assert_eq!((result.estimate, result.epochs), (12_000, 2));
     // A step of 1,000: sqrt((0.009 * 12,500)^2 + 1,000^2 / 12), for an own error of 0.81 %.
-    assert_eq!(told.standard_error, 309.83);
+    assert_eq!(result.standard_error, 309.83);
     let small = Estimate {
         estimate: 42,
         standard_error: 0.01,

@@ -244,7 +244,7 @@ fn a_whole_number_without_an_end_is_a_counter_and_stays_one() {
         let key = args[1].clone();
         space.get(&key).map(|entry| entry.is_counter)
     };
-    for (text, wanted) in [
+    for (text, expected) in [
         ("set a 5", Some(true)),
         ("expire a 100", Some(true)),
         ("incr a", Some(true)),
@@ -258,7 +258,7 @@ fn a_whole_number_without_an_end_is_a_counter_and_stays_one() {
         ("set .. 5", Some(false)),
         ("incr ..", Some(false)),
     ] {
-        assert_eq!(of(text), wanted, "{text}");
+        assert_eq!(of(text), expected, "{text}");
     }
 }
 
@@ -303,7 +303,7 @@ fn fields_that_are_named_twice_get_the_last_value_and_keep_their_order() {
         "hdel h a none a",
         "hgetall h",
     ]);
-    let wanted = [
+    let expected = [
         "2",
         "1",
         r#"["a","3","b","5","c","6"]"#,
@@ -313,7 +313,7 @@ fn fields_that_are_named_twice_get_the_last_value_and_keep_their_order() {
     ];
     assert_eq!(
         replies,
-        wanted.map(|reply| format!("{{\"result\":{reply}}}"))
+        expected.map(|reply| format!("{{\"result\":{reply}}}"))
     );
     assert_eq!(
         replies_to(&["sadd s a b c", "srem s a a none", "smembers s"])[1..],
@@ -460,7 +460,7 @@ fn scores_are_read_as_redis_reads_them_and_printed_as_its_clients_print_them() {
 
 #[test]
 fn names_match_patterns_as_in_redis() {
-    for (pattern, name, wanted) in [
+    for (pattern, name, expected) in [
         ("*", "", true),
         ("a*b*c", "aXbXbc", true),
         ("a*b*c", "aXbX", false),
@@ -472,7 +472,7 @@ fn names_match_patterns_as_in_redis() {
         ("[", "[", false),
         ("a]", "a]", true),
     ] {
-        assert_eq!(glob::matches(pattern, name), wanted, "{pattern} {name}");
+        assert_eq!(glob::matches(pattern, name), expected, "{pattern} {name}");
     }
     assert_eq!(glob::literal_prefix("limit:*:x"), "limit:");
     assert_eq!(
@@ -542,8 +542,8 @@ impl SortedSet for Numbered {
 
 #[test]
 fn few_members_that_lie_apart_are_drawn() {
-    let draw = |of: u64, wanted: &str| {
-        let args = words(&format!("ZRANDMEMBER b {wanted}"));
+    let draw = |of: u64, count: &str| {
+        let args = words(&format!("ZRANDMEMBER b {count}"));
         match sorted::run(&mut Numbered(of), &args, 7) {
             Ok(Reply::Array(members)) => Some(members.len()),
             _ => None,
@@ -559,7 +559,7 @@ fn few_members_that_lie_apart_are_drawn() {
 
 #[test]
 fn a_command_says_how_many_members_it_asks_for() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("ZADD b 1 a", 0),
         ("ZSCORE b a", 0),
         ("ZREMRANGEBYRANK b 0 -1", 0),
@@ -576,7 +576,7 @@ fn a_command_says_how_many_members_it_asks_for() {
         ("ZSCAN b 0", 1_000),
         ("ZSCAN b 0 COUNT 100000", u64::MAX),
     ] {
-        assert_eq!(members_asked(&words(text)), wanted, "{text}");
+        assert_eq!(members_asked(&words(text)), expected, "{text}");
     }
 }
 
@@ -864,8 +864,8 @@ const SCRIPTED: &[(&[&str], &str)] = &[
 
 #[test]
 fn scripts_reply_as_their_versions_do() {
-    for (commands, wanted) in SCRIPTED {
-        assert_eq!(last(commands), *wanted, "{commands:?}");
+    for (commands, expected) in SCRIPTED {
+        assert_eq!(last(commands), *expected, "{commands:?}");
     }
 }
 
@@ -877,9 +877,9 @@ fn events(commands: &[&str]) -> Vec<String> {
         let command = Command::find(&args).expect("a command");
         let before = space.clone();
         run(command, &mut space, &args);
-        let told = notifications::of_keys(command, &args, &before, &space);
+        let key_events = notifications::of_keys(command, &args, &before, &space);
         space.kept();
-        told
+        key_events
     });
     each.map(|KeyEvent { name, key }| format!("{name} {key}"))
         .collect()
@@ -887,7 +887,7 @@ fn events(commands: &[&str]) -> Vec<String> {
 
 #[test]
 fn listeners_are_told_what_commands_have_changed_by_redis_s_names() {
-    for (commands, wanted) in [
+    for (commands, expected) in [
         (vec!["get a", "exists a", "del a"], vec![]),
         (
             vec!["set a x", "set a x", "set a y nx"],
@@ -931,13 +931,13 @@ fn listeners_are_told_what_commands_have_changed_by_redis_s_names() {
             vec!["sadd s", "sunionstore t", "del t"],
         ),
     ] {
-        assert_eq!(events(&commands), wanted, "{commands:?}");
+        assert_eq!(events(&commands), expected, "{commands:?}");
     }
 }
 
 #[test]
 fn listeners_are_told_what_became_of_a_sorted_set() {
-    for (text, change, wanted) in [
+    for (text, change, expected) in [
         ("zadd z 1 m", SetChange::Same, vec![]),
         ("zadd z 1 m", SetChange::Changed, vec!["zadd"]),
         ("zadd z incr 1 m", SetChange::Changed, vec!["zincr"]),
@@ -947,10 +947,10 @@ fn listeners_are_told_what_became_of_a_sorted_set() {
     ] {
         let args = words(text);
         let command = Command::find(&args).expect("a command");
-        let told = notifications::of_set(command, &args, change);
-        let names: Vec<&str> = told.iter().map(|event| event.name.as_str()).collect();
-        assert_eq!(names, wanted, "{text}");
-        assert!(told.iter().all(|event| event.key == "z"));
+        let key_events = notifications::of_set(command, &args, change);
+        let names: Vec<&str> = key_events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names, expected, "{text}");
+        assert!(key_events.iter().all(|event| event.key == "z"));
     }
 }
 
@@ -1039,11 +1039,15 @@ fn redis_patterns_of_streams_are_bounded_in_the_steps_of_an_event() {
     assert!(of(&format!("s*{}", "a".repeat(REPEATED_BYTES_MAX))).is_ok());
     let costly = of(&format!("ss*[b-c{}]", "b-c".repeat(328)));
     assert!(costly.is_err_and(|text| text.contains("at most 256 bytes after their first stars")));
-    // A long name is told where it takes no more steps than the pattern has bytes.
+    // An event of a long name is delivered where matching takes no more steps than the pattern has bytes.
     let long = KeyEvent::new("set", &"s".repeat(CHANNEL_COMPARED_BYTES_MAX));
-    let told = |pattern: &str, event| !of(pattern).expect("patterns").frames(event).is_empty();
-    assert!(told("s*", &long) && !told("*s", &long));
-    assert!(told("*s", &KeyEvent::new("set", &"s".repeat(1_000))));
+    let is_delivered =
+        |pattern: &str, event| !of(pattern).expect("patterns").frames(event).is_empty();
+    assert!(is_delivered("s*", &long) && !is_delivered("*s", &long));
+    assert!(is_delivered(
+        "*s",
+        &KeyEvent::new("set", &"s".repeat(1_000))
+    ));
 }
 
 #[test]

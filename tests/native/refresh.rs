@@ -88,14 +88,14 @@ proptest! {
     ) {
         let mut refresh = Refresh::default();
         prop_assert!(refresh.accept(BEGIN_MS));
-        let (mut now_ms, mut asked_ms) = (BEGIN_MS + KEY_MS_MAX, None);
+        let (mut now_ms, mut request_ms) = (BEGIN_MS + KEY_MS_MAX, None);
         for step_ms in steps {
             now_ms += step_ms;
             match refresh.next(now_ms) {
                 RefreshAction::Use => {}
                 RefreshAction::Refresh | RefreshAction::UseAndRefresh => {
-                    prop_assert!(asked_ms.is_none_or(|asked_ms| now_ms - asked_ms > PAUSE_MS));
-                    asked_ms = Some(now_ms);
+                    prop_assert!(request_ms.is_none_or(|request_ms| now_ms - request_ms > PAUSE_MS));
+                    request_ms = Some(now_ms);
                     refresh.begin(now_ms);
                     refresh.fail(now_ms);
                 }

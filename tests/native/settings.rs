@@ -7,7 +7,7 @@ use tally_protocol::settings::{SETTINGS, check, check_all, number};
 
 #[test]
 fn a_setting_out_of_range_is_refused_by_name_with_what_it_may_be() {
-    for (name, text, told) in [
+    for (name, text, reason) in [
         (
             "TALLY_LIMITERS",
             "0",
@@ -49,7 +49,7 @@ fn a_setting_out_of_range_is_refused_by_name_with_what_it_may_be() {
         assert_eq!(refused.code(), Code::NotConfigured);
         let detail = refused.detail();
         assert!(detail.starts_with(&format!("{name} must be ")), "{detail}");
-        assert!(detail.contains(told), "{detail}");
+        assert!(detail.contains(reason), "{detail}");
         assert!(
             detail.ends_with(": correct it, or leave it out"),
             "{detail}"
@@ -94,9 +94,9 @@ fn the_documents_say_of_each_setting_what_it_may_be() {
             .lines()
             .find(|line| line.starts_with(&format!("| `{name}` |")));
         let row = row.unwrap_or_default();
-        let told = row.split(" | ").nth(2).unwrap_or_default();
+        let range = row.split(" | ").nth(2).unwrap_or_default();
         assert_eq!(
-            told.replace(',', ""),
+            range.replace(',', ""),
             takes.to_string().replace(',', ""),
             "{row}"
         );

@@ -341,10 +341,10 @@ fn what_is_thinned_leaves_a_full_one_a_month_and_whole_chains() {
             (run, run_of)
         })
         .collect();
-    let gone: BTreeSet<u64> = thinned(&runs, today, 400).into_iter().collect();
+    let removals: BTreeSet<u64> = thinned(&runs, today, 400).into_iter().collect();
     let left: BTreeMap<u64, RunOf> = runs
         .into_iter()
-        .filter(|(run, _)| !gone.contains(run))
+        .filter(|(run, _)| !removals.contains(run))
         .collect();
     let young = left.values().filter(|run| run.day > today - 400).count();
     assert_eq!(young, 400);
@@ -376,8 +376,8 @@ fn a_month_without_a_full_run_keeps_its_first_one() {
             (run, run_of)
         })
         .collect();
-    let gone = thinned(&runs, begin + 150, 1);
-    let left = runs.keys().filter(|run| !gone.contains(run));
+    let removals = thinned(&runs, begin + 150, 1);
+    let left = runs.keys().filter(|run| !removals.contains(run));
     let months: BTreeSet<String> = left
         .map(|run| date_of(runs[run].day)[..7].to_owned())
         .collect();
@@ -400,7 +400,7 @@ fn partitions_without_a_run_of_a_day_are_named() {
         entries: 1,
         bytes: 1,
     };
-    let told = |days: &[i64], has_counters: bool| PartitionRuns {
+    let partition_runs = |days: &[i64], has_counters: bool| PartitionRuns {
         runs: days.iter().map(|day| run_of(*day)).collect(),
         in_progress: None,
         has_files: true,
@@ -409,11 +409,11 @@ fn partitions_without_a_run_of_a_day_are_named() {
     };
     let all = AllRuns {
         partitions: vec![
-            (0, told(&[4, 5], true)),
-            (1, told(&[4, 6], true)),
-            (2, told(&[], true)),
-            (3, told(&[], false)),
-            (4, told(&[6], true)),
+            (0, partition_runs(&[4, 5], true)),
+            (1, partition_runs(&[4, 6], true)),
+            (2, partition_runs(&[], true)),
+            (3, partition_runs(&[], false)),
+            (4, partition_runs(&[6], true)),
         ],
         missing_partitions: vec![5],
     };

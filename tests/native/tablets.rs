@@ -119,12 +119,12 @@ fn a_changed_number_begins_a_spread_and_those_before_it_are_remembered_the_lates
         (1, LeadPlace::Tablet(4), vec![LeadPlace::Own])
     );
     assert_eq!(spreads.change(Some(9), 3), SpreadChange::Applied);
-    let former = vec![LeadPlace::Tablet(4), LeadPlace::Own];
-    assert_eq!(spreads.places(place), (2, LeadPlace::Tablet(9), former));
+    let old_places = vec![LeadPlace::Tablet(4), LeadPlace::Own];
+    assert_eq!(spreads.places(place), (2, LeadPlace::Tablet(9), old_places));
     // Back again: one number more, and no place twice.
     assert_eq!(spreads.change(Some(4), 4), SpreadChange::Applied);
-    let former = vec![LeadPlace::Tablet(9), LeadPlace::Own];
-    assert_eq!(spreads.places(place), (3, LeadPlace::Tablet(4), former));
+    let old_places = vec![LeadPlace::Tablet(9), LeadPlace::Own];
+    assert_eq!(spreads.places(place), (3, LeadPlace::Tablet(4), old_places));
     assert_eq!(
         spreads.places(|_| LeadPlace::Own),
         (3, LeadPlace::Own, vec![])

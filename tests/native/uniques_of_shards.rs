@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-/// What a reader far away is told.
+/// The estimate that a reader far away gets.
 fn remote_estimate(places: &[Place]) -> UniqueEstimate {
     let mut root = ViewReceiver::new(View::new(1), Marks::new());
     for place in places {
@@ -131,9 +131,12 @@ fn sixteen_shards_in_two_datacenters_err_by_no_more_than_three_in_a_thousand() {
         // A third of the elements comes to both.
         places[0].count(&all[..ELEMENTS * 2 / 3], 16);
         places[1].count(&all[ELEMENTS / 3..], 16);
-        let told = remote_estimate(&places);
-        assert!(told.standard_error <= 0.003 * told.estimate, "{told:?}");
-        told.estimate
+        let estimate = remote_estimate(&places);
+        assert!(
+            estimate.standard_error <= 0.003 * estimate.estimate,
+            "{estimate:?}"
+        );
+        estimate.estimate
     });
     assert!(
         found.root_mean_square <= 0.003,
@@ -163,9 +166,9 @@ fn a_counter_that_split_on_the_way_states_an_error_that_holds() {
         }
         // Another datacenter never split, and saw few.
         places[1].count(&all[..2_000], 1);
-        let told = remote_estimate(&places);
-        stated.set(told.standard_error / told.estimate);
-        told.estimate
+        let estimate = remote_estimate(&places);
+        stated.set(estimate.standard_error / estimate.estimate);
+        estimate.estimate
     });
     println!("stated: {}", stated.get());
     assert!(stated.get() <= 0.003, "{}", stated.get());

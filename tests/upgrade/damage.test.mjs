@@ -12,7 +12,7 @@ import { Scene, json } from "./scene.mjs";
 
 const WITHIN = { timeout: 180_000 };
 // A push leaves when a counter was quiet for 3 s, or 8 s.
-const TOLD_MS = 30_000;
+const SETTLED_MS = 30_000;
 
 const strong = (id) => `/counters/${id}?consistency=strong`;
 const COUNTERS = ["one", "two", "three"];
@@ -22,11 +22,11 @@ async function writeSome(scene) {
     for (const colo of ["FRA", "IAD"]) await scene.add(id, { delta: 5, unique: `${id}-${colo}` }, { colo });
     await scene.call("POST", `/boards/${id}/members/ann`, json({ score: 3 }));
   }
-  const isTold = async () => {
+  const isSettled = async () => {
     const { json: list } = await scene.call("GET", "/counters?prefix=&values=1");
     return list.counters.every(({ value }) => value === 10);
   };
-  await until(isTold, "the directory has been told", TOLD_MS);
+  await until(isSettled, "the directory has been told", SETTLED_MS);
 }
 
 /** Finds the first body that a statement gives of an object of a kind whose bytes say `name`. */
@@ -63,8 +63,8 @@ const PARTS = [
 
 const whole = async (scene, paths) => {
   for (const path of paths) {
-    const { json: told } = await scene.call("GET", path);
-    assert.equal(told.value ?? told.rows?.length, path.startsWith("/boards") ? 1 : 10, path);
+    const { json: answer } = await scene.call("GET", path);
+    assert.equal(answer.value ?? answer.rows?.length, path.startsWith("/boards") ? 1 : 10, path);
   }
 };
 
@@ -73,7 +73,7 @@ async function isNamed(scene, server) {
     const health = await scene.ask("GET", "/healthz");
     return health.status === 503 && /stored data cannot be read: .*damaged/.test(health.json.detail);
   };
-  await until(named, "health names what is damaged", TOLD_MS);
+  await until(named, "health names what is damaged", SETTLED_MS);
   const { bytes } = await scene.ask("GET", "/metrics");
   assert.match(bytes.toString(), /\ntally(_objects)?_unreadable_total [1-9]/);
   assert.match(server.log, /stored data cannot be read.*\(object [0-9a-f]{64}\)/);
@@ -91,11 +91,11 @@ async function refuses(scene, { reads, writes }) {
 // The root had been told all, so nothing is lost of the value.
 async function repair(scene, { damaged, from }) {
   for (const dry_run of [true, false]) {
-    const { json: said } = await scene.call("POST", "/repair", json({ prefix: "", dry_run }));
+    const { json: result } = await scene.call("POST", "/repair", json({ prefix: "", dry_run }));
     assert.deepEqual(
-      [said.checked, said.damaged, said.repaired, said.failed], [COUNTERS.length, 1, dry_run ? 0 : 1, []],
+      [result.checked, result.damaged, result.repaired, result.failed], [COUNTERS.length, 1, dry_run ? 0 : 1, []],
     );
-    const [{ id, root, cells }] = said.counters;
+    const [{ id, root, cells }] = result.counters;
     assert.equal(id, "two");
     assert.deepEqual([...(root?.damaged ?? []), ...cells.flatMap((cell) => cell.damaged)], damaged);
     assert.equal(root?.from ?? cells[0].totals.from, from);
@@ -116,7 +116,7 @@ async function damaged(variables, { find, ...part }, others) {
     const { path, body } = find(objects);
     const mend = flipBit(path, body);
     server.spawn();
-    await until(() => server.urls.length > 0, "workerd listens", TOLD_MS);
+    await until(() => server.urls.length > 0, "workerd listens", SETTLED_MS);
     const scene = new Scene(server.urls[0]);
     await refuses(scene, part);
     await whole(scene, others);

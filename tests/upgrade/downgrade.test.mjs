@@ -95,19 +95,19 @@ const BY_DEFAULT = [
 
 async function readAll(scene) {
   for (const colo of ["FRA", "IAD"]) for (const [path] of READS) await scene.ask("GET", path, { colo });
-  const areTold = async () => {
+  const areSettled = async () => {
     for (const colo of ["FRA", "IAD"]) for (const path of BY_DEFAULT) await scene.call("GET", path, { colo });
     return (await pushes(scene)) >= PUSHES_MIN;
   };
-  await until(areTold, "leads have told their roots that they are watched", WITHIN_MS);
+  await until(areSettled, "leads have told their roots that they are watched", WITHIN_MS);
 }
 
 async function countOnce({ call, ask }) {
   const before = (await call("GET", "/counters/negative?consistency=strong")).json.value;
   await call("POST", "/counters/negative/increment", { body: '{"delta":5}' });
-  const isTold = async () =>
+  const isSettled = async () =>
     (await ask("GET", "/counters?prefix=negative&values=1")).json.counters[0]?.value === before + 5;
-  await until(isTold, "the root has been told", WITHIN_MS);
+  await until(isSettled, "the root has been told", WITHIN_MS);
 }
 
 test("a folder of 0.1.0 that was only read is as 0.1.0 left it, and a write raises what it touches", WITHIN, async () => {
@@ -117,10 +117,10 @@ test("a folder of 0.1.0 that was only read is as 0.1.0 left it, and a write rais
   unpack(readFileSync(join(FIXTURES, "0.1.0.tar.br")), data);
   const build = clocked({ build: BUILD, folder: join(folder, "build"), now_ms: ended_ms + 1_000 });
   const server = new Server({ folder: data, variables, build });
-  const opened = async (deed) => {
+  const opened = async (work) => {
     await server.start();
     const scene = new Scene(server.urls[0]);
-    await deed({ call: scene.call.bind(scene), ask: scene.ask.bind(scene) });
+    await work({ call: scene.call.bind(scene), ask: scene.ask.bind(scene) });
     await server.end();
     return stored(objects);
   };

@@ -17,7 +17,7 @@ import { BUILD, Server } from "../crash/server.mjs";
 import { pause } from "../crash/wait.mjs";
 import { pack } from "./archive.mjs";
 import { clocked } from "./clocked.mjs";
-import { READS, lasting } from "./reads.mjs";
+import { READS, stableParts } from "./reads.mjs";
 import { Scene, json } from "./scene.mjs";
 import { ACTS, WAITING } from "./story.mjs";
 
@@ -38,13 +38,13 @@ const variablesOf = (tablets) => ({ ...VARIABLES, ...(tablets && { TALLY_TABLETS
 
 // Starts the server at a time, does something, and ends it. Returns what that gave, and when it was over by the
 // server's clock.
-async function at({ begins_ms, tablets }, folder, name, deed) {
+async function at({ begins_ms, tablets }, folder, name, work) {
   const began_ms = Date.now();
   const build = clocked({ build: BUILD, folder: join(folder, name), now_ms: begins_ms });
   const server = new Server({ folder: join(folder, "data"), variables: variablesOf(tablets), build });
   try {
     await server.start();
-    const given = await deed(new Scene(server.urls[0]), server);
+    const given = await work(new Scene(server.urls[0]), server);
     return { given, ended_ms: begins_ms + Date.now() - began_ms };
   } finally {
     if (!server.isGone) await server.end();
@@ -63,7 +63,7 @@ async function readAll(scene) {
   const reads = [];
   for (const [path, days, colo = "FRA"] of READS) {
     const answer = await scene.ask("GET", path, { colo });
-    reads.push({ path, days, colo, ...lasting(answer) });
+    reads.push({ path, days, colo, ...stableParts(answer) });
   }
   return reads;
 }

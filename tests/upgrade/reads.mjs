@@ -134,7 +134,7 @@ const OF_THE_MOMENT = new Set([
 ]);
 
 /** Returns of an answer what must hold: its status, and its JSON without what is of the moment, or its bytes. */
-export function lasting({ status, json, bytes }) {
+export function stableParts({ status, json, bytes }) {
   if (json === undefined) return { status, bytes: bytes.toString("base64") };
   if (status >= 400) return { status, json: { code: json.code } };
   // A board's version rises when a period ends.

@@ -35,8 +35,8 @@ export class Scene {
   /** Resolves to an answer that has the `status` told, or any of success. */
   async call(method, path, { status, ...options } = {}) {
     const answer = await this.ask(method, path, options);
-    const isAsTold = status === undefined ? answer.status < 300 : answer.status === status;
-    if (!isAsTold) throw new Error(`${method} ${path} ${JSON.stringify(options)}: ${answer.status}\n${answer.bytes}`);
+    const isExpected = status === undefined ? answer.status < 300 : answer.status === status;
+    if (!isExpected) throw new Error(`${method} ${path} ${JSON.stringify(options)}: ${answer.status}\n${answer.bytes}`);
     return answer;
   }
 

@@ -111,8 +111,8 @@ async function lastOfBoards(scene) {
 }
 
 const redis = async (scene, commands) => {
-  const { json: told } = await scene.call("POST", "/redis/pipeline", json(commands));
-  const failed = told.find(({ error }) => error !== undefined);
+  const { json: replies } = await scene.call("POST", "/redis/pipeline", json(commands));
+  const failed = replies.find(({ error }) => error !== undefined);
   if (failed !== undefined) throw new Error(failed.error);
 };
 

@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 import { BUILD, Server } from "../crash/server.mjs";
 import { unpack } from "./archive.mjs";
 import { clocked } from "./clocked.mjs";
-import { agrees, lasting } from "./reads.mjs";
+import { agrees, stableParts } from "./reads.mjs";
 import { Scene } from "./scene.mjs";
 import { writeAll, writeSoon } from "./writes.mjs";
 
@@ -25,8 +25,8 @@ const fixtures = readdirSync(FIXTURES)
   .filter((name) => name.endsWith(".json"))
   .map((name) => ({ name: name.slice(0, -".json".length), ...JSON.parse(readFileSync(join(FIXTURES, name), "utf8")) }));
 
-// Serves the data of a fixture with the build at hand, at a time, for as long as `deed` takes.
-async function opened({ name, variables }, now_ms, deed) {
+// Serves the data of a fixture with the build at hand, at a time, for as long as `work` takes.
+async function opened({ name, variables }, now_ms, work) {
   const folder = mkdtempSync(join(tmpdir(), "tally-upgrade-"));
   try {
     unpack(readFileSync(join(FIXTURES, `${name}.tar.br`)), join(folder, "data"));
@@ -34,7 +34,7 @@ async function opened({ name, variables }, now_ms, deed) {
     const server = new Server({ folder: join(folder, "data"), variables, build });
     try {
       await server.start();
-      await deed(new Scene(server.urls[0]));
+      await work(new Scene(server.urls[0]));
     } catch (error) {
       error.message += `\n${server.log}`;
       throw error;
@@ -49,7 +49,7 @@ async function opened({ name, variables }, now_ms, deed) {
 async function compare(scene, reads, days) {
   const lasts = reads.filter((read) => read.days === null || read.days > days);
   for (const { path, colo, days: _, ...recorded } of lasts) {
-    agrees(lasting(await scene.ask("GET", path, { colo })), recorded, path);
+    agrees(stableParts(await scene.ask("GET", path, { colo })), recorded, path);
   }
   return lasts.length;
 }

@@ -12,7 +12,7 @@ const replayed = ({ headers }) => headers.get("idempotency-replayed");
 class Opened {
   constructor(scene, recorded) {
     this.scene = scene;
-    this.told = (path) => recorded.get(path);
+    this.answerTo = (path) => recorded.get(path);
     this.recorded = (id) => recorded.get(`${counter(id)}?consistency=strong&numbers=string`);
   }
 
@@ -163,17 +163,17 @@ async function queue({ scene, ...opened }) {
 }
 
 async function boards({ scene, ...opened }) {
-  const { total } = opened.told("/boards/race/top?limit=20");
+  const { total } = opened.answerTo("/boards/race/top?limit=20");
   const { rank } = (await scene.call("POST", "/boards/race/members/new", json({ score: 1_000 }))).json;
   assert.equal(rank, 1);
   const top = (await scene.call("GET", "/boards/race/top?limit=20&exact=1", { colo: "IAD" })).json;
   assert.deepEqual(
     [top.total, top.rows[0].member, top.rows[1].member],
-    [total + 1, "new", opened.told("/boards/race/top?limit=20").rows[0].member],
+    [total + 1, "new", opened.answerTo("/boards/race/top?limit=20").rows[0].member],
   );
   await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: false }));
   assert.equal((await scene.call("GET", "/boards/race/top")).json.total, total + 2);
-  const before = opened.told("/boards/spread/members/m7?exact=1").score;
+  const before = opened.answerTo("/boards/spread/members/m7?exact=1").score;
   assert.equal(
     (await scene.call("POST", "/boards/spread/members/m7", json({ delta: 5 }, { colo: "SYD" }))).json.score, before + 5,
   );
@@ -209,7 +209,7 @@ async function breakdowns({ scene }) {
 }
 
 async function shares({ scene, ...opened }) {
-  const [{ id }] = opened.told("/shares").shares;
+  const [{ id }] = opened.answerTo("/shares").shares;
   await scene.call("DELETE", `/shares/${id}`);
   assert.deepEqual((await scene.call("GET", "/shares")).json.shares, []);
 }
@@ -243,7 +243,7 @@ export async function writeSoon(scene, recorded, kept, agrees) {
     agrees(again.json, answer, path);
   }
   for (const id of ["keys", "home", "floor", "operations"]) await opened.grew(id, 0);
-  if (opened.told("/redis/GET/redis:orders") !== undefined) {
+  if (opened.answerTo("/redis/GET/redis:orders") !== undefined) {
     const again = await scene.call("POST", "/redis", keyed("order", json(["INCR", "redis:orders"])));
     assert.equal(again.json.result, 1);
   }

@@ -6,6 +6,8 @@
 //!
 //! It runs in the aggregator, not in the edge: it has no clients, calls objects only, and is deployed with them.
 
+use std::future::ready;
+
 use futures_util::future::LocalBoxFuture;
 
 use tally_core::counter::queue::{
@@ -68,84 +70,81 @@ fn give(parcels: &mut Vec<Parcel>, to: InboxId, index: usize, delivery: QueuedDe
 }
 
 /// Counts a batch, and returns the outcome of each message, in their order. Each is acknowledged or will be delivered
-/// again.
+/// again. A build without queued events has all delivered again, for one that counts them.
 pub fn consume<'a>(
     host: &'a Host,
     delivered: &'a [Delivered],
 ) -> LocalBoxFuture<'a, Vec<MessageOutcome>> {
-    Box::pin(async move {
-        let mut readable = Vec::with_capacity(delivered.len());
-        let mut parcels = Vec::new();
-        for (index, message) in delivered.iter().enumerate() {
-            match message.body.as_deref().and_then(Message::read) {
-                Some(sent) => readable.push((index, sent)),
-                None => {
-                    let letter = DeadLetter::unreadable(host.now_ms());
-                    bury(&mut parcels, InboxId::of_queue(), index, letter);
-                }
-            }
-        }
-        let oldest = readable.iter().map(|(_, sent)| sent.second).min();
-        let groups = group(readable);
-        let counts = groups.iter().map(|group| count(host, group));
-        let mut finished = vec![false; delivered.len()];
-        for (indices, verdicts) in all_settled(counts, GROUPS_AT_ONCE).await {
-            let mut found = groups.iter().filter(|group| group.indices == indices);
-            let Some(group) = found.next() else { continue };
-            let inbox = InboxId {
-                datacenter: group.datacenter.clone(),
-                number: 0,
-            };
-            for ((index, delivery), verdict) in
-                indices.into_iter().zip(&group.deliveries).zip(verdicts)
-            {
-                let deliveries = delivered.get(index).map_or(1, |message| message.attempts);
-                match verdict {
-                    WriteOutcome::Done => set(&mut finished, index),
-                    WriteOutcome::Dead(death) => {
-                        let letter = DeadLetter::of(delivery, death, host.now_ms());
-                        bury(&mut parcels, inbox.clone(), index, letter);
-                    }
-                    WriteOutcome::Later if deliveries >= HAND_OVER_DELIVERIES => {
-                        give(&mut parcels, inbox.clone(), index, delivery.clone());
-                    }
-                    WriteOutcome::Later => {}
-                }
-            }
-        }
-        let parcels = parcels.into_iter().map(|parcel| hand_over(host, parcel));
-        for (indices, verdicts) in all_settled(parcels, GROUPS_AT_ONCE).await {
-            for index in indices.into_iter().take(verdicts.len()) {
-                set(&mut finished, index);
-            }
-        }
-        if let Some(oldest) = oldest {
-            let lag_ms = host.now_ms().saturating_sub(oldest.saturating_mul(1_000));
-            metrics::add(
-                host,
-                Metric::QueueLagSum,
-                u64::try_from(lag_ms).unwrap_or(0),
-            );
-            metrics::add(host, Metric::QueueLagCount, 1);
-        }
-        let fate = |(message, is_finished): (&Delivered, bool)| match is_finished {
-            true => MessageOutcome::Acknowledged,
-            false => MessageOutcome::Again {
-                seconds: retry_seconds(message.attempts),
-            },
-        };
-        delivered.iter().zip(finished).map(fate).collect()
-    })
+    if cfg!(feature = "queue") {
+        return Box::pin(count_all(host, delivered));
+    }
+    let again = |message: &Delivered| MessageOutcome::Again {
+        seconds: retry_seconds(message.attempts),
+    };
+    Box::pin(ready(delivered.iter().map(again).collect()))
 }
 
-/// The outcome of a batch in a build that does not count queued events: it is delivered again.
-#[cfg(not(feature = "queue"))]
-pub fn again(delivered: &[Delivered]) -> Vec<MessageOutcome> {
-    let seconds = |message: &Delivered| retry_seconds(message.attempts);
-    let again = |message| MessageOutcome::Again {
-        seconds: seconds(message),
+async fn count_all(host: &Host, delivered: &[Delivered]) -> Vec<MessageOutcome> {
+    let mut readable = Vec::with_capacity(delivered.len());
+    let mut parcels = Vec::new();
+    for (index, message) in delivered.iter().enumerate() {
+        match message.body.as_deref().and_then(Message::read) {
+            Some(sent) => readable.push((index, sent)),
+            None => {
+                let letter = DeadLetter::unreadable(host.now_ms());
+                bury(&mut parcels, InboxId::of_queue(), index, letter);
+            }
+        }
+    }
+    let oldest = readable.iter().map(|(_, sent)| sent.second).min();
+    let groups = group(readable);
+    let counts = groups.iter().map(|group| count(host, group));
+    let mut finished = vec![false; delivered.len()];
+    for (indices, verdicts) in all_settled(counts, GROUPS_AT_ONCE).await {
+        let mut found = groups.iter().filter(|group| group.indices == indices);
+        let Some(group) = found.next() else { continue };
+        let inbox = InboxId {
+            datacenter: group.datacenter.clone(),
+            number: 0,
+        };
+        for ((index, delivery), verdict) in indices.into_iter().zip(&group.deliveries).zip(verdicts)
+        {
+            let deliveries = delivered.get(index).map_or(1, |message| message.attempts);
+            match verdict {
+                WriteOutcome::Done => set(&mut finished, index),
+                WriteOutcome::Dead(death) => {
+                    let letter = DeadLetter::of(delivery, death, host.now_ms());
+                    bury(&mut parcels, inbox.clone(), index, letter);
+                }
+                WriteOutcome::Later if deliveries >= HAND_OVER_DELIVERIES => {
+                    give(&mut parcels, inbox.clone(), index, delivery.clone());
+                }
+                WriteOutcome::Later => {}
+            }
+        }
+    }
+    let parcels = parcels.into_iter().map(|parcel| hand_over(host, parcel));
+    for (indices, verdicts) in all_settled(parcels, GROUPS_AT_ONCE).await {
+        for index in indices.into_iter().take(verdicts.len()) {
+            set(&mut finished, index);
+        }
+    }
+    if let Some(oldest) = oldest {
+        let lag_ms = host.now_ms().saturating_sub(oldest.saturating_mul(1_000));
+        metrics::add(
+            host,
+            Metric::QueueLagSum,
+            u64::try_from(lag_ms).unwrap_or(0),
+        );
+        metrics::add(host, Metric::QueueLagCount, 1);
+    }
+    let fate = |(message, is_finished): (&Delivered, bool)| match is_finished {
+        true => MessageOutcome::Acknowledged,
+        false => MessageOutcome::Again {
+            seconds: retry_seconds(message.attempts),
+        },
     };
-    delivered.iter().map(again).collect()
+    delivered.iter().zip(finished).map(fate).collect()
 }
 
 /// Hands a parcel to its inbox: all of it is acknowledged, or none.

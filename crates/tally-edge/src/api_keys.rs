@@ -7,13 +7,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::aged_cache::AgedCache;
 use super::audit;
 use super::body;
 use super::hash_keys::name_key;
 use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::Answer;
-use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
 use tally_protocol::access::{Caller, Scope};
@@ -57,16 +57,10 @@ const KNOWN_MAX: usize = 2_048;
 /// The most attempts of a change that conflicts with others.
 const TRIES: u32 = 3;
 
-struct KeyLookup {
-    key: Option<ApiKey>,
-    requested_ms: i64,
-    is_being_read: bool,
-}
-
 /// The cached keys of this isolate.
 #[derive(Default)]
 struct KeyCache {
-    known: BoundedMap<KeyId, KeyLookup, KNOWN_MAX>,
+    known: AgedCache<KeyId, Option<ApiKey>, KNOWN_MAX>,
     failed_ms: Option<i64>,
 }
 
@@ -87,34 +81,13 @@ async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<ApiKey>, F
     let requested_ms = host.now_ms();
     let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
     with(host, |keys| match &found {
-        Ok(key) => {
-            let known = KeyLookup {
-                key: key.clone(),
-                requested_ms,
-                is_being_read: false,
-            };
-            keys.known.insert(id, known);
-        }
+        Ok(key) => keys.known.put(id, key.clone(), requested_ms),
         Err(_) => {
             keys.failed_ms = Some(host.now_ms());
-            if let Some(known) = keys.known.get_mut(&id) {
-                known.is_being_read = false;
-            }
+            keys.known.fail(&id);
         }
     });
     found
-}
-
-/// The cached key: its content, its age, and whether this request must refresh it in the background.
-fn known(host: &Host, id: KeyId) -> Option<(Option<ApiKey>, i64, bool)> {
-    let now_ms = host.now_ms();
-    with(host, |keys| {
-        let known = keys.known.get_mut(&id)?;
-        let age_ms = now_ms.saturating_sub(known.requested_ms);
-        let is_due = age_ms > KEY_FRESH_MS && !known.is_being_read;
-        known.is_being_read |= is_due;
-        Some((known.key.clone(), age_ms, is_due))
-    })
 }
 
 /// The key of that id, within the allowed age.
@@ -127,23 +100,23 @@ async fn look_up(
     secret: Digest,
 ) -> Result<Option<ApiKey>, Problem> {
     let host = &context.host;
-    let known = known(host, id);
-    if let Some((key, age_ms, is_due)) = &known
-        && *age_ms <= KEY_USABLE_MS
+    let now_ms = host.now_ms();
+    let known = with(host, |keys| keys.known.find(&id, now_ms, KEY_FRESH_MS));
+    if let Some(known) = &known
+        && known.age_ms <= KEY_USABLE_MS
     {
-        let is_other = key
-            .as_ref()
-            .is_some_and(|key| !key.knows(&secret, host.now_ms()));
-        if !is_other || *age_ms < AGAIN_MS {
-            if *is_due {
+        let key = &known.value;
+        let is_other = key.as_ref().is_some_and(|key| !key.knows(&secret, now_ms));
+        if !is_other || known.age_ms < AGAIN_MS {
+            if known.must_read {
                 let host = host.clone();
                 context.wait_until(async move { drop(ask(&host, id, secret).await) });
             }
             return Ok(key.clone());
         }
     }
-    let stale = known.filter(|(_, age_ms, _)| *age_ms <= KEY_STALE_MS_MAX);
-    let is_paused = with(host, |keys| keys.is_paused(host.now_ms()));
+    let stale = known.filter(|known| known.age_ms <= KEY_STALE_MS_MAX);
+    let is_paused = with(host, |keys| keys.is_paused(now_ms));
     let answer = match is_paused {
         true => Err(Fault::Unavailable(
             "the directory does not answer".to_owned(),
@@ -152,7 +125,7 @@ async fn look_up(
     };
     match (answer, stale) {
         (Ok(key), _) => Ok(key),
-        (Err(_), Some((key, ..))) => Ok(key),
+        (Err(_), Some(known)) => Ok(known.value),
         (Err(fault), None) => Err(unread(&fault)),
     }
 }
@@ -461,5 +434,5 @@ pub async fn revoke(
 
 /// This isolate reads the changed key at once.
 fn forget(host: &Host, id: KeyId) {
-    with(host, |keys| drop(keys.known.remove(&id)));
+    with(host, |keys| keys.known.remove(&id));
 }

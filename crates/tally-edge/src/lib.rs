@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`aged_cache`] | cached values of the directory, and their ages |
 //! | [`request_context`] | one request, its caller and its times |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
@@ -69,6 +70,7 @@
 )]
 
 mod administration;
+mod aged_cache;
 mod aggregate;
 mod alerts;
 mod api_keys;

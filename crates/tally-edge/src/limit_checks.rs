@@ -4,7 +4,7 @@
 //! lost, or the request is ended, they stay consumed: less is admitted, never more. Reservations in a fixed window that
 //! may be over when the message arrives also stay consumed.
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 
 use super::body;
 use super::key_budget;
@@ -28,6 +28,7 @@ use tally_protocol::names::{self, LimiterAddress};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
 use tally_shared::call_within;
+use tally_shared::concurrency::all_in_order;
 use tally_shared::metrics;
 
 /// The largest difference between the clocks of a limiter and the edge, milliseconds.
@@ -139,7 +140,12 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
     let reserving = reserve_all(context, checks, &mut groups);
     let consume = |indices: &[usize]| {
         let checks = indices.iter().filter_map(|index| checks.get(*index));
-        join_all(checks.map(|resolved| ask_alone(context, resolved, DemandKind::Consume)))
+        let checks: Vec<_> = checks.collect();
+        all_in_order(
+            checks
+                .into_iter()
+                .map(|resolved| ask_alone(context, resolved, DemandKind::Consume)),
+        )
     };
     // A shadow check that came first would take quota that the enforced checks of its key need.
     let is_late = |index: &usize| only_watches_another(checks, *index);
@@ -195,7 +201,7 @@ async fn give_back(
         })
         .map(|(index, resolved)| (index, ask_alone(context, resolved, DemandKind::Refund)))
         .unzip();
-    join_all(returns).await;
+    all_in_order(returns).await;
     indices
 }
 
@@ -214,7 +220,7 @@ async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) 
     }
     let host = context.host.clone();
     let ending = async move {
-        join_all(ends.iter().map(|end| send_end(&host, end))).await;
+        all_in_order(ends.iter().map(|end| send_end(&host, end))).await;
     };
     if is_admitted {
         // Consumption stays, whether or not the limiters receive this.
@@ -253,7 +259,7 @@ async fn reserve_all(
     groups: &mut Vec<Group>,
 ) -> Vec<Reserved> {
     let first = groups.iter().map(|group| reserve(context, checks, group));
-    let mut all = join_all(first).await;
+    let mut all = all_in_order(first).await;
     if all.iter().all(|reserved| reserved.homes.is_empty()) {
         return all;
     }
@@ -279,7 +285,7 @@ async fn reserve_all(
             }
         }
     }
-    all.extend(join_all(moved.iter().map(|group| reserve(context, checks, group))).await);
+    all.extend(all_in_order(moved.iter().map(|group| reserve(context, checks, group))).await);
     groups.extend(moved);
     all
 }

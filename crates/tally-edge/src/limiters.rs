@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::aged_cache::AgedCache;
 use super::lanes::{LaneKind, Lanes, complete};
 use super::local_quota::LocalQuota;
 use super::repeated_checks;
@@ -56,7 +57,7 @@ const DENIAL_MS_MAX: i64 = 1_000;
 pub struct LimitMemory {
     /// The rates of messages and checks of each lane.
     meters: BoundedMap<LimiterAddress, FlushMeter, METERS_MAX>,
-    policies: BoundedMap<PolicyName, CachedPolicy, POLICIES_MAX>,
+    policies: AgedCache<PolicyName, Rc<Policy>, POLICIES_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
     /// The part of the limits that this isolate has been lent.
     pub(super) local_quota: LocalQuota,
@@ -84,12 +85,6 @@ impl LimitMemory {
         meter.record(checks, now_ms);
         gather_ms(meter.per_second(now_ms))
     }
-}
-
-struct CachedPolicy {
-    policy: Rc<Policy>,
-    read_ms: i64,
-    is_being_read: bool,
 }
 
 /// A refusal that is valid for a while.
@@ -161,31 +156,25 @@ pub async fn send(host: &Host, check: &CheckKeys, milliseconds: u64) -> Result<C
 pub async fn policy_of(context: &RequestContext, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
     let now_ms = context.host.now_ms();
     let known = with_limits(&context.host, |limits| {
-        let known = limits.policies.get_mut(name)?;
-        let age_ms = now_ms.saturating_sub(known.read_ms);
-        let must_read = age_ms > POLICY_FRESH_MS && !known.is_being_read;
-        if must_read {
-            known.is_being_read = true;
-        }
-        Some((known.policy.clone(), age_ms, must_read))
+        limits.policies.find(name, now_ms, POLICY_FRESH_MS)
     });
-    if let Some((policy, age_ms, must_read)) = &known
-        && *age_ms <= POLICY_USABLE_MS
+    if let Some(known) = &known
+        && known.age_ms <= POLICY_USABLE_MS
     {
-        if *must_read {
+        if known.must_read {
             let (host, name) = (context.host.clone(), name.clone());
             context.wait_until(async move {
                 let _ = read_policy(&host, &name).await;
             });
         }
-        return Ok(policy.clone());
+        return Ok(known.value.clone());
     }
     context.visitor().read(1)?;
     match read_policy(&context.host, name).await {
         Ok(Some(policy)) => Ok(policy),
         Ok(None) => Err(not_found(name)),
         Err(fault) => match known {
-            Some((policy, age_ms, _)) if age_ms <= POLICY_STALE_MS_MAX => Ok(policy),
+            Some(known) if known.age_ms <= POLICY_STALE_MS_MAX => Ok(known.value),
             _ => Err(unread(&fault)),
         },
     }
@@ -217,11 +206,7 @@ pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Pol
     let read = read.map(|policy| policy.map(Rc::new));
     match &read {
         Ok(policy) => cache_policy(host, name, policy.clone()),
-        Err(_) => with_limits(host, |limits| {
-            if let Some(known) = limits.policies.get_mut(name) {
-                known.is_being_read = false;
-            }
-        }),
+        Err(_) => with_limits(host, |limits| limits.policies.fail(name)),
     }
     read
 }
@@ -230,17 +215,9 @@ pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Pol
 pub fn cache_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
     repeated_checks::forget(host);
     let read_ms = host.now_ms();
-    with_limits(host, |limits| {
-        let Some(policy) = policy else {
-            limits.policies.remove(name);
-            return;
-        };
-        let known = CachedPolicy {
-            policy,
-            read_ms,
-            is_being_read: false,
-        };
-        limits.policies.insert(name.clone(), known);
+    with_limits(host, |limits| match policy {
+        Some(policy) => limits.policies.put(name.clone(), policy, read_ms),
+        None => limits.policies.remove(name),
     });
 }
 

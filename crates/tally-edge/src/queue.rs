@@ -6,8 +6,6 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-
 use super::hash_keys::name_key;
 use super::isolate::own_shard;
 use super::keyed::{count_keyed, problem_of};
@@ -37,7 +35,7 @@ use tally_protocol::metrics::Metric;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{SummedCounter, count_json, dead_letters_json, queued_json};
 use tally_protocol::query::{LIST_LIMIT, Query};
-use tally_shared::concurrency::all_settled;
+use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::{call, call_within, metrics};
 
 /// Time for the first attempt of an append, and for its retry.
@@ -71,7 +69,7 @@ impl LaneKind for Queues {
         let messages = batch.into_messages();
         let outcomes = if to.is_queue() {
             let sends = messages.chunks(QUEUE_LIMITS.messages_max);
-            let sent = join_all(sends.map(|some| producer::send(host, some))).await;
+            let sent = all_in_order(sends.map(|some| producer::send(host, some))).await;
             sent.into_iter().map(|sent| Ok(sent?)).collect()
         } else {
             Rc::from([append(host, to, nonce, messages).await])

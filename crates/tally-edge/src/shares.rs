@@ -5,12 +5,12 @@
 
 use std::cell::RefCell;
 
+use super::aged_cache::AgedCache;
 use super::audit;
 use super::body;
 use super::hash_keys::name_key;
 use super::request_context::RequestContext;
 use super::respond::Answer;
-use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::order::put_in_order;
 use tally_host::{Host, State};
 use tally_protocol::access::{Caller, Scope};
@@ -36,13 +36,8 @@ const ASK_MS_MAX: u64 = 3_000;
 /// The most shares that an isolate caches: 1,024 of at most 700 bytes.
 const KNOWN_MAX: usize = 1_024;
 
-struct CachedShare {
-    share: Option<Share>,
-    requested_ms: i64,
-}
-
 /// The cached shares of this isolate.
-struct KnownShares(RefCell<BoundedMap<ShareId, CachedShare, KNOWN_MAX>>);
+struct KnownShares(RefCell<AgedCache<ShareId, Option<Share>, KNOWN_MAX>>);
 
 impl State for KnownShares {
     fn begin(_host: &Host) -> Self {
@@ -50,32 +45,25 @@ impl State for KnownShares {
     }
 }
 
-/// A cached share, if it was read within `age_ms_max`.
-fn known(host: &Host, id: ShareId, age_ms_max: i64) -> Option<Option<Share>> {
-    let shares = host.state::<KnownShares>();
-    let shares = shares.0.borrow();
-    let known = shares.get(&id)?;
-    (host.now_ms() - known.requested_ms <= age_ms_max).then(|| known.share.clone())
-}
-
 async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
-    if let Some(share) = known(host, id, FRESH_MS_MAX) {
-        return Ok(share);
+    let shares = host.state::<KnownShares>();
+    let find = || (shares.0.borrow_mut()).find(&id, host.now_ms(), FRESH_MS_MAX);
+    if let Some(known) = find().filter(|known| known.age_ms <= FRESH_MS_MAX) {
+        return Ok(known.value);
     }
     let requested_ms = host.now_ms();
     match call_within(host, &GetShare { id }, ASK_MS_MAX).await {
         Ok(share) => {
-            let entry = CachedShare {
-                share: share.clone(),
-                requested_ms,
-            };
-            host.state::<KnownShares>().0.borrow_mut().insert(id, entry);
+            (shares.0.borrow_mut()).put(id, share.clone(), requested_ms);
             Ok(share)
         }
-        Err(fault) => known(host, id, SHARE_MS_MAX).ok_or_else(|| {
-            let detail = format!("the share cannot be looked up ({fault}); try again");
-            Problem::new(Code::Unavailable, detail)
-        }),
+        Err(fault) => {
+            let stale = find().filter(|known| known.age_ms <= SHARE_MS_MAX);
+            stale.map(|known| known.value).ok_or_else(|| {
+                let detail = format!("the share cannot be looked up ({fault}); try again");
+                Problem::new(Code::Unavailable, detail)
+            })
+        }
     }
 }
 

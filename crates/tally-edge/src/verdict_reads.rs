@@ -1,7 +1,5 @@
 //! The results of a policy's checks over time, and the keys that were refused most.
 
-use futures_util::future::join_all;
-
 use super::fetch::{FetchedSum, see};
 use super::limiters;
 use super::request_context::RequestContext;
@@ -14,6 +12,7 @@ use tally_protocol::names::{self, VerdictKind};
 use tally_protocol::problem::Problem;
 use tally_protocol::public::{SummedCounter, VerdictCounts};
 use tally_protocol::query::Query;
+use tally_shared::concurrency::all_in_order;
 
 /// `GET /limits/{policy}/history`: how many checks were allowed and refused, bucket by bucket.
 ///
@@ -102,7 +101,7 @@ async fn read(
         let seen = see(context, &question, is_strong).await?;
         Ok(PolicyCounter { id, seen })
     });
-    join_all(all).await.into_iter().collect()
+    all_in_order(all).await.into_iter().collect()
 }
 
 /// As old as the oldest counter, and as the verdicts that other isolates have not sent yet.

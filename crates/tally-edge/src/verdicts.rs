@@ -11,8 +11,6 @@
 
 use std::cell::RefCell;
 
-use futures_util::future::join_all;
-
 use super::bulk_sender;
 use super::isolate::known_of;
 use super::request_context::RequestContext;
@@ -31,6 +29,7 @@ use tally_protocol::metrics::Metric;
 use tally_protocol::names::{self, CellAddress, VerdictKind};
 use tally_protocol::shell_limits::OPERATE_MS_MAX;
 use tally_shared::call_within;
+use tally_shared::concurrency::all_in_order;
 use tally_shared::metrics;
 
 /// How long a busy isolate collects its counts, milliseconds: a row for each policy and kind in that time.
@@ -196,7 +195,7 @@ pub async fn forget(context: &RequestContext, policy: &PolicyName) {
     let ending = ends
         .iter()
         .map(|end| call_within(host, end, OPERATE_MS_MAX));
-    let _missing = join_all(ending).await;
+    let _missing = all_in_order(ending).await;
 }
 
 /// The counts of a kind in these minutes, as a load for its counter.

@@ -207,7 +207,7 @@ impl Object {
     ///
     /// # Errors
     /// Where the platform refuses.
-    pub fn set_alarm<'a>(&'a self, at_ms: i64) -> LocalBoxFuture<'a, Result<(), String>> {
+    pub fn set_alarm(&self, at_ms: i64) -> LocalBoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
             self.2.due_ms.set(Some(at_ms));
             self.2.set_ms.set(at_ms);
@@ -225,7 +225,7 @@ impl Object {
     ///
     /// # Errors
     /// Where the platform refuses.
-    pub fn put_off_alarm<'a>(&'a self, now_ms: i64) -> LocalBoxFuture<'a, Result<bool, String>> {
+    pub fn put_off_alarm(&self, now_ms: i64) -> LocalBoxFuture<'_, Result<bool, String>> {
         Box::pin(async move {
             let SetAlarm { due_ms, set_ms } = &*self.2;
             let early_ms = due_ms

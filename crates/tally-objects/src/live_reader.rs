@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use futures_channel::oneshot;
-use futures_util::future::join_all;
 
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::set_of;
@@ -29,7 +28,7 @@ use tally_protocol::names::UNIQUES_ROUNDING;
 use tally_protocol::public::{Freshness, Rounding, SummedCounter};
 use tally_shared::boards::BoardReader;
 use tally_shared::call::CALL_MS_MAX;
-use tally_shared::concurrency::all_settled;
+use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::metrics;
 
 /// The reads that are in progress at once for one question.
@@ -122,7 +121,7 @@ impl LiveReader {
         }
         let waits = self.begin(&counters, age_ms_max.into());
         // For slower reads the former snapshot is returned; the new one comes with the next question.
-        let _ = self.host.within_ms(LOOK_MS_MAX, join_all(waits)).await;
+        let _ = self.host.within_ms(LOOK_MS_MAX, all_in_order(waits)).await;
         let held = self.held.borrow();
         let snapshot = |counter| held.get(counter).map(|held| held.snapshot.clone());
         let snapshots = counters.iter().map(|id| snapshot(id).unwrap_or_default());

@@ -10,9 +10,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use futures_util::future::{LocalBoxFuture, join_all, try_join_all};
+use futures_util::future::{LocalBoxFuture, try_join_all};
 
 use super::call;
+use super::concurrency::all_in_order;
 use tally_core::board::key::Key;
 use tally_core::board::placing::{Layout, ShardAt, first_sequence};
 use tally_core::board::settings::{Order, Ties};
@@ -783,7 +784,7 @@ pub fn write<'a>(
                     let sent = send(WriteBoard { at, ..write });
                     async move { (at, part, sent.await) }
                 });
-                (left, next) = made.add_all(layout, join_all(sent).await)?;
+                (left, next) = made.add_all(layout, all_in_order(sent).await)?;
             }
             if let Some(last) = made.last() {
                 return last.map(|last| (last, made.version));

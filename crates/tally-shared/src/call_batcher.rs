@@ -14,10 +14,11 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use futures_channel::oneshot;
-use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::call::{answer_of, call_within, exchange, receiver_of, target};
+use super::concurrency::all_in_order;
 use super::open_objects;
 use tally_core::counter::coalescing_queue::CoalescingQueue;
 use tally_host::{Host, Target};
@@ -242,11 +243,7 @@ pub fn room_for(calls_max: usize) -> impl FnMut(&QueuedCall) -> bool {
 }
 
 /// Sends a call by itself, and hands out the answer.
-pub fn send_alone<'a>(
-    host: &'a Host,
-    to: Target,
-    mut queued: QueuedCall,
-) -> LocalBoxFuture<'a, ()> {
+pub fn send_alone(host: &Host, to: Target, mut queued: QueuedCall) -> LocalBoxFuture<'_, ()> {
     Box::pin(async move {
         let left_ms = queued.left_ms(host.now_ms());
         let message = std::mem::take(&mut queued.message);
@@ -322,6 +319,6 @@ pub async fn call_many<C: Call>(
     let batcher = Batcher::new(host);
     let calls = messages
         .iter()
-        .map(|message| batcher.call(message, milliseconds).boxed_local());
-    batcher.run(join_all(calls)).await
+        .map(|message| batcher.call(message, milliseconds));
+    batcher.run(all_in_order(calls)).await
 }

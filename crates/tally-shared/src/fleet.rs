@@ -142,7 +142,7 @@ pub fn report_later<'a>(
 }
 
 /// Edge: reports the unreported counts, if there are any.
-pub fn report_now<'a>(host: &'a Host, here: Datacenter) -> LocalBoxFuture<'a, ()> {
+pub fn report_now(host: &Host, here: Datacenter) -> LocalBoxFuture<'_, ()> {
     Box::pin(async move {
         if with(host, |own| own.due_ms.is_some()) {
             report(host, Some(here)).await;
@@ -172,7 +172,7 @@ pub fn is_due(host: &Host) -> bool {
 }
 
 /// Sends a report. An edge gives its datacenter, so that its clock can be compared.
-pub fn report<'a>(host: &'a Host, here: Option<Datacenter>) -> LocalBoxFuture<'a, ()> {
+pub fn report(host: &Host, here: Option<Datacenter>) -> LocalBoxFuture<'_, ()> {
     Box::pin(async move {
         let Some(_guard) = ReportGuard::begin(host) else {
             return;

@@ -147,7 +147,7 @@ pub async fn call_open<C: Call>(host: &Host, message: &C) -> Result<C::Answer, F
 }
 
 /// Pauses so that others are served, if the number of open objects is limited.
-pub fn rest<'a>(host: &'a Host) -> LocalBoxFuture<'a, ()> {
+pub fn rest(host: &Host) -> LocalBoxFuture<'_, ()> {
     Box::pin(async move {
         if are_bounded(host) {
             host.sleep_ms(REST_MS.unsigned_abs()).await;

@@ -16,7 +16,7 @@ const CLOUDFRONT_FIELDS =
 
 // A program that names itself by nothing wrote a dash. A log without that field says nothing.
 const agent = (text) => (text === "-" ? "" : text);
-const said = (text) => (text === undefined || text === "" || text === "-" ? undefined : text);
+const textOf = (text) => (text === undefined || text === "" || text === "-" ? undefined : text);
 
 function clfTime(text) {
   const [, day, month, year, hour, minute, second, sign, hours, minutes] = text.match(CLF_TIME) ?? [];
@@ -26,13 +26,13 @@ function clfTime(text) {
 }
 
 // The lines of a second have one time: it is read once.
-function remembering(read) {
+function memoize(read) {
   let text;
   let known;
-  return (asked) => {
-    if (asked !== text) {
-      text = asked;
-      known = read(asked);
+  return (next) => {
+    if (next !== text) {
+      text = next;
+      known = read(next);
     }
     return known;
   };
@@ -44,7 +44,7 @@ function requestOf(text) {
 }
 
 function clf() {
-  const time = remembering(clfTime);
+  const time = memoize(clfTime);
   return (line) => {
     const [, first, between, when, request, status, referrer, user_agent] = line.match(CLF) ?? [];
     if (first === undefined) return undefined;
@@ -54,7 +54,8 @@ function clf() {
     // Apache's vhost_combined begins with the host and its port.
     const address = /:\d{2,5}$/.test(first) && /^\S+ \S+ \S+ $/.test(between) ? between.split(" ")[0] : first;
     return {
-      target, at_ms, address: said(address), method, status, referrer: said(referrer), user_agent: agent(user_agent),
+      target, at_ms, address: textOf(address), method, status, referrer: textOf(referrer),
+      user_agent: agent(user_agent),
     };
   };
 }
@@ -89,8 +90,8 @@ function caddy() {
     if (typeof request?.uri !== "string") return json.logger === undefined && json.msg === undefined ? undefined : null;
     const at_ms = timeOf(ts);
     if (at_ms === undefined) return undefined;
-    const header = (name) => said(request.headers?.[name]?.[0]);
-    const address = said(request.client_ip ?? request.remote_ip ?? request.remote_addr?.replace(/:\d+$/, ""));
+    const header = (name) => textOf(request.headers?.[name]?.[0]);
+    const address = textOf(request.client_ip ?? request.remote_ip ?? request.remote_addr?.replace(/:\d+$/, ""));
     return {
       target: request.uri, at_ms, address, method: request.method, status: String(status),
       referrer: header("Referer"), user_agent: request.headers === undefined ? undefined : (header("User-Agent") ?? ""),
@@ -102,15 +103,16 @@ function logpush() {
   return (line) => {
     const json = object(line);
     if (json === undefined) return undefined;
-    const target = said(json.ClientRequestURI) ?? said(json.ClientRequestPath);
+    const target = textOf(json.ClientRequestURI) ?? textOf(json.ClientRequestPath);
     if (target === undefined) return json.content === "tests" ? null : undefined;
     const at_ms = timeOf(json.EdgeStartTimestamp);
     if (at_ms === undefined) return undefined;
     return {
-      target, at_ms, path: said(json.ClientRequestPath), address: said(json.ClientIP), method: json.ClientRequestMethod,
+      target, at_ms, path: textOf(json.ClientRequestPath), address: textOf(json.ClientIP),
+      method: json.ClientRequestMethod,
       status: json.EdgeResponseStatus === undefined ? undefined : String(json.EdgeResponseStatus),
-      referrer: said(json.ClientRequestReferer), user_agent: agent(json.ClientRequestUserAgent),
-      country: said(json.ClientCountry),
+      referrer: textOf(json.ClientRequestReferer), user_agent: agent(json.ClientRequestUserAgent),
+      country: textOf(json.ClientCountry),
     };
   };
 }
@@ -126,9 +128,9 @@ function nginxJson() {
     const at_ms = timeOf(json?.time_iso8601 ?? json?.msec ?? json?.time ?? json?.["@timestamp"] ?? null);
     if (typeof target !== "string" || at_ms === undefined) return undefined;
     return {
-      target, at_ms, method, address: said(json.remote_addr),
+      target, at_ms, method, address: textOf(json.remote_addr),
       status: json.status === undefined ? undefined : String(json.status),
-      referrer: said(json.http_referer ?? json.http_referrer), user_agent: agent(json.http_user_agent),
+      referrer: textOf(json.http_referer ?? json.http_referrer), user_agent: agent(json.http_user_agent),
     };
   };
 }
@@ -166,7 +168,7 @@ function w3c() {
       return null;
     }
     const cells = line.includes("\t") ? line.split("\t") : line.split(" ");
-    const cell = (name) => said(cells[fields.indexOf(name)]);
+    const cell = (name) => textOf(cells[fields.indexOf(name)]);
     const stem = cell("cs-uri-stem");
     const at_ms = Date.parse(`${cell("date")}T${cell("time")}Z`);
     if (stem === undefined || Number.isNaN(at_ms)) return undefined;
@@ -199,7 +201,7 @@ function goatcounter() {
       return null;
     }
     if (names === undefined) return undefined;
-    const cell = (name) => said(cells[names.indexOf(name)]);
+    const cell = (name) => textOf(cells[names.indexOf(name)]);
     const at_ms = Date.parse(cell("Date"));
     const path = cell("Path");
     if (path === undefined || Number.isNaN(at_ms)) return undefined;

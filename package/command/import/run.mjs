@@ -175,7 +175,7 @@ export class Import {
   }
 
   async parts(all, parse, note) {
-    const flying = new Set();
+    const inFlight = new Set();
     const acknowledged = new Set();
     let failure;
     let isWhole = true;
@@ -197,12 +197,12 @@ export class Import {
           },
           (error) => (failure ??= error),
         );
-        flying.add(sent);
-        sent.finally(() => flying.delete(sent));
-        if (flying.size >= IN_FLIGHT_MAX) await Promise.race(flying);
+        inFlight.add(sent);
+        sent.finally(() => inFlight.delete(sent));
+        if (inFlight.size >= IN_FLIGHT_MAX) await Promise.race(inFlight);
       }
     } finally {
-      await Promise.all(flying);
+      await Promise.all(inFlight);
     }
     if (failure !== undefined) throw failure;
     return isWhole;

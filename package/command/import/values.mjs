@@ -207,9 +207,9 @@ export class Values {
     const before = board === undefined ? 0 : this.#lines.lastIndexOf(board.line);
     if (before > 0) await this.#send(this.#lines.splice(0, before));
     if (this.#lines.length === 0) return;
-    const said = await this.#send(this.#lines.splice(0));
+    const report = await this.#send(this.#lines.splice(0));
     this.#bytes = 0;
-    if (board !== undefined) Object.assign(board, { isSent: true, isRefused: said.boards === 0 });
+    if (board !== undefined) Object.assign(board, { isSent: true, isRefused: report.boards === 0 });
   }
 
   // Sends a body, and returns what is said of it.
@@ -220,7 +220,7 @@ export class Values {
     const { isLocal } = this.options;
     const mode = goesOn ? "add" : this.options.mode;
     const hash = createHash("sha256").update(`${mode}\n${text}`).digest("base64url").slice(0, 32);
-    const said = await this.client.request("POST", "/import", {
+    const report = await this.client.request("POST", "/import", {
       query: { mode },
       body: isLocal ? text : gzipSync(text),
       headers: { "content-type": "application/x-ndjson" },
@@ -230,19 +230,19 @@ export class Values {
     });
     // The line of a board that goes on was counted before.
     for (const name of ["counters", "policies", "boards", "members"]) {
-      this[name] += name === "boards" && goesOn ? 0 : said[name];
+      this[name] += name === "boards" && goesOn ? 0 : report[name];
     }
-    const present = said.refused.filter(({ code }) => code === "counter-exists").length;
+    const present = report.refused.filter(({ code }) => code === "counter-exists").length;
     // Of more than a hundred refused lines the others are not named: they are like these.
-    const unnamed = said.rejected - said.refused.length;
-    this.present += present + (present === said.refused.length ? unnamed : 0);
-    this.rejected += said.rejected - present - (present === said.refused.length ? unnamed : 0);
-    for (const line of said.refused) {
+    const unnamed = report.rejected - report.refused.length;
+    this.present += present + (present === report.refused.length ? unnamed : 0);
+    this.rejected += report.rejected - present - (present === report.refused.length ? unnamed : 0);
+    for (const line of report.refused) {
       if (line.code !== "counter-exists" && this.refused.length < REFUSED_SHOWN_MAX) {
         this.refused.push(line);
       }
     }
     this.onProgress(this);
-    return said;
+    return report;
   }
 }

@@ -1,7 +1,7 @@
 //! What a top costs in a partition of the directory, over SQLite as it is natively: the first look, and looks after
 //! changes. `top_figures [counters]`, 62,500 where no number is given: a sixteenth of a million.
 //!
-//! Invariant: what is told is compared with what was counted.
+//! Invariant: each answer is compared with what was counted.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ const COUNTERS: u64 = 62_500;
 /// Counters of one body.
 const LINES: u64 = 10_000;
 
-/// By when the directory has been told of all writes, milliseconds.
-const TOLD_MS: u64 = 80_000;
+/// How long until the directory has the totals of all writes, milliseconds.
+const PROPAGATION_MS: u64 = 80_000;
 
 /// By when no edge tells an answer again, milliseconds.
 const FORGOTTEN_MS: u64 = 2_000;
@@ -46,7 +46,7 @@ fn count(world: &World, client: &Client, numbers: std::ops::Range<u64>, of: impl
         let answer = world.run(client.ask(write)).expect("no fault");
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
 }
 
 fn measure(counters: u64, are_equal: bool) {
@@ -66,10 +66,10 @@ fn measure(counters: u64, are_equal: bool) {
         world.run_for_ms(FORGOTTEN_MS);
         let path = format!("/top?prefix=page%2F&limit=100&{query}");
         let begun = Instant::now();
-        let told = world.run(client.get(&path)).expect("no fault");
+        let answer = world.run(client.get(&path)).expect("no fault");
         let took = begun.elapsed();
-        let told: Value = told.json();
-        assert_eq!(told["total"].as_u64(), Some(total), "{told}");
+        let answer: Value = answer.json();
+        assert_eq!(answer["total"].as_u64(), Some(total), "{answer}");
         println!("  {what}, {query}: {} µs", took.as_micros());
     };
     for query in ["by=value", "by=count&window=today", "by=count&window=7d"] {

@@ -22,8 +22,8 @@ fn firing(seed: u64, status: u16) -> (World, Client, Receiver) {
 fn a_delivery_is_tried_for_a_day_under_one_id_and_then_given_up_by_name() {
     let (world, client, receiver) = firing(60, 503);
     world.run_for_ms(3 * 3_600_000);
-    let told = get(&world, &client, "/alerts/a/deliveries");
-    let last = &told["deliveries"][0];
+    let answer = get(&world, &client, "/alerts/a/deliveries");
+    let last = &answer["deliveries"][0];
     assert_eq!(
         (&last["outcome"], &last["status"], &last["why"]),
         (
@@ -53,8 +53,8 @@ fn a_delivery_is_tried_for_a_day_under_one_id_and_then_given_up_by_name() {
         .collect();
     assert!((11_000..=20_000).contains(&waits[0]), "{waits:?}");
     assert!(waits.iter().all(|wait| *wait <= 4_600_000), "{waits:?}");
-    let told = get(&world, &client, "/alerts/a/deliveries");
-    assert_eq!(told["deliveries"][0]["outcome"], "given_up");
+    let answer = get(&world, &client, "/alerts/a/deliveries");
+    assert_eq!(answer["deliveries"][0]["outcome"], "given_up");
     let errors = world.errors();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
@@ -81,8 +81,8 @@ fn a_receiver_that_comes_back_gets_both_in_order() {
     receiver.answer_status(202);
     world.run_for_ms(1_000_000);
     assert_eq!(receiver.states(), ["firing", "resolved"]);
-    let told = get(&world, &client, "/alert-deliveries");
-    let outcomes: Vec<_> = told["deliveries"]
+    let answer = get(&world, &client, "/alert-deliveries");
+    let outcomes: Vec<_> = answer["deliveries"]
         .as_array()
         .expect("a list")
         .iter()
@@ -100,13 +100,13 @@ fn a_receiver_that_comes_back_gets_both_in_order() {
 #[test]
 fn redirects_are_not_followed_and_said() {
     let (world, client, receiver) = firing(62, 302);
-    let told = get(&world, &client, "/alerts/a");
-    let why = told["last_delivery"]["why"].as_str().expect("why");
+    let answer = get(&world, &client, "/alerts/a");
+    let why = answer["last_delivery"]["why"].as_str().expect("why");
     assert!(
         why.contains("redirects (302), which is not followed"),
         "{why}"
     );
-    assert_eq!(told["last_delivery"]["outcome"], "waiting");
+    assert_eq!(answer["last_delivery"]["outcome"], "waiting");
     assert!(
         receiver
             .got()
@@ -144,12 +144,12 @@ fn who_does_not_answer_is_tried_again_and_one_attempt_is_under_way_at_most() {
         })
     });
     world.run_for_ms(5_000_000);
-    let told = get(&world, &client, "/alerts/a");
+    let answer = get(&world, &client, "/alerts/a");
     assert_eq!(
-        told["last_delivery"]["why"],
+        answer["last_delivery"]["why"],
         "the receiver did not answer in 10 s"
     );
-    assert_eq!(told["last_delivery"]["outcome"], "waiting");
+    assert_eq!(answer["last_delivery"]["outcome"], "waiting");
 }
 
 #[test]
@@ -157,22 +157,22 @@ fn nothing_is_delivered_while_it_is_silenced_and_afterwards_what_is_so() {
     let (world, _, client, receiver) = service(64);
     put(&world, &client, "a", &alert("counter", "c", &above_ten()));
     let silence = |seconds: u64| {
-        let told = done(
+        let answer = done(
             &world,
             &client,
             "POST",
             "/alerts/a/silence",
             &json!({"for_seconds": seconds}),
         );
-        assert_eq!(told["state"] == "silenced", seconds > 0, "{told}");
-        told
+        assert_eq!(answer["state"] == "silenced", seconds > 0, "{answer}");
+        answer
     };
     silence(600);
     add(&world, &client, "c", 11);
     world.run_for_ms(120_000);
-    let told = get(&world, &client, "/alerts/a");
+    let answer = get(&world, &client, "/alerts/a");
     assert_eq!(
-        (&told["state"], &told["condition"]),
+        (&answer["state"], &answer["condition"]),
         (&"silenced".into(), &"firing".into())
     );
     assert_eq!(receiver.states(), [""; 0]);
@@ -180,18 +180,18 @@ fn nothing_is_delivered_while_it_is_silenced_and_afterwards_what_is_so() {
     done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
     assert_eq!(receiver.states(), ["test"]);
     receiver.take();
-    // What begins and ends in a silence nobody hears of.
+    // An incident that begins and ends in a silence is not delivered.
     subtract(&world, &client, "c", 5);
     world.run_for_ms(1_000_000);
     assert_eq!(receiver.states(), [""; 0]);
-    // What lasts longer than it is told at its end.
+    // An incident that outlasts the silence is delivered when the silence ends.
     silence(300);
     add(&world, &client, "c", 11);
     world.run_for_ms(290_000);
     assert_eq!(receiver.states(), [""; 0]);
     world.run_for_ms(12_000);
     assert_eq!(receiver.states(), ["firing"]);
-    // What ends in it is told at its end, also where somebody ends it.
+    // An end within a silence is delivered when the silence ends, also where somebody ends it.
     silence(86_400);
     subtract(&world, &client, "c", 11);
     world.run_for_ms(600_000);
@@ -225,15 +225,15 @@ fn what_waits_is_not_delivered_while_it_is_silenced() {
 fn a_test_tells_what_came_of_it_and_is_not_repeated() {
     let (world, _, client, receiver) = service(66);
     put(&world, &client, "a", &alert("counter", "c", &above_ten()));
-    let told = done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
+    let answer = done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
     assert_eq!(
-        (&told["state"], &told["outcome"], &told["status"]),
+        (&answer["state"], &answer["outcome"], &answer["status"]),
         (&"test".into(), &"delivered".into(), &204.into())
     );
     receiver.answer_status(404);
-    let told = done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
+    let answer = done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
     assert_eq!(
-        (&told["outcome"], &told["why"]),
+        (&answer["outcome"], &answer["why"]),
         (&"given_up".into(), &"the receiver answered 404".into())
     );
     world.run_for_ms(600_000);
@@ -252,10 +252,10 @@ fn the_last_hundred_are_kept_and_what_waits_is_bounded() {
     for _ in 0..130 {
         done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
     }
-    let told = get(&world, &client, "/alerts/a/deliveries");
-    assert_eq!(told["deliveries"].as_array().expect("a list").len(), 100);
+    let answer = get(&world, &client, "/alerts/a/deliveries");
+    assert_eq!(answer["deliveries"].as_array().expect("a list").len(), 100);
     let ids = receiver.take();
-    assert_eq!(told["deliveries"][0]["id"], ids[129].id.as_str());
+    assert_eq!(answer["deliveries"][0]["id"], ids[129].id.as_str());
     // Twenty incidents that nobody takes.
     receiver.answer_status(500);
     for _ in 0..20 {
@@ -264,8 +264,8 @@ fn the_last_hundred_are_kept_and_what_waits_is_bounded() {
         subtract(&world, &client, "c", 11);
         world.run_for_ms(EVALUATED_MS);
     }
-    let told = get(&world, &client, "/alerts/a/deliveries");
-    let waiting = told["deliveries"].as_array().expect("a list").iter();
+    let answer = get(&world, &client, "/alerts/a/deliveries");
+    let waiting = answer["deliveries"].as_array().expect("a list").iter();
     let waiting = waiting.filter(|one| one["outcome"] == "waiting").count();
     assert!((15..=20).contains(&waiting), "{waiting}");
     receiver.take();
@@ -285,14 +285,14 @@ fn the_last_hundred_are_kept_and_what_waits_is_bounded() {
 fn an_alert_that_is_put_anew_goes_on_and_one_that_watches_something_else_begins_anew() {
     let (world, client, receiver) = firing(68, 204);
     assert_eq!(receiver.states(), ["firing"]);
-    // The same, with another webhook: nothing is told again.
-    let mut wanted = alert("counter", "c", &above_ten());
-    wanted["webhook"] = "https://other.example.com/".into();
-    let told = put(&world, &client, "a", &wanted);
-    assert_eq!(told["state"], "firing");
+    // The same, with another webhook: nothing is delivered again.
+    let mut settings = alert("counter", "c", &above_ten());
+    settings["webhook"] = "https://other.example.com/".into();
+    let answer = put(&world, &client, "a", &settings);
+    assert_eq!(answer["state"], "firing");
     world.run_for_ms(EVALUATED_MS);
     assert_eq!(receiver.states(), ["firing"]);
-    // Another threshold: what was told is resolved.
+    // Another threshold: the delivered incident is resolved.
     put(
         &world,
         &client,
@@ -327,11 +327,11 @@ fn what_is_deleted_is_told_nobody() {
 fn a_receiver_that_fails_does_not_hold_up_others() {
     let (world, _, client, receiver) = service(70);
     for number in 0..30 {
-        let mut wanted = alert("counter", &format!("c{number}"), &above_ten());
+        let mut settings = alert("counter", &format!("c{number}"), &above_ten());
         if number < 29 {
-            wanted["webhook"] = "https://slow.example.com/".into();
+            settings["webhook"] = "https://slow.example.com/".into();
         }
-        put(&world, &client, &format!("a{number}"), &wanted);
+        put(&world, &client, &format!("a{number}"), &settings);
     }
     let sleep = Rc::new(world.sleeper());
     receiver.answer(move |got| {
@@ -380,8 +380,8 @@ fn an_attempt_of_a_deleted_alert_says_nothing_of_one_of_its_name() {
     let got = receiver.take();
     assert_eq!(got.len(), 2, "{got:#?}");
     assert_ne!(got[0].incident(), got[1].incident());
-    let told = get(&world, &client, "/alerts/a/deliveries");
-    let deliveries = told["deliveries"].as_array().expect("a list");
-    assert_eq!(deliveries.len(), 1, "{told}");
-    assert_eq!(deliveries[0]["id"], got[1].id.as_str(), "{told}");
+    let answer = get(&world, &client, "/alerts/a/deliveries");
+    let deliveries = answer["deliveries"].as_array().expect("a list");
+    assert_eq!(deliveries.len(), 1, "{answer}");
+    assert_eq!(deliveries[0]["id"], got[1].id.as_str(), "{answer}");
 }

@@ -59,28 +59,28 @@ fn write_under_faults(world: &World, client: &Client) {
     world.set_faults(Faults::NONE);
 }
 
-/// What is told of an alert at rest, where its receiver got these.
+/// Checks the answers about an alert at rest against what its receiver got.
 fn check_rest(seed: u64, world: &World, client: &Client, name: &str, got: &[Got]) {
-    let told = get(world, client, &format!("/alerts/{name}"));
+    let answer = get(world, client, &format!("/alerts/{name}"));
     let expected = if ["a1", "sum"].contains(&name) {
         "firing"
     } else {
         "ok"
     };
-    assert_eq!(told["state"], expected, "seed {seed}: {told}");
+    assert_eq!(answer["state"], expected, "seed {seed}: {answer}");
     let last = got.last().map_or("resolved", Got::state);
     assert_eq!(
         last == "firing",
         expected == "firing",
-        "seed {seed}, {name}: {told}"
+        "seed {seed}, {name}: {answer}"
     );
-    let told = get(world, client, &format!("/alerts/{name}/deliveries"));
-    let kept = told["deliveries"].as_array().expect("a list");
+    let answer = get(world, client, &format!("/alerts/{name}/deliveries"));
+    let kept = answer["deliveries"].as_array().expect("a list");
     assert!(
         kept.iter().all(|one| one["outcome"] == "delivered"),
-        "seed {seed}: {told}"
+        "seed {seed}: {answer}"
     );
-    // What is told to be delivered was.
+    // What the answer calls delivered has arrived.
     for one in kept {
         let id = one["id"].as_str().expect("an id");
         assert!(got.iter().any(|got| got.id == id), "seed {seed}: {id}");
@@ -97,13 +97,13 @@ fn world_of(seed: u64) {
     let client = admin(&world, site);
     let receiver = Receiver::of(&world);
     for number in 0..3 {
-        let mut wanted = alert(
+        let mut settings = alert(
             "counter",
             &format!("c{number}"),
             &json!({"value": {"above": 10}}),
         );
-        wanted["for_seconds"] = (number * 30).into();
-        put(&world, &client, &format!("a{number}"), &wanted);
+        settings["for_seconds"] = (number * 30).into();
+        put(&world, &client, &format!("a{number}"), &settings);
         add(&world, &client, &format!("c{number}"), 1);
     }
     put(
@@ -212,8 +212,8 @@ fn an_alert_is_measured_by_nobody_else_meanwhile() {
         );
     }
     world.run_for_ms(5_000);
-    let asked = Rc::new(RefCell::new(BTreeMap::<i64, u32>::new()));
-    let (known, clock) = (asked.clone(), world.clock());
+    let view_counts = Rc::new(RefCell::new(BTreeMap::<i64, u32>::new()));
+    let (known, clock) = (view_counts.clone(), world.clock());
     world.set_judge(move |judged| {
         if judged.path == "/view" {
             *known.borrow_mut().entry(clock() / 60_000).or_default() += 1;
@@ -221,8 +221,8 @@ fn an_alert_is_measured_by_nobody_else_meanwhile() {
         Box::pin(async { tally_simulation::Verdict::Answered })
     });
     world.run_for_ms(30 * 60_000);
-    let asked = asked.borrow();
-    let all: u32 = asked.values().sum();
+    let view_counts = view_counts.borrow();
+    let all: u32 = view_counts.values().sum();
     // Three alerts, once a minute each.
-    assert!((84..=93).contains(&all), "{asked:?}");
+    assert!((84..=93).contains(&all), "{view_counts:?}");
 }

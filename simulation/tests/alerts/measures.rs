@@ -8,26 +8,29 @@ fn an_alert_fires_and_is_resolved_once() {
     let (world, _, client, receiver) = service(1);
     add(&world, &client, "orders", 10);
     let when = json!({"value": {"above": 10}});
-    let told = put(&world, &client, "many", &alert("counter", "orders", &when));
-    assert_eq!(told["state"], "unknown");
-    assert_eq!((&told["when"], &told["counter"]), (&when, &"orders".into()));
-    assert!(told.get("secret").is_none(), "{told}");
-    world.run_for_ms(1_000);
-    let told = get(&world, &client, "/alerts/many");
+    let answer = put(&world, &client, "many", &alert("counter", "orders", &when));
+    assert_eq!(answer["state"], "unknown");
     assert_eq!(
-        (&told["state"], &told["value"], &told["exact"]),
+        (&answer["when"], &answer["counter"]),
+        (&when, &"orders".into())
+    );
+    assert!(answer.get("secret").is_none(), "{answer}");
+    world.run_for_ms(1_000);
+    let answer = get(&world, &client, "/alerts/many");
+    assert_eq!(
+        (&answer["state"], &answer["value"], &answer["exact"]),
         (&"ok".into(), &10.into(), &true.into())
     );
     assert_eq!(receiver.states(), [""; 0]);
 
     add(&world, &client, "orders", 1);
     world.run_for_ms(EVALUATED_MS);
-    let told = get(&world, &client, "/alerts/many");
+    let answer = get(&world, &client, "/alerts/many");
     assert_eq!(
-        (&told["state"], &told["value"]),
+        (&answer["state"], &answer["value"]),
         (&"firing".into(), &11.into())
     );
-    assert_eq!(told["last_delivery"]["outcome"], "delivered");
+    assert_eq!(answer["last_delivery"]["outcome"], "delivered");
     world.run_for_ms(10 * EVALUATED_MS);
     assert_eq!(receiver.states(), ["firing"]);
     let got = &receiver.got()[0];
@@ -101,9 +104,9 @@ fn what_is_near_is_looked_at_each_ten_seconds() {
 fn it_must_be_over_for_as_long_as_was_asked() {
     let (world, _, client, receiver) = service(3);
     add(&world, &client, "held", 20);
-    let mut wanted = alert("counter", "held", &json!({"value": {"above": 10}}));
-    wanted["for_seconds"] = 300.into();
-    put(&world, &client, "long", &wanted);
+    let mut settings = alert("counter", "held", &json!({"value": {"above": 10}}));
+    settings["for_seconds"] = 300.into();
+    put(&world, &client, "long", &settings);
     world.run_for_ms(200_000);
     assert_eq!(get(&world, &client, "/alerts/long")["state"], "pending");
     // It was within for a moment, and begins anew.
@@ -267,11 +270,11 @@ fn cases_of_many() -> Vec<Case> {
 
 /// One counter goes on while six others, which have counted more, end one after the other.
 fn add_while_others_end(world: &World, client: &Client) {
-    let gone: Vec<String> = (0..6).map(|of| format!("many%2Fgone{of}")).collect();
-    for id in &gone {
+    let other_ids: Vec<String> = (0..6).map(|of| format!("many%2Fgone{of}")).collect();
+    for id in &other_ids {
         add(world, client, id, 5_000);
     }
-    for id in &gone {
+    for id in &other_ids {
         keep_adding(world, client, "many%2Fa", 100, 10);
         let path = format!("/counters/{id}");
         done(world, client, "DELETE", &path, &Value::Null);
@@ -318,20 +321,24 @@ fn everything_that_can_be_watched_fires_and_ends() {
         let (world, _, client, receiver) = service(number);
         let name = case.name;
         let (watched, of) = case.watched;
-        let told = put(&world, &client, name, &alert(watched, of, &case.when));
+        let answer = put(&world, &client, name, &alert(watched, of, &case.when));
         assert_eq!(
-            (&told[watched], &told["when"]),
+            (&answer[watched], &answer["when"]),
             (&of.into(), &case.when),
             "{name}"
         );
         (case.begin)(&world, &client);
-        let told = get(&world, &client, &format!("/alerts/{name}"));
-        assert_eq!(receiver.states(), ["firing"], "{name}: {told}");
+        let answer = get(&world, &client, &format!("/alerts/{name}"));
+        assert_eq!(receiver.states(), ["firing"], "{name}: {answer}");
         let value = receiver.got()[0].json["value"].as_i64().expect("a number");
         assert!(case.value.contains(&value), "{name}: {value}");
         (case.end)(&world, &client);
-        let told = get(&world, &client, &format!("/alerts/{name}"));
-        assert_eq!(receiver.states(), ["firing", "resolved"], "{name}: {told}");
+        let answer = get(&world, &client, &format!("/alerts/{name}"));
+        assert_eq!(
+            receiver.states(),
+            ["firing", "resolved"],
+            "{name}: {answer}"
+        );
     }
 }
 
@@ -413,8 +420,8 @@ fn whatever_a_counter_got_its_value_by_its_alert_fires() {
         let answer = world.run(client.ask(request)).expect("no fault");
         assert!(answer.status < 300, "{way}: {}", answer.text());
         world.run_for_ms(EVALUATED_MS);
-        let told = get(&world, &client, "/alerts/a");
-        assert_eq!(receiver.states(), ["firing"], "{way}: {told}");
+        let reply = get(&world, &client, "/alerts/a");
+        assert_eq!(receiver.states(), ["firing"], "{way}: {reply}");
         assert_eq!(receiver.got()[0].json["value"], 11, "{way}");
     }
 }
@@ -438,7 +445,7 @@ fn what_a_snapshot_puts_back_is_measured_too() {
         )
     };
     set(11);
-    // The directory is told of it within a minute.
+    // The directory learns of it within a minute.
     world.run_for_ms(70_000);
     let made = done(&world, &client, "POST", "/snapshots", &Value::Null);
     let date = made["date"].as_str().expect("a day");
@@ -489,22 +496,22 @@ fn a_datacenter_that_does_not_answer_makes_it_unknown_and_resolves_nothing() {
         world.run_for_ms(20_000);
     }
     world.run_for_ms(200_000);
-    let told = get(&world, &client, "/alerts/sum");
+    let answer = get(&world, &client, "/alerts/sum");
     assert_eq!(
-        (&told["state"], &told["missing"]),
+        (&answer["state"], &answer["missing"]),
         (&"unknown".into(), &"no answer of SYD".into()),
-        "{told}"
+        "{answer}"
     );
-    let told = get(&world, &client, "/alerts/beats");
+    let answer = get(&world, &client, "/alerts/beats");
     assert_eq!(
-        (&told["state"], &told["missing"]),
+        (&answer["state"], &answer["missing"]),
         (&"unknown".into(), &"no answer of SYD".into()),
-        "{told}"
+        "{answer}"
     );
     assert_eq!(receiver.states(), ["firing"]);
     world.run_for_ms(300_000);
-    let told = get(&world, &client, "/alerts/sum");
-    assert_ne!(told["state"], "unknown", "{told}");
+    let answer = get(&world, &client, "/alerts/sum");
+    assert_ne!(answer["state"], "unknown", "{answer}");
 }
 
 #[test]
@@ -528,9 +535,12 @@ fn a_partition_that_does_not_answer_makes_a_prefix_unknown() {
         })
     });
     world.run_for_ms(2 * EVALUATED_MS);
-    let told = get(&world, &client, "/alerts/sum");
-    assert_eq!(told["state"], "unknown");
-    assert_eq!(told["missing"], "no answer of partition 3 of the directory");
+    let answer = get(&world, &client, "/alerts/sum");
+    assert_eq!(answer["state"], "unknown");
+    assert_eq!(
+        answer["missing"],
+        "no answer of partition 3 of the directory"
+    );
     assert_eq!(receiver.states(), ["firing"]);
 }
 
@@ -586,13 +596,13 @@ fn a_count_of_hours_that_a_partition_kept_no_times_of_is_at_least_what_is_told()
     let when = json!({"count_in": {"seconds": 3_600, "below": 30}});
     put(&world, &client, "few", &alert("prefix", "day/", &when));
     world.run_for_ms(3 * EVALUATED_MS);
-    let told = get(&world, &client, "/alerts/few");
+    let answer = get(&world, &client, "/alerts/few");
     assert_eq!(
-        (&told["state"], receiver.states().len()),
+        (&answer["state"], receiver.states().len()),
         (&json!("unknown"), 0),
-        "{told}"
+        "{answer}"
     );
-    assert!(told["missing"].to_string().contains("times"), "{told}");
+    assert!(answer["missing"].to_string().contains("times"), "{answer}");
     world.run_for_ms(3 * 3_600_000);
     assert_eq!(receiver.states(), ["firing"]);
 }

@@ -64,9 +64,9 @@ fn nobody_else_may_do_anything_with_an_alert_or_watch_what_is_not_theirs() {
     for name in ["b", "limits", "reads", "writes"] {
         for (method, path, body) in all.calls() {
             let answer = all.ask(name, method, path, &body);
-            let told = answer.text();
-            assert_eq!(answer.status, 403, "{name}: {method} {path}: {told}");
-            assert!(!told.contains("hooks.example.com"));
+            let text = answer.text();
+            assert_eq!(answer.status, 403, "{name}: {method} {path}: {text}");
+            assert!(!text.contains("hooks.example.com"));
         }
     }
     // Nor may an alert be taken over, or be about what its maker does not administer.
@@ -96,8 +96,8 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
     let policy = alert("policy", "api", &when);
     assert_eq!(all.put("limits", "/alerts/fourth", &policy), 201);
     for (name, alert) in [("a", "first"), ("b", "second"), ("limits", "fourth")] {
-        let told = get(&all.world, &all.client(name), "/alerts");
-        let alerts = told["alerts"].as_array().expect("alerts").iter();
+        let reply = get(&all.world, &all.client(name), "/alerts");
+        let alerts = reply["alerts"].as_array().expect("alerts").iter();
         let names: Vec<&Value> = alerts.map(|alert| &alert["name"]).collect();
         assert_eq!(names, [alert], "{name}");
     }
@@ -109,8 +109,8 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
     let test = "/alerts/first/test";
     done(&all.world, &all.client("a"), "POST", test, &Value::Null);
     for (name, count) in [("a", 1), ("b", 0)] {
-        let told = get(&all.world, &all.client(name), "/alert-deliveries");
-        let deliveries = told["deliveries"].as_array().expect("a list");
+        let reply = get(&all.world, &all.client(name), "/alert-deliveries");
+        let deliveries = reply["deliveries"].as_array().expect("a list");
         assert_eq!(deliveries.len(), count, "{name}");
     }
     for (method, path, body) in all.calls() {
@@ -129,10 +129,13 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
 #[test]
 fn an_alert_keeps_its_secret_and_a_new_one_needs_one() {
     let (world, _, client, receiver) = service(51);
-    let mut wanted = alert("counter", "a", &json!({"value": {"above": 10}}));
-    wanted.as_object_mut().expect("an object").remove("secret");
+    let mut settings = alert("counter", "a", &json!({"value": {"above": 10}}));
+    settings
+        .as_object_mut()
+        .expect("an object")
+        .remove("secret");
     assert_eq!(
-        ask(&world, &client, "PUT", "/alerts/one", &wanted).status,
+        ask(&world, &client, "PUT", "/alerts/one", &settings).status,
         400
     );
     let answer = ask(
@@ -143,8 +146,8 @@ fn an_alert_keeps_its_secret_and_a_new_one_needs_one() {
         &alert("counter", "a", &json!({"value": {"above": 10}})),
     );
     assert_eq!(answer.status, 201);
-    wanted["webhook"] = "https://other.example.com/".into();
-    let answer = ask(&world, &client, "PUT", "/alerts/one", &wanted);
+    settings["webhook"] = "https://other.example.com/".into();
+    let answer = ask(&world, &client, "PUT", "/alerts/one", &settings);
     assert_eq!(answer.status, 200);
     for path in [
         "/alerts",
@@ -169,31 +172,31 @@ fn an_alert_keeps_its_secret_and_a_new_one_needs_one() {
 #[test]
 fn inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends() {
     let (world, _, client, receiver) = service(52);
-    let mut wanted = alert("counter", "a", &json!({"value": {"above": 10}}));
-    wanted["webhook"] = "http://localhost:9000/".into();
-    let answer = ask(&world, &client, "PUT", "/alerts/one", &wanted);
+    let mut settings = alert("counter", "a", &json!({"value": {"above": 10}}));
+    settings["webhook"] = "http://localhost:9000/".into();
+    let answer = ask(&world, &client, "PUT", "/alerts/one", &settings);
     assert_eq!(
         (answer.status, answer.json()["code"].as_str()),
         (400, Some("webhook-not-allowed"))
     );
     world.set("TALLY_ALERTS_ALLOW", Some(r#"["localhost"]"#));
-    put(&world, &client, "one", &wanted);
+    put(&world, &client, "one", &settings);
     assert_eq!(
         done(&world, &client, "POST", "/alerts/one/test", &Value::Null)["status"],
         204
     );
     world.set("TALLY_ALERTS_ALLOW", None);
-    let told = done(&world, &client, "POST", "/alerts/one/test", &Value::Null);
+    let body = done(&world, &client, "POST", "/alerts/one/test", &Value::Null);
     assert_eq!(
-        (&told["outcome"], &told["status"]),
+        (&body["outcome"], &body["status"]),
         (&"given_up".into(), &Value::Null)
     );
     assert!(
-        told["why"]
+        body["why"]
             .as_str()
             .expect("why")
             .contains("TALLY_ALERTS_ALLOW"),
-        "{told}"
+        "{body}"
     );
     assert_eq!(receiver.got().len(), 1);
 }
@@ -201,7 +204,7 @@ fn inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends(
 #[test]
 fn there_are_so_many_alerts_and_no_more() {
     let (world, _, client, _) = service(53);
-    let wanted = alert("counter", "a", &json!({"value": {"above": 10}}));
+    let settings = alert("counter", "a", &json!({"value": {"above": 10}}));
     let mut refused = 0;
     for number in 0..2_300 {
         let answer = ask(
@@ -209,7 +212,7 @@ fn there_are_so_many_alerts_and_no_more() {
             &client,
             "PUT",
             &format!("/alerts/a{number}"),
-            &wanted,
+            &settings,
         );
         match answer.status {
             201 => {}
@@ -220,10 +223,10 @@ fn there_are_so_many_alerts_and_no_more() {
             _ => panic!("{}", answer.text()),
         }
     }
-    let told = get(&world, &client, "/alerts")["alerts"]
+    let alert_count = get(&world, &client, "/alerts")["alerts"]
         .as_array()
         .expect("alerts")
         .len();
-    assert_eq!(told + refused, 2_300);
-    assert!((1_500..=2_048).contains(&told), "{told}");
+    assert_eq!(alert_count + refused, 2_300);
+    assert!((1_500..=2_048).contains(&alert_count), "{alert_count}");
 }

@@ -55,7 +55,7 @@ impl Till {
     }
 }
 
-fn said(text: impl Into<String>) -> Reply {
+fn text_reply(text: impl Into<String>) -> Reply {
     Reply::Answer(text.into().into_bytes())
 }
 
@@ -83,39 +83,39 @@ impl Shell for Till {
         Box::pin(async move {
             match arrived.path.as_str() {
                 "/add" => match self.add(1) {
-                    Ok(sum) => said(sum.to_string()),
+                    Ok(sum) => text_reply(sum.to_string()),
                     Err(error) => refused(error),
                 },
                 "/add-slowly" => {
                     let added = self.add(1);
                     self.host.sleep_ms(50).await;
-                    added.map_or_else(refused, |sum| said(sum.to_string()))
+                    added.map_or_else(refused, |sum| text_reply(sum.to_string()))
                 }
                 "/undone" => {
                     let platform = self.object.platform();
                     let done = platform.atomically(&mut || self.add(1).is_err());
-                    done.map_or_else(refused, |()| said("undone"))
+                    done.map_or_else(refused, |()| text_reply("undone"))
                 }
-                "/read" => said(self.sum.get().to_string()),
+                "/read" => text_reply(self.sum.get().to_string()),
                 "/sync" => {
                     let added = self.add(1);
                     self.object.platform().sync().await.expect("no fault");
                     self.host.platform().log(Level::Warning, "durable");
-                    added.map_or_else(refused, |sum| said(sum.to_string()))
+                    added.map_or_else(refused, |sum| text_reply(sum.to_string()))
                 }
                 "/wipe" => {
                     self.object.platform().delete_all().await.expect("no fault");
-                    said("")
+                    text_reply("")
                 }
                 "/never" => std::future::pending().await,
                 "/arm" => {
                     let at_ms = self.host.now_ms() + 1_000;
                     let set = self.object.platform().set_alarm(at_ms).await;
-                    set.map_or_else(refused, |()| said(at_ms.to_string()))
+                    set.map_or_else(refused, |()| text_reply(at_ms.to_string()))
                 }
                 "/armed" => {
                     let armed = self.object.platform().alarm().await;
-                    armed.map_or_else(refused, |at_ms| said(format!("{at_ms:?}")))
+                    armed.map_or_else(refused, |at_ms| text_reply(format!("{at_ms:?}")))
                 }
                 "/watch" => match arrived.upgrade {
                     Some(_) => {
@@ -137,13 +137,13 @@ impl Shell for Till {
                 "/tell" => {
                     let text = String::from_utf8_lossy(&arrived.message).into_owned();
                     let sockets = self.object.platform().sockets();
-                    let heard = sockets.iter().filter(|socket| socket.send(&text)).count();
+                    let receivers = sockets.iter().filter(|socket| socket.send(&text)).count();
                     let streams = self.streams.borrow();
                     for stream in streams.iter() {
                         stream.send(&text);
                     }
                     let states: Vec<_> = streams.iter().map(|stream| stream.readiness()).collect();
-                    said(format!("{heard} {states:?}"))
+                    text_reply(format!("{receivers} {states:?}"))
                 }
                 _ => Reply::Unknown,
             }
@@ -174,11 +174,11 @@ impl Shell for Till {
         self.host.platform().log(Level::Warning, "closed None");
     }
 
-    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
+    fn on_close(&self, socket: Rc<dyn Socket>, close_reason: Option<(u16, String)>) {
         self.host
             .platform()
-            .log(Level::Warning, &format!("closed {said:?}"));
-        if let Some((code, reason)) = said {
+            .log(Level::Warning, &format!("closed {close_reason:?}"));
+        if let Some((code, reason)) = close_reason {
             socket.close(Some(code), Some(&reason));
         }
     }

@@ -11,7 +11,7 @@ mod plan;
 mod run;
 mod service;
 
-/// How soon readers are told.
+/// How soon readers see a write.
 const PROMISED_MS: i64 = 1_000;
 
 /// Of a thousand readers so many are told in time: the promise, and in a world of a hundred views, whose slowest is
@@ -21,16 +21,19 @@ const PROMISED_SMALL: usize = 950;
 
 fn check(shown: &run::Shown, thousandths: usize) {
     assert_eq!(shown.missing, 0, "readers that were not told all");
-    let told_ms = shown.agreed.thousandth(thousandths);
-    assert!(told_ms <= PROMISED_MS, "{told_ms} ms after the last write");
+    let agreement_ms = shown.agreed.thousandth(thousandths);
+    assert!(
+        agreement_ms <= PROMISED_MS,
+        "{agreement_ms} ms after the last write"
+    );
     let off_ms = shown.off.thousandth(thousandths);
     assert!(off_ms <= PROMISED_MS, "{off_ms} ms while clocks are off");
     for (split_ms, times) in &shown.healed {
         assert!(times.len() > 0, "a split of {split_ms} ms cut nothing off");
-        let told_ms = times.thousandth(thousandths);
+        let agreement_ms = times.thousandth(thousandths);
         assert!(
-            told_ms <= PROMISED_MS,
-            "{told_ms} ms after a split of {split_ms} ms"
+            agreement_ms <= PROMISED_MS,
+            "{agreement_ms} ms after a split of {split_ms} ms"
         );
     }
 }

@@ -7,7 +7,7 @@ use super::figures::{Cost, KINDS, Times};
 use super::plan::Plan;
 use super::service::{CALM_MS, CURIOUS_MS, OFF_MS, Service};
 
-/// Readers begin, and leads are told that somebody watches.
+/// Readers begin, and leads learn that somebody watches.
 const WARM_UP_MS: u64 = 4_000;
 
 /// After the last write, or healing, all is given so long.
@@ -161,7 +161,7 @@ impl Shown {
         for (truth, seen) in service.truths.borrow().iter().zip(&*service.seen.borrow()) {
             for seen in seen {
                 match seen.value == truth.value {
-                    // It was told all before.
+                    // It had seen all of it before.
                     true if seen.since_ms <= heals_ms => {}
                     true => times.push(seen.since_ms - heals_ms),
                     false => self.missing += 1,

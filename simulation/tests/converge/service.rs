@@ -138,8 +138,8 @@ impl Service {
             let partition = ring.partition_of(&id_of(counter));
             let partition = usize::try_from(partition).expect("few");
             let home = home_of(partition) % self.plan.datacenters;
-            let asked = self.clients[home].get(&path_of(counter)).await;
-            let answer = asked.expect("no fault");
+            let result = self.clients[home].get(&path_of(counter)).await;
+            let answer = result.expect("no fault");
             assert_eq!(answer.status, 404, "{}", answer.text());
         }
         for counter in 0..self.plan.counters {

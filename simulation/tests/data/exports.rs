@@ -42,8 +42,11 @@ fn a_value_below_the_floor_of_its_own_line_changes_nothing() {
     for (id, mode) in [("known", "replace"), ("known", "add"), ("new", "create")] {
         service.import("?mode=replace", "{\"id\":\"known\",\"value\":7}\n", None);
         let line = format!("{{\"id\":\"{id}\",\"value\":-5,\"settings\":{{\"floor\":0}}}}\n");
-        let told = service.import(&format!("?mode={mode}"), &line, None);
-        assert_eq!(told["refused"][0]["code"], "below-floor", "{mode}: {told}");
+        let report = service.import(&format!("?mode={mode}"), &line, None);
+        assert_eq!(
+            report["refused"][0]["code"], "below-floor",
+            "{mode}: {report}"
+        );
         let left = service.export("?format=csv");
         assert!(
             left.contains("known,7,") && !left.contains("-5"),
@@ -58,14 +61,14 @@ fn a_key_counts_each_line_once_and_only_in_its_mode() {
     let twice =
         "{\"id\":\"a\",\"value\":5}\n{\"id\":\"a\",\"value\":5}\n{\"id\":\"a\",\"value\":1}\n";
     for _ in 0..2 {
-        let told = service.import("?mode=add", twice, Some("one"));
-        assert_eq!(told["counters"], 3, "{told}");
+        let report = service.import("?mode=add", twice, Some("one"));
+        assert_eq!(report["counters"], 3, "{report}");
         assert!(service.export("?format=csv").contains("\na,11,"));
     }
-    let told = service.import("?mode=replace", twice, Some("one"));
+    let report = service.import("?mode=replace", twice, Some("one"));
     assert_eq!(
-        told["refused"][0]["code"], "idempotency-key-reused",
-        "{told}"
+        report["refused"][0]["code"], "idempotency-key-reused",
+        "{report}"
     );
     assert!(service.export("?format=csv").contains("\na,11,"));
 }
@@ -140,26 +143,26 @@ fn an_export_asks_and_holds_a_bounded_number_of_counters_at_once() {
     let service = Service::new(3, None);
     let list = |name: usize| format!("{{\"id\":\"c{name:03}\",\"value\":5}}\n");
     service.import("", &(0..COUNTERS).map(list).collect::<String>(), None);
-    // Cells are what is asked: each counts something.
+    // An export reads cells, so each counter counts something first.
     for name in 0..COUNTERS {
         let path = format!("/counters/c{name:03}/increment");
         service.well(0, "POST", &path, "{}");
     }
     for (options, pages_min) in [("", 1), ("?uniques=1", COUNTERS.div_ceil(AT_ONCE_MAX))] {
-        let [asked, most, cells, pages] = [const { Cell::new(0_usize) }; 4].map(Rc::new);
+        let [in_flight, most, cells, pages] = [const { Cell::new(0_usize) }; 4].map(Rc::new);
         let (world, sleep) = (&service.world, service.world.sleeper());
         let (sleep, counts) = (Rc::new(sleep), (most.clone(), cells.clone(), pages.clone()));
         world.set_judge(move |judged| {
             let (most, cells, pages) = counts.clone();
-            let (asked, sleep) = (asked.clone(), sleep.clone());
+            let (in_flight, sleep) = (in_flight.clone(), sleep.clone());
             Box::pin(async move {
                 pages.set(pages.get() + usize::from(judged.path.ends_with("/export-page")));
                 if judged.path.ends_with("/read-contents") {
                     cells.set(cells.get() + 1);
-                    asked.set(asked.get() + 1);
-                    most.set(most.get().max(asked.get()));
+                    in_flight.set(in_flight.get() + 1);
+                    most.set(most.get().max(in_flight.get()));
                     sleep(ANSWER_MS).await;
-                    asked.set(asked.get() - 1);
+                    in_flight.set(in_flight.get() - 1);
                 }
                 Verdict::Answered
             })

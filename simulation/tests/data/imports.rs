@@ -27,8 +27,8 @@ fn score(service: &Service, name: &str) -> Value {
     }
 }
 
-fn refusal(told: &Value) -> &str {
-    told["refused"][0]["code"].as_str().unwrap_or("none")
+fn refusal(report: &Value) -> &str {
+    report["refused"][0]["code"].as_str().unwrap_or("none")
 }
 
 #[test]
@@ -43,11 +43,11 @@ fn metadata_of_a_member_makes_no_line_of_its_own() {
     assert!(file.contains(whole), "{file}");
     let rows = service.ask(0, "GET", "/boards/inj/export", "", None).text();
     assert_eq!(rows.lines().count(), 1, "{rows}");
-    let told = service.import("?mode=replace", &file, None);
+    let report = service.import("?mode=replace", &file, None);
     assert_eq!(
-        (&told["counters"], &told["members"]),
+        (&report["counters"], &report["members"]),
         (&0.into(), &1.into()),
-        "{told}"
+        "{report}"
     );
 
     for half in [
@@ -70,22 +70,22 @@ fn a_board_that_is_there_is_not_written_into_by_create() {
     service.import("", &(BOARD.to_owned() + &member("ann", 1)), Some("first"));
     for key in [None, Some("fresh"), Some("fresh")] {
         let file = BOARD.to_owned() + &member("bob", 2);
-        let told = service.import("", &file, key);
+        let report = service.import("", &file, key);
         assert_eq!(
-            (refusal(&told), &told["members"]),
+            (refusal(&report), &report["members"]),
             ("counter-exists", &0.into()),
-            "{told}"
+            "{report}"
         );
-        let told = service.import("", &member("bob", 2), key);
+        let report = service.import("", &member("bob", 2), key);
         assert_eq!(
-            (refusal(&told), &told["members"]),
+            (refusal(&report), &report["members"]),
             ("invalid-line", &0.into()),
-            "{told}"
+            "{report}"
         );
         assert_eq!(score(&service, "bob"), Value::Null);
     }
-    let told = service.import("?mode=add", &member("bob", 2), Some("more"));
-    assert_eq!(told["members"], 1, "{told}");
+    let report = service.import("?mode=add", &member("bob", 2), Some("more"));
+    assert_eq!(report["members"], 1, "{report}");
 }
 
 #[test]
@@ -98,11 +98,11 @@ fn a_repeat_under_a_key_finishes_a_board_and_deletes_nothing() {
         }
         let file = BOARD.to_owned() + &member("ann", 1) + &member("bob", 2);
         for turn in 0..3 {
-            let (told, is_replay) = service.import_again(&query, &file, Some("once"));
+            let (report, is_replay) = service.import_again(&query, &file, Some("once"));
             assert_eq!(
-                (&told["members"], &told["boards"]),
+                (&report["members"], &report["boards"]),
                 (&2.into(), &1.into()),
-                "{mode}: {told}"
+                "{mode}: {report}"
             );
             assert_eq!(is_replay, turn > 0, "{mode}");
             assert_eq!(score(&service, "ann"), 1, "{mode}");
@@ -120,11 +120,11 @@ fn a_repeat_under_a_key_finishes_a_board_and_deletes_nothing() {
             assert_eq!(score(&service, "late0"), Value::Null);
         }
         service.well(0, "DELETE", "/boards/game", "");
-        let told = service.import(&query, &file, Some("once"));
+        let report = service.import(&query, &file, Some("once"));
         assert_eq!(
-            (&told["members"], refusal(&told)),
+            (&report["members"], refusal(&report)),
             (&0.into(), "board-ended"),
-            "{mode}: {told}"
+            "{mode}: {report}"
         );
         assert_eq!(score(&service, "ann"), Value::Null, "{mode}");
         let board = service.ask(0, "GET", "/boards/game", "", None);
@@ -153,8 +153,8 @@ fn cut_off_at(service: &Service, query: &str, text: &str, key: Option<&str>) -> 
     let client = service.clients[0].clone();
     let answer = service.world.run(client.ask(request)).expect("an answer");
     assert_eq!(answer.status, 400, "{}", answer.text());
-    let told = answer.json();
-    let detail = told["detail"].as_str().unwrap_or_default();
+    let problem = answer.json();
+    let detail = problem["detail"].as_str().unwrap_or_default();
     let before = detail
         .split("the lines before line ")
         .nth(1)
@@ -199,8 +199,12 @@ fn two_attempts_at_once_to_replace_a_board_delete_nothing_of_each_other() {
             "/board-end",
             vec![other.header("idempotency-key", "once"), late],
         );
-        let (told, is_replay) = service.import_again("?mode=replace", &file, Some("once"));
-        assert_eq!((&told["members"], is_replay), (&2.into(), true), "{told}");
+        let (report, is_replay) = service.import_again("?mode=replace", &file, Some("once"));
+        assert_eq!(
+            (&report["members"], is_replay),
+            (&2.into(), true),
+            "{report}"
+        );
         for (name, expected) in [("ann", 1), ("bob", 2), ("late", 5)] {
             assert_eq!(score(&service, name), expected, "{name}");
         }
@@ -227,16 +231,16 @@ fn a_board_that_somebody_makes_meanwhile_stays_theirs() {
         let made = request("PUT", "/boards/game", r#"{"keep":"sum"}"#);
         let zoe = request("POST", "/boards/game/members/zoe", r#"{"delta":9}"#);
         ask_before(&service, "/board-configure", vec![made, zoe]);
-        let told = service.import(&query, &file, key);
+        let report = service.import(&query, &file, key);
         let expected = if has_ended {
             "board-ended"
         } else {
             "counter-exists"
         };
         assert_eq!(
-            (refusal(&told), &told["members"]),
+            (refusal(&report), &report["members"]),
             (expected, &0.into()),
-            "{mode}: {told}"
+            "{mode}: {report}"
         );
         assert_eq!(
             (score(&service, "zoe"), score(&service, "ann")),
@@ -250,9 +254,9 @@ fn a_board_that_somebody_makes_meanwhile_stays_theirs() {
 fn a_line_that_is_too_long_behind_the_last_one_is_told() {
     let service = Service::new(21, None);
     let file = service.export("");
-    let told = service.import("", &(file + &"x".repeat((4 << 20) + 1)), None);
-    let told = (&told["whole"], &told["lines"], &told["rejected"]);
-    assert_eq!(told, (&false.into(), &1.into(), &1.into()));
+    let report = service.import("", &(file + &"x".repeat((4 << 20) + 1)), None);
+    let report = (&report["whole"], &report["lines"], &report["rejected"]);
+    assert_eq!(report, (&false.into(), &1.into(), &1.into()));
 }
 
 #[test]
@@ -290,11 +294,11 @@ fn a_repeat_of_a_body_that_broke_off_imports_all_members() {
             );
         }
         for turn in 0..2 {
-            let (told, is_replay) = service.import_again(&query, &file, Some("once"));
+            let (report, is_replay) = service.import_again(&query, &file, Some("once"));
             assert_eq!(
-                (&told["members"], is_replay),
+                (&report["members"], is_replay),
                 (&2_300.into(), turn > 0),
-                "{mode}: {told}"
+                "{mode}: {report}"
             );
             let rows = service
                 .ask(0, "GET", "/boards/game/export", "", None)
@@ -324,19 +328,19 @@ fn a_repeat_is_one_whatever_has_expired_since() {
     let file = BOARD.to_owned() + &brief + &others;
     service.import("?mode=add", &file, Some("once"));
     service.world.run_for_ms(120_000);
-    let (told, is_replay) = service.import_again("?mode=add", &file, Some("once"));
-    assert!(is_replay, "{told}");
+    let (report, is_replay) = service.import_again("?mode=add", &file, Some("once"));
+    assert!(is_replay, "{report}");
     let rows = service
         .ask(0, "GET", "/boards/game/export", "", None)
         .text();
     assert_eq!(rows.matches("\"score\":2").count(), 1_200, "{rows}");
     // A group of which all have expired is one of no writes.
     let file = BOARD.to_owned() + &brief + POLICY;
-    let told = service.import("?mode=add", &(file + &line("late", "")), Some("more"));
+    let report = service.import("?mode=add", &(file + &line("late", "")), Some("more"));
     assert_eq!(
-        (&told["members"], &told["rejected"]),
+        (&report["members"], &report["rejected"]),
         (&1.into(), &0.into()),
-        "{told}"
+        "{report}"
     );
 }
 
@@ -379,11 +383,11 @@ fn a_line_is_refused_by_its_name_before_it_changes_anything() {
             json!("a"),
         ),
     ] {
-        let told = service.import("?mode=replace", &format!("{line}\n"), None);
+        let report = service.import("?mode=replace", &format!("{line}\n"), None);
         assert_eq!(
-            (refusal(&told), &told["refused"][0]["id"]),
+            (refusal(&report), &report["refused"][0]["id"]),
             (code, &name),
-            "{told}"
+            "{report}"
         );
         assert!(service.export("?format=csv").contains("k1,7,"));
     }
@@ -401,11 +405,11 @@ fn a_file_is_whole_by_its_bytes_and_not_by_what_is_refused() {
     let file = from.export("");
     let to = Service::new(106, None);
     to.world.run_for_ms(3_600_000);
-    let told = to.import("?mode=replace", &file, None);
+    let report = to.import("?mode=replace", &file, None);
     assert_eq!(
-        (&told["whole"], &told["rejected"]),
+        (&report["whole"], &report["rejected"]),
         (&true.into(), &1.into()),
-        "{told}"
+        "{report}"
     );
     for (text, whole) in [
         (format!("\u{feff}{file}"), true),
@@ -414,8 +418,8 @@ fn a_file_is_whole_by_its_bytes_and_not_by_what_is_refused() {
         (format!("{file}{file}"), false),
         (file.replacen("\"b\"", "\"c\"", 1), false),
     ] {
-        let told = to.import("?mode=replace", &text, None);
-        assert_eq!(told["whole"], whole, "{told}");
+        let report = to.import("?mode=replace", &text, None);
+        assert_eq!(report["whole"], whole, "{report}");
     }
 }
 
@@ -461,11 +465,11 @@ fn numbers_of_any_size_come_back_from_either_form() {
         let to = Service::new(107, None);
         let ahead_ms = from.world.now_ms() - to.world.now_ms();
         to.world.run_for_ms(u64::try_from(ahead_ms).unwrap_or(0));
-        let told = to.import("", &file, None);
+        let report = to.import("", &file, None);
         assert_eq!(
-            (&told["rejected"], &told["whole"]),
+            (&report["rejected"], &report["whole"]),
             (&0.into(), &true.into()),
-            "{told}"
+            "{report}"
         );
         assert_eq!(to.export(query), file);
     }
@@ -477,8 +481,8 @@ fn times_that_have_not_come_are_times_of_now() {
     let far = i64::MAX;
     let line = json!({"id": "t", "settings": {"ttl_seconds": 1000}, "ttl_set_at": far, "created_at": far,
         "datacenters": [{"id": "FRA", "added": 1, "updated_at": far}]});
-    let told = service.import("", &format!("{line}\n"), None);
-    assert_eq!(told["counters"], 1, "{told}");
+    let report = service.import("", &format!("{line}\n"), None);
+    assert_eq!(report["counters"], 1, "{report}");
     let now = service.world.now_ms();
     let file = service.export("");
     let line: Value = serde_json::from_str(file.lines().next().expect("a line")).expect("JSON");
@@ -528,8 +532,8 @@ fn values_that_were_counted_before_a_set_come_with_their_count() {
         if mode == "add" {
             to.well(0, "POST", "/counters/page/increment", r#"{"delta":5}"#);
         }
-        let told = to.import(&format!("?mode={mode}"), &file, None);
-        assert_eq!(told["counters"], 1, "{mode}: {told}");
+        let report = to.import(&format!("?mode={mode}"), &file, None);
+        assert_eq!(report["counters"], 1, "{mode}: {report}");
         let path = "/counters/page/breakdown?by=country&consistency=strong";
         let read = to.well(0, "GET", path, "");
         let none = if mode == "add" { 5 } else { 0 };
@@ -541,11 +545,11 @@ fn values_that_were_counted_before_a_set_come_with_their_count() {
         // What came so is exported, and is read again.
         let again = to.export("?history=1");
         let last = Service::new(214, None);
-        let told = last.import("", &again, None);
+        let report = last.import("", &again, None);
         assert_eq!(
-            (&told["counters"], &told["rejected"]),
+            (&report["counters"], &report["rejected"]),
             (&json!(1), &json!(0)),
-            "{mode}: {told}"
+            "{mode}: {report}"
         );
         assert_eq!(last.export("?history=1"), again, "{mode}");
         let value = last.well(0, "GET", "/counters/page?consistency=strong", "");
@@ -576,8 +580,8 @@ fn a_repeat_brings_no_deleted_counter_back() {
         let line = format!("{line}\n");
         assert_eq!(service.import("", &line, Some("once"))["counters"], 1);
         service.well(0, "DELETE", "/counters/gone", "");
-        let told = service.import("", &line, Some("once"));
-        assert_eq!(refusal(&told), "counter-ended", "{told}");
+        let report = service.import("", &line, Some("once"));
+        assert_eq!(refusal(&report), "counter-ended", "{report}");
         let file = service.export("?format=csv");
         assert!(!file.contains("gone"), "{file}");
     }
@@ -594,8 +598,8 @@ fn a_repeat_puts_no_policy_and_no_alert_again() {
     for mode in ["", "?mode=replace", "?mode=add"] {
         let service = Service::new(17, None);
         let import = |key| {
-            let told = service.import(mode, &file, Some(key));
-            (told["policies"].clone(), told["alerts"].clone())
+            let report = service.import(mode, &file, Some(key));
+            (report["policies"].clone(), report["alerts"].clone())
         };
         let limit = || service.ask(0, "GET", "/limits/p", "", None);
         let watched = || service.ask(0, "GET", "/alerts/a", "", None);
@@ -636,9 +640,9 @@ fn what_is_added_does_not_pass_below_the_floor() {
         (-3, Some("some")),
     ] {
         let line = format!("{{\"id\":\"low\",\"value\":{value}}}\n");
-        let told = service.import("?mode=add", &line, key);
+        let report = service.import("?mode=add", &line, key);
         let expected = if value == -10 { "below-floor" } else { "none" };
-        assert_eq!(refusal(&told), expected, "{told}");
+        assert_eq!(refusal(&report), expected, "{report}");
     }
     assert!(service.export("?format=csv").contains("low,2,"));
 }
@@ -686,15 +690,15 @@ fn sketches_go_to_counters_of_their_own_hash() {
     let other = line.replace(r#""unique_hash":"redis""#, r#""unique_hash":"keyed""#);
     let new = other.replacen("\"redis\"", "\"new\"", 1) + "\n";
     for mode in ["create", "replace"] {
-        let told = service.import(&format!("?mode={mode}"), &new, None);
-        assert_eq!(refusal(&told), "hash-mismatch", "{told}");
+        let report = service.import(&format!("?mode={mode}"), &new, None);
+        assert_eq!(refusal(&report), "hash-mismatch", "{report}");
         assert!(!service.export("").contains("\"new\""));
     }
     let more = line.replacen("\"redis\"", "\"keyed\"", 1) + "\n";
-    let told = service.import("?mode=add", &more, None);
-    assert_eq!(refusal(&told), "hash-mismatch", "{told}");
-    let told = service.import("?mode=add", &format!("{line}\n"), None);
-    assert_eq!(refusal(&told), "none", "{told}");
+    let report = service.import("?mode=add", &more, None);
+    assert_eq!(refusal(&report), "hash-mismatch", "{report}");
+    let report = service.import("?mode=add", &format!("{line}\n"), None);
+    assert_eq!(refusal(&report), "none", "{report}");
 }
 
 #[test]
@@ -704,11 +708,11 @@ fn lines_of_one_counter_are_imported_one_after_the_other() {
         format!("{{\"id\":\"same\",\"datacenters\":[{{\"id\":\"FRA\",\"added\":{value}}}]}}\n")
     };
     let file: String = (1..=40).map(line).collect();
-    let told = service.import("?mode=replace", &file, None);
+    let report = service.import("?mode=replace", &file, None);
     assert_eq!(
-        (&told["counters"], &told["rejected"]),
+        (&report["counters"], &report["rejected"]),
         (&40.into(), &0.into()),
-        "{told}"
+        "{report}"
     );
     assert!(service.export("?format=csv").contains("same,40,"));
     let read = service.well(0, "GET", "/counters/same?consistency=strong", "");
@@ -785,8 +789,8 @@ fn equal_scores_of_a_spread_board_are_brought_back_in_the_order_of_their_lines()
         let all = names.iter().map(String::as_str).chain(["zoe", "ann"]);
         let all: Vec<String> = all.map(|name| format!("\"{name}\"")).collect();
         assert!(there == all, "{order}");
-        let told = service.import("?mode=replace", &file, None);
-        assert_eq!(told["whole"], true, "{told}");
+        let report = service.import("?mode=replace", &file, None);
+        assert_eq!(report["whole"], true, "{report}");
         service.world.run_for_ms(60_000);
         let again = service.export("?prefix=game");
         assert!(
@@ -836,9 +840,9 @@ fn who_may_not_change_limits_imports_no_policy_and_no_alert_about_one() {
             ask = ask.header("idempotency-key", key);
         }
         let client = admin_alone(&service);
-        let told = service.world.run(client.ask(ask)).expect("an answer");
-        let told = told.json();
-        let refused = told["refused"].as_array().expect("lines");
+        let body = service.world.run(client.ask(ask)).expect("an answer");
+        let body = body.json();
+        let refused = body["refused"].as_array().expect("lines");
         let named: Vec<_> = refused
             .iter()
             .map(|line| (&line["id"], &line["code"]))
@@ -846,14 +850,14 @@ fn who_may_not_change_limits_imports_no_policy_and_no_alert_about_one() {
         let forbidden = json!("forbidden");
         let names = ["login", "new", "watch", "own"].map(Value::from);
         let expected: Vec<_> = names.iter().map(|name| (name, &forbidden)).collect();
-        assert_eq!(named, expected, "{mode}: {told}");
+        assert_eq!(named, expected, "{mode}: {body}");
         // The others go on.
-        let counts = ["counters", "policies", "alerts"].map(|name| &told[name]);
-        assert_eq!(counts, [&json!(1), &json!(0), &json!(1)], "{mode}: {told}");
-        let stays = service.well(0, "GET", "/limits/login", "");
-        assert_eq!(stays["limit"], 5, "{mode}: {stays}");
-        let stays = service.well(0, "GET", "/alerts/own", "");
-        assert_eq!(stays["policy"], "login", "{mode}: {stays}");
+        let counts = ["counters", "policies", "alerts"].map(|name| &body[name]);
+        assert_eq!(counts, [&json!(1), &json!(0), &json!(1)], "{mode}: {body}");
+        let view = service.well(0, "GET", "/limits/login", "");
+        assert_eq!(view["limit"], 5, "{mode}: {view}");
+        let view = service.well(0, "GET", "/alerts/own", "");
+        assert_eq!(view["policy"], "login", "{mode}: {view}");
         for path in ["/limits/new", "/alerts/watch"] {
             assert_eq!(service.ask(0, "GET", path, "", None).status, 404, "{mode}");
         }
@@ -865,12 +869,12 @@ fn who_may_not_change_limits_imports_no_policy_and_no_alert_about_one() {
         let export = request("GET", "/export", "");
         let export = service.world.run(client.ask(export)).expect("an answer");
         let again = request("POST", "/import?mode=replace", &export.text());
-        let told = service.world.run(client.ask(again)).expect("an answer");
-        let told = told.json();
+        let body = service.world.run(client.ask(again)).expect("an answer");
+        let body = body.json();
         assert_eq!(
-            (&told["rejected"], &told["whole"]),
+            (&body["rejected"], &body["whole"]),
             (&json!(0), &json!(true)),
-            "{told}"
+            "{body}"
         );
     }
 }

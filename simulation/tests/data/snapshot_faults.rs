@@ -14,10 +14,10 @@ const DAY_MS: u64 = 86_400_000;
 const COUNTERS: usize = 6;
 const WRITES: u64 = 60;
 
-/// A write that was acknowledged: when it began, and when that was heard.
+/// A write that was acknowledged: when it began, and when its client had the answer.
 struct Write {
     begun_ms: i64,
-    heard_ms: i64,
+    acknowledged_ms: i64,
 }
 
 type Log = BTreeMap<usize, Vec<Write>>;
@@ -35,10 +35,11 @@ fn increment(service: &Service, log: &mut Log, key: u64) {
         Some(&key.to_string()),
     );
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let heard_ms = service.world.now_ms();
-    log.entry(counter)
-        .or_default()
-        .push(Write { begun_ms, heard_ms });
+    let acknowledged_ms = service.world.now_ms();
+    log.entry(counter).or_default().push(Write {
+        begun_ms,
+        acknowledged_ms,
+    });
 }
 
 /// Asks for something, and lets everything crash after a while, whether it was answered or not.
@@ -48,10 +49,10 @@ fn ask_and_crash(service: &Service, path: &str, body: &str, key: &str) {
         .header("idempotency-key", key)
         .body(body.as_bytes().to_vec());
     let client = service.clients[0].clone();
-    let asked = pin!(client.ask(request));
+    let pending = pin!(client.ask(request));
     let over = pin!(world.sleep_ms(world.chance().between(1, 3_000)));
     world.run(async move {
-        match select(asked, over).await {
+        match select(pending, over).await {
             Either::Left(_) | Either::Right(_) => {}
         }
     });
@@ -66,8 +67,8 @@ fn days_of(service: &Service, counter: usize) -> Vec<Value> {
         "/counters/page%2F{counter}?on=2026-01-01..{}",
         to.as_str().expect("a day")
     );
-    let told = service.well(0, "GET", &path, "");
-    told["days"].as_array().expect("days").clone()
+    let answer = service.well(0, "GET", &path, "");
+    answer["days"].as_array().expect("days").clone()
 }
 
 /// Each value is true of some moment between those that it names.
@@ -82,7 +83,10 @@ fn check_days(seed: u64, service: &Service, log: &Log) -> usize {
             ) else {
                 continue;
             };
-            let least = writes.iter().filter(|write| write.heard_ms < as_of).count();
+            let least = writes
+                .iter()
+                .filter(|write| write.acknowledged_ms < as_of)
+                .count();
             let most = writes
                 .iter()
                 .filter(|write| write.begun_ms <= taken)

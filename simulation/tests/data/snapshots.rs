@@ -23,7 +23,7 @@ fn make(service: &Service) -> Value {
     answer.json()
 }
 
-/// Until what was counted is told, and then a snapshot.
+/// Waits until the directory has the totals, and then for a snapshot.
 fn rest_and_make(service: &Service) -> Value {
     service.world.run_for_ms(70_000);
     make(service)
@@ -37,9 +37,9 @@ fn on(service: &Service, id: &str, day: &str) -> (u16, Value) {
 }
 
 fn value_on(service: &Service, id: &str, day: &str) -> Value {
-    let (status, told) = on(service, id, day);
-    assert_eq!(status, 200, "{told}");
-    told["value"].clone()
+    let (status, answer) = on(service, id, day);
+    assert_eq!(status, 200, "{answer}");
+    answer["value"].clone()
 }
 
 fn restore(service: &Service, day: &str, body: Value, key: Option<&str>) -> Value {
@@ -96,21 +96,21 @@ fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
     }
 
     // Between which writes it lies.
-    let (_, told) = on(&service, "likes", "2026-01-02");
+    let (_, answer) = on(&service, "likes", "2026-01-02");
     let (as_of, taken, updated) = (
-        told["as_of"].as_i64(),
-        told["taken_at"].as_i64(),
-        told["updated_at"].as_i64(),
+        answer["as_of"].as_i64(),
+        answer["taken_at"].as_i64(),
+        answer["updated_at"].as_i64(),
     );
     assert!(
         updated <= as_of && as_of <= taken && updated > Some(0),
-        "{told}"
+        "{answer}"
     );
-    assert_eq!(told["uniques"]["estimate"], 1, "{told}");
+    assert_eq!(answer["uniques"]["estimate"], 1, "{answer}");
     assert_eq!(
-        told["datacenters"],
+        answer["datacenters"],
         json!([{"id": "FRA", "value": 5}]),
-        "{told}"
+        "{answer}"
     );
 
     // Days in one answer, with the operations of each.
@@ -189,8 +189,8 @@ fn what_a_counter_was_is_found_after_its_root_has_moved() {
     let day = "2026-01-01";
     for id in &ids {
         assert_eq!(value_on(&service, id, day), 5, "{id}");
-        let (_, told) = on(&service, id, &format!("{day}..{day}"));
-        assert_eq!(told["days"][0]["value"], 5, "{id}: {told}");
+        let (_, answer) = on(&service, id, &format!("{day}..{day}"));
+        assert_eq!(answer["days"][0]["value"], 5, "{id}: {answer}");
     }
     let (status, none) = on(&service, "nobody", day);
     assert_eq!(
@@ -231,7 +231,7 @@ fn what_lies_with_partitions_that_were_taken_away_is_told() {
         (&json!(12), &json!(true)),
         "{one}"
     );
-    // What has left them since is not told twice.
+    // A counter that has left them since is not listed twice.
     let last = rest_and_make(&service);
     assert_eq!(
         (&last["counters"], &last["whole"]),
@@ -376,14 +376,18 @@ fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
         (json!(7), json!(11))
     );
     // It tells what it changed: nothing.
-    let told = again.json();
-    assert_eq!(again.header("idempotency-replayed"), Some("true"), "{told}");
+    let answer = again.json();
     assert_eq!(
-        ["created", "set", "unchanged", "left"].map(|name| &told[name]),
-        [0, 0, 1, 2].map(|count| json!(count)).each_ref(),
-        "{told}"
+        again.header("idempotency-replayed"),
+        Some("true"),
+        "{answer}"
     );
-    assert_eq!(told["changes"], json!([]), "{told}");
+    assert_eq!(
+        ["created", "set", "unchanged", "left"].map(|name| &answer[name]),
+        [0, 0, 1, 2].map(|count| json!(count)).each_ref(),
+        "{answer}"
+    );
+    assert_eq!(answer["changes"], json!([]), "{answer}");
 }
 
 #[test]
@@ -445,7 +449,7 @@ fn files_alone_bring_everything_back_into_an_empty_deployment() {
     from.world.run_for_ms(70_000);
     make(&from);
     let day = "2026-01-01";
-    let told = from.well(0, "GET", &format!("/counters?on={day}&limit=1000"), "");
+    let answer = from.well(0, "GET", &format!("/counters?on={day}&limit=1000"), "");
     let to = Service::with_bucket(104, Some(4));
     for name in from.world.files() {
         to.world.put_file(&name, from.world.file(&name));
@@ -454,7 +458,7 @@ fn files_alone_bring_everything_back_into_an_empty_deployment() {
         .run_for_ms(u64::try_from(from.world.now_ms() - to.world.now_ms()).expect("later"));
     assert_eq!(
         to.well(0, "GET", &format!("/counters?on={day}&limit=1000"), ""),
-        told
+        answer
     );
     let did = restore(&to, day, json!({}), Some("back"));
     assert_eq!(
@@ -521,11 +525,11 @@ fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
         .iter()
         .map(|id| format!("{{\"id\":\"{id}\",\"value\":5}}\n"));
     from.import("", &lines.collect::<String>(), Some("fill"));
-    let told = rest_and_make(&from);
+    let answer = rest_and_make(&from);
     assert_eq!(
-        (&told["partitions"], &told["counters"]),
+        (&answer["partitions"], &answer["counters"]),
         (&json!(32), &json!(40)),
-        "{told}"
+        "{answer}"
     );
     let day = "2026-01-01";
     for partitions in [None, Some("5")] {
@@ -582,21 +586,21 @@ fn a_damaged_or_missing_file_is_named_and_refused() {
         changed[bit / 8] ^= 1 << (bit % 8);
         service.world.put_file(part, Some(changed));
         for path in ["/counters/likes?on=2026-01-01", "/counters?on=2026-01-01"] {
-            let (status, said) = once("GET", path);
-            assert_eq!(status, 503, "{path}: {said}");
+            let (status, body) = once("GET", path);
+            assert_eq!(status, 503, "{path}: {body}");
             assert!(
-                said.contains("damaged") && said.contains(part.as_str()),
-                "{said}"
+                body.contains("damaged") && body.contains(part.as_str()),
+                "{body}"
             );
         }
     }
     service.world.put_file(part, None);
-    let (status, said) = once("GET", "/counters/likes?on=2026-01-01");
-    assert!(status == 503 && said.contains("missing"), "{said}");
-    let (status, said) = once("POST", "/snapshots/2026-01-01/restore");
-    assert_eq!(status, 503, "{said}");
-    let (status, said) = once("GET", "/healthz");
-    assert!(status == 503 && said.contains(part.as_str()), "{said}");
+    let (status, body) = once("GET", "/counters/likes?on=2026-01-01");
+    assert!(status == 503 && body.contains("missing"), "{body}");
+    let (status, body) = once("POST", "/snapshots/2026-01-01/restore");
+    assert_eq!(status, 503, "{body}");
+    let (status, body) = once("GET", "/healthz");
+    assert!(status == 503 && body.contains(part.as_str()), "{body}");
     let (_, metrics) = once("GET", "/metrics");
     assert!(
         !metrics.contains("\ntally_unreadable_total 0\n")
@@ -619,8 +623,8 @@ fn without_a_place_for_files_it_is_said_what_is_missing() {
         "{}",
         answer.text()
     );
-    let (status, told) = on(&service, "likes", "2026-01-01");
-    assert_eq!((status, &told["code"]), (404, &json!("snapshot-not-found")));
+    let (status, body) = on(&service, "likes", "2026-01-01");
+    assert_eq!((status, &body["code"]), (404, &json!("snapshot-not-found")));
 }
 
 #[test]
@@ -641,8 +645,8 @@ fn a_dry_run_refuses_what_the_restore_refuses() {
         let body = json!({"mode": "replace", "dry_run": is_dry});
         restore(&service, "2026-01-01", body, None)
     });
-    let codes = |told: &Value| -> Vec<(String, String)> {
-        let refused = told["refused"].as_array().expect("a list");
+    let codes = |answer: &Value| -> Vec<(String, String)> {
+        let refused = answer["refused"].as_array().expect("a list");
         let texts = refused
             .iter()
             .map(|one| (one["id"].to_string(), one["code"].to_string()));

@@ -92,11 +92,11 @@ fn leads_that_nobody_asks_for_move_by_themselves_and_leave_nothing_behind() {
             assert_eq!(tables.map(|rows| rows.len()), Some(0), "{name}");
         }
     }
-    let (asked, values) = (moved("/give-lead"), 0..40);
+    let (give_count, values) = (moved("/give-lead"), 0..40);
     for number in values {
         assert_eq!(all.value(&counter(number)), Some(1));
     }
-    assert_eq!(moved("/give-lead"), asked, "all had moved");
+    assert_eq!(moved("/give-lead"), give_count, "all had moved");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
     assert_eq!(all.listed_values("hits"), (Some(6), Some(6)), "{what}");
 }
 
-/// Which of two leads has had what it counted read all the time while it was told: roots keep that in memory.
+/// With and without a reader that watches the counter: what a watched lead pushes, a root keeps in memory alone.
 #[test]
 fn what_a_lead_has_counted_is_told_after_it_has_moved_though_all_objects_crash() {
     for seed in 0..12 {
@@ -283,21 +283,21 @@ fn a_lead_that_was_away_when_its_counter_ended_counts_the_next_one_at_one_place(
     let add = |site: usize, body: &str| {
         let client = all.client(site);
         let write = client.post("/counters/hits/increment", body);
-        let told = all.world.run(write).expect("an answer");
-        assert_eq!(told.status, 200, "{}", told.text());
+        let answer = all.world.run(write).expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.text());
     };
     add(0, "{}");
     add(1, "{}");
     let put = ClientRequest::new("PUT", "/counters/hits").json(r#"{"ttl_seconds":10}"#);
-    let told = all
+    let answer = all
         .world
         .run(all.client(0).ask(put))
         .expect("an answer")
         .json();
     assert_eq!(
-        told["pending_datacenters"].as_array().map(Vec::len),
+        answer["pending_datacenters"].as_array().map(Vec::len),
         Some(0),
-        "{told}"
+        "{answer}"
     );
     all.world.cut(all.sites[0], all.sites[1], AWAY_MS);
     all.world.run_for_ms(60_000);

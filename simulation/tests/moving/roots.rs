@@ -369,10 +369,10 @@ async fn list_often(seed: u64, all: &Deployment, chance: &Chance, is_over: &Cell
         }
         whole += 1;
         let rows = json["counters"].as_array().map(Vec::len);
-        let told = rows.unwrap_or_else(|| {
+        let row_count = rows.unwrap_or_else(|| {
             usize::try_from(json["counters"].as_u64().expect("a number")).expect("it is small")
         });
-        assert_eq!(told, STORM_COUNTERS, "{path}, seed {seed}: {json}");
+        assert_eq!(row_count, STORM_COUNTERS, "{path}, seed {seed}: {json}");
     }
     whole
 }

@@ -46,11 +46,11 @@ impl Deployment {
         let moved: Rc<RefCell<Vec<String>>> = Rc::default();
         let fails: Rc<RefCell<Option<(String, u32, Verdict)>>> = Rc::default();
         let crashes: Rc<Cell<bool>> = Rc::default();
-        let (told, failing, crashing) = (moved.clone(), fails.clone(), crashes.clone());
+        let (moves, failing, crashing) = (moved.clone(), fails.clone(), crashes.clone());
         world.set_judge(move |judged| {
             let mut verdict = Verdict::Answered;
             if MOVING.contains(&judged.path.as_str()) {
-                told.borrow_mut().push(judged.path.clone());
+                moves.borrow_mut().push(judged.path.clone());
             }
             let mut failing = failing.borrow_mut();
             if let Some((path, left, fate)) =

@@ -34,20 +34,20 @@ fn a_root_that_nobody_remembers_comes_back_from_the_last_snapshot() {
     damage_lead(&scene, "hits", "SYD");
     assert_eq!(scene.read("hits").0, 503);
     for is_dry in [true, false] {
-        let said = scene.repair(&json!({"prefix": "hi", "dry_run": is_dry}));
-        let told = &said["counters"][0];
+        let report = scene.repair(&json!({"prefix": "hi", "dry_run": is_dry}));
+        let counter = &report["counters"][0];
         let status = if is_dry { "damaged" } else { "repaired" };
-        assert_eq!(told["status"], status, "{said}");
-        assert_eq!(told["root"]["from"], "snapshot", "{said}");
-        assert_eq!(told["root"]["snapshot"], date);
-        let lost = told["root"]["lost"][0].to_string();
+        assert_eq!(counter["status"], status, "{report}");
+        assert_eq!(counter["root"]["from"], "snapshot", "{report}");
+        assert_eq!(counter["root"]["snapshot"], date);
+        let lost = counter["root"]["lost"][0].to_string();
         assert!(lost.contains("after the snapshot"), "{lost}");
         assert_eq!(scene.read("hits").0, if is_dry { 503 } else { 200 });
     }
-    let (_, told) = scene.read("hits");
-    assert_eq!(told["value"], 10, "{told}");
+    let (_, answer) = scene.read("hits");
+    assert_eq!(answer["value"], 10, "{answer}");
     // Those of a cell's rows that are not damaged stay: who came after the snapshot is among them.
-    assert_eq!(told["uniques"]["estimate"], 3, "{told}");
+    assert_eq!(answer["uniques"]["estimate"], 3, "{answer}");
     let again = scene.repair(&json!({"prefix": ""}));
     assert_eq!(again["damaged"], 0, "{again}");
     for site in 0..2 {
@@ -78,16 +78,16 @@ fn a_root_stays_refused_while_a_lead_that_may_remember_it_does_not_answer() {
     damage_root(&scene, "hits", &["roots", "views"]);
     damage_lead(&scene, "hits", "SYD");
     scene.world.cut(scene.sites[0], scene.sites[1], 60_000);
-    let said = scene.repair(&json!({"counter": "hits"}));
-    assert_eq!(said["counters"][0]["status"], "failed", "{said}");
+    let report = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(report["counters"][0]["status"], "failed", "{report}");
     scene.world.heal();
     scene.world.run_for_ms(60_000);
     // The lead in FRA remembers it: that goes before the snapshot.
-    let said = scene.repair(&json!({"counter": "hits"}));
-    assert_eq!(said["counters"][0]["root"]["from"], "leads", "{said}");
-    let cell = &said["counters"][0]["cells"][0];
-    assert_eq!(cell["totals"]["from"], "snapshot", "{said}");
-    assert_eq!(scene.value("hits"), 10, "{said}");
+    let report = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(report["counters"][0]["root"]["from"], "leads", "{report}");
+    let cell = &report["counters"][0]["cells"][0];
+    assert_eq!(cell["totals"]["from"], "snapshot", "{report}");
+    assert_eq!(scene.value("hits"), 10, "{report}");
 }
 
 #[test]
@@ -103,9 +103,13 @@ fn a_counter_that_was_deleted_is_not_brought_back() {
     scene.world.run_for_ms(5_000);
     scene.world.restart(1_000);
     assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
-    let said = scene.repair(&json!({"counter": "hits"}));
-    assert_eq!(said["counters"][0]["status"], "failed", "{said}");
-    assert_eq!(said["counters"][0]["root"]["from"], Value::Null, "{said}");
+    let report = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(report["counters"][0]["status"], "failed", "{report}");
+    assert_eq!(
+        report["counters"][0]["root"]["from"],
+        Value::Null,
+        "{report}"
+    );
 }
 
 #[test]
@@ -123,17 +127,17 @@ fn a_cell_that_its_root_does_not_remember_comes_back_from_the_last_snapshot() {
     scene.world.restart(1_000);
     damage_root(&scene, "hits", &["views", "totals"]);
     damage_lead(&scene, "hits", "SYD");
-    let said = scene.repair(&json!({"prefix": ""}));
-    let cell = &said["counters"][0]["cells"][0];
+    let report = scene.repair(&json!({"prefix": ""}));
+    let cell = &report["counters"][0]["cells"][0];
     assert_eq!(
         (&cell["datacenter"], &cell["totals"]["from"]),
         (&json!("SYD"), &json!("snapshot")),
-        "{said}"
+        "{report}"
     );
     assert_eq!(cell["totals"]["snapshot"], date);
     // 5 were counted before the value was set, and 7 after it; 2 that came after the snapshot are lost.
-    assert_eq!(cell["totals"]["added"], "12", "{said}");
-    assert_eq!(scene.value("hits"), 108, "{said}");
+    assert_eq!(cell["totals"]["added"], "12", "{report}");
+    assert_eq!(scene.value("hits"), 108, "{report}");
     assert_eq!(scene.add(1, "hits", 3), 200);
     assert_eq!(scene.value("hits"), 111);
 }
@@ -151,12 +155,12 @@ fn what_a_later_set_has_observed_of_a_cell_is_not_counted_again() {
     scene.world.restart(1_000);
     damage_root(&scene, "hits", &["views", "totals"]);
     damage_lead(&scene, "hits", "SYD");
-    let said = scene.repair(&json!({"counter": "hits"}));
+    let report = scene.repair(&json!({"counter": "hits"}));
     assert_eq!(
-        said["counters"][0]["cells"][0]["totals"]["added"], "7",
-        "{said}"
+        report["counters"][0]["cells"][0]["totals"]["added"], "7",
+        "{report}"
     );
-    assert_eq!(scene.value("hits"), 40, "{said}");
+    assert_eq!(scene.value("hits"), 40, "{report}");
 }
 
 #[test]
@@ -175,12 +179,12 @@ fn a_lead_does_not_get_what_its_shards_still_hold() {
     damage_root(&scene, "wide", &["views", "totals"]);
     damage_lead(&scene, "wide", "FRA");
     assert_eq!(scene.read("wide").0, 503);
-    let said = scene.repair(&json!({"counter": "wide"}));
+    let report = scene.repair(&json!({"counter": "wide"}));
     assert_eq!(
-        said["counters"][0]["cells"][0]["totals"]["from"], "snapshot",
-        "{said}"
+        report["counters"][0]["cells"][0]["totals"]["from"], "snapshot",
+        "{report}"
     );
-    assert_eq!(scene.value("wide"), counted, "{said}");
+    assert_eq!(scene.value("wide"), counted, "{report}");
 }
 
 #[test]
@@ -195,15 +199,15 @@ fn what_a_counter_of_several_datacenters_was_set_to_comes_from_the_snapshot() {
     scene.world.run_for_ms(120_000);
     scene.world.restart(1_000);
     damage_root(&scene, "hits", &["roots"]);
-    let said = scene.repair(&json!({"counter": "hits"}));
-    let root = &said["counters"][0]["root"];
+    let report = scene.repair(&json!({"counter": "hits"}));
+    let root = &report["counters"][0]["root"];
     assert_eq!(
         (&root["from"], &root["snapshot"]),
         (&json!("leads"), &date),
-        "{said}"
+        "{report}"
     );
     // Without it the value would be all that was ever added.
-    assert_eq!(scene.value("hits"), 20, "{said}");
+    assert_eq!(scene.value("hits"), 20, "{report}");
     assert_eq!(scene.add(0, "hits", 3), 200);
     assert_eq!(scene.value("hits"), 23);
 }

@@ -14,13 +14,13 @@ fn fra() -> Datacenter {
 
 /// The objects that are damaged, by name.
 fn found(scene: &Scene, prefix: &str) -> Vec<(String, Value)> {
-    let said = scene.repair(&json!({"objects": prefix}));
+    let report = scene.repair(&json!({"objects": prefix}));
     assert_eq!(
-        (&said["dry_run"], &said["failed"]),
+        (&report["dry_run"], &report["failed"]),
         (&json!(true), &json!([])),
-        "{said}"
+        "{report}"
     );
-    let objects = said["objects"].as_array().expect("a list");
+    let objects = report["objects"].as_array().expect("a list");
     let named = |object: &Value| {
         let name = object["object"].as_str().expect("a name");
         (name.to_owned(), object["damaged"][0].clone())
@@ -38,9 +38,9 @@ fn discard(scene: &Scene, object: &str) {
         ),
         (json!({"object": object, "discard": true}), "discarded"),
     ] {
-        let said = scene.repair(&body);
-        assert_eq!(said["objects"][0]["status"], status, "{said}");
-        assert_eq!(said["objects"][0]["object"], object);
+        let report = scene.repair(&body);
+        assert_eq!(report["objects"][0]["status"], status, "{report}");
+        assert_eq!(report["objects"][0]["object"], object);
     }
     let again = scene.repair(&json!({"object": object, "discard": true}));
     assert_eq!(again["objects"], json!([]), "{again}");
@@ -59,9 +59,9 @@ fn goes_through(
     assert!(scene.damage(of, table, condition) > 0, "{table}");
     let damaged = found(scene, "");
     assert_eq!(damaged.len(), 1, "{damaged:?}");
-    let (named, told) = &damaged[0];
-    assert_eq!((named.as_str(), &told["table"]), (name, &json!(table)));
-    assert!(told["lost"].to_string().contains(loss), "{told}");
+    let (named, finding) = &damaged[0];
+    assert_eq!((named.as_str(), &finding["table"]), (name, &json!(table)));
+    assert!(finding["lost"].to_string().contains(loss), "{finding}");
     let kind = name.split('/').next().expect("a kind");
     assert_eq!(found(scene, kind).len(), 1);
     discard(scene, name);
@@ -90,24 +90,24 @@ fn a_tablet_whose_log_is_damaged_answers_again_and_its_counters_come_back_from_t
         (1, "tablet/FRA/0"),
         "{damaged:?}"
     );
-    let said = scene.repair(&json!({"prefix": ""}));
+    let report = scene.repair(&json!({"prefix": ""}));
     assert_eq!(
-        (&said["damaged"], &said["repaired"]),
+        (&report["damaged"], &report["repaired"]),
         (&json!(2), &json!(0)),
-        "{said}"
+        "{report}"
     );
     discard(&scene, "tablet/FRA/0");
-    let said = scene.repair(&json!({"prefix": ""}));
+    let report = scene.repair(&json!({"prefix": ""}));
     assert_eq!(
-        (&said["damaged"], &said["repaired"]),
+        (&report["damaged"], &report["repaired"]),
         (&json!(2), &json!(2)),
-        "{said}"
+        "{report}"
     );
-    let cell = &said["counters"][0]["cells"][0];
+    let cell = &report["counters"][0]["cells"][0];
     assert_eq!(
         (&cell["damaged"], &cell["totals"]["from"]),
         (&json!(["totals"]), &json!("root")),
-        "{said}"
+        "{report}"
     );
     assert_eq!((scene.value("one"), scene.value("two")), (7, 7));
     assert_eq!(scene.add(0, "two", 1), 200);
@@ -163,8 +163,8 @@ fn a_shard_of_a_board_that_is_damaged_is_found_with_its_board() {
     let damaged = found(&scene, "board/game");
     let named: Vec<&str> = damaged.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(named, ["board-shard/1/1/game"], "{damaged:?}");
-    let told = damaged[0].1["lost"].to_string();
-    assert!(told.contains("those in this one"), "{told}");
+    let loss = damaged[0].1["lost"].to_string();
+    assert!(loss.contains("those in this one"), "{loss}");
     discard(&scene, "board-shard/1/1/game");
     // It answers again, without members; the other shard has its own still.
     let (status, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
@@ -186,9 +186,9 @@ fn a_shard_of_a_board_that_is_damaged_is_found_with_its_board() {
 fn write_all(scene: &Scene) -> u64 {
     for number in 0..20 {
         let path = format!("/boards/game/members/m{number}");
-        let (status, told) = scene.ask(0, "POST", &path, &json!({"delta": 1}));
-        assert_eq!(status, 200, "{told}");
-        assert!(told["rank"].is_number(), "{told}");
+        let (status, answer) = scene.ask(0, "POST", &path, &json!({"delta": 1}));
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer["rank"].is_number(), "{answer}");
     }
     let (_, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
     top["total"].as_u64().expect("a number")
@@ -228,20 +228,20 @@ fn the_owner_of_a_spread_board_that_was_discarded_takes_what_it_knew_from_its_sh
     // At a place that does not know its shards.
     let (status, about) = scene.ask(1, "GET", "/boards/game", &Value::Null);
     assert_eq!(status, 200, "{about}");
-    let told = (
+    let summary = (
         &about["shards"],
         &about["total"],
         &about["settings"]["keep"],
     );
-    assert_eq!(told, (&json!(2), &json!(20), &json!("sum")), "{about}");
+    assert_eq!(summary, (&json!(2), &json!(20), &json!("sum")), "{about}");
     assert_eq!(write_all(&scene), 20);
     for shards in [3, 2] {
         let settings = json!({"keep": "sum", "shards": shards});
         assert_eq!(scene.ask(1, "PUT", "/boards/game", &settings).0, 200);
         scene.world.run_for_ms(10_000);
         let (_, about) = scene.ask(0, "GET", "/boards/game", &Value::Null);
-        let told = (&about["shards"], &about["total"]);
-        assert_eq!(told, (&json!(shards), &json!(20)), "{about}");
+        let summary = (&about["shards"], &about["total"]);
+        assert_eq!(summary, (&json!(shards), &json!(20)), "{about}");
     }
     assert_eq!(scene.ask(0, "DELETE", "/boards/game", &Value::Null).0, 200);
     assert_eq!(scene.ask(1, "GET", "/boards/game", &Value::Null).0, 404);
@@ -320,8 +320,8 @@ fn limits_keys_of_redis_queued_events_and_policies_are_found_and_removed() {
         "redis",
         "what the keys hold",
     );
-    let (_, told) = scene.ask(0, "POST", "/redis", &json!(["GET", "name"]));
-    assert_eq!(told["result"], Value::Null, "{told}");
+    let (_, answer) = scene.ask(0, "POST", "/redis", &json!(["GET", "name"]));
+    assert_eq!(answer["result"], Value::Null, "{answer}");
 
     let policies =
         (0..names::DIRECTORY_PARTITIONS).map(|number| (number, names::directory(number)));
@@ -411,11 +411,11 @@ fn what_is_asked_of_objects_is_well_formed() {
             "{body}"
         );
     }
-    let said = scene.repair(&json!({"object": "board-shard/2/1/game"}));
+    let report = scene.repair(&json!({"object": "board-shard/2/1/game"}));
     assert_eq!(
-        (&said["checked"], &said["objects"]),
+        (&report["checked"], &report["objects"]),
         (&json!(1), &json!([])),
-        "{said}"
+        "{report}"
     );
 }
 
@@ -455,13 +455,13 @@ fn a_discarded_alert_takes_what_waits_to_be_delivered_along() {
     // One that is orphaned for another reason goes too, and holds up nothing.
     assert_eq!(scene.ask(0, "PUT", "/alerts/a", &alert).0, 201);
     scene.world.run_for_ms(65_000);
-    let told = posts.get();
+    let post_count = posts.get();
     scene.world.restart(1_000);
     let delete = "DELETE FROM alerts WHERE name = 'a'";
     assert!(scene.world.look(&of, delete).is_some());
     scene.world.run_for_ms(600_000);
     assert_eq!(scene.world.look(&of, waiting), Some(Vec::new()));
-    assert_eq!(posts.get(), told);
+    assert_eq!(posts.get(), post_count);
 }
 
 #[test]
@@ -500,6 +500,9 @@ fn a_delivery_that_cannot_be_read_holds_up_no_other_alert_and_is_looked_at_seldo
     // The others were delivered; of the damaged one it is said a few times an hour.
     assert!(before > 1, "{before}");
     assert_eq!(count(&of), 1);
-    let said = scene.world.errors().len() - errors;
-    assert!((2..=8).contains(&said), "{said} errors in an hour");
+    let error_count = scene.world.errors().len() - errors;
+    assert!(
+        (2..=8).contains(&error_count),
+        "{error_count} errors in an hour"
+    );
 }

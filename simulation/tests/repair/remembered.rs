@@ -16,7 +16,7 @@ fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
     // The leads tell their roots.
     scene.world.run_for_ms(120_000);
     let history = scene.ask(0, "GET", "/counters/hits/history?step=1d", &Value::Null);
-    // Not told yet when it is damaged.
+    // The root does not have it yet when it is damaged.
     assert_eq!(scene.add(1, "hits", 2), 200);
     scene.world.restart(1_000);
     assert_eq!(scene.damage(&cell("hits", "SYD", 0), "rows", "kind = 1"), 1);
@@ -24,10 +24,13 @@ fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
     assert_eq!(scene.add(1, "hits", 1), 503);
     assert_eq!(scene.value("other"), 2);
     for is_dry in [true, false] {
-        let said = scene.repair(&json!({"counter": "hits", "dry_run": is_dry}));
-        assert_eq!((&said["checked"], &said["damaged"]), (&json!(1), &json!(1)));
-        assert_eq!(said["repaired"], json!(u8::from(!is_dry)));
-        let cell = &said["counters"][0]["cells"][0];
+        let report = scene.repair(&json!({"counter": "hits", "dry_run": is_dry}));
+        assert_eq!(
+            (&report["checked"], &report["damaged"]),
+            (&json!(1), &json!(1))
+        );
+        assert_eq!(report["repaired"], json!(u8::from(!is_dry)));
+        let cell = &report["counters"][0]["cells"][0];
         assert_eq!(
             (&cell["datacenter"], &cell["shard"]),
             (&json!("SYD"), &json!(0))
@@ -56,8 +59,8 @@ fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
     // Lists, and whoever had seen what is lost, take the new state for newer.
     scene.world.run_for_ms(120_000);
     for site in 0..2 {
-        let (_, told) = scene.ask(site, "GET", "/counters/hits", &Value::Null);
-        assert_eq!(told["value"], 16);
+        let (_, answer) = scene.ask(site, "GET", "/counters/hits", &Value::Null);
+        assert_eq!(answer["value"], 16);
         let (_, list) = scene.ask(site, "GET", "/counters?prefix=hits&values=1", &Value::Null);
         assert_eq!(list["counters"][0]["value"], 16);
     }
@@ -91,10 +94,10 @@ fn a_damaged_shard_and_pages_of_a_lead_are_put_back() {
     let pages = hurt("4", totals);
     assert!(totals.is_some() && pages.is_some(), "{totals:?} {pages:?}");
     assert_eq!(scene.read("wide").0, 503);
-    let said = scene.repair(&json!({"prefix": ""}));
-    let cells = said["counters"][0]["cells"].as_array();
+    let report = scene.repair(&json!({"prefix": ""}));
+    let cells = report["counters"][0]["cells"].as_array();
     let cells = cells.expect("a list").clone();
-    assert_eq!(cells.len(), 2, "{said}");
+    assert_eq!(cells.len(), 2, "{report}");
     for cell in cells {
         if cell["shard"] == json!(pages) {
             assert_eq!(cell["damaged"], json!(["hours"]));
@@ -143,11 +146,11 @@ fn a_tenant_of_a_tablet_is_put_back_and_the_others_go_on() {
         "{}",
         answer.text()
     );
-    let said = scene.repair(&json!({"prefix": "t"}));
+    let report = scene.repair(&json!({"prefix": "t"}));
     assert_eq!(
-        (&said["checked"], &said["repaired"]),
+        (&report["checked"], &report["repaired"]),
         (&json!(2), &json!(1)),
-        "{said}"
+        "{report}"
     );
     assert_eq!(scene.value("two"), 7);
     assert_eq!(scene.add(0, "two", 3), 200);
@@ -175,14 +178,14 @@ fn a_damaged_root_is_put_back_from_its_leads() {
         let dry = scene.repair(&json!({"prefix": "hi", "dry_run": true}));
         assert_eq!(dry["counters"][0]["status"], "damaged", "{dry}");
         assert_eq!(scene.read("hits").0, 503);
-        let said = scene.repair(&json!({"prefix": "hi"}));
-        let root = &said["counters"][0]["root"];
-        assert_eq!(root["from"], "leads", "{said}");
-        assert_eq!(said["counters"][0]["status"], "repaired");
-        let (_, told) = scene.read("hits");
-        // Of the datacenters that were asked all are in it.
-        assert_eq!(told["value"], 10, "{said} {told}");
-        assert_eq!(told["datacenters"][0]["shards"], 2, "its settings hold");
+        let report = scene.repair(&json!({"prefix": "hi"}));
+        let root = &report["counters"][0]["root"];
+        assert_eq!(root["from"], "leads", "{report}");
+        assert_eq!(report["counters"][0]["status"], "repaired");
+        let (_, answer) = scene.read("hits");
+        // The value has every datacenter that was queried.
+        assert_eq!(answer["value"], 10, "{report} {answer}");
+        assert_eq!(answer["datacenters"][0]["shards"], 2, "its settings hold");
         for site in 0..2 {
             assert_eq!(scene.add(site, "hits", 3), 200);
         }
@@ -210,11 +213,11 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
         }
         if let Some(value) = set {
             let body = json!({ "value": value });
-            let (status, told) = scene.ask(0, "PUT", "/counters/hits/value", &body);
-            assert_eq!(status, 200, "{told}");
+            let (status, answer) = scene.ask(0, "PUT", "/counters/hits/value", &body);
+            assert_eq!(status, 200, "{answer}");
         }
-        let (status, told) = scene.ask(0, "PUT", "/counters/hits", &json!({"home": "SYD"}));
-        assert_eq!(status, 200, "{told}");
+        let (status, answer) = scene.ask(0, "PUT", "/counters/hits", &json!({"home": "SYD"}));
+        assert_eq!(status, 200, "{answer}");
         // It is forwarded, and home learns of its grant.
         assert_eq!(scene.add(0, "hits", 1), 200);
         let value = set.unwrap_or(13) + 1;
@@ -227,30 +230,30 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
         }
         // What the other datacenter holds must be known.
         scene.world.cut(scene.sites[0], scene.sites[1], 60_000);
-        let said = scene.repair(&json!({"counter": "hits"}));
-        assert_eq!(said["counters"][0]["status"], "failed", "{said}");
+        let report = scene.repair(&json!({"counter": "hits"}));
+        assert_eq!(report["counters"][0]["status"], "failed", "{report}");
         scene.world.heal();
         scene.world.run_for_ms(60_000);
-        let said = scene.repair(&json!({"counter": "hits"}));
-        assert_eq!(said["counters"][0]["status"], "repaired", "{said}");
-        let (_, told) = scene.read("hits");
+        let report = scene.repair(&json!({"counter": "hits"}));
+        assert_eq!(report["counters"][0]["status"], "repaired", "{report}");
+        let (_, answer) = scene.read("hits");
         assert_eq!(
-            (&told["value"], &told["exact"]),
+            (&answer["value"], &answer["exact"]),
             (&json!(value), &json!(true)),
-            "{told}"
+            "{answer}"
         );
-        let held = told["datacenters"][0].clone();
+        let held = answer["datacenters"][0].clone();
         for site in 0..2 {
             assert_eq!(scene.add(site, "hits", 3), 200);
         }
-        let (_, told) = scene.read("hits");
+        let (_, answer) = scene.read("hits");
         assert_eq!(
-            (&told["value"], &told["datacenters"][0]["value"]),
+            (&answer["value"], &answer["datacenters"][0]["value"]),
             (&json!(value + 6), &held["value"]),
-            "all is counted at home: {told}"
+            "all is counted at home: {answer}"
         );
-        let (status, told) = scene.ask(0, "PUT", "/counters/hits", &json!({}));
-        assert_eq!(status, 200, "{told}");
+        let (status, answer) = scene.ask(0, "PUT", "/counters/hits", &json!({}));
+        assert_eq!(status, 200, "{answer}");
         for site in 0..2 {
             assert_eq!(scene.add(site, "hits", 2), 200);
         }
@@ -262,21 +265,21 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
 fn what_a_counter_was_set_to_is_told_and_kept_after_its_root_was_put_back() {
     let scene = Scene::new(34, None);
     assert_eq!(scene.add(0, "hits", 10), 200);
-    let (status, told) = scene.ask(0, "PUT", "/counters/hits/value", &json!({"value": 1000}));
-    assert_eq!(status, 200, "{told}");
+    let (status, answer) = scene.ask(0, "PUT", "/counters/hits/value", &json!({"value": 1000}));
+    assert_eq!(status, 200, "{answer}");
     // The lead learns what was set.
     assert_eq!(scene.add(0, "hits", 1), 200);
     scene.world.run_for_ms(120_000);
     scene.world.restart(1_000);
     let of = partition(&scene, "hits");
     assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
-    let said = scene.repair(&json!({"counter": "hits"}));
-    assert_eq!(said["counters"][0]["status"], "repaired", "{said}");
-    let (_, told) = scene.read("hits");
+    let report = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(report["counters"][0]["status"], "repaired", "{report}");
+    let (_, answer) = scene.read("hits");
     assert_eq!(
-        (&told["value"], &told["base"], &told["exact"]),
+        (&answer["value"], &answer["base"], &answer["exact"]),
         (&json!(1001), &json!(990), &json!(true)),
-        "{told}"
+        "{answer}"
     );
     let export = scene.clients[0].get("/export?prefix=hits");
     let lines = scene.world.run(export).expect("no fault").text();
@@ -290,8 +293,11 @@ fn what_a_counter_was_set_to_is_told_and_kept_after_its_root_was_put_back() {
         assert_eq!(scene.damage(&of, table, "id = 'hits'"), 1, "{table}");
     }
     assert_eq!(scene.damage(&cell("hits", "FRA", 0), "rows", "kind = 1"), 1);
-    let said = scene.repair(&json!({"counter": "hits"}));
-    assert_eq!(said["counters"][0]["root"]["from"], "snapshot", "{said}");
+    let report = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(
+        report["counters"][0]["root"]["from"], "snapshot",
+        "{report}"
+    );
     assert_eq!(scene.value("hits"), 1001);
 }
 
@@ -316,18 +322,18 @@ fn a_default_read_tells_no_part_of_a_counter_whose_root_is_damaged() {
     scene.world.evict_objects();
     for _ in 0..3 {
         scene.world.run_for_ms(2_000);
-        let (status, told) = read("set");
+        let (status, answer) = read("set");
         assert_eq!(
-            (status, &told["code"]),
+            (status, &answer["code"]),
             (503, &json!("unavailable")),
-            "{told}"
+            "{answer}"
         );
         // What this isolate has seen stands, as of then.
-        let (status, told) = read("seen");
+        let (status, answer) = read("seen");
         assert_eq!(
-            (status, &told["value"], &told["exact"], &told["as_of"]),
+            (status, &answer["value"], &answer["exact"], &answer["as_of"]),
             (200, &json!(1005), &json!(false), &before["as_of"]),
-            "{told}"
+            "{answer}"
         );
     }
     scene.repair(&json!({"prefix": ""}));
@@ -343,10 +349,10 @@ fn a_root_that_no_lead_knows_stays_refused() {
     assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
     assert_eq!(scene.damage(&of, "views", "id = 'hits'"), 1);
     assert_eq!(scene.damage(&cell("hits", "FRA", 0), "rows", "kind = 1"), 1);
-    let said = scene.repair(&json!({"counter": "hits"}));
-    assert_eq!(said["counters"][0]["status"], "failed", "{said}");
+    let report = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(report["counters"][0]["status"], "failed", "{report}");
     assert!(
-        said["counters"][0]["root"]["lost"][0]
+        report["counters"][0]["root"]["lost"][0]
             .to_string()
             .contains("stays refused")
     );
@@ -373,9 +379,9 @@ fn a_repair_is_the_operators_and_says_what_its_body_must_be() {
         scene.world.run(stranger.ask(ask)).expect("no fault").status,
         401
     );
-    let said = scene.repair(&json!({"prefix": ""}));
+    let report = scene.repair(&json!({"prefix": ""}));
     assert_eq!(
-        (&said["checked"], &said["cursor"]),
+        (&report["checked"], &report["cursor"]),
         (&json!(0), &Value::Null)
     );
 }

@@ -26,12 +26,12 @@ fn neighbours(scene: &Scene, count: usize) -> Vec<String> {
 fn a_due_root_that_cannot_be_read_is_looked_at_again_after_minutes_and_others_end() {
     let scene = Scene::new(41, None);
     let names = neighbours(&scene, 3);
-    let (broken, told, ends) = (&names[0], &names[1], &names[2]);
-    for name in [broken, told] {
+    let (broken, intact, ends) = (&names[0], &names[1], &names[2]);
+    for name in [broken, intact] {
         assert_eq!(scene.add(1, name, 1), 200);
     }
     let path = |name: &str| format!("/counters/{name}");
-    // A lead that cannot be told the settings of the first leaves a duty.
+    // A lead that cannot be sent the settings of the first leaves a duty.
     scene.world.restart(1_000);
     assert_eq!(scene.damage(&cell(broken, "SYD", 0), "rows", "kind = 1"), 1);
     let short = json!({"ttl_seconds": 60});
@@ -59,8 +59,8 @@ fn a_due_root_that_cannot_be_read_is_looked_at_again_after_minutes_and_others_en
     assert!((1..5).contains(&due.count()), "{errors:?}");
     // It is refused still, and can be repaired.
     assert_eq!(scene.read(broken).0, 503);
-    let said = scene.repair(&json!({ "counter": broken }));
-    assert_eq!(said["counters"][0]["status"], "repaired", "{said}");
+    let report = scene.repair(&json!({ "counter": broken }));
+    assert_eq!(report["counters"][0]["status"], "repaired", "{report}");
 }
 
 #[test]

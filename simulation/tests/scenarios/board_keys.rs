@@ -41,8 +41,8 @@ fn a_key_of_one_member_writes_to_no_other() {
         let key = format!("{number}-{other}");
         let (member, other) = (name_in(number), name_in(other));
         let scores = || {
-            let told = scene.get(&format!("/boards/b/members?id={member}&id={other}"));
-            told["rows"].clone()
+            let answer = scene.get(&format!("/boards/b/members?id={member}&id={other}"));
+            answer["rows"].clone()
         };
         assert_eq!(write(&scene, 0, &key, &member).status, 200);
         let before = scores();

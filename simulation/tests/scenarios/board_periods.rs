@@ -19,8 +19,8 @@ fn hourly(shards: u32, before_ms: i64) -> BoardScene {
 
 /// The starts and totals of the periods that are kept.
 fn kept(scene: &BoardScene) -> Vec<(Value, Value)> {
-    let told = scene.get("/boards/b/periods");
-    let periods = told["periods"].as_array().expect("periods").iter();
+    let answer = scene.get("/boards/b/periods");
+    let periods = answer["periods"].as_array().expect("periods").iter();
     let kept = periods.map(|period| (period["start"].clone(), period["total"].clone()));
     kept.collect()
 }
@@ -41,11 +41,11 @@ fn members_that_expired_before_the_end_of_their_period_are_not_kept_with_it() {
         scene.world.forget_alarms();
         scene.world.run_for_ms(101_000);
         // The first call after the end may be a write.
-        let told = scene.done("POST", "/boards/b/members/new", r#"{"score":3}"#);
+        let answer = scene.done("POST", "/boards/b/members/new", r#"{"score":3}"#);
         assert_eq!(
-            (&told["rank"], &told["total"]),
+            (&answer["rank"], &answer["total"]),
             (&json!(1), &json!(1)),
-            "{told}"
+            "{answer}"
         );
         assert_eq!(kept(&scene), [(start.clone(), json!(2))]);
         let top = scene.get(&format!("/boards/b/top?period={start}"));
@@ -83,8 +83,8 @@ fn a_rank_is_not_made_of_two_periods() {
     scene.pass_to_hour(900);
     scene.rule("/board-ask", "/b", 600, Verdict::Answered);
     let path = format!("/boards/b/members/{}", name_in(8));
-    let (_, told) = scene.ask((0, 0), "GET", &path, "");
-    assert_eq!(told["code"], "member-not-found", "{told}");
+    let (_, answer) = scene.ask((0, 0), "GET", &path, "");
+    assert_eq!(answer["code"], "member-not-found", "{answer}");
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn a_total_elsewhere_is_not_below_a_rank() {
         0..20,
         |number| json!({"member": names[number], "score": 9}),
     );
-    let told = read();
+    let answer = read();
     assert_eq!(
-        (&told["rank"], &told["total"]),
+        (&answer["rank"], &answer["total"]),
         (&json!(21), &json!(21)),
-        "{told}"
+        "{answer}"
     );
 }

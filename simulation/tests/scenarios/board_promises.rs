@@ -50,22 +50,22 @@ fn a_write_to_an_expired_member_that_is_not_yet_removed_begins_a_new_one() {
 fn the_answer_to_a_write_is_not_called_exact_while_expired_members_are_counted() {
     for (members, is_exact) in [(3_000, true), (9_000, false)] {
         let scene = expired(members, r#"{"keep":"set"}"#);
-        let told = scene.done("POST", "/boards/b/members/ann", r#"{"score":0}"#);
-        assert_eq!(told["exact"], is_exact, "{told}");
+        let answer = scene.done("POST", "/boards/b/members/ann", r#"{"score":0}"#);
+        assert_eq!(answer["exact"], is_exact, "{answer}");
         if is_exact {
-            assert_eq!((&told["rank"], &told["total"]), (&json!(1), &json!(1)));
+            assert_eq!((&answer["rank"], &answer["total"]), (&json!(1), &json!(1)));
         }
     }
     let lines = "{\"member\":\"ann\",\"score\":0}\n{\"member\":\"bob\",\"score\":0}\n";
     for (members, is_exact) in [(3_000, true), (9_000, false)] {
         let scene = expired(members, r#"{"keep":"set"}"#);
-        let told = scene.done("POST", "/boards/b/members", lines);
-        assert_eq!(told["exact"], is_exact, "{told}");
+        let answer = scene.done("POST", "/boards/b/members", lines);
+        assert_eq!(answer["exact"], is_exact, "{answer}");
         let scene = expired(members, r#"{"keep":"set"}"#);
-        let told = scene.done("DELETE", "/boards/b/members/ann", "");
-        assert_eq!(told["exact"], is_exact, "{told}");
+        let answer = scene.done("DELETE", "/boards/b/members/ann", "");
+        assert_eq!(answer["exact"], is_exact, "{answer}");
         if is_exact {
-            assert_eq!(told["total"], 0, "{told}");
+            assert_eq!(answer["total"], 0, "{answer}");
         }
     }
 }
@@ -86,8 +86,8 @@ fn a_deletion_that_a_shard_did_not_hear_of_is_finished_before_later_writes() {
         }
     }
     scene.rule("/board-shard", "/1/b", 0, Verdict::Unreached);
-    let (status, told) = scene.ask((0, 0), "DELETE", "/boards/b", "");
-    assert_eq!(status, 503, "{told}");
+    let (status, answer) = scene.ask((0, 0), "DELETE", "/boards/b", "");
+    assert_eq!(status, 503, "{answer}");
     scene.world.crash(&owner("b"));
     scene.lift_rules();
     scene.settle();
@@ -95,8 +95,8 @@ fn a_deletion_that_a_shard_did_not_hear_of_is_finished_before_later_writes() {
     // The first edge still knows where the shards were.
     assert_eq!(write(0, &last).0, 200);
     assert_eq!(write(2, &first).0, 200);
-    let told = scene.get("/boards/b/top");
-    assert_eq!(told["total"], 2, "{told}");
+    let answer = scene.get("/boards/b/top");
+    assert_eq!(answer["total"], 2, "{answer}");
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn a_board_that_begins_while_it_is_deleted_is_registered() {
     held.let_go();
     assert_eq!(scene.end(written).status, 200);
     scene.settle();
-    let told = scene.done(0, ask(2, "GET", "/boards/b/members/ann"));
-    assert_eq!(told["score"], 1, "{told}");
+    let answer = scene.done(0, ask(2, "GET", "/boards/b/members/ann"));
+    assert_eq!(answer["score"], 1, "{answer}");
     let listed = scene.done(0, ask(2, "GET", "/boards"));
     assert_eq!(listed["boards"], json!(["b"]));
     assert_eq!(scene.ask(0, ask(3, "DELETE", "/boards/b")).status, 200);
@@ -213,9 +213,9 @@ fn the_version_of_an_ended_period_names_each_shard_in_its_place() {
     );
     let start = scene.get("/boards/b")["period"]["start"].clone();
     scene.world.run_for_ms(3_600_000);
-    let told = scene.get(&format!("/boards/b/top?period={start}"));
-    assert_eq!(told["total"], 1, "{told}");
-    let version = told["version"].as_str().expect("a version");
+    let answer = scene.get(&format!("/boards/b/top?period={start}"));
+    assert_eq!(answer["total"], 1, "{answer}");
+    let version = answer["version"].as_str().expect("a version");
     scene.get(&format!("/boards/b?at_least={version}"));
 }
 
@@ -269,18 +269,18 @@ fn the_rank_of_a_write_is_not_told_where_other_shards_cannot_be_asked() {
     scene.settle();
     scene.rule("/board-ask", "/1/b", 0, Verdict::Unreached);
     let path = format!("/boards/b/members/{}", name_in(0));
-    let told = scene.done("POST", &path, r#"{"score":1}"#);
+    let answer = scene.done("POST", &path, r#"{"score":1}"#);
     assert_eq!(
-        (&told["exact"], &told["rank"], &told["total"]),
+        (&answer["exact"], &answer["rank"], &answer["total"]),
         (&json!(false), &Value::Null, &Value::Null),
-        "{told}"
+        "{answer}"
     );
     let lines = format!("{{\"member\":\"{}\",\"score\":2}}\n", name_in(15));
-    let told = scene.done("POST", "/boards/b/members", &lines);
+    let answer = scene.done("POST", "/boards/b/members", &lines);
     assert_eq!(
-        (&told["exact"], &told["total"]),
+        (&answer["exact"], &answer["total"]),
         (&json!(false), &Value::Null),
-        "{told}"
+        "{answer}"
     );
 }
 
@@ -304,21 +304,21 @@ fn neighbours_of_a_member_that_moves_meanwhile_do_not_have_it_twice() {
         scene.world.sleep_ms(750).await;
         client.ask(writes).await
     }));
-    let told = read.expect("an answer").json();
-    let names = names_of(&told);
-    assert_eq!(names, ["m0", "m5", "m4", "m3", "m2", "m1"], "{told}");
+    let answer = read.expect("an answer").json();
+    let names = names_of(&answer);
+    assert_eq!(names, ["m0", "m5", "m4", "m3", "m2", "m1"], "{answer}");
 }
 
 #[test]
 fn a_spread_board_has_at_most_as_many_members_as_it_may() {
     let scene = BoardScene::new(&["FRA"]);
-    let (status, told) = scene.ask(
+    let (status, answer) = scene.ask(
         (0, 0),
         "PUT",
         "/boards/b",
         r#"{"shards":16,"members_max":1}"#,
     );
-    assert_eq!((status, &told["code"]), (400, &json!("invalid-body")));
+    assert_eq!((status, &answer["code"]), (400, &json!("invalid-body")));
     scene.done("PUT", "/boards/b", r#"{"shards":2,"members_max":3}"#);
     scene.settle();
     // Two groups of each shard.
@@ -333,9 +333,9 @@ fn a_spread_board_has_at_most_as_many_members_as_it_may() {
 fn an_export_says_how_true_it_is() {
     for (members, is_exact) in [(900, "true"), (9_000, "false")] {
         let scene = expired(members, r#"{"keep":"set"}"#);
-        let told = scene.send((0, 0), ClientRequest::new("GET", "/boards/b/export"));
-        assert_eq!(told.header("tally-exact"), Some(is_exact));
-        let as_of = told
+        let answer = scene.send((0, 0), ClientRequest::new("GET", "/boards/b/export"));
+        assert_eq!(answer.header("tally-exact"), Some(is_exact));
+        let as_of = answer
             .header("tally-as-of")
             .and_then(|text| text.parse::<i64>().ok());
         assert!(as_of.is_some_and(|as_of| (0..1_000).contains(&(scene.world.now_ms() - as_of))));

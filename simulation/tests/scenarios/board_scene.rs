@@ -73,8 +73,8 @@ impl BoardScene {
     /// Makes a request at an edge of a datacenter.
     pub fn send(&self, (site, edge): (usize, usize), request: ClientRequest) -> Answer {
         let client = self.client(site);
-        let asked = client.ask(request.at(edge));
-        self.world.run(asked).expect("clients are answered")
+        let pending = client.ask(request.at(edge));
+        self.world.run(pending).expect("clients are answered")
     }
 
     pub fn ask(&self, from: (usize, usize), method: &str, path: &str, body: &str) -> (u16, Value) {
@@ -88,9 +88,9 @@ impl BoardScene {
 
     /// A request to the first edge that must be done.
     pub fn done(&self, method: &str, path: &str, body: &str) -> Value {
-        let (status, told) = self.ask((0, 0), method, path, body);
-        assert!((200..300).contains(&status), "{method} {path}: {told}");
-        told
+        let (status, answer) = self.ask((0, 0), method, path, body);
+        assert!((200..300).contains(&status), "{method} {path}: {answer}");
+        answer
     }
 
     pub fn get(&self, path: &str) -> Value {
@@ -112,8 +112,8 @@ impl BoardScene {
                 .iter()
                 .map(|number| format!("{}\n", line(*number)))
                 .collect();
-            let told = self.done("POST", &format!("/boards/{board}/members"), &body);
-            assert_eq!(told["accepted"], some.len(), "{told}");
+            let answer = self.done("POST", &format!("/boards/{board}/members"), &body);
+            assert_eq!(answer["accepted"], some.len(), "{answer}");
         }
     }
 
@@ -149,7 +149,7 @@ pub fn name_in(group: u32) -> String {
 }
 
 /// The names of rows.
-pub fn names_of(told: &Value) -> Vec<&str> {
-    let rows = told["rows"].as_array().expect("rows").iter();
+pub fn names_of(answer: &Value) -> Vec<&str> {
+    let rows = answer["rows"].as_array().expect("rows").iter();
     rows.filter_map(|row| row["member"].as_str()).collect()
 }

@@ -31,13 +31,13 @@ fn check_far_pages(scene: &BoardScene, members: usize, is_desc: bool, query: &st
         let page = scene.get(&format!(
             "/boards/b/members?rank={rank}&limit=20&{query}exact=1"
         ));
-        let told: Vec<Value> = (page["rows"].as_array().expect("rows").iter())
+        let actual: Vec<Value> = (page["rows"].as_array().expect("rows").iter())
             .map(|row| json!([row["score"], row["rank"]]))
             .collect();
         let expected: Vec<Value> = (rank..(rank + 20).min(members + 1))
             .map(|rank| json!([score(rank), rank]))
             .collect();
-        assert_eq!(told, expected, "rank {rank}");
+        assert_eq!(actual, expected, "rank {rank}");
         let cost = bytes() - before;
         assert!(cost < PAGE_BYTES_MAX, "rank {rank}: {cost} bytes");
     }
@@ -119,8 +119,8 @@ fn writes_wait_shortly_for_a_move_of_members_that_all_change_meanwhile() {
         assert!(number < 2_000, "the members never moved");
     }
     assert!(longest_ms < 1_000, "a write waited {longest_ms} ms");
-    let told = scene.get("/boards/b/range?min=2&limit=1");
-    assert_eq!(told["count"], members + 1);
+    let answer = scene.get("/boards/b/range?min=2&limit=1");
+    assert_eq!(answer["count"], members + 1);
     for number in (0..5_000).step_by(500) {
         assert!(write(&format!("before-{number}")));
     }
@@ -145,21 +145,21 @@ fn a_rank_elsewhere_is_not_made_of_two_periods() {
     // The first read learns where the board lives.
     read();
     for _ in 0..3 {
-        let told = read();
+        let answer = read();
         assert_eq!(
-            (&told["total"], &told["exact"]),
+            (&answer["total"], &answer["exact"]),
             (&json!(60), &json!(false)),
-            "{told}"
+            "{answer}"
         );
     }
     scene.world.run_for_ms(5_000);
     scene.done("POST", "/boards/b/members/m0", r#"{"score":1}"#);
     let now = scene.get("/boards/b")["period"].clone();
-    let told = read();
+    let answer = read();
     assert_eq!(
-        (&told["rank"], &told["total"]),
+        (&answer["rank"], &answer["total"]),
         (&json!(1), &json!(1)),
-        "{told}"
+        "{answer}"
     );
-    assert_eq!(told["period"], now, "{told}");
+    assert_eq!(answer["period"], now, "{answer}");
 }

@@ -16,19 +16,19 @@ fn ask(scene: &Scene, method: &str, path: &str, body: &Value) -> (u16, Value) {
 }
 
 fn get(scene: &Scene, path: &str) -> Value {
-    let (status, told) = ask(scene, "GET", path, &Value::Null);
-    assert_eq!(status, 200, "{path}: {told}");
-    told
+    let (status, answer) = ask(scene, "GET", path, &Value::Null);
+    assert_eq!(status, 200, "{path}: {answer}");
+    answer
 }
 
 fn score(scene: &Scene, board: &str, member: &str, score: i64) {
     let path = format!("/boards/{board}/members/{member}");
-    let (status, told) = ask(scene, "POST", &path, &json!({"score": score}));
-    assert_eq!(status, 200, "{told}");
+    let (status, answer) = ask(scene, "POST", &path, &json!({"score": score}));
+    assert_eq!(status, 200, "{answer}");
 }
 
-fn names(told: &Value) -> Vec<&str> {
-    let rows = told["rows"].as_array().expect("rows").iter();
+fn names(answer: &Value) -> Vec<&str> {
+    let rows = answer["rows"].as_array().expect("rows").iter();
     rows.filter_map(|row| row["member"].as_str()).collect()
 }
 
@@ -68,7 +68,7 @@ fn a_cursor_stays_in_the_period_of_its_answer() {
             ask(&scene, "GET", &path, &Value::Null).1["code"],
             "invalid-query"
         );
-        // The period is gone: that is said, and nothing of another one is told.
+        // The period is deleted: the answer says so, and has no row of another period.
         scene.world.run_for_ms(HOUR_MS);
         score(&scene, "b", "later", 9);
         let path = format!("/boards/b/members?cursor={cursor}");
@@ -86,8 +86,8 @@ fn a_cursor_of_builds_before_has_no_period() {
     score(&scene, "b", "Ann", 1);
     score(&scene, "b", "a", 4);
     // The example of the description of builds before: a score of 2.0.
-    let told = get(&scene, "/boards/b/members?cursor=CMAAAAAAAAAAA0Fubg");
-    assert_eq!(names(&told), ["Ann"]);
+    let answer = get(&scene, "/boards/b/members?cursor=CMAAAAAAAAAAA0Fubg");
+    assert_eq!(names(&answer), ["Ann"]);
 }
 
 #[test]
@@ -95,8 +95,11 @@ fn what_is_not_there_is_said_to_be_not_there() {
     let scene = Scene::new(&["FRA"]);
     let none = Value::Null;
     let code = |method: &str, path: &str, body: &Value| {
-        let (status, told) = ask(&scene, method, path, body);
-        (status, told["code"].as_str().unwrap_or_default().to_owned())
+        let (status, answer) = ask(&scene, method, path, body);
+        (
+            status,
+            answer["code"].as_str().unwrap_or_default().to_owned(),
+        )
     };
     let hidden = json!({"hidden": true});
     let no_board = (404, "board-not-found".to_owned());
@@ -126,10 +129,10 @@ fn what_is_not_there_is_said_to_be_not_there() {
     let refused = scene.ask(0, request.json(r#"{"score":2}"#)).json();
     assert_eq!(refused["title"], "The counter or board has changed since");
     for shards in [json!(1.5), json!(-1), json!(true), json!([4])] {
-        let (status, told) = ask(&scene, "PUT", "/boards/b", &json!({"shards": shards}));
-        let detail = told["detail"].as_str().unwrap_or_default();
+        let (status, answer) = ask(&scene, "PUT", "/boards/b", &json!({"shards": shards}));
+        let detail = answer["detail"].as_str().unwrap_or_default();
         assert_eq!(status, 400);
-        assert!(detail.starts_with("shards must be "), "{shards}: {told}");
+        assert!(detail.starts_with("shards must be "), "{shards}: {answer}");
     }
     let listed = get(&scene, "/boards");
     assert_eq!(
@@ -160,18 +163,18 @@ fn a_version_that_was_not_reached_comes_with_one_of_the_whole_board() {
         .to_owned();
     let (head, last) = version.rsplit_once('.').expect("parts");
     let path = |version: &str| format!("/boards/b?at_least={version}");
-    let (status, told) = ask(
+    let (status, answer) = ask(
         &scene,
         "GET",
         &path(&format!("{head}.f{last}")),
         &Value::Null,
     );
     assert_eq!(
-        (status, &told["code"]),
+        (status, &answer["code"]),
         (504, &json!("version-not-reached")),
-        "{told}"
+        "{answer}"
     );
-    assert_eq!(told["seen"], version.as_str());
+    assert_eq!(answer["seen"], version.as_str());
     assert_eq!(get(&scene, &path(&version))["version"], version.as_str());
 }
 
@@ -189,10 +192,10 @@ fn lines_of_one_body_stand_in_their_order_over_shards_where_equal_scores_stand_b
         let send = ClientRequest::new("POST", "/boards/b/members")
             .at(0)
             .body(body);
-        let told = scene.ask(0, send);
-        assert_eq!(told.json()["accepted"], lines, "{}", told.text());
-        let told = get(&scene, &format!("/boards/b/range?min={lines}&max={lines}"));
-        assert_eq!(names(&told), members);
+        let answer = scene.ask(0, send);
+        assert_eq!(answer.json()["accepted"], lines, "{}", answer.text());
+        let answer = get(&scene, &format!("/boards/b/range?min={lines}&max={lines}"));
+        assert_eq!(names(&answer), members);
     }
 }
 
@@ -231,17 +234,17 @@ fn a_line_of_a_body_is_one_write_of_an_address() {
     let world = open_to_all();
     let most = send_lines(&world, "192.0.2.1", 200, None);
     assert_eq!(most.status, 200, "{}", most.text());
-    let told = most.json();
+    let answer = most.json();
     assert_eq!(
-        (&told["accepted"], &told["rejected"]),
+        (&answer["accepted"], &answer["rejected"]),
         (&json!(60), &json!(140)),
-        "{told}"
+        "{answer}"
     );
-    let first = &told["errors"][0];
+    let first = &answer["errors"][0];
     assert_eq!(
         (&first["line"], &first["code"]),
         (&json!(61), &json!("quota-exceeded")),
-        "{told}"
+        "{answer}"
     );
     let spent = send_lines(&world, "192.0.2.1", 2, None);
     assert_eq!(spent.status, 429, "{}", spent.text());

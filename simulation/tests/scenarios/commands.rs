@@ -45,31 +45,31 @@ fn additions_that_meet_at_a_counter_travel_together_and_each_is_told_its_own_sum
     scene.settle();
     let before = scene.count("/count", "");
     let first = scene.hold("/count", "");
-    let asked: Vec<_> = (0..8).map(|_| scene.begin(0, incr(2))).collect();
+    let all_pending: Vec<_> = (0..8).map(|_| scene.begin(0, incr(2))).collect();
     scene.wait_for(&first);
     scene.world.run_for_ms(20);
     first.let_go();
-    let mut told = BTreeSet::new();
-    for asked in asked {
-        let pair = numbers(&scene.end(asked).json());
+    let mut sums = BTreeSet::new();
+    for pending in all_pending {
+        let pair = numbers(&scene.end(pending).json());
         assert_eq!(pair[0] + 1, pair[1], "those of one request are in order");
-        told.extend(pair);
+        sums.extend(pair);
     }
-    assert_eq!(told, (2..=17).collect());
+    assert_eq!(sums, (2..=17).collect());
     assert_eq!(scene.count("/count", "") - before, 2, "messages");
     assert_eq!(scene.value(), 17);
     // Where they have met, the first waits for those that come right after it.
     let before = scene.count("/count", "");
-    let (held, asked): (Vec<_>, Vec<_>) = (0..8)
+    let (held, all_pending): (Vec<_>, Vec<_>) = (0..8)
         .map(|_| (scene.hold("/run-commands", ""), scene.begin(0, incr(2))))
         .unzip();
     held.iter().for_each(|held| scene.wait_for(held));
     held.iter().for_each(|held| held.let_go());
-    let told = asked
+    let sums = all_pending
         .into_iter()
-        .map(|asked| numbers(&scene.end(asked).json()));
-    let told: BTreeSet<i64> = told.flatten().collect();
-    assert_eq!(told, (18..=33).collect());
+        .map(|pending| numbers(&scene.end(pending).json()));
+    let sums: BTreeSet<i64> = sums.flatten().collect();
+    assert_eq!(sums, (18..=33).collect());
     assert_eq!(scene.count("/count", "") - before, 1, "messages");
 }
 
@@ -80,14 +80,14 @@ fn additions_of_which_nothing_is_known_are_told_so_and_the_next_go_on() {
     assert_eq!(numbers(&scene.done(0, incr())), [5]);
     // Both tries of the message: whoever waits for it and whoever comes meanwhile.
     let (first, again) = (scene.hold("/count", ""), scene.hold("/count", ""));
-    let asked = [scene.begin(0, incr()), scene.begin(0, incr())];
+    let all_pending = [scene.begin(0, incr()), scene.begin(0, incr())];
     scene.wait_for(&first);
     first.lose();
     scene.wait_for(&again);
     again.lose();
     let (mut unknown, mut sums) = (0, Vec::new());
-    for asked in asked {
-        let replies = scene.end(asked).json();
+    for pending in all_pending {
+        let replies = scene.end(pending).json();
         match replies[0]["result"].as_i64() {
             Some(sum) => sums.push(sum),
             None => unknown += 1,
@@ -105,16 +105,16 @@ fn a_late_copy_of_an_addition_neither_brings_a_deleted_key_back_nor_counts_in_th
         let incr = || pipeline(&["INCR hits".to_owned()]);
         let first = scene.hold("/count", "");
         assert_eq!(numbers(&scene.done(0, incr())), [1]);
-        let gone = scene.done(0, pipeline(&["DEL hits".to_owned()]));
-        assert_eq!(numbers(&gone), [1]);
+        let deletion = scene.done(0, pipeline(&["DEL hits".to_owned()]));
+        assert_eq!(numbers(&deletion), [1]);
         if comes_again {
             assert_eq!(numbers(&scene.done(0, incr())), [1]);
         }
         first.let_go();
         scene.world.run_for_ms(5_000);
         let read = scene.done(0, pipeline(&["GET hits".to_owned()]));
-        let told = if comes_again { json!("1") } else { json!(null) };
-        assert_eq!(read, json!([{"result": told}]));
+        let expected = if comes_again { json!("1") } else { json!(null) };
+        assert_eq!(read, json!([{"result": expected}]));
     }
 }
 
@@ -126,27 +126,27 @@ fn additions_past_64_bits_count_nothing_at_either_end_and_those_that_meet_go_on_
         scene.done(0, pipeline(&commands)).to_string()
     };
     let refused = r#"{"error":"ERR increment or decrement would overflow"}"#;
-    let told = ask(&[
+    let replies = ask(&[
         "SET hits -5",
         "INCRBY hits -9223372036854775808",
         "GET hits",
     ]);
     assert_eq!(
-        told,
+        replies,
         format!(r#"[{{"result":"OK"}},{refused},{{"result":"-5"}}]"#)
     );
-    let told = ask(&["SET hits 9223372036854775806", "DECRBY hits -2", "GET hits"]);
+    let replies = ask(&["SET hits 9223372036854775806", "DECRBY hits -2", "GET hits"]);
     let value = r#"{"result":"9223372036854775806"}"#;
-    assert_eq!(told, format!(r#"[{{"result":"OK"}},{refused},{value}]"#));
+    assert_eq!(replies, format!(r#"[{{"result":"OK"}},{refused},{value}]"#));
     // In one message to the cell the sum of the three does not fit, two of them do.
-    let told = ask(&["INCR hits", "INCRBY hits 9000000", "INCRBY hits 0"]);
+    let replies = ask(&["INCR hits", "INCRBY hits 9000000", "INCRBY hits 0"]);
     let value = r#"{"result":"9223372036854775807"}"#;
-    assert_eq!(told, format!("[{value},{refused},{value}]"));
+    assert_eq!(replies, format!("[{value},{refused},{value}]"));
     // Each is one message: nothing is taken back.
     let before = scene.count("/count", "");
-    let asked = ["DECR hits", "INCRBY hits 2", "GET hits"];
+    let lines = ["DECR hits", "INCRBY hits 2", "GET hits"];
     let value = r#"{"result":"9223372036854775806"}"#;
-    assert_eq!(ask(&asked), format!("[{value},{refused},{value}]"));
+    assert_eq!(ask(&lines), format!("[{value},{refused},{value}]"));
     assert_eq!(scene.count("/count", "") - before, 2, "messages");
     assert_eq!(
         ask(&["SET hits 7", "GET hits"]),

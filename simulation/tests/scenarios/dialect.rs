@@ -146,9 +146,9 @@ fn replies_beyond_what_a_request_may_have_are_refused_and_what_was_written_is_to
     let mut commands = vec![words("GET k"); 300];
     commands.extend(["INCR n", "GETDEL gone", "SET k 5 GET", "SET m text"].map(words));
     let replies = piped(&service, &commands);
-    let told = replies.iter().take_while(|reply| **reply == text).count();
-    assert_eq!(told, 279);
-    assert!(replies[told..300].iter().all(is_too_large));
+    let reply_count = replies.iter().take_while(|reply| **reply == text).count();
+    assert_eq!(reply_count, 279);
+    assert!(replies[reply_count..300].iter().all(is_too_large));
     assert_eq!(replies[300], 1);
     assert!(is_too_large(&replies[301]) && is_too_large(&replies[302]));
     assert_eq!(replies[303], "OK");
@@ -179,16 +179,16 @@ fn replies_of_sorted_sets_are_bounded_together() {
     let mut commands = vec![words("ZRANGE a 0 -1"); 30];
     commands.extend(["ZADD a 1000 new", "ZPOPMIN a 1"].map(words));
     let replies = piped(&service, &commands);
-    let told = replies.iter().take_while(|reply| reply.is_array()).count();
-    assert_eq!(told, 17);
-    assert!(replies[told..30].iter().all(is_too_large));
+    let reply_count = replies.iter().take_while(|reply| reply.is_array()).count();
+    assert_eq!(reply_count, 17);
+    assert!(replies[reply_count..30].iter().all(is_too_large));
     assert_eq!(replies[30], 1);
     assert!(is_too_large(&replies[31]));
     assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "a"]), 951);
     let each = names.map(|name| words(&format!("ZRANGE {name} 0 -1")));
     let replies = piped(&service, &vec![each; 10].concat());
-    let told = replies.iter().filter(|reply| reply.is_array()).count();
-    assert_eq!(told, 17);
+    let reply_count = replies.iter().filter(|reply| reply.is_array()).count();
+    assert_eq!(reply_count, 17);
 }
 
 #[test]
@@ -244,10 +244,10 @@ fn a_set_that_is_not_stored_leaves_its_destination_as_it_was() {
     let service = Service::new("path");
     let run = |line: &[&str]| service.run(ADMIN_KEY, line);
     let is_refused = |line: &[&str]| {
-        let told = run(line);
+        let reply = run(line);
         assert!(
-            told.as_str().is_some_and(|text| text.starts_with("ERR ")),
-            "{line:?}: {told}"
+            reply.as_str().is_some_and(|text| text.starts_with("ERR ")),
+            "{line:?}: {reply}"
         );
     };
     run(&["SADD", "empty", ""]);
@@ -259,8 +259,8 @@ fn a_set_that_is_not_stored_leaves_its_destination_as_it_was() {
     let whole = ("whole", json!({"scores": "integer"}));
     let full = ("full", json!({"members_max": 2}));
     for (board, settings) in [sums, whole, full] {
-        let (status, told) = service.admin("PUT", &format!("/boards/{board}"), &settings);
-        assert!(status < 300, "{told}");
+        let (status, answer) = service.admin("PUT", &format!("/boards/{board}"), &settings);
+        assert!(status < 300, "{answer}");
         assert_eq!(run(&["ZINCRBY", board, "4", "kept"]), "4");
     }
     is_refused(&["ZUNIONSTORE", "count", "1", "empty"]);
@@ -593,7 +593,7 @@ fn ranges_of_names_go_by_rank_where_scores_differ_as_in_redis() {
         5
     );
     assert_eq!(run("ZADD mixed 1 f 2 a 3 z 4 b 5 e"), 5);
-    for (words, wanted) in [
+    for (words, expected) in [
         ("ZRANGEBYLEX names - +", all),
         ("ZRANGEBYLEX names - (c", json!(["apple", "banana"])),
         (
@@ -625,7 +625,7 @@ fn ranges_of_names_go_by_rank_where_scores_differ_as_in_redis() {
         ("ZREMRANGEBYLEX names [banana (mango", json!(2)),
         ("ZRANGE names 0 -1", json!(["apple", "mango", "orange"])),
     ] {
-        assert_eq!(run(words), wanted, "{words}");
+        assert_eq!(run(words), expected, "{words}");
     }
 }
 
@@ -664,19 +664,19 @@ fn members_that_commands_of_one_request_name_are_read_together() {
         .collect();
     service.run_all(&filled);
     let ask = |command: &str| {
-        let asked = (0..100).map(|at| format!("{command} many {}", name(5 * at)));
+        let commands = (0..100).map(|at| format!("{command} many {}", name(5 * at)));
         let before = service.board_statements();
-        let told = service.run_all(&asked.collect::<Vec<_>>());
-        (told, service.board_statements() - before)
+        let replies = service.run_all(&commands.collect::<Vec<_>>());
+        (replies, service.board_statements() - before)
     };
-    let (told, ran) = ask("ZSCORE");
-    let wanted = (0..100).map(|at| json!((5 * at).to_string()));
-    assert_eq!(told, wanted.collect::<Vec<_>>());
+    let (replies, ran) = ask("ZSCORE");
+    let expected = (0..100).map(|at| json!((5 * at).to_string()));
+    assert_eq!(replies, expected.collect::<Vec<_>>());
     assert!(ran < 10, "{ran} statements for 100 scores");
     // Ranks count the rows before their members besides.
-    let (told, ran) = ask("ZREVRANK");
+    let (replies, ran) = ask("ZREVRANK");
     assert_eq!(
-        told,
+        replies,
         (0..100).map(|at| json!(499 - 5 * at)).collect::<Vec<_>>()
     );
     assert!(ran < 15, "{ran} statements for 100 ranks");
@@ -737,9 +737,9 @@ fn commands_of_one_request_see_what_those_before_them_wrote() {
         let begin: Vec<String> = (0..400)
             .map(|at| format!("ZADD law {} m{at}", at % 40))
             .collect();
-        let told = service.run_all(&begin);
+        let replies = service.run_all(&begin);
         assert_eq!(
-            told,
+            replies,
             begin.iter().map(|it| model.run(it)).collect::<Vec<_>>()
         );
         for _ in 0..20 {
@@ -757,9 +757,9 @@ fn commands_of_one_request_see_what_those_before_them_wrote() {
                 }
             };
             let commands: Vec<String> = (0..60).map(|_| drawn()).collect();
-            let told = service.run_all(&commands);
-            for (command, told) in commands.iter().zip(told) {
-                assert_eq!(told, model.run(command), "seed {seed}: {command}");
+            let replies = service.run_all(&commands);
+            for (command, reply) in commands.iter().zip(replies) {
+                assert_eq!(reply, model.run(command), "seed {seed}: {command}");
             }
         }
     }

@@ -23,8 +23,8 @@ fn samples(scene: &Scene) -> Value {
 fn lines(scene: &Scene, lines: [&str; 3]) {
     let body = lines.join("\n");
     let ask = ClientRequest::new("POST", "/events").body(body);
-    let told = scene.done(0, ask.header("content-type", "application/x-ndjson"));
-    assert_eq!(told["accepted"], 3, "{told}");
+    let answer = scene.done(0, ask.header("content-type", "application/x-ndjson"));
+    assert_eq!(answer["accepted"], 3, "{answer}");
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn elements_of_two_hashes_that_meet_in_a_lane_are_not_taken_for_two() {
     let third = scene.begin(0, add_with(r#"{"unique":"one"}"#));
     scene.world.run_for_ms(100);
     flush.let_go();
-    for asked in [first, second, import, third] {
-        assert_eq!(scene.end(asked).status, 200);
+    for pending in [first, second, import, third] {
+        assert_eq!(scene.end(pending).status, 200);
     }
     assert_eq!(uniques(&scene), 1);
 }
@@ -108,8 +108,8 @@ fn samples_that_join_in_a_lane_are_all_there() {
         [20, 30].map(|sample| scene.begin(0, add_with(&format!(r#"{{"sample":{sample}}}"#))));
     scene.world.run_for_ms(100);
     flush.let_go();
-    for asked in [first].into_iter().chain(joined) {
-        assert_eq!(scene.end(asked).status, 200);
+    for pending in [first].into_iter().chain(joined) {
+        assert_eq!(scene.end(pending).status, 200);
     }
     assert_eq!(scene.count("/flush", LEAD), 2);
     assert_eq!(samples(&scene), 3);
@@ -140,10 +140,10 @@ fn a_write_whose_element_finds_no_room_is_not_called_uncounted() {
     one_object(Some("1"));
     let write = |edge| keyed(add_with(r#"{"unique":"one"}"#)).at(edge);
     // It is counted at home, by the root; its element is sent here first, and then there, which is one object too many.
-    let told = scene.ask(1, write(1));
-    assert_eq!(told.status, 503, "{}", told.text());
-    assert_eq!(told.json()["code"], "unavailable", "{}", told.text());
-    let detail = told.json()["detail"].to_string();
+    let answer = scene.ask(1, write(1));
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(answer.json()["code"], "unavailable", "{}", answer.text());
+    let detail = answer.json()["detail"].to_string();
     assert!(detail.contains("was counted"), "{detail}");
     one_object(None);
     assert_eq!(scene.value(), 1);
@@ -163,8 +163,8 @@ fn a_body_with_a_key_waits_for_no_turn_that_it_holds_itself() {
     let ask = ClientRequest::new("POST", "/events").body(body.join("\n"));
     let ask = ask.header("content-type", "application/x-ndjson");
     let begun_ms = scene.world.now_ms();
-    let told = scene.done(0, ask.header("idempotency-key", "body"));
-    assert_eq!(told["accepted"], 40, "{told}");
+    let answer = scene.done(0, ask.header("idempotency-key", "body"));
+    assert_eq!(answer["accepted"], 40, "{answer}");
     let took_ms = scene.world.now_ms() - begun_ms;
     assert!(took_ms < 5_000, "{took_ms} ms");
 }

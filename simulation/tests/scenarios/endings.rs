@@ -11,9 +11,9 @@ const LEAD: &str = "FRA/0/hits";
 fn mortal(settings: &str) -> Scene {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(5));
-    let told = scene.done(0, put(settings));
+    let answer = scene.done(0, put(settings));
     assert_eq!(
-        told["pending_datacenters"].as_array().map(Vec::len),
+        answer["pending_datacenters"].as_array().map(Vec::len),
         Some(0)
     );
     scene
@@ -30,8 +30,8 @@ fn a_counter_that_was_deleted_and_comes_again_at_once_is_told_to_the_directory()
         scene.done(0, add(7));
         scene.world.run_for_ms(15_000);
         let listed = ClientRequest::new("GET", "/counters?values=1");
-        let told = scene.done(0, listed);
-        assert_eq!(told["counters"][0]["value"], 7, "{wait_ms} ms: {told}");
+        let answer = scene.done(0, listed);
+        assert_eq!(answer["counters"][0]["value"], 7, "{wait_ms} ms: {answer}");
     }
 }
 
@@ -59,11 +59,11 @@ fn a_lead_that_does_not_know_its_end_is_told_before_it_comes() {
         scene.hold("/configure", LEAD),
         scene.hold("/configure", LEAD),
     ];
-    let asked = scene.begin(0, put(r#"{"ttl_seconds":2,"ttl_mode":"sliding"}"#));
+    let pending = scene.begin(0, put(r#"{"ttl_seconds":2,"ttl_mode":"sliding"}"#));
     scene.wait_for(&settings[0]);
     // Once more by itself, which stays on its way.
     settings[0].lose();
-    assert_eq!(scene.end(asked).json()["pending_datacenters"][0], "FRA");
+    assert_eq!(scene.end(pending).json()["pending_datacenters"][0], "FRA");
     let stop = scene.hold("/suspend", LEAD);
     scene.wait_for(&stop);
     let write = scene.begin(0, add(7).at(1));
@@ -78,14 +78,14 @@ fn a_lead_that_does_not_know_its_end_is_told_before_it_comes() {
 fn a_deletion_does_not_take_a_lead_for_stopped_whose_time_is_over_for_the_root_alone() {
     let scene = mortal(r#"{"ttl_seconds":3,"ttl_mode":"sliding"}"#);
     scene.world.run_for_ms(2_500);
-    // It lives for three more seconds, which the root has not heard.
+    // It lives for three more seconds, and the root does not know that.
     scene.done(0, add(5));
     let stop = scene.hold("/suspend", LEAD);
-    let asked = scene.begin(0, delete().at(1));
+    let pending = scene.begin(0, delete().at(1));
     scene.wait_for(&stop);
     scene.world.run_for_ms(1_000);
     stop.lose();
-    assert_eq!(scene.end(asked).status, 503);
+    assert_eq!(scene.end(pending).status, 503);
     assert_eq!(scene.read("")["value"], 10);
 }
 
@@ -131,10 +131,10 @@ fn a_lead_that_must_still_drop_a_generation_does_not_forget_what_it_struck_out()
     assert_eq!(scene.end(deletion).json()["pending_datacenters"][0], "SYD");
     // A write begins it again. It reaches that lead once home is elsewhere, and a copy of it later.
     let late = scene.hold("/count", "SYD/0/hits");
-    let asked = scene.begin(1, keyed(add(10)));
+    let pending = scene.begin(1, keyed(add(10)));
     scene.wait_for(&late);
     scene.done(0, put(r#"{"home":"FRA"}"#));
-    drop(scene.end(asked));
+    drop(scene.end(pending));
     // It drops the generation that ended, and is home.
     scene.wait_for(&ends[1]);
     ends[1].let_go();
@@ -152,13 +152,13 @@ fn a_write_that_was_claimed_for_a_generation_counts_in_no_other() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(1));
     let count = scene.hold("/count", LEAD);
-    let asked = scene.begin(0, keyed(add(10)));
+    let pending = scene.begin(0, keyed(add(10)));
     scene.wait_for(&count);
     scene.done(0, delete().at(1));
     scene.done(0, add(2).at(1));
     count.let_go();
-    let told = scene.end(asked);
-    assert!(told.status >= 400, "{}", told.text());
+    let answer = scene.end(pending);
+    assert!(answer.status >= 400, "{}", answer.text());
     assert_eq!(scene.value(), 2);
 }
 
@@ -188,8 +188,8 @@ fn alarms_that_ring_before_their_time_by_the_clock_of_objects_are_put_off() {
     let before = scene.world.figures().alarms;
     scene.world.run_for_ms(12_000);
     // One of each object, put off a second at a time; set again as it was it rang at once, hundreds of times.
-    let rung = scene.world.figures().alarms - before;
-    assert!((1..100).contains(&rung), "{rung} alarms");
+    let alarm_count = scene.world.figures().alarms - before;
+    assert!((1..100).contains(&alarm_count), "{alarm_count} alarms");
     scene.world.run_for_ms(5_000);
     assert_eq!(scene.done(0, add(1))["value"], 1);
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::scene::{Asked, Held, Scene, add, keyed, put, take};
+use super::scene::{Held, PendingAnswer, Scene, add, keyed, put, take};
 
 /// Where all of a counter's writes go.
 fn home(name: &str) -> tally_simulation::ClientRequest {
@@ -11,26 +11,26 @@ fn home(name: &str) -> tally_simulation::ClientRequest {
 
 /// Each datacenter has counted 1. A keyed write of 10 of the second has claimed its key, and is held on its way to
 /// that lead.
-fn claimed(datacenters: &[&str]) -> (Scene, Asked, Rc<Held>) {
+fn claimed(datacenters: &[&str]) -> (Scene, PendingAnswer, Rc<Held>) {
     let scene = Scene::new(datacenters);
     for site in 0..datacenters.len() {
         scene.done(site, add(1));
     }
     let count = scene.hold("/count", "SYD/0/hits");
-    let asked = scene.begin(1, keyed(add(10)));
+    let pending = scene.begin(1, keyed(add(10)));
     scene.wait_for(&count);
-    (scene, asked, count)
+    (scene, pending, count)
 }
 
 /// The same, and it was struck out there, since home is FRA now.
-fn struck_out(datacenters: &[&str]) -> (Scene, Asked) {
-    let (scene, asked, count) = claimed(datacenters);
+fn struck_out(datacenters: &[&str]) -> (Scene, PendingAnswer) {
+    let (scene, pending, count) = claimed(datacenters);
     scene.done(0, home("FRA"));
     count.let_go();
-    (scene, asked)
+    (scene, pending)
 }
 
-/// Home has the key, and never hears of the write.
+/// Home has the key, and never receives the write.
 fn lose_at_home(scene: &Scene) {
     for _ in 0..2 {
         let count = scene.hold("/count", "FRA/0/hits");
@@ -41,9 +41,9 @@ fn lose_at_home(scene: &Scene) {
 
 #[test]
 fn a_home_that_comes_back_counts_what_it_has_struck_out() {
-    let (scene, asked) = struck_out(&["FRA", "SYD"]);
+    let (scene, pending) = struck_out(&["FRA", "SYD"]);
     lose_at_home(&scene);
-    assert_eq!(scene.end(asked).status, 503);
+    assert_eq!(scene.end(pending).status, 503);
     scene.done(1, home("SYD"));
     assert_eq!(scene.done(1, keyed(add(10)))["value"], 12);
     assert_eq!(scene.value(), 12);
@@ -51,10 +51,10 @@ fn a_home_that_comes_back_counts_what_it_has_struck_out() {
 
 #[test]
 fn a_late_copy_of_what_was_struck_out_is_not_counted_where_home_has_come_back() {
-    let (scene, asked, first) = claimed(&["FRA", "SYD"]);
+    let (scene, pending, first) = claimed(&["FRA", "SYD"]);
     scene.done(0, home("FRA"));
     // The second attempt is struck out, and the write is counted at home.
-    assert_eq!(scene.end(asked).json()["value"], 12);
+    assert_eq!(scene.end(pending).json()["value"], 12);
     scene.done(1, home("SYD"));
     scene.done(1, add(1));
     first.let_go();
@@ -63,12 +63,12 @@ fn a_late_copy_of_what_was_struck_out_is_not_counted_where_home_has_come_back() 
 
 #[test]
 fn a_late_claim_moves_no_key_that_has_come_back_since() {
-    let (scene, asked) = struck_out(&["FRA", "SYD", "IAD"]);
+    let (scene, pending) = struck_out(&["FRA", "SYD", "IAD"]);
     let claim = scene.hold("/claim", "");
     scene.wait_for(&claim);
     // Its second attempt leads to home.
     lose_at_home(&scene);
-    assert_eq!(scene.end(asked).status, 503);
+    assert_eq!(scene.end(pending).status, 503);
     scene.done(1, home("SYD"));
     assert_eq!(scene.done(1, keyed(add(10)))["value"], 13);
     scene.done(2, home("IAD"));
@@ -114,8 +114,11 @@ fn a_write_goes_home_from_a_datacenter_that_counted_before() {
     scene.done(0, add(1));
     scene.done(1, add(1));
     scene.done(0, home("FRA"));
-    let told = scene.done(1, add(5));
-    assert_eq!(told["datacenter"], "FRA", "{told}");
-    assert_eq!((&told["value"], &told["exact"]), (&7.into(), &true.into()));
+    let answer = scene.done(1, add(5));
+    assert_eq!(answer["datacenter"], "FRA", "{answer}");
+    assert_eq!(
+        (&answer["value"], &answer["exact"]),
+        (&7.into(), &true.into())
+    );
     assert_eq!(scene.value(), 7);
 }

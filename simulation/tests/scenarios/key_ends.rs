@@ -104,11 +104,11 @@ fn a_counter_that_is_set_slowly_ends() {
     ran(&scene, &["SET c 1".to_owned()]);
     let set = scene.hold("/operate", "");
     let request = ClientRequest::new("POST", "/redis").at(0);
-    let asked = scene.begin(0, request.json(r#"["SET","c","5","PX","100"]"#));
+    let pending = scene.begin(0, request.json(r#"["SET","c","5","PX","100"]"#));
     scene.wait_for(&set);
     scene.world.run_for_ms(300);
     set.let_go();
-    assert_eq!(scene.end(asked).json()["result"], "OK");
+    assert_eq!(scene.end(pending).json()["result"], "OK");
     scene.world.run_for_ms(5_000);
     assert_eq!(value(&scene, "c"), 404);
 }

@@ -37,10 +37,10 @@ fn a_try_that_is_sent_again_is_told_once() {
     let scene = Scene::new(&["FRA"]);
     let live = listen(&scene);
     let answer = scene.hold_answer("/run-commands", "");
-    let asked = scene.begin(0, keyed(command("INCR hits")));
+    let pending = scene.begin(0, keyed(command("INCR hits")));
     scene.wait_until(|| !channel_events(&live).is_empty(), "the event");
     // The client never hears of it, and sends the same again.
-    drop(asked);
+    drop(pending);
     answer.let_go();
     let again = scene.done(0, keyed(command("INCR hits")));
     assert_eq!(again["result"], 1);
@@ -71,11 +71,11 @@ fn what_was_not_done_is_not_told() {
     let scene = Scene::new(&["FRA"]);
     let live = listen(&scene);
     let count = scene.hold("/count", "");
-    let asked = scene.begin(0, command("INCR hits"));
+    let pending = scene.begin(0, command("INCR hits"));
     scene.world.run_for_ms(100);
     assert!(channel_events(&live).is_empty(), "nothing was counted yet");
     count.let_go();
-    assert_eq!(scene.end(asked).status, 200);
+    assert_eq!(scene.end(pending).status, 200);
     for refused in [
         "ZADD hits 1 m",
         "SADD hits m",

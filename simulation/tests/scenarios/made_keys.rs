@@ -100,13 +100,13 @@ fn a_key_that_was_made_does_what_its_scopes_and_prefixes_say_until_it_ends() {
     assert_eq!(keys.status(&client, 0, "/counters/other/increment"), 403);
     let read = keys.ask_as(&client, 0, "GET", "/counters/blog%2Fhome", &Value::Null);
     assert_eq!(read.status, 403, "{}", read.text());
-    let told = keys.ask("GET", &path_of(&made), &Value::Null);
-    assert_eq!(told.status, 200, "{}", told.text());
+    let answer = keys.ask("GET", &path_of(&made), &Value::Null);
+    assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(
-        !told.text().contains(&token[23..]),
+        !answer.text().contains(&token[23..]),
         "the secret is told once"
     );
-    assert!(told.json()["last_used_at"].is_i64(), "{}", told.text());
+    assert!(answer.json()["last_used_at"].is_i64(), "{}", answer.text());
     keys.world.run_for_ms(600_000);
     assert_eq!(keys.status(&client, 0, HIT), 401);
 }
@@ -498,7 +498,7 @@ fn what_admins_did_is_noted_with_who_and_how_it_ended() {
     let (keys, made) = administered();
     let id = made["id"].as_str().expect("an id");
     let acts = keys.acts();
-    let told: Vec<[&str; 4]> = acts
+    let entries: Vec<[&str; 4]> = acts
         .iter()
         .map(|act| {
             ["by", "call", "target", "outcome"].map(|name| act[name].as_str().unwrap_or_default())
@@ -513,7 +513,7 @@ fn what_admins_did_is_noted_with_who_and_how_it_ended() {
         ["ops", "PUT /counters/{id}", "blog/home", "done"],
         ["all", "POST /keys", id, "done"],
     ];
-    assert_eq!(told, expected);
+    assert_eq!(entries, expected);
     assert_eq!(
         (&acts[0]["status"], &acts[1]["key"]),
         (&json!(404), &json!(id))
@@ -770,13 +770,13 @@ fn a_share_reads_counters_and_nothing_else() {
     for (method, path, body) in calls {
         let answer = keys.ask_as(&guest, 0, method, path, &body);
         assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text());
-        let told = answer.json();
+        let reply = answer.json();
         match path.starts_with("/redis") {
             true => {
-                let error = told["error"].as_str().unwrap_or_default();
-                assert!(error.starts_with("NOPERM "), "{path}: {told}");
+                let error = reply["error"].as_str().unwrap_or_default();
+                assert!(error.starts_with("NOPERM "), "{path}: {reply}");
             }
-            false => assert_eq!(told["code"], "forbidden", "{path}"),
+            false => assert_eq!(reply["code"], "forbidden", "{path}"),
         }
     }
 }

@@ -11,12 +11,15 @@ fn a_set_takes_in_what_was_told_as_exact_before_it() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(5));
     let stop = scene.hold("/suspend", "FRA/0/hits");
-    let asked = scene.begin(0, set(100));
+    let pending = scene.begin(0, set(100));
     scene.wait_for(&stop);
-    let told = scene.done(0, add(1));
-    assert_eq!((&told["value"], &told["exact"]), (&6.into(), &true.into()));
+    let answer = scene.done(0, add(1));
+    assert_eq!(
+        (&answer["value"], &answer["exact"]),
+        (&6.into(), &true.into())
+    );
     stop.let_go();
-    assert_eq!(scene.end(asked).status, 200);
+    assert_eq!(scene.end(pending).status, 200);
     assert_eq!(scene.value(), 100, "what was counted before is set over");
 }
 
@@ -41,7 +44,7 @@ fn a_decrement_that_races_a_set_does_not_take_it_below_the_floor() {
     let decrement = scene.begin(0, keyed(take(15)));
     scene.wait_for(&count);
     let stop = scene.hold("/suspend", "FRA/0/hits");
-    let asked = scene.begin(0, set(10).at(1));
+    let pending = scene.begin(0, set(10).at(1));
     scene.wait_for(&stop);
     let observed = scene.hold_answer("/sum", "FRA/0/hits");
     stop.let_go();
@@ -49,9 +52,9 @@ fn a_decrement_that_races_a_set_does_not_take_it_below_the_floor() {
     count.let_go();
     scene.world.run_for_ms(50);
     observed.let_go();
-    assert_eq!(scene.end(asked).status, 200);
-    let told = scene.end(decrement);
-    assert_eq!(told.json()["code"], "below-floor", "{}", told.text());
+    assert_eq!(scene.end(pending).status, 200);
+    let answer = scene.end(decrement);
+    assert_eq!(answer.json()["code"], "below-floor", "{}", answer.text());
     assert_eq!(scene.value(), 10);
 }
 
@@ -70,13 +73,13 @@ fn a_set_does_not_go_on_where_who_counts_alone_is_silent() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(5));
     let stop = scene.hold("/suspend", LEAD);
-    let asked = scene.begin(0, set(100));
+    let pending = scene.begin(0, set(100));
     scene.wait_for(&stop);
     let sum = scene.hold("/sum", LEAD);
     stop.let_go();
     scene.wait_for(&sum);
     sum.lose();
-    assert_eq!(scene.end(asked).status, 503);
+    assert_eq!(scene.end(pending).status, 503);
     assert_eq!(scene.value(), 5);
 }
 
@@ -86,8 +89,8 @@ fn what_a_set_has_not_seen_is_set_over_and_what_came_since_is_kept() {
     scene.done(0, add(5));
     scene.done(1, add(5));
     scene.cut(0, 1, 20_000);
-    let told = scene.done(0, set(100));
-    assert_eq!(told["pending_datacenters"][0], "SYD", "{told}");
+    let answer = scene.done(0, set(100));
+    assert_eq!(answer["pending_datacenters"][0], "SYD", "{answer}");
     scene.done(1, add(7));
     scene.world.run_for_ms(60_000);
     assert_eq!(scene.value(), 107);
@@ -98,16 +101,16 @@ fn a_home_knows_no_more_than_its_root() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(5));
     let version = scene.version();
-    let told = scene.hold_answer("/configure", LEAD);
-    // It needs a home, which is told that it is one.
-    let asked = scene.begin(0, matching(add(1), &version));
-    scene.wait_for(&told);
+    let configure_answer = scene.hold_answer("/configure", LEAD);
+    // It needs a home, and the lead is informed that it is one.
+    let pending = scene.begin(0, matching(add(1), &version));
+    scene.wait_for(&configure_answer);
     assert!(
         scene
             .world
             .crash(&scene.last_place(names::DIRECTORY, "/operate"))
     );
-    drop(scene.end(asked));
+    drop(scene.end(pending));
     scene.done(0, put(r#"{"floor":0}"#));
     let refused = scene.ask(0, take(90));
     assert_eq!(refused.json()["code"], "below-floor", "{}", refused.text());

@@ -7,7 +7,7 @@ use tally_core::counter::queue::LOG_ROWS_MAX;
 use tally_protocol::names;
 use tally_simulation::ClientRequest;
 
-use super::scene::{Asked, COUNTER, Held, Scene, add, delete, event, put};
+use super::scene::{COUNTER, Held, PendingAnswer, Scene, add, delete, event, put};
 
 const LEAD: &str = "FRA/0/hits";
 
@@ -22,14 +22,14 @@ fn an_append_that_comes_again_after_a_crash_is_logged_once() {
     // It is gathered at once, and a quarter of a second later what comes now.
     queue(&scene, 1);
     let logged = scene.hold_answer("/append", "");
-    let asked = scene.begin(0, event(2));
+    let pending = scene.begin(0, event(2));
     scene.wait_for(&logged);
     assert!(
         scene
             .world
             .crash(&scene.last_place(names::INBOXES, "/append"))
     );
-    assert_eq!(scene.end(asked).status, 202);
+    assert_eq!(scene.end(pending).status, 202);
     assert_eq!(scene.count("/append", ""), 3, "the last one came twice");
     assert_eq!(scene.value(), 3);
 }
@@ -51,11 +51,11 @@ fn a_generation_that_was_taken_back_is_not_counted_for() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(1));
     let name = scene.hold_answer("/register-inbox", "");
-    let asked = scene.begin(0, event(2));
+    let pending = scene.begin(0, event(2));
     scene.wait_for(&name);
     scene.done(0, delete());
     name.let_go();
-    assert_eq!(scene.end(asked).status, 202);
+    assert_eq!(scene.end(pending).status, 202);
     assert_eq!(scene.value(), 2);
 }
 
@@ -99,8 +99,8 @@ fn a_write_that_comes_again_counts_once() {
 #[test]
 fn nothing_is_exact_while_a_write_is_on_its_way() {
     let (scene, count) = sent();
-    let told = scene.done(0, add(4));
-    assert!(told["exact"] == false || told["value"] == 7, "{told}");
+    let answer = scene.done(0, add(4));
+    assert!(answer["exact"] == false || answer["value"] == 7, "{answer}");
     reads_the_truth(&scene, 7);
     count.let_go();
     assert_eq!(scene.value(), 7);
@@ -115,17 +115,17 @@ fn nothing_is_exact_while_an_event_is_in_the_log() {
     assert_eq!(scene.value(), 3);
 }
 
-/// Moves home, and waits until a lead is told: the answer waits for the queue.
-fn move_home(scene: &Scene, site: usize, settings: &str, told: &str) -> Asked {
-    let before = scene.count("/configure", told);
-    let asked = scene.begin(site, put(settings));
-    scene.wait_until(|| scene.count("/configure", told) > before, settings);
-    asked
+/// Moves home, and waits until the message reaches a lead: the answer waits for the queue.
+fn move_home(scene: &Scene, site: usize, settings: &str, lead: &str) -> PendingAnswer {
+    let before = scene.count("/configure", lead);
+    let pending = scene.begin(site, put(settings));
+    scene.wait_until(|| scene.count("/configure", lead) > before, settings);
+    pending
 }
 
 /// Each of three datacenters has counted 1. An event of 10 of the second was sent to that lead, and home is FRA
 /// meanwhile.
-fn sent_elsewhere() -> (Scene, Rc<Held>, Asked) {
+fn sent_elsewhere() -> (Scene, Rc<Held>, PendingAnswer) {
     let scene = Scene::new(&["FRA", "SYD", "IAD"]);
     for site in 0..3 {
         scene.done(site, add(1));
@@ -133,15 +133,15 @@ fn sent_elsewhere() -> (Scene, Rc<Held>, Asked) {
     let count = scene.hold("/count", "SYD/0/hits");
     assert_eq!(scene.ask(1, event(10)).status, 202);
     scene.wait_for(&count);
-    let asked = move_home(&scene, 0, r#"{"home":"FRA"}"#, "SYD/0/hits");
-    (scene, count, asked)
+    let pending = move_home(&scene, 0, r#"{"home":"FRA"}"#, "SYD/0/hits");
+    (scene, count, pending)
 }
 
 #[test]
 fn a_late_copy_of_what_was_struck_out_is_not_counted_where_home_has_come_back() {
-    let (scene, first, asked) = sent_elsewhere();
+    let (scene, first, pending) = sent_elsewhere();
     // The second attempt is struck out, and the event is counted at home.
-    assert_eq!(scene.end(asked).json()["value"], 13);
+    assert_eq!(scene.end(pending).json()["value"], 13);
     scene.done(1, put(r#"{"home":"SYD"}"#));
     scene.done(1, add(1));
     first.let_go();
@@ -150,7 +150,7 @@ fn a_late_copy_of_what_was_struck_out_is_not_counted_where_home_has_come_back() 
 
 #[test]
 fn a_late_claim_gives_nothing_to_the_next_home_that_another_was_told_to_count() {
-    let (scene, count, asked) = sent_elsewhere();
+    let (scene, count, pending) = sent_elsewhere();
     let claim = scene.hold("/claim", "SYD/0/hits");
     count.let_go();
     scene.wait_for(&claim);
@@ -160,8 +160,8 @@ fn a_late_claim_gives_nothing_to_the_next_home_that_another_was_told_to_count() 
     }
     let moved = move_home(&scene, 2, r#"{"home":"IAD"}"#, "IAD/0/hits");
     claim.let_go();
-    for asked in [asked, moved] {
-        assert_eq!(scene.end(asked).status, 200);
+    for pending in [pending, moved] {
+        assert_eq!(scene.end(pending).status, 200);
     }
     assert_eq!(scene.value(), 13);
 }
@@ -171,7 +171,7 @@ fn an_event_whose_first_attempt_is_late_is_not_refused() {
     let scene = Scene::new(&["FRA"]);
     queue(&scene, 1);
     let first = scene.hold("/append", "");
-    let asked = scene.begin(0, event(2));
+    let pending = scene.begin(0, event(2));
     scene.wait_for(&first);
     // The second attempt finds the log full. There may be room when the first arrives.
     let inbox = scene.last_place(names::INBOXES, "/append");
@@ -181,6 +181,6 @@ fn an_event_whose_first_attempt_is_late_is_not_refused() {
         100 + LOG_ROWS_MAX
     );
     assert!(scene.world.look(&inbox, &rows).is_some());
-    let told = scene.end(asked);
-    assert_eq!(told.json()["code"], "unavailable", "{}", told.text());
+    let answer = scene.end(pending);
+    assert_eq!(answer.json()["code"], "unavailable", "{}", answer.text());
 }

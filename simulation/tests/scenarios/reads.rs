@@ -2,7 +2,7 @@
 
 use tally_simulation::ClientRequest;
 
-use super::scene::{Asked, COUNTER, Scene, add, keyed};
+use super::scene::{COUNTER, PendingAnswer, Scene, add, keyed};
 
 fn read(query: &str) -> ClientRequest {
     ClientRequest::new("GET", format!("{COUNTER}{query}")).at(0)
@@ -12,9 +12,9 @@ fn read(query: &str) -> ClientRequest {
 fn fetches_of_windows(scene: &Scene, windows: usize) -> usize {
     let before = scene.count("/read", "");
     let ask = |window| scene.begin(1, read(&format!("?window={window}")));
-    let asked: Vec<Asked> = (1..=windows).map(ask).collect();
-    for asked in asked {
-        let answer = scene.end(asked);
+    let all_pending: Vec<PendingAnswer> = (1..=windows).map(ask).collect();
+    for pending in all_pending {
+        let answer = scene.end(pending);
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(answer.json()["value"], 1, "{}", answer.text());
     }
@@ -64,10 +64,10 @@ fn a_tag_of_before_a_setting_is_not_that_of_the_counter_after_it() {
     scene.done(0, put(r#"{"home":"FRA","ttl_seconds":60}"#));
     assert_eq!(unchanged(), 200);
     // As a condition it is of the version alone.
-    let told = scene.ask(0, add(1).header("if-match", &tag));
-    assert_eq!(told.status, 200, "{}", told.text());
-    let told = scene.ask(0, add(1).header("if-match", &tag));
-    assert_eq!(told.status, 412, "{}", told.text());
+    let answer = scene.ask(0, add(1).header("if-match", &tag));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = scene.ask(0, add(1).header("if-match", &tag));
+    assert_eq!(answer.status, 412, "{}", answer.text());
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn a_counter_that_is_made_anew_at_its_home_has_another_tag() {
         scene.done(0, put(COUNTER, r#"{"home":"FRA","floor":0}"#));
         let set = format!(r#"{{"value":{value}}}"#);
         scene.done(0, put(&format!("{COUNTER}/value"), &set));
-        let told = scene.ask(0, read("?consistency=strong"));
-        told.header("etag").map(str::to_owned).expect("a tag")
+        let answer = scene.ask(0, read("?consistency=strong"));
+        answer.header("etag").map(str::to_owned).expect("a tag")
     };
     let before = make(3);
     let unread = read("?consistency=strong").header("if-none-match", &before);

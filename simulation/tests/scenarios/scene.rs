@@ -60,7 +60,7 @@ impl Held {
 type Holds = Rc<RefCell<Vec<Rc<Held>>>>;
 
 /// A request that is under way.
-pub type Asked = Pin<Box<dyn Future<Output = Result<Answer, NoAnswer>>>>;
+pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Answer, NoAnswer>>>>;
 
 /// A deployment.
 pub struct Scene {
@@ -161,23 +161,23 @@ impl Scene {
     }
 
     /// Makes a request at a datacenter, by its number; of the first edge there unless it names one.
-    pub fn begin(&self, site: usize, ask: ClientRequest) -> Asked {
+    pub fn begin(&self, site: usize, ask: ClientRequest) -> PendingAnswer {
         let client = admin(&self.world, self.sites[site]);
-        let mut asked: Asked = Box::pin(async move { client.ask(ask).await });
-        let sent = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_pending()));
+        let mut pending: PendingAnswer = Box::pin(async move { client.ask(ask).await });
+        let sent = poll_fn(|context| Poll::Ready(pending.as_mut().poll(context).is_pending()));
         assert!(self.world.run(sent), "a message takes a time");
-        asked
+        pending
     }
 
     /// Waits for the answer.
-    pub fn end(&self, asked: Asked) -> Answer {
-        self.world.run(asked).expect("clients are answered")
+    pub fn end(&self, pending: PendingAnswer) -> Answer {
+        self.world.run(pending).expect("clients are answered")
     }
 
     /// Makes a request, and waits for its answer.
     pub fn ask(&self, site: usize, ask: ClientRequest) -> Answer {
-        let asked = self.begin(site, ask);
-        self.end(asked)
+        let pending = self.begin(site, ask);
+        self.end(pending)
     }
 
     /// Makes a request that must be done. Returns what it is answered.

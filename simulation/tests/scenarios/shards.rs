@@ -97,13 +97,13 @@ fn a_shard_that_was_silent_when_it_was_sealed_takes_no_grant_from_before() {
     let sharded = Sharded::new();
     let scene = &sharded.scene;
     let grant = scene.hold_answer("/hello", LEAD);
-    let asked = scene.begin(0, add(64).at(sharded.others[0]));
+    let pending = scene.begin(0, add(64).at(sharded.others[0]));
     scene.wait_for(&grant);
     sharded.seal();
     scene.world.run_for_ms(100);
     assert_eq!(scene.count("/seal", SHARD), 1);
     grant.let_go();
-    assert_eq!(scene.end(asked).status, 200);
+    assert_eq!(scene.end(pending).status, 200);
     assert_eq!(scene.value(), 3 + 1 + 64);
 }
 
@@ -112,11 +112,11 @@ fn a_write_whose_first_attempt_is_late_is_not_sent_elsewhere() {
     let sharded = Sharded::counted();
     let scene = &sharded.scene;
     let first = scene.hold("/flush", SHARD);
-    let asked = scene.begin(0, add(64).at(sharded.others[0]));
+    let pending = scene.begin(0, add(64).at(sharded.others[0]));
     scene.wait_for(&first);
     sharded.seal();
     // The second attempt finds it sealed, and the first might yet be counted by an object that has begun anew.
-    assert_eq!(scene.end(asked).status, 503);
+    assert_eq!(scene.end(pending).status, 503);
     sharded.spread(2);
     scene.done(0, add(1).at(sharded.others[1]));
     first.let_go();
@@ -129,7 +129,7 @@ fn a_repeated_flush_calls_no_value_exact_that_never_was() {
     let sharded = Sharded::counted();
     let scene = &sharded.scene;
     let first = scene.hold_answer("/flush", LEAD);
-    let asked = scene.begin(0, add(3).at(sharded.leads[0]));
+    let pending = scene.begin(0, add(3).at(sharded.leads[0]));
     scene.wait_for(&first);
     let again = scene.hold("/flush", LEAD);
     scene.wait_for(&again);
@@ -140,9 +140,9 @@ fn a_repeated_flush_calls_no_value_exact_that_never_was() {
     scene.done(0, add(1).at(sharded.leads[1]));
     scene.world.run_for_ms(100);
     again.let_go();
-    let told = scene.end(asked).json();
-    let is_true = [8, 279].iter().any(|value| told["value"] == *value);
-    assert!(told["exact"] == false || is_true, "{told}");
+    let answer = scene.end(pending).json();
+    let is_true = [8, 279].iter().any(|value| answer["value"] == *value);
+    assert!(answer["exact"] == false || is_true, "{answer}");
     assert_eq!(scene.value(), 8 + 200 + 70 + 1);
 }
 
@@ -155,7 +155,7 @@ fn a_write_that_storage_refused_makes_no_late_grant_current() {
     assert!(scene.world.crash(&scene.cell("FRA", 1)));
     sharded.spread(2);
     let grant = scene.hold_answer("/hello", LEAD);
-    let asked = scene.begin(0, add(64).at(sharded.others[0]));
+    let pending = scene.begin(0, add(64).at(sharded.others[0]));
     scene.wait_for(&grant);
     sharded.seal();
     scene.world.run_for_ms(100);
@@ -165,7 +165,7 @@ fn a_write_that_storage_refused_makes_no_late_grant_current() {
     sharded.spread(1);
     scene.world.run_for_ms(100);
     grant.let_go();
-    assert_eq!(scene.end(asked).status, 200);
+    assert_eq!(scene.end(pending).status, 200);
     assert_eq!(scene.value(), 3 + 2 + 1 + 1 + 64);
 }
 
@@ -201,9 +201,9 @@ fn shards_of_a_deleted_counter_are_emptied_though_their_lead_learns_of_the_end_b
     let deletion = scene.begin(0, delete());
     scene.wait_for(&ends[0]);
     ends[0].lose();
-    let told = scene.end(deletion).json();
-    assert_eq!(told["pending_datacenters"][0], "FRA", "{told}");
-    // The lead is granted the next generation before it is told that this one has ended.
+    let answer = scene.end(deletion).json();
+    assert_eq!(answer["pending_datacenters"][0], "FRA", "{answer}");
+    // The lead is granted the next generation before it learns that this one has ended.
     scene.wait_for(&ends[1]);
     scene.done(0, add(5).at(sharded.leads[0]));
     assert_ne!(

@@ -2,7 +2,7 @@
 
 use tally_simulation::{ClientRequest, Options, Verdict, World, deployed};
 
-use super::{TOLD_MS, client, service};
+use super::{PROPAGATION_MS, client, service};
 
 /// Within what a write is answered while others are cut off, milliseconds: 400 for the value beside its answer, and its
 /// own ways within its datacenter.
@@ -33,7 +33,7 @@ fn a_read_whose_root_is_away_tells_what_was_last_seen_or_what_its_datacenter_has
             .run(client.post("/counters/hits/increment", r#"{"delta":5,"unique":"ann"}"#))
             .expect("no fault");
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let at = |edge: usize, path: &str| {
         let read = ClientRequest::new("GET", path).at(edge);
         world.run(clients[0].ask(read)).expect("an answer").json()
@@ -85,8 +85,8 @@ fn a_read_whose_root_is_away_tells_what_was_last_seen_or_what_its_datacenter_has
 fn a_counter_that_does_not_exist_is_asked_for_once_a_second_until_it_is_written_here() {
     let (world, sites) = service(10, Options::default());
     let client = client(&world, sites[0]);
-    let asked = std::rc::Rc::new(std::cell::Cell::new(0));
-    let count = asked.clone();
+    let questions = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = questions.clone();
     world.set_judge(move |judged| {
         if judged.path.ends_with("/view") || judged.path.ends_with("/look-up") {
             count.set(count.get() + 1);
@@ -101,9 +101,9 @@ fn a_counter_that_does_not_exist_is_asked_for_once_a_second_until_it_is_written_
         assert_eq!(read(), 404);
         world.run_for_ms(10);
     }
-    assert_eq!(asked.get(), 1);
+    assert_eq!(questions.get(), 1);
     world.run_for_ms(1_100);
-    assert_eq!((read(), asked.get()), (404, 2));
+    assert_eq!((read(), questions.get()), (404, 2));
     let write = ClientRequest::new("POST", "/counters/none/increment").at(0);
     assert_eq!(world.run(client.ask(write)).expect("an answer").status, 200);
     assert_eq!(read(), 200);
@@ -121,7 +121,7 @@ fn a_write_waits_for_no_datacenter_that_is_cut_off() {
             let write = client.post("/counters/hits/increment", r#"{"delta":10}"#);
             world.run(write).expect("no fault");
         }
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         let known = 30;
         let read = ClientRequest::new("GET", "/counters/hits").at(0);
         assert_eq!(
@@ -130,7 +130,7 @@ fn a_write_waits_for_no_datacenter_that_is_cut_off() {
         );
         world.cut_off(sites[2], 60_000);
         let mut truth = known;
-        // By whom, through which edge, within what, and at least so much is told.
+        // By whom, through which edge, within what, and at least so much is answered.
         let mut write = |by: usize, edge: usize, most_ms: i64, least: i64| {
             let ask = ClientRequest::new("POST", "/counters/hits/increment").at(edge);
             let begun_ms = world.now_ms();
@@ -182,12 +182,12 @@ fn a_read_whose_first_question_fails_is_answered_by_the_next() {
         let write = client.post("/counters/hits/increment", r#"{"delta":5}"#);
         world.run(write).expect("no fault");
     }
-    world.run_for_ms(TOLD_MS);
-    let (asked, sleeper) = (std::cell::Cell::new(0), world.sleeper());
+    world.run_for_ms(PROPAGATION_MS);
+    let (questions, sleeper) = (std::cell::Cell::new(0), world.sleeper());
     world.set_judge(move |judged| {
         let is_question = judged.path == "/view";
-        asked.set(asked.get() + u32::from(is_question));
-        let verdict = match (is_question, asked.get()) {
+        questions.set(questions.get() + u32::from(is_question));
+        let verdict = match (is_question, questions.get()) {
             (true, 1) => Verdict::Unreached,
             _ => Verdict::Answered,
         };
@@ -199,6 +199,6 @@ fn a_read_whose_first_question_fails_is_answered_by_the_next() {
     });
     // This isolate has not seen it, and would tell what its own datacenter has.
     let read = ClientRequest::new("GET", "/counters/hits").at(1);
-    let told = world.run(clients[0].ask(read)).expect("no fault").json();
-    assert_eq!(told["value"], 10, "{told}");
+    let answer = world.run(clients[0].ask(read)).expect("no fault").json();
+    assert_eq!(answer["value"], 10, "{answer}");
 }

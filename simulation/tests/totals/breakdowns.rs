@@ -64,21 +64,21 @@ fn write(world: &World, clients: &[Client; 2], lines: &[Line]) {
 }
 
 /// Checks an answer against what was written. Returns whether values were left out that no cell knows by name.
-fn check(told: &serde_json::Value, truth: &BTreeMap<String, u64>) -> bool {
+fn check(answer: &serde_json::Value, truth: &BTreeMap<String, u64>) -> bool {
     let number = |value: &serde_json::Value| value.as_u64().expect("a number");
     let mut hidden = truth.clone();
-    for row in told["rows"].as_array().expect("rows") {
+    for row in answer["rows"].as_array().expect("rows") {
         let value = row["value"].as_str().expect("a value");
         let count = hidden.remove(value).expect("a value that was written");
         let least = number(&row["count"]);
         let most = least + row.get("error").map_or(0, number);
         assert!((least..=most).contains(&count), "{value}: {count}, {row}");
     }
-    let other = &told["other"];
+    let other = &answer["other"];
     let largest = hidden.values().max().copied().unwrap_or(0);
     assert!(largest <= number(&other["each_max"]), "{largest}: {other}");
     assert!(largest <= number(&other["count"]), "{largest}: {other}");
-    let is_known = told["values"] == truth.len();
+    let is_known = answer["values"] == truth.len();
     // Where nothing is unknown, the bound is the truth.
     if is_known {
         assert_eq!(largest, number(&other["each_max"]), "{other}");
@@ -113,10 +113,10 @@ fn no_value_that_an_answer_leaves_out_has_more_than_it_says() {
             for limit in [1, 20, 1_000] {
                 let query = format!("by=page&consistency=strong&limit={limit}{window}");
                 let path = format!("/counters/{subject}/breakdown?{query}");
-                let told = get(&world, &clients[0], &path);
+                let answer = get(&world, &clients[0], &path);
                 let (from, to) = (
-                    told["window"]["from"].as_i64(),
-                    told["window"]["to"].as_i64(),
+                    answer["window"]["from"].as_i64(),
+                    answer["window"]["to"].as_i64(),
                 );
                 let mut truth = BTreeMap::new();
                 for line in &lines {
@@ -128,8 +128,8 @@ fn no_value_that_an_answer_leaves_out_has_more_than_it_says() {
                     }
                 }
                 let total: u64 = truth.values().sum();
-                assert_eq!(told["total"], total, "seed {SEED}: {path}");
-                cuts[usize::from(check(&told, &truth))] += 1;
+                assert_eq!(answer["total"], total, "seed {SEED}: {path}");
+                cuts[usize::from(check(&answer, &truth))] += 1;
             }
         }
     }

@@ -13,8 +13,8 @@ const TELL: &str = "/tell-counts";
 const ACKNOWLEDGED: &str = "tally_fleet_acknowledged_total{operation=\"increment\"}";
 const COMMITS: &str = "tally_fleet_commits_total{outcome=\"written\"}";
 
-/// By when every edge has reported what it counted, and told it again where that was lost.
-const TOLD_MS: u64 = 20_000;
+/// How long until every edge has reported what it counted, and has repeated lost reports.
+const PROPAGATION_MS: u64 = 20_000;
 
 fn scrape(world: &World, client: &Client) -> BTreeMap<String, f64> {
     let answer = world.run(client.get("/metrics")).expect("no fault");
@@ -70,16 +70,19 @@ fn what_all_isolates_acknowledged_is_in_the_totals_once_though_reports_are_lost_
         });
         lose_reports(&world, 3);
         let clients = sites.map(|site| client(&world, site));
-        let mut told = 0_u32;
+        let mut increments = 0_u32;
         let mut last = 0.0;
         for round in 0..120 {
             let client = &clients[world.chance().pick(2)];
             add(&world, client, &format!("c{}", world.chance().below(9)));
-            told += 1;
+            increments += 1;
             world.run_for_ms(world.chance().below(3_000));
             if round % 20 == 19 {
                 let now = scrape(&world, &clients[world.chance().pick(2)])[ACKNOWLEDGED];
-                assert!(now >= last && now <= f64::from(told), "{last} {now} {told}");
+                assert!(
+                    now >= last && now <= f64::from(increments),
+                    "{last} {now} {increments}"
+                );
                 last = now;
             }
         }
@@ -91,14 +94,14 @@ fn what_all_isolates_acknowledged_is_in_the_totals_once_though_reports_are_lost_
                     get(&world, client, "/counters/c1");
                 }
             }
-            world.run_for_ms(TOLD_MS);
+            world.run_for_ms(PROPAGATION_MS);
             all = scrape(&world, &clients[0]);
-            if all[ACKNOWLEDGED] >= f64::from(told) {
+            if all[ACKNOWLEDGED] >= f64::from(increments) {
                 break;
             }
         }
-        assert_eq!(all[ACKNOWLEDGED], f64::from(told), "seed {seed}");
-        assert!(all["tally_acknowledged_total{operation=\"increment\"}"] < f64::from(told));
+        assert_eq!(all[ACKNOWLEDGED], f64::from(increments), "seed {seed}");
+        assert!(all["tally_acknowledged_total{operation=\"increment\"}"] < f64::from(increments));
         assert!(all[COMMITS] > 0.0, "objects report too");
         assert_eq!(all["tally_fleet_up"], 1.0);
         assert!(all["tally_fleet_age_seconds"] < 60.0);
@@ -134,7 +137,7 @@ fn where_a_data_set_is_bound_what_rose_is_written_there_once_though_reports_are_
                 get(&world, client, "/counters/c");
             }
         }
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
     }
     assert_eq!(increments(), [20.0, 20.0]);
     let points = world.points();
@@ -196,10 +199,10 @@ fn an_isolate_reports_at_most_every_ten_seconds() {
 fn totals_never_fall_while_partitions_crash_and_are_left_out_while_one_is_away() {
     let (world, sites) = service(7, Options::default());
     let client = client(&world, sites[0]);
-    let (mut last, mut told, mut gaps) = (0.0, 0_u32, 0);
+    let (mut last, mut increments, mut gaps) = (0.0, 0_u32, 0);
     for round in 0..60_u32 {
         add(&world, &client, "steady");
-        told += 1;
+        increments += 1;
         world.run_for_ms(4_000);
         let partition = round % 16;
         world.crash(&directory(partition));
@@ -219,8 +222,8 @@ fn totals_never_fall_while_partitions_crash_and_are_left_out_while_one_is_away()
             Some(now) => {
                 assert_eq!(all["tally_fleet_up"], 1.0);
                 assert!(
-                    *now >= last && *now <= f64::from(told),
-                    "{last} {now} {told}"
+                    *now >= last && *now <= f64::from(increments),
+                    "{last} {now} {increments}"
                 );
                 last = *now;
             }
@@ -248,9 +251,9 @@ fn lookups_are_answered_from_memory_until_the_root_ends() {
             get(&world, &clients[0], "/counters/looked-at");
             world.run_for_ms(2_000);
         }
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         get(&world, &clients[0], "/counters/looked-at");
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         let all = scrape(&world, &clients[0]);
         ["memory", "storage"]
             .map(|from| all[&format!("tally_fleet_lookups_total{{from=\"{from}\"}}")])
@@ -269,17 +272,17 @@ fn what_an_edge_had_not_told_when_it_ended_is_missing_and_no_more() {
     for _ in 0..10 {
         add(&world, &client, "short");
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     for _ in 0..5 {
         add(&world, &client, "short");
     }
     world.crash_isolates(Role::Edge, sites[0]);
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     assert_eq!(scrape(&world, &client)[ACKNOWLEDGED], 10.0);
     for _ in 0..3 {
         add(&world, &client, "short");
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     assert_eq!(scrape(&world, &client)[ACKNOWLEDGED], 13.0);
 }
 
@@ -295,7 +298,7 @@ fn rows_of_isolates_that_are_gone_are_folded_and_their_counts_stay() {
     let first_s = f64::from(u32::try_from(world.now_ms() / 1_000).expect("before 2106"));
     for _ in 0..40 {
         add(&world, &client, "many");
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         world.crash_isolates(Role::Edge, sites[0]);
     }
     let before = rows(&world);
@@ -309,7 +312,7 @@ fn rows_of_isolates_that_are_gone_are_folded_and_their_counts_stay() {
     // New incarnations make room.
     for _ in 0..40 {
         add(&world, &client, "many");
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         world.crash_isolates(Role::Edge, sites[0]);
     }
     assert!(rows(&world) <= before + 30, "{before} {}", rows(&world));
@@ -455,7 +458,7 @@ fn what_objects_store_is_told_by_kind() {
     let all = scrape(&world, &client);
     assert_eq!(all["tally_fleet_counters"], 2_000.0);
     for (kind, binding) in [("tablet", "TABLETS"), ("directory", "DIRECTORY")] {
-        let told = all[&format!("tally_fleet_stored_bytes{{kind=\"{kind}\"}}")];
+        let stored_bytes = all[&format!("tally_fleet_stored_bytes{{kind=\"{kind}\"}}")];
         let truth: f64 = (world.objects().iter())
             .filter(|(known, ..)| *known == binding)
             .filter_map(|(_, name, ..)| {
@@ -472,8 +475,8 @@ fn what_objects_store_is_told_by_kind() {
             })
             .sum();
         assert!(
-            (told - truth).abs() <= 0.25 * truth,
-            "{kind}: {told} of {truth}"
+            (stored_bytes - truth).abs() <= 0.25 * truth,
+            "{kind}: {stored_bytes} of {truth}"
         );
     }
     assert_eq!(all["tally_fleet_stored_error_bytes{kind=\"tablet\"}"], 0.0);
@@ -492,7 +495,7 @@ fn what_cells_of_their_own_store_is_estimated_with_its_error() {
     }
     world.run_for_ms(70_000);
     let all = scrape(&world, &client);
-    let told = all["tally_fleet_stored_bytes{kind=\"cell\"}"];
+    let stored_bytes = all["tally_fleet_stored_bytes{kind=\"cell\"}"];
     let error = all["tally_fleet_stored_error_bytes{kind=\"cell\"}"];
     let one = Placement {
         binding: "CELLS",
@@ -507,8 +510,8 @@ fn what_cells_of_their_own_store_is_estimated_with_its_error() {
     let truth = 1_500.0 * f64::from(u32::try_from(*bytes).expect("a small size"));
     assert!(error > 0.0 && error < truth / 4.0, "{error} of {truth}");
     assert!(
-        (told - truth).abs() < 4.0 * error,
-        "{told} ± {error} of {truth}"
+        (stored_bytes - truth).abs() < 4.0 * error,
+        "{stored_bytes} ± {error} of {truth}"
     );
 }
 
@@ -651,7 +654,7 @@ fn each_name_that_the_dashboard_and_the_rules_speak_of_is_told() {
     });
     world.run(clients[0].ask(ask)).expect("no fault");
     traffic(&world, &clients, 1);
-    let told: BTreeSet<String> = (scrape(&world, &clients[0]).into_keys())
+    let series: BTreeSet<String> = (scrape(&world, &clients[0]).into_keys())
         .map(|name| name.split('{').next().expect("a name").to_owned())
         .collect();
     let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
@@ -669,6 +672,6 @@ fn each_name_that_the_dashboard_and_the_rules_speak_of_is_told() {
     }
     spoken.remove("tally_fleet_");
     assert!(spoken.len() > 30, "{spoken:?}");
-    let missing: Vec<_> = spoken.difference(&told).collect();
+    let missing: Vec<_> = spoken.difference(&series).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -1,7 +1,7 @@
 //! Lists with values against plain integers.
 
 use super::away::lose_directory;
-use super::{TOLD_MS, ask, client, forget_totals, get, service};
+use super::{PROPAGATION_MS, ask, client, forget_totals, get, service};
 use futures_util::future::join_all;
 use std::cell::RefCell;
 use tally_core::cluster::ring::Ring;
@@ -77,7 +77,7 @@ fn a_list_tells_values_that_are_as_old_as_they_say_whatever_is_lost() {
             }
         })));
         world.set_faults(Faults::NONE);
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         // What a lead had yet to tell when it crashed it tells with its next write.
         for counter in 0..5 {
             for client in &clients {
@@ -92,7 +92,7 @@ fn a_list_tells_values_that_are_as_old_as_they_say_whatever_is_lost() {
                 });
             }
         }
-        world.run_for_ms(2 * TOLD_MS);
+        world.run_for_ms(2 * PROPAGATION_MS);
         let list = get(&world, &clients[0], "/counters?values=1");
         for row in list["counters"].as_array().expect("rows") {
             let id = row["id"].as_str().expect("an id").replace('/', "%2F");
@@ -164,9 +164,9 @@ fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
                 world.run_for_ms(chance.below(20_000));
             }
         }
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         let list = get(&world, &clients[0], "/counters?values=1&numbers=string");
-        let told: Vec<(String, i64, i64)> = list["counters"]
+        let rows: Vec<(String, i64, i64)> = list["counters"]
             .as_array()
             .expect("rows")
             .iter()
@@ -182,7 +182,7 @@ fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
                 held.map(|(value, count)| (format!("a/{counter}"), value, count))
             })
             .collect();
-        assert_eq!(told, expected, "seed {seed}");
+        assert_eq!(rows, expected, "seed {seed}");
     }
 }
 
@@ -194,7 +194,7 @@ fn a_list_names_the_partitions_that_are_missing_and_tells_the_rest() {
         let path = format!("/counters/page-{number}/increment");
         world.run(client.post(&path, "")).expect("no fault");
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let whole = get(&world, &client, "/counters?values=1");
     assert_eq!(whole["counters"].as_array().map(Vec::len), Some(40));
     assert!(whole.get("missing_partitions").is_none(), "{whole}");
@@ -242,7 +242,7 @@ fn a_directory_of_before_tells_values_at_once_and_makes_its_totals() {
     let body: String = ids.iter().zip(1..).map(line).collect();
     let done = world.run(client.post("/events", &body)).expect("no fault");
     assert_eq!(done.status, 200, "{}", done.text());
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     forget_totals(&world, 0);
     let list = get(&world, &client, "/counters?values=1&limit=1000");
     let rows = list["counters"].as_array().expect("rows");

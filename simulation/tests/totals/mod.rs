@@ -14,7 +14,7 @@ use tally_simulation::{
 };
 
 /// By when everything is told that nobody writes any more: 8 s of quiet, or what a fault has made late.
-const TOLD_MS: u64 = 70_000;
+const PROPAGATION_MS: u64 = 70_000;
 
 fn service(seed: u64, options: Options) -> (World, [Site; 2]) {
     let world = deployed(seed, options);
@@ -48,11 +48,11 @@ fn forget_totals(world: &World, partition: u32) {
 }
 
 /// What rows say by this name, and the count of each.
-fn rows_of(told: &serde_json::Value, name: &str) -> Vec<(String, i64)> {
-    let rows = told["rows"].as_array().expect("rows").iter();
+fn rows_of(answer: &serde_json::Value, name: &str) -> Vec<(String, i64)> {
+    let rows = answer["rows"].as_array().expect("rows").iter();
     rows.map(|row| {
-        let said = row[name].as_str().expect("a text").to_owned();
-        (said, row["count"].as_i64().expect("a number"))
+        let text = row[name].as_str().expect("a text").to_owned();
+        (text, row["count"].as_i64().expect("a number"))
     })
     .collect()
 }

@@ -1,6 +1,6 @@
 //! Sums and histories of prefixes.
 
-use super::{TOLD_MS, client, get, rows_of, service};
+use super::{PROPAGATION_MS, client, get, rows_of, service};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
 
 /// A service of which six counters of `a/` and others were counted for an hour.
@@ -111,12 +111,12 @@ fn a_history_names_the_counters_that_have_most_in_it() {
     let report = world.run(client.post("/ingest?format=ndjson", &lines.join("\n")));
     assert_eq!(report.expect("an answer").json()["accepted"], 18);
     let path = format!("/counters/a%2F*/history?step=1d&from={old}&to={old}&top=3");
-    let told = get(&world, &client, &path);
+    let answer = get(&world, &client, &path);
     let top = serde_json::json!([
         {"id":"a/5","count":16}, {"id":"a/4","count":15}, {"id":"a/3","count":14}
     ]);
-    assert_eq!(told["top"], top, "{told}");
-    assert_eq!(told["points"], serde_json::json!([[old, 81]]));
+    assert_eq!(answer["top"], top, "{answer}");
+    assert_eq!(answer["points"], serde_json::json!([[old, 81]]));
     let path = format!("/counters/a%2F*/history?step=1d&from={old}&to={later}&zeros=0&top=100");
     let all = get(&world, &client, &path);
     let rows = all["top"].as_array().expect("rows");
@@ -275,10 +275,10 @@ fn of_more_counters_than_are_asked_for_partitions_tell_what_they_were_told_and_w
             assert_eq!(known, MANY);
         }
         // Leads are asked, however many there are.
-        let (asked, as_of_ms, is_exact) = sum("?consistency=strong");
+        let (strong_sum, as_of_ms, is_exact) = sum("?consistency=strong");
         assert!(is_exact && as_of_ms >= counted_ms);
-        assert_eq!(asked, value);
-        world.run_for_ms(TOLD_MS);
+        assert_eq!(strong_sum, value);
+        world.run_for_ms(PROPAGATION_MS);
         let (known, as_of_ms, is_exact) = sum("");
         assert!(!is_exact && (begun_ms..world.now_ms()).contains(&as_of_ms));
         assert_eq!(known, value);
@@ -290,14 +290,14 @@ fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
     let (world, client) = one_site();
     for _ in 0..2 {
         add_to(&world, &client, 0..MANY);
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
     }
     // Some count a third time: they are those that are asked first.
     add_to(&world, &client, (0..300).map(|number| number * 7));
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let counted = 2 * MANY + 300;
-    let sum = |told: &serde_json::Value| -> u64 {
-        let points = told["points"].as_array().expect("points").iter();
+    let sum = |answer: &serde_json::Value| -> u64 {
+        let points = answer["points"].as_array().expect("points").iter();
         points
             .map(|point| point[1].as_u64().expect("a number"))
             .sum()
@@ -323,7 +323,7 @@ fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
             (&5_000.into(), &false.into()),
             "{most}"
         );
-        let told = match most["total"].as_u64() {
+        let answer_total = match most["total"].as_u64() {
             Some(total) => total,
             None => sum(&most),
         };
@@ -334,7 +334,7 @@ fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
             "{most}"
         );
         assert_eq!(
-            (told, &unasked["count_max"]),
+            (answer_total, &unasked["count_max"]),
             (counted - 400, &400.into()),
             "{most}"
         );
@@ -365,7 +365,7 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
             .expect("no fault");
         *plain.entry((value, page)).or_default() += delta;
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     for (number, value) in values.iter().enumerate() {
         let own = plain.iter().filter(|((value, _), _)| *value == number);
         let mut rows: Vec<(String, i64)> = own
@@ -379,17 +379,17 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
             ("&consistency=strong&limit=1", 1),
         ] {
             let path = format!("/counters/%2F*/breakdown?by=referrer&value={value}{query}");
-            let told = get(&world, &clients[0], &path);
+            let answer = get(&world, &clients[0], &path);
             let first: Vec<(String, i64)> = rows.iter().take(shown).cloned().collect();
-            assert_eq!(rows_of(&told, "id"), first, "{told}");
+            assert_eq!(rows_of(&answer, "id"), first, "{answer}");
             assert_eq!(
-                (&told["total"], &told["error"]),
+                (&answer["total"], &answer["error"]),
                 (&total.into(), &0.into()),
-                "{told}"
+                "{answer}"
             );
             let shown: i64 = first.iter().map(|(_, count)| count).sum();
-            assert_eq!(told["other"], total - shown, "{told}");
-            assert_eq!(told["value"], *value);
+            assert_eq!(answer["other"], total - shown, "{answer}");
+            assert_eq!(answer["value"], *value);
         }
     }
     let none = get(

@@ -1,6 +1,6 @@
 //! Tops against plain sorting.
 
-use super::{TOLD_MS, ask, client, forget_totals, get, rows_of, service};
+use super::{PROPAGATION_MS, ask, client, forget_totals, get, rows_of, service};
 use tally_core::cluster::ring::Ring;
 use tally_protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
@@ -91,7 +91,7 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                     "uniques" => row[by]["estimate"].as_i64().expect("a number"),
                     _ => row[by].as_i64().expect("a number"),
                 };
-                let told: Vec<(u64, String, i64)> = top["rows"]
+                let actual: Vec<(u64, String, i64)> = top["rows"]
                     .as_array()
                     .expect("rows")
                     .iter()
@@ -103,7 +103,7 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                         )
                     })
                     .collect();
-                assert_eq!(told, rows, "{what}: {top}");
+                assert_eq!(actual, rows, "{what}: {top}");
                 assert_eq!(
                     (&top["total"], &top["counters"]),
                     (&total.into(), &count.into()),
@@ -121,16 +121,16 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                 );
                 if let Some((rank, id, amount)) = rows.last() {
                     let path = format!("/counters/{}/rank?{query}", id.replace('/', "%2F"));
-                    let told = get(world, client, &path);
+                    let answer = get(world, client, &path);
                     assert_eq!(
-                        (&told["rank"], number(&told)),
+                        (&answer["rank"], number(&answer)),
                         (&(*rank).into(), *amount),
-                        "{what}: {told}"
+                        "{what}: {answer}"
                     );
                     assert_eq!(
-                        told["share"],
+                        answer["share"],
                         top["rows"][rows.len() - 1]["share"],
-                        "{what}: {told}"
+                        "{what}: {answer}"
                     );
                 }
             }
@@ -190,7 +190,7 @@ fn a_top_is_a_sort_of_the_values_of_its_counters() {
                 let unique = format!("{}-{round}-{seed}", counter.uniques);
                 write_one(&world, &clients, &name(number), counter, &unique);
             }
-            world.run_for_ms(TOLD_MS);
+            world.run_for_ms(PROPAGATION_MS);
             check_tops(
                 &world,
                 &clients[0],
@@ -260,7 +260,7 @@ fn a_top_names_the_partitions_that_are_missing_or_not_counted_through() {
     let line = |id: &String| format!("{{\"key\":\"{id}\",\"increment\":1}}\n");
     let body: String = ids.iter().map(line).collect();
     world.run(client.post("/events", &body)).expect("no fault");
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let whole = get(&world, &client, "/top?window=today");
     assert_eq!(
         (&whole["total"], &whole["kept_from"]),
@@ -309,7 +309,7 @@ fn what_is_imported_of_old_times_is_in_no_window_of_today() {
     let ingest = |lines: String| {
         let report = world.run(client.post("/ingest?format=ndjson", &lines));
         assert_eq!(report.expect("an answer").json()["rejected"], 0);
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
     };
     let day_ms = 86_400_000;
     let at_2015 = 1_431_820_800_000;
@@ -325,7 +325,7 @@ fn what_is_imported_of_old_times_is_in_no_window_of_today() {
         let done = world.run(ask(&client, "PUT", &path, r#"{"value":7}"#));
         done.expect("it is set");
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     for window in ["3600", "today"] {
         let top = get(&world, &client, &format!("/top?window={window}"));
         assert_eq!(
@@ -358,7 +358,7 @@ fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
     world
         .run(client.post("/ingest?format=ndjson", &body))
         .expect("no fault");
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let total = 6_000 + COUNTERS - 3;
     let share = serde_json::json!((3_000_f64 / 7_397_f64 * 1e6).round() / 1e6);
     for limit in [1, 1_000] {
@@ -371,8 +371,8 @@ fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
         assert_eq!(top["rows"][0]["share"], share, "{limit}");
     }
     let rank = get(&world, &client, "/counters/2/rank?window=90d");
-    let told = (&rank["total"], &rank["share"], &rank["rank"]);
-    assert_eq!(told, (&total.into(), &share, &1.into()), "{rank}");
+    let actual = (&rank["total"], &rank["share"], &rank["rank"]);
+    assert_eq!(actual, (&total.into(), &share, &1.into()), "{rank}");
 }
 
 #[test]
@@ -386,20 +386,20 @@ fn counters_that_nothing_was_told_of_are_counted_and_are_no_rows() {
         let done = world.run(ask(&client, method, path, body));
         done.unwrap_or_else(|| panic!("{path} is done"));
     }
-    for wait_ms in [0, TOLD_MS] {
+    for wait_ms in [0, PROPAGATION_MS] {
         world.run_for_ms(wait_ms);
         let top = get(&world, &client, "/top");
         assert_eq!(top["counters"], 2, "{top}");
         let rows = top["rows"].as_array().expect("rows").iter();
-        let told: Vec<_> = rows.map(|row| (&row["id"], &row["value"])).collect();
+        let actual: Vec<_> = rows.map(|row| (&row["id"], &row["value"])).collect();
         // A 0 where 5 was acknowledged would be no value that it ever had.
         let (id, value) = ("more".into(), 5.into());
-        let wanted = if wait_ms == 0 {
+        let expected = if wait_ms == 0 {
             vec![]
         } else {
             vec![(&id, &value)]
         };
-        assert_eq!(told, wanted, "{top}");
+        assert_eq!(actual, expected, "{top}");
     }
 }
 
@@ -425,10 +425,10 @@ fn a_window_that_has_not_begun_is_refused() {
     // The clock of who asks may be ahead.
     let from = world.now_ms() / 1_000 + 7_200;
     let path = format!("/counters/a/breakdown?by=b&from={from}&to={}", from + 10);
-    let told = get(&world, &client, &path);
+    let answer = get(&world, &client, &path);
     assert!(
-        told["window"]["from"].as_i64() <= told["window"]["to"].as_i64(),
-        "{told}"
+        answer["window"]["from"].as_i64() <= answer["window"]["to"].as_i64(),
+        "{answer}"
     );
 }
 
@@ -486,7 +486,7 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
         let done = world.run(ask(&client, method, &path, body));
         done.unwrap_or_else(|| panic!("{path} is done"));
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let today = world.now_ms() / 86_400_000;
     let day_at = |day: i64| day * 86_400;
     for (query, first, last) in [
@@ -526,11 +526,11 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
         let (id, count) = &plain[plain.len() / 2];
         let rank = 1 + plain.iter().filter(|(_, other)| other > count).count();
         let path = format!("/counters/{}/rank?{query}", id.replace('/', "%2F"));
-        let told = get(&world, &client, &path);
+        let answer = get(&world, &client, &path);
         assert_eq!(
-            (&told["rank"], &told["count"]),
+            (&answer["rank"], &answer["count"]),
             (&rank.into(), &(*count).into()),
-            "{told}"
+            "{answer}"
         );
     }
     let none = world.run(client.get("/counters/none/rank?window=90d"));
@@ -544,7 +544,7 @@ fn months_and_years_begin_with_their_first_day() {
     world
         .run(client.post("/counters/a/increment", ""))
         .expect("no fault");
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..14 {
         // Some weeks of a year: the month is told by the directory at first, and by days once it is long.
@@ -569,7 +569,7 @@ fn months_and_years_begin_with_their_first_day() {
 
 #[test]
 fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
-    // More than are asked in all.
+    // More counters than one read queries in all.
     const COUNTERS: u64 = 5_500;
     let world = deployed(23, Options::default());
     world.set_faults(Faults::NONE);
@@ -591,7 +591,7 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
         .collect();
     let report = world.run(client.post("/ingest?format=ndjson", &body));
     assert_eq!(report.expect("an answer").json()["rejected"], 0);
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let top = get(&world, &client, "/top?window=90d&limit=10&prefix=of%2F");
     let first = (COUNTERS - 9..=COUNTERS).rev();
     let first: Vec<u64> = first.map(|number| number.div_ceil(2)).collect();
@@ -646,7 +646,7 @@ fn of_few_counters_all_are_asked_also_where_it_is_known_before_who_is_first() {
         let wrote = world.run(ask(&client, "POST", &path, &body));
         assert!(wrote.is_some(), "{path}");
     }
-    world.run_for_ms(TOLD_MS);
+    world.run_for_ms(PROPAGATION_MS);
     let path = "/counters/some%2Fa/rank?window=90d&prefix=some%2F";
     let first = get(&world, &client, path);
     assert_eq!(
@@ -682,7 +682,7 @@ impl OnePartition {
         let line = |id: &String| format!("{{\"key\":\"{id}\",\"increment\":2}}\n");
         let body: String = ids.iter().map(line).collect();
         world.run(client.post("/events", &body)).expect("no fault");
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         Self { world, client, ids }
     }
 
@@ -744,7 +744,7 @@ fn a_partition_sees_what_changes_after_it_has_looked() {
         let path = format!("/counters/{}/increment", ids[700]);
         let done = world.run(client.post(&path, &format!(r#"{{"delta":{delta}}}"#)));
         assert_eq!(done.expect("no fault").status, 200);
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         let top = get(world, client, "/top?limit=1&numbers=string");
         let of_it = sum + 2;
         let text = |number: &serde_json::Value| number.to_string().replace('"', "");
@@ -752,8 +752,8 @@ fn a_partition_sees_what_changes_after_it_has_looked() {
         let total = sum + u128::try_from(OnePartition::TOTAL).expect("it is small");
         assert_eq!(text(&top["total"]), total.to_string(), "{top}");
     }
-    let gone = world.run(ask(client, "DELETE", &format!("/counters/{}", ids[0]), ""));
-    gone.expect("it is deleted");
+    let deletion = world.run(ask(client, "DELETE", &format!("/counters/{}", ids[0]), ""));
+    deletion.expect("it is deleted");
     world.run_for_ms(2_000);
     let less = get(world, client, "/top?limit=3");
     assert_eq!(less["counters"], OnePartition::COUNTERS - 1, "{less}");
@@ -816,11 +816,11 @@ fn a_kept_top_tells_what_one_read_anew_tells_after_any_changes() {
                 );
             }
             match chance.below(6) {
-                // Before the directory is told.
+                // Before the leads have pushed to the directory.
                 0 => world.run_for_ms(500),
-                1 => world.run_for_ms(TOLD_MS + 3_600_000),
-                2 => world.run_for_ms(TOLD_MS + 26 * 3_600_000),
-                _ => world.run_for_ms(TOLD_MS),
+                1 => world.run_for_ms(PROPAGATION_MS + 3_600_000),
+                2 => world.run_for_ms(PROPAGATION_MS + 26 * 3_600_000),
+                _ => world.run_for_ms(PROPAGATION_MS),
             }
             if round == 7 {
                 // Each of some roots moves to another partition, and comes to it.
@@ -896,7 +896,7 @@ fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it
         let body: String = (0..COUNTERS).map(line).collect();
         let counted = world.run(client.post("/events", &body)).expect("no fault");
         assert_eq!(counted.json()["accepted"], COUNTERS);
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
     };
     let look = |statement: &str| world.look(&directory(0), statement).expect("SQL");
     let indexes = || {
@@ -905,15 +905,15 @@ fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it
     };
     count(1_000);
     assert_eq!(indexes(), 0);
-    for (asked, made) in [
+    for (query, made) in [
         ("", 1),
         ("&by=count", 2),
         ("&by=uniques", 3),
         // All have counted in it, so its index would not be used.
         ("&by=count&window=7d", 3),
     ] {
-        get(&world, &client, &format!("/top?prefix=c{asked}"));
-        assert_eq!(indexes(), made, "{asked}");
+        get(&world, &client, &format!("/top?prefix=c{query}"));
+        assert_eq!(indexes(), made, "{query}");
     }
     // SQLite writes an index wherever a statement sets its column; so does a trigger ring.
     look("CREATE TABLE rung (id TEXT)");
@@ -921,12 +921,12 @@ fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it
         "CREATE TRIGGER ring AFTER UPDATE OF hour, value_size, counted_size, uniques_size ON totals \
          BEGIN INSERT INTO rung VALUES (NEW.id); END",
     );
-    let rung = || look("SELECT id FROM rung").len();
+    let ring_count = || look("SELECT id FROM rung").len();
     // It is within the hour, and within an eighth of a power of two.
     count(1);
-    assert_eq!(rung(), 0);
+    assert_eq!(ring_count(), 0);
     count(1_000);
-    assert_eq!(rung(), 1_100);
+    assert_eq!(ring_count(), 1_100);
     look("DROP TRIGGER ring");
     let top = get(&world, &client, "/top?prefix=c");
     assert_eq!(top["total"], COUNTERS * 2_001, "{top}");
@@ -948,7 +948,7 @@ fn counters_of_more_than_62_bits_have_windows_and_ranks() {
     }
     add("large", 1);
     add("small", 7);
-    world.run_for_ms(TOLD_MS + 2 * 3_600_000);
+    world.run_for_ms(PROPAGATION_MS + 2 * 3_600_000);
     let window = "/top?by=count&window=3600";
     let count = |top: &serde_json::Value| -> Vec<(String, i64)> {
         let rows = top["rows"].as_array().expect("rows").iter();
@@ -965,7 +965,7 @@ fn counters_of_more_than_62_bits_have_windows_and_ranks() {
     for times in 1..3 {
         add("large", 5);
         add("small", 3);
-        world.run_for_ms(TOLD_MS);
+        world.run_for_ms(PROPAGATION_MS);
         let top = get(&world, &client, window);
         let expected = [
             ("large".to_owned(), 5 * times),
@@ -975,8 +975,8 @@ fn counters_of_more_than_62_bits_have_windows_and_ranks() {
     }
     for (rank, id) in (1..).zip(["largest", "larger", "large", "twin", "small"]) {
         for by in ["value", "count"] {
-            let told = get(&world, &client, &format!("/counters/{id}/rank?by={by}"));
-            assert_eq!(told["rank"], rank, "{id} by {by}: {told}");
+            let answer = get(&world, &client, &format!("/counters/{id}/rank?by={by}"));
+            assert_eq!(answer["rank"], rank, "{id} by {by}: {answer}");
         }
     }
 }

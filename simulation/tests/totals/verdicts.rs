@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{TOLD_MS, client, get, rows_of, service};
+use super::{PROPAGATION_MS, client, get, rows_of, service};
 use serde_json::{Value, json};
 use tally_core::counter::id::Datacenter;
 use tally_host::object::SqlValue;
@@ -30,17 +30,17 @@ fn check(world: &World, client: &Client, policy: &str, key: &str) -> bool {
     answer.json()["allowed"] == true
 }
 
-fn sums(told: &Value) -> (u64, u64, u64) {
-    let of = |name: &str| told[name].as_u64().expect("a number");
+fn sums(answer: &Value) -> (u64, u64, u64) {
+    let of = |name: &str| answer[name].as_u64().expect("a number");
     (of("allowed"), of("refused"), of("error"))
 }
 
 /// The minutes in which a history of a policy has verdicts: allowed and refused.
-fn minutes_of(told: &Value) -> BTreeMap<i64, (u64, u64)> {
+fn minutes_of(answer: &Value) -> BTreeMap<i64, (u64, u64)> {
     let mut points = BTreeMap::new();
-    for point in told["points"].as_array().expect("points") {
+    for point in answer["points"].as_array().expect("points") {
         let of = |place: usize| point[place].as_u64().expect("a number");
-        assert_eq!(of(3), 0, "{told}");
+        assert_eq!(of(3), 0, "{answer}");
         if of(1) + of(2) > 0 {
             points.insert(of(0).cast_signed(), (of(1), of(2)));
         }
@@ -86,35 +86,35 @@ fn the_minutes_of_a_policy_hold_the_verdicts_that_were_given() {
     let from = begin_ms.div_euclid(1_000);
     for policy in ["few", "hot"] {
         let path = format!("/limits/{policy}/history?from={from}&step=1m&consistency=strong");
-        let told = get(&world, &clients[0], &path);
-        let points = minutes_of(&told);
+        let answer = get(&world, &clients[0], &path);
+        let points = minutes_of(&answer);
         let plain = given.iter().filter(|((name, _), _)| *name == policy);
         let plain: BTreeMap<i64, (u64, u64)> = plain
             .map(|((_, minute), counts)| (*minute, *counts))
             .collect();
-        assert_eq!(points, plain, "{told}");
+        assert_eq!(points, plain, "{answer}");
         let all = plain.values().fold((0, 0, 0), |sum, counts| {
             (sum.0 + counts.0, sum.1 + counts.1, 0)
         });
-        assert_eq!(sums(&told), all, "{told}");
+        assert_eq!(sums(&answer), all, "{answer}");
         assert_eq!(
-            (&told["exact"], &told["step"]),
+            (&answer["exact"], &answer["step"]),
             (&json!(false), &json!("1m"))
         );
     }
-    let told = get(
+    let answer = get(
         &world,
         &clients[1],
         "/limits/few/refused?consistency=strong",
     );
     let mut rows: Vec<(String, i64)> = refused.into_iter().collect();
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    assert_eq!(rows_of(&told, "key"), rows, "{told}");
+    assert_eq!(rows_of(&answer, "key"), rows, "{answer}");
     let sum: i64 = rows.iter().map(|(_, count)| count).sum();
     assert_eq!(
-        (&told["total"], &told["none"]),
+        (&answer["total"], &answer["none"]),
         (&json!(sum), &json!(0)),
-        "{told}"
+        "{answer}"
     );
 }
 
@@ -133,10 +133,10 @@ fn an_isolate_that_ends_takes_no_more_than_it_had_not_sent() {
         }
         if round % 10 == 8 {
             world.run_for_ms(SENT_MS);
-            let told = get(&world, &client, "/limits/p/history?consistency=strong");
-            let (allowed, refused, error) = sums(&told);
+            let answer = get(&world, &client, "/limits/p/history?consistency=strong");
+            let (allowed, refused, error) = sums(&answer);
             let all = allowed + refused + error;
-            assert!((sent..=given).contains(&all), "{all} of {given}: {told}");
+            assert!((sent..=given).contains(&all), "{all} of {given}: {answer}");
             sent = all;
         }
     }
@@ -147,9 +147,9 @@ fn an_isolate_that_ends_takes_no_more_than_it_had_not_sent() {
     }
     world.run_for_ms(SENT_MS);
     world.crash_isolates(Role::Edge, sites[0]);
-    let told = get(&world, &client, "/limits/p/history?consistency=strong");
-    let (allowed, refused, error) = sums(&told);
-    assert!(allowed + refused + error >= before + 4, "{told}");
+    let answer = get(&world, &client, "/limits/p/history?consistency=strong");
+    let (allowed, refused, error) = sums(&answer);
+    assert!(allowed + refused + error >= before + 4, "{answer}");
 }
 
 #[test]
@@ -166,9 +166,9 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
     let inline =
         ClientRequest::new("POST", "/limits/p/k").json(r#"{"limit":1,"window_seconds":60}"#);
     world.run(client.ask(inline)).expect("no fault");
-    world.run_for_ms(TOLD_MS);
-    let told = get(&world, &client, "/limits/p/history?consistency=strong");
-    assert_eq!(sums(&told), (1, 2, 0), "{told}");
+    world.run_for_ms(PROPAGATION_MS);
+    let body = get(&world, &client, "/limits/p/history?consistency=strong");
+    assert_eq!(sums(&body), (1, 2, 0), "{body}");
     let list = get(&world, &client, "/counters?values=1");
     assert_eq!(list["counters"].as_array().map(Vec::len), Some(1), "{list}");
     // Nor behind a cursor that is before all names that clients may give.
@@ -207,14 +207,19 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
         world.run(client.ask(ask)).expect("no fault")
     };
     assert_eq!(at("DELETE", "/limits/p").status, 200);
-    let gone = at("GET", "/limits/p/history");
-    assert_eq!(gone.json()["code"], "policy-not-found", "{}", gone.text());
+    let history = at("GET", "/limits/p/history");
+    assert_eq!(
+        history.json()["code"],
+        "policy-not-found",
+        "{}",
+        history.text()
+    );
     put(&world, &client, "p", r#"{"limit":1,"window_seconds":60}"#);
     world.run_for_ms(SENT_MS);
-    let told = get(&world, &client, "/limits/p/history?consistency=strong");
-    assert_eq!(sums(&told), (0, 0, 0), "{told}");
-    let told = get(&world, &client, "/limits/p/refused?consistency=strong");
-    assert_eq!(told["rows"], json!([]), "{told}");
+    let body = get(&world, &client, "/limits/p/history?consistency=strong");
+    assert_eq!(sums(&body), (0, 0, 0), "{body}");
+    let body = get(&world, &client, "/limits/p/refused?consistency=strong");
+    assert_eq!(body["rows"], json!([]), "{body}");
 }
 
 #[test]
@@ -233,12 +238,12 @@ fn refused_keys_are_kept_without_addresses_and_for_a_week() {
         }
     }
     let keys = |query: &str| {
-        let told = get(
+        let answer = get(
             &world,
             &client,
             &format!("/limits/p/refused?consistency=strong{query}"),
         );
-        let rows = told["rows"].as_array().expect("rows").clone();
+        let rows = answer["rows"].as_array().expect("rows").clone();
         let of = |row: &Value| {
             (
                 row["key"].as_str().expect("a text").to_owned(),
@@ -270,13 +275,13 @@ fn refused_keys_are_kept_without_addresses_and_for_a_week() {
     world.run_for_ms(6 * DAY_MS);
     assert_eq!((keys("&window=7d"), keys("").len()), (all, 0));
     assert!(is_stored("bob"));
-    // Nothing is asked or refused meanwhile.
+    // No check is made or refused meanwhile.
     world.run_for_ms(2 * DAY_MS + DAY_MS / 24);
     assert!(!is_stored("bob"));
-    let told = get(
+    let answer = get(
         &world,
         &client,
         "/limits/p/history?window=30d&consistency=strong",
     );
-    assert_eq!(told["refused"], 8, "how many is kept: {told}");
+    assert_eq!(answer["refused"], 8, "how many is kept: {answer}");
 }

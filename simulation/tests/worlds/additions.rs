@@ -12,7 +12,7 @@ use tally_simulation::{Chance, ClientRequest};
 
 use super::digits::{amount, decode};
 use super::oracle::Moment;
-use super::service::{Service, Told, whole};
+use super::service::{AskResult, Service, whole};
 use super::writes::{TRIES_MAX, TRY_AGAIN_MS};
 
 /// Additions of a sum: 4^24 is a whole number of every double.
@@ -113,8 +113,8 @@ fn command(words: Value) -> ClientRequest {
     ClientRequest::new("POST", "/redis").json(words.to_string())
 }
 
-/// The sum that an answer tells, if it tells one.
-fn told_of(kind: Kind, json: &Value) -> Option<i128> {
+/// The sum in an answer, if it has one.
+fn sum_in(kind: Kind, json: &Value) -> Option<i128> {
     match kind {
         Kind::Score => whole(&json["score"]),
         Kind::Number if json["result"].is_null() => Some(0),
@@ -165,8 +165,8 @@ impl Service {
     async fn spread_board(&self, site: usize, shards: u32) {
         let settings = json!({"keep": "sum", "scores": "integer", "shards": shards});
         let ask = ClientRequest::new("PUT", "/boards/scores").json(settings.to_string());
-        let told = self.ask(site, ask, "spreading").await;
-        self.say(|| format!("the board is spread over {shards}: {told:?}"));
+        let result = self.ask(site, ask, "spreading").await;
+        self.say(|| format!("the board is spread over {shards}: {result:?}"));
     }
 
     /// Adds; to a score under a key, until it is answered.
@@ -184,10 +184,10 @@ impl Service {
         };
         for _ in 0..TRIES_MAX {
             let begun = self.now();
-            let told = self.ask(site, ask.clone(), &what).await;
-            self.say(|| format!("{what} is told {told:?}"));
-            let json = match told {
-                Told::Done(answer) => answer.json(),
+            let result = self.ask(site, ask.clone(), &what).await;
+            self.say(|| format!("{what} is told {result:?}"));
+            let json = match result {
+                AskResult::Done(answer) => answer.json(),
                 _ => Value::Null,
             };
             let is_done = json["error"].is_null() && json != Value::Null;
@@ -197,7 +197,7 @@ impl Service {
                 known.know(slot, now);
                 // One under a key is answered as it was first, which may be long ago.
                 if kind == Kind::Number {
-                    let sum = told_of(kind, &json).expect("a number");
+                    let sum = sum_in(kind, &json).expect("a number");
                     let held = known.check(sum, begun, now, &what);
                     assert!(held.contains(&slot), "{what}: {sum} lacks it");
                 }
@@ -212,7 +212,7 @@ impl Service {
         panic!("{what} is never answered");
     }
 
-    /// What somebody is told of a sum, if anything.
+    /// The sum that a reader is answered, if it is answered.
     async fn sum(&self, site: usize, kind: Kind, edge: Option<usize>) -> Option<i128> {
         let ask = match kind {
             Kind::Score => ClientRequest::new("GET", format!("{MEMBER}?exact=1")),
@@ -221,8 +221,8 @@ impl Service {
         let ask = edge.map_or(ask.clone(), |edge| ask.at(edge));
         let answer = self.client(site).ask(ask).await.ok()?;
         let json = answer.json();
-        let is_told = answer.status == 200 && json["error"].is_null();
-        is_told.then(|| told_of(kind, &json).unwrap_or_else(|| panic!("{kind:?}: {json}")))
+        let is_done = answer.status == 200 && json["error"].is_null();
+        is_done.then(|| sum_in(kind, &json).unwrap_or_else(|| panic!("{kind:?}: {json}")))
     }
 
     async fn look_at_sum(&self, site: usize, kind: Kind) {

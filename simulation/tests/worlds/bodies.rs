@@ -6,7 +6,7 @@ use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::amount;
 use super::oracle::{Outcome, Way};
-use super::service::{Service, Told, id};
+use super::service::{AskResult, Service, id};
 use super::writes::{TRIES_MAX, TRY_AGAIN_MS};
 
 /// Lines of a body, at most.
@@ -35,7 +35,7 @@ impl Service {
             if is_log {
                 let ago_ms = i64::try_from(chance.between(PAST_MS.0, PAST_MS.1)).expect("minutes");
                 fields.push_str(&format!(r#","at":{}"#, self.world.now_ms() - ago_ms));
-                fields.push_str(&self.say_of_itself(counter, slot));
+                fields.push_str(&self.dimension_field(counter, slot));
             } else {
                 fields.push_str(&self.extras(counter, slot));
             }
@@ -57,9 +57,9 @@ impl Service {
             if let Some(key) = &key {
                 ask = ask.header("idempotency-key", key.as_str());
             }
-            let told = self.ask(site, ask, &what).await;
-            self.say(|| format!("{what} is told {told:?}"));
-            let is_known = self.was_counted(&lines, &told, key.is_some(), &what);
+            let result = self.ask(site, ask, &what).await;
+            self.say(|| format!("{what} is told {result:?}"));
+            let is_known = self.was_counted(&lines, &result, key.is_some(), &what);
             if is_known && chance.once_in(2) || key.is_none() {
                 return;
             }
@@ -72,10 +72,10 @@ impl Service {
     }
 
     /// Notes what became of each line. Returns whether all of that is known for good.
-    fn was_counted(&self, lines: &Lines, told: &Told, has_key: bool, what: &str) -> bool {
-        let answer = match told {
-            Told::Done(answer) => answer,
-            Told::Refused(code) => {
+    fn was_counted(&self, lines: &Lines, result: &AskResult, has_key: bool, what: &str) -> bool {
+        let answer = match result {
+            AskResult::Done(answer) => answer,
+            AskResult::Refused(code) => {
                 assert_eq!(code, "overloaded", "{what}");
                 if !has_key {
                     for (counter, slot) in lines {
@@ -88,7 +88,7 @@ impl Service {
                 }
                 return false;
             }
-            Told::Unknown(_) => return false,
+            AskResult::Unknown(_) => return false,
         };
         let codes = failed(answer);
         let mut is_known = true;
@@ -129,15 +129,17 @@ impl Service {
             if let Some(key) = &key {
                 ask = ask.header("idempotency-key", key.as_str());
             }
-            let told = self.ask(site, ask, &what).await;
-            self.say(|| format!("{what} is told {told:?}"));
-            let outcome = match &told {
-                Told::Done(_) => Outcome::Acknowledged(self.now()),
-                Told::Refused(code) if code == "overloaded" && key.is_some() => Outcome::Unknown,
-                Told::Refused(code) if code == "overloaded" => Outcome::Refused,
-                Told::Refused(code) if code == "counter-ended" => Outcome::Ended(self.now()),
-                Told::Refused(code) => panic!("{what}: {code}"),
-                Told::Unknown(_) => Outcome::Unknown,
+            let result = self.ask(site, ask, &what).await;
+            self.say(|| format!("{what} is told {result:?}"));
+            let outcome = match &result {
+                AskResult::Done(_) => Outcome::Acknowledged(self.now()),
+                AskResult::Refused(code) if code == "overloaded" && key.is_some() => {
+                    Outcome::Unknown
+                }
+                AskResult::Refused(code) if code == "overloaded" => Outcome::Refused,
+                AskResult::Refused(code) if code == "counter-ended" => Outcome::Ended(self.now()),
+                AskResult::Refused(code) => panic!("{what}: {code}"),
+                AskResult::Unknown(_) => Outcome::Unknown,
             };
             self.counters[counter]
                 .borrow_mut()
@@ -158,7 +160,7 @@ impl Service {
         let what = format!("import of {} into {}", id(from), id(counter));
         let least = self.counters[from].borrow().surely_seen();
         let path = format!("/counters/{}/uniques/hyll?consistency=strong", id(from));
-        let Told::Done(answer) = self.ask(site, ClientRequest::new("GET", path), &what).await
+        let AskResult::Done(answer) = self.ask(site, ClientRequest::new("GET", path), &what).await
         else {
             return;
         };
@@ -167,15 +169,15 @@ impl Service {
         let most = self.counters[from].borrow().maybe_seen();
         let place = self.counters[counter].borrow_mut().import(least, most);
         let path = format!("/counters/{}/uniques/hyll", id(counter));
-        let told = self
+        let result = self
             .ask(
                 site,
                 ClientRequest::new("PUT", path).body(answer.body),
                 &what,
             )
             .await;
-        self.say(|| format!("{what} is told {told:?}"));
-        let outcome = self.outcome(&told);
+        self.say(|| format!("{what} is told {result:?}"));
+        let outcome = self.outcome(&result);
         self.counters[counter].borrow_mut().imported(place, outcome);
     }
 }

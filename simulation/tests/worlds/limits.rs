@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use tally_simulation::{Chance, ClientRequest};
 
 use super::oracle::Moment;
-use super::service::{Service, Told};
+use super::service::{AskResult, Service};
 use super::writes::TRIES_MAX;
 
 /// Keys of a world that are limited.
@@ -162,9 +162,9 @@ impl Service {
         drop(puts);
         let ask = ClientRequest::new("PUT", "/limits/calls").json(self.limit_plan().policy(limit));
         let what = format!("the limit is {limit}");
-        let told = self.ask(site, ask, &what).await;
-        self.say(|| format!("{what} is told {told:?}"));
-        if let Told::Done(_) = told {
+        let result = self.ask(site, ask, &what).await;
+        self.say(|| format!("{what} is told {result:?}"));
+        if let AskResult::Done(_) = result {
             self.limits.puts.borrow_mut()[place].done = Some(self.now());
         }
     }
@@ -216,10 +216,10 @@ impl Service {
     async fn consume(&self, site: usize, ask: ClientRequest, costs: &[(usize, u64)]) {
         let begun = self.now();
         let what = format!("check {costs:?}");
-        let told = self.ask(site, ask, &what).await;
-        self.say(|| format!("{what} is told {told:?}"));
-        match told {
-            Told::Done(answer) => {
+        let result = self.ask(site, ask, &what).await;
+        self.say(|| format!("{what} is told {result:?}"));
+        match result {
+            AskResult::Done(answer) => {
                 assert_eq!(answer.header("tally-on-error"), None, "{what}");
                 let ended = Some(self.now());
                 let datacenter = self.plan.datacenter(site);
@@ -232,11 +232,11 @@ impl Service {
                 });
                 self.limits.admitted.borrow_mut().extend(uses);
             }
-            Told::Refused(code) => {
+            AskResult::Refused(code) => {
                 let known = ["rate-limited", "quota-exceeded", "overloaded"];
                 assert!(known.contains(&code.as_str()), "{what}: {code}");
             }
-            Told::Unknown(_) => {}
+            AskResult::Unknown(_) => {}
         }
     }
 
@@ -253,9 +253,9 @@ impl Service {
         drop(given_back);
         let ask = ClientRequest::new("POST", format!("/limits/calls/{}/refund", KEYS[key]));
         let ask = ask.json(format!(r#"{{"cost":{cost}}}"#));
-        let told = self.ask(site, ask, "refund").await;
-        self.say(|| format!("a refund of {cost} to {key} is told {told:?}"));
-        if let Told::Done(_) = told {
+        let result = self.ask(site, ask, "refund").await;
+        self.say(|| format!("a refund of {cost} to {key} is told {result:?}"));
+        if let AskResult::Done(_) = result {
             self.limits.given_back.borrow_mut()[place].ended = Some(self.now());
         }
     }
@@ -264,7 +264,7 @@ impl Service {
     async fn look_at(&self, site: usize, key: usize) -> Option<u64> {
         let ask = ClientRequest::new("GET", format!("/limits/calls/{}", KEYS[key]));
         match self.ask(site, ask, "look").await {
-            Told::Done(answer) => answer.json()["remaining"].as_u64(),
+            AskResult::Done(answer) => answer.json()["remaining"].as_u64(),
             _ => None,
         }
     }

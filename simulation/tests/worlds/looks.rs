@@ -7,7 +7,7 @@ use tally_simulation::{Answer, ClientRequest};
 use super::digits::SLOTS;
 use super::laws::View;
 use super::oracle::{Counter, Moment};
-use super::service::{Service, Told, id, whole};
+use super::service::{AskResult, Service, id, whole};
 
 /// Longer than any world has been: what is in such a window is all.
 const ALL_SECONDS: i64 = 80_000;
@@ -19,17 +19,17 @@ const HISTORY_SECONDS: i64 = 6 * 3_600;
 const BASE: i128 = 4;
 
 impl Service {
-    /// Asks; None where nothing is told, or that there is no such counter.
+    /// Asks. Returns None where the answer is unknown, or says that there is no such counter.
     async fn look(&self, site: usize, path: &str) -> Option<Answer> {
-        let told = self.ask(site, ClientRequest::new("GET", path), path).await;
-        match told {
-            Told::Done(answer) => Some(answer),
-            Told::Refused(code) => {
+        let result = self.ask(site, ClientRequest::new("GET", path), path).await;
+        match result {
+            AskResult::Done(answer) => Some(answer),
+            AskResult::Refused(code) => {
                 let known = ["counter-not-found", "overloaded"];
                 assert!(known.contains(&code.as_str()), "{path}: {code}");
                 None
             }
-            Told::Unknown(_) => None,
+            AskResult::Unknown(_) => None,
         }
     }
 

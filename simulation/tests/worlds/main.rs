@@ -108,8 +108,8 @@ impl Service {
     async fn rotate(&self, site: usize) {
         self.rotations.set(self.rotations.get() + 1);
         let ask = ClientRequest::new("POST", "/uniques/rotate");
-        let told = self.ask(site, ask, "rotation").await;
-        self.say(|| format!("the rotation is told {told:?}"));
+        let result = self.ask(site, ask, "rotation").await;
+        self.say(|| format!("the rotation is told {result:?}"));
     }
 
     /// Counters are made where their elements are hashed otherwise than usual.
@@ -202,11 +202,11 @@ impl Service {
 }
 
 /// Lives the world of a seed.
-fn live(seed: u64, plan: Plan, is_told: bool) -> tally_simulation::Figures {
-    if is_told {
+fn live(seed: u64, plan: Plan, is_logged: bool) -> tally_simulation::Figures {
+    if is_logged {
         eprintln!("{plan:#?}");
     }
-    let service = Service::new(seed, plan, is_told);
+    let service = Service::new(seed, plan, is_logged);
     service.world.run(service.prepare());
     service.world.set_faults(service.plan.faults);
     let heals = async {

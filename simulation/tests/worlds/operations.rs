@@ -5,7 +5,7 @@ use tally_simulation::{Answer, ClientRequest};
 use super::digits::{amount, set_to};
 use super::oracle::{Clear, Moment, Outcome, Way};
 use super::plan::Topic;
-use super::service::{Reader, Service, Told, id};
+use super::service::{AskResult, Reader, Service, id};
 use super::writes::{TRIES_MAX, TRY_AGAIN_MS, delta, request};
 
 /// Times to live, seconds.
@@ -136,11 +136,11 @@ impl Service {
                     .header("idempotency-key", key.as_str()),
                 None => operation.ask.clone(),
             };
-            let told = self.ask(site, ask, what).await;
-            self.say(|| format!("{what} is told {told:?}"));
+            let result = self.ask(site, ask, what).await;
+            self.say(|| format!("{what} is told {result:?}"));
             let is_first = first.is_none();
-            let is_known = match &told {
-                Told::Done(answer) => {
+            let is_known = match &result {
+                AskResult::Done(answer) => {
                     let json = answer.json();
                     if let Some(first) = &first {
                         assert_eq!(first, &json, "{what} is answered in two ways");
@@ -152,8 +152,8 @@ impl Service {
                     }
                     !is_first || operation.key.is_none() || chance.once_in(2)
                 }
-                Told::Refused(code) if code == "overloaded" => false,
-                Told::Refused(code) => {
+                AskResult::Refused(code) if code == "overloaded" => false,
+                AskResult::Refused(code) => {
                     let known = [
                         "counter-not-found",
                         "below-floor",
@@ -170,7 +170,7 @@ impl Service {
                     }
                     true
                 }
-                Told::Unknown(_) => false,
+                AskResult::Unknown(_) => false,
             };
             if is_known || operation.key.is_none() {
                 return;
@@ -236,23 +236,23 @@ impl Service {
             .begin(adds, Way::Direct, begun);
         let Some(slot) = slot else { return };
         let what = format!("write {slot} of {} if {version}", id(counter));
-        let said = match adds {
-            true => self.say_of_itself(counter, slot),
+        let dimensions = match adds {
+            true => self.dimension_field(counter, slot),
             false => String::new(),
         };
         let ask = request(counter, adds)
-            .json(delta(slot, &said))
+            .json(delta(slot, &dimensions))
             .header("if-match", format!("\"{version}\""));
-        let told = self.ask(site, ask, &what).await;
-        self.say(|| format!("{what} is told {told:?}"));
-        let outcome = self.outcome(&told);
+        let result = self.ask(site, ask, &what).await;
+        self.say(|| format!("{what} is told {result:?}"));
+        let outcome = self.outcome(&result);
         let mut known = self.counters[counter].borrow_mut();
         known.record_outcome(slot, outcome, &what);
-        if let Told::Done(_) = &told {
+        if let AskResult::Done(_) = &result {
             known.matched(version, held, slot, &what);
         }
         drop(known);
-        if let Told::Done(answer) = told {
+        if let AskResult::Done(answer) = result {
             self.check_written(counter, slot, &answer, begun, &what);
         }
     }

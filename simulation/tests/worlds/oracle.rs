@@ -45,7 +45,7 @@ pub struct Write {
     pub element: Option<String>,
     pub has_sample: bool,
     /// What it says of itself: one of three values.
-    pub said: Option<usize>,
+    pub dimension: Option<usize>,
     /// Writes that share its key: one of them is counted at most.
     pub rivals: Vec<usize>,
 }
@@ -123,7 +123,7 @@ impl Counter {
             seen: None,
             element: None,
             has_sample: false,
-            said: None,
+            dimension: None,
             rivals: Vec::new(),
         });
         Some(slot)

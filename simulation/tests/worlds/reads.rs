@@ -3,10 +3,10 @@
 use tally_simulation::ClientRequest;
 
 use super::laws::View;
-use super::service::{Reader, Service, Told, id};
+use super::service::{AskResult, Reader, Service, id};
 
 impl Service {
-    /// Reads a counter. Returns what was seen, with its version; None where nothing was told.
+    /// Reads a counter. Returns what was seen, with its version; None where no value was answered.
     pub async fn read(&self, site: usize, counter: usize, query: &str, reader: &Reader) -> Reader {
         let begun = self.now();
         let mut path = format!("/counters/{}?numbers=string{query}", id(counter));
@@ -14,10 +14,10 @@ impl Service {
             path.push_str(&format!("&at_least={version}"));
         }
         let what = format!("read of {} ({query})", path);
-        let told = self.ask(site, ClientRequest::new("GET", path), &what).await;
+        let result = self.ask(site, ClientRequest::new("GET", path), &what).await;
         let held = reader.as_ref().map(|(_, held)| held);
-        match told {
-            Told::Done(answer) => {
+        match result {
+            AskResult::Done(answer) => {
                 let seen = self.check(counter, &answer, begun, held, &what);
                 let version = answer.json()["version"]
                     .as_str()
@@ -25,7 +25,7 @@ impl Service {
                     .to_owned();
                 Some((version, seen))
             }
-            Told::Refused(code) if code == "counter-not-found" => {
+            AskResult::Refused(code) if code == "counter-not-found" => {
                 let view = View {
                     value: 0,
                     is_exact: query.contains("strong"),
@@ -38,9 +38,9 @@ impl Service {
                 self.counters[counter].borrow_mut().check(&view);
                 None
             }
-            Told::Refused(code) if code == "overloaded" => None,
-            Told::Refused(code) => panic!("{what}: {code}"),
-            Told::Unknown(_) => None,
+            AskResult::Refused(code) if code == "overloaded" => None,
+            AskResult::Refused(code) => panic!("{what}: {code}"),
+            AskResult::Unknown(_) => None,
         }
     }
 }

@@ -22,32 +22,33 @@ const READS_MAX: usize = 20;
 
 /// Each value has the increments that said it, and those of its sums together are what was counted.
 fn check_breakdown(
-    told: &serde_json::Value,
+    answer: &serde_json::Value,
     says: &[Option<usize>],
     least: &BTreeSet<usize>,
     most: &BTreeSet<usize>,
 ) {
-    let rows = told["rows"].as_array().expect("rows").iter();
+    let rows = answer["rows"].as_array().expect("rows").iter();
     let mut parts: Vec<(Option<usize>, i128)> = rows
         .map(|row| {
-            assert_eq!(row.get("error"), None, "{told}");
+            assert_eq!(row.get("error"), None, "{answer}");
             let value = row["value"].as_str().and_then(|value| value.parse().ok());
             (value, whole(&row["count"]).expect("a number"))
         })
         .collect();
-    assert_eq!(whole(&told["other"]["count"]), Some(0), "{told}");
-    parts.push((None, whole(&told["none"]).expect("a number")));
+    assert_eq!(whole(&answer["other"]["count"]), Some(0), "{answer}");
+    parts.push((None, whole(&answer["none"]).expect("a number")));
     let sum: i128 = parts.iter().map(|(_, count)| count).sum();
-    assert_eq!(whole(&told["total"]), Some(sum), "{told}");
+    assert_eq!(whole(&answer["total"]), Some(sum), "{answer}");
     let mut all = BTreeSet::new();
     let signs = vec![true; says.len()];
     for (value, count) in parts {
-        let held = digits::decode(count, &signs).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let held =
+            digits::decode(count, &signs).unwrap_or_else(|error| panic!("{error}: {answer}"));
         let is_of_it = |slot: &usize| says[*slot] == value;
-        assert!(held.slots.iter().all(is_of_it), "{value:?}: {told}");
+        assert!(held.slots.iter().all(is_of_it), "{value:?}: {answer}");
         all.extend(held.slots);
     }
-    assert!(all.is_superset(least) && all.is_subset(most), "{told}");
+    assert!(all.is_superset(least) && all.is_subset(most), "{answer}");
 }
 
 /// A history has these increments.
@@ -155,47 +156,48 @@ impl Service {
         };
         let (least, most) = (added(&least), added(&most));
         let signs: Vec<bool> = known.writes.iter().map(|_| true).collect();
-        let says: Vec<Option<usize>> = known.writes.iter().map(|write| write.said).collect();
+        let says: Vec<Option<usize>> = known.writes.iter().map(|write| write.dimension).collect();
         drop(known);
 
         let path = format!("/counters/{}", id(counter));
-        let told = self.read_json(&format!("{path}?consistency=strong")).await;
-        let estimate = told["uniques"]["estimate"].as_u64().unwrap_or(0);
+        let answer = self.read_json(&format!("{path}?consistency=strong")).await;
+        let estimate = answer["uniques"]["estimate"].as_u64().unwrap_or(0);
         let estimate = usize::try_from(estimate).expect("few elements");
         assert!(
             elements.contains(&estimate),
-            "{estimate} elements, not {elements:?}: {told}"
+            "{estimate} elements, not {elements:?}: {answer}"
         );
-        let told = self
+        let answer = self
             .read_json(&format!(
                 "{path}/distribution?window=80000&consistency=strong"
             ))
             .await;
-        let count = told["count"].as_u64().expect("a count");
+        let count = answer["count"].as_u64().expect("a count");
         let count = usize::try_from(count).expect("few samples");
         assert!(
             samples.contains(&count),
-            "{count} samples, not {samples:?}: {told}"
+            "{count} samples, not {samples:?}: {answer}"
         );
-        let told = self.history(&path).await;
-        let points = told["points"].as_array().expect("points");
+        let answer = self.history(&path).await;
+        let points = answer["points"].as_array().expect("points");
         let sum = points.iter().filter_map(|point| whole(&point[1])).sum();
-        let counted = digits::decode(sum, &signs).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let counted =
+            digits::decode(sum, &signs).unwrap_or_else(|error| panic!("{error}: {answer}"));
         check_slots(&counted.slots, &least, &most);
         if self.plan.has_dimensions {
             for window in ["", "&window=86400", "&window=7d"] {
                 let path = format!("{path}/breakdown?by=third&numbers=string{window}");
-                let told = self.read_json(&format!("{path}&consistency=strong")).await;
-                check_breakdown(&told, &says, &least, &most);
+                let answer = self.read_json(&format!("{path}&consistency=strong")).await;
+                check_breakdown(&answer, &says, &least, &most);
             }
         }
-        let told = self
+        let answer = self
             .read_json(&format!(
                 "/api/counter?key={}&consistency=strong&numbers=string",
                 id(counter)
             ))
             .await;
-        assert_eq!(whole(&told["count"]), Some(value), "{told}");
+        assert_eq!(whole(&answer["count"]), Some(value), "{answer}");
     }
 
     async fn read_json(&self, path: &str) -> serde_json::Value {

@@ -17,7 +17,7 @@ use super::watchers::Watcher;
 
 /// What became of a request.
 #[derive(Debug)]
-pub enum Told {
+pub enum AskResult {
     Done(Answer),
     /// Nothing was changed: the code.
     Refused(String),
@@ -61,26 +61,26 @@ pub fn whole(value: &serde_json::Value) -> Option<i128> {
 }
 
 /// What an answer says was done.
-pub fn judge(outcome: Result<Answer, NoAnswer>, what: &str) -> Told {
+pub fn judge(outcome: Result<Answer, NoAnswer>, what: &str) -> AskResult {
     let answer = match outcome {
         Ok(answer) => answer,
-        Err(error) => return Told::Unknown(error.to_string()),
+        Err(error) => return AskResult::Unknown(error.to_string()),
     };
     let code = || answer.json()["code"].as_str().unwrap_or("none").to_owned();
     match answer.status {
-        101 | 200..300 => Told::Done(answer),
-        503 if code() == "overloaded" => Told::Refused(code()),
-        503 | 504 => Told::Unknown(code()),
-        400..500 => Told::Refused(code()),
+        101 | 200..300 => AskResult::Done(answer),
+        503 if code() == "overloaded" => AskResult::Refused(code()),
+        503 | 504 => AskResult::Unknown(code()),
+        400..500 => AskResult::Refused(code()),
         status => panic!("{what}: {status} {}", answer.text()),
     }
 }
 
 impl Service {
     /// The deployment of a plan, where nothing has happened.
-    pub fn new(seed: u64, plan: Plan, is_told: bool) -> Self {
+    pub fn new(seed: u64, plan: Plan, is_logged: bool) -> Self {
         let world = World::new(seed, plan.options.clone());
-        if is_told {
+        if is_logged {
             world.keep_log(true);
         }
         deploy(&world);
@@ -135,26 +135,26 @@ impl Service {
     }
 
     /// Makes a request; its client may hang up.
-    pub async fn ask(&self, site: usize, ask: ClientRequest, what: &str) -> Told {
+    pub async fn ask(&self, site: usize, ask: ClientRequest, what: &str) -> AskResult {
         let client = self.client(site);
         let outcome = self.impatient(client.ask(ask)).await;
-        let told = judge(outcome, what);
-        if let Told::Unknown(why) = &told {
+        let result = judge(outcome, what);
+        if let AskResult::Unknown(why) = &result {
             self.say(|| format!("{what} is not known: {why}"));
         }
-        told
+        result
     }
 
     async fn impatient(
         &self,
-        asked: impl Future<Output = Result<Answer, NoAnswer>>,
+        pending: impl Future<Output = Result<Answer, NoAnswer>>,
     ) -> Result<Answer, NoAnswer> {
         let chance = self.world.chance();
         if !chance.once_in(self.plan.hangs_up) {
-            return asked.await;
+            return pending.await;
         }
         let patience = pin!(self.world.sleep_ms(chance.below(2_000)));
-        match select(pin!(asked), patience).await {
+        match select(pin!(pending), patience).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => Err(NoAnswer("the client hung up".to_owned())),
         }
@@ -165,12 +165,12 @@ impl Service {
         self.world.record(|| format!("CLIENT   {}", line()));
     }
 
-    /// What became of a write, from what its one request was told.
-    pub fn outcome(&self, told: &Told) -> Outcome {
-        match told {
-            Told::Done(_) => Outcome::Acknowledged(self.now()),
-            Told::Refused(_) => Outcome::Refused,
-            Told::Unknown(_) => Outcome::Unknown,
+    /// What became of a write, by the result of its one request.
+    pub fn outcome(&self, result: &AskResult) -> Outcome {
+        match result {
+            AskResult::Done(_) => Outcome::Acknowledged(self.now()),
+            AskResult::Refused(_) => Outcome::Refused,
+            AskResult::Unknown(_) => Outcome::Unknown,
         }
     }
 

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use tally_simulation::{ClientRequest, Live};
 
 use super::laws::View;
-use super::service::{Service, Told, id, whole};
+use super::service::{AskResult, Service, id, whole};
 
 /// How long a client reads what it watches before it does something else, at most, milliseconds.
 const WATCHES_MS_MAX: u64 = 20_000;
 
-/// A stream of all counters, and what it has told: the value of each counter that there is.
+/// A stream of all counters, and the last value that it sent of each counter that exists.
 pub struct Watcher {
     live: Live,
-    told: BTreeMap<usize, i128>,
+    values: BTreeMap<usize, i128>,
     what: String,
 }
 
@@ -33,13 +33,13 @@ impl Service {
         }
         let what = format!("{path}, by a socket: {is_socket}");
         match self.ask(site, ask, &what).await {
-            Told::Done(answer) => Some(Watcher {
+            AskResult::Done(answer) => Some(Watcher {
                 live: answer.live.unwrap_or_else(|| panic!("{what}: no stream")),
-                told: BTreeMap::new(),
+                values: BTreeMap::new(),
                 what,
             }),
-            Told::Refused(code) => panic!("{what}: {code}"),
-            Told::Unknown(_) => None,
+            AskResult::Refused(code) => panic!("{what}: {code}"),
+            AskResult::Unknown(_) => None,
         }
     }
 
@@ -74,25 +74,25 @@ impl Service {
         let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
         self.say(|| format!("{} hears {json}", watcher.what));
         for counter in 0..self.counters.len() {
-            let Some(told) = json["counters"].get(id(counter)) else {
+            let Some(counter_json) = json["counters"].get(id(counter)) else {
                 continue;
             };
-            let Some(value) = whole(&told["value"]) else {
-                watcher.told.remove(&counter);
+            let Some(value) = whole(&counter_json["value"]) else {
+                watcher.values.remove(&counter);
                 continue;
             };
             let now = self.now();
             let view = View {
                 value,
                 is_exact: false,
-                as_of_ms: told["as_of"].as_i64(),
+                as_of_ms: counter_json["as_of"].as_i64(),
                 begun: now,
                 ended: now,
                 held: None,
                 what: &watcher.what,
             };
             self.counters[counter].borrow_mut().check(&view);
-            watcher.told.insert(counter, value);
+            watcher.values.insert(counter, value);
         }
     }
 
@@ -113,10 +113,14 @@ impl Service {
             if watcher.live.closed().is_some() {
                 continue;
             }
-            let told: Vec<Option<i128>> = (0..values.len())
-                .map(|one| watcher.told.get(&one).copied())
+            let last_values: Vec<Option<i128>> = (0..values.len())
+                .map(|one| watcher.values.get(&one).copied())
                 .collect();
-            assert_eq!(told, values, "{} has told the last value", watcher.what);
+            assert_eq!(
+                last_values, values,
+                "{} has told the last value",
+                watcher.what
+            );
         }
     }
 }

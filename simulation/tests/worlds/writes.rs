@@ -4,7 +4,7 @@ use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::amount;
 use super::oracle::{Moment, Outcome, Way};
-use super::service::{Service, Told, id};
+use super::service::{AskResult, Service, id};
 
 /// How often a write with a key is sent, at most: faults end before.
 pub const TRIES_MAX: usize = 400;
@@ -30,19 +30,19 @@ pub fn delta(slot: usize, extras: &str) -> String {
 impl Service {
     /// What an increment says of itself, as a field of its body: in worlds with dimensions one of three values, or
     /// nothing.
-    pub fn say_of_itself(&self, counter: usize, slot: usize) -> String {
+    pub fn dimension_field(&self, counter: usize, slot: usize) -> String {
         if !self.plan.has_dimensions || slot % 4 == 3 {
             return String::new();
         }
         let value = slot % 3;
-        self.counters[counter].borrow_mut().writes[slot].said = Some(value);
+        self.counters[counter].borrow_mut().writes[slot].dimension = Some(value);
         format!(r#","by":{{"third":"{value}"}}"#)
     }
 
     /// Draws what an increment brings besides: a unique element, a sample, and what it says of itself.
     pub fn extras(&self, counter: usize, slot: usize) -> String {
         let chance = self.world.chance();
-        let mut extras = self.say_of_itself(counter, slot);
+        let mut extras = self.dimension_field(counter, slot);
         let mut known = self.counters[counter].borrow_mut();
         let write = &mut known.writes[slot];
         if self.plan.has_elements && chance.once_in(2) {
@@ -92,13 +92,13 @@ impl Service {
             String::new()
         };
         let ask = request(counter, adds).json(delta(slot, &extras));
-        let told = self.ask(site, ask, &what).await;
-        self.say(|| format!("{what} is told {told:?}"));
-        let outcome = self.outcome(&told);
+        let result = self.ask(site, ask, &what).await;
+        self.say(|| format!("{what} is told {result:?}"));
+        let outcome = self.outcome(&result);
         self.counters[counter]
             .borrow_mut()
             .record_outcome(slot, outcome, &what);
-        if let Told::Done(answer) = told {
+        if let AskResult::Done(answer) = result {
             self.check_written(counter, slot, &answer, begun, &what);
         }
     }
@@ -143,13 +143,13 @@ impl Service {
         for _ in 0..TRIES_MAX {
             let ask = request(counter, adds).json(delta(slot, &extras));
             let ask = ask.header("idempotency-key", key);
-            let told = self.ask(site, ask, &what).await;
-            self.say(|| format!("{what} is told {told:?}"));
+            let result = self.ask(site, ask, &what).await;
+            self.say(|| format!("{what} is told {result:?}"));
             let mut known = self.counters[counter].borrow_mut();
-            let outcome = match &told {
-                Told::Done(_) => Outcome::Acknowledged(self.now()),
-                Told::Unknown(_) => Outcome::Unknown,
-                Told::Refused(code) => match code.as_str() {
+            let outcome = match &result {
+                AskResult::Done(_) => Outcome::Acknowledged(self.now()),
+                AskResult::Unknown(_) => Outcome::Unknown,
+                AskResult::Refused(code) => match code.as_str() {
                     "overloaded" => Outcome::Unknown,
                     "counter-ended" => Outcome::Ended(self.now()),
                     "idempotency-key-reused" => {
@@ -165,7 +165,7 @@ impl Service {
             };
             known.record_outcome(slot, outcome, &what);
             drop(known);
-            if let Told::Done(answer) = &told {
+            if let AskResult::Done(answer) = &result {
                 let json = answer.json();
                 if let Some(first) = &first {
                     assert_eq!(first, &json, "{what} is answered in two ways");

@@ -15,7 +15,7 @@ const SECRET = `whsec_${KEY.toString("base64")}`;
 const WAIT = { timeout: 60_000, interval: 50 };
 
 let folder, server, receiver, url;
-const got = [];
+const requests = [];
 
 /** A receiver: keeps what it gets. Below /away it redirects, below /broken it fails. */
 async function listen() {
@@ -23,7 +23,7 @@ async function listen() {
     const parts = [];
     request.on("data", (part) => parts.push(part));
     request.on("end", () => {
-      got.push({
+      requests.push({
         method: request.method, path: request.url, headers: request.headers, body: Buffer.concat(parts).toString(),
       });
       if (request.url === "/away") return response.writeHead(302, { location: "/elsewhere" }).end("go there");
@@ -49,7 +49,7 @@ afterAll(async () => {
   receiver?.close();
   rmSync(folder, { recursive: true, force: true });
 });
-beforeEach(() => got.splice(0));
+beforeEach(() => requests.splice(0));
 
 const at = (path) => `http://127.0.0.1:${receiver.address().port}${path}`;
 
@@ -80,9 +80,9 @@ function checked({ headers, body }) {
 test("a receiver is told that it fires and that it is over, signed", async () => {
   await well("POST", "/counters/sold/increment", { delta: 11 });
   await put("sold", "/hook?key=1");
-  await expect.poll(() => got.length, WAIT).toBe(1);
-  expect(got[0]).toMatchObject({ method: "POST", path: "/hook?key=1" });
-  const firing = checked(got[0]);
+  await expect.poll(() => requests.length, WAIT).toBe(1);
+  expect(requests[0]).toMatchObject({ method: "POST", path: "/hook?key=1" });
+  const firing = checked(requests[0]);
   expect(firing).toMatchObject({
     alert: "sold", state: "firing", counter: "sold", value: 11, threshold: 10, exact: true,
   });
@@ -92,8 +92,8 @@ test("a receiver is told that it fires and that it is over, signed", async () =>
   });
   // It is near: the next look is within 10 s.
   await well("POST", "/counters/sold/decrement", { delta: 1 });
-  await expect.poll(() => got.length, WAIT).toBe(2);
-  const resolved = checked(got[1]);
+  await expect.poll(() => requests.length, WAIT).toBe(2);
+  const resolved = checked(requests[1]);
   expect(resolved).toMatchObject({ state: "resolved", incident: firing.incident, value: 10 });
   expect(resolved.id).not.toBe(firing.id);
 });
@@ -101,19 +101,19 @@ test("a receiver is told that it fires and that it is over, signed", async () =>
 test("a redirect is not followed, and said", async () => {
   for (const [path, status] of [["/away", 302], ["/away-for-good", 308]]) {
     await put("led", path);
-    got.splice(0);
-    const told = await well("POST", "/alerts/led/test");
-    expect(told).toMatchObject({
+    requests.splice(0);
+    const delivery = await well("POST", "/alerts/led/test");
+    expect(delivery).toMatchObject({
       state: "test", outcome: "given_up", status, why: expect.stringContaining("not followed"),
     });
-    expect(got.map((one) => one.path)).toEqual([path]);
+    expect(requests.map((one) => one.path)).toEqual([path]);
   }
 });
 
 test("a test tells what the receiver answered, or that nobody is there", async () => {
   await put("tried", "/hook");
   expect(await well("POST", "/alerts/tried/test")).toMatchObject({ outcome: "delivered", status: 200 });
-  expect(checked(got[0])).toMatchObject({ state: "test", alert: "tried" });
+  expect(checked(requests[0])).toMatchObject({ state: "test", alert: "tried" });
   await put("tried", "/broken");
   expect(await well("POST", "/alerts/tried/test")).toMatchObject({
     outcome: "given_up", status: 500, why: "the receiver answered 500",
@@ -126,8 +126,10 @@ test("a test tells what the receiver answered, or that nobody is there", async (
     counter: "tried", when: { value: { above: 10 } },
     webhook: `http://127.0.0.1:${port}/`,
   });
-  const told = await well("POST", "/alerts/tried/test");
-  expect(told).toMatchObject({ outcome: "given_up", status: null, why: expect.stringContaining("cannot be reached") });
+  const delivery = await well("POST", "/alerts/tried/test");
+  expect(delivery).toMatchObject({
+    outcome: "given_up", status: null, why: expect.stringContaining("cannot be reached"),
+  });
   const { deliveries } = await well("GET", "/alerts/tried/deliveries");
   expect(deliveries.map(({ outcome }) => outcome)).toEqual(["given_up", "given_up", "delivered"]);
 });
@@ -135,16 +137,16 @@ test("a test tells what the receiver answered, or that nobody is there", async (
 test("it is tried again with one id, also after workerd was killed", async () => {
   await well("POST", "/counters/kept/increment", { delta: 11 });
   await put("kept", "/broken");
-  await expect.poll(() => got.length, WAIT).toBe(1);
+  await expect.poll(() => requests.length, WAIT).toBe(1);
   await server.kill();
   await server.start();
   url = server.urls[0];
   // Where it is tried next is asked when it is.
   await well("PUT", "/alerts/kept", { counter: "kept", when: { value: { above: 10 } }, webhook: at("/hook") });
-  await expect.poll(() => got.some(({ path }) => path === "/hook"), WAIT).toBe(true);
-  const ids = new Set(got.map(({ headers }) => headers["webhook-id"]));
+  await expect.poll(() => requests.some(({ path }) => path === "/hook"), WAIT).toBe(true);
+  const ids = new Set(requests.map(({ headers }) => headers["webhook-id"]));
   expect(ids.size).toBe(1);
-  got.forEach(checked);
+  requests.forEach(checked);
 });
 
 test("inner addresses that are not allowed are refused", async () => {

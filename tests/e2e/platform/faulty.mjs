@@ -31,10 +31,10 @@ async function copyOf(request) {
 }
 
 async function perhaps(env, kind, name, request, answer, copies = []) {
-  const asked = JSON.stringify({
+  const call = JSON.stringify({
     kind, name, path: request === null ? "" : new URL(request.url).pathname.replace(/^\/\d+(?=\/)/, ""),
   });
-  const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
+  const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: call })).text();
   if (fault === "before") throw new Error("fault: unreachable");
   if (fault === "hang") return new Promise(() => {});
   if (fault === "cut") copies.push(await copyOf(request));

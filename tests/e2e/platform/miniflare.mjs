@@ -71,8 +71,8 @@ export class Workers {
     const main = faults ? "faulty.mjs" : "index.js";
     const modules = faults ? faulty : module;
     const handler = async (request) => {
-      const asked = await request.json();
-      return new miniflare.Response((await this.#rule(asked)) ?? "");
+      const call = await request.json();
+      return new miniflare.Response((await this.#rule(call)) ?? "");
     };
     const edgeEnv = {
       ...texts({ TALLY_ROLE: "edge", ...edgeVars }),

@@ -15,21 +15,21 @@ test("@upstash/redis subscribes to a key and to a pattern of keys", async () => 
   // What it is told are words, no JSON.
   const redis = new Redis({ url, token: "any", enableTelemetry: false, automaticDeserialization: false });
   const [one, all] = [redis.subscribe("__keyspace@0__:home"), redis.psubscribe("__keyspace@0__:ho*")];
-  const [heard, heardAll, begun, failed] = [[], [], [], []];
+  const [messages, allMessages, begun, failed] = [[], [], [], []];
   one.on("subscribe", (count) => begun.push(count));
-  one.on("message", ({ channel, message }) => heard.push([channel, message]));
+  one.on("message", ({ channel, message }) => messages.push([channel, message]));
   all.on("psubscribe", (count) => begun.push(count));
-  all.on("pmessage", ({ pattern, channel, message }) => heardAll.push([pattern, channel, message]));
+  all.on("pmessage", ({ pattern, channel, message }) => allMessages.push([pattern, channel, message]));
   for (const subscriber of [one, all]) subscriber.on("error", (error) => failed.push(error));
   await until(() => begun.length === 2, "both streams");
   expect(await redis.incr("home")).toBe(1);
   await redis.zadd("house", { score: 1, member: "a" });
   await redis.del("home");
-  await until(() => heard.length === 2 && heardAll.length === 3, "what happened");
-  expect(heard).toEqual([
+  await until(() => messages.length === 2 && allMessages.length === 3, "what happened");
+  expect(messages).toEqual([
     ["__keyspace@0__:home", "incrby"], ["__keyspace@0__:home", "del"],
   ]);
-  expect(heardAll).toEqual(
+  expect(allMessages).toEqual(
     [
       ["home", "incrby"], ["house", "zadd"], ["home", "del"],
     ].map(([key, event]) => ["__keyspace@0__:ho*", `__keyspace@0__:${key}`, event]),

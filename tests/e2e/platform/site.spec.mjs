@@ -21,8 +21,9 @@ async function visit(world, url) {
   const fetch = async (target, { method = "GET", body, headers, origin }) => {
     expect(target.origin).toBe("https://tally.example.com");
     const options = { body, headers: { ...headers, origin, "sec-fetch-site": "same-site" } };
-    const { status, text, json, headers: told } = await world.call(method, target.pathname, options);
-    if (![origin, "*"].includes(told.get("access-control-allow-origin"))) throw new TypeError("Failed to fetch");
+    const { status, text, json, headers: answerHeaders } = await world.call(method, target.pathname, options);
+    const allowed = answerHeaders.get("access-control-allow-origin");
+    if (![origin, "*"].includes(allowed)) throw new TypeError("Failed to fetch");
     return { ok: status < 300, status, text: async () => text, json: async () => json };
   };
   return openPage(PAGE, { url, source, fetch });

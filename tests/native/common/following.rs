@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// All is heard now. Returns how many rounds it took until nothing was missing.
+    /// Delivers all messages. Returns how many rounds it took until nothing was missing.
     pub fn run_until_quiet(&mut self) -> u32 {
         for round in 1..=9 {
             for message in std::mem::take(&mut self.air) {

@@ -338,14 +338,17 @@ impl Shell {
                 let inside = self.tokens.iter().filter(move |one| range.contains(&one.0));
                 uniques(inside.map(|&(_, source, token)| (source, token)))
             };
-            let mut told = self.rows.stretch_uniques((first, last));
+            let mut sketch = self.rows.stretch_uniques((first, last));
             let mut most = of(first - BLUR..=last + BLUR);
-            prop_assert!(!most.merge(&told), "{seconds} s tell what is not of them");
+            prop_assert!(!most.merge(&sketch), "{seconds} s tell what is not of them");
             let least = of(first + BLUR..=last.min(self.now) - BLUR);
-            prop_assert!(!told.merge(&least), "an element of {seconds} s is missing");
+            prop_assert!(
+                !sketch.merge(&least),
+                "an element of {seconds} s is missing"
+            );
             if last >= self.now {
                 let newest = of(first + BLUR..=self.now);
-                prop_assert!(!told.merge(&newest), "an element of just now is missing");
+                prop_assert!(!sketch.merge(&newest), "an element of just now is missing");
             }
         }
         Ok(())

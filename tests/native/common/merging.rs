@@ -20,10 +20,10 @@ pub fn totals(place: u8, shard: u8, generation: u64, sequence: u64) -> CellTotal
     }
 }
 
-/// Makes `merged`, and a test of each law. `$said` gives a strategy of lists of messages, `$of` puts a list of them
+/// Makes `merged`, and a test of each law. `$messages` gives a strategy of lists of messages, `$of` puts a list of them
 /// together into a `$state`, which has `merge`; `$seed` is the seed of the tests.
 macro_rules! laws_of_merging {
-    ($state:ty, $said:ident, $of:ident, $seed:literal) => {
+    ($state:ty, $messages:ident, $of:ident, $seed:literal) => {
         fn merged(left: &$state, right: &$state) -> $state {
             let mut both = left.clone();
             both.merge(right);
@@ -34,19 +34,19 @@ macro_rules! laws_of_merging {
             #![proptest_config(config($seed, 256))]
 
             #[test]
-            fn merge_is_commutative(a in $said(), b in $said()) {
+            fn merge_is_commutative(a in $messages(), b in $messages()) {
                 let (a, b) = ($of(&a), $of(&b));
                 prop_assert_eq!(merged(&a, &b), merged(&b, &a));
             }
 
             #[test]
-            fn merge_is_associative(a in $said(), b in $said(), c in $said()) {
+            fn merge_is_associative(a in $messages(), b in $messages(), c in $messages()) {
                 let (a, b, c) = ($of(&a), $of(&b), $of(&c));
                 prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
             }
 
             #[test]
-            fn merge_is_idempotent(a in $said(), b in $said()) {
+            fn merge_is_idempotent(a in $messages(), b in $messages()) {
                 let (a, b) = ($of(&a), $of(&b));
                 let both = merged(&a, &b);
                 prop_assert_eq!(&merged(&both, &b), &both);
@@ -56,12 +56,12 @@ macro_rules! laws_of_merging {
 
             #[test]
             fn lost_order_and_repeats_do_not_matter(
-                messages in $said().prop_flat_map(|said| (Just(said.clone()), Just(said).prop_shuffle())),
+                messages in $messages().prop_flat_map(|list| (Just(list.clone()), Just(list).prop_shuffle())),
                 repeats in 0..20_usize,
             ) {
-                let (said, mut other) = messages;
+                let (list, mut other) = messages;
                 other.extend_from_within(..repeats.min(other.len()));
-                prop_assert_eq!($of(&said), $of(&other));
+                prop_assert_eq!($of(&list), $of(&other));
             }
         }
     };

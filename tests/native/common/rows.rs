@@ -145,8 +145,8 @@ impl Rows {
     /// The unique elements of a stretch, its first and its last second.
     pub fn stretch_uniques(&self, stretch: (i64, i64)) -> Uniques {
         let open_hour = self.load().open_hour();
-        let told = self.store.stretch_uniques(stretch, open_hour);
-        told.expect("unique elements")
+        let sketch = self.store.stretch_uniques(stretch, open_hour);
+        sketch.expect("unique elements")
     }
 
     /// The samples of the minutes and hours that begin in a window, merged.

@@ -35,7 +35,7 @@ enum Ended {
 struct Judging {
     is_on: Cell<bool>,
     numbers: Cell<u64>,
-    /// Not told yet.
+    /// Not reported to the caller yet.
     new: RefCell<Vec<(u64, PendingCall)>>,
     open: RefCell<BTreeMap<u64, Rc<OneShot<Verdict>>>>,
     waker: RefCell<Option<Waker>>,
@@ -124,9 +124,9 @@ impl Deployment {
     }
 
     /// Does what a line says, and runs until something has ended.
-    pub(crate) fn exchange(&mut self, asked: &Value, mut payload: &[u8]) -> Value {
+    pub(crate) fn exchange(&mut self, request: &Value, mut payload: &[u8]) -> Value {
         let mut events = Vec::new();
-        for command in asked["do"].as_array().into_iter().flatten() {
+        for command in request["do"].as_array().into_iter().flatten() {
             events.extend(self.begin(command, &mut payload));
         }
         if events.is_empty() {
@@ -150,8 +150,8 @@ impl Deployment {
     /// Begins a command. What ends at once is returned.
     fn begin(&mut self, command: &Value, payload: &mut &[u8]) -> Option<Value> {
         let id = lines::number(command, "id", 0);
-        if let Some(asked) = command.get("fetch") {
-            self.fetch(id, lines::ask(asked, payload));
+        if let Some(fetch) = command.get("fetch") {
+            self.fetch(id, lines::ask(fetch, payload));
             return None;
         }
         if let Some(milliseconds) = command["sleep"].as_u64() {
@@ -203,10 +203,10 @@ impl Deployment {
         self.pending.push(Box::pin(async move {
             match answered.await {
                 Ok(Ok(mut answer)) => {
-                    let told = lines::answer(id, &answer);
+                    let answer_json = lines::answer(id, &answer);
                     match answer.live.take() {
-                        Some(live) => Ended::Opened(id, told, live),
-                        None => Ended::Value(told),
+                        Some(live) => Ended::Opened(id, answer_json, live),
+                        None => Ended::Value(answer_json),
                     }
                 }
                 Ok(Err(error)) => Ended::Value(json!({ "id": id, "failed": error.to_string() })),

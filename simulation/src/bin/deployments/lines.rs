@@ -18,18 +18,18 @@ pub(crate) fn number<T: TryFrom<u64>>(value: &Value, name: &str, otherwise: T) -
 }
 
 /// A request; a body of `length` bytes begins the payload, and is taken from there.
-pub(crate) fn ask(asked: &Value, payload: &mut &[u8]) -> ClientRequest {
-    let mut ask = ClientRequest::new(text(asked, "method"), text(asked, "url"))
-        .at(number(asked, "edge", 0))
-        .colo(asked["colo"].as_str())
-        .address(asked["address"].as_str())
-        .country(asked["country"].as_str());
-    for header in asked["headers"].as_array().into_iter().flatten() {
+pub(crate) fn ask(request: &Value, payload: &mut &[u8]) -> ClientRequest {
+    let mut ask = ClientRequest::new(text(request, "method"), text(request, "url"))
+        .at(number(request, "edge", 0))
+        .colo(request["colo"].as_str())
+        .address(request["address"].as_str())
+        .country(request["country"].as_str());
+    for header in request["headers"].as_array().into_iter().flatten() {
         let part = |place: usize| header[place].as_str().unwrap_or_default();
         ask = ask.header(part(0), part(1));
     }
-    if asked["length"].is_u64() {
-        let (body, rest) = payload.split_at(number(asked, "length", 0));
+    if request["length"].is_u64() {
+        let (body, rest) = payload.split_at(number(request, "length", 0));
         *payload = rest;
         ask = ask.body(body);
     }

@@ -32,20 +32,20 @@ fn main() {
         if length.expect("whoever began this says lines of text") == 0 {
             return;
         }
-        let asked: Value = serde_json::from_str(&line).expect("each line is JSON");
-        let mut payload = vec![0; lines::number(&asked, "payload", 0)];
+        let request: Value = serde_json::from_str(&line).expect("each line is JSON");
+        let mut payload = vec![0; lines::number(&request, "payload", 0)];
         let whole = input.read_exact(&mut payload);
         whole.expect("a line says how many bytes follow it");
-        let answer = if let Some(options) = asked.get("open") {
+        let answer = if let Some(options) = request.get("open") {
             opened += 1;
             deployments.insert(opened, Deployment::open(options));
             json!({ "world": opened })
         } else {
-            let number = asked["world"].as_u64().unwrap_or_default();
+            let number = request["world"].as_u64().unwrap_or_default();
             let deployment = deployments.get_mut(&number);
             let deployment = deployment.expect("no deployment has this number");
-            let answer = deployment.exchange(&asked, &payload);
-            if asked["closes"] == true {
+            let answer = deployment.exchange(&request, &payload);
+            if request["closes"] == true {
                 deployments.remove(&number);
             }
             answer

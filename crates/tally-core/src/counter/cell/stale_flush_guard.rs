@@ -7,7 +7,7 @@
 //! what it has counted in generations that ended. One case is not covered. The network holds back a copy of a lane's
 //! first flush. Within those seconds its retry is acknowledged, the counter is deleted and created again, and the
 //! object ends in between. Keyed writes whose keys only their sender knows name one second (`DRAWN_AHEAD_MS` of
-//! `node/shared/keyed_calls.rs`), which is over when their first attempt is given up.
+//! `shared/keyed_calls.rs`), which is over when their first attempt is given up.
 
 use super::{Cell, Nonce, Nonces, Refusal};
 

@@ -1,11 +1,11 @@
-// Bodies that arrive together share flushes: each of them hears of one that failed, whoever flew it.
+// Bodies that arrive together share flushes: each learns of a flush that failed, whoever sent it.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { numbers } from "./calls.mjs";
 import { openWorld } from "./world.mjs";
 
 const BODIES = 6;
 const INCREMENTS = 6;
-// A body loses track only if others fly its lines in the few milliseconds that it waits for company.
+// A body loses track only if others flush its lines in the few milliseconds that it waits for other bodies.
 const ROUNDS = 25;
 
 let world;
@@ -19,10 +19,10 @@ test("where the flush fails that bodies share, none of them is told that its lin
   world.fail(({ path }) => (path === "/flush" ? "before" : undefined));
   const body = ["a", "a"].map((key) => JSON.stringify({ key })).join("\n");
   for (let round = 0; round < ROUNDS; round += 1) {
-    // Whoever flies an increment flies along what has joined meanwhile.
-    const flown = numbers(INCREMENTS).map(() => world.refused(503, "unavailable", "POST", "/counters/a/increment"));
+    // Whoever flushes an increment flushes what has joined meanwhile too.
+    const writes = numbers(INCREMENTS).map(() => world.refused(503, "unavailable", "POST", "/counters/a/increment"));
     const reports = await Promise.all(numbers(BODIES).map(() => world.well("POST", "/events", { body })));
-    await Promise.all(flown);
+    await Promise.all(writes);
     for (const { accepted, rejected, errors, rejected_lines } of reports) {
       expect([accepted, rejected]).toEqual([0, 2]);
       expect(rejected_lines).toEqual([{ code: "unavailable", count: 2, lines: "1-2" }]);

@@ -51,10 +51,10 @@ test("most checks of a hot key are admitted without a call, and all of them are 
       lowest = Math.min(lowest, json.remaining);
     });
     expect(admitted).toBe(4_000);
-    const lent = (await sum("tally_limit_lent_total")) - before[0];
+    const local_checks = (await sum("tally_limit_lent_total")) - before[0];
     const messages = (await sum("tally_limit_messages_total")) - before[1];
-    console.log(`4,000 checks in two isolates: ${lent} from what was lent, ${messages} messages`);
-    expect(lent).toBeGreaterThan(2_000);
+    console.log(`4,000 checks in two isolates: ${local_checks} from what was lent, ${messages} messages`);
+    expect(local_checks).toBeGreaterThan(2_000);
     expect(messages).toBeLessThan(800);
     expect(lowest, "what is left was told as it fell").toBeLessThanOrEqual(1_000_000 - 3_000);
     // What is not used is given back, and nothing that was used.
@@ -66,9 +66,9 @@ test("a limit that is reached by two isolates that hold parts of it lets through
   world = await openWorld({ edges: 2 });
   await put(world, "small", { limit: 2_000, window_seconds: 3_600 });
   await inOneOf(async (key) => {
-    const lent = await sum("tally_limit_lent_total");
+    const before = await sum("tally_limit_lent_total");
     let admitted = await checks(1_500, "small", key);
-    expect(await sum("tally_limit_lent_total")).toBeGreaterThan(lent + 100);
+    expect(await sum("tally_limit_lent_total")).toBeGreaterThan(before + 100);
     const isWhole = admitted === 1_500;
     admitted += await checks(1_000, "small", key);
     expect(admitted).toBeLessThanOrEqual(2_000);
@@ -100,16 +100,16 @@ test("while the limiter is away an isolate admits what it holds, and then does a
   world = await openWorld({ faults: true });
   await put(world, "closed", { limit: 1_000_000, window_seconds: 3_600, on_error: "closed" });
   const ask = () => check(world, "closed", "hot");
-  const lent = () => world.metric("tally_limit_lent_total");
+  const localChecks = () => world.metric("tally_limit_lent_total");
   await until(async () => {
     await each(numbers(100), 32, ask);
-    return (await lent()) > 500;
+    return (await localChecks()) > 500;
   }, "the key is lent");
   world.fail(({ kind }) => (kind === "limiter" ? "before" : undefined));
-  const before = await lent();
+  const before = await localChecks();
   const answers = await each(numbers(20), 4, ask);
   // On a machine that took a second for these the lease is over.
-  if ((await lent()) > before) expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThan(0);
+  if ((await localChecks()) > before) expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThan(0);
   await until(async () => (await ask()).status === 503, "the end of the lease");
   world.mend();
   await until(async () => (await ask()).status === 200, "the limiter is back");
@@ -136,7 +136,7 @@ test("a request that is known again is not another's, and not known once its pol
   const as = (key, more = {}) => ({ headers: { authorization: `Bearer ${key}-0123456789abcdef` }, ...more });
   const made = (limit) =>
     world.well("PUT", "/limits/ample", as("admin", { body: JSON.stringify({ limit, window_seconds: 3_600 }) }));
-  const lent = () => world.metric("tally_limit_lent_total", as("admin"));
+  const localChecks = () => world.metric("tally_limit_lent_total", as("admin"));
   await made(1_000_000);
   const left = [];
   await each(numbers(3_000), 32, async (index) => {
@@ -148,7 +148,7 @@ test("a request that is known again is not another's, and not known once its pol
     expect(headers.get("ratelimit")).toBe(`"ample";r=${json.remaining};t=${Math.ceil(json.reset_ms / 1_000)}`);
     expect(headers.get("ratelimit-policy")).toBe('"ample";q=1000000;w=3600');
   });
-  expect(await lent()).toBeGreaterThan(1_500);
+  expect(await localChecks()).toBeGreaterThan(1_500);
   expect(new Set(left).size, "each is told what is left after it").toBeGreaterThan(2_000);
   await made(500_000);
   const { json } = await world.call("POST", "/limits/ample/hot", as("writer"));

@@ -1,9 +1,9 @@
 // What the dashboard says of the truth of a number, of addresses, and of limiters.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { datacenterList, freshness, truthOf, unreachable } from "../../dashboard/freshness.js";
 import { RANGES } from "../../dashboard/ranges.js";
 import { counterHash, countersHash, overviewHash, parseRoute, rowHash } from "../../dashboard/routes.js";
-import { datacenterList, standing, truthOf, unreachable } from "../../dashboard/standing.js";
 import { lookColumns, ratesBetween, verdictsOf, withLook } from "../../dashboard/verdicts.js";
 
 const exact = { exact: true, staleness_ms: 3, unreachable: [] };
@@ -17,7 +17,7 @@ test("exact is said only of an exact answer by a connection that is up", () => {
       { ...exact, unreachable: ["SYD"] },
       { ...exact, exact: false, staleness_ms: 9_000 },
     ]) {
-      const { text, tone } = standing({ connection, reading, silent_ms: 12_000 });
+      const { text, tone } = freshness({ connection, reading, silent_ms: 12_000 });
       const may = ["live", "polling"].includes(connection) && reading === exact;
       assert.equal(/exact/.test(text), may, text);
       assert.equal(
@@ -32,14 +32,14 @@ test("exact is said only of an exact answer by a connection that is up", () => {
 
 test("what is missing is named, with its age", () => {
   const reading = { exact: false, staleness_ms: 3_200, unreachable: ["SYD"] };
-  assert.deepEqual(standing({ connection: "live", reading }), { tone: "bad", text: "stale 3.2 s · SYD unreachable" });
+  assert.deepEqual(freshness({ connection: "live", reading }), { tone: "bad", text: "stale 3.2 s · SYD unreachable" });
   assert.deepEqual(
-    standing({ connection: "live", reading: { ...reading, unreachable: ["A", "B", "C", "D"] } }).text,
+    freshness({ connection: "live", reading: { ...reading, unreachable: ["A", "B", "C", "D"] } }).text,
     "stale 3.2 s · A, B, C … unreachable",
   );
   assert.match(truthOf({ connection: "live", reading, clock: "14:00:00" }).text, /^SYD does not answer/);
-  assert.equal(standing({ connection: "offline", reading, silent_ms: 12_000 }).text, "offline · last seen 12 s ago");
-  assert.equal(standing({ connection: "offline" }).text, "offline");
+  assert.equal(freshness({ connection: "offline", reading, silent_ms: 12_000 }).text, "offline · last seen 12 s ago");
+  assert.equal(freshness({ connection: "offline" }).text, "offline");
   assert.match(truthOf({ connection: "offline", reading: exact, clock: "14:00:00" }).text, /cannot be reached/);
 });
 
@@ -85,14 +85,14 @@ test("lengths are known as people write them, and what is not known is said", ()
   const lengths = {
     "15m": "minutes", "1h": "hour", "24h": "today", "1d": "today", "7d": "week", "30d": "days", month: "month",
   };
-  for (const [asked, range] of Object.entries(lengths)) {
-    const route = parseRoute(`#/counter/a?range=${asked}`);
-    assert.deepEqual([route.range, route.unknown], [range, undefined], asked);
+  for (const [length, range] of Object.entries(lengths)) {
+    const route = parseRoute(`#/counter/a?range=${length}`);
+    assert.deepEqual([route.range, route.unknown], [range, undefined], length);
   }
   assert.equal(parseRoute("#/counter/a").range, undefined);
   const wrong = ["8d", "toString", "", "2015-02-30..2015-03-01", "2015-05-20..2015-05-17", "2015-05-17.."];
-  for (const asked of wrong) {
-    const route = parseRoute(`#/counter/a?range=${asked}`);
+  for (const name of wrong) {
+    const route = parseRoute(`#/counter/a?range=${name}`);
     assert.deepEqual([route.id, route.range], ["a", undefined]);
     assert.match(route.unknown, /^There is no range .*\. Known: minutes, hour, today, .*2025-01-31\.\.2025-02-28\.$/);
   }

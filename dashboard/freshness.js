@@ -1,6 +1,6 @@
 // How true what is shown is, in a few words. Invariant: "exact" is said only of an answer that says so itself and
 // that came by a connection that is up; a page that heard nothing for a while never looks current.
-import { lasting } from "./numbers.js";
+import { duration } from "./numbers.js";
 
 // A view that is older than the longest pause between two pushes of an idle datacenter (2.5 s) and a round trip.
 const STALE_MS = 3_000;
@@ -10,22 +10,22 @@ const STALE_MS = 3_000;
  * "connecting" or "offline". reading: what an answer says of itself (`exact`, `staleness_ms`, `unreachable`: names), or
  * undefined before the first. silent_ms: how long nothing was heard.
  */
-export function standing({ connection, reading, silent_ms = 0 }) {
+export function freshness({ connection, reading, silent_ms = 0 }) {
   if (connection === "offline") {
-    const seen = reading === undefined ? "" : ` · last seen ${lasting(silent_ms)} ago`;
+    const seen = reading === undefined ? "" : ` · last seen ${duration(silent_ms)} ago`;
     return { tone: "bad", text: `offline${seen}` };
   }
   if (reading === undefined) return { tone: "none", text: "connecting" };
-  if (connection === "connecting") return { tone: "fair", text: `reconnecting · last seen ${lasting(silent_ms)} ago` };
+  if (connection === "connecting") return { tone: "fair", text: `reconnecting · last seen ${duration(silent_ms)} ago` };
   const stale_ms = reading.staleness_ms ?? 0;
   const missing = reading.unreachable ?? [];
   if (missing.length > 0) {
     const names = missing.slice(0, 3).join(", ") + (missing.length > 3 ? " …" : "");
-    return { tone: "bad", text: `stale ${lasting(stale_ms)} · ${names} unreachable` };
+    return { tone: "bad", text: `stale ${duration(stale_ms)} · ${names} unreachable` };
   }
-  if (stale_ms >= STALE_MS) return { tone: "fair", text: `stale ${lasting(stale_ms)}` };
+  if (stale_ms >= STALE_MS) return { tone: "fair", text: `stale ${duration(stale_ms)}` };
   if (reading.exact) return { tone: "good", text: `${connection} · exact` };
-  return { tone: "good", text: `${connection} · ${lasting(stale_ms)} old` };
+  return { tone: "good", text: `${connection} · ${duration(stale_ms)} old` };
 }
 
 /** Returns the same in a sentence, `clock` being the moment that the reading shows: `{ tone, text }`. */
@@ -52,9 +52,9 @@ export function unreachable(datacenters = []) {
  */
 export function datacenterList(datacenters, at_ms) {
   if (Array.isArray(datacenters)) return datacenters;
-  return Object.entries(datacenters ?? {}).map(([id, told]) => ({
+  return Object.entries(datacenters ?? {}).map(([id, datacenter]) => ({
     id,
-    staleness_ms: Math.max(0, at_ms - told.as_of) || 0,
-    ...told,
+    staleness_ms: Math.max(0, at_ms - datacenter.as_of) || 0,
+    ...datacenter,
   }));
 }

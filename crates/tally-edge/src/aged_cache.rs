@@ -1,0 +1,85 @@
+//! Values of the directory that an isolate caches, and their ages: keys, shares and policies.
+//!
+//! How long a value is used says who asks: first as it is, then while a request reads it anew in the background, and at
+//! last only where the directory does not answer (`stale-while-revalidate` and `stale-if-error` of RFC 5861).
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+
+use tally_core::counter::bounded_map::BoundedMap;
+
+struct Entry<V> {
+    value: V,
+    read_ms: i64,
+    is_being_read: bool,
+}
+
+/// A value as it is cached.
+pub struct AgedValue<V> {
+    /// The value.
+    pub value: V,
+    /// The time since it was read, milliseconds.
+    pub age_ms: i64,
+    /// Whether the request that found it reads it anew: no other does meanwhile.
+    pub must_read: bool,
+}
+
+/// At most `MAX` values by their names, with their ages.
+pub struct AgedCache<K, V, const MAX: usize>(BoundedMap<K, Entry<V>, MAX>);
+
+impl<K, V, const MAX: usize> Default for AgedCache<K, V, MAX> {
+    fn default() -> Self {
+        Self(BoundedMap::default())
+    }
+}
+
+impl<K: Eq + Hash, V: Clone, const MAX: usize> AgedCache<K, V, MAX> {
+    /// Returns the cached value. One that is older than `fresh_ms` must be read anew by the request that finds it first.
+    pub fn find<Q: Eq + Hash + ?Sized>(
+        &mut self,
+        key: &Q,
+        now_ms: i64,
+        fresh_ms: i64,
+    ) -> Option<AgedValue<V>>
+    where
+        K: Borrow<Q>,
+    {
+        let entry = self.0.get_mut(key)?;
+        let age_ms = now_ms.saturating_sub(entry.read_ms);
+        let must_read = age_ms > fresh_ms && !entry.is_being_read;
+        entry.is_being_read |= must_read;
+        Some(AgedValue {
+            value: entry.value.clone(),
+            age_ms,
+            must_read,
+        })
+    }
+
+    /// Caches a value that was read at this time, unix milliseconds.
+    pub fn put(&mut self, key: K, value: V, read_ms: i64) {
+        let entry = Entry {
+            value,
+            read_ms,
+            is_being_read: false,
+        };
+        self.0.insert(key, entry);
+    }
+
+    /// Records that the value could not be read: the next request may try.
+    pub fn fail<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some(entry) = self.0.get_mut(key) {
+            entry.is_being_read = false;
+        }
+    }
+
+    /// Removes a value.
+    pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.0.remove(key);
+    }
+}
