@@ -59,7 +59,7 @@ impl Demand {
         u64::try_from(expected).unwrap_or(u64::MAX)
     }
 
-    /// Whether there was no demand since the last period began, and half of the present one has passed.
+    /// Whether nothing was recorded, or the present period began at least two lease lengths ago.
     pub(super) fn is_idle(&self, policy: &Policy, now_ms: i64) -> bool {
         let elapsed_ms = now_ms.saturating_sub(self.since_ms);
         elapsed_ms >= lease_ms(policy).saturating_mul(2) || self.current == 0
