@@ -1,6 +1,7 @@
 //! Measurements of alerts, made as by a reader; and the lists of all partitions' alerts.
 //!
-//! Invariant: what did not answer is named, and the bound on the measured value says what is missing: see [`Bound`].
+//! Invariant: partitions and datacenters that did not answer are named, and the bound of the measured value tells the
+//! effect of the missing part: see [`Bound`].
 
 use futures_util::future::LocalBoxFuture;
 
@@ -22,12 +23,12 @@ use tally_protocol::public::{Freshness, SummedCounter};
 use tally_protocol::query::Window;
 use tally_shared::partitions::ask_some;
 
-/// The time over which a rate is measured. Of a counter the leads are asked, so a minute is enough. The counters of a
-/// prefix push what they have counted once a minute.
+/// The time over which a rate is measured, milliseconds. For a single counter leads are asked, so a minute is enough.
+/// The counters of a prefix push their totals once a minute.
 const RATE_MS: i64 = 60_000;
 const PREFIX_RATE_MS: i64 = 300_000;
 
-/// What is missing of a total that fell.
+/// The missing part of a total that fell.
 const ENDED: &str = "counters have ended, with what they counted";
 
 /// A measured amount.
@@ -68,7 +69,7 @@ impl Measured {
         let value = match self.amount {
             Amount::Number(number) => Some(number),
             Amount::Nothing => None,
-            // A part of a running total is no sample of it.
+            // A part of a running total is not a sample of it.
             Amount::Counted(_) if !missing.is_empty() => {
                 bound = Bound::Unknown;
                 None
@@ -289,7 +290,7 @@ async fn of_prefix(
     let total = top.sums.total;
     let missing = top.missing_partitions.iter();
     let missing = missing.map(|partition| format!("partition {partition} of the directory"));
-    // Times are not known of what was counted before a partition kept them.
+    // The times of counts are unknown from before the partition kept them.
     let from_ms = since.map_or(i64::MAX, |since| since.seconds() * 1_000);
     let late =
         (top.sums.kept_from_ms > from_ms).then(|| "the hours before times were kept".to_owned());

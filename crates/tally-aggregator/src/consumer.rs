@@ -22,15 +22,15 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::queued_writes::{count_deliveries, is_living};
 use tally_shared::{call, metrics};
 
-/// How many groups are counted at once: a batch of 100 messages may be of as many counters.
+/// The groups that are counted at once: a batch of 100 messages may be of 100 counters.
 const GROUPS_AT_ONCE: usize = 16;
 
 /// The indexes of messages, and the outcome of each. An inbox uses the same type, because the code that runs many of
 /// these exists once for each type.
 type GroupOutcomes = (Vec<usize>, Vec<WriteOutcome>);
 
-/// What an inbox must take over, and the indexes of its messages: dead letters or writes. Not both, because an inbox
-/// may have no room for the latter.
+/// Dead letters or writes that an inbox must take over, and the indexes of their messages. Not both, because an inbox
+/// may have no room for writes.
 struct Parcel {
     content: TakeOver,
     indices: Vec<usize>,

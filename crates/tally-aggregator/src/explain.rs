@@ -24,7 +24,7 @@ pub struct ReadOptions<'a> {
     pub trace: Option<&'a RefCell<ReadTrace>>,
     /// Datacenters that did not answer the last read: they are waited for only briefly.
     pub away: &'a [Datacenter],
-    /// Until when leads are waited for, unix milliseconds, if the caller waits for less time than leads may take.
+    /// Until when the read waits for leads, unix milliseconds, if the caller waits for less time than leads may take.
     pub leads_until_ms: Option<i64>,
     /// For an aggregate, which makes its calls in turns: until when a call waits for room to open its object, and until
     /// when leads are asked, unix milliseconds.
@@ -48,11 +48,11 @@ impl ReadOptions<'_> {
     }
 }
 
-/// How long leads of datacenters may take that did not answer a moment ago: as long as a round trip between any two
+/// How long leads of datacenters that did not answer a moment ago may take, milliseconds: a round trip between any two
 /// locations.
 const AWAY_MS_MAX: u64 = 350;
 
-/// Sums a counter, and says how.
+/// Sums a counter, with the trace of the read.
 pub async fn explain(
     host: &Host,
     request: Result<Explain, Fault>,
@@ -114,7 +114,8 @@ pub async fn ask_lead(
     let Some(trace) = options.trace else {
         let is_away = options.away.contains(&sum.to.datacenter);
         let lead_ms = match is_away {
-            // All of them together: if hundreds are unreachable they are asked in groups, one after the other.
+            // The time is for all of them together: if hundreds are unreachable they are asked in groups, one after the
+            // other.
             true => AWAY_MS_MAX.saturating_sub(since(host, begun_ms)),
             false => LEAD_MS_MAX,
         };

@@ -25,10 +25,10 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 use tally_shared::partitions::{self, PartitionAnswers, ask_all};
 
-/// How often a counter is read that is ended and created again meanwhile, or that needs a reconciliation first.
+/// The most reads of a counter: it may be ended and created again meanwhile, or need a reconciliation first.
 const READ_TRIES: usize = 3;
 
-/// How long one page waits for room to open objects.
+/// How long one page waits for room to open objects, milliseconds.
 const ROOM_MS_MAX: i64 = 20_000;
 
 /// The fewest names that a partition is asked for at once.
@@ -39,7 +39,7 @@ async fn names(
     host: &Host,
     page: &ExportPage,
 ) -> (BTreeMap<CounterId, Root>, Option<String>, Vec<u32>) {
-    // Names are spread evenly: twice the share of a partition is rarely too few, and a shorter page does no harm.
+    // Names are spread evenly: twice the share of a partition is rarely too few, and a shorter page is harmless.
     let limit = (2 * page.limit / partitions::count(host)).max(NAMES_MIN);
     let ask = |partition: u32| List {
         partition,

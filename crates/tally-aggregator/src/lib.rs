@@ -63,22 +63,22 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::fleet as counts;
 use tally_shared::metrics;
 
-/// How long a lead may take before its datacenter counts as unreachable.
+/// How long a lead may take before its datacenter counts as unreachable, milliseconds.
 const LEAD_MS_MAX: u64 = 3_000;
 
-/// How long leads may take, from the beginning of the read, for the value in the answer to a write. Its edge waits for
-/// 0.4 s (`VALUE_MS_MAX` there). A datacenter that is cut off then contributes its last known part, and the others
-/// their present one.
+/// How long leads may take, from the beginning of the read, for the value in the answer to a write, milliseconds. The
+/// edge waits for 0.4 s (`VALUE_MS_MAX` there). Then an unreachable datacenter contributes its last known part, and the
+/// others their present one.
 const BESIDE_MS_MAX: i64 = 350;
 
-/// How long an inbox may take to count what it has acknowledged: together with a lead's time still below that of a
-/// call.
+/// How long an inbox may take to count its acknowledged events, milliseconds: with a lead's time, that is still below
+/// the time of a call.
 const DRAIN_MS_MAX: u64 = 1_700;
 
-/// How many leads are called at once.
+/// The leads that are called at once.
 const LEADS_AT_ONCE: usize = 64;
 
-/// How often a read begins again because the counter was ended and created meanwhile.
+/// The most attempts of a read, because the counter may be ended and created again meanwhile.
 const READ_TRIES: usize = 3;
 
 /// Answers one call of the edge.
@@ -337,9 +337,9 @@ async fn read_drained(
     Ok(sum)
 }
 
-/// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read. With a view, of
-/// a moment of its root, datacenters that have pushed recently are not asked. One that does not answer contributes its
-/// last known part.
+/// Sums the datacenters; `None` if a lead counts for a newer generation than the root that was read. With a view of its
+/// root, datacenters that have pushed recently are not asked. A datacenter that does not answer contributes its last
+/// known part.
 ///
 /// # Errors
 /// `Unreadable` where one has damaged rows: its last known part may be less than what was acknowledged, and the damage
@@ -387,7 +387,7 @@ async fn sum_datacenters(
         }
     }
     let mut memory = None;
-    // Views hold no samples and breakdowns, and a datacenter's last known count would not make its part of them newer.
+    // Views have no samples and breakdowns, so the last known part of a datacenter would lack them.
     let remembers = view.is_none() && wanted.samples.is_none() && wanted.breakdown.is_none();
     if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
         memory = last_view(host, counter, root.generation, options).await;

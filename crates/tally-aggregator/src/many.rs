@@ -29,27 +29,27 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 use tally_shared::partitions::{self, ask_all, ask_more, ask_some};
 
-/// How long an aggregate asks leads, and waits for room to open their objects. The rest of the edge's 45 s is for the
-/// last of them, and for the stored views of up to 5,000 others.
+/// How long an aggregate asks leads, and waits for room to open their objects, milliseconds. The rest of the edge's 45
+/// s is for the last of them, and for the stored views of up to 5,000 other counters.
 const ROOM_MS_MAX: i64 = 32_000;
 
-/// How long leads are asked in all, milliseconds. The edge waits 45 s; nobody waits for later answers.
+/// How long leads are asked in all, milliseconds. The edge waits 45 s, so later answers have no receiver.
 const SUM_MS_MAX: i64 = 40_000;
 
-/// How many names of one partition an aggregate asks for at first, and then: 16 × 500 roots are 2 MB.
+/// The names of one partition that an aggregate requests, at first and later: 16 × 500 roots are 2 MB.
 const AGGREGATE_PAGES: (u32, u32) = (125, 500);
 
 /// The fewest names that a partition is asked for.
 const NAMES_MIN: u32 = 16;
 
-/// How many counters' leads are asked at once where tablets host them: these calls travel together, 16 in a message
-/// with 64 tablets.
+/// The counters whose leads are asked at once if tablets host them: these calls travel together, 16 in a message with
+/// 64 tablets.
 pub(super) const HOSTED_AT_ONCE: usize = 1_024;
 
-/// How many points of histories are asked for at once: 160,000 of 40 bytes are 6 MB of the isolate's 128.
+/// The points of histories that are requested at once: 160,000 of 40 bytes are 6 MB of the isolate's 128 MB.
 const HISTORY_POINTS_AT_ONCE: i64 = 160_000;
 
-/// How many counters' breakdowns are asked for at once: 16 × 1,000 values of 280 bytes are 5 MB.
+/// The breakdowns that are requested at once: 16 × 1,000 values of 280 bytes are 5 MB.
 const BREAKDOWNS_AT_ONCE: usize = 16;
 
 /// One page of counters of all partitions, together in order.
@@ -158,7 +158,7 @@ impl<'a> Pages<'a> {
 
     /// The next page of names while roots move: of all partitions together, up to the last name that all have covered.
     async fn next_of_all(&mut self) -> Result<Vec<(CounterId, Root)>, Fault> {
-        // As many names from all together as sixteen partitions would return.
+        // The number of names from all partitions together is that of sixteen partitions.
         let part = self.limit * DIRECTORY_PARTITIONS / partitions::count(self.host);
         let limit = part.clamp(NAMES_MIN, self.limit.max(NAMES_MIN));
         let ask = |partition: u32| List {
@@ -203,7 +203,7 @@ impl<'a> Pages<'a> {
         let partitions: Vec<u32> = self.left.keys().copied().collect();
         let all = ask_some(self.host, partitions.into_iter(), ask).await;
         if all.fault == Some(Fault::Repartitioned) {
-            // Names so far are before the last name that every partition has covered.
+            // All names so far are before the last name that every partition has covered.
             self.is_together = true;
             self.after = self.left.values().min().cloned().flatten();
             return self.next_of_all().await;
@@ -265,7 +265,7 @@ fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
     roots.len() > limit || leads.sum::<usize>() > limit
 }
 
-/// The sums of what was pushed to partitions, over all counters, and the partitions that did not answer.
+/// The sums of the pushed totals of all counters, and the partitions that did not answer.
 async fn pushed_sums(host: &Host, request: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
     let order = TopOrder {
         prefix: request.prefix.clone(),
@@ -285,9 +285,8 @@ fn histories_at_once(range: Range) -> usize {
     usize::try_from(HISTORY_POINTS_AT_ONCE / points.clamp(1, kept)).unwrap_or(1)
 }
 
-/// Sums every counter whose name begins alike. If there are very many, what was pushed to their partitions is
-/// summed, unless leads must be asked: then as many at once as memory holds. For a range, the counters that may have
-/// counted most are asked.
+/// Sums every counter with a prefix. If there are very many, their pushed totals are summed, unless leads must be
+/// asked: then as many at once as memory holds. For a range, the counters that may have counted most are asked.
 pub(super) async fn sum_many(
     host: &Host,
     request: Result<SumMany, Fault>,
@@ -344,7 +343,7 @@ pub(super) async fn sum_many(
     Ok(all.into_inner())
 }
 
-/// Adds counters to an aggregate. Each is added as it comes: of 5,000 histories one is held.
+/// Adds counters to an aggregate. Each is added as it comes, so one of 5,000 histories is in memory.
 pub(super) async fn sum_roots(
     host: &Host,
     request: &SumMany,
@@ -378,7 +377,8 @@ pub(super) async fn sum_roots(
         match sum_datacenters(host, &counter, root, only, wanted, None, options).await {
             Ok(Some(sum)) if sum.has_lapsed(host.now_ms()) => {}
             Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
-            // Ended and created again between listing and summing, or damaged: read by itself.
+            // The counter was ended and created again between listing and summing, or is damaged: it is read
+            // separately.
             Ok(None) | Err(_) => {
                 let again = Read {
                     counter: counter.clone(),

@@ -10,7 +10,7 @@ use tally_protocol::messages::{
 };
 use tally_shared::partitions::{ByPartition, PartitionAnswers, ask_all, ask_ever, ask_gone, count};
 
-/// The runs of all partitions; where asked for, one is begun in each first.
+/// The runs of all partitions. On request, one is begun in each first.
 pub(super) async fn runs(host: &Host, request: Result<AskRuns, Fault>) -> Result<AllRuns, Fault> {
     let list = |partition: u32| ListRuns { partition };
     if request?.begins {
@@ -37,7 +37,7 @@ pub(super) async fn runs(host: &Host, request: Result<AskRuns, Fault>) -> Result
 /// The answers, and the numbers of the partitions that did not answer.
 ///
 /// # Errors
-/// The fault of one of them, where none answers; `Unreadable` where the last failure was that.
+/// The fault of one of them, if none answers; `Unreadable` if the last failure was that.
 fn readable<T>(answered: PartitionAnswers<T>) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
     match &answered.fault {
         Some(fault @ Fault::Unreadable(_)) => Err(fault.clone()),
@@ -68,7 +68,7 @@ pub(super) async fn kept(
         listed.has_more |= page.has_more;
         listed.runs.extend(page.run.map(|run| (partition, run)));
         for row in page.rows {
-            // A root that has moved since is in a run of either partition.
+            // A root that has moved since then may be in a run of either partition.
             let known = rows.get(&row.counter);
             if known.is_none_or(|known| known.kept.as_of_ms < row.kept.as_of_ms) {
                 rows.insert(row.counter.clone(), row);

@@ -18,7 +18,7 @@ use tally_protocol::shell_limits::AGGREGATE_MAX;
 use tally_shared::call;
 use tally_shared::partitions::ask_all;
 
-/// Asks every partition once; of a range leads too.
+/// Asks every partition once; for a range also leads.
 pub(super) async fn top(host: &Host, request: Result<AskTop, Fault>) -> Result<Top, Fault> {
     let request = request?;
     if let Some(range) = request.range {
@@ -85,7 +85,7 @@ pub(super) async fn ask_top(
     Ok((parts, missing))
 }
 
-/// Asks the leads of those that may have counted most in a range.
+/// Asks the leads of the counters that may have counted most in a range.
 async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result<Top, Fault> {
     let begun_ms = host.now_ms();
     let wanted = ReadParts {
@@ -110,7 +110,7 @@ async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result
     let many = SumMany {
         prefix: request.order.prefix,
         history: wanted.history,
-        // All that are asked, to say how many counted.
+        // All counters that are asked, so that their number is known.
         top: AGGREGATE_MAX,
         window: wanted.window,
         begun_ms,
@@ -125,7 +125,7 @@ async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result
     Ok(all.into_inner().into_top(range.0, request.limit, own))
 }
 
-/// Whoever has more stands first; of those that have as much, the name decides.
+/// The larger amount comes first; among equal amounts the name decides.
 pub(super) fn compare(one: &TopRow, other: &TopRow) -> Ordering {
     if other.amount.is_below(one.amount) {
         Ordering::Less

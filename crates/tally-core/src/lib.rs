@@ -1,4 +1,4 @@
-//! What is decided without a platform: pure code, tested natively.
+//! The decisions of the service, without a platform: pure code, tested natively.
 //!
 //! | module | holds |
 //! |---|---|

@@ -143,7 +143,7 @@ async fn operate(
     })
 }
 
-/// Stores the answer to an operation at the root: every repeat gets the same, also one that ran meanwhile.
+/// Stores the answer to an operation at the root: every repeat gets the same answer, also one that ran meanwhile.
 async fn keep(
     context: &RequestContext,
     counter: CounterId,
@@ -181,7 +181,7 @@ async fn key_of(
     }))
 }
 
-/// The effect of an operation; or the answer that it had before.
+/// The effect of an operation, or its earlier answer.
 pub fn done_of(
     id: &CounterId,
     operated: OperationOutcome,
@@ -235,8 +235,8 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// The counter if nothing can be read of it any more: it was deleted since, or has expired by the reader's clock.
-    /// Its value is that of the last set, if there was one, and is not exact.
+    /// The counter if it cannot be read any more: it was deleted since then, or has expired by the reader's clock. Its
+    /// value is that of the last set, if there was one, and is not exact.
     fn of_ended(&self) -> GlobalSum {
         let mut root = Root::create(None, self.requested_ms);
         root.generation = self.done.generation;
@@ -262,7 +262,7 @@ async fn state_after(
     strings: bool,
 ) -> Result<StoredAnswer, Problem> {
     let begun_ms = context.host.now_ms();
-    // Every datacenter is asked, because what they had pushed is from before.
+    // Every datacenter is asked, because its last push is from before the operation.
     let message = ReadDrained { read: question(id) };
     let found = call(&context.host, &message).await?;
     // A set value was the counter's value at least at that time; after other operations an ended counter has none.

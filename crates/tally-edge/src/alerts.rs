@@ -23,7 +23,7 @@ use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
 use tally_shared::{call, call_within};
 
-/// How long a test may take: as long as its receiver, plus the call.
+/// How long a test may take, milliseconds: as long as its receiver, and the call.
 const TEST_MS_MAX: u64 = ANSWER_MS_MAX + 3_000;
 
 /// Succeeds where a caller may do anything with an alert: it administers what the alert watches.
@@ -83,7 +83,8 @@ async fn found(
 
 /// `PUT /alerts/{name}`.
 ///
-/// # Errors `invalid-json`, `unknown-field`, `invalid-body`, `webhook-not-allowed`, `forbidden`, `too-many-alerts`,
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `webhook-not-allowed`, `forbidden`, `too-many-alerts`,
 /// `unavailable`.
 pub async fn put(
     context: &RequestContext,

@@ -30,30 +30,31 @@ use tally_protocol::public::revoked_json;
 use tally_protocol::query::Query;
 use tally_shared::{call, call_within};
 
-/// How long an isolate uses a cached key without asking. After that it refreshes the key in the background.
+/// How long an isolate uses a cached key without asking, milliseconds. After that it refreshes the key in the
+/// background.
 const KEY_FRESH_MS: i64 = 10_000;
 
-/// How long it does so before it waits for the answer: while the directory answers, a revoked key ends within this
-/// time.
+/// The age from which a cached key is used only after a refresh, milliseconds. So a revoked key ends within this time
+/// while the directory answers.
 pub const KEY_USABLE_MS: i64 = 30_000;
 
-/// How long it uses a cached key while the directory does not answer.
+/// The age up to which a cached key is used while the directory does not answer, milliseconds.
 pub const KEY_STALE_MS_MAX: i64 = 900_000;
 
-/// How long the directory may take.
+/// How long the directory may take, milliseconds.
 const ASK_MS_MAX: u64 = 3_000;
 
-/// How long an isolate does not look up unknown keys after the directory did not answer.
+/// How long an isolate does not look up unknown keys after the directory did not answer, milliseconds.
 const PAUSE_MS: i64 = 1_000;
 
-/// How soon a key with an unknown secret is looked up again: a new secret is valid at once, and a replaced one costs a
-/// call a second at most.
+/// How soon a key with an unknown secret is looked up again, milliseconds. So a new secret is valid within a second,
+/// and a replaced one costs at most a call a second.
 const AGAIN_MS: i64 = 1_000;
 
 /// The most keys that an isolate caches, also unknown ones: 2,048 of at most 2.6 KB are 5.3 MB.
 const KNOWN_MAX: usize = 2_048;
 
-/// How often a change is repeated if another comes in between.
+/// The most attempts of a change that conflicts with others.
 const TRIES: u32 = 3;
 
 /// The cached keys of this isolate.

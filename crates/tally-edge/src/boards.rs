@@ -340,8 +340,8 @@ pub async fn member(
     Ok(Answer::json(json).with_header("etag", tag_text(tag)))
 }
 
-/// A member of a board with several shards in another datacenter: its own shard is asked, and a summary has the ranks
-/// of the others.
+/// A member of a board with several shards in another datacenter. Its own shard is asked, and a summary has the ranks
+/// in the others.
 async fn far_member(
     context: &RequestContext,
     board: &CounterId,
@@ -476,7 +476,7 @@ async fn send(
     once: Option<OnceKey>,
 ) -> Result<Outcome, Problem> {
     let carry = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
-        // A lane does not keep the order of a body over several shards.
+        // Only single writes use a lane: it does not keep the order of a body over several shards.
         if write.writes.len() == 1 && write.sequences.is_empty() {
             return Box::pin(board_lanes::send(context, write));
         }
@@ -496,15 +496,15 @@ async fn send(
             version,
             is_replay: true,
         }),
-        // Only a key knows of a board that has been deleted since.
+        // Only writes with a key can be of a board that has been deleted since.
         (_, BoardWritten::Ended) if once.is_none() => Err(not_found(&BoardAnswer::Absent)),
         (problem, _) => Err(problem.unwrap_or_else(|| not_found(&BoardAnswer::Absent))),
     }
 }
 
-/// If a board has several shards, the one that wrote knows only its own members: asks all for the rank and the total. A
-/// member without a rank is hidden or gone, or expired members were still counted: then the board is asked too. Returns
-/// the total, as far as it is known, and whether it and the rank are exact.
+/// Asks all shards of a board for a member's rank and the total, because the shard that wrote knows only its own
+/// members. A board of one object is asked too if the member has no rank: it is hidden or gone, or expired members were
+/// still counted. Returns the total, as far as it is known, and whether it and the rank are exact.
 async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,
@@ -514,7 +514,7 @@ async fn stand_among_all(
     let layout = boards::layout_of(&context.host, board);
     let is_told = match &written.stand {
         Some(stand) => stand.rank.is_some(),
-        // Results of several groups of members, joined, do not tell whether expired ones were still counted.
+        // Joined results of several groups of members do not tell whether expired ones were still counted.
         None => layout.number == 0,
     };
     if layout.shards <= 1 && is_told {
@@ -523,7 +523,7 @@ async fn stand_among_all(
     let reading = BoardReader::new(&context.host, board);
     let names = name.map(bytes_of).into_iter().collect();
     let Ok(BoardAnswer::Seen(seen)) = reading.ask(BoardQuestion::Members(names)).await else {
-        // Those among the members of one shard say nothing of the board.
+        // The rank within one shard is not the rank in the board.
         if let Some(stand) = &mut written.stand {
             stand.rank = None;
         }
@@ -647,8 +647,8 @@ fn admit_lines(
     Ok(())
 }
 
-/// The problem of a section of a body, where sections before it were written. A refusal for want of room says that
-/// nothing was written, and offers to send the body without its key, which would write those again.
+/// The problem of a section of a body whose earlier sections were written. The refusal of a full ledger says that
+/// nothing was written, and offers to send the body without its key, which would write the earlier sections again.
 fn after_others(problem: Problem) -> Problem {
     if problem.code() != Code::Overloaded {
         return problem;

@@ -30,8 +30,8 @@ fn broken_off(error: &str) -> Problem {
     )
 }
 
-/// How long a piece is waited for after its time is over, milliseconds. If the only thread was busy for that time, the
-/// timer is served first although the piece has arrived.
+/// How long the reader still waits for a piece after its time is over, milliseconds. If the only thread was busy for
+/// that time, the timer fires first although the piece has arrived.
 const LATE_MS: u64 = 100;
 
 /// The piece, if it arrives within `wait_ms`; `None` otherwise.
@@ -59,7 +59,7 @@ fn too_slow(piece_ms: u64) -> Problem {
 struct Stream<'a> {
     host: &'a Host,
     pieces: Box<dyn Pieces>,
-    /// How long all its pieces were waited for.
+    /// The time spent waiting for all its pieces, milliseconds.
     waited_ms: i64,
     /// How long a piece may take.
     piece_ms: u64,
@@ -176,8 +176,8 @@ fn encoding(request: &dyn Request) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// How much of a body is decoded at once: gzip output is up to a thousand times as much, for lines that differ about
-/// ten times.
+/// The bytes of a body that are decoded at once. Gzip output has up to a thousand times as many, for differing lines
+/// about ten times as many.
 const SLICE_BYTES: usize = 4 * 1_024;
 
 /// A bulk body that is being read, a few KiB at a time.
@@ -185,7 +185,7 @@ pub struct BulkBody<'a> {
     stream: Option<Stream<'a>>,
     decoder: Decoder,
     piece: Vec<u8>,
-    /// How much of the piece has been decoded.
+    /// The number of decoded bytes of the piece.
     at: usize,
     seen: u64,
 }

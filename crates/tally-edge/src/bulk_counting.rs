@@ -34,13 +34,13 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::keyed_calls::{KeyedRequest, count_budgeted};
 use tally_shared::{open_objects, partitions};
 
-/// How many counters' keyed writes are counted at once, of one body: each is two calls.
+/// The counters of one body whose keyed writes are counted at once: each needs two calls.
 const KEYED_AT_ONCE: usize = 48;
 
-/// The same where tablets host their leads: these calls travel together.
+/// The same, if tablets host their leads: these calls travel together.
 const HOSTED_KEYED_AT_ONCE: usize = 4_096;
 
-/// How often a body checks whether more objects may be opened for it.
+/// The interval at which a body checks whether more objects may be opened for it, milliseconds.
 const ROOM_EVERY_MS: u64 = 100;
 
 /// How long a body may be counted before no further part is begun, milliseconds. 30,000 new counters at 100 a second
@@ -106,7 +106,7 @@ pub async fn count_section(
     })
 }
 
-/// Waits for other bodies, so that they share flushes. Returns whether there were any.
+/// Waits for other bodies to share flushes with. Returns whether there were any.
 async fn gather_with_others(host: &Host, counters: usize) -> bool {
     let counters = u64::try_from(counters).unwrap_or(u64::MAX);
     let Some(position) = with_waves(host, |waves| waves.wait_position(counters, host.now_ms()))
@@ -173,7 +173,7 @@ async fn count_all(
     (report, is_replay)
 }
 
-/// The sums of a part for which there are calls; the lines of the others are rejected. `None` where there are none.
+/// The sums of a part for which calls are left; the lines of the others are rejected. `None` if no calls are left.
 fn affordable(
     host: &Host,
     counting: &Counting,

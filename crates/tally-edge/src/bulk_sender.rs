@@ -25,27 +25,26 @@ use tally_shared::call::has_tablets;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::open_objects;
 
-/// How many batches of one body are in flight. On plain workerd objects are opened by one thread, so more would only
-/// wait there.
+/// The most batches of one body in flight. On plain workerd one thread opens objects, so more would only wait there.
 const IN_FLIGHT_MAX: usize = 48;
 
-/// The same where tablets host cells: these batches are sent together, in 16 messages at once.
+/// The same, if tablets host cells: these batches are sent together, in 16 messages at once.
 const HOSTED_IN_FLIGHT_MAX: usize = 8_192;
 
-/// How often a body looks for outcomes of batches that others send.
+/// The interval at which a body looks for outcomes of batches that others send, milliseconds.
 const LOOK_EVERY_MS: u64 = 2;
 
-/// How long a part of a body may take: below the 65 s that a batch waits without a sender.
+/// How long a part of a body may take, milliseconds: below the 65 s that a batch waits without a sender.
 const PART_MS_MAX: i64 = 50_000;
 
-/// How often a load is sent to another cell because its cell has been sealed.
+/// The most times that a load is sent to another cell because its cell has been sealed.
 const MOVES_MAX: u8 = 4;
 
 struct BulkSender {
     loads: Vec<Addressed>,
     moves: Vec<u8>,
     progress: Rc<RefCell<FlushProgress>>,
-    /// Batches with writes of this body, until somebody sends them.
+    /// Batches with writes of this body, until they are sent.
     own: VecDeque<(CellAddress, Ticket)>,
     /// Writes that found no room in their lanes yet, and why.
     late: VecDeque<(usize, Problem)>,
@@ -74,7 +73,7 @@ pub async fn count_many(
     if has_others && !bulk.loads.is_empty() {
         // All bodies of the wave have looked by then.
         host.sleep_ms(wave::LOOK_EVERY_MS + 1).await;
-        // Others may have sent all of it already: the loop below would not notice their failures.
+        // Other requests may have sent all of it already: the loop below would not notice their failures.
         bulk.sort_out(host);
     }
     let batcher = Batcher::new(host);
@@ -127,7 +126,7 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
         next_event(host, &mut sending).await;
         bulk.sort_out(host);
     }
-    // Others may have joined what is still in flight.
+    // Other writes may have joined the batches in flight.
     while sending.next().await.is_some() {}
 }
 
@@ -151,14 +150,15 @@ impl BulkSender {
                 if let Some(finished) = progress.finished.get_mut(number) {
                     *finished = false;
                 }
-                // Others' batches too: the request that opened one may be gone, and taking is exclusive.
+                // The body also takes batches of others: the request that opened one may be gone, and a batch can be
+                // taken once.
                 self.own.push_back((to.clone(), ticket));
             }
             Err(problem) => self.late.push_back((number, problem)),
         }
     }
 
-    /// Joins the writes that found no room, as far as there is some now.
+    /// Joins the writes that found no room before, as far as there is room now.
     fn join_late(&mut self, host: &Host) {
         for _ in 0..self.late.len() {
             let Some((number, _)) = self.late.pop_front() else {
@@ -209,13 +209,13 @@ impl BulkSender {
         self.join(host, number);
     }
 
-    /// Makes the outcome of all others unknown.
+    /// Ends all other writes with an unknown outcome.
     fn give_up(&mut self) {
         let late: Vec<usize> = self.late.iter().map(|(number, _)| *number).collect();
         self.failed.extend(std::mem::take(&mut self.late));
         let detail = "the body took too long; this line may or may not have been counted";
         let mut finished = std::mem::take(&mut self.progress.borrow_mut().finished);
-        // These are known not to be counted.
+        // Late writes are known not to be counted.
         for number in late {
             if let Some(finished) = finished.get_mut(number) {
                 *finished = true;

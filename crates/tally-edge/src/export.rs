@@ -30,13 +30,13 @@ use tally_protocol::query::LIST_LIMIT;
 use tally_shared::boards::BoardReader;
 use tally_shared::{call, call_within};
 
-/// Counters of a page: a page of plain ones is about 100 KB; of those with histories or sketches about 1 MB.
+/// Counters of a page: (plain ones, about 100 KB; those with histories or sketches, about 1 MB).
 const COUNTERS_AT_ONCE: (u64, u64) = (512, 64);
 
 /// How long the aggregator may take for one page.
 const PAGE_MS_MAX: u64 = 40_000;
 
-/// How often a failed page is asked for, and how long to wait before.
+/// The most attempts for a page, and the wait before the next one, milliseconds.
 const PAGE_TRIES: u32 = 3;
 const PAGE_AGAIN_MS: u64 = 500;
 
@@ -54,7 +54,7 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
     let query = ExportQuery::parse(context.query(), now_ms.div_euclid(1_000))?;
     caller.may(Scope::Admin, &query.prefix)?;
     if query.alerts {
-        // Some are about policies: an export that leaves those out would not be whole.
+        // Some alerts are about policies: an export without those would not be whole.
         caller.may_limit(Scope::Admin, tally_protocol::names::LIMIT_RIGHTS)?;
     }
     let at = match query.cursor.as_deref() {
@@ -93,7 +93,7 @@ enum At {
     Boards(Option<String>),
     /// In the middle of a board's members.
     Board(CounterId, Option<Key>),
-    /// Behind them: among its hidden members, after this one.
+    /// After them: among its hidden members, after this one.
     Hidden(CounterId, Vec<u8>),
     End,
     Over,
@@ -152,11 +152,11 @@ fn no_cursor() -> Problem {
     Problem::new(Code::InvalidQuery, detail)
 }
 
-/// A text that is before a board's id and after all smaller ones.
+/// A text that sorts before a board's id and after all smaller ids.
 fn before(board: &CounterId) -> String {
     let mut text = board.as_str().to_owned();
     let last = text.pop();
-    // Names after it are read again from the board on: it is the first of them, unless others have the same prefix.
+    // The names after the text are read again: the board is the first of them, unless others have the same prefix.
     if let Some(last) = last.and_then(|last| char::from_u32(u32::from(last).saturating_sub(1))) {
         text.push(last);
         text.push(char::MAX);
@@ -262,7 +262,7 @@ impl Export {
         };
         for counter in &exported.counters {
             self.ending.inexact += u64::from(!counter.is_exact);
-            // Neither its root nor a cell was read: what it is is not known.
+            // Otherwise neither its root nor a cell was read, and it is unknown.
             let is_known = counter.root.revision > 0 || !counter.root.datacenters.is_empty();
             if !counter.is_exact && !is_known {
                 self.ending.leave_out(&counter.counter);

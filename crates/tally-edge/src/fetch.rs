@@ -1,7 +1,7 @@
 //! Sums of one counter: fetched now, or shared with others who ask for the same.
 //!
-//! Invariant: every sum's `as_of` is the moment its fetch began, and fetches that others may share begin as
-//! [`mod@super::read_cache`] says. The budget of the request that began a fetch pays for its calls.
+//! Invariant: every sum's `as_of` is the moment when its fetch began. Shared fetches begin as [`mod@super::read_cache`]
+//! says. The budget of the request that began a fetch pays for its calls.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -270,7 +270,8 @@ async fn wait(
             Ok(ended) => return Ok(seen(context, ended, fresh)),
             Err(NotEnded::Due) if pay().is_ok() => drop(fetch(context, question, now_ms)),
             Err(NotEnded::Due | NotEnded::Fetching) => {}
-            // The cache may never get what it waits for: it begins one fetch whose result it gets in any case.
+            // The cache may never get this fetch. So the request begins one fetch of its own, whose result it gets in
+            // any case.
             Err(NotEnded::Unknown) => match &own {
                 Some(own) => {
                     if let Some(ended) = own.get() {
@@ -354,7 +355,7 @@ pub async fn see_each(
     }
     let are_new = fetch_together(context, questions, requested_ms)?;
     let mut all = Vec::new();
-    // One after the other: they are already being fetched.
+    // The waits are one after the other, because the fetches are already in progress.
     for (question, is_new) in questions.iter().zip(are_new) {
         if !is_new {
             all.push(see(context, question, false).await?);

@@ -1,7 +1,7 @@
 //! Reads over many counters that many readers of an isolate share: sums, histories and tops of prefixes.
 //!
 //! Invariant: readers with the same question share a fetch that is under way in this isolate, or one that began a
-//! moment ago. Each reader gets to know whether the fetch began after its own request.
+//! moment ago. Each reader gets the information whether the fetch began after its own request.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -81,7 +81,7 @@ impl ManyQuestion {
 }
 
 impl ManyAnswer {
-    /// How many calls it took besides those of partitions, at most.
+    /// An upper bound of its calls, without those to partitions.
     fn calls(&self) -> u64 {
         match self {
             Self::Sum(sum) => sum.cells(),
@@ -186,7 +186,7 @@ async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
     fetched
 }
 
-/// Fetches now, for others too where it is shared.
+/// Fetches now, also for others if the answer is shared.
 async fn fetch(
     context: &RequestContext,
     question: ManyQuestion,

@@ -2,8 +2,8 @@
 //! from the deployment's variables or from the directory.
 //!
 //! Invariant: the key of names never changes, otherwise a retry would not find its record. The key of elements may
-//! change, and an isolate reads the new key within the time of [`Refresh`]. Hashes from before are of the old epoch,
-//! and are marked by its [`HashId`].
+//! change, and an isolate reads the new key within the time of [`Refresh`]. Earlier hashes are of the old epoch, and
+//! are marked by its [`HashId`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use tally_shared::call;
 use tally_shared::call::CALL_MS_MAX;
 use tally_shared::call_within;
 
-/// How long the directory may take if this isolate can do without it.
+/// How long the directory may take, milliseconds, if this isolate has a key already.
 const REFRESH_MS_MAX: u64 = 1_000;
 
 /// The hash key of elements, and its epoch.
@@ -43,9 +43,9 @@ impl Hashing {
 /// The cached keys.
 #[derive(Default)]
 struct CachedKeys {
-    /// That of the variable, once it was read: it does not change while the isolate lives.
+    /// The key of the variable, once it was read: it does not change while the isolate lives.
     set: Option<Option<Hashing>>,
-    /// That of the directory.
+    /// The key of the directory.
     kept: Option<Hashing>,
     names: Option<Rc<HashKey>>,
     salts: Vec<(i64, Salt)>,

@@ -44,8 +44,8 @@ impl State for CachedHealth {
 
 /// 200, or why not.
 ///
-/// # Errors `not-configured` for keys that cannot be read and other settings that may not be so, `unavailable` for
-/// stored data that cannot be read.
+/// # Errors
+/// `not-configured` for unreadable keys and for invalid settings, `unavailable` for unreadable stored data.
 pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
     context.access()?;
     context.host.state::<CachedHealth>().settings.clone()?;

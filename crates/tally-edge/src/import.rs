@@ -61,16 +61,17 @@ const LINES_AT_ONCE: usize = 64;
 /// How many bytes of lines are in memory, without the last line: 64 sketches of 64 KB.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
-/// How often a step without an answer is repeated: it has a key, so it is done once.
+/// The most attempts of a step without an answer: it has a key, so it is done once.
 const STEP_TRIES: u32 = 3;
 const STEP_AGAIN_MS: u64 = 300;
 
-/// How many writes of nothing note that an import has made a board.
+/// The number of empty writes that record that an import has made a board.
 const CLAIM_WRITES: usize = 2;
 
 /// `POST /import`
 ///
-/// # Errors `invalid-query`, `invalid-json` for an empty body, `body-too-large`, `body-too-slow`, `invalid-gzip`,
+/// # Errors
+/// `invalid-query`, `invalid-json` for an empty body, `body-too-large`, `body-too-slow`, `invalid-gzip`,
 /// `unsupported-encoding`, `invalid-idempotency-key`.
 pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["mode"])?;
@@ -179,8 +180,8 @@ impl Lines {
         first.unwrap_or(self.number.saturating_add(1))
     }
 
-    /// The next lines, once there are as many as are imported at once, or there will be no more. This depends on the
-    /// lines only.
+    /// The next lines to import: none until there are as many as are imported at once, or the body has ended. The
+    /// groups depend on the lines only.
     fn take(&mut self, is_end: bool) -> Vec<(u64, Option<Vec<u8>>)> {
         let mut some = Vec::new();
         let (mut bytes, mut is_full) = (0_usize, false);
@@ -208,14 +209,14 @@ struct Members {
     keep: Option<ScoreRule>,
     /// The first line of the group that is written at once.
     first: Option<u64>,
-    /// How many writes the lines of the group have, those of expired members too: a repeat at another time has the same
-    /// groups.
+    /// The number of writes of the group's lines, including those of expired members, so that a later repeat has the
+    /// same groups.
     size: usize,
     writes: Vec<(u64, MemberWrite)>,
 }
 
 impl Members {
-    /// None yet, of a board that keeps scores so, if that is known.
+    /// An empty group of a board, with its rule for scores if that is known.
     fn of(board: CounterId, keep: Option<ScoreRule>) -> Self {
         Self {
             board,
@@ -230,7 +231,7 @@ impl Members {
 
 pub(super) struct Import<'a> {
     context: &'a RequestContext,
-    /// Who imports. That it administers all counters was checked before; what else a line needs is checked by line.
+    /// The caller. Its right to administer all counters was checked before. Other rights are checked for each line.
     caller: Caller,
     mode: ImportMode,
     secret: Rc<HashKey>,
@@ -246,7 +247,7 @@ pub(super) struct Import<'a> {
 }
 
 impl<'a> Import<'a> {
-    /// An import of counters from a snapshot, each once under a key, if there is one.
+    /// An import of counters from a snapshot. With a key, each counter is imported once.
     pub(super) fn of_snapshot(
         context: &'a RequestContext,
         mode: ImportMode,
@@ -255,7 +256,7 @@ impl<'a> Import<'a> {
     ) -> Self {
         Self {
             context,
-            // A snapshot has counters alone.
+            // A snapshot has counters only.
             caller: Caller::nobody(),
             mode,
             secret,
@@ -284,7 +285,7 @@ impl Import<'_> {
     /// The problem of a body that cannot be read to its end.
     async fn cut_short(&mut self, lines: &Lines, problem: Problem) -> Problem {
         let unfinished = self.members.as_ref().and_then(|members| members.first);
-        // A key names a group of members by its first line: half of a group would be taken for the whole of it.
+        // A key names a group of members by its first line, so half of a group would later count as the whole.
         let unfinished = unfinished.filter(|_| self.key.is_some());
         if unfinished.is_none() {
             self.write_members().await;
@@ -310,7 +311,7 @@ impl Import<'_> {
         let is_same = end.counters == self.counter_lines;
         let checksum = end.checksum.as_ref();
         let is_intact = checksum.is_none_or(|text| *text == self.checksum.text());
-        // A second one belongs to another file.
+        // A second last line belongs to another file.
         let is_only = self.report.is_whole.is_none();
         self.report.is_whole = Some(end.is_whole && is_same && is_intact && is_only);
     }
@@ -338,7 +339,7 @@ impl Import<'_> {
             self.checksum.push(b"\n");
             let Some(parsed) = parsed else { continue };
             self.report.lines += 1;
-            // Nothing stands behind the last line.
+            // A line after the last one means that the file is not whole.
             self.report.is_whole = self.report.is_whole.map(|_| false);
             match parsed {
                 Ok(Line::Counter(counter)) => {
@@ -409,8 +410,8 @@ impl Import<'_> {
         }
     }
 
-    /// Imports one counter, of the line with this number: equal lines of a body are two. Returns whether all of it was
-    /// done before under the key.
+    /// Imports one counter, by the line with this number: two equal lines of a body are two imports. Returns whether
+    /// all of it was done before under the key.
     pub(super) async fn counter(
         &self,
         number: u64,
@@ -606,7 +607,7 @@ impl Import<'_> {
         }
     }
 
-    /// The name of a line that is put once; `None` without a key.
+    /// The key of a line that is stored once; `None` without a key.
     fn put_key(&self, number: u64, name: &str, body: &str) -> Option<WriteKey> {
         self.key.as_ref()?;
         let step = format!("{number}/put/{body}");
@@ -635,13 +636,14 @@ impl Import<'_> {
             let detail = "delete a policy that is not used";
             return Err(Problem::new(Code::TooManyPolicies, detail));
         }
-        // After a repeat there may be another one.
+        // After a repeat, another policy may be stored by now.
         let known = once.is_none().then(|| Rc::new(policy));
         cache_policy(host, &name, known);
         Ok(())
     }
 
-    /// Stores an alert. One whose line has no secret keeps its own, or gets a random one; it is named in the answer.
+    /// Stores an alert. If its line has no secret, it keeps its present one, or gets a random one, and the answer names
+    /// the alert.
     async fn alert(&mut self, number: u64, name: &str, body: &str) -> Result<(), Problem> {
         let once = self.put_key(number, name, body);
         let host = &self.context.host;
@@ -730,11 +732,11 @@ impl Import<'_> {
             BoardConfigured::Done(made, is_new) => (made, is_new),
             BoardConfigured::Fixed => return Err(exists("board")),
         };
-        // Somebody else may have made it since it was asked for; so may another attempt of this import.
+        // Another caller, or another attempt of this import, may have made the board since it was looked up.
         let is_own = is_new || made.period.total == 0;
         let mut claim = self.claim(board, mode, is_own).await?;
         if self.mode == ImportMode::Replace {
-            // The first claim was also made to the board that was deleted.
+            // The first claim was made to the deleted board too.
             claim = self.claim(board, "replaced", is_own).await?;
         }
         match claim {
@@ -749,7 +751,7 @@ impl Import<'_> {
         }
     }
 
-    /// Deletes a board, but no later one of its name.
+    /// Deletes a board of this generation, not a later one of its name.
     async fn end_board(&self, board: &CounterId, generation: u64) -> Result<bool, Fault> {
         let end = EndBoard {
             board: board.clone(),
@@ -758,9 +760,9 @@ impl Import<'_> {
         call(&self.context.host, &end).await
     }
 
-    /// Whether this import has made a board under its key before. The record of it is an empty write, to the member
-    /// without a name, which no board has. An import that has made the board, or finds it without members, sends two
-    /// such writes at once. An import that only looks sends one.
+    /// Whether this import has made a board under its key before. The record of that is an empty write, to the member
+    /// with an empty name, which no board has. An import that has made the board, or finds it without members, sends
+    /// two such writes at once. An import that only looks sends one.
     async fn claim(
         &self,
         board: &CounterId,
@@ -791,7 +793,7 @@ impl Import<'_> {
         }
     }
 
-    /// The key of a step of a board's; `None` without a key.
+    /// The key of a step for a board; `None` without a key.
     fn once(&self, board: &str, step: &str) -> Option<OnceKey> {
         self.key.as_ref()?;
         let OperationKey { key, fingerprint } = self.step_key(board, step, &[]);
@@ -868,7 +870,8 @@ impl Import<'_> {
         })
     }
 
-    /// A board that keeps sums takes no scores: a member begins with its score, once, or the score is added.
+    /// Turns scores into amounts for a board that keeps sums: a new member begins with its score, once; otherwise the
+    /// score is added.
     fn sum_up(&self, keep: ScoreRule, writes: &mut [MemberWrite]) {
         if keep != ScoreRule::Sum {
             return;
@@ -938,14 +941,14 @@ impl Import<'_> {
     }
 }
 
-/// Who made a board that is there.
+/// The maker of an existing board.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BoardClaim {
     /// This import, under its key.
     Own,
-    /// Somebody else, as far as is known.
+    /// Another caller, as far as is known.
     Foreign,
-    /// The board that was there under this key has ended since.
+    /// The board that this import made has ended since.
     Ended,
 }
 
@@ -953,7 +956,7 @@ fn ended() -> Problem {
     problem_of(&BoardWritten::Ended).unwrap_or_else(|| exists("board"))
 }
 
-/// Whether a line has sketches that its own settings do not take.
+/// Whether a line has sketches of a hash function that its settings do not allow.
 fn has_other_hash(line: &CounterLine) -> bool {
     let own = line.settings.unique_hash.unwrap_or_default();
     let parts = line.datacenters.iter().map(|(_, part)| &part.uniques);
@@ -994,7 +997,7 @@ fn add_base(parts: &mut Vec<(Datacenter, Contents)>, here: &Datacenter, base: Va
         first.removed = first.removed.plus(less);
     });
     for (_, part) in parts {
-        // The rest of its breakdowns was counted before the set, which removed it.
+        // The rest of its breakdowns was counted before the set, and does not count any more.
         let sums = part
             .breakdowns
             .iter()
@@ -1005,7 +1008,7 @@ fn add_base(parts: &mut Vec<(Datacenter, Contents)>, here: &Datacenter, base: Va
     }
 }
 
-/// What this isolate knows of a counter is outdated.
+/// Drops this isolate's cached state of a counter.
 pub(super) fn forget(host: &Host, id: &CounterId) {
     with_reads(host, |reads| reads.forget(id));
     last_seen::forget(host, id);

@@ -85,20 +85,20 @@ impl EdgeSettings {
     }
 }
 
-/// What this isolate knows of a counter.
+/// The cached state of a counter.
 #[derive(Clone, Default)]
 pub struct CachedCounter {
     /// Its home, if any.
     pub home: Option<Datacenter>,
     /// Whether it has a floor, so that its decrements are decided one by one.
     pub has_floor: bool,
-    /// The hash of its unique elements.
+    /// The hash function of its unique elements.
     pub unique_hash: UniqueHash,
-    /// When one of these was last cached: all are forgotten a minute later.
+    /// When one of these was last cached; all are dropped a minute later.
     cached_ms: Option<i64>,
-    /// The number of shards of its writes, where there are several, by datacenter.
+    /// The number of shards of its writes, if there are several, by datacenter.
     shards: Vec<(Datacenter, u8)>,
-    /// Determines the shard that this isolate uses.
+    /// The lot by which this isolate chooses its shard.
     lot: u64,
 }
 
@@ -110,7 +110,8 @@ impl CachedCounter {
         found.map_or(1, |(_, shards)| *shards)
     }
 
-    /// The shard that this isolate uses, of so many: large flushes to one cell rather than small ones to all.
+    /// The shard, of `shards`, that this isolate uses: it sends large flushes to one cell rather than small ones to
+    /// all.
     pub fn own_shard(&self, shards: u8) -> u8 {
         shard_of_lot(self.lot, shards)
     }
@@ -129,7 +130,7 @@ impl CachedCounter {
     }
 }
 
-/// What is known of counters.
+/// The cached states of counters.
 struct CounterCache {
     known: RefCell<BoundedMap<CounterId, Rc<CachedCounter>, HOMES_MAX>>,
     /// The state of all other counters.
@@ -174,7 +175,7 @@ pub enum Datacenters {
     One,
 }
 
-/// What this isolate knows of a counter. A request looks it up once, and again after a change.
+/// The cached state of a counter. A request looks it up once, and again after a change.
 pub fn known_of(host: &Host, counter: &CounterId) -> Rc<CachedCounter> {
     let cache = host.state::<CounterCache>();
     let mut known = cache.known.borrow_mut();
@@ -211,12 +212,12 @@ pub fn cache_has_floor(host: &Host, counter: &CounterId) {
     refresh(host, counter, |known| known.has_floor = true);
 }
 
-/// Caches which hash a counter's unique elements go through.
+/// Caches the hash function of a counter's unique elements.
 pub fn cache_unique_hash(host: &Host, counter: &CounterId, unique_hash: UniqueHash) {
     refresh(host, counter, |known| known.unique_hash = unique_hash);
 }
 
-/// Forgets the home of a counter, and the rest.
+/// Drops the home of a counter, and its other cached state.
 pub fn forget_home(host: &Host, counter: &CounterId) {
     let cache = host.state::<CounterCache>();
     if let Some(known) = cache.known.borrow_mut().get_mut(counter) {
@@ -242,7 +243,7 @@ fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut CachedCount
     change(Rc::make_mut(known.entry(counter, nothing)));
 }
 
-/// The shard, or the inbox, that this isolate uses, of so many.
+/// The shard or the inbox, of `shards`, that this isolate uses.
 pub fn own_shard(host: &Host, shards: u8) -> u8 {
     host.state::<CounterCache>().nothing.own_shard(shards)
 }

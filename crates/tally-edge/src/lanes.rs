@@ -20,17 +20,17 @@ use tally_protocol::problem::{Code, Problem};
 /// The most lanes in memory: an idle one is about 300 bytes. Dropping one loses only its name.
 const LANES_MAX: usize = 20_000;
 
-/// How often idle lanes are searched for while there is no room for another, milliseconds.
+/// The interval at which idle lanes are searched for while there is no room for another, milliseconds.
 const SWEEP_EVERY_MS: i64 = 20;
 
-/// How often a waiting write checks for its outcome.
+/// The interval at which a waiting write checks for its outcome, milliseconds.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// How many further batches a sender sends after its own. Its own client has its answer by then, but the platform lets
+/// The most further batches that a sender sends after its own. Its client has its answer by then, but the platform lets
 /// a request continue for 30 s at most: 50 batches of 5 ms are 0.25 s.
 const FOLLOWING_MAX: usize = 50;
 
-/// How long a write waits in all: for the batch before its own, and for its own.
+/// How long a write waits in all, milliseconds: for the batch before its own, and for its own.
 const WAIT_MS_MAX: i64 = IN_FLIGHT_MS_MAX - 200;
 
 /// The position of an item in a batch of this kind.
@@ -201,7 +201,7 @@ pub async fn carry<L: LaneKind>(
         let (host, to) = (context.host.clone(), to.clone());
         context.wait_until(async move {
             let has_sent = send_in_turn::<L>(&host, &to, &ticket).await;
-            // Nobody listens if the client is gone; the other items check themselves.
+            // There is no receiver if the client is gone; the other items check by their own timers.
             let _ = done_sender.send(());
             if has_sent {
                 send_following::<L>(&host, &to).await;

@@ -1,8 +1,8 @@
 //! The last known sums of counters whose root does not answer, and the names of counters that do not exist.
 //!
 //! Invariant: an answer from this cache is never exact, and its `as_of` is that of the read which saw it, or the
-//! counter's creation. That a counter does not exist is cached for a second, unless this isolate counts for it: since
-//! the read that has found none began, or later.
+//! counter's creation. The absence of a counter is cached for a second, unless this isolate has counted for it since
+//! the read that found none began.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ const SUMS_MAX: usize = 1_000;
 /// The most memory of the last sums together: 8 of the isolate's 128 MB.
 const SUMS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How long the lead of the own datacenter is waited for, milliseconds.
+/// How long a reader waits for the lead of its own datacenter, milliseconds.
 const LEAD_MS_MAX: u64 = 1_500;
 
 /// A sum with its `as_of`: it includes every write acknowledged before that, unix milliseconds.
@@ -174,7 +174,7 @@ pub fn seen(host: &Host, question: &Read) -> Option<FetchedSum> {
     Some(stale(host, sum, as_of_ms))
 }
 
-/// The count of this datacenter's lead, for a counter whose root does not answer; `None` where the lead does not know.
+/// The count of this datacenter's lead, for a counter whose root does not answer; `None` if the lead does not know it.
 pub async fn of_lead(context: &RequestContext, question: &Read) -> Option<FetchedSum> {
     if !is_plain(question) {
         return None;

@@ -1,8 +1,8 @@
 //! `POST /limits`: several checks with one verdict.
 //!
 //! Invariant: all are admitted, or none stays consumed: reservations are returned before the answer. If that message is
-//! lost, or the request is ended, they stay consumed: less is admitted, never more. So do those in a fixed window that
-//! may be over when the message arrives.
+//! lost, or the request is ended, they stay consumed: less is admitted, never more. Reservations in a fixed window that
+//! may be over when the message arrives also stay consumed.
 
 use futures_util::future::join;
 
@@ -31,10 +31,10 @@ use tally_shared::call_within;
 use tally_shared::concurrency::all_in_order;
 use tally_shared::metrics;
 
-/// By how much the clock of a limiter may differ from that of the edge, milliseconds.
+/// The largest difference between the clocks of a limiter and the edge, milliseconds.
 const CLOCKS_MS_MAX: i64 = 500;
 
-/// How long the message that gives something back may be under way, milliseconds.
+/// How long a refund message may be in flight, milliseconds.
 const GIVE_BACK_MS_MAX: i64 = 2_500;
 
 /// Checks of one limiter that it decides at once, by their indexes in the call.
@@ -113,7 +113,7 @@ fn only_watches_another(checks: &[ResolvedCheck], index: usize) -> bool {
     })
 }
 
-/// The verdict of each check, after all were admitted, or what was admitted has been given back.
+/// The verdict of each check, after all were admitted, or after the admitted ones were given back.
 async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
     let begun_ms = context.host.now_ms();
     let mut groups: Vec<Group> = Vec::new();
@@ -185,7 +185,7 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
     verdicts
 }
 
-/// Gives back what checks have consumed since then, where that is still in their windows. Returns which they were.
+/// Gives back what checks have consumed, if their windows are still open. Returns which checks those were.
 async fn give_back(
     context: &RequestContext,
     checks: &[ResolvedCheck],

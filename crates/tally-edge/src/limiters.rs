@@ -1,7 +1,7 @@
-//! The lanes of checks to limiters; and what an isolate caches of limits: policies, and refusals.
+//! The lanes of checks to limiters, and the limits that an isolate caches: policies, and refusals.
 //!
-//! Invariant: a message of unknown outcome is not sent again, since it may have consumed; its checks are answered as
-//! the policy says for errors.
+//! Invariant: a message of unknown outcome is not sent again, because it may have consumed. Its checks are answered by
+//! the policy's rule for errors.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -37,8 +37,8 @@ pub const GLOBAL_MS_MAX: u64 = 2_500;
 /// The most policies that an isolate caches: 200 bytes each, so 2 MB.
 const POLICIES_MAX: usize = 10_000;
 
-/// How long a policy is used as it was read; up to the second, a use refreshes it in the background; up to the third,
-/// it is used if it cannot be read.
+/// The ages of a cached policy, milliseconds. Up to the first it is used as it is. Up to the second, a use refreshes it
+/// in the background. Up to the third, it is used if it cannot be read.
 const POLICY_FRESH_MS: i64 = 5_000;
 const POLICY_USABLE_MS: i64 = 15_000;
 const POLICY_STALE_MS_MAX: i64 = 3_600_000;
@@ -52,7 +52,7 @@ const DENIALS_MAX: usize = 10_000;
 /// The longest time for which a key is refused from memory: refunds and resets by others take effect by then.
 const DENIAL_MS_MAX: i64 = 1_000;
 
-/// What an isolate caches of limits.
+/// The limits that an isolate caches.
 #[derive(Default)]
 pub struct LimitMemory {
     /// The rates of messages and checks of each lane.
@@ -72,7 +72,7 @@ impl State for IsolateLimits {
     }
 }
 
-/// Works with what this isolate remembers of limits.
+/// Works with this isolate's cached limits.
 pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> T {
     work(&mut host.state::<IsolateLimits>().0.borrow_mut())
 }

@@ -55,7 +55,7 @@ struct Queues;
 impl LaneKind for Queues {
     type Target = InboxId;
     type Batchable = EventBatch;
-    /// Of each send of the batch.
+    /// The outcome of each send of the batch.
     type Outcome = Rc<[Outcome]>;
     type Watcher = ();
 
@@ -93,7 +93,7 @@ async fn append(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEve
         match call_within(host, &append, milliseconds).await {
             Ok(AppendResult::Logged) => return Ok(()),
             Err(Fault::Unavailable(_)) => is_unknown = true,
-            // The attempt before may still be on its way, and be logged.
+            // The former attempt may still be in flight, and be logged.
             _ if is_unknown => break,
             Ok(AppendResult::Full) => {
                 return Err(Problem::new(

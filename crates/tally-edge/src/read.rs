@@ -27,12 +27,12 @@ use tally_shared::metrics;
 
 pub use super::fetch::{FetchedSum, see, unread};
 
-/// How long a reader waits for a version, from its request on. Only its first sum may take longer, as any read may: a
-/// datacenter that hangs is given up after 3 s, and then there is an answer.
+/// How long a reader waits for a version, from its request on, milliseconds. Only its first sum may take longer, as any
+/// read may: an unresponsive datacenter is given up after 3 s, and then there is an answer.
 const VERSION_MS_MAX: u64 = 2_000;
 
-/// The first and the longest pause before an incomplete sum is repeated; each is double the one before. 25 + 50 + 100 +
-/// 200 + 4 × 400 ms: at most ten sums in 2 s.
+/// The first and the longest pause before an incomplete sum is repeated, milliseconds. Each is double the one before:
+/// 25 + 50 + 100 + 200 + 4 × 400 ms, so at most ten sums in 2 s.
 const PAUSE_MS: (u64, u64) = (25, 400);
 
 /// Reads until the sum covers the required version, if there is one.
@@ -140,7 +140,7 @@ pub async fn value_now(
     (sum.root.generation == flushed.generation).then_some(SeenValue { is_set, ..seen })
 }
 
-/// A counter's value; empty where no view comes in time.
+/// A counter's value; empty if no view comes in time.
 pub async fn value_seen(context: &RequestContext, id: &CounterId) -> SeenValue {
     let sum = sum_now(context, id).await;
     sum.map_or_else(SeenValue::default, |sum| seen_of(&sum))

@@ -1,10 +1,10 @@
 //! The views that default reads of one isolate share.
 //!
-//! Invariant: one fetch is in flight for each (counter, question). While the view changes more may be, each begun
-//! [`RENEW_MS`] after the one before: then readers see changes as soon where the round trip is long, and a lost fetch
-//! delays them little. Of the fetches that have ended, readers get the one that began last. Memory is bounded by
-//! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`FETCHED_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`]. No question drops the
-//! view of another one that is being fetched: its readers would all begin fetches of their own, and drop more.
+//! Invariant: one fetch is in flight for each (counter, question). While the view changes there may be more, each begun
+//! [`RENEW_MS`] after the one before. So readers see changes as soon even if the round trip is long, and a lost fetch
+//! delays them little. Of the ended fetches, readers get the one that began last. Memory is bounded by [`VIEWS_MAX`],
+//! [`QUESTIONS_MAX`], [`FETCHED_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`]. A question never drops the view of
+//! another one that is being fetched: all readers of that one would begin fetches of their own, and drop more views.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub const VIEW_MS_MAX: i64 = 500;
 /// 200 ms, a fetch begins before the previous one has ended.
 pub const RENEW_MS: i64 = 200;
 
-/// The most fetches in flight for one view. A fetch may take 800 ms before fewer begin, as when one is lost and sent
+/// The most fetches in flight for one view. Only if a fetch takes more than 800 ms do fewer begin: it was lost and sent
 /// again, or waits for leads that do not answer. With two of them 99 % of the readers in 300 datacenters saw a change a
 /// tenth of a second later (`make converge`).
 const FETCHES_MAX: usize = 4;
@@ -80,7 +80,7 @@ struct View {
 }
 
 impl View {
-    /// Whether a reader may still get it, or waits for it; or the next fetch is compared with it.
+    /// Whether a reader may still get it or waits for it, or the next fetch is compared with it.
     fn is_in_use(&self, now_ms: i64) -> bool {
         let latest = self.latest.as_ref();
         let is_recent = latest.is_some_and(|(begun_ms, _)| is_within(*begun_ms, now_ms, NEWS_MS));
@@ -102,7 +102,7 @@ impl View {
         begun_ms.filter(move |begun_ms| is_within(*begun_ms, now_ms, limit_ms))
     }
 
-    /// Whether another fetch should begin, since the view changes. A question that asks every lead, or that is for the
+    /// Whether another fetch should begin because the view changes. A question that asks every lead, or that is for the
     /// answer to a write, has one fetch at a time.
     fn is_due(&self, question: &ViewQuestion, now_ms: i64) -> bool {
         let news_ms = self.news_ms;

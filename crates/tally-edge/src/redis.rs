@@ -40,7 +40,7 @@ use tally_shared::{call, call_within};
 /// Where the dialect is answered.
 const MOUNT: &str = "/redis";
 
-/// How long the owner of the keys may take: for a root's operation, after waiting for the keys.
+/// How long the owner of the keys may take, milliseconds: for a root's operation, after waiting for the keys.
 const RUN_MS_MAX: u64 = OPERATE_MS_MAX + 4_000;
 
 /// Where the dialect is answered in addition.
@@ -122,7 +122,7 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
             answer_of(refusal)
         }
     };
-    // Clients send it back, as the position of the writes that they have seen.
+    // Clients send the token back, as the position of the writes that they have seen.
     let token = format!("{:x}-{:x}", context.host.now_ms(), context.host.random());
     let answer = answer.with_header("upstash-sync-token", token);
     Some(respond::respond(context, route, answer))
@@ -138,7 +138,8 @@ fn refuse_as(context: &RequestContext, refusal: Refusal) -> Response {
     respond::respond(context, RouteName::Redis, answer_of(refusal))
 }
 
-/// The answer of a refusal: of a method, with those that are taken; of what may be sent again, with when.
+/// The answer of a refusal. That of a method lists the allowed ones. That of a request which may be sent again has the
+/// time for it.
 fn answer_of(refusal: Refusal) -> Answer {
     let text = Reply::Error(refusal.text).to_json(Encoding::Plain);
     let answer = Answer::json(text).with_status(refusal.status);
@@ -344,7 +345,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// As [`Work::admit`], with the options of `FLUSHDB`: that is written to the audit log before it is sent.
+    /// As [`Work::admit`], and checks the options of `FLUSHDB`, because that is written to the audit log before it is
+    /// sent.
     fn check(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
         let admitted = self.admit(args)?;
         if is_flush(args) && !takes_flush(&args[1..]) {
@@ -353,8 +355,8 @@ impl Work<'_> {
         Ok(admitted)
     }
 
-    /// The command, if there is one and the caller may run it; and what it uses of the budget of the caller's key: one
-    /// for each of its keys, and a script one.
+    /// The command, if it exists and the caller may run it, and its cost for the budget of the caller's key: one for
+    /// each of its keys; a script costs one.
     fn admit(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
         let command = Command::find(args)?;
         let keys = command.keys_of(args)?;
@@ -372,9 +374,9 @@ impl Work<'_> {
         for (index, key) in keys.into_iter().enumerate() {
             match script {
                 Some(Script::Reset) => may(Scope::Admin, literal_prefix(key))?,
-                // The names of the sets that it reads begin with this one, also with an empty one.
+                // The names of the sets that the script reads begin with this one, which may be empty.
                 Some(Script::Union | Script::Tops) => may(Scope::Read, key)?,
-                // A limit that lies in no key.
+                // The limit of this script is in no key.
                 _ if is_script && index > 0 && key.is_empty() => {}
                 Some(script) if !script.writes() => may(Scope::Read, key)?,
                 _ => may(command.scope, key)?,
@@ -383,8 +385,8 @@ impl Work<'_> {
         Ok((command, cost))
     }
 
-    /// Whether a transaction with this command is discarded. An invalid count of keys, or option, is an error of this
-    /// command alone, as in Redis, which finds it when the command runs.
+    /// Whether a transaction with this command is discarded. An invalid count of keys, or an invalid option, is an
+    /// error of this command only. As in Redis, it is found when the command runs.
     fn aborts(&self, args: &Arguments) -> bool {
         match Command::find(args) {
             Err(_) => true,
@@ -418,7 +420,7 @@ impl Work<'_> {
         }
         let tries = self.tries(&sent).await;
         let tries = tries.map_err(|problem| refusal_of(&problem))?;
-        // What needs no object is free of effects, so it may come before.
+        // Commands without an object have no effects, so they may run first.
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         let spent = key_budget::spend_body(self.context, self.caller, cost).await;
         spent.map_err(|problem| refusal_of(&problem))?;
@@ -476,7 +478,7 @@ fn prefix_of(whole: KeyspaceCommand, args: &Arguments) -> &str {
         KeyspaceCommand::Size | KeyspaceCommand::Flush => "",
         KeyspaceCommand::Keys => literal_prefix(&args[1]),
         KeyspaceCommand::Scan => {
-            // The last pattern is the one that counts, and an option's value may be called as an option.
+            // The last pattern is used, and the value of an option may look like an option.
             let (mut words, mut pattern) = (args.iter().skip(2), "");
             while let Some(word) = words.next() {
                 if word.eq_ignore_ascii_case("WITHTYPE") {
@@ -492,7 +494,7 @@ fn prefix_of(whole: KeyspaceCommand, args: &Arguments) -> &str {
     }
 }
 
-/// Whether these are options of `FLUSHDB`: how it is done is up to the server.
+/// Whether these are options of `FLUSHDB`. They have no effect here.
 fn takes_flush(options: &[String]) -> bool {
     match options {
         [] => true,

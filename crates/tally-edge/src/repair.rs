@@ -1,8 +1,8 @@
 //! `POST /repair`: repairs of damaged data, from other objects and from the last snapshot.
 //!
-//! Life of a repair: the root first, by its leads; then each cell, by what the root remembers; cells that no object
-//! remembers by the last snapshot. Undamaged data is not changed. Damaged data that belongs to no counter is reported,
-//! and removed if the request names it.
+//! Life of a repair: first the root, by its leads; then each cell, by the root's view. Cells that no object remembers
+//! are repaired by the last snapshot. Undamaged data is not changed. Damaged data that belongs to no counter is
+//! reported, and removed if the request names it.
 
 use std::collections::BTreeSet;
 
@@ -197,7 +197,7 @@ impl Repair<'_> {
         report
     }
 
-    /// Has the root checked, and repaired. Returns the result, and the last snapshot if the root was damaged.
+    /// Checks the root, and repairs it. Returns the result, and the last snapshot if the root was damaged.
     async fn root(
         &self,
         counter: &CounterId,
@@ -274,7 +274,7 @@ impl Repair<'_> {
         if looked.last.is_none() && checked.iter().any(needs_snapshot) {
             match self.last(counter).await {
                 Ok(last) => looked.last = last.filter(|last| last.is_of(looked.root)),
-                // What a snapshot might hold is not treated as missing.
+                // An unreadable snapshot is not treated as an empty one.
                 Err(fault) => {
                     checked.retain(|cell| !needs_snapshot(cell));
                     report.failed.push(format!("snapshot: {fault}"));
@@ -347,7 +347,7 @@ impl Repair<'_> {
                 let remembered = repair.remembered.clone();
                 (to.sibling(shard), remembered)
             });
-            // A shard that has counted and is not known here would be counted twice.
+            // The counts of an unknown shard would be counted twice.
             for (other, answer) in self.look(unknown.collect()).await {
                 let counted = answer.ok().and_then(|cell| cell.counted);
                 others.extend(counted.map(|totals| (other.to.shard, totals)));
@@ -360,7 +360,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Sets the value to that of the snapshot: counts that arrive meanwhile are kept.
+    /// Sets the value to that of the snapshot; counts that arrive meanwhile are kept.
     async fn set(&self, counter: &CounterId, last: &LastSnapshot) -> Result<(), Problem> {
         let set = Operate {
             counter: counter.clone(),

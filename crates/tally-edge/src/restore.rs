@@ -2,7 +2,7 @@
 //!
 //! Invariants: the current state of a counter is read from all its cells, and decides what is done. Each change is an
 //! operation of the counter's root, so writes that arrive during the restore are kept. Under an `Idempotency-Key` each
-//! counter is changed once, however often the call is repeated.
+//! counter is changed once for any number of repeats.
 
 use std::rc::Rc;
 
@@ -43,7 +43,8 @@ const ANSWER_MS: u64 = 20_000;
 
 /// `POST /snapshots/{date}/restore`.
 ///
-/// # Errors `invalid-query`, `invalid-json`, `unknown-field`, `invalid-body`, `invalid-idempotency-key`, `forbidden`,
+/// # Errors
+/// `invalid-query`, `invalid-json`, `unknown-field`, `invalid-body`, `invalid-idempotency-key`, `forbidden`,
 /// `snapshot-not-found`, `unavailable`.
 pub async fn restore(
     context: &RequestContext,
@@ -169,13 +170,13 @@ impl Work<'_> {
         if action == RestoreAction::Same && self.key.is_none() {
             return Ok((action, None));
         }
-        // Also where it is created: a repeat under the key finds it there, and must be the same.
+        // Also if it is created: a repeat under the key finds the counter, and must do the same.
         if self.restore.mode == ImportMode::Add {
             let was_done = self.import(ImportMode::Add, counter, kept).await?;
             return Ok((action, Some(was_done)));
         }
-        // A counter that this call has begun under its key must be finished: so that is tried before an existing one is
-        // set.
+        // A counter that this call has begun under its key must be finished. So creation is tried before an existing
+        // counter is set.
         if action == RestoreAction::Create || self.key.is_some() {
             match self.import(ImportMode::Create, counter, kept).await {
                 Ok(was_done) => return Ok((RestoreAction::Create, Some(was_done))),

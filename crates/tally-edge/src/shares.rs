@@ -1,7 +1,7 @@
 //! Shares: keys for reading one prefix. Making, listing and revoking them, and identifying their holders.
 //!
-//! Invariant: a share that was revoked is good for no call after [`SHARE_MS_MAX`], and its streams end within
-//! [`SHARE_STREAM_MS_MAX`] of their beginning; whether one is there is never guessed.
+//! Invariant: a revoked share is valid for no call after [`SHARE_MS_MAX`], and its streams end within
+//! [`SHARE_STREAM_MS_MAX`] of their beginning. Whether a share exists is never guessed.
 
 use std::cell::RefCell;
 
@@ -23,13 +23,14 @@ use tally_protocol::routes::RouteName;
 use tally_protocol::share::{Share, ShareId, ShareToken, parse_share, share_json, shares_json};
 use tally_shared::{call, call_within};
 
-/// How long an isolate uses a cached share without asking.
+/// How long an isolate uses a cached share without asking, milliseconds.
 const FRESH_MS_MAX: i64 = 30_000;
 
-/// How long it does so while the directory does not answer: a revoked share ends within this time.
+/// How long an isolate uses a cached share while the directory does not answer, milliseconds: a revoked share ends
+/// within this time.
 pub const SHARE_MS_MAX: i64 = 60_000;
 
-/// How long the directory may take.
+/// How long the directory may take, milliseconds.
 const ASK_MS_MAX: u64 = 3_000;
 
 /// The most shares that an isolate caches: 1,024 of at most 700 bytes.
@@ -136,7 +137,7 @@ const fn is_of_counters(name: RouteName) -> bool {
     )
 }
 
-/// Succeeds unless the caller has a share and the call is none of those that shares are for.
+/// Succeeds unless the caller has a share and shares do not allow the call.
 ///
 /// # Errors
 /// `forbidden`.
@@ -147,7 +148,7 @@ pub fn check(caller: &Caller, name: RouteName) -> Result<(), Problem> {
     }
 }
 
-/// The refusal of a call that shares are not for.
+/// The refusal of a call that shares do not allow.
 pub fn not_shared() -> Problem {
     let detail = "a share reads counters of its prefix and nothing else; send a key";
     Problem::new(Code::Forbidden, detail)

@@ -1,5 +1,5 @@
-//! The unique elements of a write: what its client sends, or the visitor of today; and how elements that travel without
-//! a write reach a shard.
+//! The unique element of a write: one that its client sends, or the visitor of today. Also sends elements without a
+//! write to a shard.
 //!
 //! Invariant: a visitor's address is in memory only during its request, and leaves it only hashed under the salt of a
 //! day.
@@ -25,8 +25,7 @@ use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::not_of_redis;
 use tally_protocol::visitor::{ClientAddress, day_of, visitor};
 
-/// How long the element of a write that was counted waits for room in a lane, and how often it is tried again,
-/// milliseconds.
+/// How long the element of a counted write waits for room in a lane, and the interval of its attempts, milliseconds.
 const ROOM_MS_MAX: i64 = 2_000;
 const ROOM_EVERY_MS: u64 = 50;
 
@@ -106,7 +105,7 @@ pub async fn hashed(
 }
 
 /// Sends the element of a write that was counted in this unix second to its shard. A visitor whose salt is deleted was
-/// counted by then, or never will be. Where there is no room for the element it waits, up to [`ROOM_MS_MAX`].
+/// counted before that, or never will be. Without room the element waits, up to [`ROOM_MS_MAX`].
 ///
 /// # Errors
 /// Any refusal, and `unavailable`.
@@ -151,7 +150,8 @@ async fn send_bytes(
     carry(context, id, aim, "the counter is busy").await
 }
 
-/// Has a cell of the counter add these registers to its own, durably. Any cell will do: reads join them.
+/// Sends registers to a cell of the counter, which merges them durably. It may be any cell, because reads join all
+/// cells.
 ///
 /// # Errors
 /// Any refusal, `hash-mismatch` and `unavailable`.
@@ -162,7 +162,7 @@ pub async fn merge(context: &RequestContext, id: &CounterId, hyll: &Hyll) -> Res
         ..Load::default()
     };
     let aim = async |shards, other| match other {
-        // The counter was deleted since, and created again with another hash.
+        // The counter was deleted since then, and created again with another hash function.
         Some(UniqueHash::Keyed) => Err(not_of_redis(id)),
         Some(UniqueHash::Redis) | None => Ok((own_shard(&context.host, shards), load.clone())),
     };

@@ -2,12 +2,12 @@
 //! most.
 //!
 //! Invariant: a check is counted once, in this isolate's memory, and sent at most once to the counters of its policy.
-//! So these never hold more than was judged. What an isolate had not sent when it ended is missing, and so is what was
-//! sent and not confirmed, or refused.
+//! So these never hold more than was judged. Counts that an isolate had not sent when it ended are missing, and so are
+//! counts that were sent and not confirmed, or refused.
 //!
-//! Life: the first check has it sent a second later, the checks of a busy isolate every [`SEND_MS`]. The counters are
-//! the service's own ([`names::verdicts`]): no caller can name them, and they are in no list, top or sum. Checks that
-//! bring their policy are not counted, since any caller may give them any name.
+//! Life: the counts of a first check are sent a second later, those of a busy isolate every [`SEND_MS`]. The counters
+//! are the service's own ([`names::verdicts`]): no caller can name them, and they are in no list, top or sum. Checks
+//! with an inline policy are not counted, because any caller may give it any name.
 
 use std::cell::RefCell;
 
@@ -38,7 +38,7 @@ pub const SEND_MS: i64 = 10_000;
 /// How long an isolate collects its counts if it has sent nothing for [`SEND_MS`], milliseconds.
 const FIRST_MS: i64 = 1_000;
 
-/// How late a sending request may be before another one sends.
+/// How late a sending request may be before another one sends, milliseconds.
 const LATE_MS: i64 = 1_000;
 
 /// The most policies with counts: 100 bytes each, and 200 KB of keys if many are refused.

@@ -31,11 +31,11 @@ use tally_protocol::public::{ignored_json, write_json};
 use tally_protocol::query::Query;
 use tally_shared::{call, metrics};
 
-/// How often a write is sent again because its shard has been sealed.
+/// The most times that a write is sent again because its shard has been sealed.
 pub const MOVES_MAX: usize = 4;
 
-/// How long a write follows moves, milliseconds. Of the 4.8 s that it waits in all, 1.8 s are left for the last batch:
-/// on a busy machine a first batch took 0.5 s, and its answer came too late to follow the move.
+/// How long a write follows moves, milliseconds. It waits 4.8 s in all, so 1.8 s are left for the last batch. On a busy
+/// machine a first batch took 0.5 s, and its answer came too late to follow the move.
 const MOVES_MS_MAX: i64 = 3_000;
 
 /// `POST /counters/{id}/increment`.
@@ -185,7 +185,7 @@ impl<'a> Delivery<'a> {
             Fault::Elsewhere(home) => self.go_home(home),
             // A decrement was in the same batch; this write is now sent alone.
             Fault::Refused(Refusal::HasFloor) => {}
-            // Its own element, or that of another write in the same batch.
+            // The other hash is of its own element, or of another write's in the same batch.
             Fault::Refused(Refusal::OtherHash(own)) => self.hash(*own).await?,
             _ => return Ok(false),
         }
@@ -257,8 +257,7 @@ const fn acknowledged(adds: bool) -> Metric {
     }
 }
 
-/// A write that is decided by itself: because it counts once for any number of repeats, or because it depends on the
-/// value.
+/// Makes a write that is decided alone, because it has a key or depends on the value.
 async fn write_alone(
     context: &RequestContext,
     id: CounterId,
@@ -288,8 +287,8 @@ async fn write_alone(
         outcome => outcome?,
     };
     if let (Some(unique), Some(counted)) = (&write.unique, counted) {
-        // Not before, because a refused write must change nothing; and with each retry, because an element may be sent
-        // again without harm. Its shard is chosen by its hash.
+        // The element is sent after the write, because a refused write must change nothing. It is sent with each retry,
+        // because a repeated element is harmless. Its shard is chosen by its hash.
         let second = element_second(Times::Live, write.second, counted);
         let stored = unique_elements::send(context, &id, unique, second).await;
         stored.map_err(without_element)?;
@@ -318,7 +317,7 @@ fn without_element(problem: Problem) -> Problem {
     }
 }
 
-/// A write in the form that is decided by itself, under the key of its client or one that is drawn here.
+/// The form of a write that is decided alone, under its client's key or one that is drawn here.
 async fn keyed_of(
     context: &RequestContext,
     write: &Write,
@@ -351,7 +350,7 @@ async fn keyed_of(
             let key = write_key(&hashed, KeyKind::Write, key);
             (key, fingerprint(&hashed, &parts))
         }
-        // Nobody else can send another write under a key that was drawn here.
+        // No other caller can send a write under a key that was drawn here.
         None => (context.host.random_key(), 0),
     };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };

@@ -1,5 +1,5 @@
-//! What the service asks of the platform that it runs on: a small set of traits, so that the same code runs on
-//! Workers and in a simulation.
+//! The interface of the service to its platform: a small set of traits, so that the same code runs on Workers and in a
+//! simulation.
 //!
 //! | module | holds |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | [`object`] | what an object asks besides: its database, its alarm, its sockets |
 //! | [`http`] | requests and responses of clients |
 //!
-//! Invariant: only the package `tally` names a type of the platform, so that whatever is decided is decided in code
-//! that also runs natively.
+//! Invariant: only the package `tally` names a type of the platform, so that all decisions are in code that also runs
+//! natively.
 
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -34,16 +34,16 @@ use tally_protocol::names::Placement;
 use tally_protocol::problem::Problem;
 use tally_protocol::settings;
 
-/// The answer to a call that its receiver does not know, in place of the bytes of a result. Nothing was done.
+/// The answer to an unknown call, in place of the bytes of a result. Nothing was done.
 pub const UNKNOWN_CALL: &str = "no such call";
 
-/// The status of a stream that was asked for in a newer protocol than its object speaks: it has done nothing.
+/// The status of a stream that was requested in a newer protocol than its object knows. The object has done nothing.
 pub const LATER_STATUS: u16 = 505;
 
-/// What ends later, in the isolate in which it began.
+/// A future that ends in the isolate in which it began.
 pub type Later<T> = LocalBoxFuture<'static, T>;
 
-/// Where a message goes.
+/// The target of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To an object.
@@ -52,18 +52,18 @@ pub enum Target {
     Aggregator,
 }
 
-/// A stream on its way from an object to a client, as the platform has it.
+/// A stream from an object to a client, in the platform's form.
 pub struct Stream {
     /// Status of the answer that carries it.
     pub status: u16,
-    /// The platform's own; nobody else looks into it.
+    /// The platform's own value; no other code looks into it.
     pub carrier: Rc<dyn Any>,
 }
 
-/// A file that is served as it stands.
+/// A file that is served unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// What is in it.
+    /// Its content.
     pub text: String,
     /// Its entity tag.
     pub etag: String,
@@ -72,60 +72,60 @@ pub struct File {
 /// A point of the deployment's data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What it is sampled by.
+    /// The value that it is sampled by.
     pub index: String,
-    /// What it says.
+    /// Its texts.
     pub texts: Vec<String>,
-    /// How much.
+    /// Its number.
     pub number: f64,
 }
 
 /// A message of the deployment's queue, as it is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// What it holds; `None` where that is not bytes.
+    /// Its body; `None` if that is not bytes.
     pub body: Option<Vec<u8>>,
-    /// How often it was delivered, this time included.
+    /// The number of its deliveries, including this one.
     pub attempts: u32,
 }
 
-/// What becomes of a delivered message.
+/// The outcome of a delivered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageOutcome {
     /// It is not delivered again.
     Acknowledged,
-    /// It is delivered again, in so many seconds.
+    /// It is delivered again after a delay.
     Again {
-        /// How many.
+        /// The delay, seconds.
         seconds: u32,
     },
 }
 
 /// Files that outlive the objects: a bucket, or a folder. Names have letters, digits, `-` and `/`.
 pub trait Files {
-    /// Writes a file, whole or not at all; after a failure it may be there later.
+    /// Writes a file, completely or not at all. After a failure it may still appear later.
     fn put(&self, name: &str, bytes: Vec<u8>) -> Later<Result<(), String>>;
 
-    /// What a file holds; `None` where there is none of that name.
+    /// The content of a file; `None` if there is none of that name.
     fn get(&self, name: &str) -> Later<Result<Option<Vec<u8>>, String>>;
 
     /// The names of the files and folders that lie directly in a folder, whose name ends with `/`.
     fn list(&self, folder: &str) -> Later<Result<Vec<String>, String>>;
 
-    /// Deletes a file. One that is not there is no failure.
+    /// Deletes a file. A missing file is no failure.
     fn delete(&self, name: &str) -> Later<Result<(), String>>;
 }
 
-/// How loudly something is said in the log.
+/// The level of an entry in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Somebody should know.
+    /// An operator should know of it.
     Warning,
     /// Something has failed.
     Error,
 }
 
-/// What an isolate asks of its platform. Failures are sentences: whoever asked says what they mean.
+/// The functions that an isolate needs of its platform. Failures are sentences; the caller decides their meaning.
 pub trait Platform {
     /// Now, in unix milliseconds. The platform may move its clock only when something arrives.
     fn now_ms(&self) -> i64;
@@ -133,13 +133,13 @@ pub trait Platform {
     /// 64 random bits.
     fn random(&self) -> u64;
 
-    /// Waits, milliseconds. The timer wakes whoever polled it last.
+    /// Waits, milliseconds. The timer wakes the task that polled it last.
     fn sleep(&self, milliseconds: u64) -> Later<()>;
 
     /// A setting of the deployment; `None` where it is not set.
     fn setting(&self, name: &str) -> Option<String>;
 
-    /// Carries a message of a protocol to whom its path belongs to, and returns what is answered.
+    /// Sends a message of a protocol to the receiver of its path, and returns the answer.
     fn send(
         &self,
         to: Target,
@@ -148,7 +148,7 @@ pub trait Platform {
         message: Vec<u8>,
     ) -> Later<Result<Vec<u8>, String>>;
 
-    /// Carries a message to an object that answers with a stream; `upgrade` is the protocol that the client wants.
+    /// Sends a message to an object that answers with a stream; `upgrade` is the protocol that the client wants.
     fn open(
         &self,
         to: Placement,
@@ -169,33 +169,34 @@ pub trait Platform {
         false
     }
 
-    /// Writes points to the deployment's data set. Nobody hears whether they arrive.
+    /// Writes points to the deployment's data set. There is no confirmation.
     fn write_points(&self, _points: &[Point]) {}
 
-    /// POSTs to an address outside of the deployment, and returns the status that is answered. Redirects are not
-    /// followed: their status is returned.
+    /// POSTs to an address outside of the deployment, and returns the status of the answer. Redirects are not followed:
+    /// their status is returned.
     fn post(&self, request: Outgoing) -> Later<Result<u16, String>>;
 
     /// A file by its name; `None` where there is no such file.
     ///
     /// # Errors
-    /// Where this build has no files at all.
+    /// If this build has no files at all.
     fn file(&self, name: &str) -> Result<Option<File>, String>;
 
-    /// The deployment's files, where it has a place for them.
+    /// The deployment's storage for files, if it has one.
     fn files(&self) -> Option<Rc<dyn Files>>;
 
-    /// Says something in the log.
+    /// Writes an entry to the log.
     fn log(&self, level: Level, text: &str);
 }
 
-/// Something that an isolate holds in memory, once; each part of the service owns its own.
+/// State that an isolate has in memory once. Each part of the service owns its own type.
 pub trait State: 'static {
-    /// What it is at first. Made at its first use, inside a request: before there is no clock and no randomness.
+    /// The initial state. It is made at its first use, inside a request: before that there is no clock and no
+    /// randomness.
     fn begin(host: &Host) -> Self;
 }
 
-/// A type's name is as good as its hash.
+/// A hasher for the ids of types, which need no further mixing: they are hashes already.
 #[derive(Default)]
 struct NameHasher(u64);
 
@@ -215,11 +216,11 @@ impl Hasher for NameHasher {
     }
 }
 
-/// What an isolate holds in memory: one of each type.
+/// The memory of an isolate: one state of each type.
 #[derive(Default)]
 pub struct Memory(RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<NameHasher>>>);
 
-/// The platform, and what this isolate holds in memory. It is handed down; a copy costs two counts.
+/// The platform, and the memory of this isolate. It is passed as an argument; a copy costs two reference counts.
 #[derive(Clone)]
 pub struct Host {
     platform: Rc<dyn Platform>,
@@ -227,12 +228,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// A platform, for an isolate that holds this.
+    /// A platform, with the memory of an isolate.
     pub fn new(platform: Rc<dyn Platform>, memory: Rc<Memory>) -> Self {
         Self { platform, memory }
     }
 
-    /// What the platform does itself.
+    /// The platform.
     pub fn platform(&self) -> &dyn Platform {
         &*self.platform
     }

@@ -1,13 +1,13 @@
-//! The borrower's side of a limit of which parts are lent: what a datacenter, or an isolate, may admit without asking.
+//! The borrower's side of a limit that is lent in parts: a datacenter, or an isolate, admits from its lease without
+//! asking.
 //!
-//! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest
-//! request; none is spent once the lease has ended, by this clock, counted from when the request was sent; reported
+//! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest request.
+//! No token is spent after the end of the lease, by this clock, counted from the sending of the request. Reported
 //! totals only rise.
 //!
-//! The life of a lease: a call finds no tokens and asks; the answer brings some, by the rate at which they are used;
-//! more are asked for before they run out, and with each request what was spent is reported. Before the lease ends it
-//! is renewed, or given back if it is hardly used. A lease that ends takes its tokens with it, and the next call
-//! begins another.
+//! The life of a lease: a call finds no tokens and sends a request. The answer grants some, by the rate of use. More
+//! are requested before they run out, and each request reports the spent ones. Before the lease ends it is renewed, or
+//! returned if it is hardly used. The tokens of a lease end with it, and the next call begins another lease.
 
 use super::demand::Demand;
 use super::lease::{Admission, LeaseAnswer, LeaseId};
@@ -16,7 +16,7 @@ use super::meter::{NEVER_MS, Verdict};
 use super::policy::Policy;
 use super::spending::Spending;
 
-/// How long a refusal is cached: others may give tokens back meanwhile.
+/// How long a refusal is cached, milliseconds: others may return tokens meanwhile.
 const DRY_MS_MAX: u64 = 1_000;
 
 /// A borrower that is granted less than this part of what it wanted, or gets no answer, sends no voluntary request for
@@ -24,22 +24,22 @@ const DRY_MS_MAX: u64 = 1_000;
 const SCARCE_PART: u64 = 8;
 const REST_MS: i64 = 100;
 
-/// How long a lender that did not answer is not asked again for a call.
+/// How long a lender that did not answer is not asked again for a call, milliseconds.
 const AWAY_MS: i64 = 1_000;
 
-/// The round trip that is assumed until one was measured.
+/// The assumed round trip until one is measured, milliseconds.
 const TRIP_MS_FIRST: i64 = 300;
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRequest {
     pub(super) sequence: u64,
     pub(super) sent_ms: i64,
-    /// What it reports as spent.
+    /// The tokens that it reports as spent.
     pub(super) spent: u64,
     pub(super) need: u64,
     pub(super) want: u64,
-    /// Whether it reports what was given back.
+    /// Whether it reports returned tokens.
     pub(super) reports_returns: bool,
 }
 
@@ -53,34 +53,34 @@ pub(super) struct CachedRefusal {
     pub(super) ends_ms: i64,
 }
 
-/// What one key of a datacenter holds. In memory only: a restart forfeits it.
+/// The lease of one key. In memory only: a restart forfeits it.
 #[derive(Clone, Debug)]
 pub struct Borrower {
     pub(super) lease: LeaseId,
-    /// Of the newest request.
+    /// The sequence of the newest request.
     pub(super) sequence: u64,
     pub(super) granted: u64,
     pub(super) spent: u64,
     pub(super) returned: u64,
     pub(super) refunded: u64,
-    /// Whether something was given back that no request reports yet.
+    /// Whether there are returned tokens that no request reports yet.
     pub(super) has_unreported: bool,
     pub(super) until_ms: i64,
     pub(super) valid_ms: i64,
-    /// What was spent and not yet confirmed, oldest first.
+    /// Spent tokens that are not confirmed yet, oldest first.
     pub(super) recent: Spending,
     pub(super) pending: Option<PendingRequest>,
     pub(super) trip_ms: i64,
-    /// The largest cost for which too little was held since the last request.
+    /// The largest cost for which there were too few tokens since the last request.
     pub(super) largest: u64,
-    /// The costs of all calls that wait.
+    /// The sum of the costs of all waiting calls.
     pub(super) waiting: u64,
-    /// Whether a call went elsewhere, since there was too little for it here.
+    /// Whether a call went elsewhere because there were too few tokens here.
     pub(super) is_short: bool,
-    /// Until when no more is asked for than calls wait for: hardly anything was given last.
+    /// Until when only the need of waiting calls is requested: the last grant was small.
     pub(super) rests_until_ms: i64,
     pub(super) refusal: CachedRefusal,
-    /// Until when the lender is not asked for a call: it did not answer.
+    /// Until when the lender is not asked for a call, because it did not answer.
     pub(super) away_until_ms: i64,
     pub(super) demand: Demand,
     pub(super) spent_at_ms: i64,
@@ -89,10 +89,10 @@ pub struct Borrower {
 }
 
 impl Borrower {
-    /// A borrower without a lease. Its leases are numbered from this one on: no two borrowers may ever name the same.
+    /// A borrower without a lease. Its leases are numbered from this one on. No two borrowers may ever use the same id.
     pub fn new(first: LeaseId) -> Self {
         Self {
-            // Unlike those of any other borrower, since answers name nothing else.
+            // It differs from those of any other borrower, because answers have only the sequence.
             sequence: first.number,
             lease: first,
             granted: 0,
@@ -129,8 +129,8 @@ impl Borrower {
     }
 
     /// What becomes of a call of this cost. A call that gets [`Admission::Ask`] waits until [`Self::leave`], and may
-    /// then be checked again. Times are of the borrower's own clock, and must not go back. How much the verdict says is
-    /// left is as the lender last said.
+    /// then be checked again. Times are of the borrower's own clock, and must not go back. The remaining quota in the
+    /// verdict is that of the lender's last answer.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
         if cost > policy.capacity() {
             return Admission::Decided(self.verdict(policy, now_ms, NEVER_MS));
@@ -167,8 +167,8 @@ impl Borrower {
         }
     }
 
-    /// What becomes of a call for which too little is held while the lender does not answer: a lease that is spent is
-    /// a refusal, since what it was lent is all that may be admitted here. Without a lease the verdict is unknown.
+    /// The outcome of a call for which there are too few tokens while the lender does not answer. A spent lease is a
+    /// refusal, because no more than it may be admitted here. Without a lease the verdict is unknown.
     pub fn without_lender(&self, policy: &Policy, now_ms: i64) -> Admission {
         if now_ms >= self.until_ms {
             return Admission::Away;
@@ -178,8 +178,9 @@ impl Borrower {
         Admission::Decided(self.verdict(policy, now_ms, wait_ms))
     }
 
-    /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged
-    /// elsewhere, and more is asked for on the side. What the verdict says of the rest is as the lender last said.
+    /// Admits a call of this cost from the lease. `None` if there are too few tokens: the call must be judged
+    /// elsewhere, and more tokens are requested meanwhile. The remaining quota in the verdict is that of the lender's
+    /// last answer.
     pub fn take(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Option<Verdict> {
         self.demand.record(policy, now_ms, cost);
         if cost > self.tokens(now_ms) {
@@ -190,11 +191,11 @@ impl Borrower {
         Some(self.verdict(policy, now_ms, 0))
     }
 
-    /// The verdict that goes with this wait; 0 for one that is admitted.
+    /// The verdict with this wait; 0 for an admitted call.
     fn verdict(&self, policy: &Policy, now_ms: i64, retry_after_ms: u64) -> Verdict {
         let remaining = self.free.saturating_add(self.tokens(now_ms));
         let remaining = remaining.min(policy.capacity());
-        // Once that time is over: the end of the lease, when the lender gets a report and answers.
+        // After that time it is the end of the lease, when the lender gets a report and answers.
         let reset_ms = match self.reset_at_ms.saturating_sub(now_ms) {
             _ if remaining == policy.capacity() => 0,
             reset_ms if reset_ms > 0 => reset_ms,
@@ -215,7 +216,7 @@ impl Borrower {
         self.recent.record(lease_ms(policy), now_ms, amount);
     }
 
-    /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
+    /// Refunds the consumption of a call, at most what the lease has spent. Returns the refunded amount.
     pub fn refund(&mut self, now_ms: i64, amount: u64) -> u64 {
         if now_ms >= self.until_ms {
             return 0;
@@ -224,21 +225,21 @@ impl Borrower {
         self.refunded = self.refunded.saturating_add(amount);
         if amount > 0 {
             self.has_unreported = true;
-            // Others wait for it: that the lender gave little last is no reason to keep it back.
+            // Others may wait for the tokens, so they are reported even after a small grant.
             self.rests_until_ms = i64::MIN;
             self.forget_refusal();
         }
         amount
     }
 
-    /// Forgets the cached refusal: something was given back.
+    /// Drops the cached refusal after a refund.
     pub fn forget_refusal(&mut self) {
         self.refusal = CachedRefusal::default();
         self.away_until_ms = i64::MIN;
     }
 
-    /// Returns all that it holds, since its policy is another: more is only granted under that. An answer that is on
-    /// its way is void.
+    /// Returns all tokens because the policy has changed: more are granted only under the new one. An answer in flight
+    /// is void.
     pub fn give_up(&mut self, now_ms: i64) {
         let tokens = self.tokens(now_ms);
         self.returned = self.returned.saturating_add(tokens);
@@ -248,7 +249,7 @@ impl Borrower {
         self.forget_refusal();
     }
 
-    /// Takes in an answer; one to another than the newest request changes nothing.
+    /// Processes an answer. Only the answer to the newest request has an effect.
     pub fn answered(&mut self, answer: &LeaseAnswer, now_ms: i64) {
         let Some(pending) = self
             .pending
@@ -269,7 +270,7 @@ impl Borrower {
             };
         }
         let more = answer.granted.saturating_sub(self.granted);
-        // What was given back since is reported at once.
+        // Later returns are reported at once.
         if more < pending.want / SCARCE_PART && !self.has_unreported {
             self.rest(now_ms);
         }
@@ -285,13 +286,13 @@ impl Borrower {
             .confirm(self.spent.saturating_sub(pending.spent));
     }
 
-    /// Asks for nothing of its own accord for a while: a lender that is far away costs more.
+    /// Sends no voluntary request for a while, longer if the lender is far away.
     pub(super) fn rest(&mut self, now_ms: i64) {
         let rest_ms = REST_MS.max(self.trip_ms.saturating_mul(4));
         self.rests_until_ms = now_ms.saturating_add(rest_ms);
     }
 
-    /// The lease is over: nothing of it may be spent, and the lender counts all of it as spent.
+    /// Ends the lease: no token of it may be spent, and the lender counts all of it as spent.
     pub(super) fn begin_anew(&mut self) {
         self.lease.number = self.lease.number.saturating_add(1);
         (self.granted, self.spent, self.returned, self.refunded) = (0, 0, 0, 0);
@@ -300,7 +301,7 @@ impl Borrower {
         self.recent.clear();
     }
 
-    /// Gives up a request: nobody will wait for its answer.
+    /// Gives up a request: its answer is not awaited any more.
     pub fn lost(&mut self, sequence: u64, now_ms: i64) {
         let pending = self.pending.filter(|pending| pending.sequence == sequence);
         if let Some(pending) = pending {
@@ -313,7 +314,7 @@ impl Borrower {
         }
     }
 
-    /// Whether it holds nothing and waits for nothing, so that it may be dropped.
+    /// Whether it may be dropped: it has no tokens, and no request in flight.
     pub fn is_idle(&self, now_ms: i64) -> bool {
         !self.has_pending_request(now_ms) && now_ms >= self.until_ms
     }

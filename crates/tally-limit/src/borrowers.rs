@@ -1,11 +1,11 @@
 //! The leases that one partition of a datacenter holds, or one isolate. Times are wall times.
 //!
-//! Invariants: at most [`BORROWERS_MAX`] keys are held; a key whose lease is out, or whose request is on its way, is
-//! not dropped; no two leases are named alike.
+//! Invariants: at most [`BORROWERS_MAX`] keys are held. A key with a lease, or with a request in flight, is not
+//! dropped. No two leases have the same id.
 //!
-//! The age of a lease is the difference of two readings of the clock. Where the clock is seen to step back the ages
+//! The age of a lease is the difference of two readings of the clock. If a step back of the clock is detected, the ages
 //! are unknown, and all leases are forfeited. A step back that is shorter than the time since the last reading cannot
-//! be seen: clocks that do so must be slewed.
+//! be detected: such clocks must be slewed.
 
 use std::collections::HashMap;
 
@@ -17,17 +17,17 @@ use super::owner::Owner;
 use super::policy::Policy;
 use super::table::{Check, Full, subject};
 
-/// The most keys: 20 MB. All limiters of an isolate hold no more of them than fits into [`LIMITERS_BYTES_MAX`] with
-/// their tables.
+/// The most keys: 20 MB. All limiters of an isolate hold no more keys than fit into [`LIMITERS_BYTES_MAX`] with their
+/// tables.
 pub const BORROWERS_MAX: usize = 20_000;
 
-/// What one takes: 500 bytes, 384 for the times of what was spent, and its name of about 100.
+/// The bytes of one key: 500, 384 for the times of spent tokens, and its name of about 100.
 pub const HELD_BYTES: u64 = 1_000;
 
-/// How often borrowers that are idle are looked for where there is no room.
+/// The interval at which idle borrowers are searched for while there is no room, milliseconds.
 const SWEPT_EVERY_MS: i64 = 100;
 
-/// Leases are numbered in each borrower's own range.
+/// The size of each borrower's range of lease numbers.
 const NUMBERS_EACH: u64 = 1 << 32;
 
 /// A request that is to be sent for a key.
@@ -39,9 +39,9 @@ pub struct DueRequest {
     pub policy: Policy,
     /// The key.
     pub key: String,
-    /// Who sent the policy along.
+    /// The owner that sent an inline policy.
     pub owner: Owner,
-    /// What to send.
+    /// The request to send.
     pub request: LeaseRequest,
 }
 
@@ -53,7 +53,7 @@ struct BorrowedKey {
 }
 
 impl BorrowedKey {
-    /// Goes on under this policy.
+    /// Changes to this policy.
     fn adapt(&mut self, policy: &Policy, now_ms: i64) {
         if self.policy == *policy {
             return;
@@ -85,16 +85,16 @@ pub struct Borrowers {
     last_ms: i64,
     swept_ms: i64,
     held: HashMap<Box<str>, BorrowedKey>,
-    /// Borrowers that ever were.
+    /// The number of borrowers so far.
     begun: u64,
-    /// What they take, beside others of the isolate.
+    /// Their part of the isolate's memory.
     memory: MemoryShare,
     scratch: String,
 }
 
 impl Borrowers {
-    /// None. The name tells datacenters and their partitions apart. The incarnation is drawn at random when the object
-    /// starts. Both go into each lease.
+    /// No leases. The name is unique for each datacenter and partition. The incarnation is drawn at random when the
+    /// object starts. Both are in the id of each lease.
     pub fn new(name: &str, incarnation: u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -108,13 +108,13 @@ impl Borrowers {
         }
     }
 
-    /// The same, where what they take is counted with what others of the same memory do.
+    /// The borrowers, with their memory counted together with that of others.
     #[must_use]
     pub fn sharing(self, memory: MemoryShare) -> Self {
         Self { memory, ..self }
     }
 
-    /// What becomes of a call of this cost.
+    /// The outcome of a call of this cost.
     ///
     /// # Errors
     /// [`Full`] where the key is new and there is no room for it.
@@ -128,9 +128,9 @@ impl Borrowers {
         Ok(self.hold(check, now_ms)?.check(policy, now_ms, cost))
     }
 
-    /// A borrower of the key that was last looked for in vain.
+    /// Makes a borrower of the key that was looked up last and not found.
     fn hold(&mut self, check: &Check<'_>, now_ms: i64) -> Result<&mut Borrower, Full> {
-        // Not for each call that finds no room: to look at all costs 0.2 ms.
+        // This is not done for each call that finds no room: a scan of all costs 0.2 ms.
         if self.is_full() && now_ms >= self.swept_ms.saturating_add(SWEPT_EVERY_MS) {
             self.swept_ms = now_ms;
             self.sweep(now_ms);
@@ -159,7 +159,7 @@ impl Borrowers {
         self.held.len() >= BORROWERS_MAX || !self.memory.has_room(LIMITERS_BYTES_MAX)
     }
 
-    /// Drops what is idle.
+    /// Drops idle borrowers.
     fn sweep(&mut self, now_ms: i64) {
         self.held.retain(|_, held| !held.borrower.is_idle(now_ms));
         let held = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
@@ -178,9 +178,9 @@ impl Borrowers {
         Ok(())
     }
 
-    /// Admits a call of this cost from what is held of a key, see [`Borrower::take`], and gives the request to send
-    /// now, if there is one. Neither where the key was never begun. What is held under a policy that allowed more, or
-    /// counted otherwise, is returned.
+    /// Admits a call of this cost from the lease of a key, see [`Borrower::take`], and returns the request to send now,
+    /// if there is one. Neither, if the key was never begun. Tokens under a policy that allowed more, or counted
+    /// differently, are returned.
     pub fn take(
         &mut self,
         check: &Check<'_>,
@@ -216,7 +216,7 @@ impl Borrowers {
         self.held.get_mut(self.scratch.as_str())
     }
 
-    /// Gives back what a call had consumed, never more than the key's lease has spent. Returns how much that was.
+    /// Refunds the consumption of a call, at most what the key's lease has spent. Returns the refunded amount.
     pub fn refund(&mut self, name: &str, key: &str, amount: u64, wall_ms: i64) -> u64 {
         let now_ms = self.read(wall_ms);
         self.find(name, key)
@@ -230,7 +230,7 @@ impl Borrowers {
         }
     }
 
-    /// What becomes of a call of a key while the lender does not answer, see [`Borrower::without_lender`].
+    /// The outcome of a call of a key while the lender does not answer, see [`Borrower::without_lender`].
     pub fn without_lender(&mut self, name: &str, key: &str, wall_ms: i64) -> Admission {
         let now_ms = self.read(wall_ms);
         let held = self.find(name, key);
@@ -239,7 +239,7 @@ impl Borrowers {
         })
     }
 
-    /// Gives back what a lease of a key holds, see [`Borrower::recall`].
+    /// Returns the tokens of a key's lease, see [`Borrower::recall`].
     pub fn recall(
         &mut self,
         name: &str,
@@ -255,29 +255,29 @@ impl Borrowers {
         borrower.recall(policy, lease, takes_all, now_ms)
     }
 
-    /// Forgets the cached refusal of a key, of which something was given back elsewhere.
+    /// Drops the cached refusal of a key, after a refund elsewhere.
     pub fn forget_refusal(&mut self, name: &str, key: &str) {
         if let Some(held) = self.find(name, key) {
             held.borrower.forget_refusal();
         }
     }
 
-    /// Whether a request for this key is on its way.
+    /// Whether a request for this key is in flight.
     pub fn has_pending_request(&mut self, name: &str, key: &str, wall_ms: i64) -> bool {
         let now_ms = self.read(wall_ms);
         self.find(name, key)
             .is_some_and(|held| held.borrower.has_pending_request(now_ms))
     }
 
-    /// The request to send now for this key, if there is one; ask after each check of it.
+    /// The request to send now for this key, if there is one. To be called after each check of it.
     pub fn next_request(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.find(name, key)?.next_request(name, key, now_ms)
     }
 
-    /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at
-    /// most so many; keys without a lease are dropped. Ask by a timer, about once a second while [`Self::is_empty`]
-    /// is false. Cost: O(keys).
+    /// At most `limit` requests of keys whose lease nears its end without checks, or that have unreported returns. Keys
+    /// without a lease are dropped. To be called by a timer, about once a second while [`Self::is_empty`] is false.
+    /// Cost: O(keys).
     pub fn due_requests(&mut self, limit: usize, wall_ms: i64) -> Vec<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.sweep(now_ms);
@@ -301,7 +301,7 @@ impl Borrowers {
         all
     }
 
-    /// Takes in the answer to a request.
+    /// Processes the answer to a request.
     pub fn answered(&mut self, name: &str, key: &str, answer: &LeaseAnswer, wall_ms: i64) {
         let now_ms = self.read(wall_ms);
         if let Some(held) = self.find(name, key) {

@@ -1,7 +1,7 @@
-//! What was used, by the time of its use: sliding, precise and fixed windows, which differ only in how time is cut.
+//! The use by time, for sliding, precise and fixed windows. They differ only in how time is divided.
 //!
-//! Time is cut into ticks. Tick `i` begins at `i · part / parts` milliseconds, in exact integers. What was used in a
-//! tick counts in it and in the `kept` ticks after it:
+//! Time is divided into ticks. Tick `i` begins at `i · part / parts` milliseconds, in exact integers. Use in a tick
+//! counts in that tick and in the `kept` ticks after it:
 //!
 //! | window of W ms | a tick | kept | counts at most |
 //! |---|---|---|---|
@@ -25,14 +25,14 @@ use super::policy::{Algorithm, Policy};
 /// Ticks of a sliding window.
 pub(super) const PARTS: i64 = 60;
 
-/// The most slots: a precise window has one for each of its at most 1,000 units. What was spent elsewhere may be
-/// above the limit; then the two oldest become one, at the later time.
+/// The most slots: a precise window has one for each of its at most 1,000 units. Use that was spent elsewhere may
+/// exceed the limit. Then the two oldest slots are joined, at the later time.
 pub(super) const SLOTS_MAX: usize = 1_000;
 
-/// The slots of a key where there is too little memory: 128 bytes.
+/// The slots of a key if there is too little memory: 128 bytes.
 const SLOTS_COMPACT: usize = 8;
 
-/// How time is cut.
+/// The division of time.
 #[derive(Clone, Copy)]
 struct Grid {
     parts: i64,
@@ -64,14 +64,14 @@ impl Grid {
     /// The first millisecond in which a tick no longer counts.
     fn ends_at_ms(self, tick: i64) -> i64 {
         let end = tick.saturating_add(self.kept + 1);
-        // Rounded up: the time at which the tick after the last begins, or the first after it.
+        // Rounded up to the beginning of the tick after the last one.
         end.saturating_mul(-self.part_ms)
             .div_euclid(self.parts)
             .saturating_neg()
     }
 }
 
-/// What was used in one tick.
+/// The use in one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Slot {
     /// The tick, counted from the first slot's. A precise window has the most: 2,592,000,000, below 2^32.
@@ -79,7 +79,7 @@ struct Slot {
     amount: u64,
 }
 
-/// What was used.
+/// The use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Buckets {
     /// The tick of the first slot.
@@ -93,7 +93,7 @@ impl Buckets {
         self.first.saturating_add(i64::from(slot.offset))
     }
 
-    /// The number of slots that no longer count, and what they hold.
+    /// The number of slots that no longer count, and their sum.
     fn expired(&self, grid: Grid, now_ms: i64) -> (usize, u64) {
         let oldest = grid.tick(now_ms).saturating_sub(grid.kept);
         let mut amount = 0_u64;
@@ -106,7 +106,7 @@ impl Buckets {
         (self.slots.len(), self.total)
     }
 
-    /// How much counts. Cost: O(slots that do not).
+    /// The use that counts. Cost: O(slots that do not count).
     pub(super) fn used(&self, policy: &Policy, now_ms: i64) -> u64 {
         let (_, gone) = self.expired(Grid::of(policy), now_ms);
         self.total.saturating_sub(gone)
@@ -128,7 +128,7 @@ impl Buckets {
         at_ms
     }
 
-    /// Drops what no longer counts.
+    /// Drops slots that no longer count.
     pub(super) fn expire(&mut self, policy: &Policy, now_ms: i64) {
         let (number, gone) = self.expired(Grid::of(policy), now_ms);
         if number > 0 {
@@ -149,8 +149,7 @@ impl Buckets {
         }
     }
 
-    /// Adds what was used at a time up to now; what no longer counts is left out. Cost: O(1) for the newest tick,
-    /// else O(slots).
+    /// Adds use at a time up to now, if it still counts. Cost: O(1) for the newest tick, else O(slots).
     pub(super) fn add(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) {
         self.expire(policy, now_ms);
         let grid = Grid::of(policy);
@@ -188,10 +187,10 @@ impl Buckets {
         }
     }
 
-    /// Takes away what was used at a time that still counts: the newest not after it, then the oldest after it. Slot
-    /// by slot what stays is then never older than what is still used (Hall's condition for two sorted lists:
-    /// removing, from the list of what is kept, one at or before the rank of what is removed from the true list keeps
-    /// each kept time at or above its true one). Returns how much it was. Cost: O(slots).
+    /// Subtracts use of a time that still counts: first from the newest slots not after it, then from the oldest after
+    /// it. Slot by slot, the rest is then never older than the true rest. (Hall's condition for two sorted lists: if an
+    /// entry at or before the rank of the removed true entry is removed from the kept list, each kept time stays at or
+    /// above its true one.) Returns the subtracted amount. Cost: O(slots).
     pub(super) fn take(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) -> u64 {
         self.expire(policy, now_ms);
         let grid = Grid::of(policy);
@@ -213,7 +212,7 @@ impl Buckets {
         amount - left
     }
 
-    /// Whether what was used at this time still counts.
+    /// Whether use at this time still counts.
     pub(super) fn counts(policy: &Policy, now_ms: i64, at_ms: i64) -> bool {
         let grid = Grid::of(policy);
         grid.tick(at_ms) >= grid.tick(now_ms).saturating_sub(grid.kept)

@@ -1,16 +1,16 @@
 //! Budgets of any number of callers in fixed memory, by hashes of the callers.
 //!
-//! Invariants: memory is fixed, whatever is sent; nobody gets more than a budget says, however many others there are.
-//! The hash should be keyed: who can choose hashes can use up the budget of another.
+//! Invariants: memory is fixed for any requests. No caller gets more than its budget, for any number of other callers.
+//! The hash should be keyed: a caller that can choose hashes can use up the budget of another.
 //!
 //! A budget is kept as the time until which it is used up, in one cell of each of `ROWS` rows, and the least of the
-//! four counts. Callers who share a cell make each other's time later there, never earlier; one is refused too early
-//! only where that has happened in all four. So nothing has to be forgotten to make room, and no room is ever
-//! missing. **Source**: count-min sketch with conservative update (Cormode & Muthukrishnan 2005; Estan & Varghese
-//! 2002), over the generic cell rate algorithm (ITU-T I.371).
+//! four counts. Callers that share a cell make each other's time later there, never earlier. A caller is refused too
+//! early only if that has happened in all four. So no caller is forgotten, and there is always room. **Source**:
+//! count-min sketch with conservative update (Cormode & Muthukrishnan 2005; Estan & Varghese 2002), over the generic
+//! cell rate algorithm (ITU-T I.371).
 //!
-//! Nothing can be given back of such a cell: the charge of one caller may be hidden in that of another. Where that is
-//! needed ([`Budgets::refundable`]) a charge makes the time of each cell later by all it costs.
+//! Such a cell allows no refund: the charge of one caller may be hidden in that of another. For [`Budgets::refundable`]
+//! a charge makes the time of each cell later by its full cost.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,21 +18,21 @@ use core::fmt;
 
 use super::meter::NEVER_MS;
 
-/// How much there is at once, and how long one takes to come back.
+/// A burst, and the time in which one unit is refilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// At once.
+    /// The units that may be used at once.
     pub burst: u32,
-    /// One more comes each so many milliseconds.
+    /// The time in which one unit is refilled, milliseconds.
     pub interval_ms: u32,
 }
 
-/// Why something is not done now.
+/// The refusal of a spent budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetSpent {
-    /// Which budget is used up.
+    /// The spent budget.
     pub budget: Budget,
-    /// How long until there is enough, milliseconds, at least 1; [`NEVER_MS`] where it costs more than the burst.
+    /// How long until there is enough, milliseconds, at least 1; [`NEVER_MS`] if the cost is above the burst.
     pub wait_ms: u64,
 }
 
@@ -73,14 +73,14 @@ pub struct Budgets {
     adds: bool,
     /// The latest time of a call, unix milliseconds.
     latest_ms: i64,
-    /// Until when each is used up, unix milliseconds; made with the first caller.
+    /// Until when each cell is used up, unix milliseconds; allocated with the first caller.
     cells: Vec<i64>,
 }
 
 impl Budgets {
-    /// Budgets of which nothing is used: four rows of 2^`bits` cells of 8 bytes each, so 128 KB for 12 bits. At most
-    /// [`CELL_BITS_MAX`] bits. Of 2^`bits` · x callers who use all they have, another caller shares all four cells
-    /// with a probability of (1 - e^(-x))^4: 0.00017 for an eighth.
+    /// Unused budgets: four rows of 2^`bits` cells of 8 bytes each, so 128 KB for 12 bits. At most [`CELL_BITS_MAX`]
+    /// bits. If 2^`bits` · x callers use up their budgets, another caller shares all four cells with them with a
+    /// probability of (1 - e^(-x))^4: 0.00017 for x = 1/8.
     pub const fn new(budget: Budget, bits: u32) -> Self {
         Self {
             budget,
@@ -95,8 +95,8 @@ impl Budgets {
         }
     }
 
-    /// The same, still unused, of which charges may be given back. It refuses others a little earlier: what callers
-    /// who share a cell use adds up there.
+    /// The budgets, still unused, with refunds. They refuse others a little earlier, because the use of callers that
+    /// share a cell adds up.
     #[must_use]
     pub fn refundable(self) -> Self {
         Self { adds: true, ..self }
@@ -125,7 +125,7 @@ impl Budgets {
         i64::try_from(cost.saturating_mul(self.budget.interval_ms.into())).unwrap_or(i64::MAX)
     }
 
-    /// Uses so much of a caller's budget, where there is enough. Times are unix milliseconds.
+    /// Uses `cost` of a caller's budget, if there is enough. Times are unix milliseconds.
     ///
     /// # Errors
     /// [`BudgetSpent`]; then nothing was used.
@@ -135,7 +135,7 @@ impl Budgets {
         Ok(())
     }
 
-    /// What [`Self::check`] would say; nothing is used.
+    /// The result that [`Self::check`] would return; nothing is used.
     ///
     /// # Errors
     /// As [`Self::check`].
@@ -156,7 +156,7 @@ impl Budgets {
         }
     }
 
-    /// Uses so much, even where less is left: the debt is paid back before anything is left again.
+    /// Uses `cost`, even if less is left: the debt is refilled before anything is left again.
     pub fn charge(&mut self, caller: u64, cost: u64, now_ms: i64) {
         if self.cells.is_empty() {
             self.cells = vec![0; ROWS << self.bits];
@@ -176,9 +176,8 @@ impl Budgets {
         }
     }
 
-    /// Gives back what was used for nothing at `charged_ms`, once, less what has come back by itself since then: of
-    /// that, others may have used the cell's time. Gives back nothing of budgets that are not
-    /// [`Self::refundable`].
+    /// Refunds a charge of `charged_ms`, once, less what was refilled since then, because others may have used that
+    /// time of the cell. Refunds nothing of budgets that are not [`Self::refundable`].
     pub fn refund(&mut self, caller: u64, cost: u64, charged_ms: i64, now_ms: i64) {
         if !self.adds {
             return;

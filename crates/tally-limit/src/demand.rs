@@ -1,16 +1,15 @@
-//! How much the callers of a borrower asked for lately.
+//! The recent demand of a borrower's callers.
 //!
-//! Invariant: two counts are kept, of the current period and of the one before; what is expected is in proportion to
+//! Invariant: two counts are kept, of the current period and of the one before. The expected demand is in proportion to
 //! them.
 
 use super::lender::lease_ms;
 use super::policy::Policy;
 
-/// How far the first period may be taken to go on as it began: until more is known a lease grows by this factor at
-/// most.
+/// The largest factor by which a lease grows in the first period, when no earlier demand is known.
 const GROWTH: u64 = 4;
 
-/// What was asked for in a period, as long as a lease, and in the one before.
+/// The demand of the present period, which is as long as a lease, and of the one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
     since_ms: i64,
@@ -40,7 +39,7 @@ impl Demand {
         self.current = self.current.saturating_add(cost);
     }
 
-    /// How much is expected within so many milliseconds, rounded down.
+    /// The expected demand within `length_ms`, rounded down.
     pub(super) fn within(&self, policy: &Policy, now_ms: i64, length_ms: i64) -> u64 {
         let period_ms = wide(lease_ms(policy));
         let elapsed_ms = wide(now_ms.saturating_sub(self.since_ms)).max(1);
@@ -60,7 +59,7 @@ impl Demand {
         u64::try_from(expected).unwrap_or(u64::MAX)
     }
 
-    /// Whether nothing was asked for since the last period began and half of it passed.
+    /// Whether nothing was recorded, or the present period began at least two lease lengths ago.
     pub(super) fn is_idle(&self, policy: &Policy, now_ms: i64) -> bool {
         let elapsed_ms = now_ms.saturating_sub(self.since_ms);
         elapsed_ms >= lease_ms(policy).saturating_mul(2) || self.current == 0

@@ -1,9 +1,8 @@
-//! The lender's side of a limit that others hold parts of: what was used, and what is out in leases. Datacenters hold
-//! parts of a limit that holds for the world, isolates of one that holds for their datacenter.
+//! The lender's side of a limit that is lent in parts: its use, and its outstanding leases. Datacenters borrow parts of
+//! a global limit, isolates parts of a limit of their datacenter.
 //!
-//! Invariant: what is used and what is outstanding (granted, not reported spent, not returned) is together at most
-//! the policy's capacity, whenever something is granted or admitted. Times are of the lender's clock, which never
-//! goes back.
+//! Invariant: whenever tokens are granted or admitted, used and outstanding tokens (granted, not reported spent, not
+//! returned) are together at most the policy's capacity. Times are of the lender's clock, which never goes back.
 //!
 //! Why all together never admit more than the limit in a window of length W, whatever is lost or crashes: take an
 //! interval from s to s + W, and a token that was admitted at a time a in it. From its grant, before a, to its report
@@ -13,15 +12,15 @@
 //! it. For a *token bucket*, whose debt falls by at most `limit · d` in a time d: what was charged in it is at most
 //! debt(end) + limit · d, the rest is outstanding, and the two together with the debt are at most the burst.
 //!
-//! A report never lets the sum rise: what it takes from the outstanding it charges, or less where that is over by
-//! now. A lease that is not renewed ends; what it has not reported then counts as spent at its end. It ends earlier
-//! at its borrower: there from the sending of the request, here from the answer, and there less [`drift_ms`]. So a
-//! datacenter that is cut off strands at most its lease, until the lease's end and a window.
+//! A report never increases the sum: tokens that it takes from the outstanding ones are charged, or fewer if some of
+//! the use is over by now. A lease that is not renewed ends. Its unreported tokens then count as spent at its end. It
+//! ends earlier at its borrower, which counts from the sending of the request and subtracts [`drift_ms`]; the lender
+//! counts from the answer. So an unreachable datacenter blocks at most its lease, until the lease's end and a window.
 //!
-//! All that a request says is of the whole lease, so a repeated or late one changes nothing. A borrower accepts only
-//! the answer to its newest request. So if it asks again without knowing an answer, what that answer granted is taken
-//! back. Store the state before an answer leaves that grants tokens or prolongs a lease. What a crash forgets beyond
-//! that was only given back, and the next request reports it again.
+//! The numbers of a request are totals of the whole lease, so a repeated or late one changes nothing. A borrower
+//! accepts only the answer to its newest request. So if it asks again without knowing an answer, the tokens of that
+//! answer are taken back. The state must be stored before an answer is sent that grants tokens or prolongs a lease. A
+//! crash can lose only returns beyond that, and the next request reports those again.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,26 +30,26 @@ use super::policy::{Durability, Policy, Scope};
 use super::recall::{NOT_RECALLED_MS, REPORT_VALID_MS};
 
 /// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that
-/// started anew. 120 bytes each are 60 KB.
+/// restarted. 120 bytes each are 60 KB.
 pub const LEASES_MAX: usize = 512;
 
-/// How much of what is not used is shared out, by what each borrower would like; the rest is for those who come anew.
-/// In a datacenter whoever holds nothing is judged by the limiter itself, and may be refused while others hold what
-/// they do not use: at most an eighth of what was left.
+/// The part of the unused quota that is distributed, by the demand of each borrower, percent. The rest is for new
+/// borrowers. In a datacenter the limiter itself judges callers without a lease. It may refuse them while others hold
+/// unused quota: at most an eighth of what was left.
 const SHARED_PERCENT: u64 = 80;
 const SHARED_PERCENT_DATACENTER: u64 = 12;
 
-/// The part of what nobody holds that a datacenter gets whatever others would like: what they wanted may be old.
+/// A datacenter gets the unlent quota divided by this, whatever the demand of others is: that may be old.
 const GRANTED_PART: u64 = 8;
 
-/// How long a borrower waits where there is no room for its lease.
+/// How long a borrower waits if there is no room for its lease, milliseconds.
 const CROWDED_MS: u64 = 1_000;
 
 /// The shortest lease of a limit, milliseconds: a renewal across the world takes 0.6 s, and may be lost once.
 pub const LEASE_MS_MIN: i64 = 3_000;
 
-/// The longest lease of a limit, milliseconds, for windows of many minutes: what a datacenter that is cut off strands
-/// returns this much later.
+/// The longest lease of a limit, milliseconds, for windows of many minutes: quota of an unreachable datacenter returns
+/// this much later.
 pub const LEASE_MS_MAX: i64 = 600_000;
 
 /// How long a lease lasts, in percent of the window. In a world of twenty datacenters that use half of 1,000 per
@@ -58,8 +57,8 @@ pub const LEASE_MS_MAX: i64 = 600_000;
 /// there was budget.
 const LEASE_PERCENT: i64 = 150;
 
-/// How long an isolate's lease lasts: a limiter of its own datacenter answers within few milliseconds, and what an
-/// isolate takes with it when it is ended returns this much later.
+/// The length of an isolate's lease, milliseconds. A limiter of its datacenter answers within a few milliseconds. Quota
+/// that an isolate holds when it ends returns this much later.
 pub const ISOLATE_LEASE_MS: i64 = 1_000;
 
 /// How long a lease lasts, milliseconds: for datacenters by the window and within limits.
@@ -71,34 +70,34 @@ pub fn lease_ms(policy: &Policy) -> i64 {
     length_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
 }
 
-/// How much less than its length a time may last by another clock, milliseconds: 1 % for drift, where clocks of
-/// servers drift by less than 0.1 %, and 50 ms for a clock that is slewed or stands still while its program computes.
+/// How much shorter a time may be by another clock, milliseconds: 1 % for drift (clocks of servers drift by less than
+/// 0.1 %), and 50 ms for a clock that is slewed or stands still while its program computes.
 pub fn drift_ms(length_ms: u64) -> u64 {
     (length_ms / 100).saturating_add(50)
 }
 
-/// What is out at one borrower.
+/// The lease of one borrower.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lease {
     pub(super) id: LeaseId,
-    /// The newest request that was taken in.
+    /// The newest request that was processed.
     pub(super) sequence: u64,
     pub(super) granted: u64,
     spent: u64,
     returned: u64,
     refunded: u64,
-    /// What the borrower would like to have out.
+    /// The quota that the borrower wants.
     pub(super) wanted: u64,
     pub(super) until_ms: i64,
-    /// The length that the borrower was answered.
+    /// The length in the answer to the borrower.
     valid_ms: u64,
-    /// When its borrower last reported, on a recall, what of it is not spent; see [`NOT_RECALLED_MS`].
+    /// When its borrower last reported its unspent part, on a recall; see [`NOT_RECALLED_MS`].
     #[serde(skip)]
     pub(super) reported_ms: i64,
 }
 
 impl Lease {
-    /// A lease of which so much is out, and whose borrower has reported nothing.
+    /// A lease with `granted` outstanding tokens, whose borrower has reported nothing.
     pub(super) fn of(id: LeaseId, granted: u64, until_ms: i64) -> Self {
         Self {
             id,
@@ -121,18 +120,18 @@ impl Lease {
     }
 }
 
-/// What one key has used in the world, and what is out. A stored format. Without leases it is a meter.
+/// The use and the leases of one key. A stored format. Without leases it is a meter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lender {
     pub(super) meter: Meter,
     pub(super) leases: Vec<Lease>,
-    /// Until when nothing is recalled: the last time brought too little.
+    /// Until when nothing is recalled, because the last recall returned too little.
     #[serde(skip)]
     pub(super) recalls_from_ms: i64,
 }
 
 impl Lender {
-    /// Nothing is used, and nothing is out.
+    /// An unused lender without leases.
     pub fn new(policy: &Policy) -> Self {
         Self {
             meter: Meter::new(policy),
@@ -155,13 +154,13 @@ impl Lender {
         self.with_lease_waits(verdict, policy, now_ms, cost, 0)
     }
 
-    /// What [`Self::check`] would say, as it stands before the call; nothing is consumed.
+    /// The verdict that [`Self::check`] would return, with the state before the call; nothing is consumed.
     pub fn peek(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         self.peek_beside(policy, now_ms, cost, |_| true)
     }
 
-    /// The same, where what borrowers reported a moment ago as not spent is left: it is recalled before a call is
-    /// refused.
+    /// As [`Self::peek`], if quota that borrowers have just reported as unspent counts as left: it is recalled before a
+    /// call is refused.
     pub fn peek_left(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         let is_stale = |lease: &Lease| now_ms.saturating_sub(lease.reported_ms) >= REPORT_VALID_MS;
         self.peek_beside(policy, now_ms, cost, is_stale)
@@ -185,7 +184,7 @@ impl Lender {
         current.with_lease_waits(verdict, policy, now_ms, cost, 0)
     }
 
-    /// Whether parts of it are out.
+    /// Whether it has leases.
     pub fn lends(&self) -> bool {
         !self.leases.is_empty()
     }
@@ -195,21 +194,22 @@ impl Lender {
         &mut self.meter
     }
 
-    /// Forgets what was used; leases go on.
+    /// Resets the use; leases continue.
     pub fn reset(&mut self, policy: &Policy) {
         self.meter = Meter::new(policy);
     }
 
-    /// Goes on under another policy, as [`Meter::adapt`].
+    /// Changes to another policy, as [`Meter::adapt`].
     pub fn adapt(&mut self, old: &Policy, new: &Policy, now_ms: i64) {
         self.expire(old, now_ms);
         self.meter.adapt(old, new, now_ms);
     }
 
-    /// Ends the leases whose time is over: what they have not reported counts as spent at their end.
+    /// Ends expired leases: their unreported tokens count as spent at their end.
     pub fn expire(&mut self, policy: &Policy, now_ms: i64) {
         loop {
-            // The first to end first: the meter's time only goes on. They are few, and end seldom.
+            // In the order of their ends, because the meter's time never goes back. There are few leases, and they
+            // seldom end.
             let ended = self.leases.iter().enumerate();
             let ended = ended.filter(|(_, lease)| lease.until_ms <= now_ms);
             let Some((index, _)) = ended.min_by_key(|(_, lease)| lease.until_ms) else {
@@ -223,8 +223,8 @@ impl Lender {
         }
     }
 
-    /// Answers a borrower. The newest request may be answered again, once others have given back what it needs. Cost:
-    /// O(leases + the request's `recent`).
+    /// Answers a borrower. The newest request may be answered again, after others have returned the quota that it
+    /// needs. Cost: O(leases + the request's `recent`).
     pub fn ask(&mut self, policy: &Policy, request: &LeaseRequest, now_ms: i64) -> LeaseAnswer {
         self.expire(policy, now_ms);
         let known = self
@@ -239,7 +239,7 @@ impl Lender {
         };
         let is_new = request.sequence > lease.sequence;
         if is_new {
-            // What was granted by an answer that the borrower did not receive.
+            // Takes back the tokens of an answer that the borrower did not receive.
             lease.granted = lease.granted.min(request.known_granted);
             self.take_report(policy, request, &mut lease, now_ms);
             lease.wanted = lease.outstanding().saturating_add(request.want);
@@ -279,7 +279,7 @@ impl Lender {
         request.known_granted == 0 && !self.leases.iter().any(is_known)
     }
 
-    /// Returns the index of a lease that begins; `None` if it began before and has ended, or if there are too many.
+    /// Returns the index of a new lease; `None` if it began before and has ended, or if there are too many.
     fn admit(&mut self, request: &LeaseRequest) -> Option<usize> {
         if request.known_granted > 0 || self.leases.len() >= LEASES_MAX {
             return None;
@@ -325,7 +325,7 @@ impl Lender {
         self.meter.charge(policy, now_ms, left);
     }
 
-    /// How much more a request gets: what it needs at once, and up to its borrower's share of what is not used.
+    /// The additional grant of a request: its immediate need, and up to its borrower's share of the unused quota.
     fn grant(&self, policy: &Policy, request: &LeaseRequest, lease: &Lease, now_ms: i64) -> u64 {
         let free = self.free(policy, now_ms);
         if request.need > free {
@@ -343,7 +343,7 @@ impl Lender {
         let share = share.saturating_sub(lease.outstanding());
         let more = match policy.scope {
             Scope::Global => share.max(free / GRANTED_PART).max(request.waiting),
-            // A borrower that comes later waits until others renew: all together hold no more.
+            // A later borrower waits until others renew, so that all together hold no more.
             Scope::Datacenter => {
                 let all = u64::try_from(room * u128::from(percent) / 100).unwrap_or(u64::MAX);
                 share.min(all.saturating_sub(self.outstanding()))
@@ -352,7 +352,7 @@ impl Lender {
         request.want.max(request.need).min(more).min(free)
     }
 
-    /// What nobody holds and nobody has used.
+    /// The quota that is neither lent nor used.
     fn free(&self, policy: &Policy, now_ms: i64) -> u64 {
         let used = self.meter.used(policy, now_ms);
         let room = policy.capacity().saturating_sub(used);
@@ -373,8 +373,8 @@ impl Lender {
         let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
         let own = lease.map_or(0, Lease::outstanding);
         let verdict = self.with_lease_waits(verdict, policy, now_ms, cost, own);
-        // What a datacenter's limiter grants is admitted as far as its policy goes: with the next commit, if that is
-        // what it says.
+        // Grants of a datacenter's limiter are as durable as its policy requires: only with the next commit, if the
+        // policy says so.
         let is_kept = policy.scope == Scope::Global || policy.durability == Durability::Commit;
         LeaseAnswer {
             sequence: request.sequence,
@@ -391,7 +391,7 @@ impl Lender {
         }
     }
 
-    /// When nothing is used any more, if nobody calls, unix milliseconds; never while a lease is out.
+    /// When nothing is used any more, without further calls, unix milliseconds; never while there are leases.
     pub fn idle_at_ms(&self, policy: &Policy) -> i64 {
         if self.leases.is_empty() {
             return self.meter.idle_at_ms(policy);
@@ -399,7 +399,7 @@ impl Lender {
         i64::MAX
     }
 
-    /// Bytes that its leases occupy.
+    /// The bytes of its leases.
     pub(super) fn lease_bytes(&self) -> u64 {
         let leases = self.leases.capacity().saturating_mul(size_of::<Lease>());
         let names = self
@@ -410,7 +410,7 @@ impl Lender {
         u64::try_from(leases.saturating_add(names)).unwrap_or(u64::MAX)
     }
 
-    /// Bytes that it occupies beside its own size.
+    /// The bytes that it occupies besides its own size.
     pub fn heap_bytes(&self) -> u64 {
         self.meter.heap_bytes().saturating_add(self.lease_bytes())
     }

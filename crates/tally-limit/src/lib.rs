@@ -45,12 +45,12 @@
 //! | [`hot`] | which keys are worth a lease |
 //! | [`budgets`] | budgets of any number of callers in fixed memory |
 //!
-//! A call passes [`table::Table::check`] into a meter's `check`, which answers a [`meter::Verdict`]. Where the scope is
-//! global it passes a [`borrower::Borrower`], and only the borrower's requests reach the table of the lender. A key
-//! that is hot in an isolate is lent a part for a second: what is held there is admitted there, and all else goes to
-//! the table.
+//! A call goes through [`table::Table::check`] to a meter's `check`, which returns a [`meter::Verdict`]. With a global
+//! scope it goes through a [`borrower::Borrower`] first, and only the borrower's requests reach the table of the
+//! lender. An isolate in which a key is hot is lent a part for a second. It admits from that part; all other calls go
+//! to the table.
 //!
-//! What each algorithm promises, for a policy of `limit` per `window`, where nothing is refunded:
+//! The guarantee of each algorithm, for a policy of `limit` per `window` without refunds:
 //!
 //! | algorithm | never more than | price |
 //! |---|---|---|
@@ -59,8 +59,8 @@
 //! | fixed window | `limit` in each window of the clock, so twice that around a boundary | none |
 //! | token bucket | `burst + limit · d / window` in any interval of length d | none |
 //!
-//! Where parts are lent to isolates the bounds are the same, and quota returns up to 0.13 s later: what was spent is
-//! reported with its age, in parts of a sixteenth of the lease's second, less what clocks may drift.
+//! If parts are lent to isolates, the bounds are the same, and quota returns up to 0.13 s later. Spent tokens are
+//! reported with their age, in steps of a sixteenth of the lease's second, less the possible drift of clocks.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(

@@ -1,14 +1,14 @@
-//! How a table is stored: a log of rows, each with the newest state of the keys that had changed.
+//! The stored form of a table: a log of rows, each with the newest state of the changed keys.
 //!
-//! Invariants: the rows that are kept are the newest ones, without gaps, and the newest state of every key that is
-//! held and stored lies in one of them. So read in order, each key's last state is its newest, and what is not in
-//! them was idle. A row is dropped once no key's newest state lies in it or before it. Where the log is much longer
-//! than what it holds, the keys of its oldest row are written anew: so it is at most [`ROWS_MAX`] rows, and the one
-//! that is written, and each byte of change costs at most about one more to keep.
+//! Invariants: the rows that are kept are the newest ones, without gaps, and the newest state of every key that is held
+//! and stored lies in one of them. So read in order, each key's last state is its newest, and a key without a state was
+//! idle. A row is dropped once no key's newest state lies in it or before it. If the log is much longer than its newest
+//! states, the keys of its oldest row are written again. So it has at most [`ROWS_MAX`] rows and the one that is
+//! written, and each changed byte costs at most about one more written byte.
 //!
 //! A body is a byte of version, the time of the table's clock, and entries until its end, in postcard. An entry whose
-//! subject begins with a zero is no key: it names the owner of those behind it. To builds that know of no owners it
-//! is a key that is idle.
+//! subject begins with a zero is no key: it names the owner of the entries after it. Builds without owners read it as
+//! an idle key.
 
 use alloc::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub const BODY_BYTES_MAX: usize = 1_000_000;
 /// The most rows of a limiter's table: it is read from that many at a start.
 pub const ROWS_MAX: usize = 1_000;
 
-/// How much longer than twice what it holds the log may be.
+/// The log may be longer by this than twice the size of its newest states.
 const SLACK_BYTES: u64 = 4_000_000;
 
 const VERSION: u8 = 1;
@@ -51,13 +51,13 @@ pub(super) struct Stored {
     pub(super) lender: Lender,
 }
 
-/// What the subject of an entry begins with that names an owner; no policy's name is empty.
+/// The beginning of the subject of an entry that names an owner; no policy's name is empty.
 const OWNER: &str = "\0owner ";
 
 /// A body that is being written.
 pub(super) struct Writer {
     body: Vec<u8>,
-    /// Of the entry that was pushed last.
+    /// The owner of the last pushed entry.
     owner: Owner,
 }
 
@@ -90,7 +90,7 @@ impl Writer {
 
     fn append(&mut self, entry: &StoredRef<'_>) -> u64 {
         let before = self.body.len();
-        // Writing into memory cannot fail, and no part of an entry is without a length.
+        // Writing into memory cannot fail, and every part of an entry has a known length.
         if let Ok(body) = postcard::to_extend(entry, core::mem::take(&mut self.body)) {
             self.body = body;
         }
@@ -151,7 +151,7 @@ struct Row {
     slots: Vec<usize>,
 }
 
-/// What is known of the rows.
+/// The index of the rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     rows: VecDeque<Row>,
@@ -197,8 +197,7 @@ impl Log {
         }
     }
 
-    /// The row whose keys are to be written anew, if the log is too long, and the slots of those that were written
-    /// into it.
+    /// The row whose keys must be written again, if the log is too long, and the slots of its keys.
     pub(super) fn take_oldest(&mut self) -> Option<(u64, Vec<usize>)> {
         let bytes_max = self
             .live_bytes
@@ -209,7 +208,7 @@ impl Log {
         Some((oldest.number, core::mem::take(&mut oldest.slots)))
     }
 
-    /// Forgets the oldest rows in which nothing lies. Returns the number of the first that is kept.
+    /// Drops the oldest rows without newest states. Returns the number of the first kept row.
     pub(super) fn truncate(&mut self) -> u64 {
         while self.rows.len() > 1 {
             match self.rows.front() {

@@ -1,19 +1,19 @@
 //! Memory that several owners in one process hold together. A Worker's platform puts many objects into one isolate of
 //! 128 MB, so a bound for each object is no bound for the isolate.
 //!
-//! Invariant: [`SharedMemory::bytes`] is the sum of what the shares of it hold that still exist. It is counted by
-//! atomics: threads that hold shares at once may pass a bound by what each adds at a time.
+//! Invariant: [`SharedMemory::bytes`] is the sum of its existing shares. It is counted by atomics: concurrent threads
+//! may exceed a bound by what each adds at a time.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The most bytes that the tables of all limiters of an isolate, and the leases that they hold, take together, before
-/// those that hold less than an even part take more: see [`MemoryShare::has_room`]. At most twice that in all.
+/// The most bytes of the tables of all limiters of an isolate, and of their leases. Beyond it only limiters with less
+/// than an even part may take more, at most twice this in all: see [`MemoryShare::has_room`].
 pub const LIMITERS_BYTES_MAX: u64 = 24 << 20;
 
-/// An even part is one of so many, also while there are fewer owners: eight limiters with a table and leases each, or
-/// all partitions of the directory. Were it larger while they are few, each that comes would add its part to what
-/// those before it took.
+/// The number of even parts, also while there are fewer owners: eight limiters with a table and leases each, or all
+/// partitions of the directory. If a part were larger while there are few owners, each new owner would add its part to
+/// the memory that the others have taken.
 pub const OWNERS_MIN: u64 = 16;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct Sum {
     shares: AtomicU64,
 }
 
-/// What all shares of one kind hold. Clones are the same memory.
+/// The memory of all shares of one kind. Clones are the same memory.
 #[derive(Clone, Debug, Default)]
 pub struct SharedMemory(Arc<Sum>);
 
@@ -42,7 +42,7 @@ impl SharedMemory {
     }
 }
 
-/// What one owner holds. What it held is free again when it is dropped.
+/// The memory of one owner. It is free again when this is dropped.
 #[derive(Debug)]
 pub struct MemoryShare {
     memory: SharedMemory,
@@ -70,9 +70,9 @@ impl MemoryShare {
         }
     }
 
-    /// How many bytes more this owner may hold, where all may hold so many together: what is left of that, or of an
-    /// even part of it. So no owner keeps another of [`OWNERS_MIN`] from its part, and all hold at most twice as
-    /// much, however many come one after the other.
+    /// How many more bytes this owner may hold, if all may hold `bytes_max` together: the rest of that, or of an even
+    /// part of it. So no owner keeps another of [`OWNERS_MIN`] from its part, and all hold at most twice as much, for
+    /// any number of owners.
     pub fn room(&self, bytes_max: u64) -> u64 {
         let part = bytes_max / self.shares().max(OWNERS_MIN);
         let left = |limit: u64| limit.saturating_sub(self.together());

@@ -1,10 +1,10 @@
-//! What one key has used under one policy, and the verdict about the next call.
+//! The use of one key under one policy, and the verdict about the next call.
 //!
-//! Invariants: what is refused consumes nothing; a verdict depends on the state, the policy and the time alone; the
-//! time never runs back in a meter: a call is taken to be no earlier than the one before it.
+//! Invariants: a refused call consumes nothing. A verdict depends only on the state, the policy and the time. The time
+//! of a meter never goes back: a call counts as no earlier than the one before it.
 //!
-//! All algorithms answer two questions, how much is used and when no more than so much will be, and each verdict
-//! follows from those. The policy of every call is the one that the meter was made or adapted for.
+//! All algorithms answer two questions: how much is used, and when the use falls to a given amount. Each verdict
+//! follows from these answers. The policy of every call is the one that the meter was made or adapted for.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::buckets::Buckets;
 use super::gcra::Gcra;
 use super::policy::{Algorithm, Policy};
 
-/// What becomes of a call. Times count from the call.
+/// The verdict about a call. Times count from the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether it is admitted.
@@ -21,15 +21,15 @@ pub struct Verdict {
     pub limit: u64,
     /// How much is left after this call, at most the policy's capacity.
     pub remaining: u64,
-    /// Milliseconds until more is left than now, if nobody consumes; 0 where all is there.
+    /// Milliseconds until more is left than now, without further consumption; 0 if nothing is used.
     pub reset_ms: u64,
-    /// 0 if it is admitted. Else the milliseconds, at least 1, until it would be admitted if nobody consumes: one
-    /// millisecond earlier it is refused. [`NEVER_MS`] where it never is.
+    /// 0 if it is admitted. Otherwise the milliseconds, at least 1, until it would be admitted without further
+    /// consumption: one millisecond earlier it is refused. [`NEVER_MS`] if it never is.
     pub retry_after_ms: u64,
 }
 
 impl Verdict {
-    /// What this refusal is so much later, if nobody consumed or gave back meanwhile.
+    /// This refusal `passed_ms` later, without consumption or refunds meanwhile.
     #[must_use]
     pub fn later(self, passed_ms: u64) -> Self {
         let retry_after_ms = match self.retry_after_ms {
@@ -44,10 +44,10 @@ impl Verdict {
     }
 }
 
-/// How long one waits for a cost above the policy's capacity.
+/// The wait for a cost above the policy's capacity, milliseconds.
 pub const NEVER_MS: u64 = u64::MAX;
 
-/// What was used, as the algorithm keeps it. Stored: append, never reorder.
+/// The use, in the form of the algorithm. Stored: append, never reorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum State {
     Buckets(Buckets),
@@ -63,7 +63,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter of which nothing is used.
+    /// An unused meter.
     pub fn new(policy: &Policy) -> Self {
         let state = match policy.algorithm {
             Algorithm::SlidingWindow | Algorithm::FixedWindow => State::Buckets(Buckets::default()),
@@ -73,12 +73,12 @@ impl Meter {
     }
 
     /// The verdict about a call of this cost; an admitted one is consumed. Cost: O(1) if admitted, O(61) if refused;
-    /// of a precise window O(limit).
+    /// O(limit) for a precise window.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         self.check_beside(policy, now_ms, cost, 0)
     }
 
-    /// As [`Self::check`], where so much of the capacity is held by others.
+    /// As [`Self::check`], if others hold `held` of the capacity.
     pub(super) fn check_beside(
         &mut self,
         policy: &Policy,
@@ -99,12 +99,12 @@ impl Meter {
         }
     }
 
-    /// What [`Self::check`] would say of a call of this cost, as it stands before the call; nothing is consumed.
+    /// The verdict that [`Self::check`] would return, with the state before the call; nothing is consumed.
     pub fn peek(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         self.peek_beside(policy, now_ms, cost, 0)
     }
 
-    /// As [`Self::peek`], where so much of the capacity is held by others.
+    /// As [`Self::peek`], if others hold `held` of the capacity.
     pub(super) fn peek_beside(
         &self,
         policy: &Policy,
@@ -128,27 +128,27 @@ impl Meter {
             is_allowed,
             limit: policy.limit,
             remaining: room.saturating_sub(used),
-            // Where more than all is used nothing returns before a part of what fits does.
+            // If more than the capacity is used, more is left only once the use falls below the capacity.
             reset_ms: used.min(room).checked_sub(1).map_or(0, wait_ms),
             retry_after_ms,
         }
     }
 
-    /// Consumes although it may be too much: what was spent elsewhere.
+    /// Consumes an amount that was spent elsewhere, even if it is too much.
     pub fn charge(&mut self, policy: &Policy, now_ms: i64, amount: u64) {
         let at_ms = self.advance(policy, now_ms);
         self.add(policy, at_ms, at_ms, amount);
     }
 
-    /// Consumes what was spent elsewhere some time before now, if that still counts. A token bucket takes it for
-    /// spent now.
+    /// Consumes an amount that was spent elsewhere before now, if it still counts. A token bucket counts it as spent
+    /// now.
     pub fn charge_at(&mut self, policy: &Policy, now_ms: i64, spent_ms: i64, amount: u64) {
         let at_ms = self.advance(policy, now_ms);
         self.add(policy, at_ms, spent_ms, amount);
     }
 
-    /// Gives back what was consumed at a time that is not known, within the window: of the oldest, so that what stays
-    /// is never taken for older than it is. Returns how much that was: never more than is used.
+    /// Refunds an amount that was consumed at an unknown time within the window. The oldest use is reduced, so that the
+    /// rest never counts as older than it is. Returns the refunded amount, at most the use.
     pub fn refund(&mut self, policy: &Policy, now_ms: i64, amount: u64) -> u64 {
         let at_ms = self.advance(policy, now_ms);
         match &mut self.state {
@@ -157,7 +157,7 @@ impl Meter {
         }
     }
 
-    /// Gives back what was consumed at this time, as far as it still counts. Returns how much that was.
+    /// Refunds an amount that was consumed at this time, as far as it still counts. Returns the refunded amount.
     pub fn refund_at(
         &mut self,
         policy: &Policy,
@@ -173,8 +173,8 @@ impl Meter {
         }
     }
 
-    /// Goes on under another policy. What is used stays used: to the letter where algorithm and window are the same,
-    /// else as if it had been used now.
+    /// Changes to another policy. The use is kept: exactly if algorithm and window are the same, otherwise as if it had
+    /// been used now.
     pub fn adapt(&mut self, old: &Policy, new: &Policy, now_ms: i64) {
         let at_ms = self.advance(old, now_ms);
         if !old.counts_like(new) {
@@ -184,7 +184,7 @@ impl Meter {
         }
     }
 
-    /// How much is used: what is left is the policy's capacity less this, if it is not above.
+    /// The use. The policy's capacity less this is left, or nothing if this is larger.
     pub fn used(&self, policy: &Policy, now_ms: i64) -> u64 {
         let at_ms = now_ms.max(self.at_ms);
         match &self.state {
@@ -195,19 +195,19 @@ impl Meter {
         }
     }
 
-    /// When the meter is as a fresh one, unix milliseconds: from then on it may be dropped.
+    /// When the meter equals an unused one, unix milliseconds: from then on it may be dropped.
     pub fn idle_at_ms(&self, policy: &Policy) -> i64 {
         self.falls_at_ms(policy, self.at_ms, 0)
     }
 
-    /// Keeps times in few buckets, none of them as earlier than it is: quota returns later, never earlier.
+    /// Joins times into few buckets, none at an earlier time: quota returns later, never earlier.
     pub(super) fn compact(&mut self) {
         if let State::Buckets(buckets) = &mut self.state {
             buckets.compact();
         }
     }
 
-    /// Bytes that it occupies beside its own size.
+    /// The bytes that it occupies besides its own size.
     pub fn heap_bytes(&self) -> u64 {
         match &self.state {
             State::Buckets(buckets) => buckets.heap_bytes(),
@@ -215,7 +215,7 @@ impl Meter {
         }
     }
 
-    /// Brings the state to now, and returns the time that it is then: never before that of the newest call.
+    /// Advances the state to now. Returns its time, which is never before that of the newest call.
     fn advance(&mut self, policy: &Policy, now_ms: i64) -> i64 {
         let at_ms = now_ms.max(self.at_ms);
         match &mut self.state {
@@ -226,7 +226,7 @@ impl Meter {
         at_ms
     }
 
-    /// Consumes, once the state is of now.
+    /// Consumes, after the state was advanced to now.
     fn add(&mut self, policy: &Policy, now_ms: i64, spent_ms: i64, amount: u64) {
         match &mut self.state {
             State::Buckets(buckets) => buckets.add(policy, now_ms, spent_ms, amount),

@@ -1,16 +1,16 @@
-//! Who has a part of a table, so that nobody takes what others need.
+//! The owners of parts of a table. So no caller takes the room of others.
 //!
-//! A table shares out its room by groups of keys, which may be nested: each may hold three times what could still
-//! come, of it and of those beside it. The groups of a key follow from the name of its policy and from the owner that
-//! its check names. Unless [`super::table::Table::grouped_by`] says otherwise they are [`by_policy`].
+//! A table divides its room by groups of keys, which may be nested: each may have three times the free room. The groups
+//! of a key follow from the name of its policy and from the owner that its check names. Unless
+//! [`super::table::Table::grouped_by`] says otherwise they are [`by_policy`].
 
 use core::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use serde::{Deserialize, Serialize};
 
-/// For whom a key is checked, by a number: a tenant, a key of an API. The default, 0, is nobody in particular.
-/// Stored, and a part of messages.
+/// The owner of a key, by a number: a tenant, a key of an API. The default, 0, is no particular owner. Stored, and a
+/// part of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owner(u32);
 
@@ -26,7 +26,7 @@ impl Owner {
     }
 }
 
-/// Keys that are counted together: a kind of groups, and one of that kind.
+/// A group of keys that are counted together: its kind, and its number within the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyGroup {
     kind: u8,
@@ -44,10 +44,10 @@ impl KeyGroup {
 /// bounded: 40 bytes each.
 pub type KeyGroups = [Option<KeyGroup>; 3];
 
-/// Returns the groups of a key by the name of its policy and its owner. It must always return the same for the same.
+/// Returns the groups of a key by the name of its policy and its owner. It must be deterministic.
 pub type Grouping = fn(&str, Owner) -> KeyGroups;
 
-/// The keys of a policy are a group, and in that those of each owner but the default.
+/// The keys of a policy are a group. Within it the keys of each owner, except the default, are a group.
 pub fn by_policy(name: &str, owner: Owner) -> KeyGroups {
     let of_owner = KeyGroup::new(1, owner.number().into());
     let of_owner = (owner != Owner::default()).then_some(of_owner);

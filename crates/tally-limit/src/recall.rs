@@ -1,7 +1,7 @@
-//! Recalls: before it refuses anything, a lender takes back what borrowers do not use.
+//! Recalls: before it refuses anything, a lender takes back unused quota of borrowers.
 //!
-//! Invariant: a recall changes no bound. What a borrower gives back it has not spent and will not spend. Reports hold
-//! totals of the lease: the next request repeats what a lost one said, and a late or repeated one changes nothing.
+//! Invariant: a recall changes no bound. A borrower has not spent returned tokens, and will not spend them. Reports are
+//! totals of the lease: the next request repeats a lost report, and a late or repeated one changes nothing.
 
 use super::borrower::Borrower;
 use super::lease::{LeaseId, LeaseRequest};
@@ -10,25 +10,25 @@ use super::meter::{NEVER_MS, Verdict};
 use super::policy::{Policy, Scope};
 use super::table::{Check, Table};
 
-/// How long nothing is recalled of a key after a recall that did not bring what was needed: a key whose limit is used
-/// up would cost a message to each borrower with every check.
+/// How long a key is not recalled after a recall that returned too little, milliseconds: otherwise a key with a spent
+/// limit would cost a message to each borrower with every check.
 const RECALL_EVERY_MS: i64 = 300;
 
-/// A borrower that used nothing for so long needs nothing at once.
+/// A borrower without use for this long needs nothing at once, milliseconds.
 const BUSY_MS: i64 = 1_000;
 
-/// How long the report of a borrower about its lease is taken for what it holds.
+/// How long the report of a borrower counts as its present state, milliseconds.
 pub(super) const REPORT_VALID_MS: i64 = 1_000;
 
-/// The time of the report of a lease that the last recall in vain did not include: it grew since, or was the
+/// The report time of a lease that the last insufficient recall did not include: it grew after that, or was the
 /// requester's own.
 pub(super) const NOT_RECALLED_MS: i64 = i64::MIN;
 
 impl Lender {
-    /// Corrects the waits of a verdict by the leases. What leases hold returns at their end at the latest. If that
-    /// would suffice, a global limit may have it back as soon as the next recall is allowed. Isolates cannot be called,
-    /// but hold it for a second only. What the requester itself holds, `own`, does not return: it lacks `cost` beside
-    /// that.
+    /// Corrects the waits of a verdict by the leases. Leased quota returns at the end of the leases at the latest. If
+    /// that suffices, a global limit may get it back as soon as the next recall is allowed. Isolates cannot be called,
+    /// but hold it for a second only. The requester's own quota, `own`, does not return: `cost` is needed in addition
+    /// to it.
     pub(super) fn with_lease_waits(
         &self,
         mut verdict: Verdict,
@@ -65,15 +65,15 @@ impl Lender {
             verdict.retry_after_ms = verdict.retry_after_ms.min(wait_ms(returns_ms));
         }
         if verdict.reset_ms == 0 {
-            // What is spent now returns after a window and a sixtieth of it.
+            // Use of now returns after a window and a sixtieth of it.
             let window_ms = policy.window_ms.saturating_add(policy.window_ms / 60);
             verdict.reset_ms = wait_ms(first_ms).min(u64::try_from(window_ms).unwrap_or(u64::MAX));
         }
         verdict
     }
 
-    /// The leases of which something is out, but this one: what their borrowers do not need is to be recalled before
-    /// anything is refused. If the last recall brought too little, a moment ago: only those that it did not include.
+    /// The outstanding leases except this one: their unneeded quota must be recalled before anything is refused. If a
+    /// recall a moment ago returned too little, only the leases that it did not include.
     pub fn recallable(&self, but: Option<&LeaseId>, now_ms: i64) -> Vec<LeaseId> {
         let rests = now_ms < self.recalls_from_ms;
         let out = self.leases.iter().filter(|lease| lease.outstanding() > 0);
@@ -82,9 +82,8 @@ impl Lender {
         others.map(|lease| lease.id.clone()).collect()
     }
 
-    /// Merges the report of a borrower whose lease was recalled: what it has spent, and what it gives back. The
-    /// borrower takes no answer to a request up to the one that the report names. Where the report names none, by
-    /// sequence 0, it may still take the answer that is on its way.
+    /// Merges the report of a borrower whose lease was recalled: its spent and returned tokens. The borrower accepts no
+    /// answer to a request up to the sequence in the report. With sequence 0 it may still accept the answer in flight.
     pub fn receive_report(&mut self, policy: &Policy, report: &LeaseRequest, now_ms: i64) {
         self.expire(policy, now_ms);
         let mut leases = self.leases.iter();
@@ -104,7 +103,7 @@ impl Lender {
         self.put(index, lease);
     }
 
-    /// Records that a recall did not bring what the borrower of this lease needed.
+    /// Records that a recall returned too little for the borrower of this lease.
     pub fn recalled_in_vain(&mut self, requester: &LeaseId, now_ms: i64) {
         for lease in &mut self.leases {
             lease.reported_ms = if lease.id == *requester {
@@ -121,9 +120,9 @@ impl Lender {
 }
 
 impl Borrower {
-    /// Gives back what this lease holds: all of it, or what is not needed until the next answer could come. Returns
-    /// the report to the lender; nothing where the lease is another by now, or over. If that report is lost, the next
-    /// request repeats it.
+    /// Returns tokens of this lease: all of them, or those that are not needed until the next answer could come.
+    /// Returns the report to the lender; `None` if the lease has changed by now, or is over. If that report is lost,
+    /// the next request repeats it.
     pub fn recall(
         &mut self,
         policy: &Policy,
@@ -144,9 +143,9 @@ impl Borrower {
         };
         let given = tokens.saturating_sub(kept);
         self.returned = self.returned.saturating_add(given);
-        // Nobody holds it now, as far as is known here: what verdicts say of the rest stays as it was.
+        // As far as is known here the tokens are free now, so the remaining quota in verdicts does not change.
         self.free = self.free.saturating_add(given);
-        // What is on its way for nobody is not taken any more: it may be what the others lack.
+        // A grant in flight without a waiting call is not accepted any more: others may need it.
         if let Some(pending) = self.pending.filter(|pending| pending.need == 0) {
             self.pending = None;
             self.has_unreported |= pending.reports_returns;
@@ -198,7 +197,7 @@ impl Table {
         }
     }
 
-    /// Records that a recall did not bring what the borrower of this lease needed: see [`Lender::recallable`].
+    /// Records that a recall returned too little for the borrower of this lease: see [`Lender::recallable`].
     pub fn recalled_in_vain(&mut self, name: &str, key: &str, requester: &LeaseId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         let slot = self.slot_of(name, key);

@@ -1,19 +1,20 @@
-//! What a borrower asks its lender for, and when.
+//! The requests of a borrower to its lender.
 //!
-//! Invariant: at most one request is on its way.
+//! Invariant: at most one request is in flight.
 
 use super::borrower::{Borrower, PendingRequest};
 use super::lease::LeaseRequest;
 use super::lender::lease_ms;
 use super::policy::{Policy, Scope};
 
-/// How much a borrower keeps for its rate: what it uses within this time and four trips, and a fiftieth of the limit
-/// or 50 where that is more, so that one request serves many calls. Not more than it uses within its lease.
+/// The time whose use a borrower keeps in stock, milliseconds. To it are added four trips, and a fiftieth of the limit
+/// or 50 if that is more, so that one request serves many calls. It keeps no more than it uses within its lease.
 const AHEAD_MS: i64 = 2_000;
 const PART_OF_CAPACITY: u64 = 50;
 const TOKENS_AHEAD_MIN: u64 = 50;
 
-/// When a request without an answer is given up: its sender was ended, since no sender waits for so long.
+/// When a request without an answer is given up, milliseconds: its sender has ended, because no sender waits for that
+/// long.
 const PENDING_MS_MAX: i64 = 5_000;
 
 impl Borrower {
@@ -29,7 +30,7 @@ impl Borrower {
         }
         let tokens = self.tokens(now_ms);
         let expected = self.ahead(policy, now_ms);
-        // What has come meanwhile may do.
+        // Tokens that have come meanwhile may suffice.
         let missing = self.largest.saturating_sub(tokens);
         let (need, want) = if missing > 0 {
             let more = expected.saturating_add(self.waiting);
@@ -37,7 +38,7 @@ impl Borrower {
         } else if self.is_low(policy, tokens, now_ms) {
             (0, expected.saturating_sub(tokens))
         } else if self.granted > 0 && now_ms >= self.renewal_ms() && tokens > 0 {
-            // What is not expected to be used goes back; all of it if nothing was used.
+            // Tokens that are not expected to be used are returned; all of them if there was no demand.
             let kept = if self.demand.is_idle(policy, now_ms) {
                 0
             } else {
@@ -53,7 +54,7 @@ impl Borrower {
         Some(self.request(now_ms, need, want))
     }
 
-    /// How much it would like to hold.
+    /// The tokens that it wants to have.
     fn ahead(&self, policy: &Policy, now_ms: i64) -> u64 {
         let expected = self.demand.within(policy, now_ms, lease_ms(policy));
         if policy.scope == Scope::Datacenter {
@@ -126,8 +127,7 @@ impl Borrower {
         }
     }
 
-    /// When [`Self::next_request`] must be called again though no call comes, by this clock; nothing where it need
-    /// not.
+    /// When [`Self::next_request`] must be called again without a call, by this clock; `None` if it need not.
     pub fn due_at_ms(&self) -> Option<i64> {
         if self.pending.is_some() {
             return None;

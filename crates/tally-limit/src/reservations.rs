@@ -1,28 +1,28 @@
-//! What was consumed for callers who may yet take it back.
+//! Reservations: consumption that callers may still cancel.
 //!
-//! Invariants: what a reservation consumed is given back at most once; one that was cancelled consumes nothing
-//! afterwards, and one that was made consumes nothing again, for [`RESERVED_MS_MAX`]. All of it is in memory: after a
-//! crash what was consumed stays so.
+//! Invariants: the consumption of a reservation is given back at most once. For [`RESERVED_MS_MAX`] a cancelled
+//! reservation consumes nothing, and a repeated one consumes nothing again. Reservations are in memory only: after a
+//! crash their consumption stays.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::meter::Verdict;
 use super::table::{Check, Full, RESERVED_MS_MAX, ReservationId, ReservationRefusal, Table};
 
-/// The most reservations: 1,000 a second for the 10 s that each is remembered. 100 bytes each, beside the checks that
-/// they hold, are 1 MB.
+/// The most reservations: 1,000 a second for the 10 s that each is remembered. 100 bytes each, without their checks,
+/// are 1 MB.
 pub(super) const RESERVATIONS_MAX: usize = 10_000;
 
-/// The most checks that all of them hold until they are confirmed or cancelled, most often at once: at up to 650
-/// bytes 13 MB.
+/// The most checks of all reservations until they are confirmed or cancelled, most often at once: 13 MB at up to 650
+/// bytes.
 pub(super) const RESERVED_CHECKS_MAX: usize = 20_000;
 
-/// What is known of a reservation.
+/// The state of a reservation.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// It consumed this: subject and cost each.
+    /// It has consumed this: (subject, cost).
     Held(Vec<(String, u64)>),
-    /// What it consumed stays consumed.
+    /// Its consumption is final.
     Confirmed,
     /// It is void.
     Cancelled,
@@ -48,7 +48,7 @@ impl State {
 }
 
 impl Reservations {
-    /// Forgets those that have lapsed, and returns what is known of this one.
+    /// Drops expired reservations, and returns the state of this one.
     pub(super) fn get(&mut self, id: &ReservationId, now_ms: i64) -> Option<&State> {
         while let Some((made_ms, first)) = self.order.front() {
             if now_ms.saturating_sub(*made_ms) < RESERVED_MS_MAX {
@@ -76,7 +76,7 @@ impl Reservations {
         }
     }
 
-    /// Puts a known one into another state. Returns when it was made and what it was.
+    /// Sets another state of a known one. Returns when it was made and its former state.
     pub(super) fn replace(&mut self, id: &ReservationId, state: State) -> Option<(i64, State)> {
         let (made_ms, known) = self.known.get_mut(id)?;
         self.held = self.held.saturating_add(state.held());
@@ -87,8 +87,8 @@ impl Reservations {
 }
 
 impl Table {
-    /// As [`Self::check_all`], and remembers for [`RESERVED_MS_MAX`] what was consumed, so that it can be cancelled.
-    /// A repeat gets the verdicts as they are now, and consumes nothing.
+    /// As [`Self::check_all`], and remembers the consumption for [`RESERVED_MS_MAX`], so that it can be cancelled. A
+    /// repeat gets the present verdicts, and consumes nothing.
     ///
     /// # Errors
     /// A [`ReservationRefusal`]; nothing is consumed.
@@ -126,8 +126,8 @@ impl Table {
         Ok(verdicts)
     }
 
-    /// Gives back what was reserved, as far as it still counts, once. If the reservation has not come, it will be
-    /// refused.
+    /// Gives back the consumption of a reservation, as far as it still counts, once. If the reservation has not arrived
+    /// yet, it will be refused.
     pub fn cancel(&mut self, id: ReservationId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         if self.reservations.get(&id, now_ms).is_none() {
@@ -159,7 +159,7 @@ impl Table {
         self.touch(slot);
     }
 
-    /// Records that what a reservation consumed stays consumed.
+    /// Makes the consumption of a reservation final.
     pub fn confirm(&mut self, id: ReservationId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         if let Some(State::Held(_)) = self.reservations.get(&id, now_ms) {

@@ -1,8 +1,8 @@
-//! The slots of a table: where each of its keys lies.
+//! The slots of a table, in which its keys lie.
 //!
 //! Invariants: `by_subject` and the filled slots name the same keys; `memory` holds the sum over the filled slots; a
-//! slot is only emptied once its key is idle and stored. A hand goes round the slots, a few with each call, and empties
-//! those whose keys are idle.
+//! slot is only emptied once its key is idle and stored. A clock hand moves over the slots, a few with each call, and
+//! empties those with idle keys.
 
 use alloc::sync::Arc;
 use std::collections::HashMap;
@@ -13,32 +13,33 @@ use super::owner::{GroupingOfTable, KeyGroup, Owner, hash_of};
 use super::policy::Policy;
 use super::table::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
 
-/// Slots that the hand looks at with each call. A call fills at most one, so it goes round before they are all used
-/// twice.
+/// The slots that the hand checks with each call. A call fills at most one, so the hand passes all before they are
+/// filled twice.
 const SWEPT_EACH: usize = 2;
 
-/// Slots that it looks at where a key finds no room: 1,000 · 20 ns = 20 µs.
+/// The slots that it checks if a key finds no room: 1,000 · 20 ns = 20 µs.
 const SWEPT_FULL: usize = 1_000;
 
-/// Meters that keys share for which there is no room, of one policy, and of all: at about 400 bytes 1.6 MB.
+/// The most shared meters, for keys without room: of one policy and, below, of all: 1.6 MB at about 400 bytes.
 const SHARED_EACH: u64 = 256;
 const SHARED_MAX: u64 = 4_096;
 
-/// A group may hold at most this many times the keys for which there is still room: alone it may fill three quarters.
+/// A group may have at most the free room for keys times this: alone it may fill three quarters.
 const ROOM_TIMES: u64 = 3;
-/// Of the meters that keys share a group may hold as many as there is still room for: alone it may fill half.
+/// A group may have at most the free room for shared meters times this: alone it may fill half.
 const SHARED_ROOM_TIMES: u64 = 1;
 
-/// What a key with few buckets takes.
+/// The bytes of a key with few buckets.
 const KEY_BYTES: u64 = 320;
 
-/// What the name of a key that stands for others begins with; no client's key has a control character.
+/// The first character of the name of a shared meter; no client's key has a control character.
 const SHARED: char = '\u{1}';
 
-/// How long a policy that was left is not taken up again: isolates use one for at most 15 s after they read it.
+/// How long after a change the former policy is not applied again, milliseconds: isolates use a policy for at most 15 s
+/// after they read it.
 const LEFT_MS: i64 = 20_000;
 
-/// What the map and the header of the subject take beside the entry: 24 bytes at a load of a half, and 16.
+/// The bytes of the map and of the subject's header, besides the entry: 24 at a load of a half, and 16.
 const MAP_ENTRY_BYTES: usize = 64;
 
 /// One key.
@@ -48,21 +49,21 @@ pub(super) struct Entry {
     pub(super) subject: Arc<str>,
     pub(super) owner: Owner,
     pub(super) policy: Policy,
-    /// The policy before, if it counted in another way, and when it was left.
+    /// The former policy, if it counted in another way, and when it was changed.
     pub(super) left: Option<Box<(Policy, i64)>>,
     pub(super) lender: Lender,
-    /// The row that has its newest stored state, and how long that is; 0 where there is none.
+    /// The row with its newest stored state, and the length of that; 0 if there is none.
     pub(super) row: u64,
     pub(super) stored_bytes: u64,
-    /// Whether it has changed since.
+    /// Whether it has changed since then.
     pub(super) is_dirty: bool,
     bytes: u64,
     lease_bytes: u64,
 }
 
 impl Entry {
-    /// Whether `policy` is the one before, sent by a caller that does not know of the change yet. Switching back would
-    /// lose what lies further back than the shorter window.
+    /// Whether `policy` is the former one, sent by a caller that does not know of the change yet. A switch back would
+    /// lose the use from before the shorter window.
     pub(super) fn has_left(&self, policy: &Policy, now_ms: i64) -> bool {
         let left = self.left.as_ref();
         left.is_some_and(|left| {
@@ -71,7 +72,7 @@ impl Entry {
         })
     }
 
-    /// Whether it is one of the meters that keys share.
+    /// Whether it is a shared meter.
     pub(super) fn is_shared(&self) -> bool {
         self.subject
             .split_once('\0')
@@ -95,7 +96,7 @@ fn name_of(subject: &str) -> &str {
     subject.split_once('\0').map_or(subject, |(name, _)| name)
 }
 
-/// The name of the meter that a key shares where there is no room for its own.
+/// The name of the meter that a key shares if there is no room for its own.
 pub(super) fn shared_subject(subject: &str) -> String {
     let (name, key) = subject.split_once('\0').unwrap_or((subject, ""));
     format!("{name}\0{SHARED}{}", hash_of(key) % SHARED_EACH)
@@ -107,13 +108,13 @@ pub(super) struct Slots {
     by_subject: HashMap<Arc<str>, usize>,
     entries: Vec<Option<Entry>>,
     empty: Vec<usize>,
-    /// What all keys take, beside the other tables of the isolate.
+    /// The memory of all keys, as a part of the isolate's.
     memory: MemoryShare,
-    /// What the leases of all keys take of it.
+    /// The bytes of all leases in it.
     lease_bytes: u64,
     hand: usize,
     grouping: GroupingOfTable,
-    /// How many keys each group has, and how many meters that are shared: 40 bytes for each.
+    /// The number of keys, and of shared meters, of each group: 40 bytes each.
     held: HashMap<(KeyGroup, bool), u64>,
     shared: u64,
 }
@@ -139,14 +140,14 @@ impl Slots {
         self.memory.bytes()
     }
 
-    /// Counts what it holds with what others of the same memory do.
+    /// Counts its memory together with that of others.
     pub(super) fn sharing(mut self, mut memory: MemoryShare) -> Self {
         memory.hold(self.bytes());
         self.memory = memory;
         self
     }
 
-    /// Shares out room by these groups of keys, of which there are none yet.
+    /// Divides room by these groups of keys. There are no keys yet.
     pub(super) fn grouped_by(mut self, grouping: GroupingOfTable) -> Self {
         self.grouping = grouping;
         self
@@ -164,7 +165,7 @@ impl Slots {
         keys >= KEYS_MAX || self.is_overgrown()
     }
 
-    /// Whether the keys that are here may not grow either.
+    /// Whether existing keys may not grow either.
     pub(super) fn is_overgrown(&self) -> bool {
         !self.memory.has_room(BYTES_MAX)
     }
@@ -174,8 +175,8 @@ impl Slots {
         self.lease_bytes < LEASES_BYTES_MIN || !self.is_overgrown()
     }
 
-    /// Whether there is room for another key of this owner: so that none takes what others need, each group may have
-    /// three times as many as could still come.
+    /// Whether there is room for another key of this owner. Each group may have three times as many keys as there is
+    /// free room, so that none takes the room of others.
     pub(super) fn has_room_for(&self, subject: &str, owner: Owner) -> bool {
         let keys = u64::try_from(self.by_subject.len()).unwrap_or(u64::MAX);
         let bytes = self.memory.room(BYTES_MAX);
@@ -185,9 +186,9 @@ impl Slots {
         !self.is_full() && self.has_part(self.groups(subject, owner), false, room, ROOM_TIMES)
     }
 
-    /// Whether each of these nested groups, the outermost first, holds less than `times` times what it could still
-    /// get. The outermost could get the room; one within it what the outer could still get, x where
-    /// `held + x = times · (room - x)`.
+    /// Whether each of these nested groups, the outermost first, has less than `times` times its free room. The free
+    /// room of the outermost is `room`. That of an inner group is what the outer one could still get: x with `held + x
+    /// = times · (room - x)`.
     fn has_part(
         &self,
         mut groups: impl Iterator<Item = KeyGroup>,
@@ -203,10 +204,10 @@ impl Slots {
         })
     }
 
-    /// Returns the slot of a new meter that keys share.
+    /// Returns the slot of a new shared meter.
     ///
     /// # Errors
-    /// [`Full`] where there are too many, or its owner has more than could still come.
+    /// [`Full`] if there are too many, or if its owner has more than its part.
     pub(super) fn insert_shared(
         &mut self,
         subject: &str,
@@ -221,7 +222,7 @@ impl Slots {
         self.insert(subject, owner, policy, true)
     }
 
-    /// Counts a key in, or out.
+    /// Counts a key that comes or leaves.
     fn count(&mut self, subject: &str, owner: Owner, is_shared: bool, comes: bool) {
         for group in self.groups(subject, owner) {
             let held = self.held.entry((group, is_shared)).or_default();
@@ -245,7 +246,7 @@ impl Slots {
     /// Returns the slot of a new key.
     ///
     /// # Errors
-    /// [`Full`] where the bounds are reached. `is_forced` puts it in all the same.
+    /// [`Full`] if the bounds are reached. With `is_forced` it is inserted all the same.
     pub(super) fn insert(
         &mut self,
         subject: &str,
@@ -283,7 +284,7 @@ impl Slots {
         Ok(slot)
     }
 
-    /// Counts the bytes of a key anew, after it has changed.
+    /// Counts the bytes of a key again, after it has changed.
     pub(super) fn weigh(&mut self, slot: usize) {
         if let Some(Some(entry)) = self.entries.get_mut(slot) {
             let bytes = entry.measure();
@@ -297,7 +298,7 @@ impl Slots {
         }
     }
 
-    /// Moves the hand on, and empties slots of keys that are idle. Calls `gone` for each.
+    /// Moves the hand, and empties slots of idle keys. Calls `gone` for each.
     pub(super) fn sweep(&mut self, is_full: bool, now_ms: i64, mut gone: impl FnMut(&Entry)) {
         let many = if is_full { SWEPT_FULL } else { SWEPT_EACH };
         for _ in 0..many.min(self.entries.len()) {

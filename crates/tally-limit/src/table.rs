@@ -1,4 +1,4 @@
-//! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
+//! The keys of one partition. Times are wall times; the table has a clock that never goes back.
 //!
 //! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`MemoryShare::room`]; a key for
 //! which there is no room shares a meter with others of its policy, so it never gets more than its limit, and may get
@@ -61,7 +61,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// How long a check waits that found no room.
+/// How long a check waits that found no room, milliseconds.
 const FULL_MS: u64 = 1_000;
 
 /// No room for another key or reservation, nor for a meter that keys share: time must act.
@@ -69,7 +69,7 @@ const FULL_MS: u64 = 1_000;
 pub struct Full;
 
 impl Full {
-    /// The verdict of a check for whose key there is no slot: it is refused.
+    /// The verdict of a check whose key has no slot: it is refused.
     pub fn verdict(policy: &Policy) -> Verdict {
         Verdict {
             is_allowed: false,
@@ -80,7 +80,7 @@ impl Full {
         }
     }
 
-    /// The answer to the borrower of a lease then: nothing is lent, and its calls are refused.
+    /// The answer to the borrower of such a key: nothing is lent, and its calls are refused.
     pub fn answer(request: &LeaseRequest) -> LeaseAnswer {
         LeaseAnswer {
             sequence: request.sequence,
@@ -101,17 +101,17 @@ pub enum ReservationRefusal {
     Over(Vec<Verdict>),
     /// No room.
     Full,
-    /// It was cancelled before it came.
+    /// It was cancelled before it arrived.
     Cancelled,
 }
 
-/// A reservation's name, chosen at random by who asks for it.
+/// The random name of a reservation, chosen by its caller.
 pub type ReservationId = [u8; 16];
 
-/// How long a reservation may be cancelled, and how long a cancelled one is remembered.
+/// How long a reservation may be cancelled, and how long a cancelled one is remembered, milliseconds.
 pub const RESERVED_MS_MAX: i64 = 10_000;
 
-/// What one commit writes, in one transaction.
+/// The writes of one commit, in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// The number of the row to insert; numbers rise.
@@ -122,7 +122,7 @@ pub struct Commit {
     pub delete_below: u64,
 }
 
-/// What the table holds, for metrics.
+/// The size of the table, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
     /// Keys.
@@ -131,7 +131,8 @@ pub struct TableSize {
     pub bytes: u64,
 }
 
-/// Puts the name of a key in a table: policy's name, a zero, key. Neither has control characters, so no two are alike.
+/// Writes the name of a key in a table: the policy's name, a zero, the key. Neither has control characters, so names
+/// are unique.
 pub(super) fn subject(into: &mut String, name: &str, key: &str) {
     into.clear();
     into.push_str(name);
@@ -145,14 +146,14 @@ pub struct Table {
     pub(super) clock: Monotone,
     pub(super) slots: Slots,
     pub(super) reservations: Reservations,
-    /// Nothing where the table is not stored.
+    /// `None` if the table is not stored.
     pub(super) log: Option<Log>,
     pub(super) dirty: Vec<usize>,
     pub(super) scratch: String,
 }
 
 impl Table {
-    /// An empty table that is stored: what has changed must be committed, or its memory is never freed.
+    /// An empty table that is stored: its changes must be committed, or their memory is never freed.
     pub fn stored() -> Self {
         Self {
             log: Some(Log::default()),
@@ -160,7 +161,7 @@ impl Table {
         }
     }
 
-    /// An empty table that is not stored: a restart forgets all.
+    /// An empty table that is not stored: a restart loses everything.
     pub fn in_memory() -> Self {
         Self {
             clock: Monotone::default(),
@@ -172,7 +173,7 @@ impl Table {
         }
     }
 
-    /// The same, still empty, where room is shared out by these groups of keys.
+    /// The table, still empty, with its room divided by these groups of keys.
     #[must_use]
     pub fn grouped_by(self, grouping: Grouping) -> Self {
         Self {
@@ -181,7 +182,7 @@ impl Table {
         }
     }
 
-    /// The same, where what it holds is counted with what others of the same memory do.
+    /// The table, with its memory counted together with that of others.
     #[must_use]
     pub fn sharing(self, memory: MemoryShare) -> Self {
         Self {
@@ -206,7 +207,7 @@ impl Table {
         Ok(verdict)
     }
 
-    /// What [`Self::check`] would say, as it stands before the call; nothing changes.
+    /// The verdict that [`Self::check`] would return, with the state before the call; nothing changes.
     pub fn peek(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
         let now_ms = self.clock.peek(wall_ms);
         let slot = self.slot_of(check.name, check.key);
@@ -226,8 +227,8 @@ impl Table {
         }
     }
 
-    /// The verdict of each check: if all are admitted they are consumed, else nothing is. Costs of checks of the same
-    /// key add; of their policies the last holds. Cost: O(n²) for n checks.
+    /// The verdict of each check. If all are admitted they are consumed, else nothing is. Costs of checks of the same
+    /// key are added; the last of their policies holds. Cost: O(n²) for n checks.
     ///
     /// # Errors
     /// [`Full`] where there is no room for all keys; nothing is consumed.
@@ -270,9 +271,9 @@ impl Table {
     }
 
     /// Answers a borrower of leases for a key of a global limit. [`LeaseAnswer::must_commit`] says whether the table
-    /// must be committed before the answer is sent. A request for which no call waits changes no policy, since its
-    /// borrower may not know a newer one, and is granted nothing under another. Where there is no room for
-    /// the key, or for another lease, nothing is lent: see [`Full::answer`].
+    /// must be committed before the answer is sent. A request without a waiting call changes no policy, because its
+    /// borrower may not know a newer one, and gets no grant under another policy. Without room for the key, or for
+    /// another lease, nothing is lent: see [`Full::answer`].
     pub fn ask(&mut self, check: &Check<'_>, request: &LeaseRequest, wall_ms: i64) -> LeaseAnswer {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
@@ -299,7 +300,7 @@ impl Table {
         answer
     }
 
-    /// How much it holds.
+    /// The size of the table.
     pub fn size(&self) -> TableSize {
         TableSize {
             keys: u64::try_from(self.slots.len()).unwrap_or(u64::MAX),
@@ -307,8 +308,8 @@ impl Table {
         }
     }
 
-    /// Drops idle keys: a few, or many where a new key finds no room. Comes before keys are entered, since one that
-    /// is as new is idle.
+    /// Drops idle keys: a few, or many if a new key finds no room. It is called before keys are inserted, because a new
+    /// key is idle.
     pub(super) fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
         let is_needed = checks.iter().any(|check| {
             subject(&mut self.scratch, check.name, check.key);

@@ -22,7 +22,7 @@ const SCHEMA: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS alert_deliveries_due ON alert_deliveries (due_ms) WHERE due_ms IS NOT NULL",
 ];
 
-/// The condition that a delivery is the first of its alert that waits.
+/// The SQL condition that a delivery is the first waiting one of its alert.
 const IS_FIRST: &str = "due_ms IS NOT NULL AND NOT EXISTS (SELECT 1 FROM alert_deliveries AS other \
     WHERE other.alert = alert_deliveries.alert AND other.number < alert_deliveries.number AND other.due_ms IS NOT NULL)";
 
@@ -31,7 +31,7 @@ const IS_FIRST: &str = "due_ms IS NOT NULL AND NOT EXISTS (SELECT 1 FROM alert_d
 pub(super) struct StoredAlert {
     /// Its settings.
     pub(super) alert: Alert,
-    /// What its deliveries are signed with.
+    /// The secret that signs its deliveries.
     pub(super) secret: Secret,
     /// Its state.
     pub(super) record: AlertRecord,
@@ -124,7 +124,7 @@ impl AlertStore {
         Ok(usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX))
     }
 
-    /// All of them, in order of their names.
+    /// All alerts, in order of their names.
     pub(super) fn list(&self) -> Result<Vec<AlertDetails>, Fault> {
         let rows = self.rows("SELECT name, body FROM alerts ORDER BY name", vec![])?;
         let read = |row: &Vec<SqlValue>| match row.as_slice() {
@@ -260,7 +260,7 @@ impl AlertStore {
             .collect()
     }
 
-    /// Up to so many due deliveries, each the first of its alert that waits.
+    /// At most `limit` due deliveries, each the first waiting one of its alert.
     pub(super) fn due_deliveries(&self, now_ms: i64, limit: usize) -> Result<Vec<i64>, Fault> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let sql = format!(

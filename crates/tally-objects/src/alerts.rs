@@ -1,8 +1,8 @@
 //! The alerts of a partition of the directory: evaluation by its alarm, and delivery.
 //!
-//! Invariants: an alert is in one partition, by its name, with at most one measurement under way, so nobody else
+//! Invariants: an alert is in one partition, by its name, with at most one measurement in progress, so nothing else
 //! evaluates it. The new state of an alert and the resulting delivery are one commit. An attempt is stored before it is
-//! sent, and the delivery is due again until its receiver has acknowledged it: so it is sent at least once, in spite of
+//! sent, and the delivery is due again until its receiver has acknowledged it. So it is sent at least once, in spite of
 //! crashes.
 //!
 //! Life: the alarm rings for due alerts. Each is measured as by a reader, evaluated, and stored with its deliveries.
@@ -34,14 +34,14 @@ use tally_protocol::messages::{
 use tally_protocol::names::ALERTS_ALLOW;
 use tally_shared::concurrency::all_settled;
 
-/// How long a measurement may take: twice the time that a reader waits for a datacenter, plus that for the roots.
+/// How long a measurement may take, milliseconds: twice the time that a reader waits for a datacenter, and the time for
+/// the roots.
 const MEASURE_MS_MAX: u64 = 8_000;
 
-/// How many alerts are measured at once, and how many deliveries are in flight: the platform allows six open
-/// connections.
+/// The alerts that are measured at once, and the deliveries in flight: the platform allows six open connections.
 const AT_ONCE: usize = 6;
 
-/// How long a delivery waits that cannot be read, milliseconds: an operator repairs or deletes its alert.
+/// How long an unreadable delivery waits, milliseconds: an operator repairs or deletes its alert.
 const UNREADABLE_AGAIN_MS: i64 = 600_000;
 
 /// The alerts of one partition.
@@ -55,7 +55,7 @@ pub(super) struct Alerts {
     sent: RefCell<HashSet<i64>>,
 }
 
-/// Exclusive use of something, until it is dropped.
+/// Exclusive use of an item, until this is dropped.
 struct Turn<'a, T: Eq + std::hash::Hash>(&'a RefCell<HashSet<T>>, T);
 
 impl<'a, T: Eq + std::hash::Hash + Clone> Turn<'a, T> {
@@ -114,7 +114,7 @@ impl Alerts {
         }
         let before = self.store.get(&name)?;
         let alert = before.as_ref().map(|before| &before.alert);
-        // The same put may come twice.
+        // The same message may come twice.
         if alert != over.as_ref() && alert != Some(&put.alert) {
             return Ok(AlertPutOutcome::Changed);
         }
@@ -157,7 +157,7 @@ impl Alerts {
             .transpose()
     }
 
-    /// All of them.
+    /// All alerts.
     pub(super) fn list(&self) -> Result<Vec<AlertDetails>, Fault> {
         self.store.list()
     }
@@ -175,7 +175,7 @@ impl Alerts {
         self.store.deliveries(&message.name, DELIVERIES_MAX)
     }
 
-    /// The last deliveries of all.
+    /// The last deliveries of all alerts.
     pub(super) fn all_deliveries(&self) -> Result<Vec<(Alert, ScheduledDelivery)>, Fault> {
         self.store.all_deliveries(DELIVERIES_MAX)
     }
@@ -216,7 +216,7 @@ impl Alerts {
         };
         let mut delivery = Delivery::new(test.name, event, now_ms);
         delivery.attempts = 1;
-        // If this object stops before the answer comes, nobody tries again.
+        // If this object stops before the answer comes, the test is not retried.
         delivery.outcome = Outcome::GivenUp;
         let number = self.store.deliver(&delivery, None)?;
         let attempt = self.attempt(&delivery, &stored).await;
@@ -350,7 +350,7 @@ impl Alerts {
             return Ok(());
         };
         let Some(stored) = self.store.get(&delivery.name)? else {
-            // It would stay due, and be looked at again at once.
+            // A delivery without an alert would stay due, and be handled again at once.
             return self.store.delete(&delivery.name).map(drop);
         };
         if let Some(until_ms) = stored.record.silenced_until_ms(now_ms) {

@@ -1,5 +1,5 @@
-//! The load of a cell, and the reactions to it: a cell tells lanes how long to gather, a shard reports its load to its
-//! lead, and the lead doubles, halves and seals shards.
+//! The load of a cell, and the reactions to it. A cell tells lanes how long to gather. A shard reports its load to its
+//! lead. The lead doubles, halves and seals shards.
 
 use std::rc::Rc;
 
@@ -20,16 +20,16 @@ use tally_shared::fleet;
 use tally_shared::metrics;
 use tally_shared::open_objects;
 
-/// The interval of reports to the lead: of a busy shard, and of a quiet one that still gets flushes.
+/// The intervals of reports to the lead, milliseconds: of a busy shard, and of a quiet one that still gets flushes.
 const REPORT_EVERY_MS: (i64, i64) = (1_000, 10_000);
 
-/// How many shards are sealed at once: as many as there can be.
+/// The shards that are sealed at once: as many as there can be.
 const SHARDS_AT_ONCE: usize = 64;
 
-/// How long a lead waits before it repeats the sealing of a shard that did not answer.
+/// How long a lead waits before it repeats the sealing of a shard that did not answer, milliseconds.
 const RESEAL_MS: i64 = 1_000;
 
-/// How long a lead that has moved waits before it confirms again to its former place, which did not answer.
+/// How long a lead that has moved waits before it confirms again to a former place that did not answer, milliseconds.
 const CONFIRM_MS: i64 = 10_000;
 
 /// How long after an alarm that found storage unreadable the next one rings, milliseconds.
@@ -45,7 +45,7 @@ pub(super) struct Autoscaler {
     pub(super) leaving: DepartureState,
 }
 
-/// The thresholds of the settings, read once for each isolate: reading a variable is a call into JavaScript.
+/// The thresholds of the settings. An isolate reads them once, because reading a variable is a call into JavaScript.
 struct SetThresholds(Thresholds, Option<LeaveLimits>);
 
 impl State for SetThresholds {
@@ -57,7 +57,7 @@ impl State for SetThresholds {
                 .unwrap_or(usual.split_flushes_per_second),
             quiet_ms: number(QUIET_MS).map_or(usual.quiet_ms, i64::from),
         };
-        // Where one process runs all objects they share a thread: another object would not relieve it.
+        // If one process runs all objects, they share a thread, and another object would not relieve it.
         let usual = (!open_objects::are_bounded(host)).then_some(LEAVE_PER_SECOND_USUAL);
         let leave = number(LEAVE_PER_SECOND).or(usual);
         let leave = leave.filter(|_| call::has_tablets(host));
@@ -275,7 +275,7 @@ impl Core {
             return Ok(());
         };
         self.host.fail(&format!("a cell's alarm: {fault}"));
-        // It may be temporary.
+        // The failure of storage may be temporary.
         self.arm_in(UNREADABLE_MS).await
     }
 
@@ -318,7 +318,7 @@ impl Core {
             (true, true) => self.arm_in(quiet_ms).await?,
             (true, false) => {}
         }
-        // Last, because the lead may be elsewhere afterwards.
+        // This comes last, because the lead may be elsewhere afterwards.
         self.see_to_rest().await
     }
 

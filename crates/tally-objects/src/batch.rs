@@ -1,7 +1,7 @@
 //! Answers to many calls in one message.
 //!
 //! Invariants: all calls of a batch are begun in one turn, in their order. Each is answered as it would be alone, or
-//! with `None` while it is under way: it then continues, and the sender asks again.
+//! with `None` while it is in progress: it then continues, and the sender asks again.
 
 use std::cell::RefCell;
 
@@ -12,21 +12,21 @@ use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply};
 use tally_protocol::messages::{Batch, BatchedCall, Fault, batch, encode};
 
-/// How long a batch waits for its calls, milliseconds. A call that takes longer waits for another object, and is asked
-/// for again by itself: so a root that does not answer delays only its own counter.
+/// How long a batch waits for its calls, milliseconds. A call that takes longer waits for another object, and its
+/// sender asks for it again separately. So a root that does not answer delays only its own counter.
 pub(super) const ANSWER_MS_MAX: u64 = 100;
 
-/// How many calls of a batch begin together: their rows are read ahead by one statement, and their writes are joined.
-/// Most rows are below 1 KB, some 13 KB.
+/// The calls of a batch that begin together: their rows are read ahead by one statement, and their writes are joined.
+/// Most rows are below 1 KB, a few have 13 KB.
 pub(super) const BEGUN_AT_ONCE: usize = 480;
 
 /// The most bytes of an answer, except for its last call: later answers are asked for again.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Succeeds where a batch may have so many calls.
+/// Succeeds if a batch may have this many calls.
 ///
 /// # Errors
-/// `Broken` where it may not.
+/// `Broken` if it may not.
 pub(super) fn check_size(calls: usize) -> Result<(), Fault> {
     if calls > batch::CALLS_MAX {
         let detail = format!("a batch has at most {} calls", batch::CALLS_MAX);
@@ -68,7 +68,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// No answers yet, for so many calls.
+    /// No answers yet, for this many calls.
     pub(super) fn new(calls: usize) -> Self {
         Self {
             bodies: vec![None; calls],

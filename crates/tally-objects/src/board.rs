@@ -40,10 +40,10 @@ use tally_protocol::messages::{
 };
 use tally_shared::call;
 
-/// How often the creation of a board is tried while it is deleted repeatedly.
+/// The attempts to create a board that is deleted repeatedly.
 const BEGUN_TRIES: u32 = 3;
 
-/// How many turns of removing expired members precede writes, so that their answers are exact.
+/// How many batches of expired members are removed before writes, so that answers are exact.
 const EXPIRED_TURNS: u32 = 5;
 
 /// How long after a failed alarm the next one rings, milliseconds.
@@ -145,8 +145,8 @@ impl BoardCore {
         self.storage.check(|| self.load())
     }
 
-    /// Changes the board in one commit. If it fails, memory is read again before anything else is answered. What was
-    /// read ahead is of this commit alone.
+    /// Changes the board in one commit. If it fails, memory is read again before any other answer. Members that were
+    /// read ahead are valid for this commit only.
     pub(super) fn commit<T>(
         &self,
         mut work: impl FnMut(&mut Loaded) -> Result<T, Fault>,
@@ -163,7 +163,7 @@ impl BoardCore {
         &self,
         work: &mut dyn FnMut(&mut Loaded) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        // Another call may have found meanwhile that memory differs from storage.
+        // Meanwhile another call may have found that memory differs from storage.
         self.storage.check(|| self.load())?;
         let committed = self.store.atomically(|| {
             let mut loaded = self.loaded.borrow_mut();
@@ -184,7 +184,7 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Removes what has expired.
+    /// Removes expired members and periods.
     pub(super) fn catch_up(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let is_behind = self.loaded.borrow().as_ref().is_some_and(|loaded| {
@@ -257,8 +257,8 @@ impl BoardCore {
         if self.generation().is_none() {
             self.rows.create()?;
             let mut loaded = Loaded::new(board, generation);
-            // Where the head alone was discarded, the role still names the shards. They ignore what is not above the
-            // sequence that they were told last.
+            // If only the head was discarded, the role still names the shards. They ignore a state whose sequence is
+            // not above the last one that they received.
             loaded.role = self.rows.role()?;
             if !loaded.role.is_here() {
                 loaded.head.sequence = first_sequence(self.host.now_ms());
@@ -286,7 +286,7 @@ impl BoardCore {
             .map_or_else(Layout::default, |loaded| loaded.role.layout)
     }
 
-    /// `None` where this object has the members that are asked for; otherwise the reason for the answer.
+    /// `None` if this object has the requested members, otherwise the reason why not.
     fn misplaced(&self, at: ShardAt) -> Option<Misplaced> {
         let loaded = self.loaded.borrow();
         let Some(Loaded { head, role, .. }) = loaded.as_ref() else {
@@ -394,8 +394,8 @@ impl BoardCore {
         }
     }
 
-    /// What is known of requests to a board that has ended, or never was: by the records of this object, and where the
-    /// board was spread by those of its shards.
+    /// The earlier results of requests to a board that has ended or never existed: by the records of this object and,
+    /// if the board was spread, by those of its shards.
     async fn known_of_ended(
         &self,
         board: &CounterId,
@@ -424,7 +424,7 @@ impl BoardCore {
             }
         }
         if has_unsent_state && !claims.is_empty() {
-            // A shard that does not know of the end would take the claims.
+            // A shard that does not know of the end would accept the claims.
             self.send_end(board).await?;
         }
         for (at, claims) in claims {
@@ -447,12 +447,12 @@ impl BoardCore {
         Ok(known)
     }
 
-    /// The answer to writes where there is no board, and they begin none.
+    /// The answer to writes that do not create a board, if there is none.
     fn without_board(&self, writes: &[MemberWrite]) -> BoardWritten {
         if writes.iter().any(|write| write.condition.is_none()) {
             return BoardWritten::Ended;
         }
-        // What a member must be, one that is not there is not.
+        // A condition on a member does not hold for a missing one.
         let refused = (0..)
             .zip(writes)
             .map(|(index, _)| (index, MemberRefusal::Changed));
@@ -528,7 +528,7 @@ impl BoardCore {
                 names.len() > 1 && self.rows.read_ahead(loaded.head.epoch, &names)? == names.len();
             let (mut all, mut unranked) = (Vec::with_capacity(requests.len()), Vec::new());
             for (writes, once, sequences) in requests {
-                // In an object that has the whole board, its own sequence has the order already.
+                // An object with the whole board orders writes by its own sequence.
                 let sequences = match loaded.role.at.layout {
                     0 => &[],
                     _ => sequences.as_slice(),
@@ -547,7 +547,7 @@ impl BoardCore {
                     }
                 });
             }
-            // None of these members was written again.
+            // No later write in the commit has changed these members.
             let (indices, members): (Vec<usize>, Vec<NamedPair>) = unranked.into_iter().unzip();
             for (index, rank) in indices.into_iter().zip(self.ranks(loaded, &members)?) {
                 if let Some(BoardWritten::Done(outcome)) = all.get_mut(index) {
@@ -558,7 +558,7 @@ impl BoardCore {
         })
     }
 
-    /// The ranks of these members; none where expired members are still counted.
+    /// The ranks of these members; none while expired members are still counted.
     fn ranks(&self, loaded: &Loaded, members: &[NamedPair]) -> Result<Vec<Option<u64>>, Fault> {
         match loaded.is_exact && !members.is_empty() {
             true => loaded.reader(&self.rows).ranks(members),
@@ -566,7 +566,7 @@ impl BoardCore {
         }
     }
 
-    /// Puts the rank of the only member that was written into the outcome.
+    /// Puts the rank of the only written member into the outcome.
     fn rank(
         &self,
         loaded: &Loaded,
@@ -579,8 +579,8 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Makes writes that have a key. In a shard each group of members has a record of its own, which is found wherever
-    /// the group is; a claim has one of its own too.
+    /// Makes writes that have a key. In a shard each group of members has a separate record, which moves with the
+    /// group. A claim has a separate record too.
     fn make_once(
         &self,
         loaded: &mut Loaded,
@@ -602,7 +602,7 @@ impl BoardCore {
             return self.make_recorded(loaded, writes, once, now_ms);
         }
         let groups = self.groups_of(loaded, writes, once)?;
-        // All of them are written, or none.
+        // All records are written, or none.
         let (mut room, limits) = (loaded.head.ledgers(), self.limits_of(once.keys));
         for (.., known) in &groups {
             match known {
@@ -700,7 +700,7 @@ impl BoardCore {
         Ok(BoardWritten::Done(written))
     }
 
-    /// Makes writes. Where there is one, its member is returned too, whose rank is not known yet.
+    /// Makes writes. Returns the member of a single write too, whose rank is not known yet.
     fn make_all(
         &self,
         loaded: &mut Loaded,
@@ -862,7 +862,7 @@ impl BoardCore {
                 head.period = (0, 0);
             }
             let placed = loaded.role.placing.clone();
-            // Without a home in the request the former one stays.
+            // Without a home in the request, the former home stays.
             let home = placing.home.clone().or_else(|| placed.home.clone());
             let now_placed = Placing {
                 home: home.or_else(|| first.home.clone()),
@@ -908,7 +908,7 @@ impl BoardCore {
                 loaded.begin_epoch();
                 loaded.keep_periods(&self.rows, 0)
             })?;
-            // If a shard does not answer, or this object ends, the alarm goes on.
+            // If a shard does not answer, or this object ends, the alarm continues the work.
             self.put_off();
             self.arm().await;
         }
@@ -923,7 +923,7 @@ impl BoardCore {
     /// If one does not answer; the alarm then notifies it.
     pub(super) async fn send_end(&self, board: &CounterId) -> Result<(), Fault> {
         if self.is_living() {
-            // It has begun again, and registered itself.
+            // The board was created again, and has registered itself.
             return Ok(());
         }
         let ended = self.generation();
@@ -932,8 +932,8 @@ impl BoardCore {
             self.command_all(board, layout, &end).await?;
         }
         let generation = ended.unwrap_or_else(|| {
-            // A board that was registered and never created is removed from the directory. If its creation goes on, it
-            // is registered again: `begin` sees the higher number.
+            // A board that was registered and never created is removed from the directory. If its creation continues,
+            // it is registered again: `begin` sees the higher number.
             let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
             let last = self.beginning.get().unwrap_or(0).max(now);
             self.beginning.set(Some(last + 1));
@@ -1011,7 +1011,7 @@ impl BoardCore {
         }
         self.catch_up()?;
         if !self.sweep_some()? {
-            // Objects of ended layouts are told to delete all before what names them is deleted.
+            // Objects of ended layouts are told to delete everything before the record that names them is deleted.
             self.move_if_due().await?;
             if !self.sweep_some()? {
                 return Ok(());
@@ -1020,7 +1020,7 @@ impl BoardCore {
         self.delete_all().await
     }
 
-    /// Deletes rows that are over. Returns whether all of this object are.
+    /// Deletes expired rows. Returns whether all rows of this object are expired.
     fn sweep_some(&self) -> Result<bool, Fault> {
         if self.generation().is_none() {
             return Ok(false);
@@ -1049,7 +1049,7 @@ impl BoardCore {
     pub(super) async fn delete_all(&self) -> Result<(), Fault> {
         self.is_ending.set(true);
         let deleted = self.store.delete_all().await;
-        // The alarm goes with the rows.
+        // The alarm is deleted with the rows.
         self.armed_ms.set(i64::MAX);
         self.is_ending.set(false);
         self.load();
@@ -1098,7 +1098,7 @@ impl From<Misplaced> for BoardAnswer {
     }
 }
 
-/// Whether writes create the board where there is none. One that needs a member to be there does not.
+/// Whether writes create a missing board. A write that requires an existing member does not.
 fn begins(writes: &[MemberWrite]) -> bool {
     let is_put = |write: &MemberWrite| matches!(write.action, MemberAction::Put(_));
     let mut free = writes.iter().filter(|write| write.condition.is_none());
@@ -1114,7 +1114,7 @@ fn whole_key(first: Option<&MemberWrite>, once: &OnceKey) -> OnceKey {
     }
 }
 
-/// Puts a rank into the outcome of a write, and of which change and how many members it is.
+/// Puts a rank into the outcome of a write, with the sequence and the number of members at that moment.
 fn put_rank(loaded: &Loaded, outcome: &mut MemberOutcome, rank: Option<u64>) {
     if let Some(stand) = &mut outcome.stand {
         stand.rank = rank;

@@ -40,8 +40,8 @@ const PAGE: u64 = 1_000;
 /// How often the changes are copied before the sources are sealed.
 const ROUNDS_MAX: u32 = 5;
 
-/// The most pages of changes, and of new records, that a round copies from each source: as many as a million members
-/// that all change. In each round fewer change than in the one before, unless they change faster than they are copied.
+/// The most pages of changes, and of new records, that a round copies from each source: those of a million changed
+/// members. Each round has fewer changes than the one before, unless members change faster than they are copied.
 const PAGES_MAX: u32 = 1_000;
 
 /// How long a shard may take for a command, milliseconds; meanwhile the command is repeated.
@@ -51,7 +51,7 @@ const COMMAND_MS_MAX: u64 = 5_000;
 /// notice, and then the move is cancelled. Between two steps are at most three commands.
 const SILENT_MS_MAX: i64 = 30_000;
 
-/// The pause after a failed move, milliseconds.
+/// The wait after a failed move, milliseconds.
 const AGAIN_MS: i64 = 1_000;
 
 /// The default rate of messages a second to one object at which the number of shards is doubled.
@@ -65,8 +65,8 @@ const QUIET_MS_USUAL: i64 = 60_000;
 const MEMBERS_MANY: u64 = MEMBERS_MAX / 2;
 const BYTES_MANY: u64 = BOARD_BYTES_MAX / 2;
 
-/// The deployment's thresholds for spreading boards, read once for each isolate: reading a variable is a call into
-/// JavaScript.
+/// The deployment's thresholds for spreading boards. An isolate reads them once, because reading a variable is a call
+/// into JavaScript.
 struct Thresholds {
     messages_per_second: u32,
     quiet_ms: i64,
@@ -93,11 +93,11 @@ pub(super) struct BoardMoves {
     due_ms: Cell<i64>,
     /// When a shard last reported.
     reported_ms: Cell<i64>,
-    /// What a target has received.
+    /// The progress of a target.
     receiving: RefCell<Option<ReceiveProgress>>,
 }
 
-/// What a target has received so far.
+/// The progress of a target that receives members.
 struct ReceiveProgress {
     number: u64,
     /// The number of the last message with members that was stored.
@@ -106,10 +106,10 @@ struct ReceiveProgress {
     epochs: BTreeMap<i64, (i64, Epoch)>,
 }
 
-/// The record after which a source goes on, as in [`ShardCommand::GiveRecords`].
+/// The record after which a source continues, as in [`ShardCommand::GiveRecords`].
 type RecordCursor = (i64, Vec<u8>);
 
-/// Before the first of the records that a source has noted.
+/// The position before the first noted record of a source.
 const FIRST_NOTED: RecordCursor = (!0, Vec::new());
 
 /// The progress of an owner's copy.
@@ -132,7 +132,7 @@ struct Epoch {
 }
 
 impl BoardMoves {
-    /// Whether the owner is copying members.
+    /// Whether the owner is copying members now.
     fn is_carrying(&self, now_ms: i64) -> bool {
         now_ms.saturating_sub(self.carried_ms.get()) < SILENT_MS_MAX
     }
@@ -441,7 +441,7 @@ impl BoardCore {
         })
     }
 
-    /// Moves all members to so many shards; returns whether it did. A failed move is cancelled, now or later.
+    /// Moves all members to `shards` shards; returns whether it did. A failed move is cancelled, now or later.
     async fn spread_over(&self, board: &CounterId, shards: u32) -> Result<bool, Fault> {
         let to = self.commit(|loaded| {
             let role = &mut loaded.role;
@@ -583,7 +583,7 @@ impl BoardCore {
         }
         let mut all = RecordCursor::default();
         let copied = self.carry_records(board, (source, to), u32::MAX, &mut all);
-        // A source of a build before refuses until it is sealed, and is asked again then.
+        // A source of an earlier build refuses until it is sealed, and is asked again then.
         if copied.await?.is_some() {
             carrying.records.insert(source, FIRST_NOTED);
         }
@@ -617,8 +617,8 @@ impl BoardCore {
         }
     }
 
-    /// Copies changes of members and new records, at most so many pages of each from each source. Returns how many
-    /// pages there were; `None` where the move is lost.
+    /// Copies changed members and new records, at most `pages_max` pages of each from each source. Returns the number
+    /// of pages; `None` if the move is lost.
     async fn carry_changed(
         &self,
         board: &CounterId,
@@ -656,8 +656,8 @@ impl BoardCore {
         Ok(Some(pages))
     }
 
-    /// Copies records of a source, at most so many pages. Returns how many pages there were; `None` where the source or
-    /// a target does not take part.
+    /// Copies records of a source, at most `pages_max` pages. Returns the number of pages; `None` if the source or a
+    /// target does not take part.
     async fn carry_records(
         &self,
         board: &CounterId,
@@ -665,7 +665,7 @@ impl BoardCore {
         pages_max: u32,
         last: &mut RecordCursor,
     ) -> Result<Option<u32>, Fault> {
-        // A key does not tell which group it belongs to, but to one of its source.
+        // A key does not tell its group, only that it is one of its source's groups.
         let from = self.layout();
         let groups = (0..GROUPS).filter(|group| from.shard_of(*group) == source);
         let targets = set_of(groups.map(|group| to.shard_of(group)));
@@ -681,7 +681,7 @@ impl BoardCore {
             };
             if let Some((slot, key, _)) = records.last() {
                 let next = (if is_noted { !*slot } else { *slot }, key.clone());
-                // A source that meanwhile runs a build before gives the first page again.
+                // A source that meanwhile runs an earlier build returns the first page again.
                 if next == *last {
                     return Ok(None);
                 }
@@ -699,7 +699,7 @@ impl BoardCore {
         Ok(Some(pages_max))
     }
 
-    /// Sends members to the targets that they belong to; false where a target has lost the move.
+    /// Sends members to their targets; false if a target has lost the move.
     async fn hand_out(
         &self,
         board: &CounterId,
@@ -735,8 +735,8 @@ impl BoardCore {
                 self.delete_all().await?;
                 Ok(ShardReply::Done)
             }
-            // A shard that was told to delete everything must not begin again by a late message. One whose head was
-            // discarded has its schema still.
+            // A late message must not start a shard that was told to delete everything. A shard whose head was
+            // discarded still has its schema.
             ShardCommand::Begin(_) if self.generation().is_none() && !self.rows.is_created()? => {
                 Ok(ShardReply::Lost)
             }
@@ -818,7 +818,7 @@ impl BoardCore {
             };
             (start, (number, epoch))
         };
-        // Above the numbers that the object began with.
+        // These numbers are above those that the object began with.
         let epochs = periods.into_iter().zip(10..).map(epoch).collect();
         let number = is.layout.number;
         self.moves.receiving.replace(Some(ReceiveProgress {
@@ -1085,7 +1085,7 @@ fn all_periods(replies: Vec<ShardReply>) -> BTreeMap<i64, i64> {
     all
 }
 
-/// The state of a board for its shards.
+/// The present state of a board, for its shards.
 fn is_now(loaded: &Loaded) -> ShardState {
     let Loaded { head, role, .. } = loaded;
     ShardState {

@@ -28,8 +28,8 @@ pub(super) struct Reader<'a> {
     pub(super) start: i64,
 }
 
-/// The tag of a member: it changes with every change of the member, and where another period begins. Objects number
-/// periods of their own, so `start` is when it began.
+/// The tag of a member. It changes with every change of the member, and with each period. Objects number periods
+/// differently, so `start` is the period's beginning.
 ///
 /// # Errors
 /// `Broken`, which does not happen.
@@ -74,7 +74,7 @@ impl Reader<'_> {
                 };
                 self.stretch_into(seen, &first)?;
                 let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
-                // Where one shard has all members it gives exact ranks.
+                // If one shard has all members, it gives exact ranks.
                 if shards > 1 {
                     seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
                 }
@@ -128,7 +128,7 @@ impl Reader<'_> {
         Ok(counts)
     }
 
-    /// The ranks of members in the order, from 1; of those that are not hidden.
+    /// The ranks of members in the order, from 1; none for hidden ones.
     pub(super) fn ranks(&self, members: &[(Vec<u8>, Member)]) -> Result<Vec<Option<u64>>, Fault> {
         let position = |(name, member): &(Vec<u8>, Member)| match self.settings.ties {
             Ties::Shared => BoardPosition::Score(member.score),
@@ -242,7 +242,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Hidden members after a name: so many, and one more if there is one.
+    /// Hidden members after a name: at most `limit`, and one more.
     fn hidden(&self, after: &[u8], limit: usize) -> Result<Vec<Ranked>, Fault> {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
         let rows = self.rows.hidden_after(self.epoch, after, limit)?;
@@ -251,7 +251,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// The members next to a position, without one that is there.
+    /// The members next to a position, without the member at it.
     fn near(&self, key: &Key, limit: u32) -> Result<Vec<Ranked>, Fault> {
         let (low, behind) = (self.before_one(key)?, self.before_one(&key.clone().next())?);
         let limit = u64::from(limit);
@@ -265,7 +265,8 @@ impl Reader<'_> {
         Ok(rows)
     }
 
-    /// A member with so many before and after it, fewer at the ends of the order; `None` where it is not in the order.
+    /// A member with `limit` members before and after it, fewer at the ends of the order; `None` if it is not in the
+    /// order.
     pub(super) fn around(&self, name: &[u8], limit: u32) -> Result<Option<Vec<Ranked>>, Fault> {
         let member = self.rows.member(self.epoch, name)?;
         let Some(member) = member.filter(|member| !member.is_hidden) else {

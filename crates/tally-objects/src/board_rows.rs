@@ -65,11 +65,11 @@ pub(super) struct Head {
     pub(super) epoch: i64,
     /// The number of the oldest kept period.
     pub(super) oldest_epoch: i64,
-    /// Below this number no rows are left, besides those of kept periods.
+    /// Below this number only rows of kept periods are left.
     pub(super) swept_epoch: i64,
-    /// When the current period begins and the next one does, unix seconds; zeros where there are no periods.
+    /// When the current period and the next one begin, unix seconds; zeros if there are no periods.
     pub(super) period: (i64, i64),
-    /// Its members, with hidden ones.
+    /// The number of its members, including hidden ones.
     pub(super) members: u64,
     /// Their approximate size on disk.
     pub(super) bytes: u64,
@@ -151,7 +151,7 @@ impl Head {
 pub(super) struct NamedMember {
     /// The member, if it exists.
     pub(super) member: Option<Member>,
-    /// How many members stand before it, where that was read too.
+    /// The number of members before it, if that was read too.
     pub(super) before: u64,
 }
 
@@ -174,7 +174,7 @@ pub(super) struct Record {
 #[derive(Clone)]
 pub(super) struct BoardRows {
     store: Store,
-    /// Members of a period that were read together, each as it was written since.
+    /// Members of a period that were read together, with later writes applied.
     ahead: Rc<RefCell<ReadAhead>>,
 }
 
@@ -248,7 +248,7 @@ impl BoardRows {
         Ok(Some((self.store.value(body)?, body.to_vec())))
     }
 
-    /// Whether anything was ever stored, and not all deleted since.
+    /// Whether anything is stored.
     pub(super) fn is_created(&self) -> Result<bool, Fault> {
         Ok(self.store.schema_version(1)?.is_some())
     }
@@ -325,8 +325,8 @@ impl BoardRows {
         Ok(())
     }
 
-    /// Reads members together, for [`Self::member`] until the commit is over: one by one each takes 9 µs. Returns how
-    /// many names differ.
+    /// Reads members together, for [`Self::member`] until the commit is over: read one by one, each takes 9 µs. Returns
+    /// the number of different names.
     pub(super) fn read_ahead(&self, epoch: i64, names: &[&[u8]]) -> Result<usize, Fault> {
         let members = self.members(epoch, names)?;
         let count = members.len();
@@ -344,14 +344,14 @@ impl BoardRows {
         self.ahead.borrow().1.get(name)?.key(name)
     }
 
-    /// Keeps how many members stand before one that was read ahead.
+    /// Stores the number of members before one that was read ahead.
     pub(super) fn count_ahead(&self, key: &Key, before: u64) {
         if let Some(known) = self.ahead.borrow_mut().1.get_mut(&key.member) {
             known.before = before;
         }
     }
 
-    /// How many were counted before a key that is still that of its member; as of [`Self::count_ahead`].
+    /// The number of members before a key, as stored by [`Self::count_ahead`], if the key is still that of its member.
     pub(super) fn counted_ahead(&self, key: &Key) -> Option<u64> {
         let ahead = self.ahead.borrow();
         let known = ahead.1.get(&key.member)?;
@@ -373,13 +373,13 @@ impl BoardRows {
         rows.first().map(|row| member_at(row, 0)).transpose()
     }
 
-    /// Members of a period, by their names, as far as they exist.
+    /// The existing members of a period among these names.
     pub(super) fn members(
         &self,
         epoch: i64,
         names: &[&[u8]],
     ) -> Result<BTreeMap<Vec<u8>, NamedMember>, Fault> {
-        // Not collected, which would sort them first.
+        // Not collected, because that would sort them first.
         let mut members = BTreeMap::<Vec<u8>, NamedMember>::new();
         for name in names {
             members.entry(name.to_vec()).or_default();
@@ -438,7 +438,7 @@ impl BoardRows {
         self.store.run(statement, values).map(drop)
     }
 
-    /// Members of a period in order of their names, with hidden ones: so many after a name.
+    /// Members of a period in order of their names, including hidden ones: at most `limit` after a name.
     pub(super) fn by_name(
         &self,
         epoch: i64,
@@ -455,7 +455,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Begins to note which members change and which records are stored, with empty lists.
+    /// Begins to record changed members and stored records, with empty lists.
     pub(super) fn begin_recording(&self) -> Result<(), Fault> {
         self.store.run(NOTED, vec![])?;
         self.store.run("DELETE FROM noted", vec![])?;
@@ -467,7 +467,7 @@ impl BoardRows {
         self.store.run("DELETE FROM changed", vec![]).map(drop)
     }
 
-    /// Records that a member has changed: as the last of all, even if it was recorded before.
+    /// Records that a member has changed, as the last one, even if it was recorded before.
     pub(super) fn record_changed(&self, epoch: i64, name: &[u8]) -> Result<(), Fault> {
         let statement =
             "INSERT OR REPLACE INTO changed SELECT COALESCE(MAX(number), 0) + 1, ?, ? FROM changed";
@@ -475,7 +475,7 @@ impl BoardRows {
         self.store.run(statement, values).map(drop)
     }
 
-    /// Changed members, so many after a number, each with its own number.
+    /// Changed members, at most `limit` after a number, each with its own number.
     pub(super) fn changed_after(
         &self,
         number: u64,
@@ -531,7 +531,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Stores a record that was stored elsewhere. Returns whether it is new here.
+    /// Stores a record of another object. Returns whether it is new here.
     pub(super) fn take_record(&self, (slot, key, body): &MovedRecord) -> Result<bool, Fault> {
         let values: Vec<SqlValue> = vec![(*slot).into(), key.clone().into()];
         let statement = "SELECT 1 FROM records WHERE slot = ? AND key = ?";
@@ -544,8 +544,8 @@ impl BoardRows {
         Ok(is_new)
     }
 
-    /// Members in order of their keys: from the first key of a segment on, without the first `skip`. The index alone is
-    /// read for those that are skipped: 0.2 ms instead of 0.6 for 100 members after 500.
+    /// Members in order of their keys: from the first key of a segment on, without the first `skip`. Skipped members
+    /// are read from the index only: 0.2 ms instead of 0.6 ms for 100 members after 500.
     pub(super) fn stretch(
         &self,
         epoch: i64,
@@ -565,7 +565,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// As [`Self::stretch`], but the keys alone: the index has them.
+    /// As [`Self::stretch`], but only the keys, which the index has.
     pub(super) fn keys(
         &self,
         epoch: i64,
@@ -671,7 +671,7 @@ impl BoardRows {
             .map(drop)
     }
 
-    /// Keeps only so many periods, the last ones.
+    /// Keeps only the last `limit` periods.
     pub(super) fn keep_periods(&self, limit: u32) -> Result<(), Fault> {
         let statement = "DELETE FROM periods WHERE epoch NOT IN (SELECT epoch FROM periods ORDER BY epoch DESC LIMIT ?)";
         self.store
@@ -692,7 +692,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Deletes so many rows of periods before `epoch` that are not kept. Returns whether there are more.
+    /// Deletes at most `limit` rows of unkept periods before `epoch`. Returns whether there are more.
     pub(super) fn sweep(&self, epoch: i64, limit: u64) -> Result<bool, Fault> {
         let kept = self.periods()?.into_iter().map(|(kept, _)| kept);
         let mut before = epoch;
@@ -745,7 +745,8 @@ impl BoardRows {
         Ok(None)
     }
 
-    /// Stores the record of a key. During a move it is noted, so that it is copied though others were copied before.
+    /// Stores the record of a key. During a move it is noted, so that it is copied even if other records were copied
+    /// before.
     pub(super) fn put_record<T: Serialize>(
         &self,
         slot: i64,
@@ -755,7 +756,7 @@ impl BoardRows {
     ) -> Result<(), Fault> {
         let values: Vec<SqlValue> = vec![slot.into(), key.0.to_vec().into()];
         if is_noted {
-            // The move may have begun with a build that does not note records.
+            // An earlier build without noted records may have begun the move.
             self.store.run(NOTED, vec![])?;
             let note = "INSERT OR IGNORE INTO noted (slot, key) VALUES (?, ?)";
             self.store.run(note, values.clone())?;
@@ -766,7 +767,7 @@ impl BoardRows {
             .map(drop)
     }
 
-    /// Deletes the records of a slot and of those before it.
+    /// Deletes the records of a slot and of earlier slots.
     pub(super) fn delete_records(&self, newest: i64) -> Result<(), Fault> {
         let statement = "DELETE FROM records WHERE slot <= ?";
         self.store.run(statement, vec![newest.into()]).map(drop)

@@ -11,11 +11,11 @@ use tally_protocol::messages::{
 };
 use tally_protocol::shell_limits::{BOARD_BYTES_MAX, MEMBER_BYTES};
 
-/// How many members expire in one turn. Further ones wait for the next turn, and answers until then are not exact.
+/// The members that expire in one turn. Further ones wait for the next turn, and answers until then are not exact.
 const EXPIRED_AT_ONCE: u64 = 1_000;
 
-/// How often one call repeats that for a period that ends. A thousand members take about 50 ms, as so many writes do:
-/// a call removes 10,000 in half a second, and the next one goes on.
+/// The turns that one call makes for a period that ends. A thousand members take about 50 ms, as a thousand writes do.
+/// So a call removes 10,000 in half a second, and the next one continues.
 const EXPIRED_ROUNDS_MAX: u32 = 10;
 
 /// A board in memory.
@@ -31,15 +31,15 @@ pub(super) struct Loaded {
     pub(super) next_expiry_ms: Option<i64>,
     /// Whether all expired members are removed.
     pub(super) is_exact: bool,
-    /// Whether the period has ended while members that expired before its end are still being removed: until then
-    /// nothing is answered, because the next period has not begun.
+    /// Whether the period has ended while members that expired before its end are still being removed. Until they are
+    /// removed nothing is answered, because the next period has not begun.
     pub(super) is_ending: bool,
     /// The smallest sequence of the next change: in a shard the time, so that the order of equal scores is known across
     /// shards.
     pub(super) next_sequence: u64,
 }
 
-/// What one write has done.
+/// The effect of one write.
 pub(super) type Made = (MemberStanding, Option<Member>, bool);
 
 /// The approximate size of a member on disk: its name is stored twice.
@@ -108,7 +108,7 @@ impl Loaded {
         rows.keep_periods(limit)?;
         let oldest = rows.periods()?.last().map(|(epoch, _)| *epoch);
         let head = &mut self.head;
-        // The rows of periods that were kept until now are swept too.
+        // Rows of periods that were kept until now are deleted too.
         head.swept_epoch = head.swept_epoch.min(head.oldest_epoch);
         head.oldest_epoch = oldest.unwrap_or(head.epoch);
         Ok(())
@@ -185,8 +185,8 @@ impl Loaded {
         self.head.settings.period != Period::None && now_ms >= end_ms
     }
 
-    /// Begins the current period where the one before has ended, unless members that expired in that one are left.
-    /// Returns whether anything was done.
+    /// Begins the current period if the one before has ended and has no expired members left. Returns whether anything
+    /// has changed.
     fn begin_period(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
         self.is_ending = false;
         if !self.has_ended(now_ms) {
@@ -251,7 +251,7 @@ impl Loaded {
         self.head.is_living && self.role.is_here() && self.role.sealed == 0
     }
 
-    /// Removes what has expired. Returns whether there was anything.
+    /// Removes expired members and periods. Returns whether anything has changed.
     pub(super) fn catch_up(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
         if !self.is_at_work() {
             return Ok(false);
@@ -261,8 +261,8 @@ impl Loaded {
         Ok(!self.is_ending && self.expire(rows, now_ms)? || has_begun)
     }
 
-    /// Removes a member that has expired and still waits for its turn: a write must not change it, since it would be
-    /// removed with what was written. Returns it otherwise.
+    /// Removes a member that has expired and waits for its turn: otherwise a write to it would be removed with it.
+    /// Returns a member that has not expired.
     pub(super) fn unless_expired(
         &mut self,
         rows: &BoardRows,
@@ -332,7 +332,7 @@ impl Loaded {
                 return Ok(Err(MemberRefusal::Full));
             }
             self.put(rows, name, before.as_ref(), after.as_ref())?;
-            // Whoever reaches the score by a later write stands behind.
+            // A member that reaches the same score by a later write comes after it.
             self.head.sequence = self.head.sequence.max(sequence);
         }
         let stand = MemberStanding {
@@ -361,7 +361,7 @@ impl Loaded {
             bytes_of(name, after).saturating_sub(before.map_or(0, |before| bytes_of(name, before)));
         let bytes_max = BOARD_BYTES_MAX / (u64::from(settings.archive) + 1);
         let is_new = before.is_none();
-        // Each shard gets an equal part, and the first ones what is left over.
+        // Each shard gets an equal part, and the first ones the remainder.
         let shards = u64::from(self.role.layout.shards.max(1));
         let is_first = u64::from(self.role.at.shard) < settings.members_max % shards;
         let members_max = (settings.members_max / shards + u64::from(is_first)).max(1);

@@ -43,8 +43,8 @@ use tally_protocol::names::CellAddress;
 use tally_shared::call;
 use tally_shared::metrics;
 
-/// How often a flush asks for a grant before it is refused. The second time is for a generation that ended, or a seal
-/// that came, while the first grant was on its way.
+/// The most requests for a grant before a flush is refused. The second request is for a generation that ended, or a
+/// seal that came, while the first grant was in flight.
 pub(super) const GRANT_TRIES: usize = 4;
 
 /// The most refused flushes that a shard remembers: 24 bytes each. A lane sends one at a time, and copies come within
@@ -70,9 +70,9 @@ pub(super) struct Core {
     pub(super) held: CellUse,
     pub(super) lead: LeadPlaceState,
     pub(super) ledger_limits: LedgerLimits,
-    /// Held while a grant is asked for, so that many flushes ask once.
+    /// Held during a request for a grant, so that many flushes send one.
     granting: Mutex<()>,
-    /// The newest flushes that were refused since writes do not spread here, with the number of shards of the answer.
+    /// The newest flushes that were refused because writes do not spread here, with the number of shards of the answer.
     refused: RefCell<VecDeque<(Nonce, u8)>>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<PushState>,
@@ -254,7 +254,7 @@ impl Core {
 
     async fn count_granted(self: &Rc<Self>, flush: &Flush) -> Result<Flushed, Fault> {
         for _ in 0..GRANT_TRIES {
-            // Its sender counts it elsewhere then: a copy that waited for a grant meanwhile must not count here.
+            // Its sender then counts it elsewhere, so a copy that waited for a grant meanwhile must not count here.
             if let Some(shards) = self.refused_for(flush.nonce) {
                 return Err(Fault::Refused(Refusal::Moved(shards)));
             }
@@ -268,7 +268,7 @@ impl Core {
         ))
     }
 
-    /// The number of shards of the answer to this flush, if it was refused since writes do not spread here.
+    /// The number of shards of the answer to this flush, if it was refused because writes do not spread here.
     fn refused_for(&self, nonce: Nonce) -> Option<u8> {
         let refused = self.refused.borrow();
         let known = refused.iter().find(|(one, _)| *one == nonce);

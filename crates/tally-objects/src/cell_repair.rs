@@ -19,7 +19,7 @@ use tally_host::object::SqlValue;
 use tally_protocol::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
 use tally_protocol::names::CellAddress;
 
-/// How many rows one statement checks: each is below 2 MB, most far below.
+/// The rows that one statement checks: each is below 2 MB, most far below.
 const ROWS_AT_ONCE: i64 = 16;
 
 impl DamagedRow {
@@ -120,8 +120,7 @@ impl CellStore {
         }
     }
 
-    /// Drops rows, and writes what is known of them: from memory, if it is complete (`known`), or from what other
-    /// objects remember.
+    /// Drops rows, and writes their known contents: from memory, if it is complete (`known`), or from other objects.
     fn put_back(
         &self,
         message: &RepairCell,

@@ -40,8 +40,8 @@ impl StoredClaim {
     }
 
     /// Extends the claim as if it were made now. Returns its slot; `None` where there is no room, as
-    /// [`Ledgers::renew`]. A claim of an ended generation leads to no record any more, and a claim of an operation was
-    /// made together with its record.
+    /// [`Ledgers::renew`]. A claim of an ended generation has no record any more, and a claim of an operation was made
+    /// together with its record.
     fn renew(
         &self,
         claims: &mut Ledgers,
@@ -55,7 +55,7 @@ impl StoredClaim {
         claims.renew(self.slot, limits, now_ms)
     }
 
-    /// Whether the lead that holds it has struck it out: a late copy of such a claim names an earlier holder.
+    /// Whether the lead that holds the claim has struck it out. A late copy of that message names an earlier holder.
     fn is_struck(&self, claim: &Claim, living: u64) -> bool {
         self.generation == living && self.holder.is_some() && self.holder == claim.struck_at
     }
@@ -154,7 +154,7 @@ impl ClaimStore {
             owners.push(found.owner(generation));
         }
         if is_old {
-            // No key that had no owner gets one by this.
+            // By this, a key without an owner gets none.
             let nobody = ClaimHolder::first(&claim.datacenter);
             let renewed = self.claim_all(claim, &nobody, generation, now_ms);
             return renewed.map(Some);
@@ -192,8 +192,8 @@ impl ClaimStore {
         }
     }
 
-    /// Claims a key for an operation of the root, so that no lead counts it. Returns its slot. The caller makes it one
-    /// commit with the operation.
+    /// Claims a key for an operation of the root, so that no lead counts it. Returns its slot. The caller does it in
+    /// one commit with the operation.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, and where there is no room: the caller checks that before.
@@ -240,7 +240,7 @@ impl ClaimStore {
         Ok(())
     }
 
-    /// The claim of a key, if any; no holder where it belongs to an operation.
+    /// The claim of a key, if any; it has no holder if it belongs to an operation.
     pub(super) fn claim_of(
         &self,
         counter: &CounterId,
@@ -311,7 +311,8 @@ impl ClaimStore {
         Ok(())
     }
 
-    /// Deletes old claims, in one commit with what `delete_extra` deletes of the same slots: all up to that one.
+    /// Deletes old claims, in one commit with the rows that `delete_extra` deletes: those of the given slot and earlier
+    /// ones.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.

@@ -1,10 +1,10 @@
 //! Claims of idempotency keys: the first datacenter that asks gets the key, so that a retry finds it from any
 //! datacenter.
 //!
-//! Invariant: a claim is durable before anybody learns of it, and is kept an hour longer than is promised of a record
-//! that is counted under it. Both are deleted by slots, up to a quarter later: by default claims after 25 h to
-//! 31 h 15 min, records after 24 h to 30 h. So a record may outlive its claim, once its time is over. Each answer
-//! renews the claim, because the count that follows may be the first that succeeds, however old the claim is.
+//! Invariant: a claim is durable before it is in any answer. It is kept an hour longer than the promised time of a
+//! record that is counted under it. Both are deleted by slots, up to a quarter later: by default claims after 25 h to
+//! 31 h 15 min, records after 24 h to 30 h. So a record may outlive its claim, after its promised time. Each answer
+//! renews the claim, because the following count may be the first that succeeds, however old the claim is.
 
 use std::rc::Rc;
 

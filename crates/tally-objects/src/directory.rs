@@ -73,7 +73,7 @@ use tally_protocol::messages::{
 use tally_shared::partitions::ask_some;
 use tally_shared::unreadable;
 
-/// The first schema in which settings name the hash of a counter.
+/// The first schema whose settings have the hash function of a counter.
 const SCHEMA_VERSION_MIN: i64 = 5;
 
 const SCHEMA: &[&str] = &[
@@ -92,14 +92,14 @@ const SCHEMA: &[&str] = &[
 /// The shortest time between two alarms, so that work that stays due does not spin.
 const ALARM_SPACING_MS: i64 = 100;
 
-/// How many messages to one tablet are in flight at once: meanwhile notifications for leads are collected for the next.
-/// More than one, because a lost message is waited for.
+/// The most messages to one tablet in flight at once. Meanwhile notifications for leads are collected for the next one.
+/// It is more than one, because a lost message blocks until its time limit.
 const MESSAGES_AT_ONCE: usize = 4;
 
-/// How often a call looks for its root before it is refused: the root may move on while the call waits.
+/// The most look-ups of a call's root before the call is refused: the root may move on while the call waits.
 const LOOKED_MAX: usize = 4;
 
-/// With fewer calls in a batch, each reads its own rows.
+/// The fewest calls of a batch whose rows are read together. In a smaller batch each call reads its own rows.
 const AHEAD_MIN: usize = 4;
 
 /// The status of an act that storage refused.
@@ -216,11 +216,11 @@ impl PartitionTables {
         let has_moves = root_sweep::next_due_ms(&places, &sweep).is_some();
         if spreads.next_due_ms().is_some() || has_moves {
             let (alarm, now_ms) = (alarm.clone(), host.now_ms());
-            // If it fails, the next due work sets it.
+            // If the alarm is not set, the next due work sets it.
             object.wait_until(async move { drop(alarm.arm(now_ms).await) });
         }
         if let Ok(Some(due_ms)) = snapshots.next_due_ms() {
-            // The same here.
+            // The same holds here.
             let store = store.clone();
             object.wait_until(async move { drop(store.set_alarm_by(due_ms).await) });
         }
@@ -301,7 +301,7 @@ impl Partition {
         }
     }
 
-    /// Begins some calls of a batch: their rows are read, and their writes are written, many rows by one statement.
+    /// Begins some calls of a batch. Their rows are read, and their changes are written, many rows by one statement.
     /// Returns the answers of calls that have ended.
     fn begin_together(
         self: &Rc<Self>,
@@ -486,7 +486,7 @@ impl Partition {
         refusal(&moving())
     }
 
-    /// Answers a call that another partition has forwarded; or only brings the root here.
+    /// Answers a call that another partition has forwarded, or only moves the root here.
     async fn on_call_root(self: &Rc<Self>, call: CallRoot) -> Result<Vec<u8>, Fault> {
         self.places.is_number(call.to);
         self.moves.adopt_sizes(&call.sizes).await?;
@@ -558,8 +558,8 @@ impl Partition {
         })
     }
 
-    /// The former state of a counter. If the number of partitions was changed, or the files are of a deployment with
-    /// more of them, its root may have been elsewhere, where the files of that time are.
+    /// The former states of a counter. If the number of partitions was changed, or the files are of a deployment with
+    /// more partitions, its root may have been in another one. The files of that time are there.
     async fn kept_on(&self, message: ReadPastStates) -> Result<Vec<PastState>, Fault> {
         let own = self.snapshots.on(message.clone()).await?;
         let has_all = !own.is_empty() && own.iter().all(|then| then.kept.is_some());
@@ -574,7 +574,7 @@ impl Partition {
         };
         let answered = ask_some(&self.host, others, ask).await;
         match answered.fault {
-            // The state that is missing may be the one that is asked for.
+            // The missing state may be the requested one.
             Some(fault) => Err(fault),
             None => {
                 let states = answered.answers.into_iter().flat_map(|(_, states)| states);
@@ -755,8 +755,8 @@ impl Partition {
     }
 }
 
-/// The answer to a question for all partitions by outdated partition counts. The protocol before has no such fault: it
-/// gets that the partition does not answer.
+/// The answer to a question for all partitions with outdated partition counts. The former protocol has no such fault:
+/// its callers get the answer that the partition is unavailable.
 fn repartitioned(protocol: u8) -> Fault {
     match protocol {
         PROTOCOL => Fault::Repartitioned,

@@ -1,10 +1,10 @@
 //! The numbers of tablets over which leads are spread: the present one, and former ones.
 //!
 //! Invariants: a partition decides for its counters, by the setting that it was started with. A setting that differs
-//! from that of its data begins a new spread with a higher number, and the former spreads are remembered, because leads
-//! may still be where they put them. A lead gets a grant only at its place under the present spread, and, if there are
-//! former ones, only once the former places have handed over its rows. A hot lead is moved out of its tablet: that is
-//! stored for this lead only, and its own epoch rises with each move.
+//! from that of its data begins a new spread with a higher number. Former spreads are remembered, because leads may
+//! still be at their places. A lead gets a grant only at its place under the present spread, and, if there are former
+//! ones, only once the former places have handed over its rows. A hot lead is moved out of its tablet. That is stored
+//! for this lead only, and its own epoch rises with each move.
 
 use std::cell::{Cell, RefCell};
 
@@ -24,11 +24,11 @@ use tally_protocol::messages::{
 use tally_protocol::names::{LeadAt, TABLET_COUNT};
 use tally_shared::call::place_among;
 
-/// Name of the row that earlier builds read: so many tablets, and no other setting is accepted. Data without it had no
-/// tablets.
+/// Name of the row that earlier builds read: the number of tablets. They accept no other setting. Data without the row
+/// had no tablets.
 const FIXED: &str = "tablets";
 
-/// The value that earlier builds read once the setting has been changed: it accepts no setting.
+/// The value of that row once the setting has been changed: earlier builds then accept no setting.
 const CHANGED: u32 = 0;
 
 /// Name of the row with all spreads; it does not exist before the setting is changed.
@@ -37,7 +37,7 @@ const SPREADS: &str = "spreads";
 /// Name of the row with the leads outside their tablets; it does not exist before the first one.
 const APART: &str = "apart";
 
-/// How many returned leads are checked together where there is no room to note another one.
+/// The returned leads that are checked together if there is no room for another entry.
 const LOOKED_AT_ONCE: usize = 8;
 
 /// The spreads of a partition's leads.
@@ -49,13 +49,13 @@ pub(super) struct LeadSpreads {
     all: RefCell<Spreads>,
     apart: RefCell<LeadsApart>,
     is_making_room: Cell<bool>,
-    /// The progress of the sweep over leads that nobody asks for.
+    /// The progress of the sweep over leads without calls.
     pub(super) sweep: RefCell<Option<Sweep>>,
     /// The leads that did not move at the last sweep of this incarnation.
     pub(super) left: Cell<u64>,
 }
 
-/// The places of leads as they are once a counter has come from another partition, or left for it.
+/// The places of leads after a counter has come from another partition, or has left for one.
 pub(super) struct ChangedPlaces {
     apart: LeadsApart,
     spreads: Option<(Spreads, Sweep)>,
@@ -77,7 +77,7 @@ impl LeadSpreads {
         }
     }
 
-    /// Reads the spreads, and begins a new one where the setting differs from the newest. `is_new`: there are no rows
+    /// Reads the spreads, and begins a new one if the setting differs from the newest. With `is_new` there are no rows
     /// yet.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl LeadSpreads {
             Some(body) => decode(&body)?,
             None => Spreads::new(self.fixed(set, is_new)?),
         };
-        // An invalid setting is for the operator to mend: it changes nothing.
+        // An invalid setting changes nothing: the operator must correct it.
         let is_wrong = set.is_none() && self.host.setting(TABLET_COUNT).is_some();
         let changed = match is_wrong {
             true => SpreadChange::Same,
@@ -121,8 +121,9 @@ impl LeadSpreads {
         encode(&(&*self.all.borrow(), apart))
     }
 
-    /// Another partition has a counter now, with the entries about its leads. As for [`LeadSpreads::join`], the caller
-    /// makes it one commit with the rows of the counter, and passes the result to [`LeadSpreads::adopt`] after it.
+    /// Removes the entries about the leads of a counter that another partition has now, with these entries. As for
+    /// [`LeadSpreads::join`], the caller does it in one commit with the rows of the counter, and passes the result to
+    /// [`LeadSpreads::adopt`] after that.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -137,13 +138,13 @@ impl LeadSpreads {
         })
     }
 
-    /// Takes over the possible places of leads whose counters come from another partition. The caller makes it one
-    /// commit with those, and passes the result to [`LeadSpreads::adopt`] after it.
+    /// Takes over the possible places of leads whose counters come from another partition. The caller does it in one
+    /// commit with their rows, and passes the result to [`LeadSpreads::adopt`] after that.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub(super) fn join(&self, theirs: &[u8]) -> Result<ChangedPlaces, Fault> {
-        // Builds of the protocol before let no lead live apart, and say nothing of such.
+        // Builds with the former protocol have no leads that live apart, and omit this part.
         let (theirs, their_apart): (Spreads, LeadsApart) = decode_padded(theirs, 1)?;
         let mut apart = self.apart.borrow().clone();
         apart.join(&their_apart);
@@ -165,7 +166,7 @@ impl LeadSpreads {
         })
     }
 
-    /// Takes into memory what has changed and is stored.
+    /// Takes stored changes into memory.
     pub(super) fn adopt(&self, changed: ChangedPlaces) {
         self.apart.replace(changed.apart);
         if let Some((all, sweep)) = changed.spreads {
@@ -174,8 +175,8 @@ impl LeadSpreads {
         }
     }
 
-    /// Stores changed spreads, and a sweep that begins. The caller makes it one commit: the mark for earlier builds
-    /// replaces the number of tablets, and without the spreads nobody would know where leads were.
+    /// Stores changed spreads, and a sweep that begins. The caller does it in one commit: the mark for earlier builds
+    /// replaces the number of tablets, and without the spreads the places of leads would be lost.
     fn put(&self, all: &Spreads) -> Result<Sweep, Fault> {
         self.put_spreads(all)?;
         let sweep = Sweep::begin(self.host.now_ms());
@@ -193,7 +194,7 @@ impl LeadSpreads {
         if let Some(body) = self.values.get(FIXED)? {
             return decode(&body).map(Some);
         }
-        // Roots that it had may have left, with leads of that time.
+        // Roots of this partition may have left, with leads of that time.
         if !is_new && (!self.roots.is_empty()? || self.values.get(SIZES)?.is_some()) {
             return Ok(None);
         }
@@ -203,8 +204,8 @@ impl LeadSpreads {
         Ok(set)
     }
 
-    /// Where the lead of a counter lives in a datacenter, and may have lived; without one where the spreads put it. A
-    /// lead that lives apart is granted nothing at that place.
+    /// The present place and the possible earlier places of a counter's lead in a datacenter. Without a datacenter they
+    /// are those by the spreads, at which a lead that lives apart gets no grant.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -229,7 +230,7 @@ impl LeadSpreads {
         self.all.borrow().places(place)
     }
 
-    /// How often a lead was moved out of its tablet, or back. A lead of an ended counter counts as returned.
+    /// The number of moves of a lead out of its tablet, and back. A lead of an ended counter counts as returned.
     fn moves(&self, counter: &CounterId, datacenter: &Datacenter) -> Result<u32, Fault> {
         let (moves, hot) = {
             let apart = self.apart.borrow();
@@ -271,7 +272,7 @@ impl LeadSpreads {
         Ok(())
     }
 
-    /// Moves a lead out of its tablet, or back. Returns whether it may: only where a tablet hosts it, and not too many
+    /// Moves a lead out of its tablet, or back. Returns whether it may: only if a tablet hosts it, and if not too many
     /// are outside.
     ///
     /// # Errors
@@ -354,7 +355,7 @@ impl LeadSpreads {
     /// Allows a lead to ask for a grant, at its place.
     ///
     /// # Errors
-    /// `NotLocated` where it must first look for its rows at its places; `Unavailable` where SQLite refuses.
+    /// `NotLocated` if it must first look for its rows at its earlier places; `Unavailable` where SQLite refuses.
     pub(super) fn admit(&self, register: &Register) -> Result<(), Fault> {
         let located = self.locate(&register.counter, Some(&register.datacenter))?;
         if register.place != Some(located.place) {

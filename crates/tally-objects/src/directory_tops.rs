@@ -13,23 +13,23 @@ use tally_core::order::map_of;
 use tally_host::object::SqlValue;
 use tally_protocol::messages::{Fault, KnownTotal, OrderBy, Sums, TopOrder, TopRow, WindowStart};
 
-/// Up to so many counters of a prefix are found by name and then sorted; more are found by the index of the order.
+/// The most counters of a prefix that are found by name and then sorted. More are found by the index of the order.
 const FEW: u64 = 1_000;
 
 /// Rows that are kept beyond a limit and a quarter of it.
 const SPARE_ROWS: u32 = 16;
 
-/// How many counters are looked up by one statement, which may bind 100 values.
+/// The counters that are looked up by one statement, which may bind 100 values.
 const RESOLVED_AT_ONCE: usize = 96;
 
 /// The largest size of numbers below 2^32: a sum of 2^31 of them is below 2^63.
 const NARROW_SIZE: i64 = 8 * 32;
 
-/// The size of 2^62: what is as large is known by its body alone.
+/// The size of 2^62: an amount of this size or more is only in its row's body.
 const WIDE_SIZE: i32 = 8 * 62 + 1;
 
 impl DirectoryTotals {
-    /// The first counters of an order, and its sums: by what is kept of it, or else by the table.
+    /// The first counters of an order, and its sums: from its kept top, else from the table.
     pub(super) fn top(
         &self,
         order: &TopOrder,
@@ -38,7 +38,7 @@ impl DirectoryTotals {
     ) -> Result<(Vec<TopRow>, Sums), Fault> {
         let progress = self.prepare(now_ms)?;
         self.ahead.clear();
-        // Their memory is of what was written.
+        // The kept tops are of written rows.
         self.store.write_waiting()?;
         self.kept.forget_failed(self.store.failures());
         self.resolve(now_ms)?;
@@ -85,7 +85,7 @@ impl DirectoryTotals {
         Ok((rows, sums))
     }
 
-    /// Looks up which of the counters that were created or ended meanwhile have no row.
+    /// Looks up which counters, of those created or ended meanwhile, have no row.
     fn resolve(&self, now_ms: i64) -> Result<(), Fault> {
         let counters = self.kept.take_unresolved();
         for some in counters.chunks(RESOLVED_AT_ONCE) {
@@ -109,7 +109,7 @@ impl DirectoryTotals {
         Ok(rows.iter().flatten().filter_map(integer).collect())
     }
 
-    /// The first counters, by what is kept, or else from the table: with some more, so that a few may leave.
+    /// The first counters, from the kept top, else from the table with some spare ones, so that a few may leave.
     fn first(&self, top: &mut KeptTop, limit: u32) -> Result<Vec<TopRow>, Fault> {
         let rows_of = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
         if limit == 0 {
@@ -148,7 +148,8 @@ impl DirectoryTotals {
             _ => format!("SUM({amount} > 0)"),
         };
         let sum = format!("CASE WHEN abs({amount}) < {WITHIN_MAX} THEN {amount} ELSE 0 END");
-        // The sums of halves take twice as long, and few numbers need them. To see that takes longer for a few.
+        // Sums of halves take twice as long, and few numbers need them. For few counters the check takes longer than
+        // that.
         let parts = match order.prefix.is_empty() && self.are_narrow(order.by)? {
             true => format!("'0', CAST(SUM({amount}) AS TEXT), MIN(as_of), COUNT(*), 0"),
             false => format!(
@@ -187,7 +188,7 @@ impl DirectoryTotals {
     /// Whether the numbers of an order are far from the limit of a sum. Cost: two seeks of an index.
     fn are_narrow(&self, by: OrderBy) -> Result<bool, Fault> {
         if by == OrderBy::Uniques {
-            // Its index has not all rows.
+            // The index does not have all rows.
             return Ok(false);
         }
         let size = size_sql(by);
@@ -198,8 +199,8 @@ impl DirectoryTotals {
         Ok(sizes.all(|size| size.abs() <= NARROW_SIZE))
     }
 
-    /// Counters of the order without a row in the table yet, where `listed` have one, and the creation of each, unix
-    /// milliseconds. No write of them was acknowledged before that.
+    /// Counters of the order without a row in the table yet, and the creation of each, unix milliseconds; `listed`
+    /// counters have a row. No write of a counter was acknowledged before its creation.
     fn rowless(&self, order: &TopOrder, listed: u64) -> Result<BTreeMap<CounterId, i64>, Fault> {
         let (within, ids) = within_sql(order, "");
         let sql = format!("SELECT COUNT(*) FROM roots WHERE live = 1 AND {within}");
@@ -212,7 +213,7 @@ impl DirectoryTotals {
         Ok(map_of(rowless))
     }
 
-    /// Of the counters of a condition those without a row.
+    /// The counters without a row that meet a condition.
     fn rowless_of(
         &self,
         within: &str,
@@ -234,7 +235,7 @@ impl DirectoryTotals {
         Ok(rowless)
     }
 
-    /// How many counters have more than an amount.
+    /// The number of counters with more than an amount.
     pub(super) fn above(&self, order: &TopOrder, than: Value, now_ms: i64) -> Result<u64, Fault> {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
@@ -253,8 +254,8 @@ impl DirectoryTotals {
         Ok(rows.first().and_then(|row| row.first()).map_or(0, unsigned))
     }
 
-    /// How many counters have more than an amount of more than 62 bits: bodies tell it of those of its size. Cost: a
-    /// row read for each of them.
+    /// The number of counters with more than an amount of more than 62 bits. Counters of the same size are compared by
+    /// their bodies. Cost: a row read for each of those.
     fn above_wide(&self, order: &TopOrder, than: Value) -> Result<u64, Fault> {
         let (within, ids) = within_sql(order, "+");
         let (size, of) = (size_sql(order.by), than.size());
@@ -269,12 +270,12 @@ impl DirectoryTotals {
         Ok(above)
     }
 
-    /// Makes an index, unless it is there. Where it cannot be made all is found too, but more slowly.
+    /// Makes an index, unless it exists. Without it, reads are only slower.
     fn make_index(&self, statement: &str) {
         let _ = self.store.run(statement, vec![]);
     }
 
-    /// The first counters of an order: of so many that are in it, and so many that have the prefix.
+    /// The first counters of an order, by the number of counters that are in it and the number that have the prefix.
     fn read_first(
         &self,
         order: &TopOrder,
@@ -293,7 +294,7 @@ impl DirectoryTotals {
         let size = size_sql(order.by);
         let sql = match order.since {
             Some(since) => {
-                // What was written since is in order of the sizes of all time.
+                // Rows that were written since are read in order of the sizes of all time.
                 let (by_size, by_hour) = match is_by_size {
                     true => (format!("{by_order}{size} DESC, "), "+"),
                     false => (String::new(), by_order),
@@ -442,7 +443,7 @@ pub(super) fn row_of_known(counter: CounterId, by: OrderBy, known: KnownTotal) -
     }
 }
 
-/// A whole number that was read as a text.
+/// An integer that was read as text.
 fn number(value: &SqlValue) -> Option<i64> {
     text(value)?.parse().ok()
 }

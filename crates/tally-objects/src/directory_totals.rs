@@ -1,15 +1,15 @@
 //! The totals of a partition's counters, in a table that SQL can sort and sum.
 //!
-//! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter;
-//! its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
-//! so the count of a window is one subtraction, modulo 2^62: what one window counts is less, however much there was.
-//! The hour of a row is that of the newest increment, whenever that came: what is imported of old times is in no
-//! window. Only where a counter counts in the window too, it counts when it came.
+//! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter.
+//! Its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
+//! so the count of a window is one subtraction, modulo 2^62, which is more than a window counts. The hour of a row is
+//! that of the newest increment, not of its arrival: imported increments of old times are in no window. But if a
+//! counter also counts within the window, imported increments count at their arrival.
 //!
 //! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
 //! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
-//! Where the schema of the partition is an earlier one, a build that does not keep this table may have written since it
-//! was built: it is dropped when the partition starts, and built anew.
+//! If the schema of the partition is an earlier one, a build without this table may have written since it was built.
+//! Then it is dropped when the partition starts, and built again.
 
 use std::cell::{Cell, OnceCell};
 
@@ -27,18 +27,18 @@ use tally_host::object::SqlValue;
 use tally_protocol::messages::{Fault, KnownTotal, KnownUniques};
 use tally_protocol::public::Estimate;
 
-/// How many beginnings of hours are stored: the current one and the 24 before, so that a day of seconds is covered, and
-/// one more for differences of clocks.
+/// The number of stored beginnings of hours: the current one and the 24 before, so that a day of seconds is covered,
+/// and one more for differences of clocks.
 pub(super) const HOURS_KEPT: i64 = 26;
 
-/// How many beginnings of days are stored: today and the 29 before, and one more for differences of clocks.
+/// The number of stored beginnings of days: today and the 29 before, and one more for differences of clocks.
 pub(super) const DAYS_KEPT: i64 = 31;
 
 /// Milliseconds of an hour, and hours of a day.
 const HOUR_MS: i64 = 3_600_000;
 pub(super) const DAY_HOURS: i64 = 24;
 
-/// How many counters' rows are built in one step, if the table is younger than the counters.
+/// The rows that one step builds, if the table is younger than the counters.
 const BUILT_AT_ONCE: u32 = 200;
 
 /// A row's columns besides the beginnings. Numbers that JavaScript cannot hold exactly are written and read as texts.
@@ -46,9 +46,9 @@ const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER
     value INTEGER NOT NULL, counted INTEGER NOT NULL, uniques INTEGER NOT NULL, \
     value_size INTEGER NOT NULL, counted_size INTEGER NOT NULL, uniques_size INTEGER NOT NULL, body BLOB NOT NULL";
 
-/// Orders use sizes, which rarely change where numbers are large: a push then writes no index, since it sets no column
-/// of one that stays as it is. Each index is made where an order is first read by it, see `index_of` of tops: until
-/// then it costs no row. Builds before made all of them with the table.
+/// Orders use sizes, which rarely change for large numbers. A push sets only changed indexed columns, so it usually
+/// writes no index. Each index is made when an order first reads it, see `index_of` of tops: until then it costs no
+/// row. Earlier builds made all of them with the table.
 pub(super) const INDEXES: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS totals_hour ON totals (hour)",
     "CREATE INDEX IF NOT EXISTS totals_value ON totals (value_size)",
@@ -112,7 +112,7 @@ impl DirectoryTotals {
         }
     }
 
-    /// Reads the rows of counters that are about to be written.
+    /// Reads ahead the rows of counters that are about to be written.
     pub(super) fn read_ahead(&self, counters: &[CounterId], now_ms: i64) -> Result<(), Fault> {
         self.prepare(now_ms)?;
         self.ahead.read_as(counters, &self.kept.columns())
@@ -132,7 +132,7 @@ impl DirectoryTotals {
             return Ok(progress);
         }
         if !self.exists()? {
-            // A partition of the builds before has counters of which no view tells: those that were only set.
+            // A partition of earlier builds has counters without a view: those that were only set.
             let query = match self.store.has_frames() {
                 true => "SELECT 1 FROM views LIMIT 1",
                 false => "SELECT 1 FROM roots LIMIT 1",
@@ -159,13 +159,13 @@ impl DirectoryTotals {
         wide.into_iter().chain(hours).chain(days).collect()
     }
 
-    /// Rows have come from a table that was written only since then. The progress is read again after that.
+    /// Records that rows have come from a table that was written only since a time. The progress is then read again.
     pub(super) fn kept_from(&self, from_ms: i64) -> Result<(), Fault> {
         let sql = "UPDATE totals_progress SET kept_from = MAX(kept_from, ?)";
         self.store.run(sql, vec![from_ms.into()]).map(drop)
     }
 
-    /// The progress is read again.
+    /// Makes the next use read the progress again.
     pub(super) fn forget_progress(&self) {
         self.progress.set(None);
     }
@@ -197,8 +197,8 @@ impl DirectoryTotals {
         })
     }
 
-    /// Writes what was pushed of a counter. `newest_ms`: no increment since the row was written is of a later time;
-    /// `None` where only the last write is known.
+    /// Writes the pushed totals of a counter. `newest_ms` is an upper bound of the times of increments since the row
+    /// was written; `None` if only the last write is known.
     pub(super) fn record(
         &self,
         counter: &CounterId,
@@ -268,14 +268,14 @@ impl DirectoryTotals {
         Ok(())
     }
 
-    /// What is read of a row before it is written.
+    /// The column that is read of a row before it is written.
     fn row_now(&self, counter: &CounterId) -> Result<Option<SqlValue>, Fault> {
         let sql = format!("SELECT {} FROM totals WHERE id = ?", self.kept.columns());
         let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
         Ok(rows.into_iter().flatten().next())
     }
 
-    /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
+    /// Deletes the row of a counter that ends. The caller does it in one commit with the end.
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
         self.ahead.forget(counter);
         if self.exists()? {
@@ -288,8 +288,8 @@ impl DirectoryTotals {
         Ok(())
     }
 
-    /// Lets `write` write or delete the rows of a counter, as where its root comes or goes. The caller makes it one
-    /// commit: if a later part of it fails, what is kept is forgotten.
+    /// Lets `write` write or delete the rows of a counter, for example when its root comes or leaves. The caller does
+    /// it in one commit. If a later part of that fails, kept tops are dropped.
     pub(super) fn rewritten(
         &self,
         counter: &CounterId,
@@ -357,7 +357,7 @@ impl DirectoryTotals {
             let RootEntry::Live(root) = entry else {
                 continue;
             };
-            // What operations alone have made of a counter no lead pushes.
+            // No lead pushes a counter that only operations have changed.
             let nothing = root
                 .has_value_of_its_own()
                 .then(|| View::new(root.generation));
@@ -394,7 +394,7 @@ fn newest_hour(
     before.map_or(hour, |before| before.max(hour))
 }
 
-/// The SQL that sets the columns of the indexes that change; those of a row that is not known all.
+/// The SQL that sets the changed indexed columns; all of them if the row is unknown.
 fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> String {
     let same = |before: &Before| {
         let [value, counted, uniques] = before.sizes;
@@ -413,9 +413,9 @@ fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> Strin
     set
 }
 
-/// The SQL that stores the count at the beginnings of hours and days. They are those between the hour of the row and
-/// the hour of what is written: a slot has one where a multiple of the number of slots lies between. The text is the
-/// same for any two hours, so that many rows share a statement, and few are prepared.
+/// The SQL that stores the count at the beginnings of hours and days between the hour of the row and the written hour.
+/// A slot has such a beginning if a multiple of the number of slots lies between the two. The text is the same for any
+/// two hours, so that many rows share a statement, and few are prepared.
 fn begun_between() -> String {
     let slots = |column: char, hours: i64, kept: i64| {
         (0..kept).map(move |slot| {

@@ -1,10 +1,11 @@
-//! Group commit: flushes that arrive while a commit is under way go into the next one, so the number of written rows
-//! depends on the commits that storage can make, not on the number of isolates.
+//! Group commit: flushes that arrive during a commit go into the next one. So the number of written rows depends on the
+//! commits that storage can make, not on the number of isolates.
 //!
-//! Invariant: at most one commit is under way, and memory is ahead of storage by that one only: the platform holds
+//! Invariant: at most one commit is in progress, and memory is ahead of storage by that one only: the platform holds
 //! every answer back until the writes before it are durable (output gate). Life of a flush: it is decided and written
-//! at once if no commit is under way. Otherwise it waits, and the request that ends that commit decides and writes all
-//! waiting flushes in one synchronous step. All requests of one object share a context, so here one may wake another.
+//! at once if no commit is in progress. Otherwise it waits, and the request that ends that commit decides and writes
+//! all waiting flushes in one synchronous step. All requests of one object share a context, so here one may wake
+//! another.
 
 use std::rc::Rc;
 
@@ -65,7 +66,7 @@ impl Core {
     /// Waits for the present commit, and writes the flushes that arrived meanwhile, until there are none.
     async fn go_on(self: Rc<Self>) {
         loop {
-            // If it fails, the platform resets the object, and nobody gets an answer.
+            // If it fails, the platform resets the object, and no flush gets an answer.
             let _ = self.rows.sync().await;
             let waiting = std::mem::take(&mut self.commits.borrow_mut().waiting);
             if waiting.is_empty() {
@@ -75,7 +76,7 @@ impl Core {
             let flushes: Vec<&Flush> = waiting.iter().map(|(flush, _)| flush).collect();
             let (outcomes, _) = self.write_together(&flushes);
             for ((_, done), outcome) in waiting.into_iter().zip(outcomes) {
-                // Nobody listens if the request was ended.
+                // There is no receiver if the request has ended.
                 let _ = done.send(outcome);
             }
         }
@@ -104,7 +105,7 @@ impl Core {
             self.rows.write(&state, &together, now_ms.div_euclid(1_000))
         };
         if let Err(fault) = self.written(written) {
-            // Also for refused ones: none of them was counted, and each may be sent again.
+            // Refused flushes get this fault too: none of them was counted, and each may be sent again.
             outcomes.fill(Err(fault));
             metrics::count(&self.host, Metric::CommitFailed);
             return (outcomes, false);

@@ -23,8 +23,8 @@ pub(super) const PRESENCE: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
 pub(super) struct TenantAlarm {
     /// When it rings, unix milliseconds.
     pub(super) set_ms: Cell<Option<i64>>,
-    /// While it rings: the time for which it was set. It is then not set any more, but still stored: the tablet writes
-    /// the next one in its place, if any, once it has rung.
+    /// While it rings: the time for which it was set. It is then not set any more, but still stored. Once it has rung,
+    /// the tablet writes the next one in its place, if any.
     pub(super) rings_ms: Cell<Option<i64>>,
 }
 
@@ -40,7 +40,8 @@ pub(super) struct HostedRows {
     read: RefCell<Option<WakeRows>>,
 }
 
-/// Alarms of tenants ring at whole seconds, so that those that are due together ring together.
+/// The step of tenants' alarms, milliseconds: they ring at whole seconds, so that alarms that are due together ring
+/// together.
 const ALARM_STEP_MS: i64 = TOGETHER.0;
 
 impl HostedRows {

@@ -34,7 +34,7 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::metrics;
 
-/// How many live readers are asked at once: each of a ring of 16, and more where one is asked several times.
+/// The most requests to live readers at once: each of a ring of 16, and more if one is asked several times.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// The time between two questions about new counters, milliseconds.
@@ -88,8 +88,8 @@ impl Hub {
         }
     }
 
-    /// Adds a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has too many
-    /// streams, 500 where no stream can be opened.
+    /// Adds a watcher, and answers with its stream; 503 if the hub is full, 429 if its visitor has too many streams,
+    /// 500 if no stream can be opened.
     pub(super) async fn on_join(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         let join: Join = match decode_padded(&arrived.message, Join::LACKS.0) {
             Ok(join) => join,
@@ -137,7 +137,7 @@ impl Hub {
         };
         let part = part_of(self.host.now_ms());
         if matches!(sink, Sink::Events(_)) {
-            // With the known state, because the stream takes one chunk at a time.
+            // The first chunk has the known state, because the stream accepts one chunk at a time.
             let update = self.next_update(id, part, &mut UpdatesMade::default());
             let frame = update.as_ref().map(client_message::update_frame);
             sink.send(&[client_message::first_frame(), frame.unwrap_or_default()].concat());
@@ -204,7 +204,7 @@ impl Hub {
         self.alarm.set_after(begun_ms).await
     }
 
-    /// Asks for new counters, in one round after the other.
+    /// Reads new counters, in one round after the other.
     fn ask_new(self: &Rc<Self>) {
         if self.board.borrow().unread().is_empty() || self.is_reading_new.replace(true) {
             return;
@@ -262,8 +262,8 @@ impl Hub {
         all_settled(looks.into_iter().map(ask), LOOKS_AT_ONCE).await;
     }
 
-    /// Sends each watcher its update; each second also a ping to those that were sent nothing for long. Removes
-    /// watchers that are gone.
+    /// Sends each watcher its update, and each second also a ping to watchers without recent output. Removes watchers
+    /// that are gone.
     fn flush(&self, part: i64, pings: bool) {
         let ping_ms = pings.then(|| self.host.now_ms());
         let mut made = UpdatesMade::default();

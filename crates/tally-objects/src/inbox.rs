@@ -30,19 +30,19 @@ use tally_protocol::messages::{
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 
-/// How long after an append the alarm rings at the latest, in case the counting was interrupted.
+/// How long after an append the alarm rings at the latest, milliseconds, in case the counting was interrupted.
 const ALARM_MS: i64 = 5_000;
 
-/// How many roots are called at once for the counters of one append.
+/// The roots that are called at once for the counters of one append.
 const ROOTS_AT_ONCE: usize = 16;
 
-/// How often the counters of an append are registered, if they are released meanwhile.
+/// The most attempts to register the counters of an append, if they are released meanwhile.
 const REGISTER_TRIES: usize = 3;
 
-/// How long a strong read waits here: with 3 s for the leads it stays below the 5 s of a call.
+/// How long a strong read waits here, milliseconds: with 3 s for the leads it stays below the 5 s of a call.
 const DRAIN_MS_MAX: i64 = 1_500;
 
-/// The interval of its checks.
+/// The interval of its checks, milliseconds.
 const LOOK_EVERY_MS: u64 = 5;
 
 /// One inbox, as the platform sees it.
@@ -67,9 +67,9 @@ pub(super) struct InboxCore {
     pub(super) begun_ms: Cell<i64>,
     /// The time of the alarm, unix milliseconds; 0 if not known.
     armed_ms: Cell<i64>,
-    /// When the backlog was last reported, unix milliseconds; `None` where an empty backlog need not be reported.
+    /// When the backlog was last reported, unix milliseconds; `None` if an empty backlog need not be reported.
     pub(super) reported_ms: Cell<Option<i64>>,
-    /// How often a root withdrew a generation: its earlier answer may still be on its way.
+    /// How often a root withdrew a generation: its earlier answer may still be in flight.
     releases: Cell<u64>,
     storage: StorageGuard,
 }
@@ -151,7 +151,7 @@ impl InboxCore {
             self.register(&events.iter().map(|event| &event.counter).collect())
                 .await?;
             self.arm(ALARM_MS).await?;
-            // There is no await from here on: what was looked up is what is written.
+            // There is no await from here on, so the looked-up state is still valid at the write.
             let mut logged = Vec::with_capacity(events.len());
             for event in &events {
                 let Some(generation) = self.rows.generation_of(&event.counter)? else {
@@ -201,7 +201,7 @@ impl InboxCore {
     }
 
     /// Registers this inbox with the roots of counters that do not know it. A generation that was withdrawn while its
-    /// answer was on its way is not stored, so the caller asks again.
+    /// answer was in flight is not stored, so the caller asks again.
     async fn register(&self, counters: &HashSet<&CounterId>) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(me) = me else { return Ok(()) };
@@ -233,7 +233,7 @@ impl InboxCore {
         armed_ms != 0 && armed_ms <= by_ms
     }
 
-    /// Sets the alarm to so many milliseconds from now, unless it rings before.
+    /// Sets the alarm to `in_ms` from now, unless it rings before.
     pub(super) async fn arm(&self, in_ms: i64) -> Result<(), Fault> {
         let by_ms = self.host.now_ms() + in_ms;
         if !self.is_armed(by_ms) {
@@ -251,7 +251,7 @@ impl InboxCore {
         self.armed_ms.set(0);
         if let Err(fault) = self.readable() {
             self.host.fail(&format!("an inbox's alarm: {fault}"));
-            // It may be temporary.
+            // The failure of storage may be temporary.
             return self.arm(ALARM_MS).await;
         }
         let armed = match self.rows.next_due_ms() {

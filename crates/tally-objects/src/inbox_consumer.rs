@@ -1,7 +1,7 @@
 //! The counting of an inbox's log.
 //!
-//! Invariant: every step may be repeated. Rows become a batch in one commit; a batch is sent with keys that its row
-//! holds; only writes that are counted, or never can be, are removed.
+//! Invariant: every step may be repeated. Rows become a batch in one commit. A batch is sent with the keys in its row.
+//! Only writes that are counted, or never can be, are removed.
 
 use std::cell::RefMut;
 use std::collections::{BTreeSet, HashMap};
@@ -27,10 +27,10 @@ use tally_shared::memory::{self, MemoryKind};
 use tally_shared::metrics;
 use tally_shared::queued_writes::{self, count_deliveries};
 
-/// How many counters one batch counts at once.
+/// The counters that one batch counts at once.
 const COUNTERS_AT_ONCE: usize = 32;
 
-/// The memory of a batch while it is sent, for each byte of its row: 64 bytes of an amount, of which at least 26 are
+/// The memory of a batch while it is sent, for each byte of its row: an amount takes 64 bytes, of which at least 26 are
 /// stored, and its messages.
 const BYTES_IN_MEMORY: u64 = 4;
 
@@ -41,7 +41,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// None.
+    /// No batches in flight.
     pub(super) fn new(host: &Host) -> Self {
         Self {
             bytes: HashMap::new(),
@@ -53,7 +53,7 @@ impl Sending {
         self.bytes.contains_key(&number)
     }
 
-    /// Whether another batch may be read. One always may: otherwise nothing would ever be sent.
+    /// Whether another batch may be read. One batch always may, otherwise nothing would ever be sent.
     fn has_room(&self) -> bool {
         self.bytes.is_empty() || self.memory.has_room(INBOXES_BYTES_MAX)
     }
@@ -75,7 +75,7 @@ impl Sending {
 }
 
 impl InboxCore {
-    /// Begins to make batches, unless that is under way.
+    /// Begins to make batches, unless that is in progress.
     pub(super) fn go(self: &Rc<Self>) {
         if !self.is_gathering.get() {
             let core = self.clone();
@@ -166,7 +166,7 @@ impl InboxCore {
         Ok(RefMut::map(parked, |parked| parked.get_or_insert_default()))
     }
 
-    /// Takes over from a queue dead letters, and writes that could not be counted yet: a batch of its own.
+    /// Takes over dead letters, and writes that could not be counted yet, from a queue. They become a separate batch.
     pub(super) async fn on_take_over(
         self: &Rc<Self>,
         taken: Result<TakeOver, Fault>,
@@ -182,7 +182,7 @@ impl InboxCore {
             if self.rows.count_batches()? >= PARKED_MAX {
                 return Ok(AppendResult::Full);
             }
-            // Before the write, because uncounted events must have an alarm.
+            // The alarm is set before the write, because uncounted events must have one.
             self.arm(RETRY_MS.0).await?;
         }
         let batch = InboxBatch {
@@ -257,7 +257,7 @@ impl InboxCore {
             .iter()
             .map(|delivery| delivery.counter.clone());
         let before: BTreeSet<CounterId> = set_of(counters);
-        // Before anything is settled: storage now holds what was sent.
+        // The deferred writes are read before any outcome is recorded: storage still has all sent writes.
         drop(self.parked()?);
         let (dead, wait_ms) = batch.resolve(verdicts, now_ms);
         self.rows.end(&batch, now_ms + wait_ms, &dead)?;
@@ -298,7 +298,7 @@ impl InboxCore {
         };
         let (counter, generation) = (&first.counter, first.write.generation);
         let all = |verdict: WriteOutcome| vec![verdict; deliveries.len()];
-        // A write would create a counter that was deleted.
+        // A write would create a deleted counter again.
         match self.is_living(counter, generation).await {
             Ok(true) => {}
             Ok(false) => return all(WriteOutcome::Dead(DeadLetterReason::Ended)),

@@ -29,7 +29,7 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
 
-/// How many bytes of a row of the log are read for its head: the head after a frame of 6 bytes.
+/// The bytes of a row of the log that are read for its head: the head after a frame of 6 bytes.
 const HEAD_BYTES: i64 = LOGGED_HEAD_BYTES + 6;
 
 /// The most counters whose generation is stored, about 60 bytes each. Forgetting one costs a call to the root.
@@ -56,8 +56,8 @@ impl InboxStore {
         &self.store
     }
 
-    /// Creates the tables where there are none, and loads the memory: only the heads of the newest rows of the log.
-    /// Cost: O(rows since the nonces were written), which the build before this one wrote with batches only.
+    /// Creates missing tables, and loads the state: only the heads of the newest rows of the log are read. Cost: O(rows
+    /// since the nonces were written). The previous build wrote those with batches only.
     ///
     /// # Errors
     /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
@@ -298,7 +298,7 @@ impl InboxStore {
 
     /// Whether a batch up to a number holds events of a counter. One batch is in memory at a time.
     pub fn holds(&self, upto: i64, counter: &CounterId) -> Result<bool, Fault> {
-        // Bytes equal to its encoded id are mostly that id.
+        // Bytes that equal the encoded id are mostly that id; the batch is decoded to be sure.
         let sql = "SELECT number FROM batches WHERE number <= ? AND instr(body, ?) > 0";
         let id = encode(counter)?;
         let rows = self.store.run(sql, vec![upto.into(), id.into()])?;

@@ -1,12 +1,12 @@
-//! The tops that a partition was lately asked for, in memory, kept up to date by each row that changes.
+//! The tops that a partition was lately asked for, in memory. Each changed row updates them.
 //!
-//! Invariant: a kept top tells what its table would tell. A row is taken off as it was before it is written, and is
-//! added as it is after. What cannot be followed so, a failed write or a change of a number of more than 62 bits, makes
-//! the top be forgotten: it is read anew when it is asked for again, as after the object's memory was lost.
+//! Invariant: a kept top equals the result of its table. Before a row is written, its old state is removed; after that
+//! its new state is added. A failed write, or a change of a number of more than 62 bits, cannot be followed: then the
+//! top is dropped. The next request reads it again, as after a loss of the object's memory.
 //!
-//! Memory of a partition: [`ROWS_MAX`] rows of some 150 bytes with their names, and for each of [`ORDERS_MAX`] orders
-//! [`OLDEST_MAX`] times of some 20 bytes and [`ROWLESS_MAX`] names of some 80: 4 MB at most with names of 30 bytes, and
-//! 110 KB for one order with a limit of 100 of which all is told.
+//! Memory of a partition: [`ROWS_MAX`] rows of about 150 bytes with their names. Each of [`ORDERS_MAX`] orders has
+//! [`OLDEST_MAX`] times of about 20 bytes and [`ROWLESS_MAX`] names of about 80 bytes. That is 4 MB at most with names
+//! of 30 bytes, and 110 KB for one order with a limit of 100.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,23 +21,24 @@ use tally_core::counter::total::{Sum, Value};
 use tally_host::object::SqlValue;
 use tally_protocol::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
 
-/// The most orders of which the top is kept; beyond, the one that was asked for longest ago is forgotten.
+/// The most kept tops. Beyond it, the least recently requested one is dropped.
 pub(super) const ORDERS_MAX: usize = 8;
 
-/// The most rows that are kept of all orders together. Of an order with a larger limit the sums alone are kept.
+/// The most kept rows of all orders together. Of an order with a larger limit only the sums are kept.
 pub(super) const ROWS_MAX: usize = 4_096;
 
-/// The most different `as_of` that an order keeps: after so many of its oldest rows have changed, its table is looked
-/// through for the next.
+/// The most different `as_of` that an order keeps. After this many of its oldest rows have changed, its table is
+/// scanned for the next.
 pub(super) const OLDEST_MAX: usize = 4_096;
 
-/// The most counters without a row that an order keeps by name. Of more the number is counted from time to time.
+/// The most counters without a row that an order keeps by name. If there are more, only their number is counted, from
+/// time to time.
 pub(super) const ROWLESS_MAX: usize = 4_096;
 
 /// How long a counted number is used, milliseconds.
 pub(super) const ROWLESS_REST_MS: i64 = 10_000;
 
-/// The most counters of which it is looked up later whether they live and have a row.
+/// The most counters that are looked up later: whether they live and have a row.
 const UNRESOLVED_MAX: usize = 4_096;
 
 /// The bound of [`Value::within_62_bits`].
@@ -50,7 +51,7 @@ pub(super) enum RowlessCounters {
     Names(BTreeMap<CounterId, i64>),
     /// There are too many.
     Many {
-        /// All that lived when they were counted, also those with a row.
+        /// The number of living counters at the time of the count, including those with a row.
         living: u64,
         /// The creation of the oldest.
         created_ms: i64,
@@ -59,7 +60,7 @@ pub(super) enum RowlessCounters {
     },
 }
 
-/// A top that is kept.
+/// A kept top.
 #[derive(Clone, Debug)]
 pub(super) struct KeptTop {
     pub(super) order: TopOrder,
@@ -67,9 +68,9 @@ pub(super) struct KeptTop {
     pub(super) wide: Value,
     pub(super) standings: Standings<TopRow>,
     pub(super) rowless: RowlessCounters,
-    /// Where its names end.
+    /// The end of its names.
     end: Option<String>,
-    /// Its index among the kept ones: the same again once it was used, so that statements stay the same.
+    /// Its index among the kept ones. It does not change once it was used, so that statements stay the same.
     index: usize,
     used: u64,
 }
@@ -97,12 +98,12 @@ impl KeptTop {
         id >= first_of(&self.order) && self.end.as_deref().is_none_or(|end| id < end)
     }
 
-    /// What a row is in this order.
+    /// The standing of a row in this order.
     pub(super) fn standing(&self, amount: i64, as_of_ms: i64) -> Standing {
         standing_of(&self.order, amount, as_of_ms)
     }
 
-    /// Whether the beginning of its window is not stored any more once a row was written in an hour.
+    /// Whether the count at the beginning of its window is lost once a row is written in an hour.
     fn is_over(&self, hour: i64) -> bool {
         match self.order.since {
             Some(WindowStart::Hour(start)) => hour - start >= HOURS_KEPT,
@@ -111,8 +112,8 @@ impl KeptTop {
         }
     }
 
-    /// The amount of a row that is written, as SQL would tell it: what it counted since its window began. The count of
-    /// that moment is stored when the first hour of the window is, as the count before that write.
+    /// The amount of a row that is written, as SQL would compute it: its count since its window began. The count at
+    /// that beginning is the count before the first write in the window's first hour.
     fn amount_after(&self, before: Option<(&Before, i64)>, row: &Written) -> i64 {
         let Some(since) = self.order.since else {
             return amount_of(self.order.by, &row.known).within_62_bits();
@@ -134,16 +135,16 @@ impl KeptTop {
     }
 }
 
-/// What a row stores of a count: modulo 2^62, so that a difference is right however large the counts are.
+/// The stored form of a count: modulo 2^62, so that differences are right for counts of any size.
 pub(super) fn counted_of(count: Sum) -> i64 {
     let below = count.low_bits() % u128::from(WITHIN_MAX.unsigned_abs());
     i64::try_from(below).unwrap_or(0)
 }
 
-/// What a row with this amount is in an order.
+/// The standing of a row with this amount in an order.
 pub(super) fn standing_of(order: &TopOrder, amount: i64, as_of_ms: i64) -> Standing {
     let size = match order.since {
-        // All are in order of their amounts.
+        // All rows are in order of their amounts.
         Some(_) => 0,
         None => narrow(amount).size(),
     };
@@ -178,16 +179,16 @@ fn amount_of(by: OrderBy, known: &KnownTotal) -> Value {
 /// A row before it is written, by [`KeptTops::columns`].
 pub(super) struct Before {
     pub(super) hour: i64,
-    /// Of its value, its count and its unique elements.
+    /// The sizes of its value, its count and its unique elements.
     pub(super) sizes: [i64; 3],
     as_of_ms: i64,
     counted: i64,
-    /// In each kept order.
+    /// Its amount in each kept order.
     amounts: Vec<i64>,
 }
 
 impl Before {
-    /// Reads the column. What is not of its form has no amounts: no top can be changed by it.
+    /// Parses the column. Another form has no amounts, so that it changes no top.
     pub(super) fn read(column: &SqlValue) -> Self {
         let numbers = text(column).unwrap_or_default().split(' ');
         let mut numbers = numbers.map_while(|number| number.parse().ok());
@@ -206,7 +207,7 @@ impl Before {
 pub(super) struct Written {
     pub(super) hour: i64,
     pub(super) known: KnownTotal,
-    /// When it counted is not known.
+    /// Whether the time of its count is unknown.
     pub(super) is_late: bool,
 }
 
@@ -216,13 +217,13 @@ pub(super) struct KeptTops {
     tops: RefCell<Vec<KeptTop>>,
     /// Counters whose root was written, or whose row came or went.
     unresolved: RefCell<BTreeSet<CounterId>>,
-    /// Failures of the store when they were made.
+    /// The store's number of failures when the tops were made.
     failures: Cell<u64>,
     uses: Cell<u64>,
 }
 
 impl KeptTops {
-    /// Forgets all.
+    /// Drops all tops.
     pub(super) fn clear(&self) {
         self.tops.borrow_mut().clear();
         self.unresolved.borrow_mut().clear();
@@ -232,14 +233,15 @@ impl KeptTops {
         self.tops.borrow().is_empty()
     }
 
-    /// Forgets all if a write has failed meanwhile, by their number: memory holds changes that were not written.
+    /// Drops all tops if a write has failed meanwhile, by the number of failures: memory has changes that were not
+    /// written.
     pub(super) fn forget_failed(&self, failures: u64) {
         if self.failures.replace(failures) != failures {
             self.clear();
         }
     }
 
-    /// The top of an order, to be put back.
+    /// Takes the top of an order out, to be put back.
     pub(super) fn take(&self, order: &TopOrder) -> Option<KeptTop> {
         let mut tops = self.tops.borrow_mut();
         let index = tops.iter().position(|top| top.order == *order)?;
@@ -248,7 +250,7 @@ impl KeptTops {
         Some(top)
     }
 
-    /// Keeps a top, and forgets those asked for longest ago that have no room beside it.
+    /// Stores a top, and drops the least recently requested ones if there is no room.
     pub(super) fn put(&self, mut top: KeptTop) {
         self.uses.set(self.uses.get() + 1);
         top.used = self.uses.get();
@@ -265,7 +267,8 @@ impl KeptTops {
         }
     }
 
-    /// What is read of a row before it is written, as SQL: what has an index, and what it is in each kept order.
+    /// The SQL of the column that is read of a row before it is written: its indexed values, and its amount in each
+    /// kept order.
     pub(super) fn columns(&self) -> String {
         let tops = self.tops.borrow();
         let amounts = tops.iter().map(|top| amount_sql(&top.order));
@@ -278,7 +281,7 @@ impl KeptTops {
         )
     }
 
-    /// A row was written; `None` before for a new row.
+    /// Updates the tops after a row was written; `before` is `None` for a new row.
     pub(super) fn written(&self, counter: &CounterId, before: Option<&Before>, row: &Written) {
         if self.is_empty() {
             return;
@@ -308,7 +311,7 @@ impl KeptTops {
         }
     }
 
-    /// A row is about to be deleted, as it is now.
+    /// Updates the tops before a row is deleted.
     pub(super) fn leaves(&self, counter: &CounterId, column: Option<&SqlValue>) {
         if let Some(before) = column.map(Before::read) {
             self.change(counter, Some(&before), |index, top| {
@@ -319,7 +322,7 @@ impl KeptTops {
         self.touch(counter);
     }
 
-    /// A row has come from another partition, as it is now.
+    /// Updates the tops with a row that has come from another partition.
     pub(super) fn comes(&self, counter: &CounterId, column: Option<&SqlValue>, known: &KnownTotal) {
         if let Some(now) = column.map(Before::read) {
             self.change(counter, Some(&now), |index, top| {
@@ -331,8 +334,8 @@ impl KeptTops {
         self.touch(counter);
     }
 
-    /// Changes the tops that have a counter, each by its index; those of which `None` is returned are forgotten.
-    /// `column`: what was read of the row, which may have been before others were forgotten.
+    /// Changes the tops that have a counter, each by its index. A top for which `change` returns `None` is dropped.
+    /// `column` is what was read of the row, possibly before tops were dropped.
     fn change(
         &self,
         counter: &CounterId,
@@ -351,7 +354,7 @@ impl KeptTops {
         });
     }
 
-    /// Whether a counter lives and has no row is looked up when a top is asked for. Returns whether that is due now.
+    /// Records that it must be looked up at the next request whether a counter lives and has a row.
     pub(super) fn touch(&self, counter: &CounterId) {
         if self.is_empty() {
             return;
@@ -360,7 +363,7 @@ impl KeptTops {
         unresolved.insert(counter.clone());
         if unresolved.len() > UNRESOLVED_MAX {
             unresolved.clear();
-            // All are counted again.
+            // There are too many: all are counted again.
             for top in self.tops.borrow_mut().iter_mut() {
                 top.rowless = RowlessCounters::Many {
                     living: 0,
@@ -371,7 +374,7 @@ impl KeptTops {
         }
     }
 
-    /// The counters of which that is to be looked up, if any top keeps their names.
+    /// The counters to look up, if any top keeps names.
     pub(super) fn take_unresolved(&self) -> Vec<CounterId> {
         let unresolved = self.unresolved.take();
         let has_names = |top: &KeptTop| matches!(top.rowless, RowlessCounters::Names(_));
@@ -381,7 +384,7 @@ impl KeptTops {
         }
     }
 
-    /// Stores which of `counters` live and have no row: `rowless` holds those, each with its time of creation.
+    /// Stores which of `counters` live without a row: those in `rowless`, each with its time of creation.
     pub(super) fn resolve(
         &self,
         counters: &[CounterId],
@@ -407,7 +410,7 @@ impl KeptTops {
 }
 
 impl RowlessCounters {
-    /// These counters, of an order with so many rows.
+    /// The rowless counters of an order with `named` rows.
     pub(super) fn among(named: u64, names: BTreeMap<CounterId, i64>, now_ms: i64) -> Self {
         if names.len() <= ROWLESS_MAX {
             return Self::Names(names);
@@ -419,7 +422,7 @@ impl RowlessCounters {
         }
     }
 
-    /// Whether they must be counted anew.
+    /// Whether they must be counted again.
     pub(super) fn is_old(&self, now_ms: i64) -> bool {
         match self {
             Self::Names(_) => false,
@@ -429,7 +432,7 @@ impl RowlessCounters {
         }
     }
 
-    /// How many they are beside so many rows, and when the oldest was created, unix milliseconds.
+    /// Their number, if there are `named` rows, and when the oldest was created, unix milliseconds.
     pub(super) fn sums(&self, named: u64) -> (u64, Option<i64>) {
         match self {
             Self::Names(names) => {
@@ -447,7 +450,7 @@ fn are_narrow(amounts: impl IntoIterator<Item = i64>) -> bool {
     amounts.into_iter().all(|amount| amount.abs() < WITHIN_MAX)
 }
 
-/// Takes a row off; `None` for an amount that the standings do not have.
+/// Removes a row; `None` for an amount that the standings do not have.
 fn take_off(top: &mut KeptTop, counter: &CounterId, amount: i64, as_of_ms: i64) -> Option<()> {
     let standing = top.standing(amount, as_of_ms);
     top.standings.remove(counter, &standing);

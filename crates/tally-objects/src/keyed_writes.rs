@@ -1,4 +1,4 @@
-//! Keyed writes at a lead: claimed for it at the root, decided here only.
+//! Keyed writes at a lead. They are claimed for it at the root, and decided only here.
 //!
 //! Invariant: a keyed write is answered only after it and its record were written in one commit.
 
@@ -27,7 +27,7 @@ use tally_shared::metrics;
 /// How long keys are kept by default, seconds: a day.
 const KEPT_SECONDS: i64 = 86_400;
 
-/// As many checks as fit into [`WHOLE_MS_MAX`].
+/// The checks that fit into [`WHOLE_MS_MAX`].
 const WHOLE_TRIES: usize = 35;
 
 /// Reads from storage the record of a key, and the decided numbers of a lane.
@@ -42,7 +42,7 @@ pub(super) fn kept_ms(host: &Host) -> i64 {
     seconds.unwrap_or(KEPT_SECONDS) * 1_000
 }
 
-/// The limits of ledgers, read once for each isolate: reading a variable is a call into JavaScript.
+/// The limits of ledgers. An isolate reads them once, because reading a variable is a call into JavaScript.
 struct SetLimits(LedgerLimits);
 
 impl State for SetLimits {
@@ -102,8 +102,8 @@ impl Core {
         ))
     }
 
-    /// Whether all writes name a generation that has ended: a grant would create the counter anew. Those with the keys
-    /// of clients may have been counted before it ended, which the ledger knows.
+    /// Whether all writes name a generation that has ended: a grant would create the counter again. Writes with
+    /// clients' keys may have been counted before the end, which the ledger knows.
     async fn have_ended(&self, count: &CountKeyed) -> Result<bool, Fault> {
         let named = count.writes.first().map_or(0, |write| write.generation);
         let is_one = count.writes.iter().all(|write| write.generation == named);
@@ -113,7 +113,7 @@ impl Core {
         self.may_live(&count.to, named).await.map(|lives| !lives)
     }
 
-    /// Says what was counted; counts nothing.
+    /// Answers which writes were counted; counts nothing.
     pub(super) fn on_recall(&self, recall_call: Result<Recall, Fault>) -> Result<Counted, Fault> {
         let Recall { writes, .. } = recall_call?;
         self.readable()?;
@@ -166,8 +166,8 @@ impl Core {
         }
     }
 
-    /// All writes go to the home, so these will not be counted here under their present claims, unless they already
-    /// were.
+    /// Strikes writes out, because all writes go to the home: they will not be counted here under their present claims,
+    /// unless they already were.
     fn strike(self: &Rc<Self>, count: &CountKeyed, home: Datacenter) -> Result<Counted, Fault> {
         let now_ms = self.host.now_ms();
         let CountKeyed { writes, moves, .. } = count;
@@ -188,7 +188,7 @@ impl Core {
         })
     }
 
-    /// Answers where numbered writes are counted, which their sender asks this lead first.
+    /// Answers where numbered writes are counted. Their sender asks this lead first.
     pub(super) async fn on_claim(
         self: &Rc<Self>,
         claim: Result<Claim, Fault>,
@@ -290,7 +290,7 @@ impl Core {
         let (decided, written) = {
             let mut state = self.state.borrow_mut();
             let decided = decide(&mut state, known, &mut changes)?;
-            // A record that could not be read may exist: nothing of this may be stored.
+            // An unreadable record may exist, so nothing of this may be stored.
             let written = match broken.take() {
                 Some(fault) => Err(fault),
                 None => self.rows.write(&state, &changes, now_ms.div_euclid(1_000)),

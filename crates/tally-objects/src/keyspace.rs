@@ -1,9 +1,9 @@
 //! The Durable Object that owns all keys of Redis's dialect: a single one, as in a Redis.
 //!
-//! Invariants: no other command changes the keys of a command meanwhile, see [`super::keyspace_locks`]. Its changes are
-//! written in one commit, or are one step of the cell or root that holds the counter. Small values are stored here; a
-//! counter is in cells, and is the same counter as in the other calls. A named attempt is answered as it was the first
-//! time.
+//! Invariants: no other command changes the keys of a command while it runs, see [`super::keyspace_locks`]. Its changes
+//! are written in one commit, or are one step of the cell or root that holds the counter. Small values are stored here.
+//! A counter is in cells, and is the same counter as in the other calls. A repeated named attempt gets its first
+//! answer.
 //!
 //! A command: lock its keys, load them, decide, write, answer. If others have counted meanwhile, it is decided again.
 
@@ -43,7 +43,7 @@ use tally_protocol::redis::scripts;
 use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 use tally_shared::concurrency::all_settled;
 
-/// How often a command is decided again because others have counted meanwhile.
+/// The most times that a command is decided, because others may count meanwhile.
 pub(super) const ROUNDS_MAX: usize = 8;
 
 /// How many counters are read or added to at once.
@@ -209,7 +209,7 @@ impl KeyspaceCore {
             Ok(message) => self.listeners.take(message),
             Err(fault) => Sent::Refused(500, fault.to_string()),
         };
-        // Without an alarm listeners learn nothing of keys that expire meanwhile, and get no pings.
+        // Without an alarm, listeners are not notified of keys that expire, and get no pings.
         self.arm().await;
         opened
     }
@@ -220,7 +220,7 @@ impl KeyspaceCore {
             .notify(|| vec![notifications::of_command(request.command, request.args)]);
     }
 
-    /// Runs one command, or answers as the first time.
+    /// Runs one command, or returns its first answer.
     async fn one(
         &self,
         request: &CommandRequest<'_>,
@@ -301,8 +301,8 @@ impl KeyspaceCore {
         Ok((reply, kept))
     }
 
-    /// Runs commands of one key each, those of one key together and so many keys at once; a refusal is the reply to
-    /// each of these.
+    /// Runs commands of one key each: those of one key together, and at most `at_once` keys at once. A refusal is the
+    /// reply to each command of its key.
     pub(super) async fn by_key(
         &self,
         requests: &[CommandRequest<'_>],
@@ -345,8 +345,7 @@ impl KeyspaceCore {
         let keys = keys_of(request);
         let limit = limit_key(request);
         for _ in 0..ROUNDS_MAX {
-            // The keys of a script are no counters, except those that are known to be, and the one that may hold a
-            // limit.
+            // The keys of a script are no counters, except known ones and the key that may hold a limit.
             let own_alone = matches!(request.command.act, Act::Script) && self.are_own(&keys)?;
             let (mut space, read) = self.load(&keys, here, own_alone, request.command).await?;
             if request.command.scope == Scope::Read {
@@ -396,7 +395,7 @@ impl KeyspaceCore {
                 let value = is.as_ref().and_then(number_of);
                 let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
                 let changed = match (before, value) {
-                    // If somebody else has created it meanwhile, both count, unless the sum has more than 64 bits.
+                    // If another caller has created it meanwhile, both count, unless the sum has more than 64 bits.
                     (None, Some(value)) => match self.counters.add(&id, here, value, None).await {
                         Err(ReplyError::Reply(full)) if full == error::overflow() => {
                             UpdateOutcome::Conflict
@@ -417,13 +416,13 @@ impl KeyspaceCore {
             }
             let mut row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
             if let Some(expires_ms) = row.as_mut().and_then(|row| row.expires_ms.as_mut()) {
-                // What was set just now is not of after its end, however long setting it took.
+                // The value that was just set must not expire in the past, however long setting it took.
                 *expires_ms = (*expires_ms).max(self.host.now_ms());
                 self.ends.record_expiry(*expires_ms);
             }
             rows.push((key.clone(), row));
         }
-        // The other calls may have a counter and a board of the same name: a key that is deleted is none of them.
+        // Other calls may have made a counter and a board of the same name: a deleted key is neither.
         let gone = gone.into_iter();
         let ends = gone.map(|(key, was_counter)| self.end_others(key, was_counter, here));
         for ended in all_settled(ends, COUNTERS_AT_ONCE).await {
@@ -437,7 +436,7 @@ impl KeyspaceCore {
         Ok(UpdateOutcome::Done)
     }
 
-    /// Fails where a command that changes several keys cannot set one of them, before any of them is changed.
+    /// Fails before any change if a command that changes several keys cannot set one of them.
     async fn prepare(&self, writes: &Writes<'_>, here: &Datacenter) -> Result<(), ReplyError> {
         if writes.after.changed().nth(1).is_none() {
             return Ok(());
@@ -495,11 +494,12 @@ pub(super) struct Writes<'a> {
     pub(super) before: &'a Space,
     pub(super) after: &'a Space,
     pub(super) read: &'a KeysRead,
-    /// Whether they are stored for any former state of the keys.
+    /// Whether they are stored whatever the former state of the keys is.
     pub(super) is_blind: bool,
 }
 
-/// The stored row of a key; `None` for a counter or a board without expiry. With one, it has what the expiry ends.
+/// The stored row of a key; `None` for a counter or a board without expiry. A row with an expiry has the target that
+/// expires.
 pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Option<Row> {
     let expires_ms = kept_end(entry.expires_ms);
     let is_elsewhere = entry.is_counter || matches!(entry.value, StoredValue::Sorted);
@@ -544,8 +544,8 @@ fn adds_elements(request: &CommandRequest<'_>) -> bool {
     matches!(request.command.act, Act::Elements(Elements::Add)) && request.named.is_none()
 }
 
-/// How many of these commands are of one sorted set each. One that removes members is the last: the set may be deleted
-/// with it.
+/// How many of the first commands are about one sorted set each. A command that removes members is the last one,
+/// because it may delete the set.
 fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
     let sorted = rest
         .iter()

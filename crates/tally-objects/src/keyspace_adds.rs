@@ -62,7 +62,7 @@ impl KeyspaceCore {
         };
         let delta = strings::delta_of(request.args);
         if delta.is_err() && request.command.name == "INCRBYFLOAT" {
-            // Redis looks at the key before the amount, in this command alone.
+            // Only in this command Redis checks the key before the amount.
             self.begin_counter(&id).await?;
         }
         let delta = delta?.unwrap_or(0);

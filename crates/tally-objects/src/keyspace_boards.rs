@@ -1,4 +1,4 @@
-//! Sorted sets of a keyspace, which are boards: the same as in the other calls.
+//! Sorted sets of a keyspace. Each is a board, the same one as in the other calls.
 //!
 //! Invariant: a board decides all commands of one sorted set, so these share the lock of its key. A board is created
 //! under an exclusive lock, while nothing else has its name. Commands of several sets lock all their keys exclusively.
@@ -37,16 +37,15 @@ use tally_shared::{call, call_within};
 /// The most boards that are remembered, about 600 bytes each; another one costs a call.
 const BOARDS_KNOWN_MAX: usize = 10_000;
 
-/// The most members that the commands of one step may ask for to have their boards asked all at once: of 1 KB each
-/// that is 16 MB.
+/// The most members that the commands of one step may request if all their boards are asked at once: 16 MB at 1 KB
+/// each.
 const MEMBERS_AT_ONCE_MAX: u64 = 16_000;
 
-/// How many boards are asked at once for more members: each answers with up to 16 MiB, which are here twice while they
-/// are decoded.
+/// The boards that are asked at once for more members. Each answers with up to 16 MiB, which take twice the memory
+/// while they are decoded.
 const LARGE_AT_ONCE: usize = 2;
 
-/// The last index of the members of a set that are read first, where several are joined: of 64 sets at once they have 8
-/// MB.
+/// The last index of the members that are read first from each of several joined sets: 8 MB for 64 sets at once.
 const FIRST_MEMBERS: i64 = 127;
 
 /// The boards of a keyspace.
@@ -57,7 +56,7 @@ pub(super) struct Boards {
 
 /// A board that was read.
 pub(super) struct BoardRead {
-    /// Its generation; `None` where it is spread over several objects.
+    /// Its generation; `None` if it is spread over several objects.
     pub(super) generation: Option<u64>,
     /// Whether no members are seen.
     pub(super) is_empty: bool,
@@ -76,7 +75,7 @@ impl Boards {
         self.known.borrow().contains_key(id)
     }
 
-    /// What the directory knows of a name.
+    /// The directory's entry of a name.
     ///
     /// # Errors
     /// `Unavailable`; as for all methods below.
@@ -154,7 +153,7 @@ impl KeyspaceCore {
         room: &ReplyRoom,
     ) -> Vec<Reply> {
         let run = async |key: String, group: Vec<&CommandRequest<'_>>| {
-            // A group is sent as a whole: what would return much is left out before.
+            // A group is sent as a whole, so commands with large replies are left out before.
             let is_full = room.is_full();
             let is_sent = |request: &CommandRequest<'_>| !(is_full && request.returns_stored());
             let sent: Vec<_> = group.iter().copied().filter(|it| is_sent(it)).collect();
@@ -355,7 +354,7 @@ impl KeyspaceCore {
         }
     }
 
-    /// The members that a command asks for with their scores; of a set without scores all, with a score of 1.
+    /// The members that a command requests, with their scores; all members of a set without scores, with a score of 1.
     async fn members_of(&self, key: &str, args: &Arguments) -> Result<Members, ReplyError> {
         // Faults of the command itself come first.
         let of_none = sorted::run(&mut NoMembers::default(), args, 0)?;
@@ -455,7 +454,7 @@ fn first_of(key: &str, last: i64) -> Arguments {
     words.map(str::to_owned).into()
 }
 
-/// Whether one command may work on so many members, and so many bytes of them.
+/// Whether one command may work on this many members and bytes.
 fn is_within((members, bytes): (usize, usize)) -> bool {
     u64::try_from(members).is_ok_and(|members| members <= SORTED_MEMBERS_MAX)
         && bytes <= SORTED_BYTES_MAX

@@ -1,4 +1,4 @@
-//! Reads and changes of counters by a keyspace; cells hold the counters.
+//! Reads and changes of counters for a keyspace; cells hold the counters.
 //!
 //! Invariant: a counter that is added to has a home, so the answers of its cell are its values, in order. A counter is
 //! replaced or ended by its root under the condition that nothing was counted since it was read, so that it is one step
@@ -25,13 +25,13 @@ use tally_protocol::version::Version;
 use tally_shared::keyed_calls::{count_keyed, count_unclaimed};
 use tally_shared::{call, call_within};
 
-/// The most counters that are known, about 600 bytes each; another one costs a call.
+/// The most cached counters, about 600 bytes each; another one costs a call.
 const KNOWN_MAX: usize = 10_000;
 
 /// How often an increment is sent: a home may have to be set first.
 const ROUNDS_MAX: usize = 3;
 
-/// How far clocks of cells may be ahead, seconds: as much is read as newer than now.
+/// How far clocks of cells may be ahead, seconds: a read includes increments up to this far after now.
 const AHEAD_SECONDS: i64 = 60;
 
 /// The counters of a keyspace.
@@ -40,8 +40,8 @@ pub(super) struct Counters {
     known: RefCell<BoundedMap<CounterId, KnownCounter, KNOWN_MAX>>,
 }
 
-/// A counter that is known to exist. Other interfaces may delete it meanwhile: what is added to it is added to this
-/// generation alone, so that none is created beside a board that has taken its name.
+/// A counter that is known to exist. Other calls may delete it meanwhile. So increments are for this generation only,
+/// and create no counter beside a board that has taken its name.
 #[derive(Clone)]
 struct KnownCounter {
     home: Datacenter,
@@ -52,13 +52,13 @@ struct KnownCounter {
 pub(super) struct CounterRead {
     /// Its value.
     pub(super) value: Value,
-    /// How much of it is newer than a time.
+    /// The part of it that is newer than a time.
     pub(super) since: Value,
     /// Whether it was set since then.
     pub(super) was_set: bool,
-    /// Its generation: one that is created anew has a higher one.
+    /// Its generation; a counter that is created again has a higher one.
     pub(super) generation: u64,
-    /// When it ends whatever is counted until then, unix milliseconds.
+    /// When it ends, whatever is counted until then, unix milliseconds.
     pub(super) ends_ms: Option<i64>,
     pub(super) floor: Option<Value>,
     version: Version,
@@ -70,7 +70,7 @@ pub(super) struct CounterRead {
 pub(super) enum UpdateOutcome {
     /// It was done.
     Done,
-    /// Something was counted since the counter was read.
+    /// A write was counted since the counter was read.
     Conflict,
 }
 
@@ -90,12 +90,13 @@ impl Counters {
     /// Reads a counter; `None` where there is none.
     ///
     /// # Errors
-    /// `Unavailable` where not all of it can be read: a part of a value is no value.
+    /// `Unavailable` if not all of it can be read: a part of a value is no value.
     pub(super) async fn read(&self, id: &CounterId) -> Result<Option<CounterRead>, Fault> {
         self.read_since(id, None).await
     }
 
-    /// As [`Counters::read`], with what is newer than a time, unix milliseconds: of increments by whole seconds.
+    /// As [`Counters::read`], with the part that is newer than a time, unix milliseconds; increments are divided by
+    /// whole seconds.
     ///
     /// # Errors
     /// As there.
@@ -131,7 +132,7 @@ impl Counters {
         }))
     }
 
-    /// Fails where a counter that was read cannot be set to this value. Sets its home if it has none.
+    /// Fails if a counter that was read cannot be set to this value. Sets its home if it has none.
     ///
     /// # Errors
     /// As [`Counters::replace`].
@@ -154,7 +155,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Succeeds where all of it was read.
+    /// Succeeds if the whole counter was read.
     pub(super) fn whole(sum: &GlobalSum) -> Result<(), Fault> {
         let has_answered =
             |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_current);
@@ -166,8 +167,8 @@ impl Counters {
     }
 
     /// Adds to a counter, which is created if needed. Returns its value, and whether it was counted now: a named
-    /// attempt may have been counted before. `None` where it has ended since it was known: nothing was counted then,
-    /// and whether it may be created is to be asked again.
+    /// attempt may have been counted before. `None` if it has ended since it was cached: then nothing was counted, and
+    /// the caller must ask again whether it may be created.
     ///
     /// # Errors
     /// If 64 bits, its floor, or a second datacenter prevent it; nothing was counted then. `Unavailable`.
@@ -185,12 +186,12 @@ impl Counters {
         let Some((value, is_now)) = self.count(id, here, write, named.is_some()).await? else {
             return Ok(None);
         };
-        // A cell of the build before knows no such bound.
+        // A cell of the previous build does not know this bound.
         let beyond = || Fault::Unavailable("the counter has passed 64 bits".to_owned());
         Ok(Some((value.to_i64().ok_or_else(beyond)?, is_now)))
     }
 
-    /// Adds to a counter of this generation alone, whatever its value becomes, once under this key.
+    /// Adds to a counter of this generation only, whatever its value becomes, once under this key.
     ///
     /// # Errors
     /// As [`Counters::add`], and where it has ended.
@@ -234,8 +235,8 @@ impl Counters {
         }
     }
 
-    /// Has a write counted by the counter's home. Returns the value, and whether it was counted now; `None` where the
-    /// counter has ended since it was known, and the write names no generation.
+    /// Sends a write to the counter's home. Returns the value, and whether it was counted now; `None` if the counter
+    /// has ended since it was cached, and the write names no generation.
     async fn count(
         &self,
         id: &CounterId,
@@ -296,7 +297,8 @@ impl Counters {
         self.known.borrow_mut().remove(id);
     }
 
-    /// What is known of a counter, whose home is set if it has none; `None` where there is no such counter.
+    /// The cached counter, or that of a look-up, which sets its home if it has none; `None` if there is no such
+    /// counter.
     async fn known(
         &self,
         id: &CounterId,
@@ -309,7 +311,7 @@ impl Counters {
         }
     }
 
-    /// Remembers the counter of an operation that was done, if it has a home.
+    /// Caches the counter of an operation that was done, if it has a home.
     fn know(&self, id: &CounterId, done: &Done) -> Option<KnownCounter> {
         let known = KnownCounter {
             home: done.home.clone()?,
@@ -362,7 +364,7 @@ impl Counters {
         self.put(id, here, value.map(value_of), seen).await
     }
 
-    /// Sets a counter, or ends it where there is no value. With `seen`, nothing may have been counted since that read.
+    /// Sets a counter, or ends it without a value. With `seen`, nothing may have been counted since that read.
     ///
     /// # Errors
     /// As [`Counters::add`].
@@ -377,7 +379,7 @@ impl Counters {
             && !seen.has_home
         {
             self.assign_home(id, here).await?;
-            // Its version shows that from now on.
+            // From now on its version shows that.
             return Ok(UpdateOutcome::Conflict);
         }
         let operation = value.map_or(Operation::Delete, Operation::Set);
@@ -386,7 +388,7 @@ impl Counters {
         self.forget(id);
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
             OperationOutcome::Done(done) => {
-                // It stays known: a script counts on from it.
+                // It stays cached, because a script continues to count it.
                 if value.is_some() {
                     self.know(id, &done);
                 }

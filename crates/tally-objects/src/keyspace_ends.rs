@@ -1,7 +1,7 @@
-//! The end of expired keys: of those that nobody asks for by the keyspace's alarm.
+//! The end of expired keys. The keyspace's alarm ends those that no command uses.
 //!
-//! Invariants: an end that fails is postponed, so it holds up no other. A counter is ended under the condition that
-//! nothing was counted since it was read, so what others count meanwhile is not lost.
+//! Invariants: an end that fails is postponed, so it delays no other. A counter is ended under the condition that
+//! nothing was counted since it was read, so counts that are made meanwhile are not lost.
 
 use std::cell::{Cell, RefCell};
 
@@ -16,41 +16,41 @@ use tally_protocol::messages::Fault;
 use tally_protocol::redis::reply::ReplyError;
 use tally_shared::concurrency::all_settled;
 
-/// How many keys one alarm ends, besides those whose end has failed before: each may be calls to a root. Those beyond
-/// are ended by the next one, at once.
+/// The keys that one alarm ends, besides those whose end has failed before: each may need calls to a root. The next
+/// alarm follows at once and ends further ones.
 const LAPSED_AT_ONCE: usize = 500;
 
 /// How long the end of a key may take, milliseconds.
 pub const END_MS_MAX: u64 = 3_000;
 
-/// How often a counter is ended as it was read; each stops its lead for a moment.
+/// The most attempts to end a counter as it was read; each stops its lead for a moment.
 const END_ROUNDS_MAX: usize = 3;
 
-/// The most ends that are postponed, about 150 bytes each; others that fail are tried again by each alarm.
+/// The most postponed ends, about 150 bytes each. Other failed ends are retried by each alarm.
 pub const ENDS_POSTPONED_MAX: usize = 10_000;
 
 /// How long an end that has failed is postponed, milliseconds: at first, and at most. It doubles each time.
 const POSTPONED_MS: (i64, i64) = (1_000, 60_000);
 
-/// The latest time of an alarm, unix milliseconds: the last one of a JavaScript `Date`. What expires later needs none.
-/// Source: ECMAScript, "Time Values and Time Range".
+/// The latest time of an alarm, unix milliseconds: the last one of a JavaScript `Date`. Keys that expire later need no
+/// alarm. Source: ECMAScript, "Time Values and Time Range".
 const ALARM_MS_MAX: i64 = 8_640_000_000_000_000;
 
-/// The least time between two alarms, milliseconds: commands treat a key as expired at once all the same.
+/// The shortest time between two alarms, milliseconds. Commands treat a key as expired at once all the same.
 const ALARM_EVERY_MS: i64 = 1_000;
 
 /// The ends that have failed.
 #[derive(Default)]
 pub(super) struct PostponedEnds {
-    /// When each is tried again, unix milliseconds, and for how long it was postponed.
+    /// When each is retried, unix milliseconds, and for how long it was postponed.
     keys: RefCell<BoundedMap<String, (i64, i64), ENDS_POSTPONED_MAX>>,
-    /// All keys that had expired then have ended or are postponed, unix milliseconds.
+    /// All keys that had expired by this time have ended or are postponed, unix milliseconds.
     swept_ms: Cell<i64>,
 }
 
 impl PostponedEnds {
-    /// The keys that are ended now: those whose end is tried first, and some of the others that are due. And whether
-    /// all of the first are among them.
+    /// The keys to end now: those whose end was not tried before, and some of the postponed ones that are due. Also
+    /// returns whether all of the first kind are among them.
     fn due_keys(&self, lapsed: Vec<String>, now_ms: i64) -> (Vec<String>, bool) {
         let keys = self.keys.borrow();
         let (mut due_keys, mut again) = (Vec::new(), Vec::new());
@@ -63,14 +63,15 @@ impl PostponedEnds {
         }
         let has_first = due_keys.len() <= LAPSED_AT_ONCE;
         due_keys.truncate(LAPSED_AT_ONCE);
-        // Those that wait longest: the ends that fail each time come behind the others.
+        // The longest waiting ones first: ends that fail each time come after the others.
         put_in_order(&mut again, Ord::cmp);
         again.truncate(COUNTERS_AT_ONCE);
         due_keys.extend(again.into_iter().map(|(_, key)| key));
         (due_keys, has_first)
     }
 
-    /// A key is stored that expires at a time, unix milliseconds: an alarm must ring for it, whatever was ended before.
+    /// Records that a key was stored that expires at a time, unix milliseconds: an alarm must ring for it, whatever was
+    /// ended before.
     pub(super) fn record_expiry(&self, expires_ms: i64) {
         let before_ms = expires_ms.saturating_sub(1);
         self.swept_ms.set(self.swept_ms.get().min(before_ms));
@@ -107,7 +108,7 @@ impl KeyspaceCore {
     }
 
     /// Sets the alarm for the next expiry, or for the next ping of a listener. If that fails, the next request tries
-    /// again: commands treat a key as expired without an alarm, and what they did is replied.
+    /// again. Commands treat a key as expired without an alarm, and their replies are sent.
     pub(super) async fn arm(&self) {
         let armed = match self.next_due_ms() {
             Ok(Some(due_ms)) => self.rows.arm_by(due_ms).await,
@@ -130,7 +131,7 @@ impl KeyspaceCore {
         Ok(due_ms.map(|due_ms| due_ms.max(now_ms + ALARM_EVERY_MS)))
     }
 
-    /// Ends expired keys, and what has expired elsewhere. Returns whether there are more, and none has failed.
+    /// Ends expired keys, and expired counters and boards. Returns whether there are more, and none has failed.
     async fn forget_lapsed(&self) -> Result<bool, Fault> {
         let now_ms = self.host.now_ms();
         self.rows.forget_tries(now_ms)?;
@@ -138,7 +139,7 @@ impl KeyspaceCore {
         let lapsed = self.rows.lapsed(now_ms, limit)?;
         let is_all = lapsed.len() < limit;
         if is_all {
-            // Others were ended by commands.
+            // The other ones were ended by commands.
             let known = set_of(&lapsed);
             let mut keys = self.ends.keys.borrow_mut();
             let gone: Vec<String> = (keys.keys().filter(|key| !known.contains(key)))
@@ -177,10 +178,10 @@ impl KeyspaceCore {
         self.living_row(key, &Datacenter::local()).await.map(drop)
     }
 
-    /// Ends a counter of this generation that has expired at a time, unix milliseconds. Returns whether it was there.
+    /// Ends a counter of this generation that has expired at a time, unix milliseconds. Returns whether it existed.
     ///
-    /// What the other calls have counted since then stays: by whole seconds until it is read, and all of it from then
-    /// on. One that several datacenters count ends as a whole: no condition holds for all of them.
+    /// Increments by other calls since then are kept: by whole seconds until the counter is read, and all of them after
+    /// that. A counter that several datacenters count ends as a whole, because no condition holds for all of them.
     pub(super) async fn end_counter(
         &self,
         id: &CounterId,
@@ -215,8 +216,8 @@ impl KeyspaceCore {
         self.take_off(id, here, (generation, at_ms), ended).await
     }
 
-    /// Takes off what a counter had that has expired, where others count it all the time: no condition can fail. What
-    /// was counted besides numbers stays.
+    /// Subtracts the value of an expired counter that is counted all the time: a subtraction needs no condition. Unique
+    /// elements and samples stay.
     async fn take_off(
         &self,
         id: &CounterId,
@@ -228,7 +229,7 @@ impl KeyspaceCore {
         let Some(taken) = taken else {
             return Err(busy());
         };
-        // The same each time: what was taken off once is not taken off again.
+        // The key is the same each time, so that the value is subtracted once.
         let name = (u128::from(generation) << 64) | u128::from(at_ms.unsigned_abs());
         let name = WriteKey(name.to_le_bytes());
         let added = self.counters.add_to(id, here, taken, name, generation);

@@ -1,9 +1,9 @@
 //! Joins additions to counters of a keyspace. While one message is in flight to a cell, further additions to that
 //! counter wait, and go together as the next message. If additions of several requests were joined lately, the first
-//! one waits for others: a platform that is busy with one request accepts no other one meanwhile.
+//! one waits for others: while the platform handles one request, it accepts no other.
 //!
-//! Invariant: each waiter holds its key, so no other command comes between. Its answer is the counter as of its own
-//! addition. All requests of one object share a context, so one may wake another.
+//! Invariant: each waiter holds its key, so no other command runs in between. Its answer is the counter's value right
+//! after its own addition. All requests of one object share a context, so one may wake another.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,23 +21,23 @@ use tally_protocol::redis::reply::ReplyError;
 /// How long an addition waits for others, milliseconds.
 const GATHER_MS: u64 = 1;
 
-/// How many messages gather after one that joined additions. Each message that joined none halves the rest. While it is
-/// above 0, messages wait [`GATHER_MS`].
+/// The number of messages that wait [`GATHER_MS`] after one that joined additions. Each message that joined none halves
+/// the rest.
 const GATHERING_MESSAGES: u32 = 64;
 
-/// Otherwise one message in this many waits, to find out whether additions can be joined.
+/// Otherwise one message in this many waits, to test whether additions can be joined.
 const GATHER_EVERY: u32 = 256;
 
-/// The counter once this was added; `None` where that was refused: nothing was added then.
+/// The counter's value after the addition; `None` if it was refused, and nothing was added.
 type Added = Result<Option<i64>, Fault>;
 
-/// An addition that waits, at least 0. Its request is open, so there are no more than requests have keys.
+/// A waiting addition, at least 0. Its request is open, so there are at most as many as open requests have keys.
 struct Waiting {
     sum: i64,
     answer_sender: oneshot::Sender<Added>,
 }
 
-/// The additions that wait, of each counter with a message in flight.
+/// The waiting additions of each counter with a message in flight.
 pub(super) struct AddLanes {
     object: Object,
     counters: Rc<Counters>,
@@ -90,10 +90,10 @@ impl AddLanes {
         self.host.sleep_ms(GATHER_MS).await;
     }
 
-    /// Adds at least 0 to a counter, together with others that come while it is busy.
+    /// Adds an amount of at least 0 to a counter, together with other additions that come while a message is in flight.
     ///
     /// # Errors
-    /// `Unavailable` where it is not known whether it was added.
+    /// `Unavailable` if it is not known whether it was added.
     pub(super) async fn add(self: &Rc<Self>, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
         let (answer_sender, receiver) = oneshot::channel();
         let is_next = self
@@ -111,7 +111,7 @@ impl AddLanes {
         receiver.await.unwrap_or_else(lost)
     }
 
-    /// Sends what waits for a counter.
+    /// Sends the waiting additions of a counter.
     fn begin(self: &Rc<Self>, id: CounterId, here: Datacenter) {
         let lanes = self.clone();
         self.object.wait_until(async move {
@@ -130,11 +130,11 @@ impl AddLanes {
             let mut so_far = 0;
             for Waiting { sum, answer_sender } in together {
                 so_far += sum;
-                // What those behind it have added is not its own.
+                // Later additions of the message are not in its own value.
                 let later = all - so_far;
                 let own = added.clone();
                 let own = own.map(|after| after.map(|after| after.saturating_sub(later)));
-                // Nobody listens if the request was ended.
+                // There is no receiver if the request has ended.
                 let _ = answer_sender.send(own);
             }
         });
@@ -149,7 +149,7 @@ impl AddLanes {
     }
 }
 
-/// Whether one number holds one addition after the other.
+/// Returns a function that tells for one addition after the other whether their sum fits into one number.
 fn one_number() -> impl FnMut(&Waiting) -> bool {
     let mut sum = Some(0_i64);
     move |waiting| {

@@ -1,8 +1,8 @@
 //! Listeners to the keys of a keyspace, by streams of server-sent events.
 //!
-//! Invariant: what is buffered for a listener is bounded, in bytes and in time: a listener that reads more slowly than
-//! keys change is told so, and its stream ends. Streams also end with the object's memory, and nothing is kept for
-//! those who reconnect, as in Redis.
+//! Invariant: the buffer of a listener is bounded, in bytes and in time. A listener that reads more slowly than keys
+//! change is notified of that, and its stream ends. Streams also end with the object's memory. Nothing is kept for
+//! listeners that reconnect, as in Redis.
 //!
 //! An event is buffered while its command runs, and sent when its request ends. A stream takes one chunk at a time:
 //! later events are buffered, and sent as one chunk.
@@ -26,16 +26,16 @@ pub const LISTENERS_OF_KEY_MAX: usize = 100;
 /// The most channels and patterns of all streams: each event is compared with all of them.
 pub const CHANNELS_OPEN_MAX: usize = 1_000;
 
-/// The most bytes after the first stars of the patterns of all streams: an event is compared with them in 12 ms, see
+/// The most bytes after the first stars of the patterns of all streams. An event is compared with them in 12 ms, see
 /// [`tally_protocol::redis::notifications::CHANNEL_COMPARED_BYTES_MAX`]. `*:expired` has 8.
 pub const REPEATED_BYTES_OPEN_MAX: usize = 4_096;
 
-/// The most channels and patterns of one key's streams, and the most such bytes: half of all, so that no key takes what
-/// others need.
+/// The most channels and patterns of one key's streams, and the most such bytes: half of all, so that no key takes the
+/// room of others.
 pub const CHANNELS_OF_KEY_MAX: usize = CHANNELS_OPEN_MAX / 2;
 pub const REPEATED_BYTES_OF_KEY_MAX: usize = REPEATED_BYTES_OPEN_MAX / 2;
 
-/// The most bytes that are buffered for a stream: a pipeline of 1,000 commands causes some 150 KB at once.
+/// The most bytes that are buffered for a stream: a pipeline of 1,000 commands causes about 150 KB at once.
 pub const LISTENER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The most bytes that are buffered for all streams: a quarter of an isolate's memory.
@@ -63,7 +63,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Buffers an event, if `room` allows so many more bytes.
+    /// Buffers an event, if `room` allows its bytes.
     fn buffer(&mut self, event: &KeyEvent, room: &mut usize) {
         if self.is_over {
             return;
@@ -78,7 +78,7 @@ impl Listener {
         *room -= frames.len();
     }
 
-    /// Sends the buffered events, as far as the stream takes them; returns whether the listener is still there.
+    /// Sends the buffered events, as far as the stream accepts them. Returns whether the listener is still there.
     fn serve(&mut self, now_ms: i64) -> bool {
         let silent_ms = now_ms - self.sent_ms;
         let readiness = self.stream.readiness();
@@ -86,7 +86,7 @@ impl Listener {
         let text = match readiness {
             Readiness::Gone => return false,
             _ if self.is_over || (is_slow && !self.waiting.is_empty()) => {
-                // One chunk more than it takes: the last.
+                // One chunk more than the stream accepts: the last one.
                 self.stream.send(&self.subscription.farewell());
                 self.stream.close();
                 return false;
@@ -101,7 +101,7 @@ impl Listener {
     }
 }
 
-/// What subscriptions take together.
+/// The sizes of subscriptions together.
 struct Channels {
     count: usize,
     repeated_bytes: usize,
@@ -144,8 +144,8 @@ impl Listeners {
         }
     }
 
-    /// Adds a listener, and answers by its stream: 429 where its key has too many streams, 503 where there are too many
-    /// in all.
+    /// Adds a listener, and answers with its stream; 429 if its key has too many streams, 503 if there are too many in
+    /// all.
     pub(super) fn take(&self, message: Subscribe) -> Reply {
         let Subscribe {
             subscription,
@@ -186,7 +186,7 @@ impl Listeners {
         Reply::Stream(answer)
     }
 
-    /// Whether anybody listens.
+    /// Whether there are listeners.
     pub(super) fn has_any(&self) -> bool {
         !self.open.borrow().is_empty()
     }
@@ -207,7 +207,7 @@ impl Listeners {
         }
     }
 
-    /// Sends the buffered events, and pings; what a stream does not take now is sent soon.
+    /// Sends the buffered events, and pings. Events that a stream does not accept now are sent soon.
     pub(super) fn send(self: &Rc<Self>) {
         if !self.serve() || self.is_waiting.replace(true) {
             return;
@@ -215,7 +215,7 @@ impl Listeners {
         let listeners = self.clone();
         self.object.wait_until(async move {
             let _waiting = FlagGuard(&listeners.is_waiting);
-            // This ends: a stream that takes nothing for long is closed.
+            // The loop ends: a stream that accepts nothing for long is closed.
             loop {
                 listeners.host.sleep_ms(SEND_EVERY_MS).await;
                 if !listeners.serve() {

@@ -1,4 +1,4 @@
-//! How a keyspace reads the keys of a command.
+//! Reads the keys of a command for a keyspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) struct KeysRead {
 }
 
 impl KeysRead {
-    /// What an expiry of this key ends: the counter, or the board where there is no counter.
+    /// The target of an expiry of this key: the counter, or the board if there is no counter.
     pub(super) fn target(&self, key: &str) -> Option<ExpiryTarget> {
         if let Some(counter) = self.counters.get(key) {
             return Some(ExpiryTarget::Counter(counter.generation));
@@ -38,8 +38,8 @@ impl KeysRead {
         board.is_some_and(|board| board.generation.is_none())
     }
 
-    /// Shows a command that reads what the other calls have made: boards without members that are seen are none, and
-    /// counters end by their own settings too.
+    /// Changes the keys for a command that reads what other calls have made: a board without visible members does not
+    /// exist, and counters also end by their own settings.
     pub(super) fn show(&self, space: &mut Space) {
         for (key, counter) in &self.counters {
             if let Some(at_ms) = counter.ends_ms {
@@ -53,8 +53,8 @@ impl KeysRead {
 }
 
 impl KeyspaceCore {
-    /// The present state of the keys: small values from the rows, all others from their cells. Where the command needs
-    /// no values, those of the rows are empty texts.
+    /// The present state of the keys: small values from the rows, all others from their cells. If the command needs no
+    /// values, those of the rows are empty texts.
     pub(super) async fn load(
         &self,
         keys: &BTreeSet<String>,
@@ -119,8 +119,8 @@ impl KeyspaceCore {
         Ok((space, read))
     }
 
-    /// The rows of keys; counters and boards that have expired are ended first. A value that the command does not need
-    /// is dropped at once: those of 1,000 keys would have up to 64 MB.
+    /// The rows of keys. Expired counters and boards are ended first. A value that the command does not need is dropped
+    /// at once: the values of 1,000 keys may have 64 MB.
     async fn living_rows(
         &self,
         keys: &BTreeSet<String>,
@@ -145,7 +145,7 @@ impl KeyspaceCore {
         Ok(rows)
     }
 
-    /// Whether the values of these keys lie here, as far as is known without asking.
+    /// Whether the values of these keys are stored here, as far as is known without a call.
     pub(super) fn are_own(&self, keys: &BTreeSet<String>) -> Result<bool, Fault> {
         for key in keys {
             let is_own = match self.rows.row(key)? {
@@ -165,8 +165,8 @@ impl KeyspaceCore {
             .is_ok_and(|id| self.counters.is_known(&id) || self.boards.is_known(&id))
     }
 
-    /// The expiry of a counter or a board that was read. What it was set on may have been ended by another call: then
-    /// it does not apply to the next one of that name, and is forgotten.
+    /// The expiry of a counter or a board that was read. Another call may have ended the target of the expiry. Then the
+    /// expiry does not apply to the next one of that name, and is deleted.
     fn end_of(&self, key: &str, end: &Row, read: &KeysRead) -> Result<Option<i64>, Fault> {
         let (is_counter, is_board) = (
             read.counters.contains_key(key),
@@ -174,9 +174,9 @@ impl KeyspaceCore {
         );
         let applies = match end.target {
             None => is_counter || is_board,
-            // The end of a board whose name a counter has too.
+            // The expiry of a board does not apply if a counter has the same name.
             Some(ExpiryTarget::Board(_)) if is_counter => return Ok(None),
-            // A board that was spread or has moved since gives no generation here.
+            // A board that was spread or moved since then returns no generation.
             Some(ExpiryTarget::Board(_)) if read.has_board_without_generation(key) => true,
             target => target == read.target(key),
         };
@@ -228,8 +228,8 @@ impl KeyspaceCore {
         Ok(None)
     }
 
-    /// Ends what an expiry was set on; returns whether it was still there. Another counter or board may have its name
-    /// by now.
+    /// Ends the target of an expiry; returns whether it still existed. Another counter or board may have its name by
+    /// now.
     async fn end_target(
         &self,
         key: &str,
@@ -266,8 +266,8 @@ impl KeyspaceCore {
         self.end_others(key, false, here).await
     }
 
-    /// Ends a counter and a board of this name, or the board alone where the counter was ended already: it may have
-    /// begun anew since.
+    /// Ends a counter and a board of this name, or only the board if the counter was ended already: a new counter may
+    /// have begun since.
     pub(super) async fn end_others(
         &self,
         key: &str,

@@ -7,17 +7,17 @@ use std::rc::Rc;
 use tally_host::Host;
 use tally_protocol::messages::Fault;
 
-/// How often a command checks whether its keys are free.
+/// The interval at which a command checks whether its keys are free, milliseconds.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// How long it tries: less than its sender waits.
+/// How long it tries, milliseconds: less than its sender waits.
 const WAIT_MS_MAX: i64 = 3_000;
 
 /// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LockMode {
     Alone,
-    /// Shared by so many increments.
+    /// Shared by this many increments.
     Shared(u32),
 }
 
@@ -35,7 +35,7 @@ impl Locks {
     /// Locks all these keys at once, exclusively or shared.
     ///
     /// # Errors
-    /// `Unavailable` where they stay locked for long.
+    /// `Unavailable` if they stay locked for [`WAIT_MS_MAX`].
     pub(super) async fn hold(
         &self,
         host: &Host,
@@ -56,7 +56,7 @@ impl Locks {
         })
     }
 
-    /// Whether nobody works on any of these keys.
+    /// Whether none of these keys is locked.
     pub(super) fn are_free(&self, keys: &BTreeSet<String>) -> bool {
         let held = self.0.borrow();
         keys.iter().all(|key| !held.contains_key(key))

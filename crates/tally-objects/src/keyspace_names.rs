@@ -21,10 +21,10 @@ use tally_shared::partitions::ask_all;
 /// The most keys that a pattern may match, and the most counters and boards that `DBSIZE` counts: some 10 MB of names.
 pub const KEYS_LISTED_MAX: usize = 100_000;
 
-/// How many names a page of a partition has.
+/// The number of names on a page of a partition.
 const PAGE: u32 = 1_000;
 
-/// Keys of one page of `SCAN`, where its `COUNT` is smaller.
+/// The fewest keys of one page of `SCAN`: used if its `COUNT` is smaller.
 const SCAN_COUNT_MIN: usize = 1_000;
 
 /// How many counters are ended at once.
@@ -99,7 +99,7 @@ impl KeyspaceCore {
         let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
         let scan = Scan::parse(&args[2..], steps)?;
         let names = self.names(&scan.pattern);
-        // In the order of their hashes: a cursor is a hash, so it stays valid while keys come and go.
+        // Keys are in the order of their hashes. A cursor is a hash, so it stays valid while keys are made and deleted.
         let mut placed: Vec<(u64, String, &'static str)> = (names.await?)
             .into_iter()
             .map(|(name, of_type)| (position_of(&name), name, of_type))
@@ -123,7 +123,7 @@ impl KeyspaceCore {
         ]))
     }
 
-    /// `DBSIZE`: keys that lie here are counted without a bound.
+    /// `DBSIZE`: keys with rows here are counted without a bound.
     async fn size(&self, steps: &StepsLeft) -> Result<Reply, ReplyError> {
         let mut elsewhere = self.names_elsewhere(&Pattern::parse("*", steps)?).await?;
         self.readable()?;
@@ -163,7 +163,7 @@ impl KeyspaceCore {
         Ok(names)
     }
 
-    /// Takes the names of the rows here with this prefix, in their order, of which few are in memory.
+    /// Passes on the names of the rows here with this prefix, in their order; few are in memory at once.
     fn own_names(
         &self,
         prefix: &str,
@@ -234,8 +234,8 @@ impl KeyspaceCore {
         self.listed(list, String::from, take).await
     }
 
-    /// Takes all names of all partitions, in pages of [`PAGE`] from each; a page ends at the last name that all of them
-    /// have covered.
+    /// Passes on all names of all partitions, in pages of [`PAGE`] from each. A page ends at the last name that all of
+    /// them have covered.
     async fn listed<T, C: Call<Answer = Vec<T>>>(
         &self,
         list: impl Fn(u32, Option<String>) -> C,

@@ -1,7 +1,7 @@
-//! How a keyspace runs the scripts of rate limits: those of one request whose keys are free are decided one after the
-//! other in one turn, and what they write is written together.
+//! Runs the scripts of rate limits for a keyspace. Scripts of one request whose keys are free are decided one after the
+//! other in one turn, and their changes are written together.
 //!
-//! Invariant: nothing is waited for, so no other command comes between, and nothing is replied before it is written.
+//! Invariant: there is no await, so no other command runs in between, and each change is written before its reply.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use tally_protocol::redis::scripts;
 use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 
 impl KeyspaceCore {
-    /// Runs the first of these commands, as many as are such scripts. What cannot be decided at once, as it is about a
-    /// counter or waits for a key, is left.
+    /// Runs the first of these commands, as long as they are such scripts. A script that cannot be decided at once,
+    /// because it is about a counter or waits for a key, is left.
     pub(super) fn run_scripts(
         &self,
         requests: &[CommandRequest<'_>],
@@ -103,7 +103,8 @@ impl KeyspaceCore {
     }
 }
 
-/// The keys of a script that is about small values alone; `None` for other commands, and where the limit lies in a key.
+/// The keys of a script that is about small values only; `None` for other commands, and if the limit is stored in a
+/// key.
 fn keys_of_own(request: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
     if !matches!(request.command.act, Act::Script) || request.named.is_some() {
         return None;

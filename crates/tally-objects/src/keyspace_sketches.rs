@@ -1,5 +1,5 @@
-//! HyperLogLogs of a keyspace, which are the unique elements of counters with Redis's hash: the same as in the other
-//! calls.
+//! HyperLogLogs of a keyspace. They are the unique elements of counters with Redis's hash, the same ones as in the
+//! other calls.
 //!
 //! Invariant: registers only grow and an attempt of unknown outcome may be repeated, so only a reply tells whether they
 //! grew now. A key is locked exclusively from the read until its elements are durable.
@@ -25,7 +25,7 @@ use tally_shared::call_within;
 /// The most elements of one message to a cell: 200 KB.
 const ELEMENTS_SENT_MAX: usize = 10_000;
 
-/// How often a message is sent: a home or a datacenter may have to be learnt first, and an attempt may be lost.
+/// The most attempts of a message: a home or a datacenter may have to be looked up first, and an attempt may be lost.
 const ROUNDS_MAX: usize = 4;
 
 /// The lane by which elements reach cells.
@@ -161,7 +161,7 @@ impl KeyspaceCore {
         Ok(all)
     }
 
-    /// The registers of a key. What cannot be a counter's name has none.
+    /// The registers of a key. A key that cannot be a counter's name has none.
     async fn sketch(&self, key: &str, here: &Datacenter) -> Result<Sketch, ReplyError> {
         if let Some(value) = self.living_row(key, here).await?.and_then(|row| row.value) {
             return Err(match value.type_name() {

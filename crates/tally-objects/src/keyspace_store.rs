@@ -22,13 +22,13 @@ const SCHEMA: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS tries_by_time ON tries (until_ms)",
 ];
 
-/// Rows that are remembered, those that are not there too: of others each reading costs a statement.
+/// The most cached rows, including missing ones. A read of another row costs a statement.
 const ROWS_KNOWN_MAX: usize = 10_000;
 
-/// The most bytes of a key and its value that are remembered, so 10 MB in all: a window of a limit has some 200.
+/// The most bytes of a cached key and its value, so 10 MB in all: a window of a limit has about 200.
 const ROW_KNOWN_BYTES_MAX: usize = 1_024;
 
-/// The names of one statement: some 1 MB.
+/// The names that one statement reads: about 1 MB.
 pub(super) const NAMES_PAGE: usize = 10_000;
 
 const PUT_KEY: Insert<'_> = Insert {
@@ -37,7 +37,7 @@ const PUT_KEY: Insert<'_> = Insert {
     conflict: "",
 };
 
-/// Where the key has a row that ends then too: the index of ends is left as it is.
+/// Used if the key has a row with the same expiry: the index of expiries does not change.
 const PUT_VALUE: Insert<'_> = Insert {
     into: "INSERT INTO keys VALUES",
     places: "(?, ?, ?)",
@@ -49,13 +49,13 @@ const PUT_VALUE: Insert<'_> = Insert {
 pub(super) struct Row {
     /// Its value; `None` for a counter, whose value is in cells.
     pub(super) value: Option<StoredValue>,
-    /// What the expiry ends, where the value is elsewhere; rows of earlier builds lack it.
+    /// The target of the expiry, if the value is elsewhere; rows of earlier builds lack it.
     pub(super) target: Option<ExpiryTarget>,
     /// Its expiry, unix milliseconds.
     pub(super) expires_ms: Option<i64>,
 }
 
-/// A counter or a board of one generation: a later one of its name is another. Stored.
+/// A counter or a board of one generation; a later generation of that name is another target. Stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ExpiryTarget {
     /// A counter, by its generation.
@@ -67,7 +67,7 @@ pub(super) enum ExpiryTarget {
 /// A key by its name.
 pub(super) struct KeyName {
     pub(super) key: String,
-    /// The type of a value that lies here; `None` where it is in cells or in a board.
+    /// The type of a value that is stored here; `None` if it is in cells or in a board.
     pub(super) type_name: Option<&'static str>,
     pub(super) has_ended: bool,
 }
@@ -84,9 +84,9 @@ pub(super) struct Try {
 /// The rows.
 pub(super) struct KeyspaceStore {
     store: Store,
-    /// Rows as they are. Nobody else writes them.
+    /// Cached rows. Only this object writes them.
     known: RefCell<BoundedMap<String, Option<Row>, ROWS_KNOWN_MAX>>,
-    /// The keys whose rows wait to be written in this turn, and whether with their ends.
+    /// The keys whose rows wait to be written in this turn, and whether their expiries are written too.
     whole: RefCell<BTreeMap<String, bool>>,
 }
 
@@ -132,7 +132,7 @@ impl KeyspaceStore {
         Ok(row)
     }
 
-    /// A value, and what follows it where it is elsewhere; earlier builds do not read that.
+    /// A value, or the expiry target that follows if the value is elsewhere; earlier builds do not read that.
     fn value(&self, body: &SqlValue) -> Result<(Option<StoredValue>, Option<ExpiryTarget>), Fault> {
         let changed = |_| self.store.damaged(Damage::Changed);
         let body = self.store.body(body)?;
@@ -156,10 +156,10 @@ impl KeyspaceStore {
         }
     }
 
-    /// Does what reads and writes rows in one turn. A row that is written alone is written with the others, at the end.
+    /// Runs work that reads and writes rows in one turn. Single rows are written together, at the end.
     ///
     /// # Errors
-    /// `Unavailable` where any of it could not be written: nothing that was read meanwhile may be sent.
+    /// `Unavailable` if any row could not be written: then no reply of this turn may be sent.
     pub(super) fn together<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
         self.store.gather(true);
         self.whole.borrow_mut().clear();
@@ -295,7 +295,7 @@ impl KeyspaceStore {
         Ok(names)
     }
 
-    /// Expired keys, those first that expired first.
+    /// Expired keys, in the order of their expiries.
     pub(super) fn lapsed(&self, now_ms: i64, limit: usize) -> Result<Vec<String>, Fault> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = "SELECT key FROM keys WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?";
@@ -335,8 +335,8 @@ impl KeyspaceStore {
     }
 }
 
-/// The type of a stored value by the first bytes of its body, also of one without a frame; `Some(None)` where the value
-/// is elsewhere, `None` for bytes that are no body.
+/// The type of a stored value by the first bytes of its body, with or without a frame; `Some(None)` if the value is
+/// elsewhere, `None` for bytes that are no body.
 fn type_of(head: &[u8]) -> Option<Option<&'static str>> {
     let bare = head.first().is_some_and(|first| *first <= 1);
     let body = if bare {

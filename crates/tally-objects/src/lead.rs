@@ -24,11 +24,11 @@ use tally_protocol::open_slots::ObjectUser;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 
-/// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does not remove its
-/// whole datacenter from a read.
+/// How long a shard may take to answer, milliseconds: less than the 3 s that its lead has, so that one shard does not
+/// remove its whole datacenter from a read.
 const ASK_MS_MAX: u64 = 2_000;
 
-/// How many shards are called at once: all of them.
+/// The shards that are called at once: all of them.
 const SHARDS_AT_ONCE: usize = 64;
 
 /// The called shards with their latencies, if an explanation was requested.
@@ -45,7 +45,7 @@ fn record(trace: ShardTrace<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: 
 }
 
 impl Core {
-    /// A shard asks whether it may count.
+    /// Answers a shard that asks whether it may count.
     pub(super) async fn on_hello(
         self: &Rc<Self>,
         hello: Result<Hello, Fault>,
@@ -111,7 +111,7 @@ impl Core {
                 return Err(Fault::Superseded(own));
             }
             Some(own) if own == question.generation => {}
-            // The generation ended after the root was read. What other cells still hold of it must not be summed.
+            // The generation ended after the root was read. Counts of it in other cells must not be summed.
             _ if self.state.borrow().has_ended(question.generation) => {
                 return Err(Fault::Superseded(question.generation));
             }
@@ -205,14 +205,15 @@ impl Core {
         (kept, targets)
     }
 
-    /// A root without a row asks for the grant of this cell.
+    /// Answers a root without a row, which asks for the grant of this cell.
     pub(super) fn on_held(&self, held: Result<AskGrant, Fault>) -> Result<Option<Grant>, Fault> {
         held?;
         self.readable()?;
         Ok(self.state.borrow().grant())
     }
 
-    /// The counter is about to end: nothing is counted here, or by any shard, until the root has sent a new grant.
+    /// Stops this cell and its shards because the counter is about to end: they count nothing until the root has sent a
+    /// new grant.
     pub(super) async fn on_suspend(&self, suspend: Result<Suspend, Fault>) -> Result<(), Fault> {
         let Suspend { to, generation } = suspend?;
         self.readable()?;
@@ -233,7 +234,7 @@ impl Core {
             .collect()
     }
 
-    /// Settings have changed, or another datacenter counts now.
+    /// Takes a changed grant: settings have changed, or another datacenter counts now.
     pub(super) async fn on_configure(
         &self,
         configure: Result<Configure, Fault>,
@@ -268,10 +269,10 @@ impl Core {
             .collect()
     }
 
-    /// A generation has ended: it is deleted here and in every shard, storage included.
+    /// Deletes an ended generation here and in every shard, including storage.
     pub(super) async fn on_close(&self, close: Result<Close, Fault>) -> Result<(), Fault> {
         let Close { to, generation } = close?;
-        // Otherwise the former place could keep a copy that comes back.
+        // Otherwise the former place could keep a copy that is taken over later.
         self.confirm_taken().await?;
         self.readable()?;
         let shards = self.other_shards(&to);
@@ -286,7 +287,7 @@ impl Core {
         if outcome.is_ok() && self.state.borrow().is_blank() {
             self.lead.set(None);
             self.address.take();
-            // Its alarm goes with the rows, and the next generation sets its own.
+            // Its alarm is deleted with the rows, and the next generation sets its own.
             self.pushing.borrow_mut().unarm();
             let deleted = self.rows.delete_all().await;
             self.written(deleted)?;

@@ -1,10 +1,10 @@
-//! How a lead moves: its new place asks the former one, which seals it and hands over its rows, also repeatedly.
+//! Moves of leads. The new place asks the former one, which seals the lead and hands over its rows, also repeatedly.
 //!
 //! Invariant: the rows of a lead count at one place. The former place's seal is durable before it answers. The new
 //! place writes the last rows and its own role in one transaction, and only then confirms, after which the former place
-//! deletes its rows. Until that is done the new place neither hands the lead on nor lets it end, so no copy is left
-//! that could come back. A former place without rows voids its own requests for them. A lead that was handed to one
-//! place is handed to another only once the first has said that it has no rows.
+//! deletes its rows. Until that is done the new place neither hands the lead on nor lets it end, so no old copy is left
+//! that could be taken over again. A former place without rows voids its own requests for them. A lead that was handed
+//! to one place is handed to another only after the first has answered that it has no rows.
 
 use std::rc::Rc;
 
@@ -29,9 +29,9 @@ const DUE_WITHIN_MS: i64 = 1_000;
 /// A place that is asked for a lead.
 struct CandidatePlace {
     place: LeadPlace,
-    /// The seal under which it has handed the lead on.
+    /// The seal under which this place has handed the lead on.
     seal: Option<u64>,
-    /// The same, once it is known that this transfer failed.
+    /// That seal, once it is known that this transfer failed.
     abandoned: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ struct LeadTransfer<'a> {
 }
 
 impl Core {
-    /// Another place takes the lead over.
+    /// Handles the request of another place to take the lead over.
     pub(super) fn on_give_lead(
         self: &Rc<Self>,
         give: Result<GiveLead, Fault>,
@@ -97,7 +97,7 @@ impl Core {
             (_, Some(LeadPresence::Here { former_place, .. })) if former_place.is_some() => {
                 let core = self.clone();
                 self.object.wait_until(async move {
-                    // A later request finds it done, or begins it again.
+                    // A later request finds the confirmation done, or begins it again.
                     let _ = core.confirm_taken().await;
                 });
                 return Err(outdated());
@@ -150,7 +150,7 @@ impl Core {
         Ok(seal)
     }
 
-    /// The lead is stored at its new place.
+    /// Handles the message that the lead is stored at its new place.
     pub(super) async fn on_lead_taken(&self, taken: Result<LeadTaken, Fault>) -> Result<(), Fault> {
         let taken = taken?;
         self.loaded()?;
@@ -227,7 +227,7 @@ impl Core {
     ) -> Result<LeadHandover, Fault> {
         let to = self.place(transfer.name).ok_or_else(outdated)?;
         if from == LeadPlace::Own {
-            // Many may be taken over at once, and one process may run all objects.
+            // Many leads may be taken over at once, and one process may run all objects.
             let name = transfer.name;
             let lead = CellAddress::lead(&name.counter, &name.datacenter);
             let until_ms = self.host.now_ms() + ROOM_MS_MAX;
@@ -267,7 +267,8 @@ impl Core {
             let presence = match &page.after {
                 Some(_) => LeadPresence::Arriving,
                 None => {
-                    // Before the write: if this object crashes right after, the alarm rings all the same.
+                    // The alarm is set before the write: if this object crashes right after the write, it rings all the
+                    // same.
                     let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
                     self.rows.set_alarm(due_ms).await?;
                     self.may_take(transfer)?;

@@ -1,4 +1,4 @@
-//! Whether the place of a lead is this object, or another in its datacenter.
+//! The place of a lead: this object, or another one in its datacenter.
 //!
 //! Invariants: a lead counts at one place at a time. A place without a lead's rows waits until the partition confirms
 //! the place, by the present spread, and the places of earlier spreads have handed over their rows. A call that arrives
@@ -60,9 +60,9 @@ impl LeadName {
 /// The place of a lead, seen from here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeadRole {
-    /// Here; or it was never moved.
+    /// Here, or never moved.
     Here,
-    /// There are no rows of it here.
+    /// Unknown: there are no rows of it here.
     Unknown,
     /// It was handed to that place.
     Away(LeadPlace),
@@ -162,7 +162,7 @@ pub(super) fn moved_to(reply: &Reply) -> Option<LeadPlace> {
     }
 }
 
-/// Whether a call needs the lead's rows although it asks for no grant, in which the root would name the place.
+/// Whether a call needs the lead's rows although it requests no grant, in which the root would name the place.
 fn must_find(path: &str) -> bool {
     [
         Claim::PATH,
@@ -257,16 +257,16 @@ impl Core {
         self.locate(name).await
     }
 
-    /// Asks for the lead's place, and takes the lead over if that is here.
+    /// Asks for the lead's place, and takes the lead over if its place is here.
     ///
     /// # Errors
-    /// `Moved` where it is elsewhere; `Unavailable` where that is not known, or its holder does not hand it over.
+    /// `Moved` if it is elsewhere; `Unavailable` if its place is not known, or its holder does not hand it over.
     pub(super) async fn locate(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
         let (answer_sender, answer) = oneshot::channel();
         let core = self.clone();
         // In a task of its own: its writes must not be part of a turn that sends before they are written.
         self.object.wait_until(async move {
-            // Nobody listens if the request was ended.
+            // There is no receiver if the request has ended.
             let _ = answer_sender.send(core.locate_alone(&name).await);
         });
         let ended = || Fault::Unavailable("the object was ended".to_owned());
@@ -385,7 +385,7 @@ impl Core {
             path: String::new(),
             message: Vec::new(),
         };
-        // If it fails, the lead is taken over when it is next asked for.
+        // If it fails, the next call takes the lead over.
         let _ = call::call(&self.host, &take).await;
     }
 

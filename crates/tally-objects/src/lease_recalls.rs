@@ -1,7 +1,8 @@
-//! How limiters lend, and how the global one recalls unused quota from datacenters before it refuses anything.
+//! Limiters lend, and the global one recalls unused quota from datacenters before it refuses anything.
 //!
-//! Invariant: at most one recall of a key is under way. Its first round takes what each borrower does not need until
-//! the next answer could come, the second round all. So what is refused then was held by no reachable borrower.
+//! Invariant: at most one recall of a key is in progress. Its first round takes the quota that each borrower does not
+//! need until the next answer could come. The second round takes all. So quota that is refused then was held by no
+//! reachable borrower.
 
 use std::rc::Rc;
 
@@ -18,16 +19,16 @@ use tally_protocol::names::LimiterAddress;
 use tally_shared::concurrency::all_settled;
 use tally_shared::{call, call_within};
 
-/// How long a borrower may take: a trip around the world is 0.3 s.
+/// How long a borrower may take, milliseconds: a trip around the world is 0.3 s.
 const RECALL_MS_MAX: u64 = 500;
 
-/// How long a limiter may take to answer a forwarded request: a little less than the borrower waits.
+/// How long a limiter may take to answer a forwarded request, milliseconds: a little less than the borrower waits.
 const FORWARD_MS_MAX: u64 = 1_300;
 
-/// How many borrowers are asked at once. There are at most [`tally_core::limit::lender::LEASES_MAX`].
+/// The borrowers that are asked at once. There are at most [`tally_core::limit::lender::LEASES_MAX`].
 const RECALLS_AT_ONCE: usize = 64;
 
-/// How often a request checks whether another one's recall is over.
+/// The interval at which a request checks whether another one's recall is over, milliseconds.
 const LOOK_EVERY_MS: u64 = 2;
 
 impl LimiterCore {
@@ -158,7 +159,7 @@ impl LimiterCore {
         table.recalled_in_vain(name, key, borrower, self.host.now_ms());
     }
 
-    /// Recalls what other leases hold of a key, or waits for a recall that is under way. Returns whether there was
+    /// Recalls the quota of a key from other leases, or waits for a recall in progress. Returns whether there was
     /// anything to recall.
     pub(super) async fn recall(
         &self,
@@ -169,7 +170,7 @@ impl LimiterCore {
         let (name, key) = (demand.name, &demand.key_demand.key);
         let limit_key = (name.clone(), key.clone());
         if self.recalling.borrow().contains(&limit_key) {
-            // This ends by itself: each call of a recall has a deadline.
+            // The loop ends, because each call of a recall has a deadline.
             while self.recalling.borrow().contains(&limit_key) {
                 self.host.sleep_ms(LOOK_EVERY_MS).await;
             }
@@ -210,7 +211,7 @@ impl LimiterCore {
     }
 }
 
-/// A recall that is under way, until this is dropped for whatever reason.
+/// A recall in progress, until this is dropped for whatever reason.
 struct RecallGuard<'a> {
     core: &'a LimiterCore,
     limit_key: super::limiter::LimitKey,

@@ -1,7 +1,7 @@
-//! How a limiter of a datacenter decides global limits: from its lease, and by requests for more.
+//! A limiter of a datacenter decides global limits from its lease, and requests more quota.
 //!
-//! Invariant: it admits only what it holds. What it holds ends with its memory. A spent lease is a refusal, whether or
-//! not the global limiter answers: an error happens only before anything is lent.
+//! Invariant: it admits only from its lease, which ends with its memory. A spent lease is a refusal, whether or not the
+//! global limiter answers. An error happens only before anything is lent.
 
 use std::rc::Rc;
 
@@ -20,22 +20,23 @@ use tally_shared::lease_requests::lend;
 use tally_shared::memory::{self, MemoryKind};
 use tally_shared::{call, call_within};
 
-/// How long another limiter, mostly the global one, may take to answer: a round trip around the world is 0.3 s, and a
-/// recall there may take two more.
+/// How long another limiter, mostly the global one, may take to answer, milliseconds: a round trip around the world is
+/// 0.3 s, and a recall there may take two more.
 const LEASE_MS_MAX: u64 = 1_500;
 
-/// How long a check waits for the global limiter, and below, how often it checks whether another check's request was
-/// answered.
+/// How long a check waits for the global limiter and, below, the interval at which it looks whether another check's
+/// request was answered, milliseconds.
 const WAIT_MS_MAX: i64 = 2_000;
 const LOOK_EVERY_MS: u64 = 2;
 
-/// How long a refund waits for a request that left before it: a round trip around the world, and a recall.
+/// How long a refund waits for a request that was sent before it, milliseconds: a round trip around the world, and a
+/// recall.
 const REFUND_WAIT_MS_MAX: i64 = 1_000;
 
 /// The most requests of one check to the global limiter: other checks may have taken what an answer granted.
 const REQUESTS_MAX: u32 = 8;
 
-/// The most reports of one second; and below, how many are sent at once. The rest is sent in the next second.
+/// The most reports of one second and, below, of those sent at once. The rest is sent in the next second.
 const REPORTS_MAX: usize = 1_000;
 const REPORTS_AT_ONCE: usize = 32;
 
@@ -110,7 +111,7 @@ impl LimiterCore {
         }
     }
 
-    /// Gives back to the lease what was spent of it, and the rest to the global limiter.
+    /// Returns a refund to the lease, as far as the lease was spent, and the rest to the global limiter.
     async fn refund_global(
         &self,
         me: &LimiterAddress,
@@ -286,7 +287,7 @@ impl LimiterCore {
         ask(&self.host, to, demand, key_demand).await
     }
 
-    /// Returns what a lease holds, to the global limiter.
+    /// Returns the rest of a lease to the global limiter.
     pub(super) fn on_recall(
         &self,
         recall: Result<RecallLease, Fault>,

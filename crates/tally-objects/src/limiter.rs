@@ -33,7 +33,8 @@ use tally_shared::call;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::memory::{self, MemoryKind};
 
-/// How long consumption may be in memory only. At most one row per second and limiter, for any number of verdicts.
+/// How long consumption may be in memory only, milliseconds. So at most one row is written per second and limiter, for
+/// any number of verdicts.
 pub(super) const COMMIT_MS: u64 = 1_000;
 
 /// The most rows of one commit: 64 of at most 1 MB hold twice the content of a table.
@@ -53,11 +54,11 @@ pub(super) struct LimiterCore {
     pub(super) object: Object,
     pub(super) rows: LimiterStore,
     pub(super) table: RefCell<Table>,
-    /// What is known of the number of limiters.
+    /// The known numbers of limiters.
     pub(super) spread: RefCell<Spread>,
     /// Keys that were taken over from their former limiters and share a meter here.
     pub(super) taken_over: RefCell<BoundedMap<LimitKey, (), TAKEN_OVER_MAX>>,
-    /// Keys with a recall under way.
+    /// Keys with a recall in progress.
     pub(super) recalling: RefCell<HashSet<LimitKey>>,
     /// The part of the table that could not be written.
     unwritten: RefCell<Option<Commit>>,
@@ -239,7 +240,7 @@ impl LimiterCore {
         }
     }
 
-    /// Makes sure that changes are written: now, or soon.
+    /// Makes sure that changes are written, now or soon.
     pub(super) fn written(self: &Rc<Self>, now: bool) -> Result<(), Fault> {
         if now {
             self.commit()?;
@@ -248,7 +249,7 @@ impl LimiterCore {
         Ok(())
     }
 
-    /// Writes the changes. What could not be written is kept, and written first the next time.
+    /// Writes the changes. Changes that could not be written are kept, and written first the next time.
     fn commit(&self) -> Result<(), Fault> {
         for _ in 0..ROWS_AT_ONCE {
             let kept = self.unwritten.borrow_mut().take();

@@ -1,10 +1,10 @@
-//! How keys move when the number of limiters changes: a limiter that does not know a key asks its former limiter for
-//! the state, counts what was used as used now, and holds what is lent until its leases are over.
+//! Moves of keys when the number of limiters changes. A limiter that does not know a key asks its former limiter for
+//! the state. It counts the former use as used now, and reserves lent quota until its leases are over.
 //!
 //! Invariant: while [`tally_protocol::names::LIMITER_COUNT_BEFORE`] is set, nothing is admitted for an unknown key
-//! before its former limiter has handed it over. A former limiter that did so, or has received the new number in
-//! another way, admits nothing of keys that no longer belong to it: it forwards them. So a change never admits more of
-//! a key. It admits less for up to a window and, where a datacenter does not answer, until its lease is over.
+//! before its former limiter has handed it over. A former limiter that has done so, or has received the new number in
+//! another way, forwards checks of keys that no longer belong to it. So a change never admits more of a key. It admits
+//! less for up to a window and, if a datacenter does not answer, until its lease is over.
 
 use std::rc::Rc;
 
@@ -20,23 +20,23 @@ use tally_protocol::messages::{
 use tally_protocol::names::LimiterAddress;
 use tally_shared::{call, call_within};
 
-/// How long a former limiter may take to hand a key over.
+/// How long a former limiter may take to hand a key over, milliseconds.
 const HAND_OVER_MS_MAX: u64 = 1_000;
 
-/// Keys that share meters and were taken over: 100 bytes each. Above this number all are forgotten. If they are taken
+/// The most keys that share meters and were taken over, 100 bytes each. Beyond it all are forgotten. If they are taken
 /// over again, their use counts twice.
 pub(super) const TAKEN_OVER_MAX: usize = 10_000;
 
 /// Whether the use of a key at its former limiter counts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MovedUse {
-    /// It does, or there was nothing to take over.
+    /// It counts here, or there was nothing to take over.
     Over,
     /// There is no room for it: the key must be refused.
     NoRoom,
 }
 
-/// What may be done for a demand.
+/// The options of a demand.
 #[derive(Clone, Copy)]
 pub(super) struct DemandOptions {
     /// Whether it may wait for other limiters.
@@ -84,8 +84,8 @@ impl LimiterCore {
         self.on_check(Ok(check), Some(counts)).await
     }
 
-    /// Hands a key over to its new limiter. From then on this one decides no key that belongs to another by that
-    /// number. Quota that datacenters do not use is recalled first, because the new limiter could not recall it.
+    /// Hands a key over to its new limiter. From then on this limiter decides no key that belongs to another one by the
+    /// new number. Quota that datacenters do not use is recalled first, because the new limiter could not recall it.
     pub(super) async fn on_hand_over(
         self: &Rc<Self>,
         give: Result<GiveKey, Fault>,
@@ -161,7 +161,7 @@ impl LimiterCore {
         }
     }
 
-    /// Succeeds where this limiter still decides a key that it decided before an await.
+    /// Succeeds if this limiter still decides a key that it decided before an await.
     ///
     /// # Errors
     /// `Unavailable`.

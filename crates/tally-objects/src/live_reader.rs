@@ -1,7 +1,7 @@
 //! A live reader: it reads the watched counters of its partition, once for all watchers.
 //!
-//! Invariant: at most one read of a counter is under way, and none begins within the age that the caller accepts. So a
-//! counter is read once a second for any number of hubs that ask once a second. All due reads of a board are one
+//! Invariant: at most one read of a counter is in progress, and none begins within the age that the caller accepts. So
+//! a counter is read once a second for any number of hubs that ask once a second. All due reads of a board are one
 //! question to it, for any number of watched members. A live reader stores nothing that cannot be read again, and reads
 //! nothing without a call. It holds at most [`SNAPSHOTS_MAX`] counters.
 
@@ -31,14 +31,14 @@ use tally_shared::call::CALL_MS_MAX;
 use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::metrics;
 
-/// How many reads are under way at once for one question.
+/// The reads that are in progress at once for one question.
 const READS_AT_ONCE: usize = 64;
 
-/// After how long unused counters are forgotten when room is needed, milliseconds.
+/// How long counters are unused before they are forgotten when room is needed, milliseconds.
 const UNUSED_MS: u64 = 60_000;
 
-/// The same where that makes too little room, milliseconds: hubs ask once a second for what is watched, and one
-/// question may get lost.
+/// The same if that makes too little room, milliseconds: hubs ask once a second for watched counters, and one question
+/// may be lost.
 const UNUSED_MS_MIN: u64 = 2_500;
 
 /// A read that is due.
@@ -70,7 +70,7 @@ impl DueRead {
     }
 }
 
-/// What is known of a counter.
+/// The known state of a counter.
 #[derive(Default)]
 struct WatchedCounter {
     snapshot: CounterSnapshot,
@@ -101,7 +101,7 @@ impl LiveReader {
             host,
             object,
             held: RefCell::default(),
-            // A setting that cannot be read was meant to hide something.
+            // An unreadable setting was meant to hide something.
             rounding: rounding.unwrap_or(Rounding::COARSEST),
         }
     }
@@ -140,7 +140,7 @@ impl LiveReader {
         }
         let (mut topics, mut waits) = (Vec::new(), Vec::new());
         for counter in counters {
-            // Its snapshot is pending, and after a time unknown.
+            // Without room its snapshot is pending, and after a time unknown.
             if all.len() >= SNAPSHOTS_MAX && !all.contains_key(counter) {
                 continue;
             }
@@ -185,8 +185,8 @@ impl LiveReader {
         }
     }
 
-    /// Reads all that is due of a board by one question. A board of the protocol before reads those about one member
-    /// alone, and refuses it.
+    /// Reads all due parts of a board by one question. A board with the former protocol refuses it, and reads only
+    /// single members.
     async fn read_board(&self, board: &CounterId, watched: Vec<WatchedBoard>) {
         let read = self.ask_board(board, &watched).await;
         if watched.len() == 1 || !matches!(read, Err(Fault::Broken(_))) {

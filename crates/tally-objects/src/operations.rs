@@ -1,5 +1,5 @@
 //! Operations on a counter as a whole, at its root: settings, set, reset, deletion. They run one after the other,
-//! because each holds the counter's lock; each is one commit with its key.
+//! because each holds the counter's lock. Each is one commit with its key.
 //!
 //! Invariants: the counts that operations observe of a datacenter never decrease, so a baseline is never above the
 //! counts of its cells. A lead that reports its own total as the counter's value is stopped before an operation changes
@@ -253,7 +253,7 @@ impl Operations {
             }
         };
         if raises {
-            // Otherwise the counts of an unreconciled datacenter would be taken for zero.
+            // Otherwise the counts of an unreconciled datacenter would be treated as zero.
             self.roots.require_reconciled(counter, &mut root).await?;
         }
         let floor = root.settings.floor;
@@ -359,8 +359,8 @@ impl Operations {
         })
     }
 
-    /// Continues only if the operation's condition holds. All leads are stopped then, so that it holds until the
-    /// operation is done.
+    /// Fails unless the operation's condition holds. After a check of the value all leads are stopped, so that it holds
+    /// until the operation is done.
     async fn require(
         &self,
         operate: &Operate,
@@ -405,7 +405,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Continues only if no unique element was counted. All leads are stopped then, and will count by the new setting.
+    /// Fails unless no unique element was counted. Stops all leads, which will count by the new setting.
     async fn require_no_uniques(&self, counter: &CounterId, root: &Root) -> Result<(), Refused> {
         self.stop(counter, root, &root.counting()).await?;
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();

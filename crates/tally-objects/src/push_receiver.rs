@@ -1,7 +1,7 @@
-//! What a root knows of its counter's datacenters: leads push it, readers get it.
+//! The views of a partition's counters at their roots: leads push them, readers get them.
 //!
-//! Invariant: it is a merge of pushes, so for each datacenter it is the state of the moment that `Heard` names. It is a
-//! cache: what is lost is pushed again, because each answer says what the root has.
+//! Invariant: a view is a merge of pushes, so for each datacenter it is the state at the moment in its report. It is a
+//! cache: lost parts are pushed again, because each answer has the root's state.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,15 +34,14 @@ pub(super) const VIEWS_SCHEMA: &str =
 /// The most counters whose views a partition has in memory. Dropping one costs a read of its row.
 const GATHERED_MAX: usize = 1_000;
 
-/// After so many further views their memory is summed anew, because they grow.
+/// After this many further views their memory is summed again, because views grow.
 const HELD_EVERY: usize = 64;
 
-/// The memory of a view besides its cells and unique elements, and of each of its cells with the data of its
-/// datacenter.
+/// Bytes of a view without its cells and unique elements, and of each of its cells with the data of its datacenter.
 const VIEW_BYTES: (usize, usize) = (1_024, 256);
 
-/// How often the view of a watched counter is written: it changes four times a second, and what is lost is pushed
-/// again.
+/// The interval at which the view of a watched counter is written, milliseconds: it changes four times a second, and
+/// lost parts are pushed again.
 const WRITE_EVERY_MS: i64 = 10_000;
 
 /// A counter's view in memory.
@@ -186,8 +185,8 @@ impl Views {
                 gathered.written_ms = now_ms;
                 let at_rest = gathering.view().at_rest();
                 gathered.bytes = bytes_of(gathering.view());
-                // Totals are written before the view: when their table is created, existing views show that it is
-                // younger than they are.
+                // Totals are written before the view. So when their table is created, views that exist already show
+                // that it is younger than they are.
                 let view = gathering.view();
                 let newest_ms = Some(gathered.newest_count_ms);
                 self.totals
@@ -325,7 +324,7 @@ impl Views {
         )
     }
 
-    /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
+    /// Deletes the row of a counter that ends. The caller does it in one commit with the end.
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
         self.ahead.forget(counter);
         let id = vec![counter.as_str().into()];
@@ -342,7 +341,7 @@ impl Views {
         Ok(())
     }
 
-    /// The root of a counter was written.
+    /// Records that the root of a counter was written.
     pub(super) fn touch_root(&self, counter: &CounterId) {
         self.totals.kept.touch(counter);
     }
@@ -352,7 +351,7 @@ impl Views {
         self.totals.delete(counter)
     }
 
-    /// A counter has ended: its view is dropped with its row.
+    /// Drops the view of an ended counter from memory.
     pub(super) fn forget(&self, counter: &CounterId) {
         self.gathered.borrow_mut().views.remove(counter);
     }

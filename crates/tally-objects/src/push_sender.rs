@@ -1,8 +1,8 @@
-//! Pushes of a lead to its root with the counts of its datacenter: often while somebody elsewhere watches, otherwise at
-//! most once a minute.
+//! Pushes of a lead to its root with the counts of its datacenter: often while the counter is watched elsewhere,
+//! otherwise at most once a minute.
 //!
-//! Invariant: a push is state, collected from all cells of the datacenter, so a lost, late or repeated push does no
-//! harm. No acknowledgement waits for a push.
+//! Invariant: a push is state, collected from all cells of the datacenter, so a lost, late or repeated push is
+//! harmless. No acknowledgement waits for a push.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ const ALARM_MS_MIN: i64 = 1_000;
 /// The state of a lead's pushes, in memory.
 #[derive(Default)]
 pub(super) struct PushState {
-    /// With its generation.
+    /// The pusher, with its generation.
     pusher: Option<(u64, Pusher)>,
     /// Whether a loop sends the due pushes while the counter is watched.
     is_driven: bool,
@@ -41,7 +41,7 @@ impl PushState {
         self.pusher = None;
     }
 
-    /// The alarm for pushes is not set any more.
+    /// Records that the alarm for pushes is not set any more.
     pub(super) fn unarm(&mut self) {
         self.armed_ms = 0;
     }
@@ -61,7 +61,7 @@ impl PushState {
 }
 
 impl Core {
-    /// Lead: the counts of its datacenter have changed, or may have.
+    /// Lead: records that the counts of its datacenter have changed, or may have.
     pub(super) fn record_change(self: &Rc<Self>, now_ms: i64) {
         let Some(generation) = self.led_generation() else {
             return;
@@ -89,7 +89,7 @@ impl Core {
         me.map(|me| (me, generation))
     }
 
-    /// Lead: the counter is watched elsewhere.
+    /// Lead: handles the message that the counter is watched elsewhere.
     pub(super) fn on_watch(self: &Rc<Self>, watch: Result<WatchLead, Fault>) -> Result<(), Fault> {
         let watch = watch?;
         self.readable()?;
@@ -203,7 +203,7 @@ impl Core {
         pusher.due_ms(now_ms).filter(|_| pusher.is_watched(now_ms))
     }
 
-    /// The push that is due.
+    /// The due push.
     async fn gather_push(&self, now_ms: i64) -> Option<PushView> {
         let (me, generation) = self.as_lead()?;
         let wants_state = self
@@ -253,7 +253,7 @@ impl Core {
         }))
     }
 
-    /// Sends a push, and what the root lacks where it answers which unique elements it has.
+    /// Sends a push. If the root answers with its digests of unique elements, sends the missing ones too.
     async fn send_push(self: Rc<Self>, push: PushView) {
         let mut next = Some(push);
         while let Some(push) = next {
@@ -300,7 +300,7 @@ impl Core {
         pusher.is_requested()
     }
 
-    /// Lead: its generation is over, though no message to drop it has come yet. A sum would not include what it
+    /// Lead: its generation is over, although no message to drop it has come yet. Sums would lack writes that it
     /// acknowledged from now on, so it and its shards stop counting until they have asked the root.
     async fn stop_counting(&self, generation: u64) {
         let Some((to, _)) = self.as_lead().filter(|(_, own)| *own == generation) else {
@@ -315,7 +315,7 @@ impl Core {
         }
     }
 
-    /// Lead: sends a due push, from its alarm. After a restart it does not know what the root has.
+    /// Lead: sends a due push, from its alarm. After a restart it does not know the root's state.
     pub(super) async fn push_from_alarm(self: &Rc<Self>) {
         let Some((_, generation)) = self.as_lead() else {
             return;
@@ -334,7 +334,7 @@ impl Core {
                 self.clone().send_push(push).await;
                 self.see_to_pushes(now_ms);
             }
-            // It is still being written.
+            // The counter is still being written.
             None => {
                 let again_ms = {
                     let mut pushing = self.pushing.borrow_mut();

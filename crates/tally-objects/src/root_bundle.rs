@@ -25,7 +25,7 @@ pub(super) const LEAVING_SCHEMA: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS arrived (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
 
-/// Claims in one page: each has some 80 bytes.
+/// Claims in one page, of about 80 bytes each.
 const CLAIMS_AT_ONCE: i64 = 2_048;
 
 /// Operations in one page: the stored answer of one has at most 16 KB.
@@ -40,7 +40,7 @@ struct Table {
     /// The column with the name.
     id: &'static str,
     columns: &'static [&'static str],
-    /// Which of them are bodies, which are stored with a frame.
+    /// The indices of the columns that are bodies, which are stored with a frame.
     bodies: &'static [usize],
 }
 
@@ -81,7 +81,7 @@ const TOTALS: u8 = 5;
 const CLAIMS: u8 = 6;
 const OPERATIONS: u8 = 7;
 
-/// The columns of totals that JavaScript numbers hold exactly, and the body; all others are sent as texts.
+/// The columns of totals that JavaScript numbers hold exactly, and the body. All others are sent as texts.
 const TOTALS_PLAIN: [&str; 7] = [
     "id",
     "as_of",
@@ -184,7 +184,7 @@ impl RootBundles {
     }
 
     /// Whether a name is here: its root, its note as a board, or notifications of its end. All other rows belong to one
-    /// of these, and are leftovers without them: the memory of an ended generation is kept for as long as claims and
+    /// of these, and are leftovers without them. The record of an ended generation is kept for as long as claims and
     /// operations ([`RootBundles::last_record_ms`]).
     pub(super) fn is_home(&self, name: &CounterId) -> Result<bool, Fault> {
         let sql = "SELECT 1 FROM roots WHERE id = ?1 UNION ALL SELECT 1 FROM boards WHERE name = ?1 \
@@ -459,8 +459,8 @@ impl RootBundles {
         Ok(names)
     }
 
-    /// By when the last claim or operation of a name may be deleted, unix milliseconds; `None` where it has none. Cost:
-    /// a look-up for each slot, at most 12 and as many of a setting that held before.
+    /// When the last claim or operation of a name may be deleted, unix milliseconds; `None` if it has none. Cost: a
+    /// look-up for each slot, at most 12, and as many of an earlier setting.
     pub(super) fn last_record_ms(&self, name: &CounterId) -> Result<Option<i64>, Fault> {
         let sql = "SELECT 1 FROM claims WHERE slot = ?1 AND id = ?2 \
             UNION ALL SELECT 1 FROM operations WHERE slot = ?1 AND id = ?2 LIMIT 1";
@@ -525,7 +525,7 @@ impl RootBundles {
         self.store.run(&sql, vec![name.as_str().into()]).map(drop)
     }
 
-    /// Names with notes in a table of moves, at most so many.
+    /// Names with notes in a table of moves, at most `limit`.
     pub(super) fn names_with_notes(
         &self,
         table: &str,

@@ -1,13 +1,14 @@
-//! How a root moves: the partition where it belongs asks those where earlier partition counts put it. The one that has
-//! it seals it, and hands over its rows, also repeatedly.
+//! Moves of roots. The partition where a root belongs asks the partitions where it belonged by earlier partition
+//! counts. The one that has it seals it, and hands over its rows, also repeatedly.
 //!
 //! Invariant: a root is served by one partition. The former partition's seal is durable before it answers. The new
 //! partition writes the last rows and its own role in one transaction, and only then confirms; the former one then
-//! deletes its copy. Until that is done the new partition does not hand the root on: no copy is left behind that could
-//! come back. A partition that says that it has no rows knows from then on by which counts it was asked, and takes over
-//! nothing by older ones.
+//! deletes its copy. Until that is done the new partition does not hand the root on, so no old copy is left that could
+//! be taken over again. A partition that answers that it has no rows stores the counts by which it was asked, and takes
+//! over nothing by older ones.
 //!
-//! After a move the ring leads to the root: a partition without rows of a root forwards its calls to where it belongs.
+//! After a move the ring leads to the root: a partition without rows of a root forwards its calls to the partition
+//! where the root belongs.
 
 use std::rc::Rc;
 
@@ -37,10 +38,10 @@ use tally_shared::call::call;
 /// The most requests for one root before the new partition gives up: each partition may have handed the root on.
 const REQUESTS_MAX: usize = 32;
 
-/// How often a call is forwarded: the counts may change meanwhile.
+/// The most times that a call is forwarded: the counts may change meanwhile.
 const FORWARDS_MAX: u8 = 4;
 
-/// How many transfers are confirmed at once to their former partitions, after a failure.
+/// The transfers that are confirmed at once to their former partitions, after a failure.
 const CONFIRMED_AT_ONCE: u32 = 16;
 
 /// Rows of tables from this number on are claims or operations.
@@ -132,7 +133,7 @@ impl RootMoves {
         let (moves, name) = (self.clone(), name.clone());
         // In a task of its own: its writes must not be part of a turn that sends before they are written.
         self.object.wait_until(async move {
-            // Nobody listens if the request was ended.
+            // There is no receiver if the request has ended.
             let _ = answer_sender.send(moves.locate_alone(&name).await);
         });
         let ended = |_| Err(Fault::Unavailable("the object was ended".to_owned()));
@@ -202,7 +203,8 @@ impl RootMoves {
         }
     }
 
-    /// No other partition has the root. A root that was handed over from here, and stored by nobody, is here again.
+    /// Records that no other partition has the root. A root that was handed over from here, and that no partition has
+    /// stored, is here again.
     fn be_home(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
         if let Some(SealedRoot { seal, .. }) = bundles.note("leaving", name)? {
@@ -263,7 +265,7 @@ impl RootMoves {
             }
             (page.rows, page.next) = (rows, next);
         }
-        // Before the write: if this object crashes right after, the alarm rings all the same.
+        // The alarm is set before the write: if this object crashes right after the write, it rings all the same.
         self.alarm.ring_by(self.host.now_ms()).await?;
         self.may_take(name, sizes)?;
         let root = self.write(name, &page, &rest)?;
@@ -276,7 +278,8 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Stores a root that was handed over. Returns it: after the commit nothing may fail before memory is like storage.
+    /// Stores a root that was handed over, and returns it. After the commit nothing may fail before memory equals
+    /// storage.
     fn write(
         &self,
         name: &CounterId,
@@ -317,13 +320,13 @@ impl RootMoves {
         self.roots.entry(name)
     }
 
-    /// The rows of a root have come: memory is outdated.
+    /// Updates memory after the rows of a root have come.
     fn arrive(&self, name: &CounterId, root: Option<&RootEntry>) {
         self.views.forget(name);
         self.roots.forget_ahead();
         self.views.forget_ahead();
         if let Some(RootEntry::Live(root)) = root {
-            // This partition does not know who relies on answers of the former one.
+            // Isolates may still hold leases from the former partition.
             self.inboxes.lease(name, root.generation);
         }
         self.places.cache_located(name);
@@ -348,7 +351,8 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Makes some former partitions delete what was taken over, after a failure. Returns whether none is left.
+    /// Makes some former partitions delete the roots that were taken over, after a failure. Returns whether none is
+    /// left.
     pub(super) async fn confirm_some(&self) -> Result<bool, Fault> {
         let names = self
             .places
@@ -366,7 +370,7 @@ impl RootMoves {
                 .is_empty())
     }
 
-    /// The root is stored at its new place.
+    /// Handles the message that a root is stored at its new place.
     pub(super) fn on_root_taken(&self, taken: &RootTaken) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
         self.places.is_number(taken.from);
@@ -392,7 +396,7 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Another partition takes a root over.
+    /// Handles the request of another partition to take a root over.
     pub(super) async fn on_give_root(&self, give: GiveRoot) -> Result<RootHandover, Fault> {
         self.places.is_number(give.from);
         if self.places.sizes().is_newer_than(&give.sizes) {
@@ -456,7 +460,7 @@ impl RootMoves {
         Ok(seal)
     }
 
-    /// Hands a root to another partition than the one that was to take it over and never will.
+    /// Hands a root to another partition, because the one that should take it over never will.
     fn seal_anew(&self, name: &CounterId, to: u32, before: u64) -> Result<u64, Fault> {
         let seal = self.host.random();
         let bundles = &self.places.bundles;

@@ -31,7 +31,8 @@ const EVER: &str = "directory-ever";
 /// The most roots that are cached as located here: about 100 bytes each. Forgetting one costs a call.
 const LOCATED_MAX: usize = 4_096;
 
-/// How long no root leaves a partition while all are asked, milliseconds; after that roots may move for as long.
+/// How long no root leaves a partition while all partitions are asked, milliseconds. After that roots may move for as
+/// long.
 const HELD_MS: i64 = 300;
 
 /// The place of a root, seen from here.
@@ -41,14 +42,14 @@ pub(super) enum RootLocation {
     Here,
     /// It belongs to that partition.
     Away(u32),
-    /// It belongs here, and may be where it was before.
+    /// It belongs here, and may still be at an earlier place.
     Unknown,
 }
 
 /// The sums of seals of roots that have left, and of those that came, with the change that they belong to. Stored.
 type Moved = (u32, u64, u64);
 
-/// What a partition knows of the places of roots.
+/// A partition's knowledge of the places of roots.
 pub(super) struct RootPlaces {
     host: Host,
     store: Store,
@@ -283,7 +284,7 @@ impl RootPlaces {
         self.values.put(MOVED, encode(&moved)?)
     }
 
-    /// Adds to these sums. The caller makes it one commit with the rows.
+    /// Adds to these sums. The caller does it in one commit with the rows.
     pub(super) fn add_moved(&self, left: u64, came: u64) -> Result<(), Fault> {
         let (known_left, known_came) = self.moved()?;
         let since = self.sizes.borrow().since();

@@ -15,7 +15,7 @@ pub(super) const ROOTS_SCHEMA: [&str; 2] = [
     "CREATE INDEX IF NOT EXISTS roots_due ON roots (due_at) WHERE due_at IS NOT NULL",
 ];
 
-/// From how many roots of each partition the datacenters are taken for those that may count another counter.
+/// The number of roots of each partition whose datacenters are taken as those that may count another counter.
 const NEIGHBOURS: i32 = 256;
 
 /// The rows of living roots, and the remains of ended ones.
@@ -165,7 +165,7 @@ impl RootStore {
         Ok(rows.first().and_then(|row| row.first()).and_then(integer))
     }
 
-    /// Looks at a counter again at that time, unix milliseconds.
+    /// Makes a counter due again at a time, unix milliseconds.
     pub(super) fn postpone(&self, counter: &CounterId, due_at_ms: i64) -> Result<(), Fault> {
         let sql = "UPDATE roots SET due_at = ? WHERE id = ?";
         let values = vec![due_at_ms.into(), counter.as_str().into()];

@@ -1,8 +1,8 @@
-//! Moves of roots that get no calls, and how the first partition finds out that all have moved.
+//! Moves of roots that get no calls. The first partition detects that all have moved.
 //!
-//! Invariant: a root that cannot move delays no other; if any was left all are checked again. The first partition
-//! forgets the former counts only once every partition has said, by the present counts, that it has no root left that
-//! belongs elsewhere.
+//! Invariant: a root that cannot move delays no other. If any was left, all are checked again. The first partition
+//! forgets the former counts only after every partition has answered, by the present counts, that it has no root left
+//! that belongs elsewhere.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ const BEGIN_MS: i64 = 5_000;
 /// The time between two steps, milliseconds: 64 in a fifth of a second are a million an hour in each partition.
 const NEXT_MS: i64 = 200;
 
-/// The time before all are checked again where some were left, milliseconds.
+/// The time before all are checked again if some were left, milliseconds.
 const AGAIN_MS: i64 = 5_000;
 
 /// How often the first partition asks the others, and those ask it, milliseconds.
@@ -52,7 +52,7 @@ pub(super) struct RootSweep {
     next_ms: Cell<i64>,
     /// When the other partitions, or the first one, are asked next, unix milliseconds.
     ask_ms: Cell<i64>,
-    /// Partitions that have said that nothing is left.
+    /// Partitions that have answered that nothing is left.
     swept: RefCell<BTreeSet<u32>>,
 }
 
@@ -178,7 +178,7 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Has the next roots that belong elsewhere taken over there.
+    /// Makes other partitions take over the next roots that belong there.
     async fn move_some(self: &Rc<Self>, sizes: &Sizes) -> Result<(), Fault> {
         let names = self.next_names()?;
         let Some(last) = names.last().cloned() else {
@@ -230,8 +230,8 @@ impl RootMoves {
     async fn move_on(self: &Rc<Self>, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let to = self.places.place(name);
         if self.places.is_me(to) {
-            // Sealed for a place where earlier counts put it, and maybe taken over by nobody: there may never be a call
-            // for it.
+            // The root is sealed for a place of earlier counts, and may not have been taken over. There may never be a
+            // call for it.
             return match self.places.bundles.has_note("leaving", name)? {
                 true => self.locate(name).await,
                 false => Ok(()),
@@ -254,7 +254,7 @@ impl RootMoves {
         if bundles.is_home(name)? || bundles.has_note("leaving", name)? {
             return Err(super::root_moves::moving());
         }
-        // Written by work that was under way when it left: its place is known now.
+        // These rows were written by work in progress when the root left; its place is known now.
         self.store.atomically(|| {
             self.totals.rewritten(name, || bundles.delete_rows(name))?;
             bundles.delete_records(name)

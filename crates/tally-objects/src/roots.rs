@@ -35,17 +35,17 @@ use tally_shared::concurrency::all_settled;
 
 pub(super) use lead_notifications::duties;
 
-/// How many counters and duties one alarm handles; the next alarm follows at once.
+/// The counters and duties that one alarm handles; the next alarm follows at once.
 const DUE_AT_ONCE: i32 = 200;
 
-/// How long a counter waits whose leads did not report their newest writes.
+/// How long the end of a counter waits if its leads did not report their newest writes, milliseconds.
 const UNSURE_MS: i64 = 10_000;
 
-/// After how long a due counter is looked at again whose root could not be read.
+/// How long a due counter with an unreadable root waits, milliseconds.
 const UNREADABLE_MS: i64 = 300_000;
 
-/// How much longer an ended counter is remembered each time that some lead was not notified of the end. The notice is
-/// repeated every 5 minutes, 12 rows an hour: this adds one, and its entry in an index.
+/// How much longer the record of an ended counter is kept each time that a lead could not be notified of the end,
+/// milliseconds. The notice is repeated every 5 minutes, 12 rows an hour. This adds one row, and its entry in an index.
 const UNNOTIFIED_MS: i64 = 3_600_000;
 
 /// The roots of one partition.
@@ -131,7 +131,7 @@ impl Roots {
         lock
     }
 
-    /// A datacenter has a write: it is stored before that write is acknowledged.
+    /// Registers a datacenter that has a write: it is stored before that write is acknowledged.
     pub(super) async fn register(&self, register: Register) -> Result<Grant, Fault> {
         let Register {
             counter,
@@ -157,7 +157,7 @@ impl Roots {
         Ok(root.grant(&datacenter))
     }
 
-    /// The living root with this datacenter in it, created if needed. The caller holds the lock.
+    /// Returns the living root with this datacenter in it, and creates it if needed. The caller holds the lock.
     pub(super) async fn admit(
         &self,
         counter: &CounterId,
@@ -195,7 +195,8 @@ impl Roots {
             .await?;
         }
         root.revision += 1;
-        // Saved before the grant is given: a lead that alone knew of this write would outlive the root's time to live.
+        // It is stored before the grant is given. Otherwise only the lead would know of this write, and would live
+        // longer than the root.
         root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
         self.save(counter, RootEntry::Live(root.clone()), &[])
             .await?;
@@ -230,11 +231,11 @@ impl Roots {
         } = list;
         let page_size = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut living = Vec::new();
-        // The service's own counters are before it.
+        // The service's own counters are before this name.
         let after = after.filter(|after| after.as_str() > BEFORE_CALLERS);
         let mut after = Some(after.unwrap_or_else(|| BEFORE_CALLERS.to_owned()));
-        // Names of expired counters are skipped, and more are read in their place: a page that is short for any reason
-        // but the end of the rows would hide what comes after it.
+        // Names of expired counters are skipped, and more are read in their place: a short page means the end of the
+        // rows.
         loop {
             let entries = self.rows.list(&prefix, after.as_deref(), limit)?;
             let is_last = entries.len() < page_size;
@@ -366,7 +367,7 @@ impl Roots {
         let lock = self.lock_of(counter);
         let _alone = lock.lock().await;
         let entry = match self.rows.entry(counter) {
-            // It stays so until it is repaired, and would ring the alarm all the time.
+            // The root stays unreadable until it is repaired, and would ring the alarm all the time.
             Err(fault @ Fault::Unreadable(_)) => {
                 let later_ms = self.host.now_ms() + UNREADABLE_MS;
                 self.rows.postpone(counter, later_ms)?;
@@ -374,7 +375,7 @@ impl Roots {
             }
             entry => entry?,
         };
-        // The row of a root that has left is not here.
+        // A root that has left has no row here.
         let Some(entry) = entry else {
             return Ok(());
         };
@@ -389,8 +390,8 @@ impl Roots {
     }
 
     /// Forgets an ended counter once no other row needs it. Claims and operations move only with their root. A lead
-    /// that was not notified of the end still has rows: if nothing were known of the counter, a lead at another place
-    /// would be allowed to count without taking them over.
+    /// that was not notified of the end still has rows. Without a record of the counter, a lead at another place could
+    /// count without taking them over.
     fn forget_if_it_may(&self, counter: &CounterId) -> Result<(), Fault> {
         let last_key_ms = self.places.bundles.last_record_ms(counter)?;
         let is_closing = self.duties.is_closing(counter, 0)?;
@@ -401,7 +402,7 @@ impl Roots {
         }
     }
 
-    /// Ends an expired counter; if its leads cannot be asked now, it waits a little longer.
+    /// Ends an expired counter. If its leads cannot be asked now, it waits a little longer.
     async fn end_if_it_may(&self, counter: &CounterId, mut root: Root) -> Result<(), Fault> {
         if self.living(counter, false).await.is_err() {
             root.postpone_end(self.host.now_ms() + UNSURE_MS);

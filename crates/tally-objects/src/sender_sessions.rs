@@ -1,7 +1,8 @@
 //! The senders that put writes of a counter into a queue of the platform, as its root knows them, and their rows.
 //!
 //! Invariants: a session of a sender is in its row, and [`InboxId::of_sessions`] in the root, before the sender may
-//! send. The latter stays until no session is open and the leads have counted all that was accepted in former ones.
+//! send. The latter stays until no session is open and the leads have counted all writes that were accepted in former
+//! ones.
 
 use std::cell::Cell;
 
@@ -26,8 +27,8 @@ use tally_shared::open_objects;
 pub(super) const SENDERS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS senders (id TEXT NOT NULL, lane BLOB NOT NULL, \
     at INTEGER NOT NULL, holds INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (id, lane)) WITHOUT ROWID";
 
-/// The most senders of a counter that its root stores, usually 80 bytes each: 330 KB are read when a read asks whether
-/// all is counted. For further ones a single row has the day of the last.
+/// The most senders of a counter that its root stores, usually 80 bytes each: a read that asks whether all is counted
+/// reads 330 KB. For further senders a single row has the day of the last.
 const SENDERS_MAX: i64 = 4_096;
 
 /// How often the row of an open session is rewritten, milliseconds: its time bounds how long the queue may hold writes
@@ -166,7 +167,7 @@ impl Senders {
         Ok(senders)
     }
 
-    /// Records that the queue holds nothing of the current generation: its root did not know any sender.
+    /// Records that the queue holds nothing of the current generation, because its root did not know any sender.
     pub(super) fn void(&self, counter: &CounterId) -> Result<(), Fault> {
         self.store.run(
             "UPDATE senders SET holds = 0 WHERE id = ? AND holds = 1",

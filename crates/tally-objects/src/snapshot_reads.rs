@@ -18,7 +18,7 @@ use tally_protocol::snapshot::{
 };
 use tally_shared::concurrency::all_settled;
 
-/// How many files are read at once: each is at most 0.5 MB before decompression, and some 2 MB after.
+/// The files that are read at once: each is at most 0.5 MB before decompression, and about 2 MB after.
 pub(super) const FILES_AT_ONCE: usize = 8;
 
 /// The estimate of a stored counter.
@@ -44,8 +44,8 @@ fn run_on(runs: &BTreeMap<u64, RunOf>, day: i64) -> Option<RunOf> {
     runs.values().rev().find(|run| run.day <= day).copied()
 }
 
-/// The states of a counter from several partitions, day by day: each from the one that had the counter then, if any
-/// had.
+/// The states of a counter from several partitions, day by day: each from the partition that had the counter then, if
+/// any.
 pub(super) fn kept_by_any(states: impl Iterator<Item = PastState>) -> Vec<PastState> {
     let mut days: BTreeMap<i64, PastState> = BTreeMap::new();
     for then in states {
@@ -59,7 +59,7 @@ pub(super) fn kept_by_any(states: impl Iterator<Item = PastState>) -> Vec<PastSt
     days.into_values().collect()
 }
 
-/// What a run has of a counter: `None` where it has not changed.
+/// The entry of a counter in a run: `None` if it has not changed.
 type RunEntry = Option<Option<SnapshotCounter>>;
 
 impl Snapshots {
@@ -101,7 +101,7 @@ impl Snapshots {
         is_its.then_some(entries).ok_or_else(|| refuse("another"))
     }
 
-    /// What a run has of a counter.
+    /// The entry of a counter in a run.
     async fn run_entry(&self, run: u64, counter: &CounterId) -> Result<RunEntry, Fault> {
         let manifest = self.needed(run)?;
         let Some(part) = manifest.part_of(counter.as_str()) else {
@@ -293,7 +293,7 @@ impl Reader {
         self.entries.front().map(|(id, _)| id)
     }
 
-    /// What the run has of a counter, if it is the next.
+    /// The entry of a counter in the run, if it is the next one.
     fn take(&mut self, id: &CounterId) -> RunEntry {
         let is_it = self.next() == Some(id);
         let entry = is_it.then(|| self.entries.pop_front()).flatten();

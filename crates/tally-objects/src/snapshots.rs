@@ -1,13 +1,13 @@
-//! How a partition of the directory writes snapshots of its counters, a few counters at each alarm.
+//! A partition of the directory writes snapshots of its counters, a few counters at each alarm.
 //!
 //! Invariants: a file is written under a new name. A run is known once its manifest exists, and listed by this object
-//! once its row exists. A mark's row holds the state of a counter in the newest known run, or nothing. No counter is
-//! asked: the root's knowledge is written. One part at a time is in memory.
+//! once its row exists. The row of a mark has the state of a counter in the newest known run, or nothing. The state at
+//! the root is written: no lead is asked. One part at a time is in memory.
 //!
-//! Life: a run begins when it is due, or asked for. Each step reads [`PAGE`] counters and compares them with their
-//! marks. A full part, and the last one, becomes a file, and then, in one commit, part of the run. After the last one
-//! the manifest is written. A crash loses the progress since the last part. A run that is not complete when the next is
-//! due is cancelled.
+//! Life: a run begins when it is due, or on request. Each step reads [`PAGE`] counters and compares them with their
+//! marks. A full part, or the last one, is written as a file, and then added to the run in one commit. After the last
+//! one the manifest is written. A crash loses the progress since the last part. A run that is not complete when the
+//! next is due is cancelled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -37,27 +37,27 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::unreadable;
 
-/// How many counters one step reads: the object does nothing else meanwhile.
+/// The counters of one step: the object does nothing else meanwhile.
 const PAGE: i64 = 256;
 
-/// The pause of the alarm between two steps: where one process runs all partitions, and all of them write, half of the
-/// time stays free.
+/// The pause of the alarm between two steps, milliseconds. If one process runs all partitions, and all of them write,
+/// half of the time stays free.
 const REST_MS: i64 = 200;
 
-/// The pause of a run that could not write.
+/// The pause of a run that could not write, milliseconds.
 const AGAIN_MS: i64 = 30_000;
 
-/// An object that starts at most so late after its run was due still makes it, if it has made none before. If it starts
-/// later it waits for the next day, so that nothing is written because an object was only read.
+/// How late an object may start after its first run was due and still make the run, milliseconds. If it starts later it
+/// waits for the next day, so that an object that was only read writes nothing.
 const LATE_MS: i64 = 600_000;
 
-/// How many files one step deletes.
+/// The files that one step deletes.
 const DELETED_AT_ONCE: usize = 16;
 
-/// The folder with a folder for each partition, named by its number.
+/// The folder of the partitions' folders, which are named by their numbers.
 const FOLDER: &str = "s1/";
 
-/// How many values a mark has.
+/// The number of values of a mark.
 const MARK_VALUES: usize = 3;
 
 /// The names of rows with state.
@@ -66,7 +66,7 @@ const RUNS: [&str; 2] = ["snapshot/run/", "snapshot/run0"];
 
 const MARKS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS snapshot_marks (id TEXT PRIMARY KEY, digest INTEGER NOT NULL, run INTEGER NOT NULL) WITHOUT ROWID";
 
-/// The digest of a counter whose state in the known runs is unknown. Others are not negative.
+/// The digest of a counter whose state in the known runs is unknown. Other digests are not negative.
 const UNKNOWN: i64 = -1;
 
 /// A run that is under way.
@@ -82,7 +82,7 @@ struct Progress {
     parts: Vec<PartOf>,
     /// When it had read the last counter, unix milliseconds.
     ended_ms: Option<i64>,
-    /// Files of which it is not known whether they were written.
+    /// Files that may or may not have been written.
     tried: Vec<String>,
 }
 
@@ -434,7 +434,7 @@ impl Snapshots {
             let is_of_today = |(_, run): (&u64, &RunOf)| run.day == day_of_ms(now_ms);
             let would_hide = state.needs_full && runs.last_key_value().is_some_and(is_of_today);
             if would_hide && !self.has_counters()? {
-                // Nothing was restored yet: an empty run would take the place of the adopted one of this day.
+                // Nothing was restored yet: an empty run would replace the adopted one of this day.
                 state.since_ms = now_ms;
                 return self.put_state(&state);
             }
@@ -591,7 +591,7 @@ impl Snapshots {
         Ok(views)
     }
 
-    /// Writes a part as a file, and then makes it part of the run.
+    /// Writes a part as a file, and then adds it to the run.
     async fn write_part(&self, state: &mut State, writing: OpenPart) -> Result<(), Fault> {
         let missing = || Fault::Broken("no run is under way".to_owned());
         let names = writing.part.names();
@@ -687,7 +687,7 @@ impl Snapshots {
         let keep_days = self.plan.unwrap_or_default().keep_days;
         let old = thinned(&runs, day_of_ms(self.host.now_ms()), keep_days);
         for run in &old {
-            // Its manifest first: without it its parts are not searched.
+            // The manifest is deleted first: without it the parts are not searched.
             state.gone.push(self.manifest_file(*run)?);
             let parts = self.manifest(*run)?.map(|manifest| manifest.parts);
             let parts = parts.into_iter().flatten().map(|part| part.file);

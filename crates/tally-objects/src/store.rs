@@ -1,5 +1,5 @@
-//! SQL as the objects use it, and stored values: those that JavaScript numbers cannot hold exactly are bodies, in
-//! postcard or in a form of their own, each in a frame ([`stored`]).
+//! SQL for the objects, and stored values. Values that JavaScript numbers cannot hold exactly are bodies, in postcard
+//! or in a special form, each in a frame ([`stored`]).
 //!
 //! Invariant: the schema of an object rises in the commit of the first body that earlier builds cannot read, and never
 //! because of a read. So an object that was only read stays readable for them, and one that was written is refused by
@@ -37,7 +37,7 @@ pub fn broken(context: &str) -> impl Fn(String) -> Fault + '_ {
     }
 }
 
-/// The calls of [`Store::set_alarm_by`] in progress. Each reads the alarm before it sets it, so without this one of two
+/// The calls of [`Store::set_alarm_by`] in progress. Each reads the alarm before it sets it. Without this, one of two
 /// calls could replace the earlier time of the other.
 #[derive(Default)]
 struct AlarmUpdates {
@@ -97,8 +97,9 @@ struct PendingInserts {
     failures: Cell<u64>,
 }
 
-/// How many of so many rows each statement takes, `limit` at most: the rest goes by halves. Each length is a statement
-/// of its own, which the platform keeps prepared, in up to 1 MiB of text and some forty times that of memory an object.
+/// The numbers of rows of the statements that write `rows` rows: at most `limit` each, and the rest by halves. Each
+/// number is a different statement. The platform keeps statements prepared: up to 1 MiB of text for each object, and
+/// about forty times that of memory.
 pub(super) fn statement_sizes(mut rows: usize, limit: usize) -> impl Iterator<Item = usize> {
     let mut size = limit.max(1);
     std::iter::from_fn(move || {
@@ -128,8 +129,8 @@ impl Store {
         }
     }
 
-    /// Inserts a row: by itself, or, within a turn that collects rows, together with those that come before something
-    /// else is read or written.
+    /// Inserts a row. In a turn that collects rows, it is written together with others, before the next other read or
+    /// write.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses it at once.
@@ -160,7 +161,7 @@ impl Store {
         Ok(())
     }
 
-    /// Inserts rows of so many values each, at once: few statements for many rows.
+    /// Inserts rows of `width` values each at once: few statements for many rows.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -197,7 +198,7 @@ impl Store {
         failed.map_or(written, Err)
     }
 
-    /// Whether what is inserted waits.
+    /// Whether inserts wait.
     pub fn gathers(&self) -> bool {
         self.gathered.is_gathering.get()
     }
@@ -221,7 +222,7 @@ impl Store {
         written
     }
 
-    /// Inserts rows, as many by a statement as it may bind.
+    /// Inserts rows, with as many in each statement as it may bind.
     fn insert_rows(&self, rows: Waiting) -> Result<(), Fault> {
         let (count, limit) = (rows.values.len() / rows.width, VALUES_MAX / rows.width);
         let mut values = rows.values.into_iter();
@@ -261,7 +262,7 @@ impl Store {
         failures.set(failures.get().wrapping_add(1));
     }
 
-    /// A number that changes with every statement and commit that fails: what they wrote may not be there.
+    /// The number of failed statements and commits: their writes may be missing.
     pub fn failures(&self) -> u64 {
         self.gathered.failures.get()
     }
@@ -321,7 +322,7 @@ impl Store {
         self.raise_schema()
     }
 
-    /// Writes the schema of a fresh object that may only be read: until a body is written it is that of the builds
+    /// Writes the schema of a fresh object that may only be read. Until a body is written it is the schema of builds
     /// before 0.2, so that they can read the object.
     ///
     /// # Errors
@@ -342,7 +343,7 @@ impl Store {
             "CREATE TABLE IF NOT EXISTS tally_schema (version INTEGER PRIMARY KEY)",
             vec![],
         )?;
-        // Forgets what was known of the schema: everything may have been deleted since.
+        // Forgets the state of the schema: everything may have been deleted since.
         self.object.forms().has_frames.set(false);
         Ok(())
     }
@@ -350,7 +351,7 @@ impl Store {
     fn raise_schema(&self) -> Result<(), Fault> {
         let forms = self.object.forms();
         if !forms.has_frames.get() {
-            // No build before 0.2 has written to an object that is fresh.
+            // No build before 0.2 has written to a fresh object.
             let sql = match forms.is_fresh.get() {
                 true => "UPDATE tally_schema SET version = ?",
                 false => "INSERT OR IGNORE INTO tally_schema VALUES (?)",
@@ -416,7 +417,7 @@ impl Store {
     pub fn body<'a>(&self, value: &'a SqlValue) -> Result<&'a [u8], Fault> {
         let bytes = match value {
             SqlValue::Blob(bytes) => bytes.as_slice(),
-            // An empty blob may arrive so.
+            // An empty blob may arrive as `NULL`.
             SqlValue::Null => &[],
             _ => return Err(self.damaged(Damage::Changed)),
         };

@@ -36,16 +36,16 @@ use tally_protocol::messages::{
 };
 use tally_shared::concurrency::all_settled;
 
-/// How many alarms of tenants ring at once.
+/// The most alarms of tenants that ring at once.
 const RING_AT_ONCE: usize = TOGETHER.1;
 
-/// How many tenants are woken together: one statement reads their rows.
+/// The most tenants that are woken together: one statement reads their rows.
 const WOKEN_AT_ONCE: usize = 96;
 
 /// How long after a failed alarm it rings again, milliseconds: storage may be readable then.
 const ALARM_AGAIN_MS: i64 = 60_000;
 
-/// The least of that, milliseconds, where something was due meanwhile.
+/// The shortest time until then, milliseconds, if something has become due.
 const ALARM_SOONEST_MS: i64 = 1_000;
 
 /// The longest time that rows stay in the log before it is folded, milliseconds.
@@ -151,9 +151,9 @@ impl Shell for Tablet {
     fn reload(&self) {
         let core = &self.core;
         match core.storage.check(|| {}) {
-            // Memory has the content of the log: if it cannot be written now, the next fold writes it.
+            // Memory has the content of the log. If it cannot be written now, the next fold writes it.
             Ok(()) => drop(core.rows.fold()),
-            // Nobody was answered, so there are no tenants.
+            // No call was answered, so there are no tenants.
             Err(_) => core.storage.record(core.rows.read_log()),
         }
     }
@@ -167,7 +167,7 @@ impl Shell for Tablet {
             core.host.fail(&format!("a tablet's alarm: {fault}"));
             // The platform repeats a failing alarm a few times only; this matters only where this one fails too.
             let now_ms = core.host.now_ms();
-            // What has become due meanwhile does not wait as long.
+            // Alarms that have become due meanwhile wait for a shorter time.
             let due_ms = core.rows.rung().unwrap_or(i64::MAX);
             let again_ms = due_ms.clamp(now_ms + ALARM_SOONEST_MS, now_ms + ALARM_AGAIN_MS);
             core.rows.arm(again_ms).await
@@ -280,7 +280,7 @@ impl Core {
         });
         self.rows.forget_ahead();
         if let Err(fault) = &turned {
-            // None of it was written. Calls under way continue from the stored state.
+            // None of the writes was stored. Calls in progress continue from the stored state.
             for tenant in tenants {
                 tenant.reload();
             }
@@ -319,7 +319,7 @@ impl Core {
                             counting.push(rest.map(|reply| (reply, done)).boxed_local());
                         }
                         None => self.object.wait_until(async move {
-                            // Nobody listens once the batch is answered.
+                            // There is no receiver once the batch is answered.
                             let _ = done.send(rest.await);
                         }),
                     }
@@ -336,7 +336,7 @@ impl Core {
             self.object
                 .wait_until(async move { core.go_on(tenants, counting).await });
         }
-        // A copy for each: a finished one may not be polled again.
+        // Each call has a copy, because a finished timer must not be polled again.
         let late = self.host.sleep_ms(ANSWER_MS_MAX).shared();
         for (number, answer) in waiting {
             let answered = futures_util::future::select(answer, late.clone()).await;
@@ -347,7 +347,7 @@ impl Core {
         answers.into_bodies()
     }
 
-    /// Answers a call that counts: as in a batch, what it writes between two awaits is one row of the log.
+    /// Answers a call that counts. As in a batch, its writes between two awaits are one row of the log.
     async fn count_alone(&self, tenant: &Rc<Tenant>, arrived: IncomingCall) -> Reply {
         let mut answer = pin!(tenant.answer_call(arrived));
         poll_fn(|context| {
@@ -365,7 +365,7 @@ impl Core {
         .await
     }
 
-    /// Continues calls that are under way. Those that one answer of the directory resumes together are one turn.
+    /// Continues calls in progress. Calls that one answer of the directory resumes together are one turn.
     async fn go_on(&self, tenants: Vec<Rc<Tenant>>, mut calls: FuturesUnordered<Rest>) {
         poll_fn(|context| {
             let mut ended = Vec::new();
@@ -382,7 +382,7 @@ impl Core {
             }
             for (reply, done) in ended {
                 let refused = turned.as_ref().err().map(refusal);
-                // Nobody listens once the batch is answered.
+                // There is no receiver once the batch is answered.
                 let _ = done.send(refused.unwrap_or(reply));
             }
             match calls.is_empty() {
@@ -421,7 +421,7 @@ impl Core {
         let ringing = due_alarms.partition_point(|(_, at_ms)| *at_ms <= now_ms);
         let later = due_alarms.split_off(ringing.min(RING_AT_ONCE));
         self.ring(due_alarms).await?;
-        // After a restart the age of the log is not known.
+        // After a restart the age of the log is unknown.
         if self.rows.is_unfolded() && self.fold_at_ms.get().is_none_or(|at_ms| at_ms <= now_ms) {
             self.rows.fold()?;
             self.fold_at_ms.set(None);
@@ -464,7 +464,8 @@ impl Core {
                 })
                 .map(|(counter, at_ms, tenancy)| (counter, at_ms, &tenancy.alarm))
         };
-        // All of them are one row: an alarm that a tenant has set meanwhile in place of the one that has rung.
+        // One row has the new alarms of all tenants. A tenant may have set a new alarm in place of the one that has
+        // rung.
         let written = self.rows.turn(&mut || {
             let mut rung = alarms().filter(|(.., alarm)| alarm.rings_ms.get().is_some());
             rung.try_for_each(|(counter, at_ms, alarm)| {

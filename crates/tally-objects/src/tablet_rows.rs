@@ -18,7 +18,7 @@ use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
 use tally_protocol::messages::Fault;
 
-/// `key` sorts in the order of its parts, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
+/// Keys sort in the order of their parts, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS rows (counter TEXT NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
     PRIMARY KEY (counter, key)) WITHOUT ROWID",
@@ -27,15 +27,15 @@ const SCHEMA: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS alarms_by_time ON alarms (at_ms)",
 ];
 
-/// A fold creates it anew.
+/// A fold creates the log again.
 pub(super) const LOG_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS log (number INTEGER PRIMARY KEY, body BLOB NOT NULL)";
 
 /// The number of rows after which the log is folded: a restart reads them again.
 const LOG_ROWS_MAX: u64 = 512;
 
-/// The number of bytes after which the log is folded. They are in memory too, twice as many there: 64 busy tablets,
-/// whose logs become full together, hold 32 MiB in all. `make bench-tail` shows it.
+/// The number of bytes after which the log is folded. In memory the log takes twice as many: 64 busy tablets, whose
+/// logs become full together, hold 32 MiB in all. `make bench-tail` shows it.
 const LOG_BYTES_MAX: usize = 256 << 10;
 
 /// The most bytes of one row of the log: a row of storage holds 2 MB.
@@ -76,14 +76,14 @@ pub(super) struct TabletRows {
     pub(super) is_ringing: Cell<bool>,
 }
 
-/// The changes of the turn under way.
+/// The changes of the present turn.
 #[derive(Default)]
 struct Turn {
     depth: u32,
     changed: Vec<(Name, Before)>,
 }
 
-/// The bytes of a row's name: its kind, and its start in big endian with the sign bit inverted, so that names sort like
+/// The name of a row, bytes: its kind, and its start in big endian with the sign bit inverted, so that names sort like
 /// numbers.
 pub(super) fn row_key(kind: u8, start: i64) -> Vec<u8> {
     let mut key = Vec::with_capacity(9);
@@ -150,8 +150,8 @@ impl TabletRows {
         Ok(())
     }
 
-    /// Runs something as one turn: all its changes are one transaction, or, if it fails, there are none. A turn within
-    /// a turn is part of it.
+    /// Runs work as one turn: all its changes are one transaction, or none if it fails. A turn within a turn is a part
+    /// of it.
     ///
     /// # Errors
     /// The error of `body`; `Unavailable` where storage refuses. Memory then is as before.

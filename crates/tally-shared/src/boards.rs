@@ -35,14 +35,14 @@ const ROUTES_MAX: usize = 10_000;
 const TRIES_MAX: u32 = 80;
 const AGAIN_MS: u64 = 100;
 
-/// A page that skips at most this many rows is read by asking each shard for all rows before it too. For a page farther
-/// off, a member at most so far before it is found first.
+/// The most rows that a page may skip to be read directly: then each shard is asked for all rows before the page too.
+/// For a later page, a member at most this many rows before it is found first.
 const SKIPPED_MAX: u64 = 1_000;
 
 /// The most rounds of that search: of 16 shards with 300,000 members each it takes one or two.
 const FAR_ROUNDS_MAX: u32 = 12;
 
-/// A board that exists: its layout, its home, and the sequence behind those that this isolate has given its writes.
+/// An existing board: its layout, its home, and the next sequence for this isolate's writes.
 #[derive(Clone, Default)]
 struct Route {
     layout: Layout,
@@ -250,7 +250,8 @@ fn moving() -> Fault {
 struct Shards<'a> {
     reading: &'a BoardReader<'a>,
     layout: Layout,
-    /// The generation of the board and the beginning of its period, by the first answer. The answer is of one of each.
+    /// The generation of the board and the beginning of its period, by the first answer. All answers must have the
+    /// same.
     now: Cell<Option<(u64, i64)>>,
 }
 
@@ -282,7 +283,7 @@ impl<'a> Shards<'a> {
             }
         }
         if let Some(nothing) = parts.first().map(without_members) {
-            // Each part stands at the number of its shard.
+            // The index of a part is the number of its shard.
             for shard in absent {
                 parts.insert(shard, nothing.clone());
             }
@@ -295,7 +296,7 @@ impl<'a> Shards<'a> {
         let now = |part: &BoardSeen| (part.generation, part.period.start);
         let first = self.now.get().or_else(|| parts.first().map(now));
         self.now.set(first);
-        // While a period or a generation of the board begins, not all shards have begun it, or not at each question.
+        // While a period or a generation of the board begins, shards begin it at different moments.
         if !parts.iter().all(|part| Some(now(part)) == first) {
             return Ok(Err(BoardAnswer::Moving));
         }
@@ -484,8 +485,8 @@ impl<'a> Shards<'a> {
         Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
     }
 
-    /// Reads a page that begins far from the first member. Finds a member shortly before it; each shard is asked from
-    /// there.
+    /// Reads a page that begins far from the first member. Finds a member shortly before it, and asks each shard for
+    /// its members from there on.
     async fn far(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
         let parts = match self.each(|_| BoardQuestion::About).await? {
             Ok(parts) => parts,
@@ -511,8 +512,8 @@ impl<'a> Shards<'a> {
             .await
     }
 
-    /// A member at most [`SKIPPED_MAX`] positions before a page, and how many are before it. Each round asks every
-    /// shard for a member near the position, and for how many it has before each of these.
+    /// A member at most [`SKIPPED_MAX`] positions before a page, and the number of members before it. Each round asks
+    /// every shard for a member near the position, and then for the number of its members before each of these.
     async fn member_before(
         &self,
         stretch: &MemberRange,
@@ -521,7 +522,7 @@ impl<'a> Shards<'a> {
         // Members may come before the page while it is read.
         let aim = stretch.skip.saturating_sub(SKIPPED_MAX / 2);
         let sum = |counts: &[u64]| counts.iter().sum::<u64>();
-        // How many members of each shard are before the position in any case, and how many may be.
+        // The lower and upper bounds of the number of each shard's members before the position.
         let (mut low, mut high, mut after) = (vec![0; totals.len()], totals, None);
         for _ in 0..FAR_ROUNDS_MAX {
             let (before, before_max) = (sum(&low), sum(&high));
@@ -652,7 +653,7 @@ impl<'a> Shards<'a> {
         let is_desc = is_desc(&parts);
         let before: u64 = parts.iter().filter_map(|part| part.better.first()).sum();
         let rows = Self::merged(&mut parts);
-        // It has changed places since it was asked for.
+        // Its position may have changed since it was read.
         if rows.iter().any(|row| row.member == name) {
             return Ok(Err(BoardAnswer::Moving));
         }
@@ -725,8 +726,8 @@ fn is_desc(parts: &[BoardSeen]) -> bool {
     first.is_some_and(|part| part.settings.order == Order::Desc)
 }
 
-/// The first of the sequences for several writes to a spread board: they rise from one call to the next, whichever
-/// shards the writes go to.
+/// The first of the sequences for several writes to a spread board. They rise from one call to the next, for any
+/// shards.
 fn sequences(host: &Host, board: &CounterId, layout: Layout, count: usize) -> Option<u64> {
     if layout.number == 0 || count < 2 {
         return None;
@@ -814,8 +815,8 @@ fn parts_of(layout: Layout, writes: IndexedWrites) -> BTreeMap<ShardAt, IndexedW
     parts
 }
 
-/// The claim of a key, to the shard that it goes to; `None` without a key, and in a layout where the only object has
-/// the records of all keys. Without a claim two requests with one key would not meet if they go to different shards.
+/// The claim of a key, to its shard; `None` without a key, and in a layout whose only object has the records of all
+/// keys. The claim is needed because two requests with one key may go to different shards.
 fn claim_of(board: &CounterId, layout: Layout, once: Option<OnceKey>) -> Option<WriteBoard> {
     let once = once.filter(|_| layout.number > 0)?;
     let claim = MemberWrite::claim_of(once.key);

@@ -22,7 +22,7 @@ use tally_protocol::names::{self, Address, CellAddress, LimiterAddress, Placemen
 /// The time limit of a call, milliseconds.
 pub const CALL_MS_MAX: u64 = 5_000;
 
-/// When a question without an answer is asked again, milliseconds: a round trip takes 165 ms in the median, and 350 ms
+/// How soon an unanswered question is sent again, milliseconds: a round trip takes 165 ms in the median, and 350 ms
 /// between the farthest places.
 const AGAIN_MS: u64 = 250;
 
@@ -35,8 +35,8 @@ impl State for Tablets {
     }
 }
 
-/// How long an isolate uses the former protocol after a receiver did not understand the newest: during a deployment one
-/// message per minute is sent twice.
+/// How long an isolate uses the former protocol after a receiver did not understand the newest, milliseconds. So during
+/// a deployment one message per minute is sent twice.
 const BEFORE_MS: i64 = 60_000;
 
 /// Until when this isolate uses the former protocol, unix milliseconds.
@@ -111,8 +111,8 @@ pub fn call_within<'a, C: Call>(
 }
 
 /// Asks a question, and asks it again while no answer comes, because a message may be lost. The first answer ends the
-/// wait, also a refusal. An attempt that fails ends it only if no other attempt is in flight: while a connection is cut
-/// one attempt fails just when another gets through. The time limit of the first attempt limits all of them.
+/// wait, also a refusal. A failed attempt ends it only if no other attempt is in flight: on an unstable connection one
+/// attempt may fail when another succeeds. The time limit of the first attempt limits all of them.
 ///
 /// # Errors
 /// As [`call`].
@@ -348,7 +348,7 @@ pub fn answer_of<C: Call>(host: &Host, bytes: &[u8]) -> Result<C::Answer, Fault>
     decode_padded(answer, C::LACKS.1).map_err(|_| no_answer(C::PATH))
 }
 
-/// The bytes of what was asked for. Not generic, so that the decoding of a refusal exists once.
+/// The bytes of a successful answer. Not generic, so that the decoding of a refusal exists once.
 fn granted<'a>(host: &Host, path: &str, bytes: &'a [u8]) -> Result<&'a [u8], Fault> {
     // Postcard writes the number of a variant first; that of `Ok` is 0.
     if let [0, answer @ ..] = bytes {
@@ -362,7 +362,7 @@ fn granted<'a>(host: &Host, path: &str, bytes: &'a [u8]) -> Result<&'a [u8], Fau
     Err(fault)
 }
 
-/// This was the platform's own error page: the call did not get through.
+/// The fault of a call that got the platform's own error page instead of an answer.
 fn no_answer(path: &str) -> Fault {
     Fault::Unavailable(format!("{path} was not answered"))
 }

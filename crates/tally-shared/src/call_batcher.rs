@@ -67,7 +67,7 @@ impl QueuedCall {
         (queued, answer_receiver)
     }
 
-    /// As it was before it was sent.
+    /// The call as it was before it was sent.
     pub fn anew(self) -> Self {
         Self {
             until_ms: None,
@@ -85,7 +85,7 @@ impl QueuedCall {
     }
 
     fn answer(self, answer: CallBytes) {
-        // Nobody listens if the caller was dropped.
+        // There is no receiver if the caller was dropped.
         let _ = self.answer_sender.send(answer);
     }
 }
@@ -232,7 +232,7 @@ fn take_answers(sent: &mut CallsInFlight<'_>, context: &mut Context<'_>) -> bool
     has_answers
 }
 
-/// Whether one call after the other fits into a batch of so many.
+/// Returns a function that tells for one call after the other whether it fits into a batch of `calls_max`.
 pub fn room_for(calls_max: usize) -> impl FnMut(&QueuedCall) -> bool {
     let (mut calls, mut bytes) = (0, 0);
     move |queued| {
@@ -264,7 +264,7 @@ pub fn send_together<'a>(
         let left_ms = calls.iter_mut().map(|queued| queued.left_ms(now_ms)).max();
         let left_ms = left_ms.unwrap_or(0);
         if let [_] = &calls[..] {
-            // Outside of a batch it is the plain message.
+            // Without a batch the plain message is sent.
             for queued in calls {
                 send_alone(host, target(host, to.address()), queued).await;
             }

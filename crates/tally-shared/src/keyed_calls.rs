@@ -22,12 +22,13 @@ use tally_protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 /// Time for the first attempt of a call, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [1_500, 1_000];
 
-/// How much newer than an attempt the generation may be in which a write counts whose key only its sender knows: the
-/// write itself may create the counter, by the root's clock. It is less than the time after which the first attempt is
-/// given up. So once the second was acknowledged and the counter deleted, the first is too old for what comes then.
+/// How much newer than an attempt its generation may be, milliseconds, if only the sender knows the key: the write
+/// itself may create the counter, by the root's clock. It is less than the time after which the first attempt is given
+/// up. So if the counter is deleted after the second attempt was acknowledged, the first is too old for the next
+/// generation.
 const DRAWN_AHEAD_MS: i64 = 1_000;
 
-/// The newest generation in which such a write may count that is sent now, where one of at least `known` lives.
+/// The newest generation in which such a write of now may count, if the living one is at least `known`.
 fn newest_from(host: &Host, known: u64) -> u64 {
     let ahead = DRAWN_AHEAD_MS.cast_unsigned();
     let now_ms = u64::try_from(host.now_ms()).unwrap_or(0);
@@ -111,8 +112,8 @@ impl Carrier for Caller<'_> {
         writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
         let to = CellAddress::lead(self.counter, lead);
-        // Of a body with many counters. Its claims travel in batches, which have turns of their own: who held this one
-        // meanwhile would wait for itself.
+        // A body with many counters needs a turn. Its claims travel in batches, which have separate turns: a body that
+        // held this turn during them would wait for itself.
         let _turn = match self.batcher {
             Some(_) => Some(open_objects::turn(self.host, &to).await),
             None => None,
@@ -133,7 +134,7 @@ impl Carrier for Caller<'_> {
                 count.newest = newest(0);
                 keyed::after_unknown(moves, self.call(&count, second).await)
             }
-            // Nothing was counted, and the writes are of now.
+            // Nothing was counted, and the writes were made now.
             Err(Fault::Refused(Refusal::Newer(lives))) => {
                 count.newest = newest(lives);
                 self.call(&count, second).await

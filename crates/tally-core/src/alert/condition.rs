@@ -1,7 +1,7 @@
-//! What is measured, and when it is over its threshold.
+//! Measures of alerts, and when a number is over its threshold.
 //!
-//! Invariant: where a part of a number is missing, the least and the most that this part may be are both tried. So an
-//! outage neither raises nor ends an alert.
+//! Invariant: if a part of a number is missing, the smallest and the largest possible part are both tried. So an outage
+//! neither raises nor ends an alert.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 pub enum Measure {
     /// The value.
     Value,
-    /// What is counted, by the minute.
+    /// The count per minute.
     RatePerMinute,
-    /// What was counted in so many seconds; of a policy its checks.
+    /// The count of this many seconds; for a policy its checks.
     CountIn(u32),
-    /// The unique elements of so many seconds.
+    /// The unique elements of this many seconds.
     UniquesIn(u32),
-    /// For how many seconds nothing was written.
+    /// The seconds since the last write.
     Silence,
-    /// How many checks of a policy were refused in so many seconds.
+    /// The refused checks of a policy in this many seconds.
     RefusedIn(u32),
-    /// How many of 100 checks of a policy were allowed in so many seconds.
+    /// The allowed checks of a policy in this many seconds, percent.
     AllowedPercentIn(u32),
 }
 
-/// A measure and its thresholds. It is over where the number is above the one or below the other.
+/// A measure and its thresholds. It is over if the number is above `above` or below `below`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     /// What is measured.
@@ -35,36 +35,36 @@ pub struct Condition {
     pub below: Option<i64>,
 }
 
-/// How a number stands to the true one.
+/// The relation of a number to the true one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
     /// Nothing is missing.
     Whole,
-    /// The true one is as large or larger.
+    /// The true one is equal or larger.
     AtLeast,
-    /// The true one is as large or smaller.
+    /// The true one is equal or smaller.
     AtMost,
-    /// Nothing can be said.
+    /// The relation is unknown.
     Unknown,
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// The number; `None` where there is nothing to measure, or it is not known.
+    /// The number; `None` if there is nothing to measure, or if it is not known.
     pub value: Option<i64>,
-    /// How it stands to the true one.
+    /// Its relation to the true one.
     pub bound: Bound,
-    /// Of when it is, unix milliseconds.
+    /// The moment that it is of, unix milliseconds.
     pub as_of_ms: Option<i64>,
     /// Whether it is exact.
     pub is_exact: bool,
-    /// What is missing, by name; empty where nothing is.
+    /// The names of missing parts; empty if nothing is missing.
     pub missing: String,
 }
 
 impl Reading {
-    /// That of a number that could not be measured at all.
+    /// The reading of a number that could not be measured at all.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self {
             value: None,
@@ -76,22 +76,22 @@ impl Reading {
     }
 }
 
-/// What a reading says.
+/// The result of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdResult {
     /// It is over a threshold.
     Over,
     /// It is within them.
     Within,
-    /// What is missing decides.
+    /// The missing part decides.
     Unknown,
 }
 
-/// Near a threshold is what is at most a fifth of it away.
+/// A number is near a threshold if it is at most a fifth of the threshold away.
 const NEAR: i128 = 5;
 
 impl Condition {
-    /// Nothing was written for so many seconds.
+    /// The condition that nothing was written for this many seconds.
     pub fn silent_for(seconds: u32) -> Self {
         Self {
             measure: Measure::Silence,
@@ -104,13 +104,13 @@ impl Condition {
         self.above.into_iter().chain(self.below)
     }
 
-    /// The threshold that a number is over; where it is over none, the first of them.
+    /// The threshold that a number is over; the first threshold if it is over none.
     pub fn threshold_of(&self, value: Option<i64>) -> Option<i64> {
         let is_low = |below: &i64| value.is_some_and(|value| value < *below);
         self.below.filter(is_low).or(self.thresholds().next())
     }
 
-    /// What a reading says.
+    /// Compares a reading with the thresholds.
     pub fn judge(&self, reading: &Reading) -> ThresholdResult {
         let Some(value) = reading.value else {
             return match reading.bound {
@@ -137,7 +137,7 @@ impl Condition {
         result
     }
 
-    /// Whether a number is near a threshold. None is near 0, since most numbers that are 0 stay so.
+    /// Whether a number is near a threshold. No number is near 0, because most numbers that are 0 stay 0.
     pub fn is_near(&self, value: i64) -> bool {
         let is_near = |threshold: i64| {
             let away = i128::from(value).abs_diff(i128::from(threshold));

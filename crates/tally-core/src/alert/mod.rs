@@ -1,5 +1,5 @@
-//! Alerts, pure: when a number is over its threshold, what that makes of an alert, and when a notice is sent. Time
-//! and randomness are arguments.
+//! Alerts, pure: when a number is over its threshold, how that changes an alert, and when a notice is sent. Time and
+//! randomness are arguments.
 //!
 //! | module | holds |
 //! |---|---|

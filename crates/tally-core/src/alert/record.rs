@@ -1,37 +1,38 @@
-//! What an alert is: its state, its incident, and of what its receiver was notified.
+//! The record of an alert: its state, its incident, and the notices that its receiver got.
 //!
 //! Invariants: an incident begins with the reading that makes the alert fire and ends with the first reading that is
-//! within. A reading that lacks the deciding part begins and ends none. The receiver gets "firing" before "resolved",
-//! each once per incident. A silenced alert sends nothing; when the silence ends, it sends the state of then.
+//! within. A reading that lacks the deciding part begins and ends no incident. The receiver gets "firing" before
+//! "resolved", each once per incident. A silenced alert sends nothing. When the silence ends, it sends its state at
+//! that time.
 
 use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, Reading, ThresholdResult};
 use super::samples::RateSamples;
 
-/// How often an alert is evaluated.
+/// The interval between evaluations of an alert, milliseconds.
 pub const EVERY_MS: i64 = 60_000;
 
-/// How often while it is near a threshold, or over it and not yet firing.
+/// The interval while it is near a threshold, or over it and not yet firing, milliseconds.
 pub const NEAR_EVERY_MS: i64 = 10_000;
 
-/// What an alert is.
+/// The state of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlertState {
     /// Within its thresholds.
     Ok,
-    /// Over one, but not yet for as long as it must be.
+    /// Over one, but not yet for long enough.
     Pending,
     /// Over one.
     Firing,
-    /// Something did not answer that decides. An incident that was there goes on.
+    /// A deciding part did not answer. An open incident continues.
     Unknown,
 }
 
-/// One time that an alert fires.
+/// One incident of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
-    /// Names it among all.
+    /// Its unique id.
     pub id: u64,
     /// When it began, unix milliseconds.
     pub since_ms: i64,
@@ -46,29 +47,29 @@ pub enum Notice {
     Resolved(Incident),
 }
 
-/// What is kept of an alert in addition to its definition.
+/// The stored record of an alert, in addition to its definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRecord {
     /// Its state.
     pub state: AlertState,
-    /// Since when, unix milliseconds.
+    /// When that state began, unix milliseconds.
     pub since_ms: i64,
-    /// Since when it has been over a threshold.
+    /// When it went over a threshold.
     over_since_ms: Option<i64>,
-    /// The incident that lasts.
+    /// The open incident.
     pub incident: Option<Incident>,
-    /// The incident of which its receiver was notified, and not yet of its end.
+    /// The incident whose beginning its receiver was notified of, and not yet of its end.
     notified: Option<Incident>,
     /// Nothing is sent until this time, unix milliseconds.
     silenced_until_ms: i64,
     /// The last reading.
     pub reading: Reading,
-    /// What it was measured with before.
+    /// The samples of earlier measurements.
     pub samples: RateSamples,
 }
 
 impl AlertRecord {
-    /// That of a new alert.
+    /// The record of a new alert.
     pub fn new(now_ms: i64) -> Self {
         Self {
             state: AlertState::Unknown,
@@ -92,17 +93,17 @@ impl AlertRecord {
         }
     }
 
-    /// The end of the silence, where the alert is silenced now.
+    /// The end of the silence, if the alert is silenced now.
     pub fn silenced_until_ms(&self, now_ms: i64) -> Option<i64> {
         Some(self.silenced_until_ms).filter(|until_ms| *until_ms > now_ms)
     }
 
-    /// Sends no notices until a time, unix milliseconds; a time that is past ends the silence.
+    /// Sends no notices until a time, unix milliseconds. A past time ends the silence.
     pub fn silence(&mut self, until_ms: i64) {
         self.silenced_until_ms = until_ms;
     }
 
-    /// Takes a reading. id: names an incident that begins with it.
+    /// Takes a reading. `id` is the id of an incident that begins with it.
     pub fn take(
         &mut self,
         now_ms: i64,
@@ -137,8 +138,8 @@ impl AlertRecord {
         self.reading = reading;
     }
 
-    /// The notices to send to its receiver now, in order; they count as sent. Where there is no room for all of them
-    /// there are none, and the next reading decides anew.
+    /// The notices to send to its receiver now, in order; they count as sent. None if there is no room for all of them:
+    /// then the next reading decides again.
     pub fn notices(&mut self, now_ms: i64, room: usize) -> Vec<Notice> {
         if self.silenced_until_ms(now_ms).is_some() || room < 2 || self.state == AlertState::Unknown
         {
@@ -154,7 +155,7 @@ impl AlertRecord {
         notices
     }
 
-    /// When it is evaluated next, unix milliseconds, after it was at a time.
+    /// When it is evaluated next, unix milliseconds, after an evaluation at `at_ms`.
     pub fn next_ms(&self, at_ms: i64, condition: &Condition) -> i64 {
         let value = self.reading.value;
         let is_near = value.is_some_and(|value| condition.is_near(value));
@@ -165,7 +166,7 @@ impl AlertRecord {
         };
         let next_ms = at_ms + every_ms;
         match self.silenced_until_ms(at_ms) {
-            // When the silence ends, the state of then is sent.
+            // When the silence ends, the state at that time is sent.
             Some(until_ms) => next_ms.min(until_ms),
             None => next_ms,
         }

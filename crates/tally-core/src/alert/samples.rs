@@ -1,26 +1,27 @@
-//! Rates, by what had been counted a while ago; and silence, by when that changed last.
+//! Rates, by samples of earlier counts; and silence, by the last change of the count.
 //!
-//! Invariant: samples are in order of time, and what was counted never falls among them. A second sample of the same
-//! time says that it fell then.
+//! Invariant: samples are in order of time, and their counts never fall. A second sample of the same time marks that
+//! the count fell then.
 
 use serde::{Deserialize, Serialize};
 
-/// Samples that are kept: one each 10 s for the longest span of 5 minutes and one before, or two of each time.
+/// The most samples: one each 10 s for the longest span of 5 minutes and one before it, two if the count fell each
+/// time.
 const SAMPLES_MAX: usize = 64;
 
-/// A span is at most so many times as long as was asked for, where a measurement is missing in between.
+/// A span is at most this many times as long as requested, if measurements are missing within it.
 const SPANS_MAX: i64 = 3;
 
 const MINUTE_MS: i128 = 60_000;
 
-/// What had been counted when, unix milliseconds.
+/// The counts at earlier times: (unix milliseconds, count).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateSamples(Vec<(i64, u128)>);
 
 impl RateSamples {
-    /// Records what has been counted by now. A clock that steps back begins the samples anew, and so does a counter
-    /// that begins anew. What `many` counters have counted falls where one of them ends. Earlier samples are then
-    /// lowered by as much, so that the rate is at least that of the others.
+    /// Records the count of now. A clock that steps back clears the samples, and so does a counter that begins again.
+    /// With `many`, the count is a sum of several counters, which falls when one of them ends. Then earlier samples are
+    /// lowered by the same amount, so that the rate is at least that of the other counters.
     pub fn record(&mut self, now_ms: i64, counted: u128, many: bool) {
         let (last_ms, before) = self.0.last().copied().unwrap_or((i64::MIN, 0));
         let fall = before.saturating_sub(counted);
@@ -38,14 +39,13 @@ impl RateSamples {
         self.0.drain(..surplus);
     }
 
-    /// Whether what was counted fell since the first sample.
+    /// Whether the count fell since the first sample.
     pub fn has_fallen(&self) -> bool {
         let mut pairs = self.0.iter().zip(self.0.iter().skip(1));
         pairs.any(|((one_ms, _), (other_ms, _))| one_ms == other_ms)
     }
 
-    /// What is counted by the minute, over a span of this length or a little more; `None` before it was measured for
-    /// so long.
+    /// The count per minute, over a span of this length or a little more; `None` before it was measured for that long.
     pub fn rate_per_minute(&mut self, span_ms: i64) -> Option<i64> {
         let (now_ms, counted) = *self.0.last()?;
         let is_old = |(at_ms, _): &&(i64, u128)| now_ms - at_ms >= span_ms;
@@ -62,8 +62,8 @@ impl RateSamples {
         Some(i64::try_from(rate).unwrap_or(i64::MAX))
     }
 
-    /// Records what has been counted by now, and returns for how many seconds that has not risen, and whether it fell
-    /// just now: then something may have been counted too.
+    /// Records the count of now. Returns for how many seconds it has not risen, and whether it fell just now: then
+    /// something may have been counted too.
     pub fn silent_seconds(&mut self, now_ms: i64, counted: u128) -> (i64, bool) {
         match self.0.first_mut() {
             Some((at_ms, before)) if *before >= counted => {

@@ -1,47 +1,47 @@
-//! How many members lie in each segment of the order, so that a rank and the member at a rank cost O(log n) here and
-//! one segment's rows at most.
+//! The number of members in each segment of a board's order. So a rank, and the member at a rank, cost O(log n) here
+//! and at most one segment's rows.
 //!
-//! Invariants: segments are in order and the first begins before all members; each counts exactly the rows from its
-//! first key up to that of the next. Whoever changes a row tells it, within the transaction that writes
+//! Invariants: segments are in order, and the first begins before all members. Each counts exactly the rows from its
+//! first key up to that of the next segment. A change of a row is recorded here in the transaction that writes
 //! [`SegmentDirectory::changes`].
 //!
-//! Cost: about 130 bytes a segment of 64 to 256 members, so at most two bytes a member; segments of millions have four
-//! times as many, so that a board that wakes reads some 20,000 of them. A segment that is split or joined costs
-//! O(segments), every 128 changes at most.
+//! Cost: about 130 bytes for a segment of 64 to 256 members, so at most two bytes for each member. Segments of boards
+//! with millions of members have four times as many, so that a board reads about 20,000 segments at a start. A split or
+//! a join of segments costs O(segments), at most once in 128 changes.
 
 use std::collections::BTreeMap;
 
 use super::key::Key;
 use super::summary::BoardSummary;
 
-/// The most members of a segment of a board of up to 2.5 million: counting a segment's rows is most of what a rank
-/// costs.
+/// The most members of a segment of a board of up to 2.5 million members: counting a segment's rows is most of the cost
+/// of a rank.
 pub const SEGMENT_MEMBERS_MAX: u64 = 256;
 
-/// The most members of a segment of the largest boards: reading the segments is most of what waking costs.
+/// The most members of a segment of the largest boards: reading the segments is most of the cost of a start.
 pub const LARGE_SEGMENT_MEMBERS_MAX: u64 = 1_024;
 
-/// Segments may be larger where a board would have more full ones than so many.
+/// Segments become larger if a board would have more full segments than this.
 const SEGMENTS: u64 = 10_000;
 
-/// The most members of a segment of a board with so many members; one more and it is split in two. Two neighbours that
-/// have fewer than half of it together become one.
+/// The most members of a segment of a board with `total` members. With one more it is split in two. Two neighbours that
+/// together have fewer than half of it are joined.
 pub fn segment_members_max(total: u64) -> u64 {
     (total / SEGMENTS).clamp(SEGMENT_MEMBERS_MAX, LARGE_SEGMENT_MEMBERS_MAX)
 }
 
 /// The rows of a board: the keys of its members, in order.
 pub trait MemberRows {
-    /// Why they cannot be read.
+    /// Why rows cannot be read.
     type Fault;
 
-    /// How many there are from one key on and before another, for each of these pairs.
+    /// The number of rows from one key on and before another, for each of these pairs.
     ///
     /// # Errors
-    /// Where rows cannot be read; so below.
+    /// If rows cannot be read.
     fn counts(&self, ranges: &[(&Key, &Key)]) -> Result<Vec<u64>, Self::Fault>;
 
-    /// The key that stands so many places behind `from`, which is place 0.
+    /// The key `skip` places after `from`, which is place 0.
     ///
     /// # Errors
     /// As above.
@@ -71,7 +71,7 @@ impl Default for SegmentDirectory {
 }
 
 impl SegmentDirectory {
-    /// The directory of segments that were stored, in order: first key and count.
+    /// The directory of stored segments, in order: first key and count.
     pub fn new(stored: Vec<(Key, u64)>) -> Self {
         let mut segments: Vec<Segment> = stored
             .into_iter()
@@ -94,20 +94,20 @@ impl SegmentDirectory {
         directory
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// What must be stored: the counts of segments by their first keys, `None` for one that is no more.
+    /// The changes to store: the counts of segments by their first keys, `None` for a removed one.
     pub fn changes(&mut self) -> BTreeMap<Key, Option<u64>> {
         std::mem::take(&mut self.changes)
     }
 
-    /// How many members stand before each of these keys.
+    /// The number of members before each of these keys.
     ///
     /// # Errors
-    /// As [`MemberRows`]; so below.
+    /// As [`MemberRows`].
     pub fn before<R: MemberRows>(&self, keys: &[Key], rows: &R) -> Result<Vec<u64>, R::Fault> {
         let (mut sums, mut ranges) = (Vec::new(), Vec::new());
         for key in keys {
@@ -123,7 +123,7 @@ impl SegmentDirectory {
             .collect())
     }
 
-    /// Where the member of a rank, from 0, is found: the first key of its segment, and how many to skip.
+    /// The place of the member at a rank, from 0: the first key of its segment, and the number of members to skip.
     pub fn find(&self, rank: u64) -> (Key, u64) {
         let (mut at, mut left) = (0, rank);
         let mut step = self.sums.len().checked_next_power_of_two().unwrap_or(0);
@@ -148,7 +148,7 @@ impl SegmentDirectory {
         }
     }
 
-    /// How many members have a lower key than the first of some segments: of so many at most, at equal distances.
+    /// The number of members before the first key of each of some segments: at most `keys_max`, at equal distances.
     pub fn summary(&self, keys_max: usize) -> BoardSummary {
         let step = self.segments.len().div_ceil(keys_max.max(1)).max(1);
         let mut before = 0;
@@ -165,10 +165,10 @@ impl SegmentDirectory {
         }
     }
 
-    /// A member was added at a key.
+    /// Records that a member was added at a key.
     ///
     /// # Errors
-    /// As above; then this must be read anew.
+    /// As [`MemberRows`]. Then the directory must be read again.
     pub fn added<R: MemberRows>(&mut self, key: &Key, rows: &R) -> Result<(), R::Fault> {
         let at = self.segment_of(key);
         let count = self.count_at(at) + 1;
@@ -189,7 +189,7 @@ impl SegmentDirectory {
         Ok(())
     }
 
-    /// A member was removed from a key.
+    /// Records that the member at a key was removed.
     pub fn removed(&mut self, key: &Key) {
         let at = self.segment_of(key);
         self.set(at, self.count_at(at).saturating_sub(1));
@@ -211,7 +211,7 @@ impl SegmentDirectory {
         }
     }
 
-    /// The place of the segment that a key lies in.
+    /// The index of the segment that a key lies in.
     fn segment_of(&self, key: &Key) -> usize {
         let after = self
             .segments

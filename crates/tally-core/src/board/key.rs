@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use super::score::Score;
 
-/// Bytes of a score in a key, and of a tie.
+/// The bytes of a score, and of a tie, in a key.
 const PART_BYTES: usize = 8;
 
-/// A place in the order. One need not be taken.
+/// A place in the order. There need not be a member at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// The score, and the tie where a board has such, in bytes of equal order.
+    /// The score, and the tie if the board has ties, in bytes of equal order.
     pub sort_key: Vec<u8>,
     /// The member.
     pub member: Vec<u8>,
 }
 
 impl Key {
-    /// The key of a member. `tie` stands before the member where scores are equal.
+    /// The key of a member. Among equal scores `tie` decides before the name.
     pub fn new(score: Score, tie: Option<u64>, member: &[u8]) -> Self {
         let mut sort_key = score.ordered().to_be_bytes().to_vec();
         sort_key.extend(tie.map(u64::to_be_bytes).into_iter().flatten());
@@ -29,14 +29,14 @@ impl Key {
         }
     }
 
-    /// The first place that a member of that score may have.
+    /// The first possible place of a member with that score.
     pub fn first_of(score: Score) -> Self {
         Self::new(score, None, b"")
     }
 
     /// The first place behind all members of that score.
     pub fn behind(score: Score) -> Self {
-        // The highest is that of infinity, which is not the last number.
+        // No overflow: the highest score is infinity, whose number is below the maximum.
         let sort_key = score.ordered().saturating_add(1).to_be_bytes().to_vec();
         Self {
             sort_key,
@@ -51,12 +51,12 @@ impl Key {
         self
     }
 
-    /// The score; `None` where the key holds none.
+    /// The score; `None` if the key has none.
     pub fn score(&self) -> Option<Score> {
         Score::of_ordered(self.number_at(0)?)
     }
 
-    /// The tie, where it holds one.
+    /// The tie, if it has one.
     pub fn tie(&self) -> Option<u64> {
         self.number_at(PART_BYTES)
     }

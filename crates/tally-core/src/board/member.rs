@@ -1,4 +1,4 @@
-//! What is kept of a member, and how a write changes it.
+//! The record of a member, and how a write changes it.
 //!
 //! Invariant: a write that is refused, or whose condition does not hold, changes nothing.
 
@@ -16,13 +16,13 @@ pub const METADATA_BYTES_MAX: usize = 1_024;
 pub struct Member {
     /// Its score.
     pub score: Score,
-    /// Where it stands among equal scores; `None` where its name decides.
+    /// Its order among equal scores; `None` if its name decides.
     pub tie: Option<u64>,
     /// Whether it is left out of the order.
     pub is_hidden: bool,
-    /// When it goes by itself, unix milliseconds.
+    /// When it expires, unix milliseconds.
     pub expires_ms: Option<i64>,
-    /// What its writer keeps with it: JSON.
+    /// Metadata of its writer: JSON.
     pub metadata: Option<String>,
 }
 
@@ -33,16 +33,16 @@ impl Member {
     }
 }
 
-/// What a write does to a score.
+/// The effect of a write on a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Amount {
-    /// This is the score, as far as the board keeps it.
+    /// The new score, if the board's rule keeps it.
     Score(Score),
-    /// This is added to it; a member that is new had 0.
+    /// The amount to add to the score; a new member had 0.
     Delta(Score),
 }
 
-/// Which change of a score is kept. A member that is new is kept by all of them.
+/// Which change of a score is kept. All of them keep a new member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScoreCondition {
     /// Every.
@@ -54,18 +54,18 @@ pub enum ScoreCondition {
     Lower,
 }
 
-/// A write to a member. `None` leaves as it is what it is about.
+/// A write to a member. A field that is `None` changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScoreWrite {
-    /// What it does to the score.
+    /// Its effect on the score.
     pub amount: Amount,
-    /// Only if the member is there, or only if it is not.
+    /// A condition: the member exists, or does not exist.
     pub exists: Option<bool>,
-    /// Only if it makes the score so.
+    /// A condition on the change of the score.
     pub only: ScoreCondition,
-    /// What to keep with the member from then on; nothing by `Some(None)`.
+    /// The new metadata; `Some(None)` removes it.
     pub metadata: Option<Option<String>>,
-    /// When it goes, unix milliseconds; never by `Some(None)`.
+    /// When the member expires, unix milliseconds; `Some(None)` for never.
     pub expires_ms: Option<Option<i64>>,
 }
 
@@ -85,7 +85,7 @@ impl ScoreWrite {
 /// Why a write is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberRefusal {
-    /// The board holds whole numbers up to a bound, and the score would not be one.
+    /// The board has integer scores up to a bound, and the score would not be one.
     NotWhole,
     /// The score would be no number.
     NotANumber,
@@ -95,18 +95,18 @@ pub enum MemberRefusal {
     KeepsBest,
     /// The board has as many members as it may.
     Full,
-    /// The member is not as the condition says.
+    /// The condition does not hold.
     Changed,
 }
 
-/// What becomes of a member.
+/// The change of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The member from now on; `None` where it stays as it is.
+    /// The member from now on; `None` if it does not change.
     pub after: Option<Member>,
-    /// The score that it has then; `None` where it is not there.
+    /// The new score; `None` if the member does not exist.
     pub score: Option<Score>,
-    /// The score that it had; `None` where it is new.
+    /// The former score; `None` for a new member.
     pub previous: Option<Score>,
 }
 
@@ -179,8 +179,7 @@ pub fn change(
     })
 }
 
-/// The tie of a score that is reached now: the order of a board is read from its other end where the highest is the
-/// best.
+/// The tie of a score that is reached now. If the highest score is the best, the order is read from its other end.
 fn tie(settings: &Settings, sequence: u64) -> Option<u64> {
     match (settings.ties, settings.order) {
         (Ties::First, Order::Asc) => Some(sequence),

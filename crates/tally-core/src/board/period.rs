@@ -13,7 +13,7 @@ const HOUR: i64 = 60 * MINUTE;
 pub(super) const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;
 
-/// How long a board counts before it begins anew.
+/// The length of a board's periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Period {
@@ -31,8 +31,8 @@ pub enum Period {
 }
 
 impl Period {
-    /// When the period of a moment begins, and when the next one does: unix seconds; `None` where there are no
-    /// periods. Hours are those of the zone's standard time.
+    /// When the period of a moment begins, and when the next one begins, unix seconds; `None` if there are no periods.
+    /// Hours are those of the zone's standard time.
     pub fn bounds(self, now_ms: i64, zone: Zone) -> Option<(i64, i64)> {
         let now = now_ms.div_euclid(1_000);
         let local = zone.local(now);
@@ -59,7 +59,7 @@ impl Period {
     }
 }
 
-/// The number of the month of a day: 12 for each year, from January; months and days since year 0 and 1970-01-01.
+/// The number of the month of a day: 12 for each year, from January. Months count from year 0, days from 1970-01-01.
 /// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 pub(super) fn month_of(day: i64) -> i64 {
     let shifted = day + 719_468;

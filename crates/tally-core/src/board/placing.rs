@@ -1,8 +1,8 @@
 //! Where a board lives: which datacenter is its home, and over how many shards its members are spread.
 //!
-//! Invariant: which shard a member is of follows from its name and the number of shards alone. A member is of one
-//! *group* for ever, and a shard has groups that stand side by side; so what was written under a key to a group is
-//! found wherever the group lives.
+//! Invariant: the shard of a member depends only on its name and the number of shards. The *group* of a member never
+//! changes, and a shard has adjacent groups. So a record of a key moves with its group, and is found in the group's
+//! shard.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,14 @@ use crate::sketch::{HashKey, hash};
 /// members.
 pub const BOARD_SHARDS_MAX: u32 = 16;
 
-/// Groups of members: as many as there are shards at most.
+/// The number of groups of members: the most shards.
 pub const GROUPS: u32 = BOARD_SHARDS_MAX;
 
 /// The most changes of a shard in one millisecond.
 const SEQUENCES_EACH_MS: u64 = 1_024;
 
-/// The first sequence of a moment, unix milliseconds, in the shards of a spread board: sequences of different shards
-/// are in the order of their moments.
+/// The first sequence of a moment, unix milliseconds, in the shards of a spread board. So sequences of different shards
+/// are in order of time.
 pub fn first_sequence(now_ms: i64) -> u64 {
     let now_ms = u64::try_from(now_ms).unwrap_or(0);
     now_ms.saturating_mul(SEQUENCES_EACH_MS)
@@ -29,10 +29,10 @@ pub fn first_sequence(now_ms: i64) -> u64 {
 /// How many shards a board has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shards {
-    /// As many as its writes and its size need.
+    /// As its writes and its size require.
     #[default]
     Auto,
-    /// So many.
+    /// This many.
     Fixed(u32),
 }
 
@@ -50,16 +50,16 @@ pub struct Placing {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct ShardAt {
-    /// The layout that it is of; 0 is the owner, which has all members until the board is first spread.
+    /// Its layout; layout 0 is the owner, which has all members until the board is first spread.
     pub layout: u64,
-    /// Which shard of it, from 0.
+    /// Its shard of that layout, from 0.
     pub shard: u32,
 }
 
-/// How a board is spread.
+/// The layout of a board over shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// Its number, which rises; 0 before the board is first spread.
+    /// Its number, which rises with each change; 0 before the board is first spread.
     pub number: u64,
     /// How many shards it has.
     pub shards: u32,

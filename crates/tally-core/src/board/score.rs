@@ -16,7 +16,7 @@ pub struct Score(f64);
 const SIGN: u64 = 1 << 63;
 
 impl Score {
-    /// The score of that number; `None` for what is no number.
+    /// The score of a number; `None` for NaN.
     pub fn new(number: f64) -> Option<Self> {
         // A negative zero plus zero is zero.
         (!number.is_nan()).then_some(Self(number + 0.0))
@@ -27,7 +27,7 @@ impl Score {
         self.0
     }
 
-    /// The sum; `None` where it is no number: infinities of both signs.
+    /// The sum; `None` for infinities of both signs, whose sum is NaN.
     pub fn plus(self, other: Self) -> Option<Self> {
         Self::new(self.0 + other.0)
     }
@@ -37,13 +37,13 @@ impl Score {
         self.0.abs() <= SCORE_MAX && self.0.fract() == 0.0
     }
 
-    /// A number of equal order: a higher score has a higher one.
+    /// A number with the same order: a higher score has a higher number.
     pub fn ordered(self) -> u64 {
         let bits = self.0.to_bits();
         if bits & SIGN == 0 { bits | SIGN } else { !bits }
     }
 
-    /// The score of a number that [`Self::ordered`] gave; `None` for another number.
+    /// The inverse of [`Self::ordered`]; `None` for a number that it never returns.
     pub fn of_ordered(ordered: u64) -> Option<Self> {
         let bits = if ordered & SIGN == 0 {
             !ordered

@@ -10,7 +10,7 @@ use super::zone::Zone;
 /// The most members of a board.
 pub const MEMBERS_MAX: u64 = 10_000_000;
 
-/// The most members where a board's settings say nothing.
+/// The most members if a board's settings have no maximum.
 pub const MEMBERS_MAX_DEFAULT: u64 = 1_000_000;
 
 /// The most ended periods that a board keeps.
@@ -31,23 +31,23 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScoreRule {
-    /// It takes the place of the one before.
+    /// It replaces the former score.
     #[default]
     Set,
-    /// It is added to the one before.
+    /// It is added to the former score.
     Sum,
-    /// The better of both stays.
+    /// The better of both is kept.
     Best,
 }
 
-/// In which order members of equal scores stand, and which rank they have.
+/// The order and the ranks of members with equal scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ties {
-    /// By the bytes of their names, in the board's order; each has a rank of its own.
+    /// By the bytes of their names, in the board's order; each has a different rank.
     #[default]
     Member,
-    /// Whoever had the score first is before the others; each has a rank of its own.
+    /// By the time at which they reached the score, the earliest first; each has a different rank.
     First,
     /// By the bytes of their names, and all have the rank of the first.
     Shared,
@@ -101,7 +101,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Nothing where they may be so.
+    /// Succeeds if the settings are allowed.
     ///
     /// # Errors
     /// A sentence that says which limit they exceed.
@@ -118,8 +118,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether a board with members may go on with these: what its rows are ordered by, and what its periods are,
-    /// stays.
+    /// Whether a board with members may get these settings: the order of its rows and its periods must not change.
     pub fn may_follow(&self, before: &Self) -> bool {
         let fixed = |settings: &Self| {
             (

@@ -1,8 +1,8 @@
-//! What is known of a shard elsewhere: how many members it has, and how many stand before some of them. So a rank is
-//! known within what lies between two of these, without a call to the shard.
+//! A summary of a shard for other datacenters: the number of its members, and the number before some of them. So a rank
+//! is known without a call to the shard, up to the distance of two such members.
 //!
-//! Invariant: the number of members before a key lies within what [`BoardSummary::before`] says, at the moment when
-//! this was made.
+//! Invariant: at the moment when the summary was made, the number of members before a key is within the bounds of
+//! [`BoardSummary::before`].
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::key::Key;
 /// The most sample keys of a board's summary, all shards together: of 10,000,000 members 2,442 lie between two.
 pub const SUMMARY_KEYS_MAX: usize = 4_096;
 
-/// The first members of a board that are known elsewhere.
+/// The number of a board's first members that a summary has.
 pub const SUMMARY_TOP: u32 = 1_000;
 
 /// A summary of a shard.
@@ -19,12 +19,12 @@ pub const SUMMARY_TOP: u32 = 1_000;
 pub struct BoardSummary {
     /// How many members are ranked.
     pub total: u64,
-    /// Keys in order, with how many members have a lower one.
+    /// Keys in order, each with the number of members that have a lower one.
     pub keys: Vec<(Key, u64)>,
 }
 
 impl BoardSummary {
-    /// At least and at most how many members have a lower key.
+    /// The bounds of the number of members with a lower key.
     pub fn before(&self, key: &Key) -> (u64, u64) {
         let behind = self.keys.partition_point(|(known, _)| known <= key);
         let low = self.keys.get(behind.wrapping_sub(1));
@@ -38,9 +38,8 @@ impl BoardSummary {
         }
     }
 
-    /// The same from the end that a board is read from: at least and at most how many members stand before a place.
-    /// `edge` is the key just behind the place if the highest score is the best, and the place's own key if the lowest
-    /// is.
+    /// The bounds of the number of members before a place, in the order in which the board is read. `edge` is the key
+    /// just after the place if the highest score is the best, and the place's own key if the lowest is.
     pub fn better(&self, edge: &Key, is_desc: bool) -> (u64, u64) {
         let (low, high) = self.before(edge);
         if is_desc {

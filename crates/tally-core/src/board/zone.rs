@@ -1,9 +1,9 @@
 //! Zones: how far the clock of a place is ahead of UTC, with its summer time.
 //!
-//! Invariant: a zone is stored as one number, so zones keep theirs: a new one is added at the end of [`NAMES`], and
-//! none is taken away.
+//! Invariant: a zone is stored as one number, which never changes. A new zone is added at the end of [`NAMES`], and
+//! none is removed.
 //!
-//! **Source**: the time zone database of IANA, 2025b: the rule that holds from now on of each zone of a place (the
+//! **Source**: the time zone database of IANA, 2025b. Each zone of a place has the rule that holds from now on (the
 //! last line of its compiled file). Zones whose summer time follows the moon or a decree of each year (Casablanca,
 //! Gaza) are left out.
 
@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 use super::period::{DAY, MINUTE, first_day, month_of};
 use crate::order::put_in_order;
 
-/// How far a zone may be from UTC, minutes: 14 hours, as the farthest is.
+/// The largest distance of a zone from UTC, minutes: 14 hours, that of the farthest zone.
 pub const ZONE_MINUTES_MAX: i32 = 14 * 60;
 
-/// Numbers of zones that have a name begin here; a lower one is that of a fixed distance from UTC, in minutes.
+/// Numbers of named zones begin here. A lower number is a fixed distance from UTC, in minutes.
 const NAMED: i32 = 1_000;
 
 /// A zone: a name such as `Europe/Berlin`, or a fixed distance from UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zone(i32);
 
-/// On which day of a year, and when, a clock is changed: month, week from 1 (5 is the last), day of the week from
-/// Sunday, and minutes of the day on the clock before the change.
+/// The day and time of a clock change in a year: month, week from 1 (5 is the last), day of the week from Sunday, and
+/// minutes of the day on the clock before the change.
 type Change = (i64, i64, i64, i64);
 
 /// When clocks are changed.
@@ -50,7 +50,7 @@ impl Rule {
         }
     }
 
-    /// When clocks are changed in a year, unix seconds, and to how many minutes ahead of UTC.
+    /// The clock changes in a year: (unix seconds, minutes ahead of UTC from then on).
     fn changes(&self, year: i64) -> [Option<(i64, i64)>; 2] {
         let Some((summer, begins, ends)) = self.summer else {
             return [None; 2];
@@ -70,7 +70,7 @@ impl Rule {
         })
     }
 
-    /// The changes about a moment, in their order.
+    /// The changes around a moment, in their order.
     fn changes_about(&self, at: i64) -> Vec<(i64, i64)> {
         let year = month_of(at.div_euclid(DAY)).div_euclid(12);
         let years = (year - 1)..=(year + 1);
@@ -97,7 +97,7 @@ impl Rule {
             let at = local - minutes * MINUTE;
             (self.minutes_at(at) == minutes).then_some(at)
         });
-        // The clock never shows it: it is put forward from before it to behind it.
+        // The clock never shows this time: a change skips it.
         found.unwrap_or_else(|| {
             let changes = self.changes_about(local);
             let shows = |change: &&(i64, i64)| change.0 + change.1 * MINUTE >= local;
@@ -135,7 +135,7 @@ impl Zone {
         }
     }
 
-    /// Whether it is one that this build knows.
+    /// Whether this build knows the zone.
     pub fn is_known(self) -> bool {
         self.0.abs() <= ZONE_MINUTES_MAX || self.named().is_some()
     }

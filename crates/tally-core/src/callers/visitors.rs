@@ -1,8 +1,8 @@
-//! What visitors without a key may have done: budgets of an address, in one isolate's memory.
+//! The budgets of visitors without a key, by address, in one isolate's memory.
 //!
-//! Invariants: memory is fixed, whatever is sent; nobody gets more than a budget says, however many others there are.
-//! A visitor is a hash by a key that never leaves the isolate, so no address is held or can be found from what is. How
-//! both is done says [`Budgets`].
+//! Invariants: memory is fixed for any requests. No visitor gets more than its budget, for any number of other
+//! visitors. A visitor is a hash by a key that never leaves the isolate, so no address is held or can be computed from
+//! memory. [`Budgets`] says how.
 //!
 //! Isolates do not ask each other: a visitor whose requests reach n of them has n times as much.
 
@@ -14,15 +14,14 @@ pub const COUNTER_WRITES: Budget = Budget {
     interval_ms: 1_000,
 };
 
-/// Writes to all counters: 1,200 at once and 20 a second, since many people may share an address. A line of a body is
-/// one.
+/// Writes to all counters: 1,200 at once and 20 a second, because many people may share an address. A line of a body is
+/// one write.
 pub const WRITES: Budget = Budget {
     burst: 1_200,
     interval_ms: 50,
 };
 
-/// Counters that are written for the first time: 60 at once and 360 an hour. Each takes storage until somebody
-/// deletes it.
+/// Counters that are written for the first time: 60 at once and 360 an hour. Each takes storage until it is deleted.
 pub const NEW_COUNTERS: Budget = Budget {
     burst: 60,
     interval_ms: 10_000,
@@ -35,25 +34,25 @@ pub const READ_CALLS: Budget = Budget {
     interval_ms: 10,
 };
 
-/// 2^14 cells a row, of 8 bytes: 512 KB. 2,000 visitors who use all they have make a fifth visitor in 6,000 share all
+/// 2^14 cells a row, of 8 bytes: 512 KB. If 2,000 visitors use up their budgets, one other visitor in 6,000 shares all
 /// four cells with them: (1 - e^(-2,000 / 16,384))^4 = 0.00017.
 const CELLS_BITS_OF_COUNTERS: u32 = 14;
 
-/// 2^12 cells a row for budgets of an address alone: 128 KB each.
+/// 2^12 cells a row for budgets by address only: 128 KB each.
 const CELLS_BITS: u32 = 12;
 
-/// Counters that are known not to be new: 8 bytes each, 128 KB. A counter whose slot another one has taken counts as
-/// new again.
+/// The slots of counters that are known not to be new: 8 bytes each, 128 KB. A counter whose slot another one has taken
+/// counts as new again.
 const KNOWN_BITS: u32 = 14;
 
 /// A write of a visitor, by hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitorWrite {
-    /// Of the visitor.
+    /// The hash of the visitor.
     pub visitor: u64,
-    /// Of the counter.
+    /// The hash of the counter.
     pub counter: u64,
-    /// Of both together.
+    /// The hash of both together.
     pub both: u64,
 }
 
@@ -64,7 +63,7 @@ pub struct Visitors {
     writes: Budgets,
     new_counters: Budgets,
     read_calls: Budgets,
-    /// Counters that are not new, each in the place that its hash names.
+    /// Counters that are not new, each in the slot of its hash.
     known: Vec<u64>,
 }
 
@@ -81,8 +80,8 @@ impl Default for Visitors {
 }
 
 impl Visitors {
-    /// Whether the counter was taken for a new one, where this visitor may write to it now; all that the write needs
-    /// is then used.
+    /// Uses the budgets of a write, if this visitor may write to the counter now. Returns whether the counter was
+    /// treated as new.
     ///
     /// # Errors
     /// [`BudgetSpent`]; then nothing was used.
@@ -119,8 +118,8 @@ impl Visitors {
         Ok(is_new)
     }
 
-    /// Whether this visitor may write so often to one counter now; nothing is used. Whether the counter is new is not
-    /// looked at: that needs one of its budget, however many writes follow.
+    /// Succeeds if this visitor may make this many writes to one counter now; uses nothing. It does not check the
+    /// budget of new counters: a new counter uses one of that for any number of writes.
     ///
     /// # Errors
     /// [`BudgetSpent`].
@@ -134,13 +133,13 @@ impl Visitors {
         self.writes.peek(write.visitor, writes, now_ms)
     }
 
-    /// Gives back what a visitor has used at `written_ms` for a counter that was there before, less what has come back
-    /// by itself since then.
+    /// Refunds the budget of new counters that a visitor used at `written_ms` for an existing counter, less what has
+    /// been refilled since then.
     pub fn was_there(&mut self, visitor: u64, written_ms: i64, now_ms: i64) {
         self.new_counters.refund(visitor, 1, written_ms, now_ms);
     }
 
-    /// Nothing where a visitor's read may make so many calls now, which are then used.
+    /// Succeeds if a visitor's read may make this many calls now, and uses them.
     ///
     /// # Errors
     /// [`BudgetSpent`]; then nothing was used.
@@ -148,7 +147,7 @@ impl Visitors {
         self.read_calls.check(visitor, calls, now_ms)
     }
 
-    /// Charges calls of a read that nobody could foresee: they are paid back before the next read.
+    /// Charges calls of a read that were not known in advance: the next read is possible once they are refilled.
     pub fn charge_calls(&mut self, visitor: u64, calls: u64, now_ms: i64) {
         self.read_calls.charge(visitor, calls, now_ms);
     }

@@ -1,10 +1,9 @@
-//! Which leads live apart: in objects of their own, though tablets host the others of their datacenter, since they
-//! have grown hot.
+//! Which leads live apart: in objects of their own because they are hot, while tablets host the other leads of their
+//! datacenter.
 //!
 //! Invariant: for each lead the number of its moves, out and back, is stored. It only rises. While it is odd the lead
-//! lives apart. The epoch under which a lead moves is that of the spread and this number together, so whatever has
-//! changed makes it rise. The record of a lead that is back is forgotten only once the epoch of the spread has risen
-//! by as much.
+//! lives apart. The epoch of a move is the sum of the spread's epoch and this number, so each change makes it rise. The
+//! record of a lead that is back is removed only after the epoch of the spread has risen by this number.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +13,11 @@ use super::tablets::LeadPlace;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::order::map_of;
 
-/// Leads of one datacenter that each partition lets live apart: 1,024 objects of a datacenter where there are 16
+/// The most leads of one datacenter that live apart, for each partition: 1,024 objects of a datacenter with 16
 /// partitions.
 pub const APART_OF_DATACENTER_MAX: usize = 64;
 
-/// Leads that each partition has records of: some 40 bytes each, in one row.
+/// The most records of a partition: about 40 bytes each, in one row.
 pub const APART_MAX: usize = 1_024;
 
 /// The moves of a lead.
@@ -26,7 +25,7 @@ pub const APART_MAX: usize = 1_024;
 struct LeadRecord {
     /// How often it was moved.
     moves: u32,
-    /// The generation of its counter that was hot.
+    /// The generation of its counter when it was hot.
     generation: u64,
 }
 
@@ -34,13 +33,13 @@ struct LeadRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeadsApart(BTreeMap<(CounterId, Datacenter), LeadRecord>);
 
-/// Whether a lead that was moved so often lives apart.
+/// Whether a lead with this number of moves lives apart.
 pub fn is_apart(moves: u32) -> bool {
     moves % 2 == 1
 }
 
 impl LeadsApart {
-    /// How often a lead was moved; 0 where there is no record.
+    /// The number of moves of a lead; 0 without a record.
     pub fn moves(&self, counter: &CounterId, datacenter: &Datacenter) -> u32 {
         self.record(counter, datacenter)
             .map_or(0, |record| record.moves)
@@ -55,14 +54,14 @@ impl LeadsApart {
     }
 
     fn record(&self, counter: &CounterId, datacenter: &Datacenter) -> Option<&LeadRecord> {
-        // Nearly always: a look-up needs a copy of both names.
+        // The usual case, without a look-up: that needs a copy of both names.
         if self.0.is_empty() {
             return None;
         }
         self.0.get(&(counter.clone(), datacenter.clone()))
     }
 
-    /// Records that a lead moves out, or back. Returns whether it may: nothing changes where too many live apart.
+    /// Records that a lead moves out, or back. Returns false, without any change, if too many live apart.
     pub fn move_lead(
         &mut self,
         (counter, datacenter): (&CounterId, &Datacenter),
@@ -94,7 +93,7 @@ impl LeadsApart {
         own.map(|(counter, _)| counter.clone()).collect()
     }
 
-    /// Forgets the record of a lead that is back. Returns by how much the epoch of the spread must rise before.
+    /// Removes the record of a lead that is back. Returns by how much the epoch of the spread must rise before that.
     pub fn forget(&mut self, counter: &CounterId, datacenter: &Datacenter) -> u32 {
         let forgotten = self.0.remove(&(counter.clone(), datacenter.clone()));
         forgotten.map_or(0, |record| record.moves)
@@ -107,7 +106,7 @@ impl LeadsApart {
         Self(map_of(own.map(|(lead, record)| (lead.clone(), *record))))
     }
 
-    /// Forgets the records of the leads of a counter that another partition has now, which knows all of them. Returns
+    /// Removes the records of a counter's leads: another partition has the counter now, with all records. Returns
     /// whether there was any.
     pub fn forget_counter(&mut self, counter: &CounterId) -> bool {
         let before = self.0.len();
@@ -115,8 +114,8 @@ impl LeadsApart {
         self.0.len() < before
     }
 
-    /// Takes over what another partition knows of a counter that comes here: of each lead the more moves. So there
-    /// may be more than [`APART_MAX`], as many as the partitions together have let out.
+    /// Takes over the records of a counter that moves here from another partition: for each lead the larger number of
+    /// moves. So there may be more than [`APART_MAX`] records: at most those of all partitions together.
     pub fn join(&mut self, others: &Self) {
         for (lead, record) in &others.0 {
             let known = self
@@ -130,7 +129,7 @@ impl LeadsApart {
     }
 }
 
-/// Where a lead lives that was moved so often, and where it may have lived, by where the spreads put it.
+/// The present place and the earlier places of a lead with this number of moves, by its places in the spreads.
 pub fn placed(
     moves: u32,
     tablet: LeadPlace,

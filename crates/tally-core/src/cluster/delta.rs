@@ -1,22 +1,19 @@
-//! What travels from leads to roots: what changed since the root was last known to be complete, or what its digests
-//! show to be missing.
+//! Messages from leads to roots: the changes since the root was last complete, or the parts that its digests show to be
+//! missing.
 //!
-//! Invariant: a [`Delta`] is state. Applying one is a merge, so it never does harm, whatever was lost,
-//! repeated or reordered before. Whether the receiver now has *everything* that the sender had is
-//! another question, and it is answered by marks: a delta names the revision that it builds upon, and
-//! completes a receiver that has that revision or a later one.
-//! Source: Almeida, Shoker and Baquero 2018, "Delta state replicated data types", delta-intervals and
-//! the causal delta-merging condition.
+//! Invariant: a [`Delta`] is state. Applying one is a merge, so lost, repeated and reordered deltas are harmless. Marks
+//! tell whether the receiver then has *everything* that the sender had: a delta names its base revision, and completes
+//! a receiver that has this revision or a later one. Source: Almeida, Shoker and Baquero 2018, "Delta state replicated
+//! data types", delta-intervals and the causal delta-merging condition.
 //!
-//! Numbers are absolute, in varints, not differences from what the receiver has: two or three bytes
-//! more for a cell, and then any receiver can apply any delta, with no memory of states that its sender
-//! once took as a base. Several messages in flight, each with all that is not confirmed, need nothing
-//! else to be harmless.
+//! Numbers are absolute, in varints, not differences from the receiver's. That costs two or three bytes more for a
+//! cell. In return any receiver can apply any delta, without the base states of its sender. So several messages may be
+//! in flight, each with all that is not confirmed.
 //!
-//! A sender is a [`Feed`]: a view, and a log of what changed by revision. Revisions live in memory and
-//! belong to an *incarnation*, a number drawn at random when the feed is made. A receiver whose
-//! mark is of another incarnation, or older than the log, is sent all cells (they are few) and asked for
-//! the digests of its unique elements, so that only blocks that differ follow.
+//! A sender is a [`Feed`]: a view, and a log of changes by revision. Revisions are in memory and belong to an
+//! *incarnation*, a number drawn at random when the feed is made. A receiver whose mark is of another incarnation, or
+//! older than the log, gets all cells (they are few) and is asked for the digests of its unique elements. Then only the
+//! blocks that differ are sent.
 //!
 //! ```text
 //! lead: Feed ── since(what the root has) ──► Delta ──► root: ViewReceiver::take ──► ReceiverState ──► lead
@@ -40,20 +37,20 @@ pub use feed::Feed;
 /// A revision of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Which feed.
+    /// The feed.
     pub incarnation: u64,
-    /// How many changes it had seen.
+    /// The number of its changes.
     pub revision: u64,
 }
 
-/// What a receiver has.
+/// The state of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReceiverState {
-    /// The sender does not know. It sends all cells and, where they are few, all unique elements.
+    /// The state is unknown. The sender sends all cells and, if they are few, all unique elements.
     Unknown,
-    /// All that the feed had at this mark.
+    /// Everything that the feed had at this mark.
     All(Mark),
-    /// Unique elements with these digests; of cells it may lack any.
+    /// Unique elements with these digests. Any cells may be missing.
     Digests {
         /// The generation that they belong to.
         generation: u64,
@@ -71,14 +68,14 @@ impl ReceiverState {
     }
 }
 
-/// Upon what a delta builds.
+/// The base of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Basis {
-    /// Nothing else is needed: it holds the whole, or all that lacked by the receiver's own digests.
+    /// No base is needed: the delta has everything, or all parts that are missing by the receiver's digests.
     Whole,
-    /// All that the same feed had at this revision.
+    /// Everything that the same feed had at this revision.
     Revision(u64),
-    /// All cells are in it, unique elements may be missing: the receiver should send its digests.
+    /// The delta has all cells, but unique elements may be missing: the receiver should send its digests.
     Unclear,
 }
 
@@ -106,25 +103,25 @@ impl CellChange {
     }
 }
 
-/// What changed in a datacenter.
+/// The changes in a datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeltaPart {
     /// The datacenter.
     pub datacenter: Datacenter,
-    /// How current it is.
+    /// The time and progress of its state.
     pub report: Option<ReportOrder>,
     /// Its cells that changed.
     pub cells: Vec<CellChange>,
 }
 
-/// What a receiver lacks.
+/// The parts that a receiver lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
-    /// The generation that all of it belongs to.
+    /// The generation of all its content.
     pub generation: u64,
-    /// Upon what it builds.
+    /// Its base.
     pub basis: Basis,
-    /// What a receiver has that meets the basis and applies it.
+    /// The mark of a receiver that has the base and applies the delta.
     pub mark: Mark,
     /// Datacenters that changed.
     pub parts: Vec<DeltaPart>,
@@ -133,8 +130,8 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Takes back what it says of times after `now_ms`, the receiver's own clock: a lead whose clock is ahead must
-    /// not seem current once it has fallen silent.
+    /// Limits its times to `now_ms`, the receiver's own clock: a lead whose clock is ahead must not seem current after
+    /// it has fallen silent.
     pub fn not_after(&mut self, now_ms: i64) {
         for report in self
             .parts
@@ -145,14 +142,13 @@ impl Delta {
         }
     }
 
-    /// The newest write that it reports, unix milliseconds; `None` where it reports none.
+    /// The newest write that it reports, unix milliseconds; `None` if it reports none.
     pub fn last_write_ms(&self) -> Option<i64> {
         let reports = self.parts.iter().filter_map(|part| part.report.as_ref());
         reports.map(|report| report.last_write_ms).max()
     }
 
-    /// Whether a receiver that holds `mark` has everything up to this delta's own mark once it has
-    /// applied it.
+    /// Whether a receiver with `mark` has everything up to this delta's own mark after applying it.
     fn completes(&self, mark: Option<Mark>) -> bool {
         match self.basis {
             Basis::Whole => true,
@@ -163,8 +159,8 @@ impl Delta {
         }
     }
 
-    /// The mark of a receiver that held `mark`, had met the basis, and applied it. Marks of one feed
-    /// only rise: a delta that was late says nothing new.
+    /// The mark of a receiver that had `mark` and the base, after applying the delta. Marks of one feed only rise: a
+    /// late delta has nothing new.
     fn mark_after(&self, mark: Option<Mark>) -> Mark {
         match mark {
             Some(held)
@@ -187,50 +183,50 @@ impl Delta {
     }
 }
 
-/// What a root has of each lead's feed: everything up to a mark.
+/// The mark up to which a root has each lead's feed.
 pub type Marks = BTreeMap<Datacenter, Mark>;
 
-/// What a root has gathered from the leads of a counter.
+/// The state that a root has received from the leads of a counter.
 #[derive(Clone, Debug)]
 pub struct ViewReceiver {
     view: View,
     marks: Marks,
 }
 
-/// What became of a lead's delta.
+/// The outcome of a lead's delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeltaOutcome {
-    /// It is taken over, durable with the next write of the view and the marks. The lead is answered
-    /// what the root has now.
+    /// It was applied, and is durable with the next write of the view and the marks. The answer to the lead is the
+    /// root's state now.
     Over(ReceiverState),
-    /// It is of a generation that has ended; this one lives.
+    /// It is of an ended generation; this one lives.
     Outdated(u64),
 }
 
 impl ViewReceiver {
-    /// A root's memory, from what it had stored. The view and the marks must have been written in one commit.
+    /// Restores a root's state. The view and the marks must have been written in one commit.
     pub fn new(view: View, marks: Marks) -> Self {
         Self { view, marks }
     }
 
-    /// What is known.
+    /// The view.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// What to store beside the view.
+    /// The marks, to store with the view.
     pub fn marks(&self) -> &Marks {
         &self.marks
     }
 
-    /// Goes over to a newer generation; an older one changes nothing.
+    /// Begins a newer generation; an older one changes nothing.
     pub fn begin(&mut self, generation: u64) {
         if self.view.begin(generation) {
             self.marks.clear();
         }
     }
 
-    /// Takes over what a lead has sent, and says what to answer.
+    /// Applies the delta of a lead, and returns the answer.
     pub fn take(&mut self, from: &Datacenter, delta: &Delta) -> DeltaOutcome {
         let generation = self.view.generation();
         if delta.generation < generation {
@@ -239,15 +235,15 @@ impl ViewReceiver {
         self.begin(delta.generation);
         let mark = self.marks.get(from).copied();
         let is_complete = delta.completes(mark);
-        // A root that was restored lacks what the delta builds upon, so it is no more current than it was.
+        // A restored root lacks the base of the delta, so it is not more current than before.
         self.merge(delta, is_complete || delta.basis == Basis::Unclear);
         if is_complete {
             let mark = delta.mark_after(mark);
             self.marks.insert(from.clone(), mark);
             return DeltaOutcome::Over(ReceiverState::All(mark));
         }
-        // An older state of the same feed was restored: its log may reach back there. If not, its next
-        // delta is unclear, and digests follow.
+        // The root was restored to an older state of the same feed. The feed's log may reach back to it. If not, the
+        // next delta is [`Basis::Unclear`], and digests follow.
         let same_feed = mark.filter(|mark| mark.incarnation == delta.mark.incarnation);
         DeltaOutcome::Over(match same_feed {
             Some(mark) if delta.basis != Basis::Unclear => ReceiverState::All(mark),
@@ -255,8 +251,8 @@ impl ViewReceiver {
         })
     }
 
-    /// Takes over what a delta of this generation knows better; its times only from one that leaves no cell out. Of
-    /// another it takes no cell of a datacenter that has not reported: the view holds only those that have.
+    /// Merges a delta of this generation. Its times are taken only if it lacks no cell (`has_times`). Otherwise it also
+    /// takes no cells of a datacenter without a report: the view has only datacenters with one.
     fn merge(&mut self, delta: &Delta, has_times: bool) {
         for part in &delta.parts {
             if !has_times && self.view.report_of(&part.datacenter).is_none() {

@@ -1,24 +1,24 @@
-//! How long an isolate may take a generation for the living one without asking its root again.
+//! Leases of generations: how long an isolate may treat a generation as living without asking its root again.
 //!
-//! Invariant: once a generation has ended, nobody takes it for living. An isolate relies on the root's answer for
-//! [`LEASE_MS`], counted from before it asked. The root waits for longer than that after its last such answer
-//! before it ends the generation. Only lengths of time are compared, each by one clock.
+//! Invariant: no isolate treats an ended generation as living. An isolate relies on the root's answer for [`LEASE_MS`],
+//! counted from before it asked. The root waits for longer than that after its last such answer before it ends the
+//! generation. Only lengths of time are compared, each by one clock.
 
 use crate::counter::bounded_map::BoundedMap;
 use crate::counter::id::CounterId;
 
-/// How long an answer of the root may be relied on: one call a second for a counter and isolate that are busy,
-/// and the end of a counter waits for at most this and [`MARGIN_MS`].
+/// How long an answer of the root is valid, milliseconds. It costs one call a second for each busy counter and isolate.
+/// The end of a counter waits for at most this and [`MARGIN_MS`].
 pub const LEASE_MS: i64 = 2_000;
 
-/// How much longer the root waits: clocks of Workers stand still while they compute.
+/// How much longer the root waits, milliseconds: clocks of Workers stand still while they compute.
 pub const MARGIN_MS: i64 = 250;
 
 /// The most counters whose leases a root, or a lead, remembers: about 100 bytes each. Forgetting costs a call, or a
 /// wait.
 pub const LEASES_MAX: usize = 10_000;
 
-/// What was said of a counter, and when.
+/// The last answer about a counter, and its time.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     generation: u64,
@@ -26,10 +26,10 @@ struct Lease {
     is_renewing: bool,
 }
 
-/// Both sides remember in the same way, so that the code for it is there once.
+/// Both sides use the same map, so that its code exists once.
 type Leases = BoundedMap<CounterId, Lease, LEASES_MAX>;
 
-/// Puts a lease in its place. Returns whether all others were forgotten for it.
+/// Stores a lease. Returns whether all others were removed for it.
 fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) -> bool {
     let lease = Lease {
         generation,
@@ -41,16 +41,16 @@ fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) ->
     is_full
 }
 
-/// The root's side: when it last answered that a counter's generation lives.
+/// The root's side: the times of its last answers that a counter's generation lives.
 #[derive(Clone, Debug)]
 pub struct RootLeases {
-    /// What was said before that is not known.
+    /// Answers before this time are unknown.
     since_ms: i64,
     leases: Leases,
 }
 
 impl RootLeases {
-    /// A memory that begins now, unix milliseconds.
+    /// Empty leases from now on, unix milliseconds.
     pub fn new(now_ms: i64) -> Self {
         Self {
             since_ms: now_ms,
@@ -77,7 +77,7 @@ impl RootLeases {
     }
 }
 
-/// What is to be done to know the living generation.
+/// The result of a look-up of the living generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseCheck {
     /// It is this one.
@@ -86,15 +86,15 @@ pub enum LeaseCheck {
     Ask,
 }
 
-/// An isolate's side: what roots have said.
+/// An isolate's side: the answers of roots.
 #[derive(Clone, Debug, Default)]
 pub struct HeldGenerations {
     leases: Leases,
 }
 
 impl HeldGenerations {
-    /// What is known of a counter. In the second half of a lease one caller gets [`LeaseCheck::Ask`]; the others go on
-    /// with the known generation.
+    /// Looks up a counter. In the second half of a lease one caller gets [`LeaseCheck::Ask`]; the others continue with
+    /// the known generation.
     pub fn look(&mut self, counter: &CounterId, now_ms: i64) -> LeaseCheck {
         let Some(lease) = self.leases.get_mut(counter) else {
             return LeaseCheck::Ask;
@@ -110,7 +110,7 @@ impl HeldGenerations {
         LeaseCheck::Known(lease.generation)
     }
 
-    /// Keeps what the root has answered to a request of that time, unless more is known.
+    /// Stores the root's answer to a request of that time, unless a newer one is known.
     pub fn keep(&mut self, counter: &CounterId, generation: u64, requested_ms: i64) {
         let known = self.leases.get(counter);
         let is_older =

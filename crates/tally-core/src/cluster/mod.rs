@@ -1,4 +1,4 @@
-//! Datacenters, pure: where things are and what the directory knows.
+//! Datacenters, pure: the places of objects, and the content of the directory.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,13 +1,13 @@
-//! Set and reset: numbered operations of the root, each with what it observed of every cell.
+//! Set and reset: numbered operations of the root, each with the totals that it observed of every cell.
 //!
-//! The value is what it was set to, and what each cell has counted beyond its *baseline*: what the operation
-//! observed of it. So an increment that an operation has not seen is kept, a second reset subtracts nothing twice,
-//! and cells need not know of operations: their totals only grow, as merging needs.
+//! The value is the base that it was set to, plus the counts of each cell beyond its *baseline*: the totals that the
+//! operation observed of it. So an increment that an operation has not seen is kept, and a second reset subtracts
+//! nothing twice. Cells do not know of operations: their totals only grow, as merging requires.
 //!
-//! A datacenter that does not answer is *unreconciled*: it adds nothing until it has reported to the root. Then all
-//! that it had counted by the time of the operation becomes its baseline, and what it counted since is kept.
+//! A datacenter that does not answer is *unreconciled*: it adds nothing until it has reported to the root. Then its
+//! totals at the time of the operation become its baseline, and its later counts are kept.
 //!
-//! Invariant: a baseline is never above what its cell has counted.
+//! Invariant: a baseline is never above the totals of its cell.
 
 use std::collections::BTreeMap;
 
@@ -17,38 +17,37 @@ use crate::counter::id::Datacenter;
 use crate::counter::merge::{CellKey, CellTotals};
 use crate::counter::total::{CellTotal, Sum, Value};
 
-/// What a datacenter's cells had counted, by shard.
+/// The totals of a datacenter's cells, by shard.
 pub type Cells = Vec<(u8, CellTotals)>;
 
-/// What operations have made of a counter.
+/// The effect of all operations on a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
-    /// How many there were, and moves of the home.
+    /// The number of operations, and of moves of the home.
     number: u64,
-    /// When the last one was, unix milliseconds.
+    /// The time of the last operation, unix milliseconds.
     at_ms: i64,
-    /// What the value was set to.
+    /// The base: the value that was set.
     base: Value,
-    /// What each cell had counted when it was set: (added, removed).
+    /// The totals of each cell when it was set: (added, removed).
     baselines: BTreeMap<CellKey, (CellTotal, CellTotal)>,
-    /// Datacenters that have not reported since.
+    /// Datacenters that have not reported since then.
     unreconciled: Vec<Datacenter>,
 }
 
-/// What an unreconciled datacenter reports once it can be reached.
+/// The report of an unreconciled datacenter once it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReconciliationReport {
-    /// What its cells have counted.
+    /// The totals of its cells.
     pub cells: Cells,
     /// Its newest write, unix milliseconds.
     pub last_write_ms: i64,
-    /// What it has counted since the second of the operation, by its own buckets.
+    /// Its count since the second of the operation, by its own buckets.
     pub since: u128,
 }
 
 impl Operations {
-    /// What is left of operations where the root's row was lost: their number, and what they made of the value of
-    /// the one datacenter that knows.
+    /// The operations of a root whose row was lost: their number, and the base as the one datacenter knows it.
     pub fn adopt(number: u64, base: Value) -> Self {
         Self {
             number,
@@ -57,40 +56,40 @@ impl Operations {
         }
     }
 
-    /// How many there were, and moves of the home. They are numbered from 1 within a generation.
+    /// The number of operations, and of moves of the home. They are numbered from 1 within a generation.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// When the last one was, unix milliseconds; 0 where there was none.
+    /// The time of the last operation, unix milliseconds; 0 if there was none.
     pub fn at_ms(&self) -> i64 {
         self.at_ms
     }
 
-    /// What the value was last set to; 0 by a reset, and where there was none. What unreconciled datacenters
-    /// turned out to have counted after it is in it.
+    /// The base that was last set: 0 after a reset, or without an operation. It includes the counts that unreconciled
+    /// datacenters made after the operation.
     pub fn base(&self) -> Value {
         self.base
     }
 
-    /// Whether the value is more than what cells have counted. A root that was put back from its leads knows of no
-    /// time.
+    /// Whether the value differs from the totals of cells. A root that was rebuilt from its leads has no time of an
+    /// operation.
     pub fn has_base(&self) -> bool {
         self.at_ms > 0 || self.base.size() != 0
     }
 
-    /// Datacenters that the last operation could not observe yet.
+    /// The datacenters that the last operation could not observe yet.
     pub fn unreconciled(&self) -> &[Datacenter] {
         &self.unreconciled
     }
 
-    /// Whether what a datacenter holds is part of the value.
+    /// Whether the totals of a datacenter are a part of the value.
     pub fn is_reconciled(&self, datacenter: &Datacenter) -> bool {
         !self.unreconciled.contains(datacenter)
     }
 
-    /// Sets the value. `seen` holds what every datacenter had counted; `None` for one that did not answer with
-    /// all its cells.
+    /// Sets the value. `seen` holds the totals of every datacenter; `None` for one that did not answer with all its
+    /// cells.
     pub fn set(&mut self, value: Value, seen: Vec<(Datacenter, Option<Cells>)>, now_ms: i64) {
         self.number += 1;
         self.at_ms = now_ms;
@@ -105,17 +104,17 @@ impl Operations {
         }
     }
 
-    /// Records that other cells decide from now on, which changes no value: what was seen of one of them says nothing
-    /// of what others have counted meanwhile.
+    /// Records that other cells decide from now on. The value does not change. A condition that has seen one cell no
+    /// longer holds, because other cells may have counted meanwhile.
     pub fn record_move(&mut self) {
         self.number += 1;
     }
 
     /// Reconciles a datacenter. Returns whether it was unreconciled.
     ///
-    /// What it counted since the operation is kept, by whole seconds (by minutes, where its buckets are no finer
-    /// any more) and by its own clock, in favour of what was acknowledged after the operation. Decrements
-    /// carry no times, so all of them count as before it.
+    /// Its counts since the operation are kept, by its own clock and by whole seconds, or by minutes if its buckets are
+    /// no finer any more. Rounding keeps every increment that was acknowledged after the operation. Decrements have no
+    /// times, so all of them count as before it.
     pub fn reconcile(&mut self, datacenter: &Datacenter, report: &ReconciliationReport) -> bool {
         if self.is_reconciled(datacenter) {
             return false;
@@ -141,9 +140,8 @@ impl Operations {
         }
     }
 
-    /// What cells of a datacenter have counted beyond their baselines; nothing while it is unreconciled. A
-    /// cell that is not among them adds and takes away nothing, and so does one that is known as it was before its
-    /// baseline.
+    /// The counts of a datacenter's cells beyond their baselines; nothing while it is unreconciled. A cell that is
+    /// missing adds nothing. Neither does a cell whose known totals are older than its baseline.
     pub fn beyond(&self, datacenter: &Datacenter, cells: &Cells) -> Value {
         if !self.is_reconciled(datacenter) {
             return Value::default();
@@ -155,10 +153,9 @@ impl Operations {
         })
     }
 
-    /// What the last operation observed that a cell had counted: (added, removed); nothing where it observed none of
-    /// it.
+    /// The baseline of a cell: (added, removed); zero if the last operation did not observe it.
     pub fn baseline(&self, datacenter: &Datacenter, shard: u8) -> (CellTotal, CellTotal) {
-        // Most counters were never set: they pay for no key.
+        // Most counters were never set, and need no key for a look-up.
         if self.baselines.is_empty() {
             return Default::default();
         }
@@ -166,7 +163,7 @@ impl Operations {
         known.copied().unwrap_or_default()
     }
 
-    /// What the last operation observed that all cells of a datacenter had counted: (added, removed).
+    /// The sum of the baselines of a datacenter's cells: (added, removed).
     pub fn observed(&self, datacenter: &Datacenter) -> (Sum, Sum) {
         let of_it = self.baselines.iter();
         let of_it = of_it.filter(|((other, _), _)| other == datacenter);
@@ -175,7 +172,7 @@ impl Operations {
         })
     }
 
-    /// The value without the totals of one datacenter's cells, if no other's counted: what it was set to, less that
+    /// The value without the totals of one datacenter's cells, if no other datacenter counts: the base, less that
     /// datacenter's baselines.
     pub fn rest_of(&self, datacenter: &Datacenter) -> Value {
         let own = self

@@ -1,116 +1,118 @@
-//! When a lead pushes to the root what its datacenter has counted, and what it pushes.
+//! Pushes: when a lead sends its datacenter's counts to the root, and what it sends.
 //!
-//! Invariant: every push carries all that the root has not confirmed, so a lost one is made good by the
-//! next, and nothing is waited for. While the counter is watched, what changed leaves within
-//! [`PUSH_MS`], and again every [`REPEAT_MS`] until it is confirmed. While it is not, one push leaves once the
-//! counter was quiet for [`QUIET_MS`], or [`CHECKPOINT_MS`] after the first change where it never is, and none where
-//! nothing changed. An idle object is let go after 10 s: so the push leaves while the lead is open, and a
-//! thousand counters that were written once are not opened again for it.
+//! Invariant: every push has everything that the root has not confirmed. So the next push repairs a lost one, and no
+//! push waits for another. While the counter is watched, a change is pushed within [`PUSH_MS`], and again every
+//! [`REPEAT_MS`] until it is confirmed. While it is not watched, one push is sent once the counter was quiet for
+//! [`QUIET_MS`], or [`CHECKPOINT_MS`] after the first change if it is never quiet; none if nothing changed. The
+//! platform closes an idle object after 10 s. So the push is sent while the lead is open, and a thousand counters that
+//! were written once are not opened again for it.
 //!
-//! Life: the shell says [`Pusher::changed`] with each commit, looks at [`Pusher::due_ms`], gathers its
-//! datacenter where [`Pusher::wants_state`], sends what [`Pusher::take`] gives, and hands back the
-//! answer by [`Pusher::confirmed`]. Of pushes in flight none is waited for: a repeat leaves before a
-//! round trip of 300 ms is over, since a loss must not cost that much of the second that all readers have
-//! to agree in. What is pushed is state, so that repeats do no harm.
+//! Life: the lead's object calls [`Pusher::changed`] with each commit, and checks [`Pusher::due_ms`]. It gathers its
+//! datacenter if [`Pusher::wants_state`], sends the push of [`Pusher::take`], and passes the answer to
+//! [`Pusher::confirmed`]. A repeat does not wait for a push in flight: it is sent before a round trip of 300 ms is
+//! over, because a loss must not cost that much of the second within which all readers must agree. A push is state, so
+//! repeats are harmless.
 //!
-//! Clocks: times are the lead's own. Where the clock has stepped back, an interval that seems to have begun
-//! later than now is over: what is due leaves at once, and no lease becomes longer.
+//! Clocks: times are the lead's own. If the clock has stepped back, an interval whose beginning is later than now is
+//! over: a due push is sent at once, and no lease becomes longer.
 
 use serde::{Deserialize, Serialize};
 
 use super::delta::{Delta, Feed, ReceiverState};
 use super::view::View;
 
-/// The least time between two pushes while watched, where the root confirms each.
+/// The shortest time between two pushes while watched, if the root confirms each, milliseconds.
 pub const PUSH_MS: i64 = 250;
 
 /// How soon an unconfirmed push is repeated while the counter is watched, milliseconds. A lost push delays a reader by
 /// this much, also after a long outage.
 pub const REPEAT_MS: i64 = 100;
 
-/// The longest silence while watched: a push then renews the lease, and says that nothing changed. Four
-/// times in a lease, so that it is not lost with one message.
+/// The longest time without a push while watched, milliseconds. A heartbeat then renews the lease, and reports that
+/// nothing changed. There are four or more in a lease, so that a single loss does not end it.
 pub const HEARTBEAT_MS: i64 = 2_000;
 
-/// How soon an unanswered heartbeat is repeated, milliseconds: longer than a round trip. Two may be lost, and the third
-/// still arrives within the 3 s for which a reader believes a lead: 2 s + 2 × 0.4 s, and 0.2 s on its way.
+/// How soon an unanswered heartbeat is repeated, milliseconds: longer than a round trip. If two are lost, the third
+/// still arrives within the 3 s for which a reader trusts a lead: 2 s + 2 × 0.4 s, and 0.2 s in flight.
 pub const HEARTBEAT_AGAIN_MS: i64 = 400;
 
-/// The longest that a change waits for its push while nobody watches: a counter that is written all the time pushes so
-/// often. A push that was not confirmed is repeated as late.
+/// The longest time that a change waits for its push while the counter is not watched, milliseconds. A counter with
+/// continuous writes pushes at this interval. An unconfirmed push is repeated after the same time.
 pub const CHECKPOINT_MS: i64 = 60_000;
 
-/// How long nothing must have been written before a push leaves while nobody watches, and how long where another left
-/// less than [`CHECKPOINT_MS`] ago, so that a write every few seconds costs no push each. Both are below the 10 s
-/// after which the platform lets an idle object go.
+/// How long an unwatched counter must be without writes before a push is sent, milliseconds. The second number holds if
+/// another push was sent less than [`CHECKPOINT_MS`] ago, so that a write every few seconds does not cost a push each.
+/// Both are below the 10 s after which the platform closes an idle object.
 pub const QUIET_MS: (i64, i64) = (3_000, 8_000);
 
-/// Pushes of the counters of one tablet are joined: at each whole second (milliseconds), at most so many in a message.
-/// One takes some 0.2 ms with the directory's work (`make bench-tail`), so a message 25 ms.
+/// Pushes of the counters of one tablet are joined at each whole second: (interval in milliseconds, most pushes in a
+/// message). One takes about 0.2 ms with the directory's work (`make bench-tail`), so a message takes 25 ms.
 pub const TOGETHER: (i64, usize) = (1_000, 128);
 
-/// The longest lease that a lead accepts.
+/// The longest lease that a lead accepts, milliseconds.
 pub const LEASE_MS: i64 = 10_000;
 
-/// How long a lead whose lease is over goes on pushing until the root says that nobody watches, milliseconds. So a
-/// network split that outlasts leases heals as soon as a short one, and a clock that jumps ahead by ten minutes costs a
-/// round trip. Ten pushes a second for a quarter of an hour are 9,000 messages without a receiver.
+/// How long a lead with an expired lease continues to push until the root answers that the counter is not watched,
+/// milliseconds. So convergence after a long network split is as fast as after a short one, and a clock that jumps
+/// ahead by ten minutes costs a round trip. Ten pushes a second for a quarter of an hour are 9,000 messages without a
+/// receiver.
 pub const DOUBT_MS: i64 = 900_000;
 
-/// Lead → root: what the root may lack of the lead's datacenter.
+/// Lead → root: the changes of the lead's datacenter that the root may lack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Push {
-    /// Counts the lead's pushes, so that answers to older ones are recognized.
+    /// The number of this push, by which late answers are recognized.
     pub number: u64,
-    /// For how long the lead goes on pushing often, by the leases it has had, milliseconds.
+    /// For how long the lead continues to push often, by its lease, milliseconds.
     pub watched_for_ms: u32,
-    /// What changed.
+    /// The changes.
     pub delta: Delta,
 }
 
-/// Root → lead: what the root has now.
+/// Root → lead: the state of the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushAnswer {
     /// The push that is answered.
     pub number: u64,
-    /// What the root has of the lead's feed.
+    /// The root's state of the lead's feed.
     pub have: ReceiverState,
-    /// For how long the lead should push often, milliseconds; 0 where nobody watches.
+    /// For how long the lead should push often, milliseconds; 0 if the counter is not watched.
     pub watch_for_ms: u32,
-    /// When it answers, unix milliseconds by its own clock; 0 where a root of the build before does not say it.
+    /// The time of the answer, unix milliseconds by the root's clock; 0 from a root of the previous build.
     pub now_ms: i64,
 }
 
-/// A lead's side of convergence. It lives in memory: after a restart the root is asked what it lacks.
+/// A lead's side of convergence. In memory only: after a restart the root is asked for its state.
 #[derive(Clone, Debug)]
 pub struct Pusher {
     feed: Feed,
-    /// What the root has, as it last said.
+    /// The root's state by its last answer.
     root_has: ReceiverState,
     number: u64,
     answered: u64,
-    /// When the first change was made that is in no push yet.
+    /// The time of the first change that is in no push yet.
     changed_ms: Option<i64>,
-    /// When the last change was made.
+    /// The time of the last change.
     latest_ms: i64,
-    /// When state was last gathered for a push that had news: what changes after one that had none leaves at once.
+    /// When state was last gathered for a push with changes. After a push without changes, the next change is pushed at
+    /// once.
     gathered_ms: Option<i64>,
     sent_ms: Option<i64>,
-    /// When the oldest push left that came after the newest answer.
+    /// When the first push after the newest answer was sent.
     unanswered_ms: Option<i64>,
     watched_until_ms: Option<i64>,
-    /// What the root's clock said as it answered last, unix milliseconds.
+    /// The time of the root's last answer by the root's clock, unix milliseconds.
     root_ms: i64,
-    /// Whether watching has begun since state was last gathered.
+    /// Whether a watch has begun since state was last gathered.
     has_new_watch: bool,
-    /// Whether the root has not said yet that nobody watches any more.
+    /// Whether the root has not answered yet that the counter is not watched any more.
     is_in_doubt: bool,
-    /// Whether the root has said which unique elements it has, and was not sent the others yet.
+    /// Whether the root has sent the digests of its unique elements, and has not got the missing ones yet.
     is_asked: bool,
 }
 
 impl Pusher {
-    /// The pusher of a lead that has just begun to live. `incarnation` is drawn at random.
+    /// The pusher of a lead that has just started. `incarnation` is drawn at random.
     pub fn new(generation: u64, incarnation: u64) -> Self {
         Self {
             feed: Feed::new(View::new(generation), incarnation),
@@ -130,17 +132,16 @@ impl Pusher {
         }
     }
 
-    /// Records that the datacenter has counted something, or may have: a shard counted that does not
-    /// report each flush.
+    /// Records that the datacenter's counts have changed, or may have: a shard does not report each flush.
     pub fn changed(&mut self, now_ms: i64) {
         self.changed_ms.get_or_insert(now_ms);
         self.latest_ms = now_ms;
     }
 
-    /// Somebody watches: the lead pushes often for so long.
+    /// Records that the counter is watched: the lead pushes often for `for_ms`.
     pub fn watch(&mut self, now_ms: i64, for_ms: u32) {
         if for_ms == 0 {
-            // A lease is left to run out: this may be late, and another has begun meanwhile.
+            // The present lease is not ended: this answer may be late, and another lease may have begun.
             return;
         }
         self.has_new_watch |= self.lease_ms(now_ms) == 0;
@@ -152,13 +153,13 @@ impl Pusher {
         self.watched_until_ms = Some(held_ms.max(until_ms));
     }
 
-    /// No lease is longer than the longest, whatever the clock has done since it was given.
+    /// Limits the lease to the longest one, also after a clock step.
     fn shorten_lease(&mut self, now_ms: i64) {
         let longest_ms = now_ms.saturating_add(LEASE_MS);
         self.watched_until_ms = self.watched_until_ms.map(|until| until.min(longest_ms));
     }
 
-    /// Whether it pushes often: somebody watches, or may watch for all it knows.
+    /// Whether it pushes often: the counter is watched, or may be watched as far as the lead knows.
     pub fn is_watched(&self, now_ms: i64) -> bool {
         let silent_ms = self
             .unanswered_ms
@@ -173,18 +174,18 @@ impl Pusher {
         u32::try_from(left_ms).unwrap_or(0)
     }
 
-    /// Whether the root lacks something that was gathered already.
+    /// Whether the root lacks state that was gathered already.
     fn is_unconfirmed(&self) -> bool {
         self.number > 0 && self.feed.has_news_for(&self.root_has)
     }
 
-    /// When the next push is due, unix milliseconds; `None` where nothing must be said.
+    /// When the next push is due, unix milliseconds; `None` if there is nothing to send.
     pub fn due_ms(&self, now_ms: i64) -> Option<i64> {
         let gather_ms = self.gather_due_ms(now_ms);
         let repeat_ms = self.is_unconfirmed().then(|| {
             let repeat_ms = match self.is_watched(now_ms) {
                 true => REPEAT_MS,
-                // The lead may be let go before a minute is over, and would have to ask the root anew.
+                // The lead may be closed before a minute is over, and would have to ask the root again.
                 false if self.is_asked => 0,
                 false => CHECKPOINT_MS,
             };
@@ -196,14 +197,14 @@ impl Pusher {
         }
     }
 
-    /// How long the alarm that found nothing to send waits, milliseconds: until nothing was written for the longer of
-    /// [`QUIET_MS`], since each check costs a row; as long again where gathering failed.
+    /// How long an alarm that found nothing to send waits, milliseconds: until the counter has been quiet for the
+    /// longer of [`QUIET_MS`], because each check costs a row. It waits for the longer one again if gathering failed.
     pub fn check_again_in_ms(&self, now_ms: i64) -> i64 {
         let left_ms = after(Some(self.latest_ms), QUIET_MS.1, now_ms).saturating_sub(now_ms);
         if left_ms > 0 { left_ms } else { QUIET_MS.1 }
     }
 
-    /// Whether there may be something to push that was not gathered yet.
+    /// Whether there may be changes that were not gathered yet.
     fn has_news(&self) -> bool {
         self.changed_ms.is_some() || self.has_new_watch || self.number == 0
     }
@@ -229,28 +230,28 @@ impl Pusher {
         })
     }
 
-    /// Whether the push that is due should carry newly gathered state; else it repeats. A repeat takes along
-    /// what changed meanwhile: it leaves anyway, and leads whose round trip is long are those that repeat.
+    /// Whether the due push should have newly gathered state; otherwise it repeats. A repeat includes changes made
+    /// meanwhile, because it is sent anyway. Leads with a long round trip are those that repeat.
     pub fn wants_state(&self, now_ms: i64) -> bool {
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_ms);
         is_due(self.gather_due_ms(now_ms))
             || (self.changed_ms.is_some() && is_due(self.due_ms(now_ms)))
     }
 
-    /// Whether its clock is behind the root's. Then its heartbeats are more frequent, since each is only as new as the
-    /// root's last answer.
+    /// Whether its clock is behind the root's. Then its heartbeats are more frequent, because the time of each is that
+    /// of the root's last answer.
     fn is_behind(&self, now_ms: i64) -> bool {
         self.root_ms.saturating_sub(now_ms) > HEARTBEAT_AGAIN_MS
     }
 
-    /// Of when state is that is gathered now, unix milliseconds: of now, or of when the root answered last by the
-    /// root's clock. So what a lead says whose clock is behind is not taken for old.
+    /// The time of state that is gathered now, unix milliseconds: now, or the time of the root's last answer by the
+    /// root's clock if that is later. So the state of a lead whose clock is behind does not seem old.
     pub fn as_of_ms(&self, now_ms: i64) -> i64 {
         now_ms.max(self.root_ms)
     }
 
-    /// Returns the push that is due, if one is. `state` is what the datacenter has counted by now, of the
-    /// lead's own generation; `None` repeats what was gathered before. Cost: as a merge of `state`.
+    /// Returns the due push, if there is one. `state` is the present state of the datacenter, of the lead's own
+    /// generation; `None` repeats the gathered state. Cost: as a merge of `state`.
     pub fn take(&mut self, now_ms: i64, state: Option<&View>) -> Option<Push> {
         self.shorten_lease(now_ms);
         if self.due_ms(now_ms).is_none_or(|at| at > now_ms) {
@@ -297,7 +298,7 @@ impl Pusher {
     }
 }
 
-/// The end of an interval that began then; at once where it never began, or the clock stepped back.
+/// The end of an interval that began at `began_ms`; now, if it never began or the clock stepped back.
 pub(super) fn after(began_ms: Option<i64>, interval_ms: i64, now_ms: i64) -> i64 {
     let began = began_ms.filter(|began| *began <= now_ms);
     began.map_or(now_ms, |began| began.saturating_add(interval_ms))

@@ -1,19 +1,18 @@
 //! Location hints: near which region a datacenter's cells are created.
 //!
-//! Invariant: a colo is in exactly one row of the table, rows are sorted, and every row's hint is one
-//! of the nine that the platform knows. A colo that is in no row gets no hint, and the platform then
-//! creates the object near the request: what is missing here costs distance at most, never a count.
+//! Invariant: a colo is in exactly one row of the table, rows are sorted, and every row's hint is one of the nine that
+//! the platform knows. A colo that is in no row gets no hint, and the platform then creates the object near the
+//! request. So a missing row costs distance at most, never a count.
 //!
 //! A hint works once, at the first call to an object, and is best effort. `sam`, `afr` and `me` have no
 //! objects of their own today: the platform takes the nearest place that has.
 //! Source: <https://developers.cloudflare.com/durable-objects/reference/data-location/>.
 //!
-//! Colos are the airport codes of <https://www.cloudflarestatus.com/> (read in October 2026), with some
-//! that were listed there before. Geography decides the row. Where it leaves a choice (Italy, the
-//! Nordic countries, Central Asia, the middle of North America, islands) the hint whose objects
-//! answered clearly sooner in the measurements of <https://where.durableobjects.live/> does.
-//! Central America and the Caribbean are `enam`: that is where their `sam` objects live today, and
-//! nearer than South America should that change.
+//! Colos are the airport codes of <https://www.cloudflarestatus.com/> (read in October 2026), with some that were
+//! listed there before. Geography decides the row. Where it leaves a choice (Italy, the Nordic countries, Central Asia,
+//! the middle of North America, islands) the hint is used whose objects answered clearly sooner in the measurements of
+//! <https://where.durableobjects.live/>. Central America and the Caribbean are `enam`: their `sam` objects live there
+//! today. If that changes, it is still nearer than South America.
 
 use crate::counter::id::Datacenter;
 
@@ -72,9 +71,8 @@ const ROWS: [(&str, &str); 9] = [
     ),
 ];
 
-/// The location hint for objects that serve this datacenter: `wnam`, `enam`, `sam`, `weur`, `eeur`,
-/// `apac`, `oc`, `afr` or `me`; `None` for `LOCAL` and for colos that the table does not know. A region has
-/// its own.
+/// The location hint for objects that serve this datacenter: `wnam`, `enam`, `sam`, `weur`, `eeur`, `apac`, `oc`, `afr`
+/// or `me`; `None` for `LOCAL` and for unknown colos. The hint of a region is its own name.
 ///
 /// Cost: nine comparisons, and nine binary searches of at most seven steps.
 pub fn location_hint(datacenter: &Datacenter) -> Option<&'static str> {
@@ -85,8 +83,8 @@ pub fn location_hint(datacenter: &Datacenter) -> Option<&'static str> {
         .or_else(|| hint_of_colo(datacenter))
 }
 
-/// The region of a colo, as a datacenter of its own: for a deployment that wants nine large ones rather than
-/// hundreds of small ones. A colo that the table does not know, and `LOCAL`, stay what they are.
+/// The region of a colo, as a datacenter: for a deployment with nine large datacenters instead of hundreds of small
+/// ones. Unknown colos and `LOCAL` do not change.
 pub fn region_of(colo: Datacenter) -> Datacenter {
     let region = hint_of_colo(&colo).and_then(Datacenter::parse);
     region.unwrap_or(colo)

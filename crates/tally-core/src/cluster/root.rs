@@ -1,7 +1,7 @@
-//! The root of a counter: which generation lives, with what settings, and in which datacenters.
+//! The root of a counter: its living generation, its settings and its datacenters.
 //!
-//! Invariants: generations of a counter only rise; a datacenter is in the root before any of its
-//! cells acknowledges a write of that generation; the root is live or ended, never both.
+//! Invariants: generations of a counter only rise. A datacenter is in the root before any of its cells acknowledges a
+//! write of that generation. The root is live or ended, never both.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use crate::counter::queue::InboxId;
 use crate::counter::settings::{Settings, TtlMode};
 use crate::counter::total::Value;
 
-/// How long the memory of an ended generation is kept at least: a day, and an hour for clocks that
-/// differ. The directory keeps it for longer while it has keys of the counter, or a lead must be told
-/// of the end.
+/// How long the record of an ended generation is kept at least, milliseconds: a day, and an hour for clocks that
+/// differ. The directory keeps it for longer while it has keys of the counter, or while a lead must be notified of the
+/// end.
 pub const TOMBSTONE_KEPT_MS: i64 = 25 * 3_600_000;
 
 /// The most datacenters of one counter; Cloudflare has about 340 colos.
 pub const DATACENTERS_MAX: usize = 1_024;
 
-/// What the directory keeps of a counter.
+/// The directory's entry of a counter.
 #[expect(
     clippy::large_enum_variant,
     reason = "one is read or written at a time, and most are live"
@@ -37,7 +37,7 @@ pub enum RootEntry {
     Ended {
         /// The generation that ended.
         generation: u64,
-        /// When, unix milliseconds.
+        /// When it ended, unix milliseconds.
         at_ms: i64,
     },
 }
@@ -55,20 +55,20 @@ pub struct Root {
     pub datacenters: BTreeSet<Datacenter>,
     /// The newest write that the root knows of, unix milliseconds.
     pub last_write_ms: i64,
-    /// When the end is tried again that could not be carried out, unix milliseconds; 0 for none.
+    /// When a failed end is retried, unix milliseconds; 0 for none.
     pub retry_end_ms: i64,
-    /// Inboxes that may have events of it which are not counted yet; a strong read asks them.
+    /// Inboxes that may have uncounted events of it; a strong read asks them.
     pub inboxes: BTreeSet<InboxId>,
-    /// Rises with whatever changes of the grants.
+    /// Rises with each change of the grants.
     pub revision: u64,
     /// The datacenter that all writes are forwarded to, if there is one.
     pub home: Option<Datacenter>,
     /// While there is a home: the totals of all other datacenters. None of them counts.
     pub held: Vec<(Datacenter, Cells)>,
-    /// What set and reset have made of the value.
+    /// The effect of set and reset on the value.
     pub operations: Operations,
-    /// Whether datacenters may count that are not in it: it was made again from what one lead knew, which was not
-    /// alone. No read of the counter is exact from then on.
+    /// Whether datacenters may count that are not in the root: it was rebuilt from one lead, which was not alone. No
+    /// read of the counter is exact from then on.
     pub may_lack: bool,
 }
 
@@ -77,13 +77,13 @@ pub struct Root {
 pub struct NeedsHome;
 
 impl Root {
-    /// Whether operations have made something of its value, or shares of it are held: no lead knows that.
+    /// Whether its value includes a base, or held totals: no lead knows those.
     pub fn has_value_of_its_own(&self) -> bool {
         self.operations.has_base() || !self.held.is_empty()
     }
 
-    /// A new counter. Its generation is above the one that ended, and above the clock in
-    /// milliseconds, so that it rises even where no memory of the old one is left.
+    /// A new counter. Its generation is above the ended one, and at least the clock in milliseconds. So it rises also
+    /// if no record of the old one is left.
     pub fn create(before: Option<&RootEntry>, now_ms: i64) -> Self {
         let from_clock = u64::try_from(now_ms).unwrap_or(0);
         let above_old = before.map_or(1, |entry| entry.generation() + 1);
@@ -103,13 +103,13 @@ impl Root {
         }
     }
 
-    /// A root whose row was lost, from what a lead had been granted: it counts for that generation, so this is the
-    /// one that lives. What operations had observed of other datacenters is lost; of a datacenter that was alone,
-    /// or home, the grant holds it.
+    /// Rebuilds a root whose row was lost, from a lead's grant: the lead counts for that generation, so it is the
+    /// living one. The baselines of other datacenters are lost. The grant of a datacenter that was alone, or home,
+    /// includes them.
     pub fn adopt(held: &Grant, datacenter: &Datacenter, now_ms: i64) -> Self {
         let mut root = Self {
             generation: held.generation,
-            // Generations begin as the clock in milliseconds.
+            // The number of a generation is the clock in milliseconds at its beginning.
             created_at_ms: i64::try_from(held.generation).map_or(now_ms, |at_ms| at_ms.min(now_ms)),
             settings: held.settings,
             last_write_ms: held.last_write_ms.max(now_ms),
@@ -123,8 +123,8 @@ impl Root {
         root
     }
 
-    /// Records again what others hold that stopped for the home of an adopted root. The grant of home has it in `rest`,
-    /// so it is taken off the base.
+    /// Records the held totals of other datacenters again, which stopped for the home of an adopted root. The home's
+    /// grant has them in `rest`, so they are subtracted from the base.
     pub fn hold(&mut self, held: Vec<(Datacenter, Cells)>) {
         let cells = held.iter().flat_map(|(_, cells)| cells);
         let base = cells.fold(self.operations.base(), |base, (_, totals)| {
@@ -134,20 +134,20 @@ impl Root {
         self.held = held;
     }
 
-    /// When the counter ends by what the root knows; leads may know of later writes.
+    /// When the counter ends, as far as the root knows; leads may know of later writes.
     pub fn expires_at_ms(&self) -> Option<i64> {
         self.settings
             .ttl
             .map(|ttl| ttl.expires_at_ms(self.last_write_ms))
     }
 
-    /// Whether the time to live has passed by what the root knows.
+    /// Whether the time to live has passed, as far as the root knows.
     pub fn is_due(&self, now_ms: i64) -> bool {
         self.expires_at_ms().is_some_and(|at| now_ms >= at)
     }
 
-    /// Tries an end that could not be carried out again at that time, not before. A sliding counter
-    /// lives until then, since its leads could not be asked for their last write.
+    /// Retries a failed end at that time. A sliding counter lives until then, because its leads could not be asked for
+    /// their last write.
     pub fn postpone_end(&mut self, until_ms: i64) {
         self.retry_end_ms = until_ms;
         if self.is_sliding() {
@@ -163,20 +163,20 @@ impl Root {
             .is_some_and(|ttl| ttl.mode == TtlMode::Sliding)
     }
 
-    /// The only datacenter that counts: home, or the one that there is. It calls its own total the counter's
-    /// value, so it must know before anything else may change the value.
+    /// The only datacenter that counts: the home, or the single datacenter. It returns its own total as the counter's
+    /// value, so it must be notified before anything else may change the value.
     pub fn sole(&self) -> Option<&Datacenter> {
         let only = (self.datacenters.first()).filter(|_| self.datacenters.len() == 1);
         self.home.as_ref().or(only)
     }
 
-    /// The lead that must learn, before `newcomer` may count, that it is no longer alone.
+    /// The lead that must be notified that it is no longer alone, before `newcomer` may count.
     pub fn lone_lead(&self, newcomer: &Datacenter) -> Option<&Datacenter> {
         let sole = self.sole().filter(|_| self.home.is_none());
         sole.filter(|lead| *lead != newcomer)
     }
 
-    /// Where all writes go, if that is not this datacenter.
+    /// The home, if it is not this datacenter.
     pub fn home_elsewhere(&self, datacenter: &Datacenter) -> Option<&Datacenter> {
         self.home.as_ref().filter(|home| *home != datacenter)
     }
@@ -185,7 +185,7 @@ impl Root {
     /// written. `Ok(None)` if none has written: the datacenter of the first write will be home.
     ///
     /// # Errors
-    /// [`NeedsHome`] where several have, and none is named: which one it is to be is the owner's to say.
+    /// [`NeedsHome`] if several have written, and none is named: the owner must choose.
     pub fn home_for_bounds(
         &self,
         named: Option<Datacenter>,
@@ -204,7 +204,7 @@ impl Root {
         }
     }
 
-    /// Returns the datacenters that must stop and say what they hold, before `home` replaces the present home: those
+    /// Returns the datacenters that must stop and report their totals before `home` replaces the present home: those
     /// that count now and will not afterwards, and one that will no longer count alone.
     pub fn to_stop_for(&self, home: Option<&Datacenter>) -> Vec<Datacenter> {
         if self.home.as_ref() == home {
@@ -218,7 +218,7 @@ impl Root {
         self.datacenters.iter().filter(counts).cloned().collect()
     }
 
-    /// The condition that holds at home, by its cells, all of which have stopped.
+    /// The condition that holds at the home, by its cells, all of which have stopped.
     pub fn now_at(&self, home: &Datacenter, cells: &[(u8, CellTotals)]) -> HomeCondition {
         let own = cells.iter().find(|(shard, _)| *shard == 0);
         HomeCondition {
@@ -229,8 +229,8 @@ impl Root {
         }
     }
 
-    /// Moves the home. `held` is what every other datacenter holds, all of which have stopped. What was seen before
-    /// fits no condition any more, unless only the home that it gets has ever counted.
+    /// Moves the home. `held` are the totals of all other datacenters, which have stopped. Conditions from before no
+    /// longer hold, unless only the new home has ever counted.
     pub fn move_home(&mut self, home: Option<Datacenter>, held: Vec<(Datacenter, Cells)>) {
         if self.home.is_some() || !held.is_empty() {
             self.operations.record_move();
@@ -239,8 +239,8 @@ impl Root {
         self.home = home;
     }
 
-    /// Sets the value. `seen` holds what each datacenter that counts had counted; `None` for one that did not answer
-    /// with all its cells.
+    /// Sets the value. `seen` holds the totals of each datacenter that counts; `None` for one that did not answer with
+    /// all its cells.
     pub fn set(&mut self, value: Value, seen: Vec<(Datacenter, Option<Cells>)>, now_ms: i64) {
         let mut seen = seen;
         let held = self.held.iter().cloned();
@@ -249,7 +249,7 @@ impl Root {
         self.last_write_ms = self.last_write_ms.max(now_ms);
     }
 
-    /// The datacenters whose totals change still: all, or home.
+    /// The datacenters whose totals still change: all, or the home.
     pub fn counting(&self) -> Vec<Datacenter> {
         let held =
             |datacenter: &&Datacenter| !self.held.iter().any(|(other, _)| other == *datacenter);
@@ -272,7 +272,7 @@ impl Root {
         let is_sole = is_home || (self.home.is_none() && is_only);
         let mut settings = self.settings;
         if is_home {
-            // One cell decides.
+            // The home has one cell, which decides.
             settings.shards = Some(1);
         }
         Grant {
@@ -280,7 +280,7 @@ impl Root {
             settings,
             last_write_ms: self.last_write_ms,
             revision: self.revision,
-            // Of a counter with queued events no cell knows the whole.
+            // No cell knows the whole value of a counter with queued events.
             alone: self.inboxes.is_empty() && is_sole && !self.may_lack,
             is_home,
             rest: if is_sole {
@@ -314,12 +314,12 @@ impl RootEntry {
     }
 }
 
-/// The first text after all texts that begin with `prefix`, in the order of their code points;
-/// `None` where there is none. Listing reads from `prefix` up to it.
+/// The first text after all texts that begin with `prefix`, in the order of code points; `None` if there is none. A
+/// listing reads from `prefix` up to it.
 pub fn prefix_end(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {
-        // Stepping over the surrogates, which are no characters.
+        // Skips the surrogates, which are no characters.
         let next = match last {
             '\u{d7ff}' => Some('\u{e000}'),
             _ => char::from_u32(u32::from(last) + 1),

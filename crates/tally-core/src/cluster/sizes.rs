@@ -1,12 +1,12 @@
-//! How many partitions the directory has, and had while roots may still be where those put them.
+//! The number of partitions of the directory, and former numbers by which roots may still be placed.
 //!
-//! Invariant: epochs rise. A partition that acts by a number first asks for a root wherever an earlier number may
-//! have put it, and the partition that is asked learns the new number by that. So one that knows only an older number
-//! still has its roots, and may go on.
+//! Invariant: epochs rise. A partition that uses a number first asks for a root at its places by earlier numbers. The
+//! partition that is asked learns the new number by that. So a partition that knows only an older number still has its
+//! roots, and may continue.
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers that are remembered in addition to the one that holds: each may cost a call where a root is looked for.
+/// The most former numbers. Each may cost a call when a root is looked up.
 pub const BEFORE_MAX: usize = 8;
 
 /// The numbers of partitions of a directory. Stored, and sent.
@@ -14,16 +14,16 @@ pub const BEFORE_MAX: usize = 8;
 pub struct Sizes {
     /// Rises with each change.
     epoch: u32,
-    /// How many partitions there are.
+    /// The present number of partitions.
     now: u32,
-    /// How many there were, the latest last; empty once all roots have moved.
+    /// Former numbers, the latest last; empty once all roots have moved.
     before: Vec<u32>,
     /// The epoch of the first change since all roots had moved.
     since: u32,
 }
 
 impl Sizes {
-    /// A number that was never changed.
+    /// Sizes with a number that was never changed.
     pub fn new(now: u32) -> Self {
         Self {
             epoch: 0,
@@ -33,12 +33,12 @@ impl Sizes {
         }
     }
 
-    /// The number of the change that led to it.
+    /// The epoch of the present number.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// How many partitions there are.
+    /// The present number of partitions.
     pub fn now(&self) -> u32 {
         self.now
     }
@@ -53,17 +53,17 @@ impl Sizes {
         self.before.iter().rev().copied()
     }
 
-    /// Whether roots may lie elsewhere than where the number that holds puts them.
+    /// Whether roots may be placed by former numbers.
     pub fn is_changing(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// How many partitions may hold roots.
+    /// The number of partitions that may hold roots.
     pub fn span(&self) -> u32 {
         self.before().fold(self.now, u32::max)
     }
 
-    /// Whether it says more than another.
+    /// Whether it is newer than another.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         let is_fewer = self.before.len() < other.before.len();
         self.epoch > other.epoch || (self.epoch == other.epoch && is_fewer)

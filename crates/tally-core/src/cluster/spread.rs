@@ -1,8 +1,8 @@
-//! Over how many limiters keys are spread, also while that number is changed.
+//! The number of limiters that keys are spread over, also while that number changes.
 //!
-//! Invariant: a limiter judges a key only where the newest number that it has received says so. If the key had another
-//! limiter before, that one must have handed it over first. The old limiter keeps the new number before it answers,
-//! whatever number its own isolate was started with. So no two limiters judge one key.
+//! Invariant: a limiter judges a key only if the key is placed there by the newest number that the limiter has
+//! received. If the key had another limiter before, that one must have handed it over first. The old limiter stores the
+//! new number before it answers, whatever number its own isolate was started with. So no two limiters judge one key.
 
 use std::rc::Rc;
 
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::ring::Ring;
 
-/// How long a number that others sent is used, milliseconds: longer than isolates of the deployment before live.
+/// How long a received number is used, milliseconds: longer than isolates of the previous deployment live.
 const VALID_MS: i64 = 3_600_000;
 
-/// How many limiters there are.
+/// The number of limiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimiterCounts {
-    /// Now.
+    /// The present number.
     pub now: u32,
-    /// Before the number was changed, while that is configured.
+    /// The former number, while it is configured.
     pub before: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Rings {
         self.now.partition_of(key)
     }
 
-    /// The one that had it before the number was changed, while that is configured.
+    /// The limiter of a key by the former number, while that is configured.
     pub fn before(&self, key: &str) -> Option<u32> {
         Some(self.before.as_ref()?.partition_of(key))
     }
@@ -56,18 +56,18 @@ impl Rings {
     }
 }
 
-/// Where a key is judged.
+/// The limiter that judges a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// At this limiter.
+    /// This limiter.
     Here,
-    /// At this limiter, once that one has handed the key over.
+    /// This limiter, once that one has handed the key over.
     After(u32),
-    /// At that limiter.
+    /// That limiter.
     At(u32),
 }
 
-/// What one limiter knows of the number.
+/// A limiter's knowledge of the number.
 #[derive(Clone, Debug)]
 pub struct Spread {
     configured: Rc<Rings>,
@@ -75,7 +75,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// By what its isolate was started with.
+    /// The number with which its isolate was started.
     pub fn new(configured: Rc<Rings>) -> Self {
         Self {
             configured,
@@ -83,13 +83,13 @@ impl Spread {
         }
     }
 
-    /// Takes in what another limiter, or this one when it stored it, says of the number. It is newer where the number
-    /// there was changed from the one here. Returns whether it must be stored now: before anything is handed over.
+    /// Takes the numbers of another limiter, or stored ones. They are newer if their former number is the present one
+    /// here. Returns whether they must be stored now, before a key is handed over.
     pub fn receive(&mut self, counts: LimiterCounts, received_ms: i64, now_ms: i64) -> bool {
         let configured = self.configured.counts;
         let is_newer =
             counts.before == Some(configured.now) && configured.before != Some(counts.now);
-        // What is known already must be so too once an isolate of before starts here.
+        // Known numbers are stored too: an isolate of the previous deployment may start here.
         let is_same = counts == configured && configured.before.is_some();
         let until_ms = received_ms.saturating_add(VALID_MS);
         if !(is_newer || is_same) || until_ms <= now_ms {
@@ -97,7 +97,7 @@ impl Spread {
         }
         match &mut self.received {
             Some((rings, known_ms)) if rings.counts == counts => {
-                // Not with each message.
+                // Stored at most once in half of that time, not with each message.
                 if until_ms.saturating_sub(*known_ms) < VALID_MS / 2 {
                     return false;
                 }
@@ -108,19 +108,19 @@ impl Spread {
         true
     }
 
-    /// The rings that hold.
+    /// The rings in force.
     pub fn rings(&self, now_ms: i64) -> &Rings {
         let received = self.received.as_ref();
         let received = received.filter(|(_, until_ms)| now_ms < *until_ms);
         received.map_or(&self.configured, |(rings, _)| rings)
     }
 
-    /// The numbers that hold, to send to others.
+    /// The numbers in force, to send to others.
     pub fn counts(&self, now_ms: i64) -> LimiterCounts {
         self.rings(now_ms).counts
     }
 
-    /// Where a key is judged, as far as the limiter of this number knows.
+    /// The limiter that judges a key, as far as limiter `me` knows.
     pub fn home(&self, key: &str, me: u32, now_ms: i64) -> Home {
         let rings = self.rings(now_ms);
         match (rings.now(key), rings.before(key)) {

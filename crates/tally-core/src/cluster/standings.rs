@@ -1,24 +1,24 @@
 //! The first of many counters in an order, and sums over all of them, kept up to date as single counters change.
 //!
-//! Invariant: a counter that is not among the first has its rank behind their floor, and an `as_of` that is not among
-//! the oldest is no older than their ceiling. So both stay right without a look at the others, until so many have left
-//! that too few remain: then the owner reads them anew.
+//! Invariant: a counter that is not among the first has a rank after their floor. An `as_of` that is not among the
+//! oldest is not older than their ceiling. So both are right without a read of the other counters. When too few are
+//! left, the owner reads them again.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::counter::id::CounterId;
 
-/// What decides on a counter's rank, and what it adds to the sums.
+/// A counter's rank, and its part of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Counters of a larger size stand first, whatever their amounts are.
+    /// Counters of a larger size come first, for any amounts.
     pub size: i32,
     /// The amount that it is ordered by.
     pub amount: i64,
     /// Unix milliseconds.
     pub as_of_ms: i64,
-    /// Whether it is in the order: others only have the prefix.
+    /// Whether it is in the order; other counters only have the prefix.
     pub is_counted: bool,
 }
 
@@ -32,26 +32,27 @@ fn rank_of(counter: &CounterId, standing: &Standing) -> Rank {
 /// The first counters of an order with the row of each, and the sums over all of them.
 #[derive(Clone, Debug)]
 pub struct Standings<R> {
-    /// How many are in the order.
+    /// The number of counters in the order.
     pub counters: u64,
-    /// How many have the prefix.
+    /// The number of counters with the prefix.
     pub named: u64,
     /// The sum of all amounts.
     pub total: i128,
     first: BTreeMap<Rank, R>,
-    /// The most of them.
+    /// The most first counters.
     first_max: usize,
-    /// The last rank up to which all are among the first; `None` where all are.
+    /// The rank up to which all counters are among the first; `None` if all are.
     floor: Option<Rank>,
-    /// How many counters have each of the oldest `as_of`.
+    /// The number of counters with each of the oldest `as_of`.
     oldest: BTreeMap<i64, u64>,
     oldest_max: usize,
-    /// The `as_of` before which all are among the oldest; `None` where all are.
+    /// The `as_of` before which all are among the oldest; `None` if all are.
     ceiling_ms: Option<i64>,
 }
 
 impl<R: Clone> Standings<R> {
-    /// Standings without ranks, of counters whose oldest `as_of` is known. At most so many different `as_of` are kept.
+    /// Standings without ranks, of counters whose oldest `as_of` is known. At most `oldest_max` different `as_of` are
+    /// kept.
     pub fn new(
         (counters, named): (u64, u64),
         total: i128,
@@ -73,7 +74,7 @@ impl<R: Clone> Standings<R> {
         standings
     }
 
-    /// A counter has left, or is about to change. Cost: O(log n) of what is kept.
+    /// Removes a counter that has left, or that is about to change. Cost: O(log n) of the kept counters.
     pub fn remove(&mut self, counter: &CounterId, standing: &Standing) {
         self.named = self.named.saturating_sub(1);
         self.total -= i128::from(standing.amount);
@@ -90,7 +91,7 @@ impl<R: Clone> Standings<R> {
         }
     }
 
-    /// A counter has come, or has changed. Cost: as of [`Standings::remove`].
+    /// Adds a counter that has come, or that has changed. Cost: as [`Standings::remove`].
     pub fn add(&mut self, counter: &CounterId, standing: &Standing, row: impl FnOnce() -> R) {
         self.named += 1;
         self.total += i128::from(standing.amount);
@@ -116,7 +117,7 @@ impl<R: Clone> Standings<R> {
         }
     }
 
-    /// The first counters; `None` where they must be read anew.
+    /// The first counters; `None` if they must be read again.
     pub fn first(&self, limit: usize) -> Option<Vec<R>> {
         let has_all = self.first_max > 0 && self.floor.is_none();
         if self.first.len() < limit && !has_all || limit > self.first_max {
@@ -130,7 +131,7 @@ impl<R: Clone> Standings<R> {
         self.first_max
     }
 
-    /// The first counters were read: all, or `limit`.
+    /// Sets the first counters after a read: all, or `limit`.
     pub fn set_first(&mut self, rows: Vec<(CounterId, Standing, R)>, limit: usize) {
         let has_all = rows.len() < limit;
         let ranked = |(counter, standing, row)| (rank_of(&counter, &standing), row);
@@ -140,10 +141,10 @@ impl<R: Clone> Standings<R> {
         self.floor = last.map(|(last, _)| last.clone());
     }
 
-    /// The oldest `as_of`; `None` where there are no counters.
+    /// The oldest `as_of`; `None` if there are no counters.
     ///
     /// # Errors
-    /// Where they must be read anew.
+    /// [`OldestUnknown`] if they must be read again.
     pub fn oldest_ms(&self) -> Result<Option<i64>, OldestUnknown> {
         match self.oldest.first_key_value() {
             Some((oldest, _)) => Ok(Some(*oldest)),
@@ -152,7 +153,7 @@ impl<R: Clone> Standings<R> {
         }
     }
 
-    /// The oldest `as_of` were read, one of each counter: all, or as many as are kept.
+    /// Sets the oldest `as_of` after a read, one of each counter: all, or as many as are kept.
     pub fn set_oldest(&mut self, read: impl IntoIterator<Item = i64>, has_all: bool) {
         self.oldest.clear();
         for as_of_ms in read {

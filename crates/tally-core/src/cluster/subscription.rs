@@ -1,27 +1,27 @@
-//! Who watches a counter, and which leads its root asks to push often.
+//! The watch of a counter, and the leads that its root asks to push often.
 //!
-//! Invariant: while somebody keeps reading a counter, every lead that can be reached pushes often. The root knows
-//! that from the lead's reports, not from what the root has sent. While nobody reads, each lead falls silent once its
-//! lease is over and the root has said that nobody watches.
+//! Invariant: while a counter is read continuously, every reachable lead pushes often. The root knows that from the
+//! lead's reports, not from its own messages. Without readers, each lead falls silent once its lease is over and the
+//! root has answered that the counter is not watched.
 
 use std::collections::BTreeMap;
 
 use super::push::{LEASE_MS, after};
 use crate::counter::id::Datacenter;
 
-/// How long a counter counts as watched after the last read, and the lease of its leads.
+/// How long a counter counts as watched after the last read, and the lease of its leads, milliseconds.
 pub const WATCHED_MS: i64 = LEASE_MS;
 
-/// A lead whose lease is shorter than this is notified: two heartbeats of it were lost by then.
+/// A lead with less than this left of its lease is notified: by then two of its heartbeats were lost.
 const RENEW_MS: i64 = WATCHED_MS / 2;
 
-/// How soon a lead that has not pushed is notified again.
+/// How soon a lead that has not pushed is notified again, milliseconds.
 pub const NOTIFY_MS: i64 = 200;
 
-/// Who watches a counter, at its root. In memory: those who go on reading begin it again.
+/// The watch of a counter, at its root. In memory only: further reads begin it again.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// Since when it is watched without a gap.
+    /// When the watch began; it has had no gap since.
     since_ms: i64,
     until_ms: Option<i64>,
     leads: BTreeMap<Datacenter, LeadSubscription>,
@@ -29,13 +29,13 @@ pub struct Watch {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct LeadSubscription {
-    /// Until when the lead pushes often, by what it reports.
+    /// Until when the lead pushes often, by its report.
     leased_until_ms: Option<i64>,
     notified_ms: Option<i64>,
 }
 
 impl Watch {
-    /// A reader has asked. The shell does not say so of a reader in the only datacenter that counts.
+    /// Records a read. It is not called for a reader in the only datacenter that counts.
     pub fn record_read(&mut self, now_ms: i64) {
         if !self.is_watched(now_ms) {
             self.since_ms = now_ms;
@@ -43,18 +43,17 @@ impl Watch {
         self.until_ms = Some(now_ms.saturating_add(WATCHED_MS));
     }
 
-    /// Whether a reader has asked lately.
+    /// Whether it was read lately.
     pub fn is_watched(&self, now_ms: i64) -> bool {
         self.lease_ms(now_ms) > 0
     }
 
-    /// Whether it has been watched for so long without a gap, milliseconds: leads that can be reached know of it by
-    /// then.
+    /// Whether it has been watched for this many milliseconds without a gap: by then the reachable leads know of it.
     pub fn is_watched_for(&self, now_ms: i64, milliseconds: i64) -> bool {
         self.is_watched(now_ms) && now_ms.saturating_sub(self.since_ms) >= milliseconds
     }
 
-    /// For how long a lead should push often, milliseconds; 0 while nobody watches.
+    /// For how long a lead should push often, milliseconds; 0 while the counter is not watched.
     pub fn lease_ms(&self, now_ms: i64) -> u32 {
         let left_ms = self
             .until_ms
@@ -64,10 +63,10 @@ impl Watch {
         u32::try_from(lease_ms).unwrap_or(0)
     }
 
-    /// A lead has pushed, and said for how long it goes on pushing often.
+    /// Records a push, and for how long the lead continues to push often.
     pub fn record_push(&mut self, now_ms: i64, from: &Datacenter, watched_for_ms: u32) {
-        // Where the clock has stepped back since the last read, readers are there for all that is known: a lead
-        // whose own clock has ended its lease must not be notified that nobody watches.
+        // If the clock has stepped back since the last read, there may still be readers. A lead whose own clock has
+        // ended its lease must not get the answer that the counter is not watched.
         let longest_ms = now_ms.saturating_add(WATCHED_MS);
         self.until_ms = self.until_ms.map(|until| until.min(longest_ms));
         if !self.is_watched(now_ms) {
@@ -79,8 +78,7 @@ impl Watch {
         subscription.leased_until_ms = Some(now_ms.saturating_add(watched_for_ms.into()));
     }
 
-    /// The leads that must be notified now that somebody watches, of all that the root has; they count as
-    /// notified.
+    /// The leads of the root that must be notified now that the counter is watched; they count as notified.
     pub fn leads_to_notify<'a>(
         &mut self,
         now_ms: i64,

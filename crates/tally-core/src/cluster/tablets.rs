@@ -1,9 +1,9 @@
 //! Which tablet hosts the lead of a counter.
 //!
-//! Invariant: the leads of one tablet have their roots in as few partitions as can be: in one where there are at
-//! least as many tablets as partitions. So what a tablet sends to the directory goes in one message. Where
-//! tablets are added, a counter stays or moves to a new one, as long as the number of partitions stays. Source:
-//! Lamping & Veach 2014, "A fast, minimal memory, consistent hash algorithm".
+//! Invariant: the leads of one tablet have their roots in as few partitions as possible: in one, if there are at least
+//! as many tablets as partitions. So the pushes of a tablet are one message to the directory. If tablets are added, a
+//! counter stays or moves to a new one, as long as the number of partitions stays. Source: Lamping & Veach 2014, "A
+//! fast, minimal memory, consistent hash algorithm".
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub struct TabletSpread {
 }
 
 impl TabletSpread {
-    /// So many tablets beside so many partitions of the directory; at least one of each.
+    /// A spread over `tablets` tablets, with `partitions` partitions of the directory; at least one of each.
     pub fn new(tablets: u32, partitions: u32) -> Self {
         Self {
             tablets: tablets.max(1),
@@ -52,8 +52,8 @@ pub enum LeadPlace {
 }
 
 impl LeadPlace {
-    /// The place of a lead whose root is in this partition, where leads are spread so; without tablets each has an
-    /// object of its own.
+    /// The place of a lead whose root is in this partition, by this spread. Without tablets each lead has an object of
+    /// its own.
     pub fn of(spread: Option<TabletSpread>, counter: &CounterId, partition: u32) -> Self {
         spread.map_or(Self::Own, |spread| {
             Self::Tablet(spread.of(counter, partition))
@@ -61,21 +61,22 @@ impl LeadPlace {
     }
 }
 
-/// Spreads that are remembered: each may cost a call where a lead is looked for.
+/// The most remembered spreads. Each may cost a call when a lead is looked up.
 pub const SPREADS_MAX: usize = 8;
 
-/// Over how many tablets leads are spread from some moment on.
+/// The number of tablets that leads are spread over from some moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Spread {
-    /// Rises with each.
+    /// Rises with each change.
     epoch: u32,
-    /// How many tablets; `None` where each lead has an object of its own.
+    /// The number of tablets; `None` if each lead has an object of its own.
     tablets: Option<u32>,
-    /// Since when, unix milliseconds.
+    /// The beginning, unix milliseconds.
     since_ms: i64,
 }
 
-/// Over how many tablets leads are spread, and were before: each number once, the one that holds last. Stored.
+/// The present and former numbers of tablets that leads are spread over: each number once, the present one last.
+/// Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spreads(Vec<Spread>);
 
@@ -91,7 +92,7 @@ pub enum SpreadChange {
 }
 
 impl Spreads {
-    /// The first.
+    /// The first spread.
     pub fn new(tablets: Option<u32>) -> Self {
         let (epoch, since_ms) = (0, 0);
         Self(vec![Spread {
@@ -101,7 +102,7 @@ impl Spreads {
         }])
     }
 
-    /// Lets so many tablets hold from now on.
+    /// Sets the number of tablets from now on.
     pub fn change(&mut self, tablets: Option<u32>, now_ms: i64) -> SpreadChange {
         let newest = self.0.last().map(|newest| (newest.tablets, newest.epoch));
         let Some((_, epoch)) = newest.filter(|(newest, _)| *newest != tablets) else {
@@ -120,8 +121,8 @@ impl Spreads {
         SpreadChange::Applied
     }
 
-    /// Takes over what another partition knows, whose counters come here: where their leads may live. The number of
-    /// tablets that holds stays, and its epoch is no lower than any that those leads know.
+    /// Takes over the spreads of another partition whose counters move here: the places where their leads may live. The
+    /// present number of tablets stays. Its epoch becomes at least any epoch that those leads know.
     pub fn join(&mut self, others: &Self) {
         let newest = |all: &Self| all.0.last().map(|newest| (newest.tablets, newest.epoch));
         let (Some((tablets, own)), Some((their_tablets, theirs))) = (newest(self), newest(others))
@@ -134,7 +135,7 @@ impl Spreads {
         let unknown: Vec<Spread> = unknown.copied().collect();
         self.0
             .splice(known.saturating_sub(1)..known.saturating_sub(1), unknown);
-        // Their leads may know of an epoch of another place.
+        // Their leads may know an epoch of another place.
         let above = if their_tablets == tablets {
             theirs
         } else {
@@ -145,15 +146,15 @@ impl Spreads {
         }
     }
 
-    /// Raises the epoch of the spread that holds. What it puts where stays.
+    /// Raises the epoch of the present spread. Places do not change.
     pub fn raise(&mut self, by: u32) {
         if let Some(newest) = self.0.last_mut() {
             newest.epoch = newest.epoch.saturating_add(by);
         }
     }
 
-    /// The number of the spread that holds, where it puts a lead, and where earlier ones put it, the latest first;
-    /// `place` says where so many tablets put it.
+    /// The epoch of the present spread, a lead's place by it, and its places by earlier spreads, the latest first.
+    /// `place` returns the place by a number of tablets.
     pub fn places(
         &self,
         place: impl Fn(Option<u32>) -> LeadPlace,
@@ -173,7 +174,7 @@ impl Spreads {
     }
 }
 
-/// The bucket of a key among so many. Cost: O(log buckets).
+/// The bucket of a key among `buckets`. Cost: O(log buckets).
 fn jump(mut key: u64, buckets: u32) -> u32 {
     const STEP: u64 = 2_862_933_555_777_941_757;
     let (mut bucket, mut next) = (0_u64, 0_u64);

@@ -1,7 +1,6 @@
-//! What a root knows of its counter by the pushes of its leads, without a call.
+//! The sum of a counter at its root by the pushes of its leads, without a call.
 //!
-//! Invariant: [`CounterTotal::as_of_ms`] is true: every write that was acknowledged before it is in the value, and in
-//! what was counted.
+//! Invariant: every write that was acknowledged before [`CounterTotal::as_of_ms`] is in the value, and in the count.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,21 +10,21 @@ use super::view::View;
 use crate::counter::id::Datacenter;
 use crate::counter::total::{CellTotal, Sum, Value};
 
-/// What a root knows of its counter by the pushes of its leads.
+/// The sum of a counter at its root by the pushes of its leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterTotal {
     /// The value.
     pub value: Value,
-    /// What was added by increments, whatever was taken away and set.
+    /// The sum of increments, without decrements and sets.
     pub count: Sum,
-    /// Of when it is, unix milliseconds.
+    /// Its moment, unix milliseconds.
     pub as_of_ms: i64,
     /// The newest write that was reported, unix milliseconds; `i64::MIN` for none.
     pub last_write_ms: i64,
 }
 
 impl CounterTotal {
-    /// What a root knows by what its leads have pushed. A view of another generation says nothing.
+    /// The sum by the pushes in a view. A view of another generation is ignored.
     pub fn of(root: &Root, view: &View) -> Self {
         let is_of_root = view.generation() == root.generation;
         let mut total = Self {
@@ -48,7 +47,7 @@ impl CounterTotal {
             if let Some(report) = report {
                 total.last_write_ms = total.last_write_ms.max(report.last_write_ms);
             }
-            // One that has stopped counts nothing that is not held.
+            // All counts of a stopped datacenter are in the held totals.
             let is_settled = root.operations.is_reconciled(datacenter);
             let as_of_ms = match report {
                 _ if held.is_some() && is_settled => i64::MAX,
@@ -61,14 +60,14 @@ impl CounterTotal {
             // No datacenter counts: only an operation has changed it since it was created, or imported.
             total.as_of_ms = root.operations.at_ms();
         }
-        // Nothing was acknowledged before it was created.
+        // No write was acknowledged before the counter was created.
         total.as_of_ms = total.as_of_ms.max(root.created_at_ms);
         total
     }
 }
 
-/// What each datacenter of a counter adds to its value, as its root knows it: increments and decrements beyond what
-/// the last set or reset observed. With what the counter was set to they are the value of [`CounterTotal::of`].
+/// The part of each datacenter in a counter's value, as its root knows it: increments and decrements beyond the
+/// baselines. With the base they are the value of [`CounterTotal::of`].
 pub fn shares_of(root: &Root, view: &View) -> Vec<(Datacenter, Sum, Sum)> {
     let is_of_root = view.generation() == root.generation;
     let share = |datacenter: &Datacenter| {
@@ -93,7 +92,7 @@ pub fn shares_of(root: &Root, view: &View) -> Vec<(Datacenter, Sum, Sum)> {
     root.datacenters.iter().map(share).collect()
 }
 
-/// What a datacenter holds that does not count any more.
+/// The held totals of a datacenter that does not count any more.
 fn held_by<'a>(root: &'a Root, datacenter: &Datacenter) -> Option<&'a Cells> {
     let mut held = root.held.iter();
     let of_it = held.find(|(other, _)| other == datacenter);

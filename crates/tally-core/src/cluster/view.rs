@@ -1,18 +1,17 @@
-//! What is known of a counter away from its cells: at its root, and at whoever reads it.
+//! A view: the known state of a counter outside of its cells, at its root and at its readers.
 //!
-//! Invariant: a [`View`] is a state-based CRDT, the product of four: the newest generation wins whole,
-//! cells merge by (generation, sequence), the report of a datacenter by its progress, unique
-//! elements by union. So merging is commutative, associative and idempotent, and messages may be lost,
-//! repeated and reordered.
+//! Invariant: a [`View`] is a state-based CRDT, the product of four. The newest generation replaces older ones. Cells
+//! merge by (generation, sequence), the report of a datacenter by its progress, and unique elements by union. So
+//! merging is commutative, associative and idempotent, and messages may be lost, repeated and reordered.
 //!
-//! Unique elements are kept once for a counter, not for each datacenter: the union is what readers get, and
-//! an element is of one class wherever it was seen, so a union of unions loses nothing. That is 12 KB at rest for
-//! each class of up to 31, instead of that for each of up to 1,024 datacenters. What it costs: the root does not know
-//! how many of the elements one datacenter saw that is out of reach.
+//! Unique elements are kept once for a counter, not for each datacenter. Readers get the union, and an element has the
+//! same class in each datacenter, so a union of unions loses nothing. That is 12 KB at rest for each class of up to 31,
+//! instead of that for each of up to 1,024 datacenters. In return the root does not know how many of the elements an
+//! unreachable datacenter has seen.
 //!
-//! Bounds: cells are at most 1,024 datacenters × 64 shards (about 30 bytes each at rest: 2 MB, where a
-//! counter of 100 datacenters and one shard in each takes 3 KB), unique elements as `sketch::uniques` says.
-//! What would pass them is not taken over; the root lets no more datacenters count than that.
+//! Bounds: cells are at most 1,024 datacenters × 64 shards (about 30 bytes each at rest: 2 MB, where a counter of 100
+//! datacenters and one shard in each takes 3 KB), unique elements as `sketch::uniques` says. Cells beyond the bounds
+//! are not merged; the root lets no more datacenters count than that.
 
 use std::collections::BTreeMap;
 
@@ -25,21 +24,21 @@ use crate::counter::settings::SHARDS_MAX;
 use crate::counter::total::Value;
 use crate::sketch::Uniques;
 
-/// How current what is known of a datacenter is.
+/// The time and progress of a datacenter's known state.
 ///
-/// Of two the greater is newer: first by what had been counted, which no clock can disturb, then by
-/// time. So a lead whose clock ran ahead is believed again with its next write.
+/// The greater of two is newer: first by progress, which no clock can disturb, then by time. So after a lead's clock
+/// ran ahead, its report counts again with its next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ReportOrder {
-    /// Flushes that its cells had counted, all together.
+    /// The number of flushes that all its cells had counted.
     pub progress: u64,
-    /// When it was so, unix milliseconds by the lead's clock.
+    /// The moment of that state, unix milliseconds by the lead's clock.
     pub as_of_ms: i64,
     /// Its newest write, unix milliseconds.
     pub last_write_ms: i64,
 }
 
-/// What is known of a counter.
+/// The known state of a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     generation: u64,
@@ -57,7 +56,7 @@ pub struct ViewAtRest {
     uniques: Uniques,
 }
 
-/// What a lead knows of its own datacenter.
+/// A lead's state of its own datacenter.
 #[derive(Clone, Debug)]
 pub struct DatacenterState<'a> {
     /// The generation its cells count for.
@@ -66,7 +65,7 @@ pub struct DatacenterState<'a> {
     pub datacenter: &'a Datacenter,
     /// Its cells.
     pub cells: &'a [(u8, CellTotals)],
-    /// When they were so, unix milliseconds.
+    /// The moment of that state, unix milliseconds.
     pub as_of_ms: i64,
     /// Its newest write, unix milliseconds.
     pub last_write_ms: i64,
@@ -75,7 +74,7 @@ pub struct DatacenterState<'a> {
 }
 
 impl View {
-    /// Nothing is known of this generation yet.
+    /// An empty view of this generation.
     pub fn new(generation: u64) -> Self {
         Self {
             generation,
@@ -83,7 +82,7 @@ impl View {
         }
     }
 
-    /// What a lead knows. Cells of other generations than the one it names are left out.
+    /// The view of a lead. Cells of other generations than its own are omitted.
     pub fn of(state: DatacenterState) -> Self {
         let mut view = Self::new(state.generation);
         for &(shard, totals) in state.cells {
@@ -100,7 +99,7 @@ impl View {
         view
     }
 
-    /// Flushes that the known cells of a datacenter have counted.
+    /// The number of flushes that the known cells of a datacenter have counted.
     fn progress_of(&self, datacenter: &Datacenter) -> u64 {
         let cells = self.cells.cells_of(datacenter);
         cells.iter().fold(0, |sum: u64, (_, totals)| {
@@ -108,7 +107,7 @@ impl View {
         })
     }
 
-    /// The generation that all of it belongs to.
+    /// Its generation.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -123,7 +122,7 @@ impl View {
         self.reports.iter()
     }
 
-    /// How current a datacenter is, if anything is known of it.
+    /// The report of a datacenter, if there is one.
     pub fn report_of(&self, datacenter: &Datacenter) -> Option<ReportOrder> {
         self.reports.get(datacenter).copied()
     }
@@ -133,24 +132,24 @@ impl View {
         &self.uniques
     }
 
-    /// Whether the same was counted by another, whenever it was reported.
+    /// Whether another view has the same counts, regardless of the times of reports.
     pub fn counts_as(&self, other: &Self) -> bool {
         (self.generation, &self.cells, &self.uniques)
             == (other.generation, &other.cells, &other.uniques)
     }
 
-    /// The sum of all cells, without what operations have made of it.
+    /// The sum of all cells, without operations.
     pub fn value(&self) -> Value {
         self.cells.value()
     }
 
-    /// The moment up to which everything counted is known, unix milliseconds: that of the datacenter
-    /// that reported longest ago; `None` where none has.
+    /// The moment up to which all counts are known, unix milliseconds: that of the oldest report; `None` without
+    /// reports.
     pub fn as_of_ms(&self) -> Option<i64> {
         self.reports.values().map(|report| report.as_of_ms).min()
     }
 
-    /// Goes over to a newer generation, of which nothing is known yet. True if it was newer.
+    /// Begins a newer generation with an empty view. True if it was newer.
     pub(super) fn begin(&mut self, generation: u64) -> bool {
         let is_newer = generation > self.generation;
         if is_newer {
@@ -194,7 +193,7 @@ impl View {
         self.reports.len() < DATACENTERS_MAX || self.reports.contains_key(datacenter)
     }
 
-    /// Takes over all that another view knows better.
+    /// Merges another view.
     pub fn merge(&mut self, other: &View) {
         self.begin(other.generation);
         if other.generation < self.generation {
@@ -219,7 +218,7 @@ impl View {
         }
     }
 
-    /// The view that was laid to rest.
+    /// Restores a view at rest.
     pub fn from_rest(stored: ViewAtRest) -> Self {
         Self {
             generation: stored.generation,

@@ -1,29 +1,28 @@
-//! How much load a cell sees, and what follows: how long lanes gather, and how many shards there are.
+//! The load of a cell, and its effects: how long lanes gather, and the number of shards.
 //!
-//! Invariants: a cell that is not hot asks nobody to wait; the number of shards is a power of two
-//! from 1 to [`SHARDS_MAX`] and changes by one doubling or halving at a time.
+//! Invariants: a cell that is not hot asks no lane to wait. The number of shards is a power of two from 1 to
+//! [`SHARDS_MAX`] and changes by one doubling or halving at a time.
 
 use serde::{Deserialize, Serialize};
 
 use super::lane::LINGER_MS_MAX;
 use super::settings::SHARDS_MAX;
 
-/// Flushes a second that a cell aims at once it is hot: a quarter of what one object takes (about 1,000
-/// requests a second), since each is a call and a row to pay for. One every 4 ms: who waits for it
-/// hardly notices.
+/// The target of a hot cell, flushes per second. It is a quarter of what one object takes (about 1,000 requests a
+/// second), because each flush is a call and a row to pay for. One every 4 ms adds little delay for a client.
 pub const FLUSHES_PER_SECOND_TARGET: u32 = 250;
 
 /// When a datacenter's number of shards changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// Flushes a second of one cell from which on the datacenter splits.
+    /// Flushes per second of one cell from which on the shards are doubled.
     pub split_flushes_per_second: u32,
     /// How long every cell must stay below an eighth of that before the shards are halved.
     pub quiet_ms: i64,
 }
 
 impl Default for Thresholds {
-    /// A cell splits at what one object takes; a minute of quiet takes it back.
+    /// A cell splits at the load that one object takes. After a minute of quiet the shards are halved.
     fn default() -> Self {
         Self {
             split_flushes_per_second: 1_000,
@@ -32,8 +31,8 @@ impl Default for Thresholds {
     }
 }
 
-/// Below this part of the splitting load a cell is quiet: after a halving each cell has twice the
-/// load, so there must be room between halving and splitting.
+/// A cell is quiet below the splitting load divided by this. After a halving each cell has twice the load, so there
+/// must be room between halving and splitting.
 const QUIET_PART: u32 = 8;
 
 impl Thresholds {
@@ -43,8 +42,7 @@ impl Thresholds {
     }
 }
 
-/// Counts flushes, and the writes in them, by the second. Kept in memory: after a restart it begins
-/// anew.
+/// Counts flushes, and the writes in them, by the second. In memory only: a restart resets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushMeter {
     second: i64,
@@ -52,7 +50,7 @@ pub struct FlushMeter {
     previous: Rate,
 }
 
-/// How much a cell gets in a second.
+/// The load of a cell in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
     /// Flushes.
@@ -69,7 +67,7 @@ impl FlushMeter {
         self.current.writes = self.current.writes.saturating_add(writes.max(1));
     }
 
-    /// What came in the last whole second, or in the current one where that has more flushes.
+    /// The load of the last whole second, or of the current one if that has more flushes.
     pub fn per_second(&mut self, now_ms: i64) -> Rate {
         self.roll(now_ms);
         if self.current.flushes >= self.previous.flushes {
@@ -82,7 +80,7 @@ impl FlushMeter {
     fn roll(&mut self, now_ms: i64) {
         let second = now_ms.div_euclid(1_000);
         if second != self.second {
-            // A clock that steps, either way, begins a new count.
+            // A clock step, in either direction, begins a new count.
             self.previous = if second == self.second.wrapping_add(1) {
                 self.current
             } else {
@@ -94,33 +92,34 @@ impl FlushMeter {
     }
 }
 
-/// Messages a second from which on a lead leaves its tablet: a tenth of what one object takes, and all leads of the
-/// tablet share that.
+/// Messages per second from which on a lead leaves its tablet: a tenth of what one object takes. All leads of a tablet
+/// share one object.
 pub const LEAVE_PER_SECOND: u32 = 100;
 
-/// How long the rate of a lead must stay above the threshold before it leaves, as a part of [`Thresholds::quiet_ms`]:
-/// 10 s.
+/// How long the rate of a lead must stay above the threshold before it leaves: [`Thresholds::quiet_ms`] divided by
+/// this, 10 s.
 const LEAVE_PART: i64 = 6;
 
-/// How long it must get less than a tenth of that before it goes back, in [`Thresholds::quiet_ms`]: ten minutes.
+/// How long the rate must stay below a tenth of the threshold before the lead goes back: [`Thresholds::quiet_ms`] times
+/// this, ten minutes.
 const REST_TIMES: i64 = 10;
 
-/// The part of the load to leave below which a lead rests.
+/// A lead rests below the threshold divided by this.
 const REST_PART: u32 = 10;
 
 /// When a lead leaves its tablet for an object of its own, and when it goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaveLimits {
-    /// Messages a second from which on it leaves.
+    /// Messages per second from which on it leaves.
     pub per_second: u32,
     /// How long the rate must stay above that without a gap of the same length, milliseconds.
     pub hot_ms: i64,
-    /// How long it must have got less than a tenth, milliseconds.
+    /// How long the rate must have been below a tenth of that, milliseconds.
     pub rest_ms: i64,
 }
 
 impl LeaveLimits {
-    /// Those that go with thresholds.
+    /// The limits that belong to these thresholds.
     pub fn new(per_second: u32, thresholds: Thresholds) -> Self {
         Self {
             per_second,
@@ -129,7 +128,7 @@ impl LeaveLimits {
         }
     }
 
-    /// Whether a lead that has counted so much in so long rests.
+    /// Whether a lead that has counted `counted` messages in `for_ms` rests.
     pub fn is_rest(self, counted: u64, for_ms: i64) -> bool {
         let seconds = u64::try_from(for_ms / 1_000).unwrap_or(0);
         let rest_max = u64::from((self.per_second / REST_PART).max(1));
@@ -137,10 +136,10 @@ impl LeaveLimits {
     }
 }
 
-/// For how long a lead has been hot. In memory only.
+/// The time in which a lead has been hot. In memory only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HotPeriod {
-    /// When it began, and when it was hot last, unix milliseconds.
+    /// When it began, and when the lead was last hot, unix milliseconds.
     since: Option<(i64, i64)>,
 }
 
@@ -151,7 +150,7 @@ impl HotPeriod {
             return false;
         }
         let begun_ms = match self.since {
-            // A clock that has stepped back begins anew.
+            // After a clock step back the period begins anew.
             Some((begun_ms, last_ms))
                 if (0..=limits.hot_ms.max(1_000)).contains(&now_ms.saturating_sub(last_ms)) =>
             {
@@ -169,14 +168,14 @@ impl HotPeriod {
     }
 }
 
-/// How long lanes should gather, in milliseconds: as many lanes as flushed within the last second
-/// then flush [`FLUSHES_PER_SECOND_TARGET`] times a second together. 0 while the cell is not hot.
+/// How long lanes should gather, milliseconds, so that the lanes of the last second together flush
+/// [`FLUSHES_PER_SECOND_TARGET`] times a second. 0 while the cell is not hot.
 pub fn linger_ms(rate: Rate, lanes: u32) -> u32 {
     if rate.flushes < FLUSHES_PER_SECOND_TARGET / 2 {
         return 0;
     }
-    // A lane alone whose flushes hold one write each is one client that waits for every answer: it
-    // is held back by its own round trip, and nobody would join it.
+    // A single lane with one write in each flush is one client that waits for every answer. Its own round trip limits
+    // it, and no write would join it.
     let joins = rate.writes / 2 >= rate.flushes;
     let lanes = if joins {
         lanes
@@ -189,7 +188,7 @@ pub fn linger_ms(rate: Rate, lanes: u32) -> u32 {
     period_ms.min(LINGER_MS_MAX)
 }
 
-/// What a lead decides about its number of shards.
+/// A lead's decision about its number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardStep {
     /// Twice as many.
@@ -212,7 +211,7 @@ pub struct Loads {
     since_ms: i64,
 }
 
-/// How long a load must be reported again before it counts, and how long a change has to take effect.
+/// For how long a load must be reported before it counts, and how long a change needs to take effect, milliseconds.
 const CONFIRM_MS: i64 = 1_000;
 
 impl Loads {
@@ -238,7 +237,7 @@ impl Loads {
         }
     }
 
-    /// What to do about `shards` shards now.
+    /// The decision if there are `shards` shards now.
     pub fn decide(&self, shards: u8, thresholds: Thresholds, now_ms: i64) -> ShardStep {
         let unchanged_ms = now_ms.saturating_sub(self.changed_ms);
         let quiet_ms = now_ms.saturating_sub(self.busy_ms.max(self.changed_ms));
@@ -270,6 +269,6 @@ pub fn shard_of_lot(lot: u64, shards: u8) -> u8 {
 
 /// The shard of a unique element's hash, so that shards hold disjoint elements.
 pub fn shard_of_element(hash: u64, shards: u8) -> u8 {
-    // The sketch uses the same bits; a multiplication spreads them anew (Fibonacci hashing).
+    // The sketch uses the same bits, so a multiplication mixes them again (Fibonacci hashing).
     shard_of_lot(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32, shards)
 }

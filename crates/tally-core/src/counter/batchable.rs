@@ -1,19 +1,20 @@
-//! What a lane carries: items that join into one message.
+//! The items of a lane, which join into one message.
 //!
-//! Invariant: an item keeps its position in its batch, so that its outcome is found by that.
+//! Invariant: an item keeps its position in its batch, by which its outcome is found.
 
 use std::fmt::Debug;
 
 use super::flush::Load;
 use super::lane::newest_at;
 
-/// What registers that were imported count as, however often: 16,384 of 6 bits, in entries of 16 bytes.
+/// The entries that imported registers count as, for any number of imports: 16,384 registers of 6 bits, in entries of
+/// 16 bytes.
 const IMPORT_ENTRIES: usize = 16_384 * 6 / 8 / ENTRY_BYTES;
 
-/// What an entry takes of a batch.
+/// The size of an entry in a batch, bytes.
 const ENTRY_BYTES: usize = 16;
 
-/// What a lane carries: items that join into one message.
+/// The items of a lane, which join into one message.
 pub trait Batchable {
     /// The position of an item in its batch.
     type Position: Copy + PartialEq + Debug;
@@ -21,24 +22,25 @@ pub trait Batchable {
     /// Makes an item ready to begin a batch.
     fn open(&mut self) {}
 
-    /// Takes an item in; false, and nothing changes, where it does not fit.
+    /// Adds an item. Returns false, without any change, if it does not fit.
     fn absorb(&mut self, item: &Self) -> bool;
 
-    /// The position of the item that was taken in last.
+    /// The position of the item that was added last.
     fn position(&self) -> Self::Position;
 
-    /// What its outcome means for an item, by the item's position and that of the batch's last one.
+    /// The meaning of the batch's outcome for an item, by the item's position and that of the last item.
     fn seen_from(item: Self::Position, last: Self::Position) -> Self::Position;
 
-    /// How much it holds beyond the number of its items: at most [`super::lane::BATCH_ENTRIES_MAX`].
+    /// The number of its entries: at most [`super::lane::BATCH_ENTRIES_MAX`].
     fn entries(&self) -> usize;
 
-    /// Makes it ready to be sent now, unix milliseconds, with so many items, in a lane that has seen a generation.
+    /// Makes the batch ready to be sent now, unix milliseconds, with this many items. `generation` is the last one that
+    /// its lane has seen.
     fn depart(&mut self, items: u32, generation: u64, now_ms: i64);
 }
 
 impl Batchable for Load {
-    /// What the batch held with a write: (added, removed).
+    /// The totals of the batch up to and including a write: (added, removed).
     type Position = (u128, u128);
 
     fn absorb(&mut self, item: &Self) -> bool {
@@ -49,7 +51,7 @@ impl Batchable for Load {
         (self.added, self.removed)
     }
 
-    /// What the batch added after the write.
+    /// The totals that the batch added after the write.
     fn seen_from(item: (u128, u128), last: (u128, u128)) -> (u128, u128) {
         (last.0.saturating_sub(item.0), last.1.saturating_sub(item.1))
     }

@@ -1,15 +1,14 @@
-//! Maps of what may be forgotten: caches, and what is under way.
+//! Bounded maps whose entries may be forgotten: caches, and the state of work in progress.
 //!
-//! Invariant: a map never holds more than `MAX` entries. Where it is full, a new entry takes the place of all others,
-//! unless its owner has let those go before that are not needed any more ([`BoundedMap::make_room`]), or leaves it
-//! out.
+//! Invariant: a map never holds more than `MAX` entries. If it is full, a new entry removes all others. An owner can
+//! avoid that: it removes unneeded entries first ([`BoundedMap::make_room`]), or does not insert.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Deref;
 
-/// A map of at most `MAX` entries. What only reads is as of a [`HashMap`].
+/// A map of at most `MAX` entries. Methods that only read are those of [`HashMap`].
 #[derive(Clone, Debug)]
 pub struct BoundedMap<K, V, const MAX: usize>(HashMap<K, V>);
 
@@ -28,13 +27,12 @@ impl<K, V, const MAX: usize> Deref for BoundedMap<K, V, MAX> {
 }
 
 impl<K: Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
-    /// Whether a key has an entry, or may have one without others being forgotten.
+    /// Whether a key has an entry, or can get one without removing others.
     pub fn has_room(&self, key: &K) -> bool {
         self.0.len() < MAX || self.0.contains_key(key)
     }
 
-    /// [`BoundedMap::has_room`], if need be once all entries are let go that are not needed. Cost: O(entries) where
-    /// it is full.
+    /// [`BoundedMap::has_room`], after removing unneeded entries if the map is full. Cost: O(entries) if it is full.
     pub fn make_room(&mut self, key: &K, is_needed: impl Fn(&V) -> bool) -> bool {
         if !self.has_room(key) {
             self.retain(is_needed);
@@ -42,7 +40,7 @@ impl<K: Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
         self.has_room(key)
     }
 
-    /// Puts an entry in its place, and returns the one before it; where there is no room, all others are forgotten.
+    /// Inserts an entry, and returns the former one. If there is no room, all others are removed.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if !self.has_room(&key) {
             self.0.clear();

@@ -1,21 +1,21 @@
 //! The rows of a cell's breakdowns: what was counted of each value of a dimension, by the hour, by the day and in all.
 //!
-//! Invariants: rows are written in the commit that counts their writes, so they hold each as often as it is counted;
-//! what the rows of a dimension hold of an hour, a day or all time, and what the pending row holds of it, are
-//! together exactly what writes with that dimension added then. No state is in memory.
+//! Invariants: rows are written in the commit that counts their writes, so they hold each write as often as it is
+//! counted. The rows of a dimension for an hour, a day or all time, plus its part of the pending row, are exactly what
+//! writes with that dimension added then. No state is in memory.
 //!
-//! Life of a value: a commit appends what its writes say to the *pending* row, which is a log. Once the log has
-//! doubled, its sums are made of it; where those are long, the dimensions with most values are folded into their
+//! Life of a value: a commit appends the dimensions of its writes to the *pending* row, which is a log. Once the log
+//! has doubled, it is replaced by its sums. If the sums are long, the dimensions with most values are folded into their
 //! rows, three or a few for each. So a commit writes one row, and seldom more. A read joins the rows that cover its
-//! window with the pending one.
+//! window with the pending row.
 //!
-//! Keys of refused checks ([`DimensionName::REFUSED_KEY`]) are kept for [`KEYS_DAYS`] days and today, and not of all
-//! time: [`forget`] deletes what is older, and returns when it must be called again.
+//! Keys of refused checks ([`DimensionName::REFUSED_KEY`]) are kept for [`KEYS_DAYS`] days and today, and have no row
+//! of all time. [`forget`] deletes older ones, and returns when it must be called again.
 //!
-//! Bounds: a pending row is at most [`PENDING_BYTES_MAX`] after a commit and twice that before, but for one larger
-//! flush. Another row has 1,000 values, at most 290 KB and usually 30. A dimension has 216 rows of hours, as many of
-//! days as the cell's history keeps, and one of all time; a cell has [`DIMENSIONS_MAX`] dimensions: less than 10 GB,
-//! what an object may hold, were each value of five years a long one.
+//! Bounds: a pending row is at most [`PENDING_BYTES_MAX`] after a commit and twice that before, except after one larger
+//! flush. Any other row has 1,000 values, at most 290 KB and usually 30 KB. A dimension has 216 rows of hours, as many
+//! of days as the cell's history keeps, and one of all time. A cell has [`DIMENSIONS_MAX`] dimensions. Even if each
+//! value of five years is of maximal length, that is less than the 10 GB that an object may hold.
 
 use std::collections::BTreeMap;
 
@@ -27,34 +27,34 @@ use super::uniques_retention::{BY_HOURS_SECONDS, kept_seconds};
 use crate::order::put_in_order;
 use crate::sketch::{TopValues, VALUES_MAX};
 
-/// The most dimensions of one cell. What writes say by further names is counted by those names only, see [`OVERFLOW`].
+/// The most dimensions of one cell. Of further names only the totals are counted, see [`OVERFLOW`].
 pub const DIMENSIONS_MAX: usize = 16;
 
-/// The number under which it is counted how much came by names that found no place.
+/// The number of the dimension that counts the totals of names beyond [`DIMENSIONS_MAX`].
 const OVERFLOW: i64 = 16;
 
-/// Sums of a pending row that are longer are folded: about 1,000 values.
+/// Sums of a pending row that are longer than this are folded: about 1,000 values.
 pub const PENDING_BYTES_MAX: usize = 32 * 1_024;
 
-/// A log is summed once it is longer by this than its sums were, and has doubled.
+/// A log is summed once it has doubled and is longer than its last sums by this.
 const PENDING_TAIL_BYTES: usize = 2 * 1_024;
 
 /// How many whole days before today keys of refused checks are kept.
 pub const KEYS_DAYS: i64 = 7;
 
-/// Values that a read holds before it leaves out those that were counted least.
+/// The most values that a read holds; beyond them it drops those that were counted least.
 const READ_VALUES_MAX: usize = 16 * VALUES_MAX;
 
-/// Rows that a read looks at together: 32 of 290 KB are 9 MB at worst.
+/// The rows that a read loads at once: 32 of 290 KB are 9 MB at worst.
 const ROWS_AT_ONCE: i64 = 32;
 
-/// Hours before and after 1970 that rows are named by: 15,000 years.
+/// The hours before and after 1970 that rows can have: 15,000 years.
 const HOURS_MAX: i64 = 1 << 27;
 
 /// What a row holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
-    /// The log that is not folded yet, with how many bytes of it are sums; start 0.
+    /// The log that is not folded yet, and how many of its bytes are sums; start 0.
     Pending,
     /// The names of the dimensions, by their numbers; start 0.
     Names,
@@ -68,7 +68,7 @@ pub enum RowKind {
 
 /// Where the rows are.
 pub trait BreakdownRows {
-    /// Why they could not be read or written.
+    /// Why rows could not be read or written.
     type Fault: From<BrokenLog>;
 
     /// A row.
@@ -77,7 +77,7 @@ pub trait BreakdownRows {
     /// Where storage cannot be read.
     fn get(&self, kind: RowKind, start: i64) -> Result<Option<Vec<u8>>, Self::Fault>;
 
-    /// When the first row begins of those that begin in `from..before`.
+    /// The beginning of the first row that begins in `from..before`.
     ///
     /// # Errors
     /// As [`BreakdownRows::get`].
@@ -102,7 +102,7 @@ pub trait BreakdownRows {
     fn delete(&mut self, kind: RowKind, from: i64, before: i64) -> Result<(), Self::Fault>;
 }
 
-/// Since when rows are kept, unix seconds.
+/// The time from which rows are kept, unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionStart {
     /// Those of hours.
@@ -114,7 +114,7 @@ pub struct RetentionStart {
 }
 
 impl RetentionStart {
-    /// By a cell's clock, unix seconds, and by the first day that its history keeps.
+    /// The beginnings by a cell's clock, unix seconds, and by the first day that its history keeps.
     pub fn at(now: i64, first_day: i64) -> Self {
         Self {
             hours: Resolution::Hour.start_of(now.saturating_sub(kept_seconds(Resolution::Hour))),
@@ -123,7 +123,7 @@ impl RetentionStart {
         }
     }
 
-    /// Of the values of this dimension.
+    /// The beginnings for the values of this dimension.
     fn of_dimension(self, name: &str) -> Self {
         match is_of_keys(name) {
             true => Self {
@@ -148,20 +148,20 @@ fn is_of_keys(name: &str) -> bool {
     name == DimensionName::REFUSED_KEY.as_str()
 }
 
-/// Since when keys of refused checks are kept, unix seconds.
+/// The time from which keys of refused checks are kept, unix seconds.
 pub fn keys_kept_from(now: i64) -> i64 {
     Resolution::Day
         .start_of(now)
         .saturating_sub(KEYS_DAYS * Resolution::Day.seconds())
 }
 
-/// What a row of a dimension begins with: its number, and its hour.
+/// The start of a row of a dimension: the dimension's number, and the hour.
 fn start_of(number: i64, second: i64) -> i64 {
     let hour = second.div_euclid(Resolution::Hour.seconds());
     (number << 32) | (hour.clamp(-HOURS_MAX, HOURS_MAX) + HOURS_MAX)
 }
 
-/// The second that a row is of.
+/// The second at which the time of a row begins.
 fn second_of(start: i64) -> i64 {
     ((start & 0xffff_ffff) - HOURS_MAX).saturating_mul(Resolution::Hour.seconds())
 }
@@ -197,7 +197,7 @@ fn names<R: BreakdownRows>(rows: &R) -> Result<Vec<String>, R::Fault> {
     Ok(read_row(rows.get(RowKind::Names, 0)?.as_deref())?)
 }
 
-/// Writes what the writes of a commit say, within that commit. Its stamps are beginnings of hours.
+/// Writes the dimensions of a commit's writes, within that commit. Their stamps are beginnings of hours.
 ///
 /// # Errors
 /// Those of storage.
@@ -264,7 +264,7 @@ fn fold<R: BreakdownRows>(
     }
 }
 
-/// Deletes keys of refused checks that have been kept long enough. Returns when the next are, unix seconds.
+/// Deletes keys of refused checks that have been kept long enough. Returns when the next are due, unix seconds.
 ///
 /// # Errors
 /// Those of storage.
@@ -308,7 +308,7 @@ fn add(amounts: &mut Amounts, value: &str, amount: u128) {
     }
 }
 
-/// What came by a name that found no place, by that name.
+/// The total of a name beyond [`DIMENSIONS_MAX`], by that name.
 fn one_sum(name: &str, amounts: &Amounts) -> Amounts {
     let sum = amounts
         .values()
@@ -316,7 +316,7 @@ fn one_sum(name: &str, amounts: &Amounts) -> Amounts {
     Amounts::from([(name.to_owned(), sum)])
 }
 
-/// The number of a dimension, which it gets now if it has none and there is one left.
+/// The number of a dimension. A dimension without a number gets one now, if one is left.
 fn number_of<R: BreakdownRows>(rows: &mut R, name: &str) -> Result<i64, R::Fault> {
     let mut names = names(rows)?;
     if let Some(number) = known_number(&names, name) {
@@ -355,7 +355,7 @@ fn merge_row<R: BreakdownRows>(
     if stored.is_some() || kind == RowKind::AllTime {
         return Ok(());
     }
-    // With a new row those go that were kept long enough.
+    // A new row deletes those that were kept long enough.
     let first = start_of(number, i64::MIN);
     rows.delete(kind, first, start_of(number, kept.of(kind)))
 }
@@ -368,7 +368,7 @@ pub fn names_of<R: BreakdownRows>(rows: &R) -> Result<Vec<String>, R::Fault> {
     Ok(read(rows, "", None)?.names)
 }
 
-/// Adds what was counted of a dimension's values elsewhere, at times that nobody knows, within a commit.
+/// Adds counts of a dimension's values that were made elsewhere at unknown times, within a commit.
 ///
 /// # Errors
 /// Those of storage.
@@ -388,7 +388,7 @@ pub fn install<R: BreakdownRows>(
     write_row(rows, RowKind::AllTime, start, &held)
 }
 
-/// What cells say of one dimension in a window.
+/// The counts of one dimension in a window, of any number of cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breakdown {
     /// What was counted of its values.
@@ -398,7 +398,7 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// The one in these bytes; of nothing where there are none.
+    /// Decodes a breakdown; no bytes are an empty one.
     pub fn from_rest(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
             return Self::default();
@@ -407,7 +407,7 @@ impl Breakdown {
         postcard::from_bytes(bytes).unwrap_or_default()
     }
 
-    /// Its bytes; none where it says nothing.
+    /// Its bytes; none for an empty breakdown.
     pub fn to_rest(&self) -> Vec<u8> {
         if self.values.is_empty() && self.names.is_empty() {
             return Vec::new();
@@ -427,7 +427,7 @@ impl Breakdown {
     }
 }
 
-/// Adds what other cells say to what some say, both at rest.
+/// Adds the breakdown of other cells to one, both at rest.
 pub fn join_breakdowns(into: &mut Vec<u8>, other: Vec<u8>) {
     if into.is_empty() {
         *into = other;
@@ -438,8 +438,8 @@ pub fn join_breakdowns(into: &mut Vec<u8>, other: Vec<u8>) {
     }
 }
 
-/// Reads what was counted of a dimension in a window, its first and its last second, which [`covered`] has widened;
-/// of all time without one. Cost: a row read and a merge for each day, and for each hour at its ends.
+/// Reads the counts of a dimension in a window: its first and its last second, widened by [`covered`]; of all time
+/// without a window. Cost: a row read and a merge for each day, and for each hour at the window's ends.
 ///
 /// # Errors
 /// Those of storage.
@@ -477,7 +477,7 @@ pub fn read<R: BreakdownRows>(
     Ok(Breakdown { values, names })
 }
 
-/// What the rows of a dimension hold of a window.
+/// The counts in the rows of a dimension for a window.
 fn read_number<R: BreakdownRows>(
     rows: &R,
     number: i64,
@@ -521,7 +521,7 @@ fn merge_rows<R: BreakdownRows>(
         _ => Resolution::Hour,
     };
     let (mut first, end) = (start_of(number, from), start_of(number, before));
-    // From row to row: however long the window is, this ends with the rows that are kept.
+    // Goes from row to row: for a window of any length this ends with the last row that is kept.
     while let Some(row) = rows.first(kind, first, end)? {
         let next = second_of(row).saturating_add(ROWS_AT_ONCE * step.seconds());
         let next = start_of(number, next).min(end);
@@ -536,8 +536,8 @@ fn merge_rows<R: BreakdownRows>(
     Ok(())
 }
 
-/// The whole hours, or days, that a window of these seconds touches, as its first and its last second, where it is
-/// asked for now: hours are kept for a week.
+/// Widens a window to the whole hours, or days, that it touches, as its first and its last second. It depends on the
+/// time of the question, because hours are kept for a week.
 pub fn covered((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let by_hours_from = now.saturating_sub(BY_HOURS_SECONDS);
     let step_at = |second: i64| match second >= by_hours_from {

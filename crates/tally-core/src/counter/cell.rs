@@ -1,11 +1,11 @@
 //! The state of one (counter, datacenter, shard).
 //!
-//! Invariants: totals only grow within a generation; `sequence` grows by one with every flush that
-//! is counted; a flush is counted at most once; a refused flush changes nothing.
+//! Invariants: totals only grow within a generation. `sequence` grows by one with every flush that is counted. A flush
+//! is counted at most once. A refused flush changes nothing.
 //!
-//! Life: a cell is *unborn* until the root (for the lead) or the lead (for other shards) grants it
-//! a generation. It then counts flushes until its generation is closed or its time to live lapses;
-//! a lapsed cell counts nothing before it has asked for a grant again.
+//! Life: a cell is *unborn* until it is granted a generation: by the root if it is the lead, else by the lead. It then
+//! counts flushes until its generation is closed or its time to live lapses. A lapsed cell counts nothing before it has
+//! a new grant.
 
 use std::collections::BTreeMap;
 
@@ -35,11 +35,10 @@ pub use keyed::recall;
 pub use numbered::{KnownNumbers, NumberedWrites};
 pub use recovery::{CellRecovery, SEQUENCE_GAP};
 
-/// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
+/// How far a write's stamp may be from the cell's clock, seconds. Other stamps are clamped.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
 
-/// Returns a write's stamp as a cell of this clock takes it, both in unix seconds: a writer whose clock is off
-/// counts within [`STAMP_CLAMP_SECONDS`] of the cell's.
+/// Clamps a write's stamp to [`STAMP_CLAMP_SECONDS`] around the cell's clock, both in unix seconds.
 pub fn clamp_stamp(second: i64, now: i64) -> i64 {
     let earliest = now.saturating_sub(STAMP_CLAMP_SECONDS);
     second.clamp(earliest, now.saturating_add(STAMP_CLAMP_SECONDS))
@@ -54,15 +53,15 @@ pub struct Cell {
     removed: CellTotal,
     last_write_ms: i64,
     shards_ever: u8,
-    /// Shards that writes of the datacenter spread over; 0 where that is not known yet.
+    /// The number of shards that writes of the datacenter spread over; 0 if that is not known yet.
     spread: u8,
-    /// Whether this cell refuses flushes until it is let count again.
+    /// Whether this cell refuses flushes until it is unsealed.
     is_sealed: bool,
-    /// A lead's sealed shards, with what each of them had counted.
+    /// A lead's sealed shards, each with its part.
     sealed: BTreeMap<u8, Option<Part>>,
     /// How often this cell was sealed, in memory only: see [`Cell::unseal`].
     seals: u64,
-    /// How often each shard was let count, in memory only: see [`Cell::keep_sealed`].
+    /// How often each shard was admitted, in memory only: see [`Cell::keep_sealed`].
     admissions: BTreeMap<u8, u64>,
     nonces: Nonces,
     /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
@@ -75,10 +74,10 @@ pub struct Cell {
     open_uniques: Option<(i64, Uniques)>,
     /// The first hour whose minutes have not been joined; `None` before any element.
     open_hour: Option<i64>,
-    /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
-    /// ended generation that was on its way when the end came.
+    /// Generations up to this one have ended. In memory only. It stops a grant of an ended generation that was in
+    /// flight at the end.
     closed_through: u64,
-    /// When this cell last asked a granter that answered that the generation lives, by its own clock. In memory only.
+    /// When this cell sent the last request that was answered with a grant, by its own clock. In memory only.
     granted_ms: Option<i64>,
 }
 
@@ -95,7 +94,7 @@ pub struct FlushRow {
     is_sealed: bool,
     nonces: Nonces,
     history: HotHistory,
-    /// The minute that has a sketch which the all-time sketch does not include yet.
+    /// The minute whose sketch the sketch of all time does not include yet.
     open_uniques: Option<i64>,
     /// The first hour whose minutes have not been joined into one row.
     open_hour: Option<i64>,
@@ -129,7 +128,7 @@ impl Cell {
         self.grant
     }
 
-    /// The most shards its datacenter ever had in this generation, itself included.
+    /// The most shards that its datacenter ever had in this generation.
     pub fn shards_ever(&self) -> u8 {
         self.shards_ever.max(1)
     }
@@ -140,14 +139,14 @@ impl Cell {
             .max(self.grant.map_or(i64::MIN, |grant| grant.last_write_ms))
     }
 
-    /// Whether the counter's time to live has passed by all that this cell knows.
+    /// Whether the counter's time to live has passed, as far as this cell knows.
     pub fn has_lapsed(&self, now_ms: i64) -> bool {
         let ttl = self.grant.and_then(|grant| grant.settings.ttl);
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(self.last_write_ms()))
     }
 
-    /// Whether a flush must wait for a grant: the cell has none, is sealed, or its time to live is over and no granter
-    /// has confirmed the generation since (clocks differ).
+    /// Whether a flush must wait for a grant: the cell has none, is sealed, or its time to live is over and the
+    /// generation has not been confirmed since (clocks differ).
     pub fn needs_grant(&self, now_ms: i64) -> bool {
         let just_granted = self
             .granted_ms
@@ -155,9 +154,9 @@ impl Cell {
         self.is_sealed || self.grant.is_none() || (self.has_lapsed(now_ms) && !just_granted)
     }
 
-    /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
-    /// older one, or one that has ended, changes nothing. `requested_ms` is when it was requested: from then on
-    /// the granter says that the counter lives, however long its answer was on its way.
+    /// Takes a grant. A newer generation starts empty. The same generation takes newer settings. An older generation,
+    /// or an ended one, changes nothing. The grant was requested at `requested_ms`: the counter lived at that time or
+    /// later, however long the answer took.
     pub fn take_grant(&mut self, grant: Grant, requested_ms: i64) -> GrantOutcome {
         if grant.generation <= self.closed_through
             || self.generation().is_some_and(|own| own > grant.generation)
@@ -170,7 +169,7 @@ impl Cell {
                 GrantOutcome::Renewed
             }
             older => {
-                // An unborn cell may have struck writes out, which it must not count now either.
+                // An unborn cell may have struck writes out. It must not count them now either.
                 let ledgers = match older {
                     None => std::mem::take(&mut self.ledgers),
                     Some(_) => Ledgers::default(),
@@ -196,13 +195,13 @@ impl Cell {
         taken
     }
 
-    /// Takes over what a grant of its own generation says. It may have been long on its way, so unlike one that was
-    /// requested it does not prove that the counter lives.
+    /// Takes over the content of a grant of its own generation. The grant may have been in flight for long. So unlike a
+    /// requested one it does not prove that the counter lives.
     pub fn configure(&mut self, grant: Grant) {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
         if grant.revision > held.revision {
-            // A home has one shard, whatever the number of the settings.
+            // A home has one shard, whatever the settings say.
             let is_older = grant.settings.number < held.settings.number;
             *held = Grant {
                 settings: if is_older {
@@ -228,7 +227,7 @@ impl Cell {
         self.shards_ever = self.shards_ever.max(fixed);
     }
 
-    /// Whether it has nothing to keep: it counts for no generation, and has struck nothing out.
+    /// Whether it has nothing to store: it counts for no generation, and has struck nothing out.
     pub fn is_blank(&self) -> bool {
         self.generation().is_none() && self.ledgers.records() == 0 && !self.has_numbers
     }
@@ -250,10 +249,10 @@ impl Cell {
         closes
     }
 
-    /// Counts a flush, once however often it comes. Returns the state after it and what to write.
+    /// Counts a flush, once for any number of repeats. Returns the state after it and the rows to write.
     ///
     /// # Errors
-    /// See [`Refusal`]; nothing has changed then.
+    /// See [`Refusal`]. Then nothing has changed.
     pub fn apply(
         &mut self,
         nonce: Nonce,
@@ -265,12 +264,12 @@ impl Cell {
         Ok((outcome, changes))
     }
 
-    /// [`Cell::apply`] as a part of a commit that holds others already: what must be written is added to
-    /// theirs. They must be decided knowing each other: a page of buckets is written whole, so what one
-    /// flush adds to the open minute lies in the page that another has marked, and nowhere else.
+    /// [`Cell::apply`] as a part of a commit with other flushes: adds the rows to write to theirs. Each flush must know
+    /// those before it, because a page of buckets is written whole: if one flush has marked a page, what the next adds
+    /// to the open minute is in that page, and nowhere else.
     ///
     /// # Errors
-    /// See [`Refusal`]; nothing has changed then.
+    /// See [`Refusal`]. Then nothing has changed.
     pub fn apply_in(
         &mut self,
         nonce: Nonce,

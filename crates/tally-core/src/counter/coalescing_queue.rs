@@ -1,13 +1,13 @@
-//! Items that wait for their receivers and leave in batches: those that come while a receiver's batches are in flight
-//! leave together as its next.
+//! Joins items into batches by receiver: items that come while a receiver's batches are in flight leave together as its
+//! next batch.
 //!
-//! Invariants: items of one receiver leave in the order in which they came, each in one batch; no more batches of one
-//! receiver are in flight than it may have; where items of a receiver wait and it may have another batch, somebody was
-//! told to begin one, by [`CoalescingQueue::join`] or [`CoalescingQueue::end`]; a receiver without items and batches
-//! holds no memory. An item waits only while who asked for it is open, which bounds how many there are.
+//! Invariants: items of one receiver leave in the order in which they came, each in one batch. No more batches of one
+//! receiver are in flight than allowed. If items of a receiver wait and it may have another batch,
+//! [`CoalescingQueue::join`] or [`CoalescingQueue::end`] has told one caller to begin it. A receiver without items and
+//! batches holds no memory. An item waits only while its request is open, which bounds the number of items.
 //!
-//! It serves those whose requests may wake each other: the calls of one request, and all requests of one object. Writes
-//! of several requests of an isolate may not, and join a [`super::lane`], where each looks for its outcome.
+//! It is for callers that may wake each other: the calls of one request, and all requests of one object. Requests of an
+//! isolate may not. Their writes join a [`super::lane`], where each looks for its outcome.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +27,7 @@ struct Pending<T> {
 }
 
 impl<K: Clone + Ord, T> CoalescingQueue<K, T> {
-    /// Nothing waits yet. Each receiver has so many batches in flight at most, and one at least.
+    /// An empty queue. Each receiver has at most `batches_max` batches in flight, and at least one.
     pub fn new(batches_max: usize) -> Self {
         Self {
             batches_max: batches_max.max(1),
@@ -36,7 +36,8 @@ impl<K: Clone + Ord, T> CoalescingQueue<K, T> {
         }
     }
 
-    /// Lets an item wait. Returns whether its receiver's next batch is to be begun: nobody else was answered so.
+    /// Queues an item. Returns whether the caller must begin the receiver's next batch; no other caller got that
+    /// answer.
     pub fn join(&mut self, to: &K, item: T) -> bool {
         let begin = || Pending {
             waiting: VecDeque::new(),
@@ -47,7 +48,7 @@ impl<K: Clone + Ord, T> CoalescingQueue<K, T> {
         pending.waiting.len() == 1 && pending.in_flight < self.batches_max
     }
 
-    /// The first receivers that may be sent a batch, as many as there may be in all with those in flight. Cost:
+    /// The first receivers to which a batch may be sent: at most `in_flight_max` less the batches in flight. Cost:
     /// O(receivers).
     pub fn ready(&self, in_flight_max: usize) -> Vec<K> {
         let all = self.receivers.iter();
@@ -56,8 +57,8 @@ impl<K: Clone + Ord, T> CoalescingQueue<K, T> {
         ready.take(room).map(|(to, _)| to.clone()).collect()
     }
 
-    /// Takes the next batch of a receiver, which is in flight then: the first items as long as each fits, and one at
-    /// least. `None` where nothing waits, or too many are in flight. Cost: O(items of the batch).
+    /// Takes the next batch of a receiver, which is then in flight: the first items as long as each fits, and at least
+    /// one. `None` if nothing waits, or if too many are in flight. Cost: O(items of the batch).
     pub fn take(&mut self, to: &K, mut fits: impl FnMut(&T) -> bool) -> Option<Vec<T>> {
         let pending = self.receivers.get_mut(to)?;
         if !pending.may_leave(self.batches_max) {
@@ -70,7 +71,7 @@ impl<K: Clone + Ord, T> CoalescingQueue<K, T> {
         Some(batch)
     }
 
-    /// Ends a batch of a receiver. Returns whether its next is to be begun.
+    /// Ends a batch of a receiver. Returns whether the caller must begin its next batch.
     pub fn end(&mut self, to: &K) -> bool {
         let Some(pending) = self.receivers.get_mut(to) else {
             return false;

@@ -1,6 +1,6 @@
 //! Queued writes of counters that could not be counted when they were sent.
 //!
-//! Invariant: what is set aside of a counter is sent before what came for it later, and delays no other counter.
+//! Invariant: deferred writes of a counter are sent before its later writes, and delay no other counter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use super::ledger::{KeySource, WriteKey};
 use super::queue::{DISTINCT_KEYS_MAX, QueuedDelivery, wait_with};
 use crate::order::set_of;
 
-/// Counters whose writes could not be counted when they were sent. What comes for them meanwhile waits in a row of
-/// its own, which is sent once those are settled: so one counter takes no more room and no more calls the longer it
-/// lasts, and the others go on.
+/// Counters whose writes could not be counted when they were sent. Later writes of such a counter wait in a separate
+/// row, which is sent once the earlier ones are decided. So the room and the calls for one counter do not grow with
+/// time, and other counters continue.
 #[derive(Clone, Debug, Default)]
 pub struct DeferredWrites {
     counters: BTreeMap<CounterId, Parking>,
@@ -20,9 +20,9 @@ pub struct DeferredWrites {
 
 #[derive(Clone, Debug, Default)]
 struct Parking {
-    /// The batches that hold writes of it which were sent.
+    /// The batches with sent writes of the counter.
     sent: BTreeSet<i64>,
-    /// The row that waits, which was never sent.
+    /// The row that waits and was never sent.
     waiting: Option<i64>,
 }
 
@@ -41,8 +41,8 @@ impl DeferredWrites {
         }
     }
 
-    /// Records what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent
-    /// now.
+    /// Records the writes that are left of a sent batch, which had writes of the counters in `before`. Returns the rows
+    /// that may be sent now.
     pub fn record_outcome<'a>(
         &mut self,
         left: &InboxBatch,
@@ -70,7 +70,7 @@ impl DeferredWrites {
         free
     }
 
-    /// Whether what comes for a counter must wait.
+    /// Whether further writes of a counter must wait.
     pub fn holds(&self, counter: &CounterId) -> bool {
         self.counters.contains_key(counter)
     }
@@ -86,7 +86,7 @@ impl DeferredWrites {
         parkings.any(|parking| parking.waiting == Some(row))
     }
 
-    /// How many rows hold what was sent before, or waits for that.
+    /// The number of rows with writes that were sent before, or that wait for those.
     pub fn rows(&self) -> u64 {
         let parkings = || self.counters.values();
         let sent = set_of(parkings().flat_map(|parking| &parking.sent).copied());
@@ -94,8 +94,8 @@ impl DeferredWrites {
         u64::try_from(sent.len() + waiting.count()).unwrap_or(u64::MAX)
     }
 
-    /// Takes out of a batch the writes of counters that must wait, and returns the rows that they wait in, with what
-    /// waits there already by `stored`.
+    /// Takes the writes of counters that must wait out of a batch. Returns the rows in which they wait, together with
+    /// the writes that wait there already; `stored` reads those.
     ///
     /// # Errors
     /// Those of `stored`.

@@ -1,8 +1,8 @@
-//! Dimensions of a write: what it says of itself in addition to its amount, as names with values.
+//! Dimensions of a write: names with values, in addition to its amount.
 //!
-//! Invariant: a [`Dimensions`] holds names and values within these bounds, each name once. Writes that join on their
-//! way append what they say to one [`DimensionLog`], which is bytes in flight and at rest: without dimensions it is
-//! empty, and costs one byte.
+//! Invariant: a [`Dimensions`] holds names and values within these bounds, each name once. Writes that join append
+//! their dimensions to one [`DimensionLog`]. It is bytes in memory, in messages and in storage. Without dimensions it
+//! is empty, and costs one byte.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ pub const DIMENSION_VALUE_BYTES_MAX: usize = 256;
 /// How much of a text that was refused is shown, in characters.
 const SHOWN_CHARS: usize = 64;
 
-/// The name of a dimension. It is small and of fixed size, so that questions that hold one are copied as they are.
+/// The name of a dimension. Its size is small and fixed, so that questions that hold one are `Copy`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DimensionName {
     bytes: [u8; DIMENSION_NAME_BYTES_MAX],
@@ -29,7 +29,7 @@ pub struct DimensionName {
 }
 
 impl DimensionName {
-    /// Reads a name: 1 to 64 small letters of ASCII, digits, `_` and `-`.
+    /// Parses a name: 1 to 64 lower-case letters of ASCII, digits, `_` and `-`.
     ///
     /// # Errors
     /// [`DimensionFault::Name`].
@@ -46,7 +46,7 @@ impl DimensionName {
         }
     }
 
-    /// The dimension of the service's own counters that holds keys of refused checks. No caller can say its name. Its
+    /// The dimension of the service's own counters that holds keys of refused checks. No caller can use its name. Its
     /// values are kept for days, see [`super::breakdown::forget`].
     pub const REFUSED_KEY: Self = {
         let mut bytes = [0; DIMENSION_NAME_BYTES_MAX];
@@ -121,7 +121,7 @@ fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).collect()
 }
 
-/// What one write says of itself.
+/// The dimensions of one write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dimensions(BTreeMap<String, String>);
 
@@ -143,8 +143,8 @@ impl Dimensions {
         Ok(())
     }
 
-    /// Adds a dimension whose value somebody else has written: what is too long is cut, control characters become
-    /// spaces, and nothing is added where nothing is left, or there is no room.
+    /// Adds a dimension whose value comes from an untrusted source. A long value is cut, and control characters become
+    /// spaces. Nothing is added if the rest is empty, or if there is no room.
     pub fn insert_cut(&mut self, name: &str, value: &str) {
         let mut text = String::new();
         for sign in value.chars() {
@@ -154,7 +154,7 @@ impl Dimensions {
             }
             text.push(sign);
         }
-        // The only faults that are left: an empty value, and too many.
+        // The only possible faults are an empty value and too many dimensions.
         let _ = self.insert(name, text.trim());
     }
 
@@ -179,7 +179,7 @@ impl Dimensions {
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Bytes that no other dimensions have: for the hash of what a write asks for.
+    /// Unambiguous bytes of the dimensions, for the hash of a write.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut log = DimensionLog::default();
         log.push(Stamp::Past(0), 0, self.iter());
@@ -187,7 +187,7 @@ impl Dimensions {
     }
 }
 
-/// When a write was, in unix seconds.
+/// The time of a write, unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stamp {
     /// Clamped to the clock of the cell that counts it.
@@ -196,15 +196,14 @@ pub enum Stamp {
     Past(i64),
 }
 
-/// What writes said of themselves: entries of a stamp, an amount, and names with values, each of which counts that
-/// amount.
+/// The dimensions of writes: entries of a stamp, an amount, and names with values. Each value counts that amount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DimensionLog(Vec<u8>);
 
 /// An entry of a log. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry<'a> {
-    /// When it was.
+    /// Its time.
     pub stamp: Stamp,
     /// How much.
     pub amount: u128,
@@ -213,7 +212,7 @@ pub struct LogEntry<'a> {
     pub values: Vec<(&'a str, &'a str)>,
 }
 
-/// Bytes that are no log of dimensions.
+/// The bytes are no log of dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenLog;
 
@@ -226,7 +225,7 @@ impl fmt::Display for BrokenLog {
 impl std::error::Error for BrokenLog {}
 
 impl DimensionLog {
-    /// The log that these bytes are.
+    /// The log with these bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -246,7 +245,7 @@ impl DimensionLog {
         self.0.len()
     }
 
-    /// Adds an entry, unless it names nothing.
+    /// Adds an entry, unless it has no values.
     pub fn push<'a>(
         &mut self,
         stamp: Stamp,
@@ -271,7 +270,7 @@ impl DimensionLog {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// Hands out its entries.
+    /// Calls `take` with each entry.
     ///
     /// # Errors
     /// [`BrokenLog`].
@@ -286,7 +285,7 @@ impl DimensionLog {
         Ok(())
     }
 
-    /// The same with each value of each stamp once, and with as few entries as can be.
+    /// The log with each value of each stamp once, in the fewest entries.
     ///
     /// # Errors
     /// [`BrokenLog`].
@@ -298,7 +297,7 @@ impl DimensionLog {
 /// Amounts by value.
 pub type Amounts = BTreeMap<String, u128>;
 
-/// What a log sums to: amounts by dimension, stamp and value.
+/// The sums of a log: amounts by dimension, stamp and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueSums(BTreeMap<String, BTreeMap<Stamp, Amounts>>);
 
@@ -350,7 +349,7 @@ impl ValueSums {
         log
     }
 
-    /// Takes the dimension out whose values have most bytes.
+    /// Removes the dimension whose values have most bytes.
     pub fn take_largest(&mut self) -> Option<(String, BTreeMap<Stamp, Amounts>)> {
         let bytes = |stamps: &BTreeMap<Stamp, Amounts>| -> usize {
             let values = stamps.values().flat_map(BTreeMap::keys);

@@ -1,4 +1,4 @@
-//! What a flush carries, what it changes, and why it may be refused.
+//! The content of a flush, its changes, and the reasons to refuse it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,23 +13,23 @@ use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, UniqueHash};
 use crate::sketch::{Class, HashId, Source, Token, TopValues, Uniques, redis_token_of};
 
-/// What the hash of a unique element says of it.
+/// The parts of a unique element's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Element {
-    /// Its shard, were there [`SHARDS_MAX`] of them: it gives the element's class for any number of shards, whichever
-    /// cell its sender took for its shard.
+    /// Its shard if there were [`SHARDS_MAX`] of them. It gives the element's class for any number of shards, also if
+    /// its sender chose another shard.
     pub lot: u8,
-    /// What sketches see of it.
+    /// The part that sketches use.
     pub token: Token,
 }
 
 impl Element {
-    /// Returns what a 64-bit hash says of its element.
+    /// The element of a 64-bit hash.
     pub fn of(hash: u64) -> Self {
         Self::with_token(hash, Token::from_hash(hash))
     }
 
-    /// Returns what this hash, of that identity, says of its element.
+    /// The element of a hash by the hash function with this id.
     pub fn by(id: HashId, hash: u64) -> Self {
         match id {
             HashId::REDIS => Self::with_token(hash, redis_token_of(hash)),
@@ -42,8 +42,8 @@ impl Element {
         Self { lot, token }
     }
 
-    /// Returns the source of its token, where elements are spread over so many shards. Those of Redis's hash are
-    /// estimated all together, so classes would only take room.
+    /// The source of its token, if elements are spread over this many shards. Elements by Redis's hash are estimated
+    /// together, so they have no classes: those would only take room.
     pub fn source(self, hash: HashId, shards: u8) -> Source {
         if hash == HashId::REDIS {
             return Source::of_all(hash);
@@ -54,7 +54,7 @@ impl Element {
     }
 }
 
-/// What a flush carries.
+/// The content of a flush.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Sum of all increments.
@@ -69,17 +69,17 @@ pub struct Load {
     pub tokens: Vec<(i64, Element)>,
     /// Elements of the past, from logs and of keyed writes: (unix second, element), taken as they are.
     pub past_tokens: Vec<(i64, Element)>,
-    /// The hash that all of them went through.
+    /// The hash function of all elements.
     pub hash: HashId,
-    /// How many writes joined in it, as their lane counts them. It only shows how hot the cell is.
+    /// The number of its writes, as their lane counts them. It is used only to measure load.
     pub writes: u32,
-    /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
+    /// The newest generation that it may count in, by its lane; 0 for the living one.
     pub newest: u64,
     /// Samples by the unix second of their increments, clamped to the cell's clock.
     pub samples: Samples,
-    /// Registers that were counted elsewhere, at times that nobody knows: they go to all time, and to no window.
+    /// Registers that were counted elsewhere at unknown times: they are added to all time, and to no window.
     pub imported: Uniques,
-    /// What increments say of themselves, by dimensions.
+    /// The dimensions of its increments.
     pub dimensions: DimensionLog,
 }
 
@@ -89,8 +89,8 @@ impl Load {
         !(self.tokens.is_empty() && self.past_tokens.is_empty() && self.imported.is_empty())
     }
 
-    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1, or where elements of both
-    /// went through different hashes.
+    /// Adds another load to this one. Returns false, without any change, if a total would exceed 2^128 − 1, or if the
+    /// two loads have elements by different hash functions.
     pub fn absorb(&mut self, other: &Load) -> bool {
         let added = self.added.checked_add(other.added);
         let removed = self.removed.checked_add(other.removed);
@@ -123,26 +123,26 @@ impl Load {
     }
 }
 
-/// Why a cell does not count a flush. Nothing has changed.
+/// Why a cell does not count a flush. The cell has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// A grant is needed first.
     NeedsGrant,
-    /// The lane finished with this flush long ago; nobody waits for the answer.
+    /// The lane finished with this flush long ago; no request waits for the answer.
     Stray,
     /// Too many lanes flushed within the last minute.
     TooManyLanes,
-    /// The counter's value has a floor, so decrements are decided one by one and not in a flush.
+    /// The counter has a floor, so decrements are decided one by one and not in a flush.
     HasFloor,
     /// The shard is sealed; writes of its datacenter spread over this many shards.
     Moved(u8),
-    /// The newest generation that it may count in has ended: this one lives, or at least this one would.
+    /// The newest generation that it may count in has ended. This generation lives, or the next one is at least this.
     Newer(u64),
-    /// It carries unique elements that did not go through this hash, which is the counter's.
+    /// It has unique elements by another hash function than the counter's, which is this one.
     OtherHash(UniqueHash),
 }
 
-/// What must be written together so that a flush is durable.
+/// The rows that must be written in one commit so that a flush is durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Whether the hot row changed.
@@ -153,30 +153,30 @@ pub struct Changes {
     pub all_time: bool,
     /// Minutes whose unique elements changed: (unix second of the start, all of them at rest).
     pub minutes: Vec<(i64, Vec<u8>)>,
-    /// Tokens of minutes, hours and days that are not in memory: the shell merges them into the rows of those.
+    /// Tokens of minutes, hours and days that are not in memory: the cell's object merges them into their rows.
     pub late_tokens: Vec<(Resolution, i64, Source, Token)>,
-    /// Hours, and days, that are over: when all else is written, the shell joins the rows of each hour's minutes into
-    /// one, and then those of each day's hours. By step and start, so hours come first.
+    /// Hours and days that are over. After all other rows are written, the cell's object joins the rows of each hour's
+    /// minutes into one, and then those of each day's hours. By step and start, so hours come first.
     pub over: BTreeSet<(Resolution, i64)>,
-    /// Records of keyed writes, one for each key. Where there are any, the counts of their ledger are written too.
+    /// Records of keyed writes, one for each key. If there are any, the counts of their ledger are written too.
     pub records: Vec<NewRecord>,
-    /// Whose keys theirs are.
+    /// The source of the keys of these records.
     pub keys: KeySource,
     /// Lanes of numbered writes that changed.
     pub numbers: BTreeMap<WriteKey, Numbers>,
-    /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.
+    /// Samples by the unix second of their minute's start: the cell's object merges them into those minutes' rows.
     pub samples: Samples,
-    /// Histograms at rest of the samples of hours, by their first seconds: the shell merges them into those hours'
-    /// rows.
+    /// Histograms at rest of the samples of hours, by their first seconds: the cell's object merges them into those
+    /// hours' rows.
     pub hour_samples: Vec<(i64, Vec<u8>)>,
-    /// What was counted of the values of dimensions, of all time: the shell merges it into those dimensions' rows.
+    /// Counts of dimensions' values, of all time: the cell's object merges them into those dimensions' rows.
     pub breakdowns: Vec<(String, TopValues)>,
-    /// What increments say of themselves, by the hour: the shell appends it to the pending row of the breakdowns.
+    /// The dimensions of increments, by the hour: the cell's object appends them to the pending row of the breakdowns.
     pub dimensions: DimensionLog,
 }
 
 impl Changes {
-    /// Puts a minute's sketch, in the place of what an earlier flush of the same commit put.
+    /// Sets a minute's sketch, and replaces that of an earlier flush of the same commit.
     pub fn put_minute(&mut self, minute: i64, uniques: &Uniques) {
         self.minutes.retain(|(known, _)| *known != minute);
         self.minutes.push((minute, uniques.to_bytes()));

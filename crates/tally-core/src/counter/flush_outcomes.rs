@@ -1,4 +1,4 @@
-//! How numbered batches ended, for those who have not looked yet.
+//! The outcomes of numbered batches, for writes that have not looked yet.
 //!
 //! Invariant: at most `MAX` outcomes are kept, the newest.
 
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub struct FlushOutcomes<R, const MAX: usize> {
     outcomes: VecDeque<(u64, R)>,
-    /// The highest number that has settled: whoever waits for a higher one need not look for it.
+    /// The highest completed number: an outcome with a higher number is not searched for.
     newest: u64,
 }
 
@@ -22,7 +22,7 @@ impl<R, const MAX: usize> Default for FlushOutcomes<R, MAX> {
 }
 
 impl<R, const MAX: usize> FlushOutcomes<R, MAX> {
-    /// Records how a batch ended.
+    /// Records the outcome of a batch.
     pub fn keep(&mut self, number: u64, outcome: R) {
         if self.outcomes.len() >= MAX {
             self.outcomes.pop_front();
@@ -31,8 +31,8 @@ impl<R, const MAX: usize> FlushOutcomes<R, MAX> {
         self.newest = self.newest.max(number);
     }
 
-    /// How a batch ended; `None` where that is not known yet, or no more. Cost: O(1) for those that wait for the next
-    /// to settle, else O(those that settled since).
+    /// The outcome of a batch; `None` if it is not known yet, or not kept any more. Cost: O(1) if the batch is not
+    /// complete, else O(batches completed since).
     pub fn outcome(&self, number: u64) -> Option<&R> {
         if number > self.newest {
             return None;

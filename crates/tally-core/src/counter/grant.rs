@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::settings::Settings;
 use super::total::Value;
 
-/// How long a granter's word outweighs a cell's own clock on whether the counter has lapsed.
+/// How long after a grant a cell does not check by its own clock whether the counter has lapsed, milliseconds.
 pub const GRANT_TRUSTED_MS: u64 = 1_000;
 
 /// Permission to count, given by the root and handed on by the lead.
@@ -15,46 +15,46 @@ pub struct Grant {
     pub generation: u64,
     /// The counter's settings.
     pub settings: Settings,
-    /// Newest write anywhere that the granter knows of, unix milliseconds: it carries a sliding
-    /// time to live over quiet stretches of this cell.
+    /// The newest write of any datacenter that the granter knows of, unix milliseconds. It extends a sliding time to
+    /// live while this cell has no writes.
     pub last_write_ms: i64,
-    /// Rises with whatever the root changes of what it grants: what was granted later holds.
+    /// Rises with each change of the root's grants: the grant with the higher revision holds.
     pub revision: u64,
-    /// Whether no other datacenter counts and nothing is queued, so that this one's totals and `rest` are
-    /// the counter's value.
+    /// Whether no other datacenter counts and no event is queued. Then this datacenter's totals and `rest` are the
+    /// counter's value.
     pub alone: bool,
     /// Whether all writes of the counter are forwarded to this datacenter, so that it may decide by the value.
     pub is_home: bool,
-    /// The value without this datacenter's totals, where it is alone or home: what a set made of it, and
-    /// what others hold that count no more.
+    /// The value without this datacenter's totals, if it is alone or home: the base, less this datacenter's baselines,
+    /// and the held totals of others.
     pub rest: Value,
-    /// Operations, moves of the home among them, that `rest` has seen.
+    /// The number of operations, including moves of the home, that `rest` includes.
     pub operations: u64,
-    /// Shards that writes of the datacenter spread over, as the lead knows; 0 from the root, which
-    /// leaves that to the lead where no setting fixes it.
+    /// The number of shards that writes of the datacenter spread over, by the lead; 0 from the root, because the lead
+    /// chooses it unless a setting fixes it.
     pub spread: u8,
 }
 
-/// What a grant did to a cell.
+/// The effect of a grant on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantOutcome {
-    /// It was unborn and counts now.
+    /// The cell was unborn and counts now.
     Born,
-    /// It goes on counting, under newer settings if there are any.
+    /// The cell continues to count, with newer settings if there are any.
     Renewed,
-    /// It counts for a newer generation; the rows of the old one must go.
+    /// The cell counts for a newer generation; the rows of the old one must be deleted.
     Replaced,
-    /// Nothing: that generation is over. Ask again.
+    /// None: that generation is over. The cell must ask again.
     Outdated,
 }
 
-/// What a lead answers a shard that may count.
+/// The answer of a lead to a shard that may count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardGrant {
     /// The shard's grant.
     pub grant: Grant,
     /// Whether the lead kept it as sealed until now.
     pub was_sealed: bool,
-    /// Whether the lead had not known of it.
+    /// Whether the lead did not know the shard before.
     pub is_new: bool,
 }

@@ -1,20 +1,20 @@
 //! Buckets of one cell: how much was added, by second, minute, hour and day.
 //!
-//! Invariant: every increment is in at most one bucket of each step, and in exactly one wherever
-//! the bucket lies at or after that step's `kept_from`. Before it nothing is claimed.
+//! Invariant: every increment is in at most one bucket of each step. At or after that step's `kept_from` it is in
+//! exactly one. Before `kept_from` nothing is claimed.
 //!
-//! Life of an increment: it joins its second (if recent), and its minute, hour and day. While it
-//! lies in the *open* minute only the hot row need be written, which carries the open minute's
-//! count; when the minute is over, that count is folded into one page of each coarser step.
+//! Life of an increment: it joins its second (if recent), and its minute, hour and day. While its minute is the *open*
+//! one, only the hot row is written: it has the open minute's count. When the minute is over, that count is folded into
+//! one page of each coarser step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds are kept for the 15 minutes that windows are exact in, and 10 s more, so that clocks
-/// of readers and writers may differ by the ±5 s that stamps are clamped to.
+/// Seconds are kept for the 15 minutes in which windows are exact, and 10 s more: clocks of readers and writers may
+/// differ by the ±5 s that stamps are clamped to.
 pub const SECONDS_KEPT: i64 = 900 + 10;
-/// Minutes are kept for 24 hours, and as much longer as seconds.
+/// Minutes are kept for 24 hours longer than seconds.
 pub const MINUTES_KEPT: i64 = 86_400 + SECONDS_KEPT;
 /// The newest non-empty hours that are kept: 90 days of full ones.
 pub const HOURS_KEPT: usize = 2_160;
@@ -93,7 +93,7 @@ impl Resolution {
     }
 }
 
-/// Pages whose stored form no longer agrees with memory: (step, start of the page).
+/// Pages whose stored form differs from memory: (step, start of the page).
 pub type DirtyPages = BTreeSet<(Resolution, i64)>;
 
 /// Counts of a stretch of time.
@@ -135,7 +135,7 @@ impl Default for Series {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     series: [Series; 4],
-    /// Start of the open minute and what it holds that no page has been written with.
+    /// Start of the open minute, and its count that is in no page yet.
     open: Option<(i64, u128)>,
 }
 
@@ -149,8 +149,9 @@ pub struct HotHistory {
 }
 
 impl HotHistory {
-    /// That of a cell whose hot row was lost, by when the first bucket begins that its pages have of minutes, hours
-    /// and days: nothing is claimed of the time before, of seconds nothing up to `now`, unix seconds.
+    /// The history of a cell whose hot row was lost. `begins` are the beginnings of the first buckets in its pages of
+    /// minutes, hours and days. Nothing is claimed of the time before them, and of seconds nothing up to `now`, unix
+    /// seconds.
     pub fn remembered(begins: [Option<i64>; 3], now: i64) -> Self {
         let [minutes, hours, days] = begins.map(|begin| begin.unwrap_or(now.saturating_add(1)));
         Self {
@@ -162,8 +163,8 @@ impl HotHistory {
 }
 
 impl History {
-    /// Adds `count` at a second of unix time; `now` is the cell's clock in unix seconds. Names the
-    /// pages that must be written with it; none while only the open minute changes.
+    /// Adds `count` at a second of unix time; `now` is the cell's clock in unix seconds. Adds to `dirty` the pages that
+    /// must be written with it: none while only the open minute changes.
     pub fn add(&mut self, second: i64, count: u128, now: i64, dirty: &mut DirtyPages) {
         self.add_to(Resolution::Second, second, count, now, dirty);
         let minute = Resolution::Minute.start_of(second);
@@ -182,7 +183,7 @@ impl History {
             self.add_to(step, second, count, now, &mut touched);
         }
         dirty.extend(touched);
-        // A page is written whole: what it holds of the open minute must be in no second place.
+        // A page is written whole: its count of the open minute must be nowhere else.
         let open = self.open.map(|(minute, _)| minute);
         let is_paged = |minute: i64| {
             let mut pages = Resolution::PAGED.into_iter();
@@ -193,7 +194,7 @@ impl History {
         }
     }
 
-    /// Adds buckets of one step, and of no other; the step is complete from `kept_from` at the earliest then.
+    /// Adds buckets of one step, and of no other. After that the step is complete from `kept_from` at the earliest.
     pub fn install(
         &mut self,
         step: Resolution,
@@ -208,12 +209,12 @@ impl History {
         }
         let series = &mut self.series[step.index()];
         series.kept_from = series.kept_from.max(kept_from);
-        // A page is written whole: what it holds of the open minute must be in no second place.
+        // A page is written whole: its count of the open minute must be nowhere else.
         self.fold_open(dirty);
     }
 
-    /// Records that seconds, and minutes where `minutes` says so, lack what was installed: they are complete from the
-    /// next one on.
+    /// Records that seconds lack what was installed, and minutes too if `minutes` is set. They are complete from the
+    /// next bucket on.
     pub fn begin_fine(&mut self, now: i64, minutes: bool) {
         let mut begin = |step: Resolution| {
             let series = &mut self.series[step.index()];
@@ -226,7 +227,7 @@ impl History {
         }
     }
 
-    /// Marks the pages that hold the open minute's count, which they then carry themselves.
+    /// Moves the open minute's count into its pages, and marks them as dirty.
     fn fold_open(&mut self, dirty: &mut DirtyPages) {
         if let Some((minute, count)) = &mut self.open {
             if *count > 0 {
@@ -236,7 +237,7 @@ impl History {
         }
     }
 
-    /// Adds to one step and lets go of what that step keeps no longer, naming pages it removed from.
+    /// Adds to one step, and removes the buckets that the step keeps no longer. Adds the changed pages to `dirty`.
     fn add_to(
         &mut self,
         step: Resolution,
@@ -274,9 +275,8 @@ impl History {
         }
     }
 
-    /// Counts the seconds `from..=to`. Exact where second buckets reach; before that the finest
-    /// buckets that are kept are used, and what partly covered ones hold is stated.
-    /// Cost: O(buckets in the range).
+    /// Counts the seconds `from..=to`. Exact where second buckets are kept. Before that it uses the finest buckets that
+    /// are kept, and states the counts of partly covered ones. Cost: O(buckets in the range).
     pub fn count(&self, from: i64, to: i64) -> Count {
         self.count_from(Resolution::Second, from, to)
     }
@@ -328,13 +328,13 @@ impl History {
             .collect()
     }
 
-    /// The unix second from which the step's buckets are complete; `i64::MIN` where nothing was let go.
+    /// The unix second from which the step's buckets are complete; `i64::MIN` if none were removed.
     pub fn kept_from(&self, step: Resolution) -> i64 {
         self.series[step.index()].kept_from
     }
 
-    /// The end of the newest hour in which something was counted, or day where it has no hours, unix seconds; `None`
-    /// where nothing was.
+    /// The end of the newest hour with a count, or of the newest day if there are no hours, unix seconds; `None` for an
+    /// empty history.
     pub fn newest_end(&self) -> Option<i64> {
         let last = |step: Resolution| {
             let (start, _) = self.series[step.index()].buckets.last_key_value()?;
@@ -353,7 +353,7 @@ impl History {
         series.map(|series| series.buckets.len()).sum()
     }
 
-    /// What belongs into the hot row.
+    /// The part that belongs into the hot row.
     pub fn to_hot(&self) -> HotHistory {
         let mut before = 0;
         let seconds = self.series[0].buckets.iter().map(|(&start, &count)| {
@@ -378,7 +378,7 @@ impl History {
             .collect()
     }
 
-    /// Puts a history together again from the hot row and all pages (step, start of the page, buckets).
+    /// Restores a history from the hot row and all pages (step, start of the page, buckets).
     pub fn restore(
         hot: HotHistory,
         pages: impl IntoIterator<Item = (Resolution, i64, Vec<(i64, u128)>)>,

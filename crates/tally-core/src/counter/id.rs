@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The longest counter id, in bytes of UTF-8.
 pub const COUNTER_ID_BYTES_MAX: usize = 512;
 
-/// What the id of a counter begins with that the service itself counts: no caller can say it, and it stands before
-/// all that callers can say.
+/// The first character of the ids of the service's own counters. No caller can use it, and it sorts before all ids of
+/// callers.
 const OWN: char = '\u{1}';
 
 /// The ids of the service's own counters are before this text, those of callers after it: it is a control character.
@@ -43,7 +43,7 @@ impl CounterId {
         Ok(Self(text))
     }
 
-    /// The id of a counter of the service's own.
+    /// The id of one of the service's own counters.
     ///
     /// # Errors
     /// As [`CounterId::parse`].
@@ -51,7 +51,7 @@ impl CounterId {
         Self::parse(name).map(|Self(name)| Self(format!("{OWN}{name}")))
     }
 
-    /// The id that a message or a row holds: a caller's or the service's own.
+    /// The id in a message or a row: a caller's or the service's own.
     ///
     /// # Errors
     /// As [`CounterId::parse`].
@@ -63,7 +63,7 @@ impl CounterId {
         }
     }
 
-    /// Whether the service itself counts it.
+    /// Whether it is one of the service's own counters.
     pub fn is_own(&self) -> bool {
         self.0.starts_with(OWN)
     }
@@ -124,7 +124,7 @@ impl std::fmt::Display for IdError {
     }
 }
 
-/// Where a request entered: a colo such as `FRA`, or [`Datacenter::local`] where the platform gives none.
+/// The datacenter where a request entered: a colo such as `FRA`, or [`Datacenter::local`] if the platform names none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Datacenter(String);
@@ -140,7 +140,7 @@ impl Datacenter {
         (right_size && right_bytes).then(|| Self(name.to_ascii_uppercase()))
     }
 
-    /// The datacenter of a machine that no platform names.
+    /// The datacenter of a machine without a name from the platform.
     pub fn local() -> Self {
         Self("LOCAL".to_owned())
     }

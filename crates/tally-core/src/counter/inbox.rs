@@ -1,9 +1,9 @@
-//! What an inbox decides about its log and its batches; storage and messages are its shell's.
+//! The decisions of an inbox about its log and its batches. Its object does storage and messages.
 //!
-//! Invariants: an append is logged once, however often it comes; a batch holds the first rows of the log,
-//! whole rows in their order; a write leaves its batch only when it is counted or dead; a counter is drained
-//! only when nothing is left of what the log held of it when it was asked; and at a start only the heads of the newest
-//! [`NONCES_EVERY_ROWS`] rows are read, however long the log is.
+//! Invariants: an append is logged once for any number of repeats. A batch holds the first rows of the log, whole rows
+//! in their order. A write leaves its batch only when it is counted or dead. A counter is drained only when all its
+//! events are gone that the log held when the drain was requested. At a start only the heads of the newest
+//! [`NONCES_EVERY_ROWS`] rows are read, for a log of any length.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +14,33 @@ use super::queue::{
     DeadLetter, InboxId, LogRow, LogRowHead, QueuedDelivery, WriteOutcome, gather, retry_after_ms,
 };
 
-/// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
-/// writes it too: one row in 256 more. The heads of so many are read at a start, of 30 bytes each.
+/// How many rows of the log are written before the nonces are stored again: one more row in 256. A batch that begins
+/// stores them too. At a start the heads of that many rows are read, of 30 bytes each.
 pub const NONCES_EVERY_ROWS: i64 = 256;
 
-/// What an inbox has in memory of its rows.
+/// The state of an inbox's rows in memory.
 #[derive(Clone, Debug, Default)]
 pub struct InboxState {
-    /// Which inbox it is, once it knows that.
+    /// The id of this inbox, once it is known.
     pub me: Option<InboxId>,
     /// The newest append of each lane.
     pub nonces: Nonces,
-    /// The log's first and last row; the first is behind the last where it is empty.
+    /// The log's first and last row; in an empty log the first is after the last.
     pub log: (i64, i64),
     /// Number of the newest batch.
     pub batch: i64,
-    /// The last row that the stored nonces know of.
+    /// The last row that the stored nonces include.
     pub nonces_upto: i64,
 }
 
-/// What becomes of an append.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// It is new, and its row has this number.
     New(i64),
     /// It was logged before.
     Repeated,
-    /// Its lane finished with it long ago; nobody waits for the answer.
+    /// Its lane finished with it long ago; no request waits for the answer.
     Stray,
     /// There is no room for it.
     Full,
@@ -60,7 +60,7 @@ impl InboxState {
         let mut head = Self {
             me,
             nonces,
-            // Numbers go on where they ended: a row of a number that the nonces know of would not be read.
+            // The numbers continue: at a start, a row whose number the nonces include would not be read.
             log: log.unwrap_or((nonces_upto.saturating_add(1), nonces_upto)),
             batch,
             nonces_upto,
@@ -83,7 +83,7 @@ impl InboxState {
         u64::try_from(self.log.1 - self.log.0 + 1).unwrap_or(0)
     }
 
-    /// What becomes of an append where the log may have `rows_max` rows. Nothing has changed.
+    /// The outcome of an append if the log may have `rows_max` rows. Changes nothing.
     pub fn admit(&self, nonce: Nonce, now_ms: i64, rows_max: u64) -> AppendOutcome {
         match self.nonces.look_up(nonce, now_ms) {
             FlushRecord::Repeated(_) => AppendOutcome::Repeated,
@@ -94,7 +94,7 @@ impl InboxState {
         }
     }
 
-    /// What is remembered of appends with this one, if it is to be written with its row.
+    /// The nonces with this append, if they must be stored with its row.
     pub fn nonces_with(&self, nonce: Nonce, seq: i64, now_ms: i64) -> Option<Nonces> {
         self.is_nonces_turn(seq).then(|| {
             let mut nonces = self.nonces.clone();
@@ -116,7 +116,7 @@ impl InboxState {
         self.nonces.remember(nonce, outcome_of(seq), now_ms);
     }
 
-    /// Records that the first rows, up to `upto_seq`, have just become a batch, which was written with the nonces.
+    /// Records that the first rows, up to `upto_seq`, have just become a batch. The nonces were written with it.
     pub fn batched(&mut self, number: i64, upto_seq: i64) {
         self.nonces_upto = self.log.1;
         self.log.0 = upto_seq + 1;
@@ -124,7 +124,7 @@ impl InboxState {
     }
 }
 
-/// What is remembered of an append: only its row.
+/// The record of an append: only its row.
 fn outcome_of(seq: i64) -> FlushEffect {
     FlushEffect {
         sequence: u64::try_from(seq).unwrap_or(0),
@@ -139,25 +139,25 @@ pub struct InboxBatch {
     pub number: i64,
     /// How often it was tried.
     pub tries: u32,
-    /// What is left of it.
+    /// The writes that are left in it.
     pub deliveries: Vec<QueuedDelivery>,
-    /// Whether its row cannot be read: what was left of it is not known.
+    /// Whether its row cannot be read, so that its writes are unknown.
     pub is_broken: bool,
 }
 
-/// A batch that is about to begin, all of it in one commit.
+/// A batch that is about to begin, in one commit.
 #[derive(Clone, Debug)]
 pub struct NewBatch {
     /// The batch.
     pub batch: InboxBatch,
     /// The last row that is in it.
     pub upto_seq: i64,
-    /// What can never be counted: rows that cannot be read.
+    /// Dead letters of rows that cannot be read.
     pub dead: Vec<DeadLetter>,
 }
 
-/// The last of the first rows that are read for a batch, by their numbers and lengths in bytes: all that have at most
-/// `bytes_max` together, but at least one.
+/// The last of the first rows that are read for a batch: as many as have at most `bytes_max` bytes together, but at
+/// least one. `lengths` are their numbers and lengths in bytes.
 pub fn last_within(lengths: &[(i64, u64)], bytes_max: u64) -> Option<i64> {
     let mut bytes = 0_u64;
     let fits = |(_, length): &&(i64, u64)| {
@@ -186,7 +186,7 @@ pub fn begin(
                 readable.push(row);
                 seqs.push(seq);
             }
-            // If it stayed it would be read again at every start.
+            // If the row stayed, it would be read again at every start.
             None if readable.is_empty() => {
                 last = seq;
                 dead.push(DeadLetter::unreadable(now_ms));
@@ -209,7 +209,8 @@ pub fn begin(
 }
 
 impl InboxBatch {
-    /// The indices of the writes that go together. A group has one counter, one generation and one kind of keys.
+    /// The groups of writes that are sent together, by index. A group has one counter, one generation and one source of
+    /// keys.
     pub fn groups(&self) -> Vec<Vec<usize>> {
         let mut groups: BTreeMap<(&CounterId, bool, u64, KeySource), Vec<usize>> = BTreeMap::new();
         for (index, delivery) in self.deliveries.iter().enumerate() {
@@ -225,8 +226,8 @@ impl InboxBatch {
         groups.into_values().collect()
     }
 
-    /// Removes what is counted or dead, by the verdicts of indices; what has none is sent again. Returns what was
-    /// given up, and how long what is left waits, milliseconds.
+    /// Removes writes that are counted or dead, by the verdicts of their indices. A write without a verdict is sent
+    /// again. Returns the dead letters, and how long the other writes wait, milliseconds.
     pub fn resolve(
         &mut self,
         verdicts: impl IntoIterator<Item = (usize, WriteOutcome)>,
@@ -240,7 +241,7 @@ impl InboxBatch {
         }
         let mut dead = Vec::new();
         if self.is_broken {
-            // If it stayed it would be read again at every start.
+            // If the row stayed, it would be read again at every start.
             dead.push(DeadLetter::unreadable(now_ms));
         }
         let mut left = Vec::new();
@@ -258,17 +259,17 @@ impl InboxBatch {
     }
 }
 
-/// Waits until everything is counted that an inbox had acknowledged of a counter.
+/// Waits until all events of a counter that an inbox had acknowledged are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainWait {
-    /// The last row when it was asked.
+    /// The last row at the time of the request.
     last: i64,
-    /// The newest batch when that row was in one.
+    /// The newest batch at the time when that row was in a batch.
     horizon: Option<i64>,
 }
 
 impl DrainWait {
-    /// Everything that is acknowledged now.
+    /// A wait for everything that is acknowledged now.
     pub fn new(head: &InboxState) -> Self {
         Self {
             last: head.log.1,
@@ -276,7 +277,7 @@ impl DrainWait {
         }
     }
 
-    /// The newest of the batches that matter, once all rows that matter are in one: nothing is drained before.
+    /// The newest batch to wait for, once all rows to wait for are in batches; `None` before that.
     pub fn horizon(&mut self, head: &InboxState) -> Option<i64> {
         if self.horizon.is_none() && head.log.0 > self.last {
             self.horizon = Some(head.batch);
@@ -284,7 +285,7 @@ impl DrainWait {
         self.horizon
     }
 
-    /// Whether those batches, as they are stored now, hold nothing of the counter any more.
+    /// Whether those batches, as they are stored now, have no writes of the counter any more.
     pub fn is_done(batches: &[InboxBatch], counter: &CounterId) -> bool {
         let mut deliveries = batches.iter().flat_map(|batch| &batch.deliveries);
         !deliveries.any(|delivery| delivery.counter == *counter)

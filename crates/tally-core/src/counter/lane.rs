@@ -1,19 +1,18 @@
-//! The queue of one (counter, shard) inside one isolate: concurrent writes join into one flush. Checks of rate
-//! limits, writes to boards and queued events join in the same way on their way to one object or queue; what a lane
-//! carries is its [`Batchable`].
+//! The queue of one (counter, shard) inside one isolate: concurrent writes join into one flush. Checks of rate limits,
+//! writes to boards and queued events join in the same way. The items of a lane are its [`Batchable`].
 //!
-//! Invariants: at most one batch is in flight; batches are sent in the order in which they were opened;
-//! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
-//! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`OUTCOMES_MAX`] outcomes; a batch may count in no
-//! generation that begins after it was taken, but for what [`newest_at`] says.
+//! Invariants: at most one batch is in flight. Batches are sent in the order in which they were opened. Every ticket
+//! gets the outcome of its own batch. Memory is bounded by [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and
+//! [`OUTCOMES_MAX`] outcomes. A batch counts in no generation that begins after it was taken, except as [`newest_at`]
+//! says.
 //!
-//! Life of a write: it joins the youngest batch, or opens one. A batch has one *sender*, a write that takes it once
-//! it is first in line, nothing is in flight and the lane has gathered long enough; sends it, and completes it
-//! with its outcome. All others look for that outcome. A single write sends its batch unless somebody
-//! does already; a bulk body joins many lanes at once and takes the batches that it opened one after
-//! the other, so those may wait without a sender. Nobody wakes anybody: each looks by its own timer,
-//! because the platform forbids one request to resume another. A bulk body leaves a *watcher* with each of its writes.
-//! Whoever completes the batch reports the outcome to the watcher, so that the body need not look at each lane.
+//! Life of a write: it joins the youngest batch, or opens one. A batch has one *sender*, which is one of its writes.
+//! The sender takes the batch once it is first in line, nothing is in flight and the lane has gathered long enough. It
+//! sends the batch, and completes it with its outcome. All other writes look for that outcome. A single write is the
+//! sender unless the batch has one. A bulk body joins many lanes at once and takes the batches that it opened one after
+//! the other, so those may wait without a sender. No write wakes another: each looks by its own timer, because the
+//! platform forbids one request to resume another. A bulk body leaves a *watcher* with each of its writes. The
+//! completion of the batch reports the outcome to the watcher, so the body does not look at each lane.
 
 use std::collections::VecDeque;
 
@@ -22,35 +21,35 @@ use super::flush::Load;
 use super::flush_outcomes::FlushOutcomes;
 use super::nonces::Nonce;
 
-/// The most writes in one batch: with stamps and tokens at most about 40 bytes each, 400 KB.
+/// The most writes in one batch: 400 KB, at about 40 bytes each with stamps and tokens.
 pub const BATCH_ITEMS_MAX: u32 = 10_000;
 
-/// The most entries (stamps and tokens) in one batch; bulk writes bring many each. 16 bytes each.
+/// The most entries (stamps and tokens) in one batch, 16 bytes each; a bulk write has many.
 pub const BATCH_ENTRIES_MAX: usize = 100_000;
 
-/// The most batches that wait in one lane; more writes are refused, and may be sent again.
+/// The most batches that wait in one lane. Beyond it writes are refused, and may be sent again.
 pub const BATCHES_MAX: usize = 16;
 
-/// How long a batch may be on its way, retries included, before its outcome is called unknown.
+/// How long a batch may be in flight, retries included, before its outcome is unknown.
 pub const IN_FLIGHT_MS_MAX: i64 = 5_000;
 
-/// How long a batch may wait that has no sender: as long as a bulk body may take, and a little.
+/// How long a batch without a sender may wait: a little longer than a bulk body may take.
 pub const UNSENT_MS_MAX: i64 = 65_000;
 
-/// The longest that a cell may ask a lane to gather.
+/// The longest time for which a cell may ask a lane to gather, milliseconds.
 pub const LINGER_MS_MAX: u32 = 20;
 
 /// The longest that a write waits between two looks.
 const LOOK_MS_MAX: u64 = 50;
 
-/// Outcomes that are kept for writes that have not looked yet. Each batch has one, and a write
-/// looks every few milliseconds, so 64 reach back far longer than anybody waits.
+/// The outcomes that are kept for writes that have not looked yet. Each batch has one, and a write looks every few
+/// milliseconds, so 64 reach back far longer than any write waits.
 pub const OUTCOMES_MAX: usize = 64;
 
-/// For a lane that has seen no generation: how much newer than the flush the generation may be that it counts in,
-/// milliseconds. The write itself may create the counter, by the root's clock. It is less than the time after which a
-/// first attempt is given up. So if the counter is deleted after the second attempt was acknowledged, the generation
-/// that then begins is too new for the first attempt, however long the network held it back.
+/// How much newer than a flush its generation may be, milliseconds, if the lane has seen no generation: the write
+/// itself may create the counter, by the root's clock. It is less than the time after which a first attempt is given
+/// up. So if the counter is deleted after the second attempt was acknowledged, the generation that then begins is too
+/// new for the first attempt, however long the network held it back.
 const GENERATION_AHEAD_MS: i64 = 2_000;
 
 /// Returns the newest generation that a flush may count in, if a lane that has seen no generation sends it at `now_ms`,
@@ -63,11 +62,11 @@ pub fn newest_at(now_ms: i64) -> u64 {
 /// The position of a write in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket<P = (u128, u128)> {
-    /// Which lane: another one to the same cell counts its batches from one too.
+    /// The lane: another lane to the same cell numbers its batches from one too.
     lane: u64,
-    /// Which batch.
+    /// The batch.
     pub batch: u64,
-    /// Whether the holder sends the batch: it must take and complete it.
+    /// Whether the holder is the sender: then it must take and complete the batch.
     pub sends: bool,
     /// Whether the write opened the batch.
     pub opens: bool,
@@ -82,7 +81,7 @@ struct Batch<W, C> {
     items: u32,
     opened_ms: i64,
     full: bool,
-    /// Since when it has a sender.
+    /// When it got its sender.
     sender_since_ms: Option<i64>,
     watchers: Vec<W>,
 }
@@ -94,7 +93,7 @@ impl<W, C> Batch<W, C> {
     }
 }
 
-/// A lane whose batches end with an `R`, whose bulk writes leave a `W`, and which carries `C`.
+/// A lane of items `C`, whose outcomes are `R` and whose watchers are `W`.
 #[derive(Debug)]
 pub struct Lane<R, W, C: Batchable = Load> {
     id: u64,
@@ -103,7 +102,7 @@ pub struct Lane<R, W, C: Batchable = Load> {
     in_flight: Option<InFlight<W, C::Position>>,
     /// Outcomes of batches, and the position that each batch ended at.
     outcomes: FlushOutcomes<(C::Position, R), OUTCOMES_MAX>,
-    /// When a batch was last taken, and how long from then the next one gathers.
+    /// When a batch was last taken, and for how long the next one gathers from then on.
     taken_ms: i64,
     linger_ms: u32,
     /// How long it takes from sending a batch to its outcome, smoothed.
@@ -121,17 +120,17 @@ struct InFlight<W, P> {
     is_awaited: bool,
 }
 
-/// What came of a ticket's batch.
+/// The outcome of a ticket's batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival<R, P = (u128, u128)> {
     /// The outcome of the batch.
     pub outcome: R,
-    /// What it means for the write, see [`Batchable::seen_from`]: what the batch added after it, (added, removed).
+    /// The part of the batch after the write, (added, removed), see [`Batchable::seen_from`].
     pub later: P,
 }
 
 impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
-    /// A lane of this name; draw it at random.
+    /// An empty lane. Its id must be random.
     pub fn new(id: u64) -> Self {
         Self {
             id,
@@ -151,8 +150,8 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         self.generation = generation;
     }
 
-    /// Lets a write join; `None`, and nothing changes, where [`BATCHES_MAX`] batches wait. Without a
-    /// watcher it offers to send its batch, if nobody does. Cost: O(entries of the write).
+    /// Lets a write join. `None`, without any change, if [`BATCHES_MAX`] batches wait. A write without a watcher
+    /// becomes the sender of a batch that has none. Cost: O(entries of the write).
     pub fn join(
         &mut self,
         mut load: C,
@@ -219,7 +218,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     /// has gathered long enough (a full batch does not wait).
     pub fn take(&mut self, batch: u64, now_ms: i64) -> Option<(Nonce, C)> {
         let first = self.waiting.front()?;
-        // A clock that stepped back has nothing to say about how long the lane has gathered.
+        // After a clock step back, the time that the lane has gathered is unknown.
         let since_ms = now_ms.saturating_sub(self.taken_ms);
         let gathered = since_ms < 0 || since_ms >= self.linger_ms.into();
         if self.in_flight.is_some() || first.number != batch || !(gathered || first.full) {
@@ -259,8 +258,8 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         self.linger_ms = milliseconds.min(LINGER_MS_MAX);
     }
 
-    /// In how many milliseconds a look at a ticket's batch is worth while, at least 1. Looking each
-    /// millisecond took a third of the time of a hot increment.
+    /// After how many milliseconds the holder should look at its batch, at least 1. A look each millisecond took a
+    /// third of the time of a hot increment.
     pub fn look_in_ms(&self, ticket: &Ticket<C::Position>, now_ms: i64) -> u64 {
         let until = |since_ms: i64| {
             since_ms
@@ -284,7 +283,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         } else {
             0
         };
-        // One more: a look that is too early costs another timer, one that is late a millisecond.
+        // One more: an early look costs another timer, a late one costs a millisecond.
         u64::try_from(in_flight_ms.max(gathers_ms).saturating_add(ahead_ms))
             .unwrap_or(0)
             .saturating_add(1)
@@ -293,7 +292,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
 
     /// How much longer the lane gathers before its next batch may be sent, 0 to [`LINGER_MS_MAX`].
     pub fn gathers_ms(&self, now_ms: i64) -> i64 {
-        // As in `take`: a clock that stepped back has nothing to say.
+        // As in `take`: after a clock step back the time is unknown.
         if now_ms < self.taken_ms {
             return 0;
         }
@@ -309,13 +308,13 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         {
             Some(in_flight) => {
                 let took_ms = now_ms.saturating_sub(in_flight.since_ms).max(0);
-                // An eighth of the news: one slow batch must not make the next writes wait as long.
+                // A new value counts an eighth: one slow batch must not make the next writes wait as long.
                 self.round_trip_ms = (self.round_trip_ms * 7 + took_ms.min(IN_FLIGHT_MS_MAX)) / 8;
                 if in_flight.is_awaited {
                     self.outcomes
                         .keep(in_flight.number, (in_flight.last, outcome));
                 } else if self.waiting.is_empty() {
-                    // A bulk body passes thousands of lanes once: what one held for it is given back.
+                    // A bulk body uses thousands of lanes once, so each frees the memory that it held.
                     self.waiting = VecDeque::new();
                 }
                 in_flight.watchers
@@ -324,7 +323,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         }
     }
 
-    /// The outcome for a ticket, once its batch has settled; none where all writes of the batch have watchers. Cost:
+    /// The outcome for a ticket, once its batch is complete; `None` if all writes of the batch have watchers. Cost:
     /// O([`OUTCOMES_MAX`]).
     pub fn arrival(&self, ticket: &Ticket<C::Position>) -> Option<Arrival<R, C::Position>> {
         if ticket.lane != self.id {
@@ -337,8 +336,8 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         })
     }
 
-    /// Gives up batches whose sender is gone (the platform may end a request at any await), so
-    /// that the lane moves on. `lost` is the outcome their writes get; returns their watchers.
+    /// Gives up batches whose sender is gone, so that the lane continues: the platform may end a request at any await.
+    /// Their writes get the outcome `lost`. Returns their watchers.
     pub fn give_up_stale(&mut self, now_ms: i64, lost: &R) -> Vec<W> {
         let sender_ms_max = IN_FLIGHT_MS_MAX + IN_FLIGHT_MS_MAX / 2;
         let age = |since_ms: i64| now_ms.saturating_sub(since_ms);
@@ -367,8 +366,8 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         watchers
     }
 
-    /// Whether nothing waits, nothing is in flight, and nobody can still be looking for an outcome, so that
-    /// the lane may be let go.
+    /// Whether the lane may be dropped: nothing waits, nothing is in flight, and no write can still be looking for an
+    /// outcome.
     pub fn is_idle(&self, now_ms: i64) -> bool {
         let rested = now_ms.saturating_sub(self.taken_ms) > 2 * IN_FLIGHT_MS_MAX;
         self.waiting.is_empty() && self.in_flight.is_none() && (rested || self.outcomes.is_empty())

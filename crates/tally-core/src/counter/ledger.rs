@@ -1,12 +1,11 @@
 //! Which keyed writes a cell has counted, so that a retry changes nothing and gets the first answer.
 //!
-//! Invariants: a key's increment and its record are written in one commit, so either both are there or
-//! neither; a record is kept for the time that was promised, and never let go early: where the ledger is
-//! full, new keyed writes are refused.
+//! Invariants: a key's increment and its record are written in one commit, so either both are there or neither. A
+//! record is kept for the promised time and never deleted early: if the ledger is full, new keyed writes are refused.
 //!
-//! Records lie on disk, in *slots*. A slot is named by the time when it may go, so a record is kept as it was
-//! promised when it was made, whatever the setting is later. A slot goes as a whole. A cell knows in memory
-//! only how many records each slot has.
+//! Records lie on disk, in *slots*. A slot is named by the time when it may be deleted, so a record is kept for the
+//! time that was promised when it was made, whatever the setting is later. A slot is deleted as a whole. In memory a
+//! cell has only the number of records in each slot.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,16 +17,16 @@ use super::total::{Sum, Value};
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
 pub const RECORDS_MAX: u64 = 2_000_000;
 
-/// How long records of drawn keys are kept, seconds. Nobody but the call that drew a key sends it, for a few seconds. A
-/// copy may be held back for 90 seconds, and meet the cell where it has moved to, whose clock is two minutes ahead.
+/// How long records of drawn keys are kept, seconds. Only the call that drew a key sends it, for a few seconds. The
+/// network may hold a copy back for 90 seconds. The cell may have moved to a place whose clock is two minutes ahead.
 pub const DRAWN_KEPT_SECONDS: u64 = 240;
 
-/// Writes with drawn keys that one cell decides each second, for as long as they come: what is decided by a floor or a
+/// The sustained rate of writes with drawn keys that one cell decides, per second. Such writes depend on a floor or a
 /// condition.
 pub const DRAWN_PER_SECOND: u64 = 1_000;
 
 /// The most records of drawn keys of one cell. They have a budget of their own, so that they take no room from clients'
-/// keys. It is three times what that rate needs: a clock that stepped back keeps them for longer.
+/// keys. It is three times what that rate needs, because a clock that stepped back keeps them for longer.
 pub const DRAWN_RECORDS_MAX: u64 = 1_000_000;
 
 // A record is kept for up to a quarter longer.
@@ -35,39 +34,38 @@ const _: () = assert!(
     3 * DRAWN_PER_SECOND * (DRAWN_KEPT_SECONDS + DRAWN_KEPT_SECONDS / 4) <= DRAWN_RECORDS_MAX
 );
 
-/// Who may send a write again under its key, and so what is kept of it, and for how long.
+/// Who may send a write again under its key. That decides what is kept of the write, and for how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum KeySource {
-    /// A client: a record, for as long as the deployment promises.
+    /// A client. A record is kept for as long as the deployment promises.
     #[default]
     Clients,
-    /// The call that drew it: a record for [`DRAWN_KEPT_SECONDS`].
+    /// The call that drew the key. A record is kept for [`DRAWN_KEPT_SECONDS`].
     Drawn,
-    /// An inbox or a queue, until it is settled: its number, see [`super::numbers`].
+    /// An inbox or a queue, until the write is decided. Its number is kept, see [`super::numbers`].
     Numbered,
-    /// Anybody, who has shown no API key: a record in a ledger of its own, see [`super::ledgers`].
+    /// A caller without an API key. A record is kept in a separate ledger, see [`super::ledgers`].
     Public,
 }
 
-/// Refusals are recorded only while the ledger has fewer records than this part of what it may have: what is refused
-/// again and again, as decrements of what is sold out, leaves room for a million writes that count.
+/// Refusals are recorded only while the ledger has fewer records than its maximum divided by this. So writes that are
+/// refused again and again, as decrements of what is sold out, leave room for a million writes that count.
 pub const REFUSALS_PART: u64 = 2;
 
-/// Parts of the time that records are kept, so that what is looked up lies in few places and what is let go
-/// goes at once: a record is kept for up to a quarter longer than promised.
+/// The number of slots in the time that records are kept. Few slots make a lookup cheap, and a slot is deleted at once.
+/// So a record is kept for up to a quarter longer than promised.
 const SLOTS: i64 = 4;
 
-/// The name of a keyed write within its counter: a keyed hash of what the client sent, since that may say
-/// who it is.
+/// The name of a keyed write within its counter: a keyed hash of the client's text, which may identify a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WriteKey(pub [u8; 16]);
 
-/// A write that must count once, however often it comes.
+/// A write that must count once for any number of repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyedWrite {
     /// Its name.
     pub key: WriteKey,
-    /// Hash of what it asks for: another one under the same key is a fault of the client.
+    /// Hash of what it asks for. Another hash under the same key is a fault of the client.
     pub fingerprint: u64,
     /// The generation that it was claimed for; 0 for whichever lives.
     pub generation: u64,
@@ -79,34 +77,34 @@ pub struct KeyedWrite {
     pub live: Vec<(i64, u128)>,
     /// Increments of the past, taken as they are.
     pub past: Vec<(i64, u128)>,
-    /// The counter's value as the sender has just seen it, for the answer where other cells count too.
+    /// The counter's value as the sender has just seen it. The answer needs it if other cells count too.
     pub seen: Option<SeenValue>,
-    /// Count it only while the cell, which is home, has changed nothing since.
+    /// Counts the write only if the cell, which is the home, has changed nothing since.
     pub condition: Option<HomeCondition>,
     /// Samples of its increments by unix second, clamped to the cell's clock. Events that wait in an inbox have none,
-    /// so this is left out of the stored form; `CountKeyed` of the protocol carries it beside.
+    /// so the stored form omits them; `CountKeyed` of the protocol carries them separately.
     #[serde(skip)]
     pub samples: Samples,
-    /// What its increments say of themselves; left out of the stored form as samples are, and for the same reason.
+    /// The dimensions of its increments; the stored form omits them as it omits samples, and for the same reason.
     #[serde(skip)]
     pub dimensions: DimensionLog,
-    /// Refuse it where the value would need more than 64 bits, with a sign. Left out of the stored form, as above.
+    /// Refuses the write if the value would not fit into a signed 64-bit number. The stored form omits it, as above.
     #[serde(skip)]
     pub within_64_bits: bool,
 }
 
-/// A counter's value, as somebody saw it.
+/// A counter's value, as a reader saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenValue {
     /// The value.
     pub value: Value,
-    /// Whether it was ever set or reset, so that no cell's own total bounds it.
+    /// Whether it was ever set or reset. Then no cell's own total is a lower bound of it.
     pub is_set: bool,
 }
 
 impl SeenValue {
-    /// The value, and never less than one cell holds by itself, where that bounds it: what was seen may be
-    /// older than what that cell has just counted.
+    /// The value, or one cell's own total if that is a lower bound and larger: the seen value may be older than what
+    /// that cell has just counted.
     pub fn or_own(self, own: Value) -> Value {
         if self.is_set {
             self.value
@@ -116,22 +114,22 @@ impl SeenValue {
     }
 }
 
-/// What a conditional write has seen of its home.
+/// The state of its home that a conditional write has seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomeCondition {
-    /// Which home: the sequence is of its cell.
+    /// The home; the sequence is of its cell.
     pub home: Datacenter,
     /// The generation.
     pub generation: u64,
     /// The sequence of the one cell that counts.
     pub sequence: u64,
-    /// Set and reset operations, and moves of the home.
+    /// The number of set and reset operations, and of moves of the home.
     pub operations: u64,
 }
 
 impl HomeCondition {
-    /// What a lead is to compare: nothing that holds, where it is not the home that was seen. Its cell may have counted
-    /// as often by chance.
+    /// The condition for a lead to compare. If the lead is not the home that was seen, the condition never holds: its
+    /// cell may have the same sequence by chance.
     pub fn for_lead(&self, lead: &Datacenter) -> Self {
         let is_home = self.home == *lead;
         Self {
@@ -142,10 +140,10 @@ impl HomeCondition {
     }
 }
 
-/// What is kept of a keyed write that was counted: all that its answer says, so that a retry gets the same.
+/// What is kept of a keyed write that was counted: its whole answer, so that a retry gets the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// Of what it asked for.
+    /// Hash of what it asked for.
     pub fingerprint: u64,
     /// The generation it was counted in.
     pub generation: u64,
@@ -167,7 +165,7 @@ pub struct Recorded {
 pub enum Record {
     /// It was counted.
     Counted(Recorded),
-    /// All writes went elsewhere.
+    /// It was struck out, because all writes went to another lead.
     Struck {
         /// A claim with at most this number of moves never counts it here. A claim with more moves has come back to
         /// this lead.
@@ -175,17 +173,17 @@ pub enum Record {
         /// When it was struck out, unix milliseconds.
         at_ms: i64,
     },
-    /// It would have taken the value below the counter's floor, and its client may have been answered so. It is never
+    /// It would have taken the value below the counter's floor. Its client may have got that answer, so it is never
     /// counted.
     BelowFloor {
-        /// Of what it asked for.
+        /// Hash of what it asked for.
         fingerprint: u64,
         /// When it was refused, unix milliseconds.
         at_ms: i64,
     },
-    /// It would have taken the value past 64 bits, likewise.
+    /// It would have taken the value past 64 bits. It is never counted, for the same reason.
     Overflow {
-        /// Of what it asked for.
+        /// Hash of what it asked for.
         fingerprint: u64,
         /// When it was refused, unix milliseconds.
         at_ms: i64,
@@ -193,7 +191,8 @@ pub enum Record {
 }
 
 impl Record {
-    /// What is kept of a write that was refused so; `None` where nothing is, since a late copy is refused too.
+    /// The record of a write with this refusal; `None` for a refusal without a record, because a late copy is refused
+    /// too.
     pub fn of_refusal(outcome: KeyedOutcome, fingerprint: u64, at_ms: i64) -> Option<Self> {
         match outcome {
             KeyedOutcome::BelowFloor => Some(Self::BelowFloor { fingerprint, at_ms }),
@@ -203,13 +202,13 @@ impl Record {
     }
 }
 
-/// What the operations of a record at rest say that was not counted.
+/// The `operations` of a stored record that was not counted: they say why.
 const AT_REST_STRUCK: u64 = 0;
 const AT_REST_BELOW_FLOOR: u64 = 1;
 const AT_REST_OVERFLOW: u64 = 2;
 
-/// The form at rest: the generation of what was not counted is 0, which no generation is; its operations say why,
-/// and its sequence the moves.
+/// The stored form. A write that was not counted has the generation 0, which no counter has. Its operations are the
+/// reason, and its sequence the moves.
 impl From<Record> for Recorded {
     fn from(record: Record) -> Self {
         let uncounted = |at_ms: i64| Self {
@@ -234,7 +233,7 @@ impl From<Record> for Recorded {
             },
             Record::Overflow { fingerprint, at_ms } => Self {
                 fingerprint,
-                // A build before this one reads that it was struck out for good.
+                // An earlier build reads this as struck out for good.
                 sequence: u32::MAX.into(),
                 operations: AT_REST_OVERFLOW,
                 ..uncounted(at_ms)
@@ -260,12 +259,12 @@ impl From<Recorded> for Record {
     }
 }
 
-/// A record, and where it lies.
+/// A record, and its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
     /// Its slot.
     pub slot: i64,
-    /// What it says.
+    /// Its content.
     pub record: Record,
 }
 
@@ -274,13 +273,13 @@ pub struct StoredRecord {
 pub struct NewRecord {
     /// Its key.
     pub key: WriteKey,
-    /// Where it is to lie, and what it says.
+    /// Its slot and its content.
     pub kept: StoredRecord,
-    /// The slot of the record of the same key that it takes the place of.
+    /// The slot of the record of the same key that it replaces.
     pub replaces: Option<i64>,
 }
 
-/// What became of a keyed write.
+/// The outcome of a keyed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeyedOutcome {
     /// Counted now.
@@ -295,21 +294,21 @@ pub enum KeyedOutcome {
     NeedsView,
     /// The generation that it was claimed for has ended; nothing is counted.
     Ended,
-    /// All writes go elsewhere: it is never counted here by the claim that it was sent with.
+    /// All writes go to another lead: under the claim that it was sent with it is never counted here.
     Struck,
     /// It would take the value below the counter's floor; nothing was counted.
     BelowFloor,
     /// The counter has changed since the version that it names; nothing was counted.
     Changed,
-    /// It can be decided only where all writes go, and no such place is known here; nothing was counted.
+    /// It can be decided only at the home, and no home is known here; nothing was counted.
     NeedsHome,
-    /// Home does not know the whole value yet; nothing was counted.
+    /// The home does not know the whole value yet; nothing was counted.
     NotWhole,
-    /// It was only asked for, and has not been counted.
+    /// It was only looked up, and has not been counted.
     Unknown,
-    /// It was refused before, as it would have taken the value below the counter's floor, and is never counted.
+    /// It was refused before, because it would have taken the value below the counter's floor. It is never counted.
     BelowFloorBefore,
-    /// It was counted before, which is known by its number alone.
+    /// It was counted before. Only its number is known.
     CountedBefore,
     /// It is so old that its record may be gone. Whether it was counted is unknown, and it is not counted now.
     Expired,
@@ -327,7 +326,7 @@ impl KeyedOutcome {
     }
 }
 
-/// How many records each slot has.
+/// The number of records in each slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// (slot, records), oldest first.
@@ -335,12 +334,12 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The slots that have records, oldest first; at most six, and six of a setting that held before.
+    /// The slots that have records, oldest first: at most six, and six of an earlier setting.
     pub fn slots(&self) -> impl Iterator<Item = i64> + '_ {
         self.slots.iter().map(|(slot, _)| *slot)
     }
 
-    /// The slot of a record that is made now: when the youngest record that it can have has been kept long
+    /// The slot of a record that is made now: the time when the slot's youngest possible record has been kept long
     /// enough, unix milliseconds.
     pub fn slot_of(now_ms: i64, kept_ms: i64) -> i64 {
         let length_ms = (kept_ms / SLOTS).max(1);
@@ -358,7 +357,7 @@ impl Ledger {
         if self.records() >= records_max {
             return None;
         }
-        // A clock that stepped back, or a setting that became shorter, writes into the newest slot, which is
+        // If the clock stepped back, or the setting became shorter, the record goes into the newest slot. It is then
         // kept longer, never shorter.
         let newest = self.slots.last().map_or(i64::MIN, |(slot, _)| *slot);
         let slot = Self::slot_of(now_ms, kept_ms).max(newest);
@@ -366,9 +365,9 @@ impl Ledger {
         Some(slot)
     }
 
-    /// Returns the slot that a record of `slot` moves to so that it is kept as if it were made now; `None`
-    /// where it is kept that long already, or no record lies there. A ledger that is full has room for it:
-    /// it takes no more than before. Asked for however often, a record moves once a quarter of `kept_ms`.
+    /// Returns the slot that a record of `slot` moves to so that it is kept as if it were made now; `None` if it is
+    /// kept that long already, or if the slot has no record. A full ledger has room for it, because the number of
+    /// records does not change. A record moves at most once in a quarter of `kept_ms`, for any number of calls.
     pub fn renew(&mut self, slot: i64, now_ms: i64, kept_ms: i64) -> Option<i64> {
         let wanted = Self::slot_of(now_ms, kept_ms);
         if slot >= wanted {
@@ -381,7 +380,7 @@ impl Ledger {
         Some(renewed)
     }
 
-    /// Counts one less in a slot. Returns whether there was one.
+    /// Takes a record from the count of a slot. Returns whether there was one.
     pub fn remove(&mut self, slot: i64) -> bool {
         let entry = self.slots.iter_mut().find(|(known, _)| *known == slot);
         let is_known = entry.is_some();
@@ -392,7 +391,7 @@ impl Ledger {
         is_known
     }
 
-    /// Counts one more in a slot, which came from another ledger.
+    /// Adds a record from another ledger to the count of its slot.
     pub fn take(&mut self, slot: i64) {
         let at = self.slots.partition_point(|(known, _)| *known < slot);
         match self.slots.get_mut(at).filter(|(known, _)| *known == slot) {
@@ -401,7 +400,7 @@ impl Ledger {
         }
     }
 
-    /// Counts one more in a slot that is no older than any other.
+    /// Adds a record to the count of a slot that is no older than any other.
     fn put(&mut self, slot: i64) {
         match self.slots.last_mut().filter(|(last, _)| *last == slot) {
             Some((_, records)) => *records += 1,
@@ -409,15 +408,15 @@ impl Ledger {
         }
     }
 
-    /// Lets go of slots whose records have all been kept long enough. Returns the newest of them: it and
-    /// those before it may be deleted.
+    /// Drops slots whose records have all been kept long enough. Returns the newest of them: its rows and those of
+    /// older slots may be deleted.
     pub fn expire(&mut self, now_ms: i64) -> Option<i64> {
         let newest = self.slots().filter(|slot| *slot <= now_ms).last();
         self.slots.retain(|(slot, _)| *slot > now_ms);
         newest
     }
 
-    /// When the oldest slot may be let go, unix milliseconds; `None` for an empty ledger.
+    /// When the oldest slot may be deleted, unix milliseconds; `None` for an empty ledger.
     pub fn due_at_ms(&self) -> Option<i64> {
         self.slots().next()
     }

@@ -1,23 +1,23 @@
-//! The ledgers of one object, each with a budget of its own: whose keys fill theirs take no room from others.
+//! The ledgers of one object, each with a separate budget, so that a full ledger takes no room from the others.
 //!
-//! Invariants: slots of public keys are odd and all others even, so a slot says whose record lies in it; a record
-//! that is there is found whoever sends its key.
+//! Invariants: slots of public keys are odd and all others even, so a slot tells the source of its records. An existing
+//! record is found for any sender of its key.
 
 use super::ledger::{KeySource, Ledger};
 
-/// How long records of public keys are kept, seconds, where the deployment does not say less: callers without an API
-/// key are not promised a day.
+/// How long records of public keys are kept, seconds, or less by the deployment's setting: callers without an API key
+/// are not promised a day.
 pub const PUBLIC_KEPT_SECONDS: i64 = 3_600;
 
 /// The most records of public keys of one cell. One address may write 60 times at once and then once a second to a
-/// counter, so it has 4,560 within the hour and a quarter that they are kept: 109 addresses fill it, and it is empty an
-/// hour and a quarter after they stop.
+/// counter. Records are kept for an hour and a quarter, so one address has 4,560. 109 addresses fill the ledger, and it
+/// is empty an hour and a quarter after they stop.
 pub const PUBLIC_RECORDS_MAX: u64 = 500_000;
 
-/// The bits of a fingerprint that say on its way through a queue whose key it is with: all are set for a public one.
+/// The bits of a fingerprint that mark, in a queue, the source of its key: all are set for a public key.
 const MARK: u64 = 0xffff << 48;
 
-/// The fingerprint of a queued write, with the mark of whose key it has.
+/// The fingerprint of a queued write, marked with the source of its key.
 pub fn marked(fingerprint: u64, keys: KeySource) -> u64 {
     match keys {
         KeySource::Public => fingerprint | MARK,
@@ -30,15 +30,15 @@ pub fn is_marked(fingerprint: u64) -> bool {
     fingerprint & MARK == MARK
 }
 
-/// Whether two fingerprints are of one request, whoever sent it.
+/// Whether two fingerprints are of one request, by any sender.
 pub fn is_same(one: u64, other: u64) -> bool {
     (one ^ other) & !MARK == 0
 }
 
-/// What a ledger is bound by.
+/// The limits of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerLimits {
-    /// Whose keys.
+    /// The source of its keys.
     pub keys: KeySource,
     /// How long records are kept, milliseconds.
     pub kept_ms: i64,
@@ -47,24 +47,24 @@ pub struct LedgerLimits {
 }
 
 impl LedgerLimits {
-    /// Those of public keys, where others are kept so long. `longer_ms` is added to what is promised.
+    /// The limits for public keys, if others are kept for `kept_ms`. `longer_ms` is added to the promised time.
     pub fn public(kept_ms: i64, longer_ms: i64, records_max: u64) -> Self {
         let kept_ms = kept_ms.min(PUBLIC_KEPT_SECONDS * 1_000 + longer_ms);
         Self {
             keys: KeySource::Public,
-            // A quarter of it is a multiple of 250 ms, which is even: so the slots are odd.
+            // A quarter of the time is a multiple of 250 ms, which is even: so the slots are odd.
             kept_ms: kept_ms | 1,
             records_max,
         }
     }
 }
 
-/// Whether a slot is of public keys.
+/// Whether a slot has records of public keys.
 pub fn is_public(slot: i64) -> bool {
     slot % 2 != 0
 }
 
-/// The ledgers of one object, by whose keys they count.
+/// The ledgers of one object, by the source of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledgers {
     clients: Ledger,
@@ -91,7 +91,7 @@ impl Ledgers {
         }
     }
 
-    /// The slots in which a record of such a key may lie. A client's key is the same key, whoever sends it.
+    /// The slots in which a record of such a key may lie. A client's key is the same key for any sender.
     pub fn slots(&self, keys: KeySource) -> Vec<i64> {
         match keys {
             KeySource::Drawn => self.drawn.slots().collect(),
@@ -99,7 +99,7 @@ impl Ledgers {
         }
     }
 
-    /// Counts a record that came from another object in its slot.
+    /// Adds a record from another object to the count of its slot.
     pub fn take(&mut self, slot: i64) {
         let keys = if is_public(slot) {
             KeySource::Public
@@ -109,7 +109,7 @@ impl Ledgers {
         self.of_mut(keys).take(slot);
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn records(&self) -> u64 {
         self.clients.records() + self.drawn.records() + self.public.records()
     }
@@ -120,11 +120,10 @@ impl Ledgers {
         ledger.admit(now_ms, limits.kept_ms, limits.records_max)
     }
 
-    /// Has a record be kept as if it were made now. Returns the slot that it lies in from now on, which may be the
-    /// same: it takes no more room than before. `None` where it was a public key's, now is not, and there is no room
-    /// for it.
+    /// Keeps a record as if it were made now. Returns its slot from now on, which may be the same: the number of
+    /// records does not change. `None` if it had a public key, now has another, and the other ledger has no room.
     pub fn renew(&mut self, slot: i64, limits: LedgerLimits, now_ms: i64) -> Option<i64> {
-        // A public key may renew what is not in its ledger: the slots there stay even.
+        // A public key may renew a record of another ledger: the slots there stay even.
         let even_ms = (limits.kept_ms + 1) & !1;
         let (keys, kept_ms) = match (is_public(slot), limits.keys) {
             (true, KeySource::Public) => (KeySource::Public, limits.kept_ms),
@@ -140,14 +139,14 @@ impl Ledgers {
         Some(renewed.unwrap_or(slot))
     }
 
-    /// Lets go of what was kept long enough, as [`Ledger::expire`].
+    /// Drops slots that were kept long enough, as [`Ledger::expire`].
     pub fn expire(&mut self, now_ms: i64) -> Option<i64> {
         let ledgers = [&mut self.clients, &mut self.drawn, &mut self.public];
         let expired = ledgers.map(|ledger| ledger.expire(now_ms));
         expired.into_iter().flatten().max()
     }
 
-    /// When the oldest records may go, unix milliseconds.
+    /// When the oldest records may be deleted, unix milliseconds.
     pub fn due_at_ms(&self) -> Option<i64> {
         let due = [&self.clients, &self.drawn, &self.public].map(Ledger::due_at_ms);
         due.into_iter().flatten().min()

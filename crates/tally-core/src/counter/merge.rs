@@ -1,10 +1,9 @@
-//! How the states of many cells become one answer.
+//! Merges the states of many cells into one answer.
 //!
-//! A [`Vector`] is a state-based CRDT: per cell the higher (generation, sequence) wins, so merging
-//! is commutative, associative and idempotent, and lost, repeated and reordered messages are
-//! harmless. A [`Summary`] adds up disjoint cells and is not idempotent: it is made anew per read.
-//! Source: Shapiro et al. 2011, "A comprehensive study of convergent and commutative replicated
-//! data types", PN-Counter.
+//! A [`Vector`] is a state-based CRDT: per cell the higher (generation, sequence) wins. So merging is commutative,
+//! associative and idempotent, and lost, repeated and reordered messages are harmless. A [`Summary`] adds up disjoint
+//! cells and is not idempotent: each read makes a new one. Source: Shapiro et al. 2011, "A comprehensive study of
+//! convergent and commutative replicated data types", PN-Counter.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ use super::samples::join_samples;
 use super::total::{CellTotal, Sum, Value};
 use crate::sketch::Uniques;
 
-/// What one cell had counted at some moment.
+/// The totals of one cell at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellTotals {
     /// The counter's generation.
@@ -31,7 +30,7 @@ pub struct CellTotals {
     pub removed: CellTotal,
 }
 
-/// Which cell of a counter.
+/// A cell of a counter: its datacenter and shard.
 pub type CellKey = (Datacenter, u8);
 
 /// The last known totals of every cell of a counter.
@@ -62,14 +61,14 @@ impl Vector {
         self.cells.len()
     }
 
-    /// Takes over all that another vector knows better.
+    /// Merges another vector: for each cell the newer totals win.
     pub fn merge(&mut self, other: &Vector) {
         for (cell, totals) in &other.cells {
             self.merge_cell(cell.clone(), *totals);
         }
     }
 
-    /// The counter's value in its newest generation; what older ones counted has ended with them.
+    /// The counter's value in its newest generation. Older generations do not count.
     pub fn value(&self) -> Value {
         let newest = self.cells.values().map(|totals| totals.generation).max();
         let living = self
@@ -81,7 +80,7 @@ impl Vector {
         })
     }
 
-    /// What a cell said last, if it is known.
+    /// The last known totals of a cell.
     pub fn get(&self, cell: &CellKey) -> Option<&CellTotals> {
         self.cells.get(cell)
     }
@@ -112,10 +111,10 @@ pub struct Range {
     pub to: i64,
 }
 
-/// What a reader wants to know of a counter.
+/// The question of a reader to the cells of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// The generation that the root holds; cells of an older one drop it, having missed its end.
+    /// The generation that the root holds. A cell of an older one has missed its end, and drops it.
     pub generation: u64,
     /// Count these seconds: (first, last).
     pub window: Option<(i64, i64)>,
@@ -124,11 +123,11 @@ pub struct Question {
     pub uniques: Option<(i64, i64)>,
     /// Name these buckets.
     pub history: Option<Range>,
-    /// Leave the sketches out: a reader that wants totals alone saves up to 12 KB a cell.
+    /// Omits the sketches: a reader that wants totals alone saves up to 12 KB a cell.
     pub totals_only: bool,
-    /// Tell how the samples of these seconds are distributed: (first, last).
+    /// Asks for the distribution of the samples of these seconds: (first, last).
     pub samples: Option<(i64, i64)>,
-    /// Tell what was counted of the values of this dimension, in the window or else of all time.
+    /// Asks for the counts of this dimension's values, in the window or else of all time.
     pub breakdown: Option<DimensionName>,
 }
 
@@ -146,7 +145,7 @@ impl Question {
         }
     }
 
-    /// Whether times matter, so that a cell's kept part does not answer it.
+    /// Whether it is about times, so that the kept part of a sealed shard does not answer it.
     pub fn is_about_times(&self) -> bool {
         self.window.is_some()
             || self.history.is_some()
@@ -168,7 +167,7 @@ pub struct Part {
     pub window: Option<Count>,
     /// Non-empty buckets, if asked for: (unix second, count).
     pub points: Vec<(i64, u128)>,
-    /// From when those buckets are complete.
+    /// The unix second from which those buckets are complete.
     pub kept_from: i64,
 }
 
@@ -189,7 +188,7 @@ pub struct Summary {
     pub window: Count,
     /// Non-empty buckets.
     pub points: BTreeMap<i64, u128>,
-    /// From when those buckets are complete; `i64::MIN` where nothing was let go.
+    /// The unix second from which those buckets are complete; `i64::MIN` if none were removed.
     pub kept_from: i64,
     /// The samples that were asked for, as a histogram at rest; empty for none.
     pub samples: Vec<u8>,
@@ -217,7 +216,7 @@ impl Default for Summary {
 impl Summary {
     /// Adds one cell's part and its unique elements of the window.
     pub fn add_part(&mut self, part: Part, window_uniques: Uniques) {
-        // Not `collect`, which brings a sort of its own.
+        // Not `collect`, whose code contains another sort.
         let mut points = BTreeMap::new();
         points.extend(part.points);
         self.add(Summary {
@@ -257,7 +256,7 @@ impl Summary {
     }
 }
 
-/// Merges unique elements, without a copy where there were none.
+/// Merges unique elements, without a copy if there were none.
 pub fn join(into: &mut Uniques, other: Uniques) {
     if into.is_empty() {
         *into = other;

@@ -28,8 +28,8 @@
 //! | [`contents`] | what cells hold, as exports carry it |
 //! | [`merge`] | how cells become a value: the vector (CRDT) and the summary of a read |
 //!
-//! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
-//! passes from each `cell` as a part through a lead's and the aggregator's `merge`.
+//! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches. The answer to a read goes from
+//! each `cell`, as a part, through `merge` at the lead and at the aggregator.
 
 pub mod autoscale;
 pub mod batchable;

@@ -1,16 +1,17 @@
-//! Which numbered writes a cell has decided: those of a sender that delivers each until it is settled, an inbox or a
-//! queue of the platform, whenever and in whatever order that is.
+//! Which numbered writes a cell has decided. Their sender, an inbox or a queue of the platform, delivers each until it
+//! is decided, at any time and in any order.
 //!
-//! Invariants: a sender numbers its writes to one counter from 1 without gaps, so however many they are, what was
-//! decided of them lies in few spans, and in one row; a write whose row may be gone is never counted.
+//! Invariants: a sender numbers its writes to one counter from 1 without gaps. So the decisions about any number of
+//! them lie in few spans, and in one row. A write whose row may be deleted is never counted.
 //!
-//! Where all writes go elsewhere, the lead that a sender asks first records to whom it sent each number, until that one
-//! has struck it out too: so a number is counted by one lead, and no note of it is needed anywhere else.
+//! If all writes go to another lead, the lead that a sender asks first records the lead to which it sent each number,
+//! until that lead has struck the number out too. So a number is counted by one lead, and no other record of it is
+//! needed.
 //!
-//! A key names a *lane*, drawn at random by its sender, and the number. A lane begins in a period of 16 days and its
-//! numbers end with it; its row is kept for two periods more. A queue of the platform keeps a message for 14 days at
-//! most, and what an inbox could not deliver by then becomes a dead letter.
-//! Source: Cloudflare Queues, "Limits".
+//! A key consists of a *lane*, drawn at random by its sender, and the number. A lane belongs to a period of 16 days,
+//! and gets no numbers after it. Its row is kept for two periods more. A queue of the platform keeps a message for 14
+//! days at most. An event that an inbox could not deliver by then becomes a dead letter. Source: Cloudflare Queues,
+//! "Limits".
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ use super::id::{CounterId, Datacenter};
 use super::ledger::WriteKey;
 use crate::order::in_order;
 
-/// The fingerprint of a numbered write; other keys that were drawn for one have 0.
+/// The fingerprint of a numbered write. Other drawn keys have 0.
 pub const NUMBERED: u64 = 1;
 
 /// The length of a period, milliseconds.
@@ -29,20 +30,20 @@ const PERIOD_MS: i64 = 16 * 86_400_000;
 /// For how many periods after its own the row of a lane is kept: 32 days.
 const KEPT_PERIODS: i64 = 2;
 
-/// How much earlier a write is refused than its row goes: clocks may be apart.
+/// How long before the deletion of its row a write is refused, milliseconds: clocks may differ.
 const MARGIN_MS: i64 = 86_400_000;
 
-/// The most spans of a lane, each of about 6 bytes: as many numbers may be missing between others.
+/// The most spans of a lane, each of about 6 bytes. That is how many gaps its numbers may have.
 pub const SPANS_MAX: usize = 4_096;
 
-/// The most counters of a lane, about 100 bytes each; the next one begins another.
+/// The most counters of a lane, about 100 bytes each. The next counter begins another lane.
 const COUNTERS_MAX: usize = 10_000;
 
-/// How long after it was accepted an event may still be counted, milliseconds: its lane began no later, and lasts so
-/// long.
+/// How long after it was accepted an event may still be counted, milliseconds. Its lane began no later, and its row is
+/// kept for that long.
 pub const COUNTED_WITHIN_MS: i64 = (1 + KEPT_PERIODS) * PERIOD_MS - MARGIN_MS;
 
-/// Bytes of a key that name the period, and the lane with it; the others are the number.
+/// The bytes of a key that are the period. They are a part of the lane.
 const PERIOD_BYTES: usize = 2;
 const LANE_BYTES: usize = 10;
 
@@ -58,23 +59,23 @@ pub fn lane_and_number(key: WriteKey) -> (WriteKey, u64) {
     (lane, u64::from_be_bytes(number))
 }
 
-/// When the row of a lane may go, unix milliseconds: the slot of the ledger that it lies in.
+/// When the row of a lane may be deleted, unix milliseconds. It is the row's slot of the ledger.
 pub fn slot_of(key: WriteKey) -> i64 {
     let period = i64::from(u16::from_be_bytes([key.0[0], key.0[1]]));
     (period + 1 + KEPT_PERIODS) * PERIOD_MS
 }
 
-/// The newest slot whose rows have all gone when a lane begins, unix milliseconds.
+/// The newest slot whose rows are all deleted when a lane begins, unix milliseconds.
 pub fn slot_gone_before(key: WriteKey) -> i64 {
     slot_of(key) - (1 + KEPT_PERIODS) * PERIOD_MS - MARGIN_MS
 }
 
-/// Whether the row of a lane may be gone.
+/// Whether the row of a lane may be deleted.
 pub fn is_over(key: WriteKey, now_ms: i64) -> bool {
     now_ms >= slot_of(key) - MARGIN_MS
 }
 
-/// What numbers a sender has given.
+/// The numbers that a sender has given.
 #[derive(Clone, Debug, Default)]
 pub struct WriteNumbers {
     lane: Option<WriteKey>,
@@ -82,8 +83,8 @@ pub struct WriteNumbers {
 }
 
 impl WriteNumbers {
-    /// The lane of the next write to a counter, and the number of the last one in it. A lane is drawn by `random` where
-    /// there is none of this period.
+    /// The lane of the next write to a counter, and the last number in it. If there is no lane of this period, one is
+    /// drawn by `random`.
     pub fn lane(
         &mut self,
         counter: &CounterId,
@@ -124,30 +125,31 @@ impl WriteNumbers {
     }
 }
 
-/// What was decided of a numbered write.
+/// The decision about a numbered write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
     /// It was counted.
     Counted,
-    /// All writes went elsewhere: a claim with at most this number of moves never counts it here.
+    /// It was struck out, because all writes went to another lead. A claim with at most this number of moves never
+    /// counts it here.
     Struck(u32),
-    /// Its sender asks this lead first. This lead sent it to that place, with that number of moves.
+    /// Its sender asked this lead first, and this lead sent it to that place, with that number of moves.
     Sent(WritePlace),
 }
 
-/// The lead that a numbered write goes to: its datacenter, `None` for that of the one that says so, and how often the
-/// write has moved by then.
+/// The lead that a numbered write goes to: its datacenter, `None` for that of the answering lead, and the number of
+/// moves of the write by then.
 pub type WritePlace = (Option<Datacenter>, u32);
 
-/// What was decided of the numbers of a lane. A stored format.
+/// The decisions about the numbers of a lane. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbers {
-    /// First and last number, and what was decided of them all; in order, and as few as can be.
+    /// First and last number, and the decision about all of them; in order, and as few as possible.
     spans: Vec<(u64, u64, Decision)>,
 }
 
 impl Numbers {
-    /// What was decided of a number. Cost: O(log spans).
+    /// The decision about a number. Cost: O(log spans).
     pub fn get(&self, number: u64) -> Option<Decision> {
         let index = self.spans.partition_point(|(_, last, _)| *last < number);
         let (first, _, decided) = self.spans.get(index)?;
@@ -156,11 +158,11 @@ impl Numbers {
 
     /// Whether another number can be decided.
     pub fn has_room(&self) -> bool {
-        // One inside a span makes three of it.
+        // A number inside a span splits it into three.
         self.spans.len() + 2 <= SPANS_MAX
     }
 
-    /// Records what was decided of a number. Cost: O(spans).
+    /// Records the decision about a number. Cost: O(spans).
     pub fn put(&mut self, number: u64, decided: Decision) {
         let index = self.spans.partition_point(|(_, last, _)| *last < number);
         let around = self.spans.get(index).cloned();
@@ -178,7 +180,7 @@ impl Numbers {
         self.join(index.saturating_sub(1));
     }
 
-    /// Makes one of spans that touch, from an index on: at most four of them may.
+    /// Joins adjacent spans with one decision, from an index on: at most four.
     fn join(&mut self, from: usize) {
         let mut index = from;
         for _ in 0..4 {
@@ -202,8 +204,7 @@ impl Numbers {
         self.spans.is_empty()
     }
 
-    /// Adds other numbers that were counted to those that were. Beyond [`SPANS_MAX`] spans what lies between is added
-    /// too.
+    /// Adds counted numbers of another row. Beyond [`SPANS_MAX`] spans, the numbers between them are added too.
     pub fn add_all(&mut self, others: &Self) {
         let mut spans = std::mem::take(&mut self.spans);
         spans.extend(others.spans.iter().cloned());
@@ -218,7 +219,7 @@ impl Numbers {
         }
     }
 
-    /// Whether each of these numbers was counted, by what leads have decided. Cost: O(spans of all × leads).
+    /// Whether each of these numbers was counted, by the decisions of leads. Cost: O(spans of all × leads).
     pub fn are_counted(&self, by: &[&Self]) -> bool {
         self.spans.iter().all(|(first, last, _)| {
             let mut number = *first;
@@ -233,19 +234,19 @@ impl Numbers {
         })
     }
 
-    /// The last number of those that were counted from this one on without a gap; `None` where this one was not.
+    /// The last number up to which all were counted, from this one on; `None` if this one was not.
     fn counted_up_to(&self, number: u64) -> Option<u64> {
         let index = self.spans.partition_point(|(_, last, _)| *last < number);
         let (first, last, decided) = self.spans.get(index)?;
         (*first <= number && *decided == Decision::Counted).then_some(*last)
     }
 
-    /// How many spans there are.
+    /// The number of spans.
     pub fn spans(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether no more than one number was decided.
+    /// Whether at most one number was decided.
     pub fn are_new(&self) -> bool {
         matches!(self.spans.as_slice(), [] | [(_, 1, _)])
     }

@@ -1,12 +1,12 @@
 //! The queue of one inbox: events that are acknowledged and not counted yet.
 //!
-//! Invariant: an event is in a log row, in a batch, or counted, and moves from one to the next in one commit:
-//! rows become a batch in a commit of the inbox, and what a batch writes is counted by a cell in one commit
-//! with its key, which was drawn before the batch was durable. So whatever is sent again after a crash counts
-//! nothing, and what a crash came before is sent again.
+//! Invariant: an event is in a log row, in a batch, or counted, and each step is one commit. Rows become a batch in a
+//! commit of the inbox. A cell counts a write of a batch in one commit with its key, which was drawn before the batch
+//! was durable. So a write that is sent again after a crash counts nothing, and a write that was not sent before the
+//! crash is sent after it.
 //!
-//! Life of an event: appended to the log → gathered into a batch, one keyed write for each counter → sent
-//! until its cell answers → done, or dead where it can never be counted.
+//! Life of an event: appended to the log → gathered into a batch, one keyed write for each counter → sent until its
+//! cell answers → done, or dead if it can never be counted.
 
 mod write_outcome;
 
@@ -23,68 +23,70 @@ use super::nonces::Nonce;
 use super::numbers::{COUNTED_WITHIN_MS, NUMBERED};
 use crate::order::map_of;
 
-/// Inboxes of one datacenter: each an object of about 1,000 requests/s, and each isolate stays with one.
+/// Inboxes of one datacenter. Each is an object of about 1,000 requests/s, and each isolate always uses the same one.
 pub const INBOXES_PER_DATACENTER: u8 = 4;
 
 /// The most events of one append: 500 of at most 600 bytes are 300 KB, in a row of at most 2 MB.
 pub const APPEND_ENTRIES_MAX: usize = 500;
 
-/// The most rows of a log, each an append: beyond it events are refused. 20,000 of usually 1 to 20 KB.
+/// The most rows of a log, each an append of usually 1 to 20 KB. Beyond it events are refused.
 pub const LOG_ROWS_MAX: u64 = 20_000;
 
 /// The most rows of one batch.
 pub const BATCH_ROWS_MAX: u32 = 200;
 
-/// The most bytes of log rows that are read for one batch, but for its first row: 10,000 events of 400 bytes. Of the
-/// longest ids there are 6,600 in a batch.
+/// The most bytes of log rows that are read for one batch, without its first row: 10,000 events of 400 bytes, or 6,600
+/// with the longest ids.
 pub const BATCH_LOG_BYTES_MAX: u64 = 4 << 20;
 
-/// The most events of one batch, but for its first row: 10,000 amounts of at most 26 bytes are 260 KB.
+/// The most events of one batch, without its first row: 10,000 amounts of at most 26 bytes are 260 KB.
 pub const BATCH_ENTRIES_MAX: usize = 10_000;
 
-/// The most writes of one batch, but for its first row: 1,000 of at most 650 bytes are 650 KB, with the
-/// amounts below the 2 MB of a row. Many distinct counters end a batch early.
+/// The most writes of one batch, without its first row. 1,000 of at most 650 bytes are 650 KB: with the amounts, that
+/// is below the 2 MB of a row. Many distinct counters end a batch early.
 pub const DISTINCT_KEYS_MAX: usize = 1_000;
 
-/// The largest amount that is summed with others. A larger one is a write of its own, so that one that no
-/// counter can hold takes no other with it: 10,000 of these are far below 2^128.
+/// The largest amount that is summed with others: 10,000 of these are far below 2^128. A larger one is a separate
+/// write, so that an amount that no counter can hold fails alone.
 pub const SUMMED_MAX: u128 = 1 << 64;
 
-/// The largest sum that others are added to while they wait: two of these are below 2^128.
+/// The largest waiting sum that others are added to: two of these are below 2^128.
 const WAITING_SUM_MAX: u128 = 1 << 126;
 
 /// The shortest time between the beginnings of two batches.
 pub const BATCH_SPACING_MS: i64 = 250;
 
-/// The most batches of an inbox that wait for their first answer: beyond it, events stay in the log.
+/// The most batches of an inbox that wait for their first answer. Beyond it, events stay in the log.
 pub const BATCHES_MAX: u64 = 64;
 
-/// The most rows of what could not be counted yet, beyond it events stay in the log: 20,000 counters that cannot be
-/// reached, of usually 300 bytes each.
+/// The most rows of writes that could not be counted yet: 20,000 unreachable counters, of usually 300 bytes each.
+/// Beyond it, events stay in the log.
 pub const PARKED_MAX: u64 = 20_000;
 
-/// How coarse the times of amounts become that wait together, once there are [`BATCH_ENTRIES_MAX`] of them, seconds.
+/// The resolutions, in seconds, to which the times of waiting amounts are rounded once there are [`BATCH_ENTRIES_MAX`]
+/// of them.
 const COARSER_SECONDS: [i64; 2] = [60, 3_600];
 
-/// The first wait before a batch that was not wholly counted is tried again, and the longest.
+/// The first and the longest wait before a batch with uncounted writes is sent again, milliseconds.
 pub const RETRY_MS: (i64, i64) = (250, 30_000);
 
-/// The most dead letters that are kept; beyond it the oldest go, and are counted.
+/// The most dead letters that are kept. Beyond it the oldest are deleted, and their number is counted.
 pub const DEAD_LETTERS_MAX: u64 = 10_000;
 
-/// How often a write is tried that its cell calls broken, before it is given up.
+/// How often a write is sent whose cell answers `Broken`, before it is given up.
 pub const BROKEN_TRIES_MAX: u32 = 8;
 
-/// From which delivery on a queue of the platform gives a message that cannot be counted now to an inbox, which
-/// goes on trying for as long as it takes. A queue ends after four where nothing is set.
+/// The delivery from which on a message of a queue of the platform that cannot be counted is handed to an inbox. The
+/// inbox has no limit of attempts. The platform's default for a queue is four deliveries.
 pub const HAND_OVER_DELIVERIES: u32 = 3;
 
-/// The longest that a queue of the platform holds back what could neither be counted nor handed over, seconds.
+/// The longest delay, in seconds, for which a queue of the platform holds a message back that could neither be counted
+/// nor handed over.
 const QUEUE_RETRY_SECONDS_MAX: u32 = 600;
 
-/// How long after a sender last opened a session a queue may hold events of it, milliseconds: what was accepted may
-/// be counted for [`COUNTED_WITHIN_MS`], and clocks may be a day apart. It counts where the sender has ended without
-/// closing the session.
+/// How long after a sender last opened a session a queue may hold its events, milliseconds. An accepted event may be
+/// counted for [`COUNTED_WITHIN_MS`], and clocks may be a day apart. It matters if the sender has ended without closing
+/// the session.
 pub const QUEUE_HOLDS_MS: i64 = COUNTED_WITHIN_MS + DAY_MS;
 
 const DAY_MS: i64 = 86_400_000;
@@ -92,7 +94,7 @@ const DAY_MS: i64 = 86_400_000;
 /// The number that stands for a queue of the platform among the inboxes of a root.
 const QUEUE_NUMBER: u8 = u8::MAX;
 
-/// Which inbox.
+/// The id of an inbox.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InboxId {
     /// Its datacenter.
@@ -102,7 +104,7 @@ pub struct InboxId {
 }
 
 impl InboxId {
-    /// The deployment's queue, as its senders name it. The inbox of that name keeps what could not be read.
+    /// The deployment's queue, as its senders name it. The inbox of that name keeps unreadable messages.
     pub fn of_queue() -> Self {
         Self {
             datacenter: Datacenter::local(),
@@ -110,18 +112,19 @@ impl InboxId {
         }
     }
 
-    /// What stands in a root for the deployment's queue while sessions of its senders, see [`super::sessions`], are
-    /// open, or something that they put there is not counted. No read of the counter is exact meanwhile.
+    /// The entry of a root for the deployment's queue while sessions of its senders, see [`super::sessions`], are open,
+    /// or while an accepted event is not counted. No read of the counter is exact meanwhile.
     pub fn of_sessions() -> Self {
         Self {
-            // No day begins so.
+            // No name of a day begins so.
             datacenter: Datacenter::parse("SESSIONS").unwrap_or_else(Datacenter::local),
             ..Self::of_queue()
         }
     }
 
-    /// What stands in a root for the deployment's queue where a sender has no session: it is of an earlier build, or
-    /// there are too many. No read of the counter is exact while the queue may hold what was accepted on that day.
+    /// The entry of a root for the deployment's queue if a sender has no session: the sender is of an earlier build, or
+    /// there are too many. No read of the counter is exact while the queue may hold events that were accepted on that
+    /// day.
     pub fn of_queue_at(now_ms: i64) -> Self {
         let day = now_ms.div_euclid(DAY_MS);
         Self {
@@ -130,8 +133,8 @@ impl InboxId {
         }
     }
 
-    /// Whether it stands for the deployment's queue, and nothing of its day can wait there any more. One without a
-    /// day, of earlier builds, never says so.
+    /// Whether it stands for the deployment's queue, and no event of its day can wait there any more. Never true
+    /// without a day, as earlier builds wrote it.
     pub fn is_over(&self, now_ms: i64) -> bool {
         let day = self.datacenter.as_str().strip_prefix('Q');
         let day = day
@@ -145,7 +148,7 @@ impl InboxId {
         })
     }
 
-    /// Whether it stands for the deployment's queue, in one way or the other.
+    /// Whether it stands for the deployment's queue, in either form.
     pub fn is_queue(&self) -> bool {
         self.number == QUEUE_NUMBER
     }
@@ -156,11 +159,11 @@ impl InboxId {
 pub struct Event {
     /// The counter.
     pub counter: CounterId,
-    /// How much, 1 or more.
+    /// The amount, 1 or more.
     pub delta: u128,
-    /// When, in unix seconds.
+    /// Its time, unix seconds.
     pub second: i64,
-    /// Its idempotency key and the hash of what it asks for, if it has one.
+    /// Its idempotency key, if it has one, and the hash of what it asks for.
     pub key: Option<(WriteKey, u64)>,
 }
 
@@ -171,11 +174,11 @@ pub struct LogRow {
     pub nonce: Nonce,
     /// When it was logged, unix milliseconds.
     pub at_ms: i64,
-    /// Its events, each with the generation of its counter that was living then.
+    /// Its events, each with the generation of its counter at that time.
     pub events: Vec<(u64, Event)>,
 }
 
-/// What a row of the log begins with.
+/// The head of a row of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRowHead {
     /// The append's name.
@@ -187,7 +190,7 @@ pub struct LogRowHead {
 /// The most bytes of a [`LogRowHead`]: three numbers of 64 bits, of at most ten bytes each.
 pub const LOGGED_HEAD_BYTES: i64 = 30;
 
-/// A write that is to be made. A stored format.
+/// A write of a batch. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedDelivery {
     /// The counter.
@@ -199,7 +202,7 @@ pub struct QueuedDelivery {
 }
 
 impl QueuedDelivery {
-    /// Whether it was accepted so long ago that it is not counted any more. The number of a numbered one decides that.
+    /// Whether it was accepted so long ago that it is not counted any more. For a numbered write its number tells.
     pub fn is_over(&self, now_ms: i64) -> bool {
         if self.keys() == KeySource::Numbered {
             return false;
@@ -210,14 +213,14 @@ impl QueuedDelivery {
         })
     }
 
-    /// What its key is.
+    /// The source of its key.
     pub fn keys(&self) -> KeySource {
         keys_of(self.is_clients, self.write.fingerprint)
     }
 }
 
-/// What a key is, by whether it is a client's, and its fingerprint. One that was drawn by builds before keys were
-/// numbered has the record that those gave it.
+/// The source of a key, by whether it is a client's, and by its fingerprint. Builds before numbered keys drew keys,
+/// which keep the records of those builds.
 pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> KeySource {
     match is_clients {
         false if fingerprint == NUMBERED => KeySource::Numbered,
@@ -226,18 +229,18 @@ pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> KeySource {
     }
 }
 
-/// What was gathered from the first rows of a log.
+/// The writes that were gathered from the first rows of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogBatch {
     /// The writes.
     pub deliveries: Vec<QueuedDelivery>,
-    /// How many rows they are of.
+    /// The number of rows that they come from.
     pub rows: usize,
 }
 
 /// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` gives the key
-/// of a counter's next write. At least one row is taken where there is one. Cost: O(events × writes of small
-/// batches), O(events × log writes) else.
+/// of a counter's next write. At least one row is taken if there is one. Cost: O(events × writes) for small batches,
+/// else O(events × log writes).
 pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> LogBatch {
     let mut gathered = LogBatch::default();
     let mut indices: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
@@ -275,7 +278,7 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
                     removed: 0,
                     live: Vec::new(),
                     past: vec![(event.second, event.delta)],
-                    // Nobody is answered with the value.
+                    // No answer has the value.
                     seen: Some(Default::default()),
                     condition: None,
                     samples: Vec::new(),
@@ -301,8 +304,8 @@ fn add_amount(past: &mut Vec<(i64, u128)>, second: i64, amount: u128) {
     }
 }
 
-/// Adds a write to those of its counter that wait and have not been sent: to one of the same generation, if there is
-/// one. `new_key` gives a key otherwise. Cost: O(times of both).
+/// Adds a write to the waiting, unsent writes of its counter. It is joined to one of the same generation if there is
+/// one; else it gets a key by `new_key`. Cost: O(times of both).
 pub fn wait_with(
     waiting: &mut Vec<QueuedDelivery>,
     delivery: QueuedDelivery,

@@ -1,11 +1,11 @@
-//! Events of one isolate on their way to where they wait: an inbox, or a queue of the platform.
+//! Events of one isolate on their way to an inbox, or to a queue of the platform.
 //!
-//! Invariants: an event is in one message of one batch. For a queue, each message has a key of its own before it
-//! is sent: whatever a batch meets on its way, sent twice, delivered twice or out of order, its keys count once.
+//! Invariants: an event is in one message of one batch. For a queue, each message has a separate key before it is sent.
+//! So each key counts once, also if its batch is sent twice, delivered twice or out of order.
 //!
-//! Life of an event: it joins the lane of its inbox or queue, see [`super::lane`], and there a message of the batch, or
-//! is a message of its own. Batches of one lane are sent one after the other, so that their nonces rise. What is larger
-//! than one send holds is sent in parts, at the same time, and each event has the outcome of its part.
+//! Life of an event: it joins the lane of its inbox or queue, see [`super::lane`]. There it joins a message of the
+//! batch, or becomes a message. Batches of one lane are sent one after the other, so that their nonces rise. A batch
+//! that is larger than one send is sent in parts, at the same time. Each event has the outcome of its part.
 
 use std::fmt;
 use std::rc::Rc;
@@ -23,52 +23,52 @@ pub const BATCH_MESSAGES_MAX: usize = 100;
 /// The most bytes of messages that the platform takes at once; 1 KB is 1,000 bytes there.
 pub const BATCH_BYTES_MAX: usize = 256_000;
 
-/// The longest message of a queue of the platform, in bytes: a counter of 512 bytes, a datacenter of 16, each with
-/// its length, two tags, a key of 16, and four numbers of at most 19 + 3 × 10 bytes.
+/// The longest message of a queue of the platform, in bytes: a counter of 512 bytes and a datacenter of 16, each with
+/// its length; two tags; a key of 16; and four numbers of at most 19 + 3 × 10 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 512 + 2 + 16 + 1 + 2 + 16 + 19 + 3 * 10;
 
-/// What the platform adds to a message. Source: as above.
+/// The bytes that the platform adds to a message. Source: as above.
 const METADATA_BYTES: usize = 100;
 
-// A batch is full by its messages before it is by its bytes: 100 × 698 are 70 KB.
+// A batch reaches its maximum of messages before that of bytes: 100 × 698 are 70 KB.
 const _: () = assert!(BATCH_MESSAGES_MAX * (MESSAGE_BYTES_MAX + METADATA_BYTES) <= BATCH_BYTES_MAX);
 
-/// What batches are bound by.
+/// The limits of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventBatchLimits {
     /// The most messages of one send.
     pub messages_max: usize,
     /// The most sends of a batch, at the same time.
     pub sends_max: usize,
-    /// Whether events of one counter and second become one message. A queue is paid for by the message; an inbox
-    /// adds up what it has logged anyway, and a row holds what was acknowledged.
+    /// Whether events of one counter and second become one message. A queue is billed by the message. An inbox sums its
+    /// log anyway, and a row of it holds each acknowledged event.
     pub joins: bool,
 }
 
-/// Those to a queue. The platform opens six connections for one request.
+/// The limits of batches to a queue. The platform opens at most six connections for one request.
 pub const QUEUE_LIMITS: EventBatchLimits = EventBatchLimits {
     messages_max: BATCH_MESSAGES_MAX,
     sends_max: 4,
     joins: true,
 };
 
-/// Those to an inbox.
+/// The limits of batches to an inbox.
 pub const INBOX_LIMITS: EventBatchLimits = EventBatchLimits {
     messages_max: APPEND_ENTRIES_MAX,
     sends_max: 1,
     joins: false,
 };
 
-/// What one message says. A stored format, inside `Message` of the protocol.
+/// The content of one message. A stored format, inside `Message` of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedEvents {
-    /// Where it was accepted: the lead there counts it.
+    /// The datacenter that accepted it, whose lead counts it.
     pub datacenter: Datacenter,
     /// The counter.
     pub counter: CounterId,
     /// The generation that lived when it was accepted.
     pub generation: u64,
-    /// How much.
+    /// The amount.
     pub added: u128,
     /// When it was accepted, in unix seconds.
     pub second: i64,
@@ -81,7 +81,7 @@ pub struct QueuedEvents {
 }
 
 impl QueuedEvents {
-    /// The write that it stands for.
+    /// The write of this message.
     pub fn into_delivery(self) -> QueuedDelivery {
         QueuedDelivery {
             counter: self.counter,
@@ -94,7 +94,7 @@ impl QueuedEvents {
                 removed: 0,
                 live: Vec::new(),
                 past: vec![(self.second, self.added)],
-                // Nobody is answered with the value.
+                // No answer has the value.
                 seen: Some(Default::default()),
                 condition: None,
                 samples: Vec::new(),
@@ -104,7 +104,7 @@ impl QueuedEvents {
         }
     }
 
-    /// What its key is.
+    /// The source of its key.
     pub fn keys(&self) -> KeySource {
         keys_of(self.is_clients, self.fingerprint)
     }
@@ -125,7 +125,7 @@ impl QueuedEvents {
             && !event.is_clients
             && self.second == event.second
             && self.generation == event.generation
-            // A message that no counter can hold takes no other with it.
+            // A message that no counter can hold must fail alone.
             && self.added <= SUMMED_MAX
             && event.added <= SUMMED_MAX
             && self.counter == event.counter
@@ -142,7 +142,7 @@ pub struct EventBatch {
     limits: EventBatchLimits,
     name: NameEvent,
     messages: Vec<QueuedEvents>,
-    /// The message that the last event is in.
+    /// The index of the message with the last event.
     last: usize,
 }
 
@@ -153,7 +153,7 @@ impl fmt::Debug for EventBatch {
 }
 
 impl EventBatch {
-    /// An event that has not joined others yet. It has its key by `name` once it begins a message.
+    /// A batch of one event. An event that begins a message gets its key by `name`.
     pub fn new(event: QueuedEvents, limits: EventBatchLimits, name: NameEvent) -> Self {
         Self {
             limits,
@@ -163,14 +163,14 @@ impl EventBatch {
         }
     }
 
-    /// The messages, as they are sent: so many at most each time.
+    /// The messages to send.
     pub fn into_messages(self) -> Vec<QueuedEvents> {
         self.messages
     }
 }
 
 impl EventBatchLimits {
-    /// In which send of its batch a message is.
+    /// The index of the send that a message is in.
     pub fn send_of(&self, message: usize) -> usize {
         message / self.messages_max
     }

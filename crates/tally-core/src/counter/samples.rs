@@ -1,28 +1,28 @@
-//! Samples by time: what writes carry, and what cells keep by the minute and by the hour.
+//! Samples by time: those of writes, and those that cells keep by the minute and by the hour.
 //!
-//! Invariants: a sample is in one histogram of one time, in a minute's or in an hour's, never in both. Histograms of
-//! one time are merged, which is exact, so it does not matter where on their way samples join.
+//! Invariants: a sample is in one histogram, of a minute or of an hour, never in both. Histograms of one time are
+//! merged. A merge is exact, so samples may join anywhere on their way.
 //!
-//! Minutes that were kept long enough become an hour, one hour at a time, when a new minute begins: so no more than an
-//! hour of them is in memory at once. A counter pays for that a row an hour, and for each minute's row that it goes.
+//! Minutes that were kept long enough are merged into an hour, one hour at a time, when a new minute begins. So at most
+//! one hour of minutes is in memory at once. The cost is one row for each hour, and the deletion of each minute's row.
 
 use super::history::{HOURS_KEPT, MINUTES_KEPT, Resolution};
 use crate::sketch::{Histogram, Sample};
 
-/// How far back samples are kept by the minute at least, in seconds: 24 hours. A cell keeps them
-/// [`MINUTES_KEPT`] and up to an hour more: at most 1,515 rows of at most 56,882 bytes, 86 MB
-/// of the 10 GB of an object where every bucket of every minute has samples, and 0.7 MB where each minute's spread
-/// over a factor of ten.
+/// How far back samples are kept by the minute at least, in seconds: 24 hours. A cell keeps them for [`MINUTES_KEPT`]
+/// and up to an hour more: at most 1,515 rows of at most 56,882 bytes. That is 86 MB of the 10 GB of an object if every
+/// bucket of every minute has samples, and 0.7 MB if the samples of each minute spread over a factor of ten.
 pub const SAMPLES_BY_MINUTE_SECONDS: i64 = 86_400;
 
-/// How far back samples are kept by the hour, in seconds: 90 days, 2,160 rows, at most 123 MB, and 1 MB where they
-/// spread over a factor of ten. A window of all that merges 3,675 rows, each in about 1 µs (native) where they do.
+/// How far back samples are kept by the hour, in seconds: 90 days, 2,160 rows. That is at most 123 MB, and 1 MB if they
+/// spread over a factor of ten. A window over all of it merges 3,675 rows, each in about 1 µs (native) with that
+/// spread.
 pub const SAMPLES_SECONDS_MAX: u64 = 2_160 * 3_600;
 
 const _: () = assert!(HOURS_KEPT == 2_160);
 
-/// The hour that is next to be made of its minutes by a cell of this clock, where `oldest` is the oldest minute with
-/// samples; `None` while all are kept. All in unix seconds.
+/// The next hour whose minutes a cell with this clock must merge; `None` while all minutes are kept. `oldest` is the
+/// oldest minute with samples. All in unix seconds.
 pub fn hour_to_fold(oldest: Option<i64>, now: i64) -> Option<i64> {
     let kept_from = Resolution::Hour.start_of(now.saturating_sub(MINUTES_KEPT));
     oldest
@@ -30,14 +30,14 @@ pub fn hour_to_fold(oldest: Option<i64>, now: i64) -> Option<i64> {
         .map(|oldest| Resolution::Hour.start_of(oldest))
 }
 
-/// Hours that begin before this second are kept no longer by a cell of this clock.
+/// A cell with this clock keeps hours that begin at this second or later.
 pub fn hours_kept_from(now: i64) -> i64 {
     let kept = i64::try_from(SAMPLES_SECONDS_MAX).unwrap_or(i64::MAX);
     Resolution::Hour.start_of(now.saturating_sub(kept))
 }
 
-/// The whole minutes that hold some seconds of a window, as (first second, last second); or the whole hours, where the
-/// minutes of then may be gone.
+/// Widens a window to whole minutes, as (first second, last second); to whole hours if its minutes may be merged
+/// already.
 pub fn whole(from: i64, to: i64, now: i64) -> (i64, i64) {
     let by_minute_from = now.saturating_sub(SAMPLES_BY_MINUTE_SECONDS);
     let step_at = |second: i64| match second < by_minute_from {
@@ -49,13 +49,13 @@ pub fn whole(from: i64, to: i64, now: i64) -> (i64, i64) {
     (step_at(from).start_of(from), end)
 }
 
-/// What a time holds beside its buckets: at most 96 bytes, in a vector that is half full at worst.
+/// The size of a time without its buckets: at most 96 bytes, in a vector that is half full at worst.
 const TIME_BYTES: usize = 192;
 
-/// Samples by time, unix seconds, in no order; one histogram for each.
+/// Samples by time, unix seconds, in any order; one histogram for each time.
 pub type Samples = Vec<(i64, Histogram)>;
 
-/// Adds samples of a time. Cost: a look at each time that there is, of which a message has few.
+/// Adds samples of a time. Cost: O(times), and a message has few.
 pub fn add_samples(samples: &mut Samples, second: i64, more: &Histogram) {
     match samples.iter_mut().find(|(known, _)| *known == second) {
         Some((_, histogram)) => histogram.merge(more),
@@ -63,7 +63,7 @@ pub fn add_samples(samples: &mut Samples, second: i64, more: &Histogram) {
     }
 }
 
-/// Adds one sample of a time. Returns how many bytes more are held since.
+/// Adds one sample of a time. Returns by how many bytes the samples have grown.
 pub fn insert_sample(samples: &mut Samples, second: i64, sample: Sample) -> usize {
     let Some((_, histogram)) = samples.iter_mut().find(|(known, _)| *known == second) else {
         let one = Histogram::of(sample);
@@ -76,7 +76,7 @@ pub fn insert_sample(samples: &mut Samples, second: i64, sample: Sample) -> usiz
     histogram.bytes().saturating_sub(before)
 }
 
-/// A histogram at rest; nothing for an empty one, so that answers without samples carry no bytes.
+/// A histogram at rest. An empty one has no bytes, so that answers without samples have none.
 pub fn samples_at_rest(histogram: &Histogram) -> Vec<u8> {
     if histogram.is_empty() {
         Vec::new()
@@ -85,7 +85,7 @@ pub fn samples_at_rest(histogram: &Histogram) -> Vec<u8> {
     }
 }
 
-/// Reads a histogram at rest. Bytes that are none count as empty: the sender is our own build.
+/// Reads a histogram at rest. Invalid bytes are read as an empty one: the sender is our own build.
 pub fn samples_from_rest(bytes: &[u8]) -> Histogram {
     Histogram::from_bytes(bytes).unwrap_or_default()
 }

@@ -1,15 +1,14 @@
-//! Which writes of a counter a queue of the platform may hold: nobody can ask it, so its senders say it, and the
-//! counter's leads say what was counted.
+//! Which writes of a counter a queue of the platform may hold. The queue cannot be asked. So its senders report what
+//! they sent, and the counter's leads report what was counted.
 //!
-//! Invariants: a sender, which is an isolate, gives numbers to writes of a counter only in an open *session*, and the
-//! root knows of the session before its first number. A session is closed when no client can get the answer any more
-//! that a write of it was accepted. The root then gets the numbers that were. It holds them until leads have counted
-//! all of them. So while a write that was accepted may still be counted, the root knows of an open session or of its
-//! number.
+//! Invariants: a sender is an isolate. It gives numbers to writes of a counter only in an open *session*, and the root
+//! knows of the session before its first number. A session is closed when no client can get the answer any more that a
+//! write of it was accepted. The root then gets the accepted numbers. It holds them until leads have counted all of
+//! them. So while a write that was accepted may still be counted, the root knows of an open session or of its number.
 //!
-//! Messages may be lost, repeated and late. A sender closes a session until the root has answered. Sessions of a lane
-//! are numbered, so a late copy of what opened one that is closed is known. A sender that ends without closing its
-//! session leaves it open: [`super::queue`] says for how long it counts.
+//! Messages may be lost, repeated and late. A sender repeats the close of a session until the root has answered.
+//! Sessions of a lane are numbered, so the root recognizes a late copy of the message that opened a closed session. A
+//! sender that ends without closing its session leaves it open: [`super::queue`] says for how long it counts.
 
 use std::collections::HashMap;
 
@@ -20,22 +19,22 @@ use super::lane::IN_FLIGHT_MS_MAX;
 use super::ledger::WriteKey;
 use super::numbers::{Decision, Numbers, lane_and_number};
 
-/// How long after its last write a session is closed, milliseconds: twice as long as a batch may be on its way, which
-/// is longer than any request waits for one, and 2 s, since a write may join a message of the second before, which has
-/// the number of an earlier session.
+/// How long after its last write a session is closed, milliseconds. Twice the time that a batch may be in flight is
+/// longer than any request waits for one. 2 s are added, because a write may join a message of the second before, which
+/// has the number of an earlier session.
 pub const IDLE_MS: i64 = 2 * IN_FLIGHT_MS_MAX + 2_000;
 
-/// After how long a session is closed again whose root has not answered, milliseconds: a call takes 5 s at most.
+/// How long after an unanswered close the session is closed again, milliseconds: a call takes 5 s at most.
 pub const RETRY_MS: i64 = 6_000;
 
-/// The most sessions that a sender remembers, about 200 bytes each. Beyond it all are forgotten, and stay open at
+/// The most sessions in the memory of a sender, about 200 bytes each. Beyond it all are forgotten, and stay open at
 /// their roots.
 const SESSIONS_MAX: usize = 10_000;
 
 /// One session of a sender.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Its number: those of a sender rise.
+    /// Its number; the numbers of a sender's sessions rise.
     pub number: u64,
     /// The lane of its writes.
     pub lane: WriteKey,
@@ -49,7 +48,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether a write may still be answered as accepted, or joined to one of it.
+    /// Whether a write of it may still be answered as accepted, or be joined by another.
     fn is_used(&self, now_ms: i64) -> bool {
         now_ms.saturating_sub(self.used_ms) <= IDLE_MS
     }
@@ -60,7 +59,7 @@ impl Session {
 pub struct Sessions {
     last: u64,
     open: HashMap<CounterId, Session>,
-    /// Those that give no more numbers, and that their roots have not closed yet.
+    /// Sessions without further numbers that their roots have not closed yet.
     left: Vec<(CounterId, Session)>,
 }
 
@@ -70,9 +69,9 @@ impl Sessions {
         self.open.is_empty() && self.left.is_empty()
     }
 
-    /// The session for the next write of a counter, with the generation that its root has answered; 0 for none. Another
-    /// one is begun where it is of another lane or was not used for long. `lane` is the lane and the last number in
-    /// it.
+    /// The session for the next write of a counter, with the generation that its root has answered; 0 before the
+    /// answer. A new session begins if the present one is of another lane, or was not used for long. `lane` is the lane
+    /// and the last number in it.
     pub fn of_next(
         &mut self,
         counter: &CounterId,
@@ -106,8 +105,8 @@ impl Sessions {
         (self.last, 0)
     }
 
-    /// Records what a root has answered: the living generation, or that the session is closed. Returns whether the
-    /// session may be used: it is of one generation.
+    /// Records the answer of a root: the living generation, or that the session is closed. Returns whether the session
+    /// may be used: it is of one generation.
     pub fn record_answer(
         &mut self,
         counter: &CounterId,
@@ -167,16 +166,16 @@ impl Sessions {
     }
 }
 
-/// What the root of a counter knows of one sender's lane. A stored format.
+/// The root's record of one sender's lane for a counter. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderLane {
-    /// The generation that all of it is of.
+    /// The generation of all its sessions and numbers.
     generation: u64,
     /// The newest session.
     newest: u64,
     /// Sessions that are not closed.
     open: Vec<u64>,
-    /// Numbers that the queue has accepted, and that are not known to be counted.
+    /// Numbers that the queue has accepted and that may not be counted yet.
     accepted: Numbers,
 }
 
@@ -189,7 +188,7 @@ impl SenderLane {
     /// Opens a session of a generation, if it is not closed. Returns whether anything has changed.
     pub fn open(&mut self, generation: u64, session: u64) -> bool {
         if self.generation != generation {
-            // What waits of an ended generation is never counted.
+            // Waiting writes of an ended generation are never counted.
             *self = Self {
                 generation,
                 newest: self.newest,
@@ -204,11 +203,11 @@ impl SenderLane {
         is_new
     }
 
-    /// Closes a session, of which the queue has accepted these writes.
+    /// Closes a session; the queue has accepted these of its writes.
     pub fn close(&mut self, session: u64, accepted: &Numbers) {
         let open = self.open.len();
         self.open.retain(|known| *known != session);
-        // Else it is a copy: what it says is known.
+        // Else the message is a copy, and its content is known.
         if self.open.len() < open {
             self.accepted.add_all(accepted);
         }
@@ -229,12 +228,12 @@ impl SenderLane {
         self.generation == generation && !self.open.is_empty()
     }
 
-    /// Whether writes of its generation may wait in the queue, or come.
+    /// Whether writes of its generation may wait in the queue, or may still be sent to it.
     pub fn holds(&self) -> bool {
         !(self.open.is_empty() && self.accepted.is_empty())
     }
 
-    /// Whether writes of this generation may.
+    /// Like [`Self::holds`], for this generation.
     pub fn may_hold(&self, generation: u64) -> bool {
         self.generation == generation && self.holds()
     }

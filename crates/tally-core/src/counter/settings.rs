@@ -1,4 +1,4 @@
-//! What a counter's owner may set, and when that ends the counter.
+//! The settings of a counter, and when they end it.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,14 +11,14 @@ pub const SHARDS_MAX: u8 = 64;
 /// The longest time to live: 10 years in seconds.
 pub const TTL_SECONDS_MAX: u64 = 10 * 366 * 86_400;
 
-/// From when a time to live runs.
+/// The moment from which a time to live runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TtlMode {
     /// From the moment that the setting was put.
     #[default]
     Fixed,
-    /// From the last write, or from the setting where that is later.
+    /// From the last write, or from the setting if that is later.
     Sliding,
 }
 
@@ -27,7 +27,7 @@ pub enum TtlMode {
 pub struct Ttl {
     /// 1 to [`TTL_SECONDS_MAX`].
     pub seconds: u64,
-    /// From when it runs.
+    /// The moment from which it runs.
     pub mode: TtlMode,
     /// When it was set, unix milliseconds.
     pub set_at_ms: i64,
@@ -49,14 +49,14 @@ impl Ttl {
     }
 }
 
-/// The hash that a counter's unique elements go through.
+/// The hash function of a counter's unique elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UniqueHash {
-    /// The deployment's, which has a secret key.
+    /// The deployment's hash, with a secret key.
     #[default]
     Keyed,
-    /// That of Redis, which all know, and which estimates as Redis does.
+    /// Redis's hash, which is public, with Redis's estimates.
     Redis,
 }
 
@@ -70,20 +70,20 @@ impl UniqueHash {
 /// A counter's settings; each `PUT` replaces all of them and has a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// How often settings were put; the higher number wins wherever two meet.
+    /// The number of `PUT`s so far; of two settings the higher number wins.
     pub number: u64,
     /// Shards of a datacenter: a power of two, 1 to [`SHARDS_MAX`]; `None` leaves it to Tally.
     pub shards: Option<u8>,
     /// When the counter ends by itself; `None` for never.
     pub ttl: Option<Ttl>,
-    /// What no decrement may take the value below; `None` for no such bound.
+    /// The value that no decrement may go below; `None` for no bound.
     pub floor: Option<Value>,
-    /// The hash of its unique elements.
+    /// The hash function of its unique elements.
     pub unique_hash: UniqueHash,
 }
 
 impl Settings {
-    /// Shards that a datacenter spreads its writes over.
+    /// The number of shards that a datacenter spreads its writes over.
     pub fn shards(&self) -> u8 {
         self.shards.unwrap_or(1)
     }

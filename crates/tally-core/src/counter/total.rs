@@ -1,5 +1,5 @@
-//! Totals: 192 bits, of one cell and of all. One increment adds at most [`DELTA_MAX`], so no total overflows: 2^129
-//! increments would be needed.
+//! Totals of one cell and of all cells: 192 bits. One increment adds at most [`DELTA_MAX`], so no total overflows:
+//! 2^129 increments would be needed.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -44,7 +44,7 @@ impl Sum {
         Self { high, low }
     }
 
-    /// Reads decimal digits; `None` where they are none, or come to more than 192 bits.
+    /// Parses decimal digits; `None` for other text, or for more than 192 bits.
     pub fn parse(digits: &str) -> Option<Self> {
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
@@ -54,7 +54,7 @@ impl Sum {
             .map(|byte| u128::from(byte.wrapping_sub(b'0')));
         digits.try_fold(Self::ZERO, |sum, digit| {
             let Self { high, low } = sum;
-            // The low part in halves, since ten times it may have 132 bits.
+            // The low part is multiplied in halves, because ten times it may have 132 bits.
             let (above, below) = (low >> 64, low & u128::from(u64::MAX));
             let below = below * 10 + digit;
             let above = above * 10 + (below >> 64);
@@ -66,7 +66,7 @@ impl Sum {
         })
     }
 
-    /// Seven bits at a place; `None` where they pass 192 bits.
+    /// Seven bits, shifted left; `None` if they do not fit into 192 bits.
     fn shifted(bits: u8, shift: u32) -> Option<Self> {
         let low_bits = u128::BITS;
         if shift >= low_bits {
@@ -79,7 +79,7 @@ impl Sum {
         Some(Self { high, low })
     }
 
-    /// Bits up to its highest; 0 for zero.
+    /// The number of bits up to the highest one; 0 for zero.
     pub fn bits(self) -> u32 {
         match self.high {
             0 => u128::BITS - self.low.leading_zeros(),
@@ -87,7 +87,7 @@ impl Sum {
         }
     }
 
-    /// The sum without so many of its lowest bits.
+    /// The sum without its lowest `bits` bits.
     fn shifted_right(self, bits: u32) -> Self {
         let high = u128::from(self.high);
         match bits {
@@ -107,14 +107,14 @@ impl Sum {
 }
 
 /// A total in the stored form of a cell: a varint of up to 192 bits, seven to a byte, the lowest first. Below 2^128 its
-/// bytes are those of postcard's `u128`, which cells stored before their totals were wider.
+/// bytes are those of postcard's `u128`, which earlier builds stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellTotal(Sum);
 
 /// Bytes of the longest varint: 192 bits, seven to a byte.
 const VARINT_BYTES_MAX: usize = 192_usize.div_ceil(7);
 
-/// What a byte of a varint holds, and the bit that says that another follows.
+/// The bits of a varint in each byte. The next higher bit says that another byte follows.
 const VARINT_BITS: u32 = 7;
 const VARINT_MORE: u8 = 1 << VARINT_BITS;
 
@@ -168,7 +168,7 @@ impl Serialize for CellTotal {
                 break;
             }
         }
-        // A tuple of bytes has no length at rest.
+        // A serialized tuple has no length prefix.
         let mut tuple = serializer.serialize_tuple(length)?;
         for byte in bytes.iter().take(length) {
             tuple.serialize_element(byte)?;
@@ -231,8 +231,8 @@ impl fmt::Display for Sum {
     }
 }
 
-/// Decimal digits by long division of 32-bit limbs by 10^9, most significant limb first: the
-/// running remainder (below 10^9) and a limb (below 2^32) together stay below 2^62.
+/// Decimal digits by long division of 32-bit limbs by 10^9, most significant limb first. The running remainder (below
+/// 10^9) and a limb (below 2^32) together stay below 2^62.
 fn decimal_of_wide(high: u64, low: u128) -> String {
     const CHUNK: u64 = 1_000_000_000;
     const LIMB_BITS: u32 = 32;
@@ -263,17 +263,17 @@ fn decimal_of_wide(high: u64, low: u128) -> String {
     text
 }
 
-/// What a counter reads: added minus removed, exactly.
+/// The value of a counter: added minus removed, exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
     added: Sum,
     removed: Sum,
 }
 
-/// The largest whole number that JavaScript keeps exactly: 2^53 − 1.
+/// The largest integer up to which JavaScript numbers are exact: 2^53 − 1.
 pub const JAVASCRIPT_SAFE_MAX: u128 = (1 << 53) - 1;
 
-/// Bits of what [`Value::within_62_bits`] allows: two of them may be added and subtracted in 64.
+/// The bits of a value of [`Value::within_62_bits`]: two of them can be added and subtracted in 64 bits.
 const WITHIN_BITS: u32 = 62;
 
 impl Value {
@@ -285,12 +285,12 @@ impl Value {
         }
     }
 
-    /// What was added and removed.
+    /// The totals (added, removed).
     pub fn totals(self) -> (Sum, Sum) {
         (self.added, self.removed)
     }
 
-    /// Adds what another cell or datacenter holds.
+    /// Adds the value of another cell or datacenter.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -299,7 +299,7 @@ impl Value {
         }
     }
 
-    /// Takes away what came later, which the caller knows to be included.
+    /// Takes away later increments and decrements. The caller knows that they are included.
     #[must_use]
     pub fn without(self, added: impl Into<Sum>, removed: impl Into<Sum>) -> Self {
         // a − b = a + (−b): moving an amount to the other side keeps both sides sums.
@@ -309,7 +309,7 @@ impl Value {
         }
     }
 
-    /// The same amount below zero.
+    /// The value with the opposite sign.
     #[must_use]
     pub fn negated(self) -> Self {
         Self {
@@ -331,11 +331,11 @@ impl Value {
 
     /// Whether it is less than another.
     pub fn is_below(self, other: Self) -> bool {
-        // a − b < c − d exactly if a + d < c + b, which has no negative numbers in it.
+        // a − b < c − d exactly if a + d < c + b, and that has no negative numbers.
         self.added.plus(other.removed) < other.added.plus(self.removed)
     }
 
-    /// The value as a number of 64 bits with a sign; `None` where it needs more.
+    /// The value as a signed 64-bit number; `None` if it does not fit.
     pub fn to_i64(self) -> Option<i64> {
         let Sum { high: 0, low } = self.magnitude() else {
             return None;
@@ -348,7 +348,7 @@ impl Value {
         }
     }
 
-    /// The value, within 62 bits and a sign: what is larger counts as 2^62.
+    /// The value, clamped to ±2^62.
     pub fn within_62_bits(self) -> i64 {
         let bound = Sum::from(1_u128 << WITHIN_BITS);
         let magnitude = self.magnitude().min(bound).low_bits();
@@ -360,7 +360,7 @@ impl Value {
         }
     }
 
-    /// A number that never falls while the value rises, and seldom changes: a step is an eighth of a power of two.
+    /// A monotone measure of the value that seldom changes: a step is an eighth of a power of two.
     pub fn size(self) -> i32 {
         let magnitude = self.magnitude();
         let Some(bits) = magnitude.bits().checked_sub(1) else {

@@ -1,25 +1,25 @@
-//! Which stored unique elements cover a stretch of time: those of its minutes, of its hours or of its days.
+//! The rows of unique elements that cover an interval: those of its minutes, hours and days.
 //!
-//! Invariants: the chosen rows cover exactly the stretch; an hour is *over* when its minutes have been joined into one
-//! row, and what comes later for it goes into that row too; so is a day of hours. All of it is joins, so a row that is
-//! joined twice, or holds what another holds, does no harm.
+//! Invariants: the chosen rows cover exactly the interval. An hour is *over* when its minutes have been joined into one
+//! row. Later elements of that hour go into that row too. The same holds for a day and its hours. Rows are joined as
+//! sets, so a row may be joined twice, or overlap with another.
 //!
-//! Rows are at most 1,455 minutes (24 h and as much longer as seconds are kept), 8 · 24 + 24 = 216 hours and 401
-//! days: 2,072 of 12,298 bytes at most, where one shard counts by one key: 25 MB in the end for a shard that is dense
-//! in each minute.
+//! There are at most 1,455 minutes (24 h, and the time for which seconds are kept), 8 · 24 + 24 = 216 hours and 401
+//! days. That is 2,072 rows of at most 12,298 bytes, if one shard counts by one key: 25 MB for a shard whose every
+//! minute is dense.
 
 use super::history::{MINUTES_KEPT, Resolution};
 
-/// How long unique elements are known to the minute: 24 hours.
+/// How long unique elements are kept by the minute: 24 hours.
 pub const BY_MINUTES_SECONDS: i64 = 86_400;
 
-/// How long they are known to the hour: a week.
+/// How long they are kept by the hour: a week.
 pub const BY_HOURS_SECONDS: i64 = 7 * 86_400;
 
-/// How long they are known at all, to the day.
+/// How long they are kept by the day.
 pub const BY_DAYS_SECONDS: i64 = 400 * 86_400;
 
-/// Rows of the beginning that a stretch is widened to, and a clock that is off, must be there still: one more day.
+/// How much longer rows are kept: a window is widened to the beginning of a bucket, and clocks differ.
 const SPARE_SECONDS: i64 = 86_400;
 
 /// Returns how long a row of this step is kept after its beginning, in seconds.
@@ -31,8 +31,8 @@ pub const fn kept_seconds(step: Resolution) -> i64 {
     }
 }
 
-/// Returns the first and the last second of the stretch that is counted for a window. Both ends are widened: to full
-/// minutes, hours or days, by how long ago they are.
+/// Returns the first and the last second of the interval that is counted for a window. Both ends are widened to full
+/// minutes, hours or days, by their age.
 pub fn widened_window((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let step = |second: i64| match now.saturating_sub(second) {
         ago if ago <= BY_MINUTES_SECONDS => Resolution::Minute,
@@ -46,19 +46,19 @@ pub fn widened_window((from, to): (i64, i64), now: i64) -> (i64, i64) {
     )
 }
 
-/// Rows of one step, by the seconds that they begin at: from one, before another.
+/// The rows of one step that begin in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowSpan {
-    /// How long each is.
+    /// The width of each row.
     pub step: Resolution,
-    /// The first may begin here.
+    /// The earliest beginning.
     pub from: i64,
-    /// The next would begin here.
+    /// The end: all rows begin before it.
     pub before: i64,
 }
 
-/// Returns the rows of a stretch, at most five ranges of them: days that are over, before and after them hours
-/// that are over, and minutes at the ends. `open_hour` is the first hour that is not over; `None` where none is.
+/// Returns the rows of an interval, in at most five spans: days that are over, hours that are over before and after
+/// them, and minutes at the ends. `open_hour` is the first hour that is not over; `None` if there is none.
 pub fn rows_of((first, last): (i64, i64), open_hour: Option<i64>) -> Vec<RowSpan> {
     let end = last.saturating_add(1);
     let mut rows = Vec::new();
@@ -83,7 +83,7 @@ pub fn rows_of((first, last): (i64, i64), open_hour: Option<i64>) -> Vec<RowSpan
     rows
 }
 
-/// The full buckets of a stretch, as the stretch that they are; `None` where there is none.
+/// The full buckets within an interval, as an interval; `None` if there are none.
 fn whole(step: Resolution, from: i64, before: i64) -> Option<(i64, i64)> {
     let first = step.start_of(from.checked_add(step.seconds() - 1)?);
     let before = step.start_of(before);

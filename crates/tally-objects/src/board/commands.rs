@@ -1,5 +1,5 @@
-//! Commands of a sorted set, run on a board: those of one message in one commit, each once where its attempt has a
-//! name.
+//! Commands of a sorted set, run on a board. Those of one message are one commit. A command whose attempt has a name is
+//! run once.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,19 +42,20 @@ struct Ranking<'a> {
     has_counts: bool,
 }
 
-/// Whether it is known how many stand before the members whose ranks are asked for, up to the next command that may
+/// Whether the number of members before the members whose ranks are requested is known, up to the next command that may
 /// write.
 #[derive(Default)]
 struct CountsAhead(bool);
 
 impl CountsAhead {
-    /// The reply of a command that is not run. What was counted for those behind it was counted up to it alone.
+    /// The reply of a command that is not run. Counts that were read ahead are valid up to this command only.
     fn skip(&mut self, reply: Reply) -> Reply {
         self.0 = false;
         reply
     }
 
-    /// Reads what the first of these commands needs of the order, and those behind it as far as none writes.
+    /// Reads the positions that the first of these commands needs, and those that the next ones need, up to the first
+    /// that writes.
     fn look_ahead(&mut self, reader: &Reader<'_>, commands: &[Arguments]) -> Result<(), Fault> {
         match commands.first().and_then(|args| naming_of(args)) {
             Some((Naming::Ranked, _)) if !self.0 => self.0 = true,
@@ -175,7 +176,7 @@ impl SortedSet for Ranking<'_> {
     }
 }
 
-/// Whether a command needs the order of a sorted set where members of equal scores have another one.
+/// Whether a command needs a sorted set's order of equal scores, but the board has another one.
 fn is_ordered_otherwise(loaded: &Loaded, args: &[String]) -> bool {
     let name = args.first().map(|name| name.to_ascii_uppercase());
     let needs_order = !matches!(
@@ -221,7 +222,7 @@ impl BoardCore {
             if !message.may_begin {
                 return self.replied(&message).map(unchanged);
             }
-            // They need all members in one object.
+            // These commands need all members in one object.
             let placing = Placing {
                 shards: Shards::Fixed(1),
                 home: message.home.clone(),
@@ -405,7 +406,7 @@ impl BoardCore {
         Ok(slot)
     }
 
-    /// Leaves all members behind, unless those that are to replace them are refused: returns how then.
+    /// Drops all members, unless their replacements are refused. Returns the refusal.
     fn begin_anew(
         &self,
         loaded: &mut Loaded,
@@ -438,7 +439,7 @@ impl BoardCore {
     }
 }
 
-/// The refusal of members that are to replace all others, before those are left behind.
+/// The refusal of members that would replace all others, before those are dropped.
 fn refusal_of_anew(loaded: &Loaded, commands: &[Arguments]) -> Option<Reply> {
     let settings = &loaded.head.settings;
     let takes = |write: &ScoreWrite| change(settings, None, write, 0).map(drop);
@@ -455,7 +456,7 @@ fn refusal_of_anew(loaded: &Loaded, commands: &[Arguments]) -> Option<Reply> {
     }
 }
 
-/// The refusal of what is no command of Redis.
+/// The refusal of an unknown command of Redis.
 fn none_such() -> Fault {
     Fault::Broken("a command was sent that is none".to_owned())
 }

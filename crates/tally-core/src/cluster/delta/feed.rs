@@ -1,4 +1,4 @@
-//! The sending end: a view that remembers what changed in it, and so knows what a receiver lacks.
+//! The sender: a view with a log of its changes, from which it derives what a receiver lacks.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::counter::id::Datacenter;
 use crate::counter::merge::CellTotals;
 use crate::sketch::{NewItems, Source};
 
-/// Up to so many unique elements are sent to a receiver of whom nothing is known, without asking for its
-/// digests: 128 tokens of 4 bytes are 512 bytes, as large as the digests themselves.
+/// The most unique elements that are sent to an unknown receiver without asking for its digests: 128 tokens of 4 bytes
+/// are 512 bytes, as large as the digests.
 const ITEMS_UNASKED_MAX: usize = 128;
 
 /// A view with a log of its changes.
@@ -19,13 +19,12 @@ pub struct Feed {
     view: View,
     incarnation: u64,
     log: Log,
-    /// The last revision that counted something.
+    /// The last revision in which counts changed.
     counted: u64,
 }
 
 impl Feed {
-    /// A feed of what is known already, of which no receiver has anything. `incarnation` is drawn at
-    /// random.
+    /// A feed of a view of which no receiver has anything. `incarnation` is drawn at random.
     pub fn new(view: View, incarnation: u64) -> Self {
         Self {
             view,
@@ -35,12 +34,12 @@ impl Feed {
         }
     }
 
-    /// What is known.
+    /// The view.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// How far it has come.
+    /// The mark of its newest revision.
     pub fn mark(&self) -> Mark {
         Mark {
             incarnation: self.incarnation,
@@ -62,7 +61,7 @@ impl Feed {
         }
     }
 
-    /// Takes over what another view knows better. Cost: as a merge.
+    /// Merges another view. Cost: as a merge.
     pub fn merge(&mut self, other: &View) {
         if other.generation() < self.view.generation() {
             return;
@@ -90,8 +89,8 @@ impl Feed {
         }
     }
 
-    /// Whether a receiver lacks anything that was counted, by its mark: what is worth a
-    /// message. That nothing was counted since goes along with the next.
+    /// Whether a receiver lacks counts, by its mark. Only that is worth a message; newer times alone go with the next
+    /// one.
     pub fn has_news_for(&self, have: &ReceiverState) -> bool {
         match have {
             ReceiverState::All(mark) => {
@@ -102,8 +101,8 @@ impl Feed {
         }
     }
 
-    /// What a receiver lacks. Cost: O(what changed) for one that follows; a pass over all that is
-    /// known, and over the unique elements, for others.
+    /// The delta that a receiver lacks. Cost: O(changes) if the log reaches back to its mark, else a pass over the view
+    /// and its unique elements.
     pub fn since(&self, have: &ReceiverState) -> Delta {
         let followed = match have {
             ReceiverState::All(mark) if mark.incarnation == self.incarnation => self
@@ -122,7 +121,7 @@ impl Feed {
             } if *generation == self.view.generation() => {
                 Some(self.view.uniques().items_unlike(digests))
             }
-            // Whoever is of another generation drops what it has, even where it is the same.
+            // A receiver of another generation drops everything, also equal parts.
             ReceiverState::Digests { .. } => Some(self.view.uniques().items()),
             ReceiverState::Unknown | ReceiverState::All(_) => {
                 let items = self.view.uniques().items();
@@ -152,7 +151,7 @@ impl Feed {
                         .extend(totals.map(|totals| CellChange::of(cell.1, totals)));
                 }
                 ViewPart::Unique(item) => items.push(*item),
-                // Never in the log: it empties it.
+                // Never in the log: this change clears it.
                 ViewPart::Form => {}
             }
         }

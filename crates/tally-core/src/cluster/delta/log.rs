@@ -1,7 +1,7 @@
-//! Which part of a view changed when.
+//! The revisions in which parts of a view changed.
 //!
-//! Invariant: the log names every change after its `floor`, each changed thing once, under the revision
-//! of its last change. It has at most [`ENTRIES_MAX`] entries; letting the oldest go raises the floor.
+//! Invariant: the log has every part that changed after its `floor`, once, under the revision of its last change. It
+//! has at most [`ENTRIES_MAX`] entries; removing the oldest raises the floor.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::counter::id::Datacenter;
 use crate::counter::merge::CellKey;
 use crate::sketch::Source;
 
-/// The most entries: 4,096 of about 100 bytes are 400 KB for a counter under way. Ten writes a second
-/// from each of 100 datacenters change 100 cells, their datacenters and, were each a new visitor, 1,000
-/// registers in a second: it reaches back 3 s at least, ten round trips round the world.
+/// The most entries: 4,096 of about 100 bytes are 400 KB for a busy counter. Ten writes a second from each of 100
+/// datacenters change 100 cells, their datacenters and, if each is a new visitor, 1,000 registers in a second. So the
+/// log reaches back at least 3 s, ten round trips around the world.
 const ENTRIES_MAX: usize = 4_096;
 
 /// A part of a view.
@@ -19,11 +19,11 @@ const ENTRIES_MAX: usize = 4_096;
 pub(super) enum ViewPart {
     /// A cell's totals.
     Cell(CellKey),
-    /// How current a datacenter is.
+    /// The report of a datacenter.
     Report(Datacenter),
-    /// An item of the unique elements, and of which sketch.
+    /// An item of the unique elements, with its sketch.
     Unique((Source, u32)),
-    /// A sketch has another form: items before have no names any more.
+    /// A sketch has changed its form: former items cannot be named any more.
     Form,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// How many changes there were.
+    /// The number of changes.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -46,7 +46,7 @@ impl Log {
     pub fn record(&mut self, changed: ViewPart) {
         self.revision += 1;
         if changed == ViewPart::Form {
-            // Whoever had less lacks items that the log cannot name any more.
+            // Receivers of earlier revisions lack items that the log cannot name any more.
             self.forget();
             return;
         }
@@ -62,14 +62,14 @@ impl Log {
         }
     }
 
-    /// Drops all entries: nobody can build upon a revision up to this one.
+    /// Drops all entries: no delta can have a base before this revision.
     pub fn forget(&mut self) {
         self.by_revision.clear();
         self.revisions.clear();
         self.floor = self.revision;
     }
 
-    /// What changed after a revision, each thing once; `None` where the log does not reach back so far.
+    /// The parts that changed after a revision, each once; `None` if the log does not reach back that far.
     pub fn after(&self, revision: u64) -> Option<impl Iterator<Item = &ViewPart>> {
         let reaches = (self.floor..=self.revision).contains(&revision);
         reaches.then(|| self.by_revision.range(revision + 1..).map(|(_, what)| what))

@@ -1,7 +1,7 @@
 //! A cell's contents, read for an export and installed by an import.
 //!
-//! Invariant: contents are installed with the record of their key, in one commit, so they are installed once however
-//! often they come.
+//! Invariant: contents are installed with the record of their key, in one commit. So they are installed once for any
+//! number of repeats.
 
 use super::{Cell, Changes, Refusal};
 use crate::counter::contents::{Contents, ContentsWanted, Points};
@@ -11,8 +11,8 @@ use crate::counter::ledgers::LedgerLimits;
 use crate::counter::total::Value;
 
 impl Cell {
-    /// What it holds in memory of a generation: all but samples and breakdowns. `None` where it counts for no or
-    /// another one.
+    /// The contents of a generation in memory: all except samples and breakdowns. `None` if the cell counts for no or
+    /// another generation.
     pub fn contents(&self, generation: u64, wanted: ContentsWanted) -> Option<Contents> {
         self.generation().filter(|own| *own == generation)?;
         let points = |step: Resolution, from: i64| self.history.points(step, from, i64::MAX);
@@ -37,14 +37,14 @@ impl Cell {
         Some(contents)
     }
 
-    /// No increment of its datacenter is of a later time, unix milliseconds; `None` where shards know that, or nothing
-    /// was counted.
+    /// An upper bound of the times of all increments of its datacenter, unix milliseconds; `None` if only shards know
+    /// it, or if nothing was counted.
     pub fn newest_count_ms(&self) -> Option<i64> {
         let newest = self.history.newest_end()?;
         (self.shards_ever() == 1).then(|| newest.saturating_mul(1_000))
     }
 
-    /// Adds contents to what it holds, once under a key. `write` names them and counts nothing itself.
+    /// Adds contents to the cell, once under a key. `write` has the key and counts nothing itself.
     ///
     /// # Errors
     /// As [`Cell::apply_keyed`].
@@ -56,7 +56,7 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<KeyedOutcome, Refusal> {
-        // What it knows of a generation before says nothing of this one.
+        // Settings and value of an earlier generation do not matter for this one.
         if !self.is_before(write) && known(write.key).is_none() {
             let own = self.grant().map(|grant| grant.settings.unique_hash);
             let hashes = contents.uniques.hashes();
@@ -72,7 +72,7 @@ impl Cell {
         let outcomes = self.apply_keyed(writes, None, limits, now_ms, known, changes)?;
         let outcome = outcomes.into_iter().next().unwrap_or(KeyedOutcome::Unknown);
         if matches!(outcome, KeyedOutcome::Counted(_)) {
-            // It is no write of now.
+            // An import is not a write of the present time.
             self.last_write_ms = last_write_ms.max(contents.last_write_ms);
             self.add_contents(contents, now_ms.div_euclid(1_000), changes);
         }

@@ -1,8 +1,8 @@
-//! Unique elements of a cell: the open minute, all time, and which hours and days are over.
+//! Unique elements of a cell: the open minute, all time, and the hours and days that are over.
 //!
-//! Invariant: before [`Cell::open_hour`] every hour's row holds all that its minutes hold, and every day's all that its
-//! hours hold: what is over is joined by the commit that finds it over, and what comes late goes into each row that
-//! covers it. So a row that is not there yet is never needed.
+//! Invariant: before [`Cell::open_hour`] every hour's row holds all elements of its minutes, and every day's row all
+//! elements of its hours. The commit that finds an hour or day over joins its rows. A late element goes into each row
+//! that covers it. So a read never needs a row that does not exist yet.
 
 use super::{Cell, clamp_stamp};
 use crate::counter::flush::{Changes, Load};
@@ -33,33 +33,33 @@ impl Cell {
             let element = (element.source(load.hash, shards), element.token);
             let open = self.open_uniques.as_ref();
             if is_past && open.is_some_and(|(open, _)| minute < *open) {
-                // Lines of a log are up to two minutes late without being old: windows must see their own minute.
+                // Lines of a log may be up to two minutes late: windows must find them in their own minute.
                 self.insert_late(minute, element, now, changes);
             } else {
                 self.insert_token(minute, element, now, &mut open_changed, changes);
             }
         }
         if !load.imported.is_empty() {
-            // Where nothing is new nothing is written: who imports again and again costs no row.
+            // If nothing is new, nothing is written: a repeated import costs no row.
             changes.all_time |= self.all_time.merge(&load.imported);
         }
         if let Some((minute, uniques)) = self.open_uniques.as_ref().filter(|_| open_changed) {
             changes.put_minute(*minute, uniques);
         }
-        // The first minute of an hour may just have closed the last one of the hour before: no hour that is not
-        // over has minutes after it.
+        // The first minute of an hour may just have closed the last minute of the hour before. So no minute exists
+        // after an hour that is not recorded as over.
         self.begin_hour(now, changes);
     }
 
     fn close_what_is_over(&mut self, now: i64, open_changed: &mut bool, changes: &mut Changes) {
         let minute = Resolution::Minute.start_of(now);
-        // Stamps are up to 5 s off: the minute before is open still. Where the clock has stepped back by more than a
-        // minute, what comes now belongs into its own minute, not into one that is to come.
+        // Stamps are up to 5 s off, so the minute before is still open. If the clock has stepped back by more than a
+        // minute, an element belongs into its own minute, not into a future one.
         let is_open =
             |open: i64| open.abs_diff(minute) <= Resolution::Minute.seconds().unsigned_abs();
         let open = self.open_uniques.as_ref().map(|(open, _)| *open);
         if open.is_some_and(|open| !is_open(open)) {
-            // Writing all time deletes minutes that are kept no longer: it must have taken them over.
+            // Writing the sketch of all time deletes expired minutes, so it must include them first.
             self.close_minute(open_changed, changes);
         }
     }
@@ -71,12 +71,12 @@ impl Cell {
         let begins = match self.open_hour {
             None => hour,
             Some(before) if before == hour => return,
-            // Its last minute is open still.
+            // Its last minute is still open.
             Some(before) if open.is_some_and(|open| Resolution::Hour.start_of(open) == before) => {
                 return;
             }
             Some(before) => {
-                // Also where the clock has stepped back: that hour will be over once more.
+                // Also if the clock has stepped back: then that hour will be over again.
                 changes.over.insert((Resolution::Hour, before));
                 let day = Resolution::Day.start_of(before);
                 if day != Resolution::Day.start_of(hour) {
@@ -88,8 +88,8 @@ impl Cell {
         self.open_hour = Some(begins);
     }
 
-    /// A token of the open minute goes into that minute's sketch alone; all time takes it over
-    /// when the minute is over. So a plain flush writes one sketch, not two.
+    /// A token of the open minute goes into that minute's sketch only. The sketch of all time takes it over when the
+    /// minute is over. So a plain flush writes one sketch, not two.
     fn insert_token(
         &mut self,
         minute: i64,
@@ -98,8 +98,8 @@ impl Cell {
         open_changed: &mut bool,
         changes: &mut Changes,
     ) {
-        // What arrives just after its minute joins the open one, which spares a row: it is at most 5 s off, as stamps
-        // are. No minute opens before its time, so a window up to now lacks nobody.
+        // An element that arrives just after its minute joins the open one, which saves a row: it is at most 5 s off,
+        // as stamps are. No minute opens before its time, so a window up to now lacks no element.
         let minute = minute.min(Resolution::Minute.start_of(now));
         let oldest = Resolution::Minute.start_of(now) - Resolution::Minute.seconds();
         let recent = minute >= oldest;
@@ -113,7 +113,7 @@ impl Cell {
                 uniques.insert(source, token);
                 self.open_uniques = Some((minute, uniques));
                 *open_changed = true;
-                // Its hour may have been over already: it will be once more.
+                // Its hour may have been over already: then it will be over again.
                 let hour = Resolution::Hour.start_of(minute);
                 self.open_hour = self.open_hour.map(|open| open.min(hour));
             }
@@ -146,7 +146,7 @@ impl Cell {
             return;
         };
         self.all_time.merge(&uniques);
-        // Written even where nothing is new: old minutes are deleted with it.
+        // Written even if nothing is new, because old minutes are deleted with it.
         changes.all_time = true;
         if *open_changed {
             changes.put_minute(minute, &uniques);

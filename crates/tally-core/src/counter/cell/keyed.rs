@@ -1,8 +1,8 @@
-//! Keyed writes at a cell: each is counted once, and found again.
+//! Keyed writes at a cell: each is counted once, and its outcome can be looked up.
 //!
 //! Invariant: a write is counted only together with its record, and only if it has no record yet, or one that struck it
-//! out under an earlier claim. In the second case the claim moved to another lead, was struck out there too, and came
-//! back.
+//! out under an earlier claim. In the second case the claim moved to another lead, the write was struck out there too,
+//! and the claim came back.
 
 use super::{Cell, Changes, Refusal};
 use crate::counter::ledger::{
@@ -24,7 +24,7 @@ impl Cell {
         self.ledgers.slots(keys)
     }
 
-    /// Takes the counts of the ledger of these keys over from storage.
+    /// Restores the ledger of these keys from storage.
     pub fn restore_ledger(&mut self, keys: KeySource, ledger: Ledger) {
         *self.ledgers.of_mut(keys) = ledger;
     }
@@ -34,23 +34,24 @@ impl Cell {
         self.has_numbers = true;
     }
 
-    /// Lets go of records that were kept long enough; those of the returned slot and older may be deleted.
+    /// Drops records that were kept long enough from the counts. Rows of the returned slot and older ones may be
+    /// deleted.
     pub fn expire_records(&mut self, now_ms: i64) -> Option<i64> {
         self.ledgers.expire(now_ms)
     }
 
-    /// When the oldest records may go, unix milliseconds.
+    /// When the oldest records may be deleted, unix milliseconds.
     pub fn records_due_ms(&self) -> Option<i64> {
         self.ledgers.due_at_ms()
     }
 
-    /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written. Their
-    /// claims had moved `moves` times when they were sent; `None` stands for keys that only their sender knows.
-    /// `known` looks a key up in storage. Returns what became of each, in their order.
+    /// Counts keyed writes, each once for any number of repeats, and adds the rows to write to `changes`. Their claims
+    /// had moved `moves` times when they were sent; `None` stands for keys that only their sender knows. `known` looks
+    /// a key up in storage. Returns the outcomes, in their order.
     ///
     /// # Errors
-    /// [`Refusal::NeedsGrant`], also where a write is of a generation that this cell does not know yet;
-    /// nothing has changed then.
+    /// [`Refusal::NeedsGrant`], also if a write is of a generation that this cell does not know yet. Then nothing has
+    /// changed.
     pub fn apply_keyed(
         &mut self,
         writes: &[KeyedWrite],
@@ -84,7 +85,7 @@ impl Cell {
         Ok(outcomes)
     }
 
-    /// `lifted` is the slot of a record that struck it out under an earlier claim.
+    /// `lifted` is the slot of a record that struck the write out under an earlier claim.
     fn count_keyed(
         &mut self,
         write: &KeyedWrite,
@@ -126,10 +127,10 @@ impl Cell {
         self.generation().unwrap_or(0) < write.generation
     }
 
-    /// What others hold, see [`Cell::elsewhere`], where a new write may be counted.
+    /// The rest of the counter's value, see [`Cell::elsewhere`], if a new write may be counted.
     ///
     /// # Errors
-    /// What is answered to it where it may not.
+    /// Its outcome, if it may not.
     pub(super) fn check(&self, write: &KeyedWrite) -> Result<Option<(Sum, Sum)>, KeyedOutcome> {
         let generation = self.generation().unwrap_or(0);
         if write.generation != 0 && write.generation != generation {
@@ -200,8 +201,8 @@ impl Cell {
         }
     }
 
-    /// Records that a write was refused by what the value would be: an attempt before that is still on its way is not
-    /// counted once there is room for it, as its client may have been answered so. Returns whether the ledger had room.
+    /// Records that a write was refused because of the resulting value. An earlier attempt may still be in flight. It
+    /// must not be counted later, because the client may have got the refusal. Returns whether the ledger had room.
     fn refuse(
         &mut self,
         (key, record): (WriteKey, Record),
@@ -225,8 +226,8 @@ impl Cell {
         true
     }
 
-    /// The slot of a record that is made now, in the place of the one in `replaced` if there is one; `None` where the
-    /// ledger is full.
+    /// The slot of a record that is made now, and that replaces the one in `replaced`, if any; `None` if the ledger is
+    /// full.
     fn make_room(
         &mut self,
         replaced: Option<i64>,
@@ -239,7 +240,7 @@ impl Cell {
         }
     }
 
-    /// Whether a write may be counted by what the value is, and has been.
+    /// Checks the counter's floor and the write's condition. Returns the outcome if it may not be counted.
     fn decide(&self, write: &KeyedWrite) -> Result<(), KeyedOutcome> {
         let grant = self.grant().unwrap_or_default();
         let floor = grant.settings.floor.filter(|_| write.removed > 0);
@@ -263,11 +264,10 @@ impl Cell {
         Ok(())
     }
 
-    /// Strikes writes out that this cell has not counted, because all writes go elsewhere: a late copy of what was sent
-    /// with this claim, which had moved `moves` times, or with an earlier one is never counted here. What must be
-    /// written is added to `changes`. Returns what became of each: what was counted is answered. One that was claimed
-    /// for a newer generation than this cell's waits until it has dropped its own, as what it strikes out would go
-    /// with that.
+    /// Strikes out the writes that this cell has not counted, because all writes go to another lead. This claim had
+    /// moved `moves` times. A late copy that was sent with this claim or an earlier one is never counted here. Adds the
+    /// rows to write to `changes`. Returns the outcomes; a counted write gets its answer. A write that was claimed for
+    /// a newer generation waits until this cell has dropped its own, because the record would be dropped with that.
     pub fn strike(
         &mut self,
         writes: &[KeyedWrite],
@@ -310,8 +310,8 @@ impl Cell {
     }
 }
 
-/// What became of writes that may only be answered, not counted. `known` looks a key up in storage. Nothing
-/// changes, and no grant is needed: what was counted was counted.
+/// The outcomes of writes that may only be looked up, not counted. `known` looks a key up in storage. Nothing changes,
+/// and no grant is needed.
 pub fn recall(
     writes: &[KeyedWrite],
     known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
@@ -328,15 +328,15 @@ pub fn recall(
     recalled.collect()
 }
 
-/// What the ledger knows of a write.
+/// The ledger's answer about a write.
 enum LedgerAnswer {
-    /// What is answered to it.
+    /// The outcome of the write.
     Answered(KeyedOutcome),
-    /// Nothing; or it was struck out under an earlier claim, by the record in this slot.
+    /// The write has no record, or it was struck out under an earlier claim by the record in this slot.
     New(Option<i64>),
 }
 
-/// Looks a write up, in storage and in the commit that is being made.
+/// Looks a write up in storage and in the commit that is being made.
 fn look_up(
     write: &KeyedWrite,
     moves: Option<u32>,
@@ -345,7 +345,7 @@ fn look_up(
 ) -> LedgerAnswer {
     let is_this = |new: &&NewRecord| new.key == write.key;
     if let Some(pending) = changes.records.iter().find(is_this) {
-        // The writes of a commit were sent with one claim, so none can lift what another has struck out.
+        // The writes of a commit were sent with one claim, so none can lift a record that another has made.
         return LedgerAnswer::Answered(recorded_outcome(write, pending.kept.record));
     }
     match known(write.key) {

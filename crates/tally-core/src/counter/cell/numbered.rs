@@ -1,4 +1,4 @@
-//! Numbered writes at a cell: each is counted once, by what its lane's row says.
+//! Numbered writes at a cell: each is counted once, by its lane's row.
 //!
 //! Invariant: a write is counted, or struck out, only together with its number.
 
@@ -7,24 +7,24 @@ use crate::counter::id::Datacenter;
 use crate::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
 use crate::counter::numbers::{Decision, Numbers, WritePlace, is_over, lane_and_number};
 
-/// Looks up in storage what was decided of a lane.
+/// Looks up the decisions about a lane in storage.
 pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
 
 /// Numbered writes that are decided together.
 pub struct NumberedWrites<'a> {
     /// The writes.
     pub writes: &'a [KeyedWrite],
-    /// How often their claims have moved; `None` where they are asked for here first.
+    /// How often their claims have moved; `None` if their sender asks this lead first.
     pub moves: Option<u32>,
     /// The time, unix milliseconds.
     pub now_ms: i64,
-    /// What was decided of their lanes.
+    /// The decisions about their lanes.
     pub known: KnownNumbers<'a>,
 }
 
 impl NumberedWrites<'_> {
-    /// The outcome of each: where it has not been decided, what `decide` says, which is recorded; or what it answers
-    /// instead.
+    /// The outcome of each write. An undecided write is decided by `decide`, and its decision is recorded, or `decide`
+    /// returns an outcome instead.
     fn outcomes(
         &self,
         changes: &mut Changes,
@@ -48,10 +48,10 @@ impl NumberedWrites<'_> {
             .collect()
     }
 
-    /// The lane and number of a write that is to be decided, with what is known of the lane.
+    /// The lane and number of an undecided write, with the decisions about the lane.
     ///
     /// # Errors
-    /// What is answered to it where it has been decided, or cannot be.
+    /// The outcome of a write that was decided, or that cannot be.
     fn undecided(
         &self,
         write: &KeyedWrite,
@@ -97,7 +97,8 @@ impl Cell {
         }))
     }
 
-    /// Strikes numbered writes out, as [`Cell::strike`] does others. One that is asked for here first goes home.
+    /// Strikes numbered writes out, as [`Cell::strike`] does others. A write whose sender asks this lead first goes to
+    /// the home.
     pub fn strike_numbered(
         &mut self,
         numbered: &NumberedWrites<'_>,
@@ -115,9 +116,9 @@ impl Cell {
         })
     }
 
-    /// Returns where numbered writes are counted that were asked for here first. What was sent to `struck_at`, and was
-    /// struck out there, goes to `next`, which is recorded. `None` for those where that is needed, and not known or
-    /// not to be recorded.
+    /// Returns the places where numbered writes are counted whose sender asks this lead first. A write that was sent to
+    /// `struck_at`, and was struck out there, goes to `next`, and that is recorded. `None` for a write that needs a new
+    /// place if `next` is not known, or if there is no room for the record.
     pub fn place_numbered(
         &self,
         keys: &[WriteKey],
@@ -133,7 +134,7 @@ impl Cell {
             let place = match numbers.get(number) {
                 Some(Decision::Sent(place)) => place,
                 Some(Decision::Struck(moves)) => (None, moves),
-                // It is answered to here.
+                // This lead counts it, or has its outcome.
                 Some(Decision::Counted) | None => return Some((None, 0)),
             };
             if place != *struck_at {

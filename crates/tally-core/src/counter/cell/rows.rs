@@ -1,4 +1,4 @@
-//! A cell's stored forms, and a cell put together again from them.
+//! A cell's stored forms, and the restoration of a cell from them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl Cell {
         self.all_time.to_bytes()
     }
 
-    /// About how many bytes it holds in memory: twice what sketches take at rest, and buckets and lanes.
+    /// The approximate memory of the cell, bytes: twice the size of sketches at rest, and buckets and lanes.
     pub fn memory_bytes(&self) -> u64 {
         let sealed = self.sealed.values().flatten();
         let sketches = self.all_time.rest_bytes()
@@ -33,7 +33,7 @@ impl Cell {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// The unix second from which the days of its history are complete; `i64::MIN` where nothing was let go.
+    /// The unix second from which the days of its history are complete; `i64::MIN` if none were removed.
     pub fn days_kept_from(&self) -> i64 {
         self.history.kept_from(Resolution::Day)
     }
@@ -61,7 +61,7 @@ impl Cell {
         }
     }
 
-    /// Puts a cell together again from its rows; `open` are the unique elements of [`FlushRow::open_minute`].
+    /// Restores a cell from its rows; `open` are the unique elements of [`FlushRow::open_minute`].
     pub fn restore(
         hot: FlushRow,
         pages: impl IntoIterator<Item = (Resolution, i64, Vec<(i64, u128)>)>,

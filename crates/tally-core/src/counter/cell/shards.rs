@@ -1,31 +1,30 @@
-//! A lead and its shards: who counts, who is sealed, and whose part the lead keeps. A lead is sealed
-//! too while its counter is about to end, so that nothing is acknowledged that would end with it.
+//! A lead and its shards: which shards count, which are sealed, and whose parts the lead keeps. A lead is sealed too
+//! while its counter is about to end, so that no write is acknowledged that would end with it.
 //!
-//! Invariant: at every moment each shard's counts are in the lead's sum exactly once: either the
-//! shard is asked, or its part is kept, and then it counts nothing.
+//! Invariant: at every moment each shard's counts are in the lead's sum exactly once. Either the lead asks the shard,
+//! or it keeps the shard's part and the shard counts nothing.
 
 use super::{Cell, FlushEffect, Grant, Part, Question, Refusal};
 use crate::counter::grant::ShardGrant;
 use crate::counter::total::{Sum, Value};
 
 impl Cell {
-    /// The counter's value without this cell's totals, as (added, removed), where this cell knows
-    /// that no other counts: what its sealed shards hold, and what the root says of the rest. `None` where
-    /// others count, or may.
+    /// The counter's value without this cell's totals, as (added, removed): the parts of its sealed shards, and the
+    /// rest by the root. `None` if other cells count, or may count.
     pub fn elsewhere(&self) -> Option<(Sum, Sum)> {
         let grant = self.grant.filter(|grant| grant.alone)?;
         Some(self.sealed_and(grant.rest)?.totals())
     }
 
-    /// The counter's value, where this cell decides by it: it is home, and none of its shards counts. Events
-    /// that are still queued are not in it; they only add.
+    /// The counter's value, if this cell decides by it: it is the home, and none of its shards counts. Queued events
+    /// are not in it; they only add.
     pub fn value_at_home(&self) -> Option<Value> {
         let grant = self.grant.filter(|grant| grant.is_home)?;
         let others = self.sealed_and(grant.rest)?;
         Some(others.plus(Value::new(self.added, self.removed)))
     }
 
-    /// What all other shards hold, and the rest; `None` while one of them counts.
+    /// The sum of all other shards and the rest; `None` while one of them counts.
     fn sealed_and(&self, rest: Value) -> Option<Value> {
         let all_sealed = (1..self.shards_ever()).all(|shard| self.sealed.contains_key(&shard));
         let parts = self.sealed.values().flatten();
@@ -34,9 +33,8 @@ impl Cell {
         all_sealed.then(|| parts.fold(rest, add))
     }
 
-    /// [`Cell::elsewhere`] for the answer to a flush. `None` besides where a repeated flush was counted
-    /// a while ago, and shards may have counted or the counter may have been set since: its totals and the rest are of
-    /// different moments.
+    /// [`Cell::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago: shards
+    /// may have counted or the counter may have been set since, so its totals and the rest are of different moments.
     pub fn elsewhere_after(&self, outcome: &FlushEffect) -> Option<(Sum, Sum)> {
         let is_never_set = self.grant.is_some_and(|grant| grant.operations == 0);
         let has_no_rest = is_never_set && self.shards_ever() == 1;
@@ -44,39 +42,39 @@ impl Cell {
         self.elsewhere().filter(|_| of_one_moment)
     }
 
-    /// Shards that writes of the datacenter spread over.
+    /// The number of shards that writes of the datacenter spread over.
     pub fn spread(&self) -> u8 {
         let fixed = self.grant.and_then(|grant| grant.settings.shards);
         fixed.unwrap_or(self.spread).max(1)
     }
 
-    /// Whether the number of shards is the lead's to choose.
+    /// Whether the lead chooses the number of shards.
     pub fn spreads_by_load(&self) -> bool {
         self.grant
             .is_some_and(|grant| grant.settings.shards.is_none())
     }
 
-    /// Lets writes spread over so many shards, which a lead records before it answers anybody.
+    /// Sets the number of shards that writes spread over. A lead records it before it sends any answer.
     pub fn spread_over(&mut self, shards: u8) {
         self.spread = shards;
         self.shards_ever = self.shards_ever.max(shards);
     }
 
-    /// Shard: takes over from the lead how many shards writes spread over.
+    /// Shard: takes over the lead's number of shards that writes spread over.
     pub fn set_spread(&mut self, shards: u8) {
         self.spread = shards;
     }
 
-    /// Records that a shard exists, before that shard is answered that it does. True if that is new.
+    /// Records that a shard exists, before the shard gets its answer. True if that is new.
     fn record_shard(&mut self, shard: u8) -> bool {
         let known = self.shards_ever;
         self.shards_ever = known.max(shard.saturating_add(1));
         self.shards_ever != known
     }
 
-    /// Seals this shard: it counts nothing until [`Cell::unseal`]. Returns its part for the lead to
-    /// keep; `None` if it counts for no or another generation. Then no row changes, but a grant that
-    /// is on its way is not taken all the same: whoever seals takes the shard for one that is silent.
+    /// Seals this shard: it counts nothing until [`Cell::unseal`]. Returns its part for the lead to keep; `None` if it
+    /// counts for no or another generation. Then no row changes, but a grant in flight is void all the same, because
+    /// the lead treats this shard as one that never counts.
     pub fn seal(&mut self, generation: u64) -> Option<Part> {
         self.seals += 1;
         let part = self.answer(&Question::plain(generation))?;
@@ -89,24 +87,24 @@ impl Cell {
         self.is_sealed
     }
 
-    /// Makes void whatever grant is on its way: what holds has changed since it was given.
+    /// Makes any grant in flight void: the state has changed since it was given.
     pub fn void_grants(&mut self) {
         self.seals += 1;
     }
 
-    /// Whether a generation has ended, as far as is known here.
+    /// Whether a generation has ended, as far as this cell knows.
     pub fn has_ended(&self, generation: u64) -> bool {
         self.closed_through >= generation
     }
 
-    /// How often the cell was sealed, in memory only. Whoever requests a grant reads it before.
+    /// How often the cell was sealed, in memory only. It is read before a grant is requested.
     pub fn seals(&self) -> u64 {
         self.seals
     }
 
-    /// Lets the cell count again, as the answer to its request says. False, and nothing changes, if it
-    /// was sealed since the request: the answer is older than the seal, so its grant must not be taken
-    /// either, and the cell must send another request.
+    /// Lets the cell count again, after the answer to its request. False, without any change, if it was sealed since
+    /// the request: the answer is older than the seal. Then its grant must not be taken either, and the cell must send
+    /// another request.
     #[must_use]
     pub fn unseal(&mut self, seals_at_request: u64) -> bool {
         let is_current = self.seals == seals_at_request;
@@ -116,8 +114,8 @@ impl Cell {
         is_current
     }
 
-    /// Takes over what storage holds, after a write that failed. What distinguishes current answers from
-    /// late ones is in memory only and stays: those answers are still on their way.
+    /// Takes over the stored state after a failed write. The counts that distinguish current answers from late ones are
+    /// in memory only, and stay: those answers are still in flight.
     pub fn adopt(&mut self, stored: Self) {
         *self = Self {
             seals: self.seals,
@@ -142,10 +140,9 @@ impl Cell {
         self.admissions.get(&shard).copied().unwrap_or(0)
     }
 
-    /// Lead: keeps a sealed shard's part in the sum from now on. False, and nothing changes, if the
-    /// shard was admitted again since it was asked to seal: what it then counted is not in the part. Keeping a part
-    /// raises the lead's sequence: what the lead decides by may now hold more than a reader of the earlier sequence has
-    /// seen.
+    /// Lead: keeps a sealed shard's part in the sum from now on. False, without any change, if the shard was admitted
+    /// again since it was asked to seal: the part lacks its later counts. Keeping a part raises the lead's sequence,
+    /// because the lead's value may now include more than a reader of the earlier sequence has seen.
     pub fn keep_sealed(&mut self, shard: u8, part: Option<Part>, admissions: u64) -> bool {
         let is_current = self.admissions_of(shard) == admissions && shard >= self.spread();
         if is_current {
@@ -155,16 +152,16 @@ impl Cell {
         is_current
     }
 
-    /// Lead: a sealed shard's part, as (it is sealed, its part).
+    /// Lead: the part of a shard. The outer option says whether it is sealed.
     pub fn sealed_part(&self, shard: u8) -> Option<Option<&Part>> {
         self.sealed.get(&shard).map(Option::as_ref)
     }
 
-    /// Lead: lets a shard count, and from now on asks it when summing. Both must be durable
-    /// before the shard is answered.
+    /// Lead: lets a shard count, and asks it for each sum from now on. Both must be durable before the shard gets its
+    /// answer.
     ///
     /// # Errors
-    /// [`Refusal::Moved`] where writes do not spread to that shard.
+    /// [`Refusal::Moved`] if writes do not spread to that shard.
     pub fn admit(&mut self, shard: u8) -> Result<ShardGrant, Refusal> {
         let spread = self.spread();
         if shard >= spread {

@@ -1,4 +1,4 @@
-//! What becomes of a queued write: counted, tried again, or dead.
+//! The outcome of a queued write: counted, retried, or dead.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::counter::ledger::KeyedOutcome;
 /// Why events were given up. A stored format: never renumbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeadLetterReason {
-    /// A total would have passed 2^128 − 1, in builds whose cells had no wider ones.
+    /// A total would have exceeded 2^128 − 1, in builds without wider totals.
     Overflow,
     /// The counter has been deleted since.
     Ended,
@@ -19,18 +19,18 @@ pub enum DeadLetterReason {
     Broken,
 }
 
-/// What becomes of a write that was sent.
+/// The outcome of a write that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// It is counted.
     Done,
-    /// It never will be.
+    /// It is never counted.
     Dead(DeadLetterReason),
     /// It must be sent again.
     Later,
 }
 
-/// What becomes of a write, by what its cell answered.
+/// The outcome of a write by its cell's answer.
 pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
     match outcome {
         KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) | KeyedOutcome::CountedBefore => {
@@ -38,11 +38,11 @@ pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
         }
         KeyedOutcome::Expired => WriteOutcome::Dead(DeadLetterReason::Broken),
         KeyedOutcome::Ended => WriteOutcome::Dead(DeadLetterReason::Ended),
-        // An event takes nothing away and has no bound, so what was refused under its key was another write.
+        // An event has no decrement and no bound, so the write that was refused under its key was another one.
         KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore | KeyedOutcome::Overflow => {
             WriteOutcome::Dead(DeadLetterReason::Reused)
         }
-        // Home has moved, or is being settled; an event neither takes away nor has a condition.
+        // The home has moved, or is about to be chosen. An event has no decrement and no condition.
         KeyedOutcome::Full
         | KeyedOutcome::NeedsView
         | KeyedOutcome::Struck
@@ -54,13 +54,13 @@ pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
     }
 }
 
-/// How long a batch waits after so many tries, milliseconds.
+/// How long a batch waits after this many tries, milliseconds.
 pub fn retry_after_ms(tries: u32) -> i64 {
     let (first, longest) = RETRY_MS;
     first.saturating_mul(1 << tries.min(16)).min(longest)
 }
 
-/// How long a queue of the platform holds a message back that was delivered so often, seconds.
+/// The delay for a message of a queue of the platform after this many deliveries, seconds.
 pub fn retry_seconds(deliveries: u32) -> u32 {
     (1 << deliveries.min(16)).min(QUEUE_RETRY_SECONDS_MAX)
 }
@@ -68,7 +68,7 @@ pub fn retry_seconds(deliveries: u32) -> u32 {
 /// Events that were given up. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// The counter; empty where it cannot be read.
+    /// The counter; empty if it cannot be read.
     pub counter: String,
     /// The sum of the events.
     pub increment: u128,
@@ -79,7 +79,7 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// What cannot be read.
+    /// The dead letter of an unreadable row.
     pub fn unreadable(at_ms: i64) -> Self {
         Self {
             counter: String::new(),
@@ -89,7 +89,7 @@ impl DeadLetter {
         }
     }
 
-    /// A write that is given up.
+    /// The dead letter of a write that is given up.
     pub fn of(delivery: &QueuedDelivery, death: DeadLetterReason, at_ms: i64) -> Self {
         Self {
             counter: delivery.counter.as_str().to_owned(),
