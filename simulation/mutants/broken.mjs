@@ -519,8 +519,8 @@ export const MUTATIONS = [
   [
     "a revoked key is believed for as long as where the directory is away",
     "crates/tally-edge/src/api_keys.rs",
-    "&& *age_ms <= KEY_USABLE_MS",
-    "&& *age_ms <= KEY_STALE_MS_MAX",
+    "&& known.age_ms <= KEY_USABLE_MS",
+    "&& known.age_ms <= KEY_STALE_MS_MAX",
     "made_keys::a_revoked_key_is_refused_everywhere_within_the_bound_and_where_it_was_revoked_at_once",
   ],
   [

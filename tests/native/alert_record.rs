@@ -27,33 +27,33 @@ fn reading(value: i64, bound: Bound) -> Reading {
 #[test]
 fn what_is_missing_decides_only_where_it_may() {
     use Bound::{AtLeast, AtMost, Unknown, Whole};
-    use ThresholdResult::{Over, Unknown as Undecided, Within};
+    use ThresholdResult::{Exceeded, Unknown as Undecided, Within};
     let above = condition(Some(10), None);
     let below = condition(None, Some(10));
     let both = condition(Some(20), Some(10));
     let table = [
-        (&above, 11, Whole, Over),
+        (&above, 11, Whole, Exceeded),
         (&above, 10, Whole, Within),
-        (&above, 11, AtLeast, Over),
+        (&above, 11, AtLeast, Exceeded),
         (&above, 10, AtLeast, Undecided),
         (&above, 11, AtMost, Undecided),
         (&above, 10, AtMost, Within),
         (&above, 11, Unknown, Undecided),
         (&above, 10, Unknown, Undecided),
-        (&below, 9, Whole, Over),
+        (&below, 9, Whole, Exceeded),
         (&below, 10, Whole, Within),
         (&below, 9, AtLeast, Undecided),
         (&below, 10, AtLeast, Within),
-        (&below, 9, AtMost, Over),
+        (&below, 9, AtMost, Exceeded),
         (&below, 10, AtMost, Undecided),
-        (&both, 9, Whole, Over),
+        (&both, 9, Whole, Exceeded),
         (&both, 10, Whole, Within),
         (&both, 20, Whole, Within),
-        (&both, 21, Whole, Over),
-        (&both, 21, AtLeast, Over),
+        (&both, 21, Whole, Exceeded),
+        (&both, 21, AtLeast, Exceeded),
         (&both, 15, AtLeast, Undecided),
         (&both, 5, AtLeast, Undecided),
-        (&both, 5, AtMost, Over),
+        (&both, 5, AtMost, Exceeded),
     ];
     for (condition, value, bound, expected) in table {
         let judged = condition.judge(&reading(value, bound));

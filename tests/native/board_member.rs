@@ -325,12 +325,12 @@ fn zones_keep_their_numbers() {
 
 #[test]
 fn a_range_of_scores_does_not_end_before_it_begins() {
-    let stretch = |query: &str| BoardQuery::parse(query, &["min", "max", "limit"])?.stretch();
+    let range = |query: &str| BoardQuery::parse(query, &["min", "max", "limit"])?.range();
     for query in ["min=10&max=50", "min=10&max=10", "min=50", "max=-5"] {
-        assert!(stretch(query).is_ok(), "{query}");
+        assert!(range(query).is_ok(), "{query}");
     }
     for query in ["min=50&max=10", "min=NaN", "max=ten"] {
-        let refused = stretch(query).map(|_| ()).map_err(|it| it.code());
+        let refused = range(query).map(|_| ()).map_err(|it| it.code());
         assert_eq!(refused, Err(Code::InvalidQuery), "{query}");
     }
 }

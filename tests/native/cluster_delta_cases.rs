@@ -37,11 +37,14 @@ fn whoever_follows_is_sent_what_changed_and_nothing_else() {
     let have = ReceiverState::All(lead.feed.mark());
     assert_eq!(
         root.take(&datacenter(0), &delta),
-        DeltaOutcome::Over(have.clone())
+        DeltaOutcome::Applied(have.clone())
     );
     // Once more, late: nothing is taken back.
     let known = root.view().clone();
-    assert_eq!(root.take(&datacenter(0), &delta), DeltaOutcome::Over(have));
+    assert_eq!(
+        root.take(&datacenter(0), &delta),
+        DeltaOutcome::Applied(have)
+    );
     assert_eq!(root.view(), &known);
 }
 
@@ -72,7 +75,7 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     restarted.merge(&lead.state(0));
     let first = restarted.since(&ReceiverState::Unknown);
     assert_eq!(first.basis, Basis::Unclear);
-    let DeltaOutcome::Over(have) = root.take(&datacenter(0), &first) else {
+    let DeltaOutcome::Applied(have) = root.take(&datacenter(0), &first) else {
         panic!("it is of the generation that lives");
     };
     assert!(matches!(have, ReceiverState::Digests { .. }));
@@ -81,7 +84,7 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     assert!(bytes < 150, "{bytes}");
     let have = ReceiverState::All(restarted.mark());
     assert!(
-        matches!(root.take(&datacenter(0), &second), DeltaOutcome::Over(state) if state == have)
+        matches!(root.take(&datacenter(0), &second), DeltaOutcome::Applied(state) if state == have)
     );
 }
 

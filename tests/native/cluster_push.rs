@@ -61,7 +61,7 @@ impl Lead {
     }
 
     fn answer(&mut self, push: &Push, watch_for_ms: u32) -> PushAnswer {
-        let DeltaOutcome::Over(have) = self.root.take(&here(), &push.delta) else {
+        let DeltaOutcome::Applied(have) = self.root.take(&here(), &push.delta) else {
             unreachable!("there is one generation");
         };
         PushAnswer {

@@ -35,7 +35,7 @@ fn pushes(writes_ms: &[i64]) -> Vec<i64> {
             .then(|| state_of(&fra, sequence, now_ms));
         if let Some(push) = pusher.take(now_ms, gathered.as_ref()) {
             sent_ms.push(now_ms);
-            if let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) {
+            if let DeltaOutcome::Applied(have) = root.take(&fra, &push.delta) {
                 let number = push.number;
                 pusher.confirmed(
                     now_ms,
@@ -124,7 +124,7 @@ proptest! {
                 pushed_ms.push(now_ms);
                 // At the end everything gets through.
                 if !writes || confirms.next().unwrap_or(true) {
-                    let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) else { continue };
+                    let DeltaOutcome::Applied(have) = root.take(&fra, &push.delta) else { continue };
                     pusher.confirmed(now_ms, &PushAnswer { number: push.number, have, watch_for_ms: 0, now_ms });
                 }
             }
@@ -171,7 +171,7 @@ impl Tenant {
             false => None,
         };
         if let Some(push) = &push {
-            let DeltaOutcome::Over(have) = self.root.take(&fra, &push.delta) else {
+            let DeltaOutcome::Applied(have) = self.root.take(&fra, &push.delta) else {
                 panic!("another generation");
             };
             let pushed = PushAnswer {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tally_core::cluster::spread::{Home, LimiterCounts, Rings, Spread};
+use tally_core::cluster::spread::{KeyPlace, LimiterCounts, Rings, Spread};
 use tally_core::limit::policy::Policy;
 use tally_core::limit::table::{Check, Table};
 
@@ -56,19 +56,19 @@ fn ask(limiters: &mut [Limiter], policy: &Policy, key: &str, edge: &Rings, now_m
     let mut me = edge.now(&place);
     for is_sent_on in [false, true] {
         let here = &limiters[partition(me)];
-        match here.spread.home(&place, me, now_ms) {
-            Home::At(_) if is_sent_on => return false,
-            Home::At(home) => {
+        match here.spread.place_of(&place, me, now_ms) {
+            KeyPlace::At(_) if is_sent_on => return false,
+            KeyPlace::At(home) => {
                 let counts = here.spread.counts(now_ms);
                 me = home;
                 limiters[partition(me)].receive(counts, now_ms);
                 continue;
             }
-            Home::After(old) if !here.table.knows("p", key) => {
+            KeyPlace::After(old) if !here.table.knows("p", key) => {
                 let counts = here.spread.counts(now_ms);
                 let before = &mut limiters[partition(old)];
                 before.receive(counts, now_ms);
-                if !matches!(before.spread.home(&place, old, now_ms), Home::At(_)) {
+                if !matches!(before.spread.place_of(&place, old, now_ms), KeyPlace::At(_)) {
                     return false;
                 }
                 let request = check(policy, key, 1);
@@ -76,7 +76,7 @@ fn ask(limiters: &mut [Limiter], policy: &Policy, key: &str, edge: &Rings, now_m
                 let table = &mut limiters[partition(me)].table;
                 table.take_over(&request, &handover, now_ms).unwrap();
             }
-            Home::After(_) | Home::Here => {}
+            KeyPlace::After(_) | KeyPlace::Here => {}
         }
         let table = &mut limiters[partition(me)].table;
         return table

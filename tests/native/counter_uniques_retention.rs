@@ -128,7 +128,7 @@ fn rows_are_bounded_and_tell_how_many_came() {
             .iter()
             .filter(|at| (first..=last).contains(*at))
             .count();
-        let estimate = stored.stretch_uniques((first, last)).estimate();
+        let estimate = stored.range_uniques((first, last)).estimate();
         let came = f64::from(u32::try_from(came + 1).expect("few"));
         let off = (estimate.estimate - came).abs();
         assert!(

@@ -3,7 +3,7 @@
 use tally_core::callers::owner;
 use tally_core::limit::borrowers::Borrowers;
 use tally_core::limit::lease::Admission;
-use tally_core::limit::owner::Owner;
+use tally_core::limit::owner::{KeyGroup, Owner};
 use tally_core::limit::policy::{OnError, Policy, Scope};
 use tally_core::limit::table::{Check, KEYS_MAX, Table};
 
@@ -160,4 +160,16 @@ fn a_lender_without_room_refuses_whatever_on_error_says() {
         assert!(!verdict.is_allowed, "step {step}");
         assert!((1..=1_000).contains(&verdict.retry_after_ms), "{verdict:?}");
     }
+}
+
+/// Limiters store these numbers with the keys that they count. The hash is that of the standard library, which promises
+/// it to nobody: one that changes shows here.
+#[test]
+fn an_owner_has_the_same_number_after_an_upgrade() {
+    let address = owner::of_address(&[203, 0, 113, 7]);
+    let network = owner::of_address(&[0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 1]);
+    let numbers = [address, network, owner::of_made_key(7)].map(Owner::number);
+    assert_eq!(numbers, [1_994, 1_287, 69_243]);
+    let group = Some(KeyGroup::new(0, 16_978_793_793_835_746_867));
+    assert_eq!(owner::groups("logins", address), [group, None, None]);
 }

@@ -517,7 +517,7 @@ impl SortedSet for Numbered {
         Ok(0)
     }
 
-    fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault> {
+    fn range(&self, low: u64, high: u64) -> Result<Members, Fault> {
         let member = |rank: u64| (rank.to_string().into_bytes(), Score::default());
         Ok((low..high).map(member).collect())
     }

@@ -203,14 +203,14 @@ pub async fn periods(context: &RequestContext, board: CounterId) -> Result<Answe
 }
 
 /// A range of the board's order, by these parameters.
-async fn stretch(
+async fn read_range(
     context: &RequestContext,
     board: &CounterId,
     known: &[&str],
     counts: bool,
 ) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), known)?;
-    let question = BoardQuestion::Range(query.stretch()?);
+    let question = BoardQuestion::Range(query.range()?);
     let seen = ask(context, board, &query, question).await?;
     Ok(Answer::json(rows_json(
         &board_view(context, board, &seen),
@@ -221,7 +221,7 @@ async fn stretch(
 /// `GET /boards/{board}/top`
 pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &["limit"])?;
-    let range = query.stretch()?;
+    let range = query.range()?;
     let far = match may_be_far(context, &board, &query)? {
         true => far_summary(context, &board).await?,
         false => None,
@@ -275,7 +275,7 @@ async fn far_summary(
 
 /// `GET /boards/{board}/range`
 pub async fn range(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    stretch(context, &board, &["min", "max", "limit", "cursor"], true).await
+    read_range(context, &board, &["min", "max", "limit", "cursor"], true).await
 }
 
 /// `GET /boards/{board}/members`: the named ones, or a page.
@@ -283,7 +283,7 @@ pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answe
     let is_named = Query::parse(context.query(), &["id", "period", "at_least", "exact"])
         .is_ok_and(|query| query.get("id").is_some());
     if !is_named {
-        return stretch(context, &board, &["rank", "cursor", "limit"], false).await;
+        return read_range(context, &board, &["rank", "cursor", "limit"], false).await;
     }
     let query = BoardQuery::parse(context.query(), &["id"])?;
     let names = query.members()?;
@@ -298,11 +298,11 @@ pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answe
 /// `GET /boards/{board}/count`
 pub async fn count(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &["min", "max"])?;
-    let stretch = MemberRange {
+    let range = MemberRange {
         limit: 0,
-        ..query.stretch()?
+        ..query.range()?
     };
-    let seen = ask(context, &board, &query, BoardQuestion::Range(stretch)).await?;
+    let seen = ask(context, &board, &query, BoardQuestion::Range(range)).await?;
     Ok(Answer::json(count_json(&board_view(
         context, &board, &seen,
     ))))
@@ -410,13 +410,13 @@ pub async fn at_rank(
 pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let mut query = BoardQuery::parse(context.query(), &["cursor", "limit"])?;
     let mut left = query.exported()?;
-    let mut stretch = query.exported_after()?;
+    let mut range = query.exported_after()?;
     let (mut text, mut cursor) = (String::new(), None);
     let (mut is_exact, mut as_of_ms) = (true, i64::MAX);
     while left > 0 {
-        stretch.limit = left.min(LIST_LIMIT.1);
-        left -= stretch.limit;
-        let question = BoardQuestion::Range(stretch.clone());
+        range.limit = left.min(LIST_LIMIT.1);
+        left -= range.limit;
+        let question = BoardQuestion::Range(range.clone());
         let seen = ask(context, &board, &query, question).await?;
         rows_ndjson(&mut text, &seen.rows);
         is_exact &= seen.is_exact;
@@ -427,7 +427,7 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
         let Some(last) = last else {
             break;
         };
-        stretch.after = Some(tally_core::board::key::Key::new(
+        range.after = Some(tally_core::board::key::Key::new(
             last.score,
             last.tie,
             &last.member,

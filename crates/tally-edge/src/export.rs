@@ -95,8 +95,9 @@ enum At {
     Board(CounterId, Option<Key>),
     /// After them: among its hidden members, after this one.
     Hidden(CounterId, Vec<u8>),
+    /// Before the last line.
     End,
-    Over,
+    Done,
 }
 
 impl At {
@@ -142,7 +143,7 @@ impl At {
             Self::Alerts => "alerts/".to_owned(),
             Self::Boards(after) => format!("boards/{}", after.as_deref().unwrap_or_default()),
             Self::Board(board, _) | Self::Hidden(board, _) => format!("boards/{}", before(board)),
-            Self::End | Self::Over => String::new(),
+            Self::End | Self::Done => String::new(),
         }
     }
 }
@@ -205,7 +206,7 @@ impl Export {
         self.has_begun = true;
         while text.is_empty() {
             let is_out = self.left == 0 || self.calls_left == 0;
-            if is_out && !matches!(self.at, At::End | At::Over) {
+            if is_out && !matches!(self.at, At::End | At::Done) {
                 self.ending.cursor = Some(self.at.cursor());
                 self.at = At::End;
             }
@@ -218,14 +219,14 @@ impl Export {
                 At::Board(board, after) => self.board(board, after, &mut text).await,
                 At::Hidden(board, after) => self.hidden(board, after, &mut text).await,
                 At::End => {
-                    self.at = At::Over;
+                    self.at = At::Done;
                     let line = match self.query.is_csv {
                         true => self.ending.csv_line()?,
                         false => self.ending.line(&self.checksum),
                     };
                     return Some(line.into_bytes());
                 }
-                At::Over => return None,
+                At::Done => return None,
             };
             if let Err(fault) = step {
                 self.ending.cursor = Some(self.at.cursor());
@@ -353,13 +354,13 @@ impl Export {
         text: &mut String,
     ) -> Result<(), Fault> {
         let is_first = after.is_none();
-        let stretch = MemberRange {
+        let range = MemberRange {
             after,
             limit: LIST_LIMIT.1,
             ..MemberRange::default()
         };
         let reading = BoardReader::new(&self.host, &board);
-        let answer = reading.ask(BoardQuestion::Range(stretch));
+        let answer = reading.ask(BoardQuestion::Range(range));
         let BoardAnswer::Seen(seen) = answer.await? else {
             // It has ended since it was listed.
             self.at = At::Boards(Some(board.as_str().to_owned()));

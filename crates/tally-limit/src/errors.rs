@@ -40,7 +40,7 @@ mod of_tables {
     impl fmt::Display for ReservationRefusal {
         fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
-                Self::Over(verdicts) => {
+                Self::NotAdmitted(verdicts) => {
                     let refused = verdicts.iter().filter(|verdict| !verdict.is_allowed);
                     let (refused, all) = (refused.count(), verdicts.len());
                     write!(

@@ -113,7 +113,7 @@ impl Table {
             .all(checks, now_ms)
             .map_err(|Full| ReservationRefusal::Full)?;
         if !verdicts.iter().all(|verdict| verdict.is_allowed) {
-            return Err(ReservationRefusal::Over(verdicts));
+            return Err(ReservationRefusal::NotAdmitted(verdicts));
         }
         let mut held = Vec::with_capacity(checks.len());
         for check in checks {

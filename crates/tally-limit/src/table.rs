@@ -98,7 +98,7 @@ impl Full {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationRefusal {
     /// Not all were admitted: the verdict of each.
-    Over(Vec<Verdict>),
+    NotAdmitted(Vec<Verdict>),
     /// No room.
     Full,
     /// It was cancelled before it arrived.

@@ -50,14 +50,14 @@ impl Reader<'_> {
     ) -> Result<(), Fault> {
         match question {
             BoardQuestion::About | BoardQuestion::Periods => {}
-            BoardQuestion::Range(stretch) => self.stretch_into(seen, stretch)?,
+            BoardQuestion::Range(range) => self.range_into(seen, range)?,
             BoardQuestion::Live(limit, names) => {
                 let limit = *limit;
                 let first = MemberRange {
                     limit,
                     ..MemberRange::default()
                 };
-                self.stretch_into(seen, &first)?;
+                self.range_into(seen, &first)?;
                 seen.members = self.members(names)?;
             }
             BoardQuestion::Better(positions) => {
@@ -72,7 +72,7 @@ impl Reader<'_> {
                     limit: SUMMARY_TOP,
                     ..MemberRange::default()
                 };
-                self.stretch_into(seen, &first)?;
+                self.range_into(seen, &first)?;
                 let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
                 // If one shard has all members, it gives exact ranks.
                 if shards > 1 {
@@ -184,7 +184,7 @@ impl Reader<'_> {
             return Ok(Vec::new());
         }
         let (from, skip) = self.directory.find(low);
-        let mut found = self.rows.stretch(self.epoch, &from, skip, high - low)?;
+        let mut found = self.rows.range(self.epoch, &from, skip, high - low)?;
         if self.is_desc() {
             found.reverse();
         }
@@ -208,7 +208,7 @@ impl Reader<'_> {
 
     /// Puts into `seen` the size of the range of scores, both ends included, the members asked for, and whether there
     /// are more.
-    fn stretch_into(&self, seen: &mut BoardSeen, range: &MemberRange) -> Result<(), Fault> {
+    fn range_into(&self, seen: &mut BoardSeen, range: &MemberRange) -> Result<(), Fault> {
         let at = |score: Option<Score>, key: fn(Score) -> Key| {
             score.map(|score| self.before_one(&key(score))).transpose()
         };

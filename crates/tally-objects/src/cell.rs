@@ -382,9 +382,9 @@ impl Core {
             return Ok(None);
         };
         let window_uniques = match question.uniques {
-            Some(stretch) if !question.totals_only => {
+            Some(range) if !question.totals_only => {
                 let open_hour = self.state.borrow().open_hour();
-                self.rows.stretch_uniques(stretch, open_hour)?
+                self.rows.range_uniques(range, open_hour)?
             }
             _ => Uniques::new(),
         };

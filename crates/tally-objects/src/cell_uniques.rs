@@ -85,14 +85,14 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn stretch_uniques(
+    pub fn range_uniques(
         &self,
-        stretch: (i64, i64),
+        range: (i64, i64),
         open_hour: Option<i64>,
     ) -> Result<Uniques, Fault> {
         let mut union = Uniques::new();
         if self.rows.has_schema() {
-            for rows in rows_of(stretch, open_hour) {
+            for rows in rows_of(range, open_hour) {
                 self.join_rows(rows, &mut union)?;
             }
         }

@@ -58,7 +58,7 @@ pub(super) struct InboxCore {
     pub(super) head: RefCell<InboxState>,
     pub(super) sending: RefCell<Sending>,
     /// Writes that could not be counted yet, once read.
-    pub(super) parked: RefCell<Option<DeferredWrites>>,
+    pub(super) deferred: RefCell<Option<DeferredWrites>>,
     /// The numbers of this inbox's writes: its lane is that of this incarnation.
     pub(super) numbering: RefCell<WriteNumbers>,
     /// Whether batches are being made.
@@ -83,7 +83,7 @@ impl Inbox {
             head: RefCell::default(),
             sending: RefCell::new(Sending::new(&host)),
             host,
-            parked: RefCell::default(),
+            deferred: RefCell::default(),
             numbering: RefCell::default(),
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),

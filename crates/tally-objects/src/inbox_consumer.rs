@@ -14,8 +14,8 @@ use tally_core::counter::inbox::{InboxBatch, begin};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::memory::{INBOXES_BYTES_MAX, MemoryShare};
 use tally_core::counter::queue::{
-    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetterReason, InboxId,
-    PARKED_MAX, QueuedDelivery, RETRY_MS, WriteOutcome, verdict,
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DEFERRED_ROWS_MAX,
+    DeadLetterReason, InboxId, QueuedDelivery, RETRY_MS, WriteOutcome, verdict,
 };
 use tally_core::order::set_of;
 use tally_host::Host;
@@ -114,10 +114,10 @@ impl InboxCore {
         if self.head.borrow().is_empty() {
             return Ok(());
         }
-        let mut parked = self.parked()?;
-        let parked_rows = parked.rows();
-        let first_sent = self.rows.count_batches()?.saturating_sub(parked_rows);
-        if first_sent >= BATCHES_MAX || parked_rows >= PARKED_MAX {
+        let mut deferred = self.deferred()?;
+        let deferred_rows = deferred.rows();
+        let first_sent = self.rows.count_batches()?.saturating_sub(deferred_rows);
+        if first_sent >= BATCHES_MAX || deferred_rows >= DEFERRED_ROWS_MAX {
             return Ok(());
         }
         let now_ms = self.host.now_ms();
@@ -128,7 +128,7 @@ impl InboxCore {
             |counter: &CounterId| numbering.next(counter, now_ms, &mut || self.host.random());
         let mut next = begin(number, rows, now_ms, &mut |counter| {
             // A deferred write gets its key when it is known which write it joins.
-            let is_named_later = parked.holds(counter);
+            let is_named_later = deferred.holds(counter);
             if is_named_later {
                 WriteKey([0; 16])
             } else {
@@ -141,29 +141,31 @@ impl InboxCore {
                 .batch(row)?
                 .map_or_else(Vec::new, |batch| batch.deliveries))
         };
-        let waiting = parked.set_aside(&mut next.batch, stored, &mut new_key)?;
+        let waiting = deferred.set_aside(&mut next.batch, stored, &mut new_key)?;
         let head = self.head.borrow().clone();
         self.rows.begin(&next, &waiting, &head, now_ms)?;
         let numbers = waiting.iter().map(|row| row.number);
         let last = numbers.fold(number, i64::max);
         self.head.borrow_mut().batched(last, next.upto_seq);
-        parked.wait_in(&waiting);
+        deferred.wait_in(&waiting);
         Ok(())
     }
 
     /// The writes that could not be counted yet; read from storage the first time.
-    fn parked(&self) -> Result<RefMut<'_, DeferredWrites>, Fault> {
-        let mut parked = self.parked.borrow_mut();
-        if parked.is_none() {
+    fn deferred(&self) -> Result<RefMut<'_, DeferredWrites>, Fault> {
+        let mut deferred = self.deferred.borrow_mut();
+        if deferred.is_none() {
             let mut known = DeferredWrites::default();
             let mut last = 0;
             while let Some(batch) = self.rows.next_batch(last)? {
                 last = batch.number;
                 known.restore(&[batch]);
             }
-            *parked = Some(known);
+            *deferred = Some(known);
         }
-        Ok(RefMut::map(parked, |parked| parked.get_or_insert_default()))
+        Ok(RefMut::map(deferred, |deferred| {
+            deferred.get_or_insert_default()
+        }))
     }
 
     /// Takes over dead letters, and writes that could not be counted yet, from a queue. They become a separate batch.
@@ -179,7 +181,7 @@ impl InboxCore {
         self.readable()?;
         self.put_name(&to)?;
         if !deliveries.is_empty() {
-            if self.rows.count_batches()? >= PARKED_MAX {
+            if self.rows.count_batches()? >= DEFERRED_ROWS_MAX {
                 return Ok(AppendResult::Full);
             }
             // The alarm is set before the write, because uncounted events must have one.
@@ -200,7 +202,7 @@ impl InboxCore {
     /// Sends the due batches for which there is memory. Returns whether there is more to do.
     fn send_batches(self: &Rc<Self>) -> Result<bool, Fault> {
         for (number, bytes) in self.rows.due_batches(self.host.now_ms())? {
-            if self.sending.borrow().is_sent(number) || self.parked()?.is_waiting(number) {
+            if self.sending.borrow().is_sent(number) || self.deferred()?.is_waiting(number) {
                 continue;
             }
             if !self.sending.borrow().has_room() {
@@ -258,10 +260,10 @@ impl InboxCore {
             .map(|delivery| delivery.counter.clone());
         let before: BTreeSet<CounterId> = set_of(counters);
         // The deferred writes are read before any outcome is recorded: storage still has all sent writes.
-        drop(self.parked()?);
+        drop(self.deferred()?);
         let (dead, wait_ms) = batch.resolve(verdicts, now_ms);
         self.rows.end(&batch, now_ms + wait_ms, &dead)?;
-        let free = self.parked()?.record_outcome(&batch, &before);
+        let free = self.deferred()?.record_outcome(&batch, &before);
         for row in &free {
             self.rows.hurry_one(*row, now_ms)?;
         }

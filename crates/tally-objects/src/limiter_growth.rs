@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::leases::forward;
 use super::limiter::{LimiterCore, NamedDemand};
-use tally_core::cluster::spread::{Home, LimiterCounts};
+use tally_core::cluster::spread::{KeyPlace, LimiterCounts};
 use tally_core::limit::handover::Handover;
 use tally_core::limit::policy::Scope;
 use tally_core::limit::table::Full;
@@ -31,7 +31,7 @@ pub(super) const TAKEN_OVER_MAX: usize = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MovedUse {
     /// It counts here, or there was nothing to take over.
-    Over,
+    TakenOver,
     /// There is no room for it: the key must be refused.
     NoRoom,
 }
@@ -60,7 +60,7 @@ impl LimiterCore {
             }
             *remote_calls += 1;
             match self.fetch_before(to, demand).await {
-                Ok(MovedUse::Over) => {}
+                Ok(MovedUse::TakenOver) => {}
                 Ok(MovedUse::NoRoom) => return DemandOutcome::of(Full::verdict(demand.policy)),
                 Err(_) => return DemandOutcome::Unreachable,
             }
@@ -103,8 +103,8 @@ impl LimiterCore {
         let home = self
             .spread
             .borrow()
-            .home(&ring_key, to.partition, self.host.now_ms());
-        if !matches!(home, Home::At(_)) {
+            .place_of(&ring_key, to.partition, self.host.now_ms());
+        if !matches!(home, KeyPlace::At(_)) {
             let why = "two limiters know of numbers that exclude each other; try again";
             return Err(Fault::Unavailable(why.to_owned()));
         }
@@ -139,11 +139,11 @@ impl LimiterCore {
         self.spread.borrow().counts(self.host.now_ms())
     }
 
-    fn home(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> Home {
+    fn place_of(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> KeyPlace {
         let ring_key = call::limiter_key(demand.name, &demand.key_demand.key);
         self.spread
             .borrow()
-            .home(&ring_key, to.partition, self.host.now_ms())
+            .place_of(&ring_key, to.partition, self.host.now_ms())
     }
 
     /// The limiter that decides a key, if it is another.
@@ -152,12 +152,12 @@ impl LimiterCore {
         to: &LimiterAddress,
         demand: &NamedDemand<'_>,
     ) -> Option<LimiterAddress> {
-        match self.home(to, demand) {
-            Home::At(partition) => Some(LimiterAddress {
+        match self.place_of(to, demand) {
+            KeyPlace::At(partition) => Some(LimiterAddress {
                 partition,
                 ..to.clone()
             }),
-            Home::Here | Home::After(_) => None,
+            KeyPlace::Here | KeyPlace::After(_) => None,
         }
     }
 
@@ -198,7 +198,7 @@ impl LimiterCore {
     }
 
     fn must_fetch(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> bool {
-        matches!(self.home(to, demand), Home::After(_))
+        matches!(self.place_of(to, demand), KeyPlace::After(_))
             && !self.knows(demand)
             && !self.taken_over.borrow().contains_key(&taken(demand))
     }
@@ -212,11 +212,11 @@ impl LimiterCore {
         to: &LimiterAddress,
         demand: &NamedDemand<'_>,
     ) -> Result<MovedUse, Fault> {
-        let Home::After(partition) = self.home(to, demand) else {
-            return Ok(MovedUse::Over);
+        let KeyPlace::After(partition) = self.place_of(to, demand) else {
+            return Ok(MovedUse::TakenOver);
         };
         if !self.must_fetch(to, demand) {
-            return Ok(MovedUse::Over);
+            return Ok(MovedUse::TakenOver);
         }
         let give = GiveKey {
             to: LimiterAddress {
@@ -231,7 +231,7 @@ impl LimiterCore {
         let handover = call_within(&self.host, &give, HAND_OVER_MS_MAX).await?;
         // Another call may have taken it over meanwhile.
         if !self.must_fetch(to, demand) {
-            return Ok(MovedUse::Over);
+            return Ok(MovedUse::TakenOver);
         }
         let now_ms = self.host.now_ms();
         let taken_over = self
@@ -243,7 +243,7 @@ impl LimiterCore {
         }
         let mut taken_over = self.taken_over.borrow_mut();
         taken_over.insert(taken(demand), ());
-        Ok(MovedUse::Over)
+        Ok(MovedUse::TakenOver)
     }
 }
 

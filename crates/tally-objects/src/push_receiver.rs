@@ -169,7 +169,7 @@ impl Views {
         let now_ms = self.host.now_ms();
         self.with_gathered(&counter, generation, |gathered| {
             let have = match gathered.gathering.take(&datacenter, &push.delta) {
-                DeltaOutcome::Over(have) => have,
+                DeltaOutcome::Applied(have) => have,
                 DeltaOutcome::Outdated(generation) => return Err(Fault::Superseded(generation)),
             };
             // Where the lead does not report the time of its increments, the time of its newest write is used.

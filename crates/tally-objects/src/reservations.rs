@@ -24,7 +24,7 @@ impl LimiterCore {
         let all = NamedDemand::all(&policies, &demands)?;
         let mut has_room = true;
         for demand in &all {
-            has_room &= self.fetch_before(&to, demand).await? == MovedUse::Over;
+            has_room &= self.fetch_before(&to, demand).await? == MovedUse::TakenOver;
         }
         let homes = all.iter().map(|demand| {
             let home = self.elsewhere(&to, demand);
@@ -55,7 +55,7 @@ impl LimiterCore {
                 let is_reserved = verdicts.iter().all(|verdict| verdict.is_allowed);
                 (verdicts.into_iter().map(Some).collect(), is_reserved)
             }
-            Err(ReservationRefusal::Over(verdicts)) => {
+            Err(ReservationRefusal::NotAdmitted(verdicts)) => {
                 (verdicts.into_iter().map(Some).collect(), false)
             }
             Err(ReservationRefusal::Full) => {

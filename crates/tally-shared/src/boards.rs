@@ -344,8 +344,8 @@ impl<'a> Shards<'a> {
             return Ok(Err(other));
         }
         match question {
-            BoardQuestion::Range(stretch) if stretch.skip > SKIPPED_MAX => self.far(stretch).await,
-            BoardQuestion::Range(stretch) => self.stretch(stretch).await,
+            BoardQuestion::Range(range) if range.skip > SKIPPED_MAX => self.far(range).await,
+            BoardQuestion::Range(range) => self.range(range).await,
             BoardQuestion::Members(names) => self.members(names).await,
             BoardQuestion::Around(name, limit) => self.around(name, *limit).await,
             BoardQuestion::Summary => self.pick(question, Skip::Rows(0), SUMMARY_TOP).await,
@@ -441,15 +441,15 @@ impl<'a> Shards<'a> {
         Ok(Ok(rows))
     }
 
-    async fn stretch(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
-        let skip = u32::try_from(stretch.skip).unwrap_or(u32::MAX);
+    async fn range(&self, range: &MemberRange) -> Result<BoardResult, Fault> {
+        let skip = u32::try_from(range.skip).unwrap_or(u32::MAX);
         let of_all = MemberRange {
             skip: 0,
-            limit: stretch.limit.saturating_add(skip),
-            ..stretch.clone()
+            limit: range.limit.saturating_add(skip),
+            ..range.clone()
         };
         let of_all = BoardQuestion::Range(of_all);
-        self.pick(&of_all, Skip::Rows(stretch.skip), stretch.limit)
+        self.pick(&of_all, Skip::Rows(range.skip), range.limit)
             .await
     }
 
@@ -487,28 +487,28 @@ impl<'a> Shards<'a> {
 
     /// Reads a page that begins far from the first member. Finds a member shortly before it, and asks each shard for
     /// its members from there on.
-    async fn far(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
+    async fn far(&self, range: &MemberRange) -> Result<BoardResult, Fault> {
         let parts = match self.each(|_| BoardQuestion::About).await? {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
         };
         let totals: Vec<u64> = parts.iter().map(|part| part.period.total).collect();
-        if totals.iter().sum::<u64>() <= stretch.skip {
+        if totals.iter().sum::<u64>() <= range.skip {
             return Ok(self.joined(&parts).ok_or(BoardAnswer::Stale));
         }
-        let (before, after) = match self.member_before(stretch, totals).await? {
+        let (before, after) = match self.member_before(range, totals).await? {
             Ok(found) => found,
             Err(other) => return Ok(Err(other)),
         };
-        let more = u32::try_from(stretch.skip.saturating_sub(before)).unwrap_or(u32::MAX);
+        let more = u32::try_from(range.skip.saturating_sub(before)).unwrap_or(u32::MAX);
         let of_all = MemberRange {
             after,
             skip: 0,
-            limit: stretch.limit.saturating_add(more),
-            ..stretch.clone()
+            limit: range.limit.saturating_add(more),
+            ..range.clone()
         };
         let of_all = BoardQuestion::Range(of_all);
-        self.pick(&of_all, Skip::Until(stretch.skip), stretch.limit)
+        self.pick(&of_all, Skip::Until(range.skip), range.limit)
             .await
     }
 
@@ -516,17 +516,17 @@ impl<'a> Shards<'a> {
     /// every shard for a member near the position, and then for the number of its members before each of these.
     async fn member_before(
         &self,
-        stretch: &MemberRange,
+        range: &MemberRange,
         totals: Vec<u64>,
     ) -> Result<Result<(u64, Option<Key>), BoardAnswer>, Fault> {
         // Members may come before the page while it is read.
-        let aim = stretch.skip.saturating_sub(SKIPPED_MAX / 2);
+        let aim = range.skip.saturating_sub(SKIPPED_MAX / 2);
         let sum = |counts: &[u64]| counts.iter().sum::<u64>();
         // The lower and upper bounds of the number of each shard's members before the position.
         let (mut low, mut high, mut after) = (vec![0; totals.len()], totals, None);
         for _ in 0..FAR_ROUNDS_MAX {
             let (before, before_max) = (sum(&low), sum(&high));
-            if before + SKIPPED_MAX >= stretch.skip {
+            if before + SKIPPED_MAX >= range.skip {
                 return Ok(Ok((before, after)));
             }
             let near = |at: ShardAt| {
@@ -537,7 +537,7 @@ impl<'a> Shards<'a> {
                     after: None,
                     skip: low + part / before_max.saturating_sub(before).max(1),
                     limit: 1,
-                    ..stretch.clone()
+                    ..range.clone()
                 })
             };
             let found = match self.each(near).await? {
@@ -676,7 +676,7 @@ impl<'a> Shards<'a> {
             limit,
             ..MemberRange::default()
         };
-        let mut seen = match self.stretch(&first).await? {
+        let mut seen = match self.range(&first).await? {
             Ok(seen) => seen,
             Err(other) => return Ok(Err(other)),
         };

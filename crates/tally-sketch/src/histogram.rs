@@ -35,7 +35,7 @@ pub const BUCKETS_PER_OCTAVE: u32 = 64;
 /// without rounding.
 pub const MAX_RELATIVE_ERROR: f64 = 1.0 / 128.0;
 
-/// Samples of one stretch of time, as counts of buckets.
+/// Samples of one range of time, as counts of buckets.
 ///
 /// ```
 /// use tally_sketch::{Histogram, Sample};

@@ -182,7 +182,7 @@ impl World {
                 let delta: Delta =
                     decode(&encode(&delta).expect("a delta")).expect("the same delta");
                 match self.root.take(&datacenter(number), &delta) {
-                    DeltaOutcome::Over(have) => self.air.push(Message::Answer(number, have)),
+                    DeltaOutcome::Applied(have) => self.air.push(Message::Answer(number, have)),
                     DeltaOutcome::Outdated(generation) => self.leads[number].close(generation),
                 }
             }

@@ -338,7 +338,7 @@ impl Shell {
                 let inside = self.tokens.iter().filter(move |one| range.contains(&one.0));
                 uniques(inside.map(|&(_, source, token)| (source, token)))
             };
-            let mut sketch = self.rows.stretch_uniques((first, last));
+            let mut sketch = self.rows.range_uniques((first, last));
             let mut most = of(first - BLUR..=last + BLUR);
             prop_assert!(!most.merge(&sketch), "{seconds} s tell what is not of them");
             let least = of(first + BLUR..=last.min(self.now) - BLUR);

@@ -139,13 +139,13 @@ impl Rows {
     /// The unique elements of the minutes that a window touches.
     pub fn window_uniques(&self, from: i64, to: i64) -> Uniques {
         let last = Resolution::Minute.start_of(to) + Resolution::Minute.seconds() - 1;
-        self.stretch_uniques((Resolution::Minute.start_of(from), last))
+        self.range_uniques((Resolution::Minute.start_of(from), last))
     }
 
-    /// The unique elements of a stretch, its first and its last second.
-    pub fn stretch_uniques(&self, stretch: (i64, i64)) -> Uniques {
+    /// The unique elements of a range, its first and its last second.
+    pub fn range_uniques(&self, range: (i64, i64)) -> Uniques {
         let open_hour = self.load().open_hour();
-        let sketch = self.store.stretch_uniques(stretch, open_hour);
+        let sketch = self.store.range_uniques(range, open_hour);
         sketch.expect("unique elements")
     }
 

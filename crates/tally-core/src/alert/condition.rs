@@ -80,7 +80,7 @@ impl Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdResult {
     /// It is over a threshold.
-    Over,
+    Exceeded,
     /// It is within them.
     Within,
     /// The missing part decides.
@@ -129,7 +129,7 @@ impl Condition {
         let mut result = ThresholdResult::Within;
         for (is_over, may_end, may_begin) in above.into_iter().chain(below) {
             match (is_over, may_end, may_begin) {
-                (true, false, _) => return ThresholdResult::Over,
+                (true, false, _) => return ThresholdResult::Exceeded,
                 (true, true, _) | (false, _, true) => result = ThresholdResult::Unknown,
                 (false, _, false) => {}
             }

@@ -119,7 +119,7 @@ impl AlertRecord {
                 self.incident = None;
                 AlertState::Ok
             }
-            ThresholdResult::Over => {
+            ThresholdResult::Exceeded => {
                 let over_since_ms = *self.over_since_ms.get_or_insert(now_ms);
                 if self.incident.is_none() && now_ms - over_since_ms.min(now_ms) >= for_ms {
                     let since_ms = now_ms;

@@ -198,7 +198,7 @@ pub struct ViewReceiver {
 pub enum DeltaOutcome {
     /// It was applied, and is durable with the next write of the view and the marks. The answer to the lead is the
     /// root's state now.
-    Over(ReceiverState),
+    Applied(ReceiverState),
     /// It is of an ended generation; this one lives.
     Outdated(u64),
 }
@@ -240,12 +240,12 @@ impl ViewReceiver {
         if is_complete {
             let mark = delta.mark_after(mark);
             self.marks.insert(from.clone(), mark);
-            return DeltaOutcome::Over(ReceiverState::All(mark));
+            return DeltaOutcome::Applied(ReceiverState::All(mark));
         }
         // The root was restored to an older state of the same feed. The feed's log may reach back to it. If not, the
         // next delta is [`Basis::Unclear`], and digests follow.
         let same_feed = mark.filter(|mark| mark.incarnation == delta.mark.incarnation);
-        DeltaOutcome::Over(match same_feed {
+        DeltaOutcome::Applied(match same_feed {
             Some(mark) if delta.basis != Basis::Unclear => ReceiverState::All(mark),
             _ => ReceiverState::digests_of(&self.view),
         })

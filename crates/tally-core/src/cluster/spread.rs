@@ -58,7 +58,7 @@ impl Rings {
 
 /// The limiter that judges a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum KeyPlace {
     /// This limiter.
     Here,
     /// This limiter, once that one has handed the key over.
@@ -121,12 +121,12 @@ impl Spread {
     }
 
     /// The limiter that judges a key, as far as limiter `me` knows.
-    pub fn home(&self, key: &str, me: u32, now_ms: i64) -> Home {
+    pub fn place_of(&self, key: &str, me: u32, now_ms: i64) -> KeyPlace {
         let rings = self.rings(now_ms);
         match (rings.now(key), rings.before(key)) {
-            (home, _) if home != me => Home::At(home),
-            (_, Some(before)) if before != me => Home::After(before),
-            _ => Home::Here,
+            (home, _) if home != me => KeyPlace::At(home),
+            (_, Some(before)) if before != me => KeyPlace::After(before),
+            _ => KeyPlace::Here,
         }
     }
 }

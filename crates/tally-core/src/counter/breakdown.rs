@@ -32,6 +32,10 @@ pub const DIMENSIONS_MAX: usize = 16;
 
 /// The number of the dimension that counts the totals of names beyond [`DIMENSIONS_MAX`].
 const OVERFLOW: i64 = 16;
+const _: () = assert!(
+    DIMENSIONS_MAX == 16,
+    "rows store the number of the overflow: it stays above the dimensions'"
+);
 
 /// Sums of a pending row that are longer than this are folded: about 1,000 values.
 pub const PENDING_BYTES_MAX: usize = 32 * 1_024;

@@ -96,7 +96,7 @@ impl Resolution {
 /// Pages whose stored form differs from memory: (step, start of the page).
 pub type DirtyPages = BTreeSet<(Resolution, i64)>;
 
-/// Counts of a stretch of time.
+/// Counts of a range of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// What was counted, with every partly covered bucket in full.
@@ -106,7 +106,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Adds another cell's count of the same stretch.
+    /// Adds another cell's count of the same range.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

@@ -100,7 +100,7 @@ impl Vector {
     }
 }
 
-/// A stretch of history in buckets: unix seconds, both ends included.
+/// A range of history in buckets: unix seconds, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// Width of the buckets.

@@ -61,7 +61,7 @@ pub const BATCHES_MAX: u64 = 64;
 
 /// The most rows of writes that could not be counted yet: 20,000 unreachable counters, of usually 300 bytes each.
 /// Beyond it, events stay in the log.
-pub const PARKED_MAX: u64 = 20_000;
+pub const DEFERRED_ROWS_MAX: u64 = 20_000;
 
 /// The resolutions, in seconds, to which the times of waiting amounts are rounded once there are [`BATCH_ENTRIES_MAX`]
 /// of them.

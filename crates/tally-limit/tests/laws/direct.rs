@@ -146,7 +146,7 @@ fn errors_say_who_must_act() {
             "the table has no room for another key: try again later",
         ),
         (
-            ReservationRefusal::Over(vec![Full::verdict(&policy)]).into(),
+            ReservationRefusal::NotAdmitted(vec![Full::verdict(&policy)]).into(),
             "1 of 1 checks are over their limits: try again later",
         ),
         (

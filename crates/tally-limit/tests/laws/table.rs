@@ -152,7 +152,7 @@ fn a_reservation_is_given_back_once_or_stays() {
         "a cancel that came first keeps it from consuming"
     );
 
-    let Err(ReservationRefusal::Over(verdicts)) = table.reserve(
+    let Err(ReservationRefusal::NotAdmitted(verdicts)) = table.reserve(
         four,
         &[check(&policy, "a", 8), check(&policy, "b", 1)],
         BEGIN_MS,

@@ -125,7 +125,7 @@ impl SortedSet for Ranking<'_> {
         }
     }
 
-    fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault> {
+    fn range(&self, low: u64, high: u64) -> Result<Members, Fault> {
         if low >= high {
             return Ok(Members::new());
         }

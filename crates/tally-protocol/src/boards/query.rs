@@ -112,7 +112,7 @@ impl BoardQuery {
     }
 
     /// The range that is asked for: by scores, from a rank on, or after a cursor.
-    pub fn stretch(&self) -> Result<MemberRange, Problem> {
+    pub fn range(&self) -> Result<MemberRange, Problem> {
         let skip = self.0.get("rank").map(rank).transpose()?;
         let after = match self.0.get("cursor").map(parse_cursor) {
             None => None,

@@ -30,7 +30,7 @@ pub const SORTED_MEMBERS_MAX: u64 = 100_000;
 /// is some 170 µs.
 const DRAWN_GAP_MAX: u64 = 32;
 
-/// From how many members on a stretch of drawn ones ends.
+/// From how many members on a range of drawn ones ends.
 const DRAWN_TOGETHER: u64 = 1_000;
 
 /// The most stretches of drawn members that one command reads: some 0.2 s.
@@ -68,7 +68,7 @@ pub trait SortedSet {
     fn before(&self, key: &Key) -> Result<u64, Fault>;
 
     /// The members from one index on, counted from 0, and before another.
-    fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault>;
+    fn range(&self, low: u64, high: u64) -> Result<Members, Fault>;
 
     /// The next members after one, in the order of their names.
     fn named_after(&self, member: &[u8], limit: u64) -> Result<Members, Fault>;
@@ -105,7 +105,7 @@ impl SortedSet for NoMembers {
         Ok(0)
     }
 
-    fn stretch(&self, _: u64, _: u64) -> Result<Members, Fault> {
+    fn range(&self, _: u64, _: u64) -> Result<Members, Fault> {
         Ok(Members::new())
     }
 
@@ -267,7 +267,7 @@ pub(super) fn read(set: &dyn SortedSet, (low, high): (u64, u64)) -> Result<Membe
     let (mut members, mut bytes, mut at) = (Members::new(), 0, low);
     while at < high {
         let end = high.min(at.saturating_add(PAGE));
-        let page = set.stretch(at, end)?;
+        let page = set.range(at, end)?;
         if page.is_empty() {
             break;
         }
@@ -571,7 +571,7 @@ fn random(set: &dyn SortedSet, args: &[String], mut seed: u64) -> SortedResult {
     let total = set.count();
     let Some(wanted) = args.get(2) else {
         let at = drawn(&mut seed).checked_rem(total).unwrap_or(0);
-        let found = set.stretch(at, (at + 1).min(total))?.pop();
+        let found = set.range(at, (at + 1).min(total))?.pop();
         return Ok(found.map_or(Reply::Nil, |(member, _)| name(member)));
     };
     let wanted = draws_of(wanted)?;
@@ -612,8 +612,8 @@ fn members_at(set: &dyn SortedSet, indices: &[u64]) -> Result<Members, ReplyErro
                 break;
             }
         }
-        let stretch = (low..).zip(set.stretch(low, last + 1)?);
-        for (index, member) in stretch.filter(|(index, _)| wanted.contains(index)) {
+        let range = (low..).zip(set.range(low, last + 1)?);
+        for (index, member) in range.filter(|(index, _)| wanted.contains(index)) {
             bytes += member.0.len();
             found.insert(index, member);
         }

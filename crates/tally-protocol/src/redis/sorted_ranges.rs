@@ -225,8 +225,8 @@ impl<'a> RangeQuery<'a> {
         (low, high): (NameEnd<'_>, NameEnd<'_>),
     ) -> Result<(u64, u64), ReplyError> {
         let total = set.count();
-        let first = set.stretch(0, total.min(1))?.pop();
-        let last = set.stretch(total.saturating_sub(1), total)?.pop();
+        let first = set.range(0, total.min(1))?.pop();
+        let last = set.range(total.saturating_sub(1), total)?.pop();
         let (Some((_, score)), Some((_, last))) = (first, last) else {
             return Ok((0, 0));
         };
