@@ -1,9 +1,9 @@
-//! The routing of keyed writes: which lead is asked next, independent of the transport.
+//! The routing of keyed writes: which lead is asked next. It does not depend on the transport.
 //!
-//! Invariant: a key is counted only by the lead that its claim names, so that a retry finds it from any datacenter,
-//! also after a network partition. A claim moves only away from a lead that has struck the key out. Each move has a
-//! number that travels with the messages: a lead that gets a key back counts it, and a late copy of an earlier message
-//! is recognised by its lower number, at the lead and at the root.
+//! Invariant: a key is counted only by the lead that its claim names, so that a retry from any datacenter finds it,
+//! also after a network partition. A claim is moved only away from a lead that has struck the key out. Messages carry
+//! the number of the claim's moves. So a lead that gets a key back counts it. The lead and the root recognise a late
+//! copy of an earlier message by its lower number.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use tally_core::counter::cell::clamp_stamp;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
 
-/// How many leads writes are sent to, one after the other: each may have struck them out because the counter's home
-/// moved.
+/// How many leads writes are sent to, one after the other. Each may have struck the writes out because the counter's
+/// home was moved.
 pub const MOVES_MAX: usize = 3;
 
 /// The result of a keyed write, and its lead.
@@ -23,7 +23,7 @@ pub type LeadOutcome = (Datacenter, Result<KeyedOutcome, Fault>);
 
 /// Sends messages about keyed writes of one counter. Each message may be repeated without harm.
 pub trait Carrier {
-    /// Asks who holds these keys: the root decides, or the lead here for numbered ones. `struck_at` had all of them and
+    /// Asks who holds these keys. The root decides; for numbered keys, the lead here. `struck_at` held all of them and
     /// has struck them out.
     fn claim(
         &self,
@@ -94,8 +94,8 @@ pub async fn count_claimed(
     outcomes
 }
 
-/// Counts writes whose keys only their sender knows: at a lead, or at the one that the root names if that lead has
-/// struck them out because all writes go elsewhere. Returns the result of each, in their order.
+/// Counts writes whose keys only their sender knows, at a lead. If that lead has struck them out because all writes go
+/// elsewhere, counts them at the lead that the root names. Returns the result of each, in their order.
 pub async fn count_unclaimed(
     carrier: &impl Carrier,
     lead: &Datacenter,
@@ -139,7 +139,7 @@ impl<'a, C: Carrier> Routing<'a, C> {
         }
     }
 
-    /// Sends those without a lead to the one that the root names, at most so often.
+    /// Sends the writes without a lead to the lead that the root names, at most so often.
     async fn follow(&mut self, times: usize) {
         for _ in 0..times {
             if self.left.is_empty() {
@@ -161,7 +161,7 @@ impl<'a, C: Carrier> Routing<'a, C> {
         }
     }
 
-    /// Asks a lead to count some; `moves` and generation are those of their claims, if they are claimed.
+    /// Asks a lead to count some writes. `moves` and generation are those of their claims, if they are claimed.
     async fn count_at(
         &mut self,
         holder: ClaimHolder,
@@ -188,9 +188,9 @@ impl<'a, C: Carrier> Routing<'a, C> {
     }
 }
 
-/// The unix second of an element whose write was given `second` and was counted at `counted`: at the latest `counted`,
-/// because a retry must not bring an element into a later window; for a live write, not before the earliest second at
-/// which a cell accepts its amount.
+/// The unix second of an element whose write was given `second` and was counted at `counted`. It is at most `counted`,
+/// because a retry must not bring an element into a later window. For a live write it is at least the earliest second
+/// at which a cell accepts the write's amount.
 pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
     let second = match times {
         Times::Live => clamp_stamp(second, counted),
@@ -200,8 +200,8 @@ pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
 }
 
 /// The result of writes whose first attempt was not answered, from the result of the second attempt. For keys that only
-/// their sender knows, the lead has recorded that writes were counted, struck out, below the floor or past 64 bits. Any
-/// other result stays unknown, because the first attempt may still be on its way.
+/// their sender knows, a lead records these results: counted, struck out, below the floor, past 64 bits. Any other
+/// result stays unknown, because the first attempt may still be on its way.
 ///
 /// # Errors
 /// `Unavailable`.

@@ -1,9 +1,9 @@
 //! Messages between Workers and objects. A call is a type with a constant path, an answer type, and the address of its
 //! receiver.
 //!
-//! They are encoded with postcard (its wire format is stable and specified). During a rollout, one end may be of the
-//! build before. A field may be added at the end of a message or of its answer: a receiver that does not know it
-//! ignores it, and a receiver that expects it reads zero, `None`, `false` or empty where it is missing
+//! Messages are encoded with postcard, whose wire format is stable and specified. During a rollout, one end may be of
+//! the previous build. A field may be added at the end of a message or of its answer. A receiver that does not know the
+//! field ignores it. A receiver that expects the field reads zero, `None`, `false` or empty where it is missing
 //! ([`Call::LACKS`]). Any other change needs a message of a new name.
 
 use std::borrow::Cow;
@@ -30,14 +30,14 @@ use tally_core::sketch::Uniques;
 /// The protocol of this build: the set of messages and the content of their bytes. It rises with each release that
 /// changes them.
 ///
-/// A message of protocol N has `/N` before the path that its type names; one of protocol 1 has nothing there. A
-/// receiver answers [`Fault::Later`] to a newer protocol than its own. The sender then knows that nothing was done, and
-/// sends the message again in the protocol before. A build understands its own protocol and the one before, and answers
-/// in the protocol of the request. The calls of a [`Batch`], and the call in a [`CallLead`], are of the protocol of the
-/// message that they travel in.
+/// The path of a message of protocol N is `/N`, then the path that its type names. In protocol 1 nothing precedes that
+/// path. A receiver answers [`Fault::Later`] to a newer protocol than its own. The sender then knows that nothing was
+/// done, and sends the message again in the previous protocol. A build understands its own protocol and the previous
+/// one, and answers in the protocol of the request. The calls of a [`Batch`], and the call in a [`CallLead`], have the
+/// protocol of the message that carries them.
 ///
-/// Messages of 0.1.0 are of protocol 1 and of other forms, also in the middle. Neither end understands the other, so
-/// nothing is misread.
+/// Messages of version 0.1.0 are of protocol 1. Their fields differ, also in the middle. Neither end understands the
+/// other, so nothing is misread.
 pub const PROTOCOL: u8 = 3;
 
 /// The oldest protocol that this build understands. It is used with receivers that understand no newer one.
@@ -65,8 +65,8 @@ pub trait Call: Serialize + DeserializeOwned {
     const PATH: &'static str;
     /// The answer of a successful call.
     type Answer: Serialize + DeserializeOwned;
-    /// How many bytes the protocol before lacks at the end of the message, and at the end of its answer. They are read
-    /// as zero, so a new field must mean by zero what a build without the field means.
+    /// How many bytes the previous protocol lacks at the end of the message, and at the end of its answer. They are
+    /// read as zero, so zero in a new field must mean what a build without the field does.
     const LACKS: (usize, usize) = (0, 0);
 
     /// The receiver.
@@ -192,10 +192,10 @@ calls! {
     LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
 }
 
-/// Why a call failed. It changed nothing, except that after `Unavailable` this is unknown.
+/// Why a call failed. The call changed nothing; only after `Unavailable` is this unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// Something that the call needs did not answer; says what.
+    /// Something that the call needs did not answer. The text says what.
     Unavailable(String),
     /// The cell did not count the flush.
     Refused(Refusal),
@@ -205,19 +205,19 @@ pub enum Fault {
     Elsewhere(Datacenter),
     /// More counters than one call may touch.
     TooMany(u32),
-    /// The message cannot be read, or storage is broken; says what.
+    /// The message cannot be read, or storage is broken. The text says what.
     Broken(String),
     /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
     Moved(LeadPlace),
     /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
     NotLocated,
     /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
-    /// mend it. Says why.
+    /// repair it. The text says why.
     Unreadable(String),
-    /// The message is of a newer protocol than the receiver's, which is this one. Nothing was done.
+    /// The message is of a newer protocol than the receiver's. Holds the receiver's protocol. Nothing was done.
     Later(u8),
-    /// The number of partitions of the directory was changed. The root is or may be elsewhere, or all partitions must
-    /// be asked by [`CallPartition`]. Nothing was done.
+    /// The number of partitions of the directory was changed. The root may be elsewhere, or all partitions must be
+    /// asked by [`CallPartition`]. Nothing was done.
     Repartitioned,
 }
 
@@ -294,8 +294,8 @@ pub struct Flushed {
     pub generation: u64,
     /// The cell's state right after it.
     pub outcome: FlushEffect,
-    /// Totals (added, removed) of all other cells, where none of them counts any more or ever did, so that the
-    /// counter's value is known exactly; otherwise `None`.
+    /// Totals (added, removed) of all other cells, if each of them has stopped counting or never counted: the counter's
+    /// value is then known exactly. Otherwise `None`.
     pub elsewhere: Option<(Total, Total)>,
     /// Over how many shards writes of this datacenter are now spread.
     pub shards: u8,
@@ -435,9 +435,9 @@ pub enum Origin {
     /// Its cells were asked during this read.
     #[default]
     Queried,
-    /// Its lead had pushed it then, and continues to push changes. Unix milliseconds.
+    /// Its lead pushed it at this time, unix milliseconds, and continues to push changes.
     Pushed(i64),
-    /// It does not answer; this was last known then. Unix milliseconds.
+    /// It does not answer. The sum was last known at this time, unix milliseconds.
     Known(i64),
 }
 
@@ -448,7 +448,7 @@ pub struct Register {
     pub counter: CounterId,
     /// The lead's datacenter.
     pub datacenter: Datacenter,
-    /// The grant that it holds: the only copy, should the root have lost its row.
+    /// The grant that the lead holds. It is the only copy if the root has lost its row.
     pub holds: Option<Grant>,
     /// The place of the lead that asks; `None` where it does not know.
     pub place: Option<LeadPlace>,
@@ -466,7 +466,7 @@ pub struct LookUp {
 /// Encodes a message. Does not fail for the types above: they hold no maps of unknown length.
 ///
 /// # Errors
-/// `Broken` if postcard refuses all the same.
+/// `Broken` if postcard refuses the message.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
     let mut serializer = Serializer {
         output: AllocVec::new(),
@@ -493,8 +493,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
     postcard::from_bytes(bytes).map_err(undecodable)
 }
 
-/// Decodes a message, or an answer if `lacks` is that of the answer: what the protocol before lacks at the end is read
-/// as zero.
+/// Decodes a message, or an answer if `lacks` is that of the answer. The bytes that the previous protocol lacks at the
+/// end are read as zero.
 ///
 /// # Errors
 /// As [`decode`].
@@ -502,7 +502,7 @@ pub fn decode_padded<T: DeserializeOwned>(bytes: &[u8], lacks: usize) -> Result<
     decode(&padded(bytes, lacks))
 }
 
-/// The bytes, and as many zeros behind them. What is behind a message is not read.
+/// The bytes, followed by `lacks` zeros. Bytes after the end of a message are not read.
 fn padded(bytes: &[u8], lacks: usize) -> Cow<'_, [u8]> {
     if lacks == 0 {
         return Cow::Borrowed(bytes);
@@ -517,7 +517,7 @@ fn undecodable(error: postcard::Error) -> Fault {
     Fault::Broken(format!("a message cannot be decoded: {error}"))
 }
 
-/// The protocol of a receiver that answered that the message was of a newer one.
+/// The receiver's protocol, if its answer is [`Fault::Later`].
 pub fn later(answer: &[u8]) -> Option<u8> {
     // Longer ones are answers.
     let is_short = answer.len() <= 4;

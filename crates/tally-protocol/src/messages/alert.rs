@@ -1,4 +1,4 @@
-//! Messages about alerts: each lies in one partition of the directory, by its name.
+//! Messages about alerts. An alert is stored in one partition of the directory, which its name decides.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,9 +45,9 @@ pub struct PutAlert {
     pub name: AlertName,
     /// The alert.
     pub put: AlertPut,
-    /// The stored alert as the sender has read it, if there was one: only that one may be replaced.
+    /// The stored alert that the sender has read, if any. No other alert may be replaced.
     pub over: Option<Alert>,
-    /// The name of this step of an import: it is done once. The protocol before lacks this field.
+    /// The name of this step of an import: it is done once. The previous protocol lacks this field.
     pub once: Option<WriteKey>,
 }
 

@@ -28,7 +28,7 @@ pub struct MakeKey {
     pub key: ApiKey,
 }
 
-/// Edge → partition 0: reads a key, if it exists, and notes its use, if this is its secret.
+/// Edge → partition 0: reads a key, if it exists. Notes the use of the key if the secret is right.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UseKey {
     /// Its id.
@@ -44,8 +44,7 @@ pub struct FindApiKey {
     pub id: KeyId,
 }
 
-/// Edge → partition 0: replaces a key, unless it has changed since that revision. The answer says whether it was
-/// replaced.
+/// Edge → partition 0: replaces a key, unless its revision has changed. The answer says whether it was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplaceKey {
     /// Its id.
@@ -64,9 +63,9 @@ pub struct RevokeKey {
 /// Edge → partition 0: keys in the order of their ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListKeys {
-    /// After this one.
+    /// Only keys after this one.
     pub after: Option<KeyId>,
-    /// The most of them.
+    /// The most keys.
     pub limit: u32,
 }
 

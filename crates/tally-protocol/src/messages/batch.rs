@@ -12,7 +12,8 @@ calls! {
 /// The most calls of one batch: their changes are one transaction, decided in one turn.
 pub const CALLS_MAX: usize = 2_048;
 
-/// The most bytes of one batch: half of what a row of storage may hold, because all their changes may be one row.
+/// The most bytes of one batch: half of what a row of storage may hold, because the changes of all calls may be one
+/// row.
 pub const BYTES_MAX: usize = 1 << 20;
 
 /// The receiver of a batch.
@@ -35,7 +36,7 @@ impl Receiver {
 }
 
 /// Calls of one sender to one object. The answer holds the answer of each call, in their order, in the form that the
-/// call alone would get; `None` for a call that is still under way: the sender repeats it by itself, with the same
+/// call alone would get. A call that is still under way gets `None`: the sender repeats it alone, with the same
 /// message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {

@@ -63,8 +63,9 @@ pub struct MemberWrite {
 }
 
 impl MemberWrite {
-    /// The claim of a key: it says which request the key belongs to, before any write of that request is made. It
-    /// removes a member that no board has, because names are UTF-8; the second byte spreads claims over all shards.
+    /// The claim of a key. It records which request the key belongs to, before any write of that request is made. A
+    /// claim is the removal of a member that no board has: names are UTF-8, and this one is not. The second byte of its
+    /// name spreads claims over all shards.
     pub fn claim_of(key: WriteKey) -> Self {
         let [first, ..] = key.0;
         Self {
@@ -80,7 +81,7 @@ impl MemberWrite {
     }
 }
 
-/// The first byte of what a claim removes: no UTF-8 has it.
+/// The first byte of the name that a claim removes. No UTF-8 text has this byte.
 const CLAIM_BYTE: u8 = 0xff;
 
 /// A client's key: the writes sent with it are made once.
@@ -90,12 +91,13 @@ pub struct OnceKey {
     pub key: WriteKey,
     /// Hash of the request.
     pub fingerprint: u64,
-    /// Whose key it is.
+    /// Who drew the key.
     pub keys: KeySource,
 }
 
 impl OnceKey {
-    /// The key of this key's claim, and of a claim the key that it is for: so the record of a claim is none of a write.
+    /// The key of this key's claim; for the key of a claim, the key that is claimed. So the records of claims and those
+    /// of writes have different keys.
     #[must_use]
     pub fn claim(self) -> Self {
         let key = WriteKey(self.key.0.map(|byte| !byte));
@@ -116,7 +118,8 @@ pub struct WriteBoard {
     pub writes: Vec<MemberWrite>,
     /// Their key, where the client sent one.
     pub once: Option<OnceKey>,
-    /// The sequence that orders each write among equal scores of all shards; empty where the object gives its own.
+    /// For each write, the sequence that orders it among equal scores of all shards. Empty where the object assigns its
+    /// own.
     pub sequences: Vec<u64>,
 }
 
@@ -182,8 +185,7 @@ pub struct MemberOutcome {
 }
 
 impl MemberOutcome {
-    /// Joins the results of these writes and of others, which went to other members. The index of a refused write stays
-    /// that within its own list.
+    /// Joins these results with those of writes to other members. A refused write keeps its index within its own list.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.refused.extend(other.refused);
@@ -214,14 +216,14 @@ pub enum BoardWritten {
     Full,
     /// The board that they were made to has been deleted.
     Ended,
-    /// These and other writes were made before, under the same key, when the board was not spread: the result of all of
-    /// them.
+    /// These and other writes were made before under the same key, when the board was not spread. Holds the result of
+    /// all of them.
     ReplayedWhole(MemberOutcome),
     /// The members are in this layout; nothing was written.
     Spread(Layout),
-    /// This object has no members, any more or yet; nothing was written.
+    /// This object has no members yet, or no longer has any; nothing was written.
     Stale,
-    /// Members are being moved; nothing was written, and it may be tried again at once.
+    /// Members are being moved. Nothing was written; the call may be repeated at once.
     Moving,
 }
 
@@ -250,8 +252,8 @@ pub enum BoardPosition {
 }
 
 impl BoardPosition {
-    /// The key that separates what is before it: keys from that one upwards where the highest score is the best, keys
-    /// below it otherwise.
+    /// The key that bounds the members before this position. Where the highest score is the best, these are the keys
+    /// from it upwards; otherwise the keys below it.
     pub fn edge(&self, is_desc: bool) -> Key {
         match (self, is_desc) {
             (Self::Key(key), false) => key.clone(),
@@ -283,8 +285,8 @@ pub enum BoardQuestion {
     Near(Key, u32),
     /// A summary of this shard: its first members, and how many are before some of the others.
     Summary,
-    /// Hidden members in the order of their names, after one: so many. It is sent as [`AskHidden`]: builds of the
-    /// protocol before know no such question.
+    /// Hidden members after a name, in the order of their names, and at most so many. It is sent as [`AskHidden`],
+    /// because builds of the previous protocol do not know this question.
     #[serde(skip)]
     Hidden(Vec<u8>, u32),
 }
@@ -323,9 +325,9 @@ impl AskBoard {
 /// Edge → board: asks for hidden members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskHidden {
-    /// The object that is asked, and what its answer must include: a question about nothing more.
+    /// The object that is asked, and what its answer must include. Its own question is not used.
     pub shard: AskBoard,
-    /// Only those whose names are behind this one.
+    /// Only those whose names are after this one.
     pub after: Vec<u8>,
     /// At most so many.
     pub limit: u32,
@@ -362,7 +364,7 @@ pub struct Ranked {
 /// A period of a board.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeriodOf {
-    /// When it begins, unix seconds; 0 for a board without periods, as the end is.
+    /// When it begins, unix seconds. For a board without periods, beginning and end are 0.
     pub start: i64,
     /// When the next one begins.
     pub end: i64,
@@ -422,7 +424,7 @@ pub enum BoardAnswer {
     NotReached(u64, u64),
     /// The members are in this layout.
     Spread(Layout),
-    /// This object has no members, any more or yet.
+    /// This object has no members yet, or no longer has any.
     Stale,
     /// Members are being moved; the call may be repeated.
     Moving,
@@ -455,11 +457,11 @@ pub enum BoardConfigured {
 pub struct EndBoard {
     /// The board.
     pub board: CounterId,
-    /// Only where it has this generation; whichever it has without.
+    /// Only if the board has this generation; `None` for any.
     pub generation: Option<u64>,
 }
 
-/// Shard → owner: so many messages arrive each second, or so much is stored here, that there should be more shards.
+/// Shard → owner: there should be more shards, because of the messages a second or the size of what is stored here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportShard {
     /// The board.
@@ -488,7 +490,7 @@ pub type MovedMember = (i64, Vec<u8>, Option<Member>);
 /// The record of a key that is moved: its slot, its key, and its stored bytes.
 pub type MovedRecord = (i64, Vec<u8>, Vec<u8>);
 
-/// Commands to a shard. The number of a move is that of the layout to which members are moved.
+/// Commands to a shard. The number of a move is the number of the layout that members are moved to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShardCommand {
     /// Take this state of the board; a new generation begins without members.
@@ -505,9 +507,9 @@ pub enum ShardCommand {
     GiveChanged(u64, u64),
     /// Stop all changes.
     Seal(u64),
-    /// Return the records of keys after this slot and key: the first page. With a slot below 0 those alone that were
-    /// noted, in the order in which they were stored: after the one of slot `!slot` and this key, or from the first
-    /// where there is none.
+    /// Return the records of keys after this slot and key: the first page. A slot below 0 asks for noted records only,
+    /// in the order in which they were stored: after the record of slot `!slot` and this key, or from the first if
+    /// there is no such record.
     GiveRecords(u64, i64, Vec<u8>),
     /// The move is cancelled: resume.
     Unseal(u64),
@@ -530,7 +532,7 @@ pub struct ShardState {
     pub layout: Layout,
     /// The generation of the board.
     pub generation: u64,
-    /// The owner's sequence: older commands do not apply any more.
+    /// The owner's sequence: commands of a lower one no longer apply.
     pub sequence: u64,
     /// Its settings.
     pub settings: Settings,

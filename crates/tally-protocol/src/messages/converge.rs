@@ -26,8 +26,8 @@ pub struct PushView {
     pub datacenter: Datacenter,
     /// The changes.
     pub push: push::Push,
-    /// No increment of the datacenter is of a later time, unix milliseconds; `None` where the lead does not know. The
-    /// protocol before lacks it.
+    /// No increment of the datacenter has a later time. Unix milliseconds; `None` where the lead does not know. The
+    /// previous protocol lacks this field.
     pub newest_count_ms: Option<i64>,
 }
 
@@ -49,7 +49,7 @@ pub struct ViewOf {
     pub counter: CounterId,
     /// Whether the sender will ask again, so that the leads should push changes.
     pub watches: bool,
-    /// Whether the view is wanted even if only one datacenter counts: because that one did not answer.
+    /// Whether the view is wanted even if only one datacenter counts. It is set when that datacenter did not answer.
     pub of_one: bool,
 }
 
@@ -58,11 +58,11 @@ pub struct ViewOf {
 pub struct ViewAnswer {
     /// The root.
     pub root: Root,
-    /// What the datacenters have pushed. `None` for a watcher of a counter that one datacenter counts: that one can be
-    /// asked as fast.
+    /// What the datacenters have pushed. `None` for a watcher of a counter that only one datacenter counts: that
+    /// datacenter can be asked as fast.
     pub view: Option<ViewAtRest>,
-    /// Whether reachable leads have known for a while that somebody watches: then one that has not pushed lately is
-    /// unreachable.
+    /// Whether reachable leads have known for a while that somebody watches. If so, a lead that has not pushed lately
+    /// is unreachable.
     pub is_watched: bool,
     /// The time of the answer, unix milliseconds by the root's clock: the age of pushes is relative to it, not to the
     /// reader's clock.

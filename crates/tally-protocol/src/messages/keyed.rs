@@ -27,15 +27,15 @@ pub struct CountKeyed {
     pub moves: Option<u32>,
     /// The kind of their keys.
     pub keys: KeySource,
-    /// The samples of writes that have some, by index: writes themselves are encoded without.
+    /// The samples of writes that have some, by index. The writes themselves are encoded without samples.
     samples: Vec<(u32, Samples)>,
     /// The dimensions of writes that have some, likewise.
     dimensions: Vec<(u32, DimensionLog)>,
-    /// The indexes of writes that are refused where the value would pass 64 bits. The protocol before lacks this field
-    /// and the next.
+    /// The indexes of writes that are refused where the value would pass 64 bits. The previous protocol lacks this
+    /// field and the next.
     within_64_bits: Vec<u32>,
-    /// The newest generation that they may count in, as of a flush; 0 for whichever lives, and for what a claim
-    /// names.
+    /// The newest generation that the writes may count in, as in a flush. 0 stands for the living generation, and for
+    /// the one that a claim names.
     pub newest: u64,
 }
 
@@ -72,7 +72,7 @@ impl CountKeyed {
         }
     }
 
-    /// The message with what travelled beside its writes put back to them, as the receiver counts them.
+    /// The message as the receiver counts it: the fields that were encoded beside the writes are put back into them.
     #[must_use]
     pub fn received(mut self) -> Self {
         let at = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
@@ -108,8 +108,8 @@ pub struct Counted {
     pub is_apart: bool,
 }
 
-/// Edge → root: claims these keys. The first datacenter that asks gets them. For numbered keys the sender's own lead is
-/// asked, which has struck them out before.
+/// Edge → root: claims these keys. The first datacenter that asks gets them. Claims of numbered keys go to the sender's
+/// own lead, which has struck them out before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The counter; it is created if needed.
@@ -144,13 +144,13 @@ pub struct ClaimAnswer {
     pub owners: Vec<KeyOwner>,
 }
 
-/// The lead that holds a key. Messages to it carry this, so that it does not mistake a late copy for a claim that has
-/// come back.
+/// The lead that holds a key. Messages to the lead carry this value, so that it does not mistake a late copy for a
+/// claim that has come back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ClaimHolder {
     /// Its datacenter.
     pub datacenter: Datacenter,
-    /// The number of the claim's moves when it came there.
+    /// How often the claim had been moved when it came there.
     pub moves: u32,
 }
 

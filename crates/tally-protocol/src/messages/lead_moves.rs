@@ -20,8 +20,8 @@ calls! {
 pub struct LocateLead {
     /// The counter.
     pub counter: CounterId,
-    /// The lead's datacenter. The protocol before lacks it, and has no leads that live apart: the answer is then the
-    /// place by the spread.
+    /// The lead's datacenter. The previous protocol lacks this field, and has no leads that live apart. The answer to
+    /// it is the place by the spread.
     pub datacenter: Option<Datacenter>,
 }
 

@@ -53,9 +53,9 @@ pub struct KeyDemand {
     pub cost: u64,
     /// What is asked.
     pub kind: DemandKind,
-    /// How often: from callers that asked the same at once.
+    /// How many callers asked the same at once.
     pub times: u32,
-    /// Who sends the policy along; the first of several callers.
+    /// Who sends the policy along: of several callers, the first.
     pub owner: Owner,
 }
 
@@ -95,8 +95,8 @@ pub struct ForwardCheck {
     pub counts: LimiterCounts,
 }
 
-/// Limiter → the former limiter of a key, after their number was changed: stop deciding it, and return its state. The
-/// protocol before tells only the verdict, so what is lent counts as used.
+/// Limiter → the former limiter of a key, after the number of limiters was changed: stop deciding the key, and return
+/// its state. The previous protocol returns only the verdict, so what is lent counts as used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiveKey {
     /// The former limiter.
@@ -202,8 +202,8 @@ pub struct Reserved {
     pub verdicts: Vec<Option<Verdict>>,
     /// Whether all were admitted, and are consumed.
     pub is_reserved: bool,
-    /// Where some keys belong to other limiters, because their number is being changed: the limiter of each. Nothing is
-    /// consumed then.
+    /// The limiter of each key, if some keys belong to other limiters because the number of limiters is being changed.
+    /// Nothing is consumed then.
     pub homes: Vec<u32>,
 }
 
@@ -231,14 +231,15 @@ pub struct LeaseReport {
     pub key: CounterId,
     /// The borrower's report and request.
     pub request: lease::LeaseRequest,
-    /// Set where a limiter forwards it to the one that lends the key: the number of limiters as it knows it.
+    /// The number of limiters as the sender knows it. Set where a limiter forwards the report to the one that lends the
+    /// key.
     pub forwarded: Option<LimiterCounts>,
     /// Who sends the policy along.
     pub owner: Owner,
 }
 
-/// Global limiter → that of a datacenter: asks back a lease. The answer is the borrower's report; empty where the lease
-/// has ended.
+/// Global limiter → limiter of a datacenter: recalls a lease. The answer is the borrower's report; empty where the
+/// lease has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecallLease {
     /// The limiter that holds it.
@@ -249,7 +250,7 @@ pub struct RecallLease {
     pub key: CounterId,
     /// Which lease.
     pub lease: lease::LeaseId,
-    /// Whether to return also what is needed there within a moment.
+    /// Whether to return also what the borrower needs within a moment.
     pub takes_all: bool,
 }
 
@@ -260,7 +261,7 @@ pub struct PutPolicy {
     pub name: PolicyName,
     /// The policy.
     pub policy: Policy,
-    /// The name of this step of an import: it is done once. The protocol before lacks this field.
+    /// The name of this step of an import: it is done once. The previous protocol lacks this field.
     pub once: Option<WriteKey>,
 }
 

@@ -39,8 +39,8 @@ pub struct Join {
     pub resumes: Option<u64>,
     /// The prefixes of the ids that it may watch besides.
     pub prefixes: Vec<String>,
-    /// A hash of its address, where it has no key, or a share. It is kept in memory, and with an open socket.
+    /// A hash of the address of a watcher that has no key, or a share. It is kept in memory, and with an open socket.
     pub visitor: Option<u64>,
-    /// When its stream ends, unix milliseconds, where it has a share: that may be revoked meanwhile.
+    /// When the stream of a watcher with a share ends, unix milliseconds, because the share may be revoked meanwhile.
     pub ends_ms: Option<i64>,
 }

@@ -150,7 +150,7 @@ pub struct Done {
     pub pending: Vec<Datacenter>,
     /// The home that the counter has then.
     pub home: Option<Datacenter>,
-    /// Whether this is a repeat whose first answer was not stored: its sender may have been cut off.
+    /// Whether this is a repeat whose first answer was not stored. The sender of the first may have been cut off.
     pub is_repeat: bool,
 }
 
@@ -175,7 +175,7 @@ pub struct StoredAnswer {
 }
 
 /// Aggregator → root: a datacenter that the last operation could not observe answers now. The answer is the root after
-/// that; `None` where the counter has ended.
+/// the datacenter was observed; `None` where the counter has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reconcile {
     /// The counter.

@@ -25,7 +25,7 @@ calls! {
     ReadDrained => Option<GlobalSum>, "/read-drained", |_| Address::Aggregator;
 }
 
-/// Root → inbox: asks whether it may hold events of this counter that are acknowledged and not counted.
+/// Root → inbox: asks whether the inbox may hold events of this counter that are acknowledged and not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskInbox {
     /// The inbox.
@@ -65,7 +65,7 @@ pub struct TakeOver {
     pub deliveries: Vec<QueuedDelivery>,
 }
 
-/// Root → itself, when somebody reads the counter: drops the inboxes that hold none of its events any more.
+/// Root → itself, when somebody reads the counter: drops the inboxes that no longer hold events of the counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetInboxesGo {
     /// The counter.
@@ -110,8 +110,8 @@ pub struct DeadLetters {
     pub dropped: u64,
 }
 
-/// Inbox, or an edge of an earlier build for a queue of the platform → root: registers an inbox before it acknowledges
-/// events of this counter. The answer is the current generation.
+/// Inbox → root: registers an inbox before it acknowledges events of this counter. An edge of an earlier build sends it
+/// for a queue of the platform. The answer is the current generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterInbox {
     /// The counter; it is created if needed.

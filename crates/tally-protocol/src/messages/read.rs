@@ -54,7 +54,7 @@ pub struct ReadEach {
 /// The parts of a read; the root's generation is added on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadParts {
-    /// The count of these seconds: (first, last).
+    /// The count within these seconds: (first, last).
     pub window: Option<(i64, i64)>,
     /// The union of the unique elements of these seconds: (first, last).
     pub uniques: Option<(i64, i64)>,
@@ -64,7 +64,7 @@ pub struct ReadParts {
     pub totals_only: bool,
     /// Ask every datacenter, also those that push changes.
     pub reads_all: bool,
-    /// The reader will not ask again, so that nobody needs to push changes for it.
+    /// The reader will not ask again, so nobody needs to push changes for it.
     pub is_passing: bool,
     /// The distribution of the samples of these seconds: (first, last).
     pub samples: Option<(i64, i64)>,
@@ -107,8 +107,8 @@ pub struct Read {
 }
 
 impl Read {
-    /// Whether leads must be asked whatever their root knows: because only they store times, or because a single
-    /// datacenter can be asked as fast as the root.
+    /// Whether leads must be asked, whatever their root knows. They must if the read is about times, which only leads
+    /// store, and if it is about a single datacenter, which can be asked as fast as the root.
     pub fn reads_leads(&self) -> bool {
         self.wanted.is_about_times() || self.wanted.reads_all || self.datacenter.is_some()
     }
@@ -123,7 +123,7 @@ pub struct GlobalSum {
     pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
     /// Whether it covers all datacenters, and not a single one.
     pub is_whole: bool,
-    /// The unique elements of all of them; where not all were asked, also those that the root knew.
+    /// The unique elements of all datacenters. Where not all were asked, those that the root knew are included.
     pub uniques: Uniques,
     /// The unique elements of the window, of all of them.
     pub window_uniques: Uniques,
@@ -132,7 +132,7 @@ pub struct GlobalSum {
 }
 
 impl GlobalSum {
-    /// The value, of the datacenters that answered: the last set value and the counts since; for a single datacenter,
+    /// The value from the datacenters that answered: the last set value and the counts since. For a single datacenter,
     /// its counts.
     pub fn value(&self) -> Value {
         let base = if self.is_whole {
@@ -166,15 +166,15 @@ impl GlobalSum {
         part.map_or_else(Value::default, beyond)
     }
 
-    /// Whether a datacenter reported all that it has, and it is known which of that counts: it was asked, or has just
-    /// pushed.
+    /// Whether a datacenter reported all that it has (it was asked, or has just pushed), and it is known which part of
+    /// that counts.
     pub fn is_reported(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
         part.is_some_and(DatacenterSum::is_current)
             && self.root.operations.is_reconciled(datacenter)
     }
 
-    /// Whether a datacenter reported counts that the last set or reset could not observe: they are part of no value
-    /// before the root has them.
+    /// Whether a datacenter reported counts that the last set or reset could not observe. No value includes them before
+    /// the root has them.
     pub fn has_unreconciled(&self) -> bool {
         let mut parts = self.datacenters.iter();
         parts.any(|(datacenter, part)| {
@@ -218,8 +218,8 @@ impl GlobalSum {
         u64::try_from(cells.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Joins the unique elements of all datacenters, where nobody needs them apart: 100 times 381 KB are sent as 381
-    /// KB.
+    /// Joins the unique elements of all datacenters, where nobody needs those of each. 381 KB are then sent instead of
+    /// 100 times 381 KB.
     pub fn join_uniques(&mut self) {
         for part in self
             .datacenters

@@ -54,9 +54,9 @@ pub struct RunSorted {
     pub tries: Vec<(WriteKey, u64)>,
     /// Whether a board may be created.
     pub may_begin: bool,
-    /// Whether its members are removed first.
+    /// Whether the members of the board are removed first.
     pub is_anew: bool,
-    /// The datacenter of the client: the home of a board that has none. The protocol before lacks this field.
+    /// The datacenter of the client: the home of a board that has none. The previous protocol lacks this field.
     pub home: Option<Datacenter>,
 }
 
@@ -65,7 +65,7 @@ pub struct RunSorted {
 pub struct SortedRan {
     /// Their replies; `None` where there is no board and none may be created.
     pub replies: Option<Vec<Reply>>,
-    /// The changes of each command, as far as they are reported. The protocol before lacks this field.
+    /// The changes of each command, as far as they are reported. The previous protocol lacks this field.
     pub changes: Vec<SetChange>,
 }
 

@@ -52,7 +52,7 @@ pub struct RepairRoot {
     pub datacenters: BTreeSet<Datacenter>,
     /// Whether nothing is to be changed.
     pub is_dry: bool,
-    /// The counter in the last snapshot: the root is restored from that where no lead remembers it.
+    /// The counter in the last snapshot. If no lead remembers the root, it is restored from this.
     pub kept: Option<Box<SnapshotCounter>>,
 }
 
@@ -74,10 +74,10 @@ pub struct RootRepaired {
     pub damaged: Vec<RootPart>,
     /// The datacenters whose leads hold, or would return, their grants, where the root was damaged.
     pub sources: Vec<Datacenter>,
-    /// The root after the repair, and what its leads have pushed; `None` where there is no such counter, and where it
+    /// The root after the repair, and what its leads have pushed. `None` where there is no such counter, or the root
     /// was not repaired.
     pub found: Option<(Root, Option<ViewAtRest>)>,
-    /// The datacenters whose leads did not answer, where the root was damaged: they may hold grants.
+    /// The datacenters whose leads did not answer, where the root was damaged. These leads may hold grants.
     pub silent: Vec<Datacenter>,
     /// Whether the damaged root is, or would be, restored from the snapshot.
     pub is_from_snapshot: bool,
@@ -158,12 +158,12 @@ pub struct CellRepaired {
     pub counted: Option<CellTotals>,
 }
 
-/// Edge → object: reports damage that belongs to no counter, and removes it where asked to.
+/// Edge → object: reports damage that belongs to no counter. Removes it if `discards` is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairObject {
     /// The object.
     pub to: ObjectAt,
-    /// Whether it is removed.
+    /// Whether the damage is removed.
     pub discards: bool,
 }
 

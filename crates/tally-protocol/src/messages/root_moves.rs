@@ -35,7 +35,7 @@ pub type RootRow = (u8, Vec<Column>);
 /// The position after which there are more rows of a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootCursor {
-    /// Claims of keys after this one, of this slot and those after it.
+    /// Claims of keys: of this slot after this key, and of later slots.
     Claims(i64, Vec<u8>),
     /// Operations after this one, likewise.
     Operations(i64, Vec<u8>),
@@ -65,7 +65,7 @@ pub struct GiveRoot {
 pub enum RootHandover {
     /// There are none.
     Nothing,
-    /// They were handed to this partition, and it is not known whether that has stored them: ask there first.
+    /// They were handed to this partition. It is not known whether it has stored them: ask it first.
     ToAnother(u32),
     /// The partition counts have changed since: find the root's place again.
     Outdated(Sizes),
@@ -110,8 +110,8 @@ pub struct CallRoot {
     pub message: Vec<u8>,
 }
 
-/// The first partition → another: announces these partition counts. The answer says whether it has no root left that
-/// belongs elsewhere by them.
+/// The first partition → another: announces these partition counts. The answer says whether no root is left there that
+/// belongs elsewhere by these counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnnounceSizes {
     /// The partition.
@@ -127,12 +127,13 @@ pub struct SizesOf {
     pub set: u32,
 }
 
-/// A call to one of all partitions, where their number is not that of an earlier build, or is being changed.
+/// A call to one of all partitions. It is used where the number of partitions is not that of an earlier build, or is
+/// being changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPartition {
     /// The partition.
     pub partition: u32,
-    /// Whether no root may leave it for a moment, so that all partitions can be asked between two moves.
+    /// Whether no root may leave the partition for a moment, so that all partitions can be asked between two moves.
     pub holds: bool,
     /// The path of the call.
     pub path: String,
@@ -145,8 +146,8 @@ pub struct CallPartition {
 pub struct PartitionAnswer {
     /// The partition counts that it acts by.
     pub sizes: Sizes,
-    /// The sums of the seals of all roots that have left it, and of those that have come, since the first change that
-    /// is not over.
+    /// The sum of the seals of all roots that have left the partition, and that of all roots that have come, since the
+    /// first change that is not over.
     pub moved: (u64, u64),
     /// Whether roots moved while it answered.
     pub is_torn: bool,

@@ -23,8 +23,8 @@ pub struct GetSecrets {
     pub day: Option<i64>,
 }
 
-/// Edge → partition 0: replaces the key by which elements are hashed. A repeat does nothing, because the key then has
-/// another identity.
+/// Edge → partition 0: replaces the key by which elements are hashed. A repeat does nothing, because the stored key
+/// then has another identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RotateKey {
     /// The key that is to be replaced.

@@ -82,12 +82,12 @@ pub struct ReadPastStates {
     pub first: i64,
     /// The last one.
     pub last: i64,
-    /// Whether every run in the range is wanted; otherwise the last run on or before the last day.
+    /// Whether every run in the range is wanted. If not, only the last run on or before the last day is.
     pub is_range: bool,
 }
 
-/// Root → another partition: asks for this counter's state in that partition's own runs. Its root may have been there
-/// then.
+/// Root → another partition: asks for this counter's state in that partition's own runs. The counter's root may have
+/// been there on these days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOwnPastStates {
     /// The partition.

@@ -1,4 +1,4 @@
-//! Messages about many counters: their sums, and what partitions of the directory know of them without a call to a
+//! Messages about many counters: their sums, and what partitions of the directory know of them without calling any
 //! counter.
 
 use serde::{Deserialize, Serialize};
@@ -81,11 +81,11 @@ pub struct SumMany {
     pub datacenter: Option<Datacenter>,
     /// Return these buckets.
     pub history: Option<Range>,
-    /// List up to so many counters that have most in them.
+    /// List up to so many counters with the largest counts in these buckets.
     pub top: u32,
     /// Return the values of this dimension.
     pub by: Option<DimensionName>,
-    /// Only this value of the dimension, and how much of it each counter has.
+    /// Return only this value of the dimension, and the count of it in each counter.
     pub value: Option<String>,
     /// Within these unix seconds; of all time where missing.
     pub window: Option<(i64, i64)>,
@@ -106,14 +106,15 @@ pub enum OrderBy {
     Uniques,
 }
 
-/// The beginning of a window: that of an hour or a day, in hours or days of unix time.
+/// The beginning of a window: an hour or a day, counted in hours or days of unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WindowStart {
     /// An hour.
     Hour(i64),
     /// A day.
     Day(i64),
-    /// The counts of all time, of the counters that were written in that hour or later. None counted more since then.
+    /// The counts of all time of the counters that were written in this hour or later. No counter counted more since
+    /// this hour.
     Write(i64),
 }
 
@@ -137,7 +138,7 @@ pub struct TopOf {
     pub order: TopOrder,
     /// The most counters.
     pub limit: u32,
-    /// Count how many have more than this.
+    /// Count the counters that have more than this.
     pub above: Option<Value>,
 }
 
@@ -179,7 +180,7 @@ pub struct TopRow {
 /// Sums over all counters of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
-    /// How many there are; in a window those that counted in it.
+    /// How many counters there are; in a window, how many counted in it.
     pub counters: u64,
     /// The sum of their amounts.
     pub total: Value,
