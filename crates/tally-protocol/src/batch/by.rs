@@ -1,7 +1,7 @@
 //! Who caused a write: a visitor, identified by address and user agent, or perhaps a bot.
 //!
-//! Invariant: an address and a user agent come together, so that a server that writes for its visitors is never taken
-//! for a visitor itself.
+//! Invariant: a body has both an address and a user agent, or neither. So a server that writes for its visitors is
+//! never taken for a visitor itself.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -85,7 +85,7 @@ impl<'a> Actor<'a> {
         })
     }
 
-    /// The value of a write whose request is its visitor's own and which names only an element.
+    /// The actor of a write that names only an element, and whose request is the visitor's own.
     pub fn of_unique(unique: Option<&str>) -> Self {
         let is_auto = unique == Some(AUTO);
         Self {
@@ -95,7 +95,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// The same for one line of many: the request of a batch is a server's and says nothing of visitors.
+    /// The actor of one line of many. The request of a batch comes from a server and says nothing of visitors.
     ///
     /// # Errors
     /// `invalid-body` where the line would need what only the visitor's own request contains.

@@ -1,12 +1,13 @@
-//! The encoding of a bulk body: its content encoding, or else its first bytes, because clients that send a file from
-//! disk do not name it.
+//! The encoding of a bulk body: its content encoding, or else what its first bytes show. Clients that send a file from
+//! disk do not name the encoding.
 //!
 //! Invariant: the output does not depend on how the body was cut into pieces.
 
 use super::super::problem::{Code, Problem};
 use super::inflate::Inflate;
 
-/// How a gzip file begins. No text does: the second byte begins no UTF-8 character. Source: RFC 1952, section 2.3.1.
+/// The first bytes of a gzip file. No text begins with them, because no UTF-8 character begins with the second byte.
+/// Source: RFC 1952, section 2.3.1.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// Other compressed formats of logs: first bytes, name, and the command that prints the content. No log line begins so.

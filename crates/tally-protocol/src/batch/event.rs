@@ -116,7 +116,7 @@ pub struct IncrementBody {
     pub at_ms: Option<i64>,
     /// The value that percentiles are of, one for the whole delta.
     pub sample: Option<Sample>,
-    /// What it says of itself.
+    /// Its dimensions.
     pub dimensions: Dimensions,
     /// Who caused it. For a visitor, `unique` is the word `auto` and stands for no element.
     pub by: Actor<'static>,

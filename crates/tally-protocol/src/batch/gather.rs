@@ -19,14 +19,14 @@ use tally_core::counter::samples::insert_sample;
 use tally_core::counter::settings::UniqueHash;
 use tally_core::sketch::redis_hash;
 
-/// How far a record's time may be from the clock where nothing else is set, in milliseconds.
+/// How far a record's time may be from the clock by default, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
 
-/// Older stamps are reduced to their minute. Cells keep seconds for 15 minutes; one minute more, so that a second which
-/// a cell still keeps is not lost while the message is on its way.
+/// Older stamps are reduced to their minute. Cells keep seconds for 15 minutes. This is one minute more, so that a
+/// second that a cell still keeps is not lost while the message is on its way.
 pub const MINUTES_FROM_SECONDS: i64 = 16 * 60;
 
-/// Older stamps are reduced to their hour. Cells keep minutes for 24 hours; one hour more.
+/// Older stamps are reduced to their hour. Cells keep minutes for 24 hours; this is one hour more.
 pub const HOURS_FROM_SECONDS: i64 = 25 * 60 * 60;
 
 /// What a counter uses beside its key and its vectors: about 2 * 176 for its place in a hash table that is half full,
@@ -74,8 +74,8 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Returns an empty batch. `seed` is a random number: it keeps a sender from choosing keys that
-    /// collide in memory, and changes no result.
+    /// Returns an empty batch. `seed` is a random number that changes no result. Because of it no sender can choose
+    /// keys that collide in memory.
     pub fn new(limits: BatchLimits, seed: u64) -> Self {
         let counters = HashMap::with_hasher(Seeded(seed));
         Self {
@@ -104,8 +104,8 @@ impl Gatherer {
         self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
     }
 
-    /// [`Gatherer::add`] of a record whose element is not its `unique`: for a visitor, whose element changes each day,
-    /// `unique` only records what the body said.
+    /// [`Gatherer::add`] of a record whose element is not its `unique`. The element of a visitor changes each day;
+    /// `unique` then only records what the body said.
     pub fn add_as(
         &mut self,
         line: u64,
@@ -196,7 +196,7 @@ impl Gatherer {
     ) -> Result<(), Problem> {
         let (stamp, is_skewed) = match self.limits.stamp(record.at_ms, now_ms) {
             Ok(stamp) => (stamp, false),
-            // It may be a retry, which must be answered as the first attempt was.
+            // The record may be a retry, which must be answered as the first attempt was.
             Err(_) if record.id.is_some() => (seconds_of(record.at_ms, now_ms), true),
             Err(problem) => return Err(problem),
         };
@@ -319,9 +319,9 @@ pub fn coarsen(stamp_seconds: i64, now_seconds: i64) -> i64 {
     stamp_seconds - stamp_seconds.rem_euclid(step_seconds)
 }
 
-/// Adds a token, and returns the bytes that this holds more. Before the vector grows it drops
-/// repetitions, and grows only if that did not free half of it: so it holds at most four times its
-/// distinct tokens, and a token takes part in few sorts.
+/// Adds a token, and returns by how many bytes the vector has grown. Before it grows, the vector drops repetitions. It
+/// grows only if that did not free half of it. So it holds at most four times its distinct tokens, and a token takes
+/// part in few sorts.
 fn push_token(tokens: &mut Vec<(i64, Hashed)>, token: (i64, Hashed)) -> u64 {
     if tokens.last() == Some(&token) {
         return 0;

@@ -20,7 +20,7 @@ pub struct CountingMode {
     pub times: Times,
     /// The hash by which its elements are sent first.
     pub hash: HashId,
-    /// The hash by which they are sent again, to a cell that answers that it uses this one.
+    /// The hash by which they are sent again, if the cell answers that it uses this one.
     pub other: HashId,
 }
 
@@ -45,20 +45,20 @@ pub struct GatheredCounter {
     pub buckets: BTreeMap<i64, u128>,
     /// The stamps and hashes of its elements, except those of records with an id; sorted, each pair once.
     pub tokens: Vec<(i64, Hashed)>,
-    /// The records that this came from, but for those with an id.
+    /// The records that the sum came from, except those with an id.
     pub lines: LineNumbers,
     /// Records with an id of their own, each counted once by itself.
     pub identified: Vec<KeyedRecord>,
-    /// The samples of its records by stamp, but for those of records with an id.
+    /// The samples of its records by stamp, except those of records with an id.
     pub samples: Samples,
-    /// What its records say of themselves, but for those of records with an id.
+    /// The dimensions of its records, except those of records with an id.
     pub dimensions: GatheredDimensions,
     /// The hash of its elements, as far as known.
     pub unique_hash: UniqueHash,
 }
 
 impl GatheredCounter {
-    /// How it is to be counted, in a body that is counted so.
+    /// How this sum is counted, in a body with the mode `of_body`.
     pub(super) fn manner(&self, of_body: CountingMode) -> CountingMode {
         let CountingMode { times, hash, other } = of_body;
         if self.unique_hash.takes(hash) {
@@ -95,26 +95,27 @@ pub struct KeyedRecord {
     pub delta: u128,
     /// Hashes of its element.
     pub element: Option<Hashed>,
-    /// Whether its time is out of range, so that it may be answered if it was counted before, and not counted now.
+    /// Whether its time is out of range. Such a record is not counted now, and is answered only if it was counted
+    /// before.
     pub is_skewed: bool,
     /// The value that percentiles are of.
     pub sample: Option<Sample>,
-    /// What it says of itself.
+    /// Its dimensions.
     pub dimensions: DimensionLog,
 }
 
-/// A log that is summed whenever it has doubled, so that it grows with what is distinct.
+/// A log of dimensions. It is summed whenever it has doubled, so that it grows only with what is distinct.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatheredDimensions {
     log: DimensionLog,
     summed: usize,
 }
 
-/// A log is not worth summing that is longer by less than this, in bytes.
+/// The growth of a log below which summing it is not worth its cost, in bytes.
 const SUMMED_BYTES_MIN: usize = 4 * 1_024;
 
 impl GatheredDimensions {
-    /// Adds what a record says. Returns how many bytes more are held since, at least 0.
+    /// Adds the dimensions of a record. Returns by how many bytes the log has grown, at least 0.
     pub fn add(&mut self, stamp: Stamp, amount: u128, dimensions: &Dimensions) -> usize {
         if dimensions.is_empty() {
             return 0;
@@ -131,7 +132,7 @@ impl GatheredDimensions {
         self.log.len().saturating_sub(before)
     }
 
-    /// What they say.
+    /// The dimensions of the records.
     pub fn log(&self) -> &DimensionLog {
         &self.log
     }

@@ -1,5 +1,5 @@
-//! The hashes of a batch: of elements, by the deployment's key, which may be rotated, and by Redis's own function; and
-//! of names, whose key is never rotated.
+//! The hashes of a batch. Elements are hashed by the deployment's key, which may be rotated, and by Redis's own
+//! function. Names are hashed by a key that is never rotated.
 
 use tally_core::counter::flush::Element;
 use tally_core::counter::settings::UniqueHash;

@@ -1,5 +1,5 @@
-//! Gzip, inflated as it arrives. At most [`PIECE_BYTES`] bytes of inflated data wait for the caller, and the caller
-//! receives at most the limit: a decompression bomb stops there.
+//! Gzip, inflated as it arrives. At most [`PIECE_BYTES`] bytes of inflated data wait for the caller. The caller
+//! receives at most the limit, which stops a decompression bomb.
 //!
 //! A compressed chunk goes in, and pieces come out by a callback, member after member (files made by `cat a.gz b.gz`
 //! are valid gzip). `finish` says whether the last member was whole. Output before an error must not be used: the
@@ -12,9 +12,9 @@ use flate2::write::MultiGzDecoder;
 use super::super::problem::{Code, Problem};
 use super::length;
 
-/// The most inflated bytes that wait. One step of the decoder empties its buffer of 32 KiB and refills it, and again as
-/// long as that took no input: from its window of 32 KiB and from at most 64 bits that it read ahead, 32 copies of 258
-/// bytes. 4 * 32,768 = 131,072 holds all of it.
+/// The most inflated bytes that wait. One step of the decoder empties its buffer of 32 KiB and refills it, and repeats
+/// this as long as it takes no input. Without input it can write its window of 32 KiB, and 32 copies of 258 bytes from
+/// at most 64 bits that it read ahead. 4 * 32,768 = 131,072 bytes hold all of it.
 pub const PIECE_BYTES: usize = 128 * 1024;
 
 /// Inflates one gzip body, chunk by chunk.

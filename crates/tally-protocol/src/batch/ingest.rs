@@ -50,7 +50,7 @@ pub struct Ingest {
     pub key: KeyField,
     /// The field that uniques are counted by.
     pub unique: UniqueField,
-    /// What lines say of themselves.
+    /// The dimensions that lines count.
     pub by: Vec<LogField>,
     /// The site's own host, and the counter of [`KeyField::Site`].
     pub site: Option<CounterId>,
@@ -92,7 +92,7 @@ impl Ingest {
         })
     }
 
-    /// The same, where the query says `by` and `site`.
+    /// The same, with the query values `by` and `site`.
     ///
     /// # Errors
     /// `invalid-query`; `invalid-id` for a site that is no counter's name.

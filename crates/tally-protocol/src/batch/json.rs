@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use super::super::problem::{Code, Problem};
 
-/// The longest detail of a JSON error, in characters: errors quote the input, and 100 of them travel
-/// in one answer. 100 * 256 = 25,600 characters, instead of 100 records of 64 KiB.
+/// The longest detail of a JSON error, in characters. Errors quote the input, and one answer carries 100 of them: 100 *
+/// 256 = 25,600 characters, instead of 100 records of 64 KiB.
 pub const DETAIL_CHARS_MAX: usize = 256;
 
 /// Returns the struct that one JSON object holds. Strings without escapes are borrowed.
@@ -29,8 +29,8 @@ pub fn read_object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem
             Err(error) => problem_of(&error),
         });
     }
-    // Checked once as a whole, so that strings need no checks of their own.
-    // Text that is not UTF-8 is read all the same, for an error that names the place.
+    // UTF-8 is checked once for the whole text, so that strings need no checks of their own. Text that is not UTF-8 is
+    // still parsed, so that the error names the place.
     let read = match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(bytes),
@@ -84,8 +84,7 @@ fn in_words(message: &str) -> Cow<'_, str> {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// Reads a field that may be missing but not `null`: what a broken client sends must not count as the
-/// default.
+/// Reads a field that may be missing but not `null`: a `null` from a broken client must not count as the default.
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -125,7 +124,7 @@ impl<'de> Deserialize<'de> for WholeNumber {
     }
 }
 
-/// A time of a line, in any form of [`WholeNumber`]; one that 63 bits do not hold is the last that they hold.
+/// A time of a line, in any form of [`WholeNumber`]. A time above 63 bits becomes the largest that they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) i64);
 

@@ -1,8 +1,8 @@
-//! The keyed lines of a bulk body: what is counted under keys, and what may be sent once the keys are decided.
+//! The keyed lines of a bulk body: what is counted under keys, and what is sent after the keys are decided.
 //!
-//! Invariants: an element of a keyed line is sent only after its key was decided for that line, because a refused line
-//! must change nothing. A line whose element cannot be stored then fails although it was counted; a retry counts
-//! nothing and stores the element. A body makes a bounded number of calls, however many leads hold its keys.
+//! Invariants: an element of a keyed line is sent only after the line's key was decided, because a refused line must
+//! change nothing. If the element then cannot be stored, the line fails although it was counted; a retry counts nothing
+//! and stores the element. A body makes a bounded number of calls, however many leads hold its keys.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -56,14 +56,14 @@ pub struct KeyedWrites {
     elements: Vec<Element>,
     shards: u8,
     manner: CountingMode,
-    /// Whether they may only be answered, not counted: their times are out of range.
+    /// Whether the writes may only be answered, not counted, because their times are out of range.
     pub is_recall: bool,
 }
 
 impl KeyedWrites {
-    /// Takes the keyed records out of a counter's sum: every record with an id, and all the others together where the
-    /// body has a key. Only plain lines are left in the sum. Returns what is to be counted, and what is only to be
-    /// answered.
+    /// Takes the keyed records out of a counter's sum. These are every record with an id and, where the body has a key,
+    /// all the others together. Only plain lines are left in the sum. Returns what is to be counted, and what is only
+    /// to be answered.
     pub(super) fn take(
         counter: &CounterId,
         gathered: &mut GatheredCounter,
@@ -252,8 +252,8 @@ impl KeyedElements {
     }
 }
 
-/// The calls that a body may still make, shared by all its counters, first come, first served. One lead decides for a
-/// counter's keys; where they lie with many leads, the remaining calls are used, and may not suffice.
+/// The calls that a body may still make, shared by all its counters, first come, first served. Usually one lead decides
+/// all keys of a counter. Where many leads hold them, the remaining calls are used, and may not suffice.
 #[derive(Debug)]
 pub struct CallBudget(Cell<usize>);
 

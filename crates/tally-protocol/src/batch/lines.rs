@@ -4,17 +4,17 @@
 
 use super::length;
 
-/// Rising lines, as runs of neighbours: a few bytes for each run, nothing for a line that follows the one before.
+/// Rising line numbers, as runs of consecutive lines. A run takes a few bytes; a further line of a run takes none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineNumbers {
     count: u64,
-    /// The first line of the last run; before any line it is (0, 0).
+    /// The first line of the last run. Without lines, it and `last` are 0.
     first: u64,
     last: u64,
-    /// The runs before it: how far each begins behind the end of the one before, and how much longer than one line it
-    /// is, as LEB128.
+    /// The runs before the last: for each, the distance of its beginning from the end of the previous run, and by how
+    /// much it is longer than one line, as LEB128.
     runs: Vec<u8>,
-    /// Where the last of them ends.
+    /// Where the last of these runs ends.
     runs_end: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The most common form of an event, read in one pass: an object on one line whose strings have no escapes and whose
 //! numbers are digits. Reading it by [`super::json`] takes four times as long (`make bench`, events/s).
 //!
-//! Invariant: what is read here is read by [`super::json`] to the same values. All other lines are left to that, with
-//! what is wrong in them.
+//! Invariant: [`super::json`] reads every line that is read here to the same values. All other lines, also wrong ones,
+//! are left to that module.
 
 /// The fields of an event, as they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    // Inlined for each byte: the program is built for size, which makes calls of these.
+    // Inlined, because it runs for each byte: a build for size would make a call of it.
     #[inline(always)]
     fn peek(&self) -> Option<u8> {
         self.line.as_bytes().get(self.at).copied()
@@ -98,7 +98,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads digits. A zero before other digits is no JSON, and a fraction or an exponent is no end of a field.
+    /// Reads digits. A zero before other digits is not JSON. A fraction or an exponent does not end a field, so such a
+    /// number is not read here.
     fn number(&mut self) -> Option<u64> {
         let start = self.at;
         let mut number = 0_u64;

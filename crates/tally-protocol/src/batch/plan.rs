@@ -1,11 +1,11 @@
 //! The cells that a bulk body writes to, and the load of each.
 //!
 //! Invariants: the amounts of a counter go to one cell, in one load. A body never makes more calls than one invocation
-//! may: the calls of a counter are known before it is counted ([`CallsNeeded`]), and where too few are left its lines
-//! are rejected.
+//! may. The calls of a counter are known before it is counted ([`CallsNeeded`]). If too few are left, the counter's
+//! lines are rejected.
 //!
-//! A body with many counters is counted in parts, one after the other, so that memory holds the loads of one part only,
-//! besides the sums.
+//! A body with many counters is counted in parts, one after the other. So memory holds the sums, and the loads of one
+//! part only.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +26,15 @@ use tally_core::sketch::HashId;
 /// Calls of an invocation that are reserved for other uses: secrets, settings.
 const OTHER_CALLS: usize = 200;
 
-/// The most counters that are counted at once: their loads are about 1 KB each.
+/// The most counters that are counted at once. The loads of each are about 1 KB.
 pub const PART_COUNTERS_MAX: usize = 1_000;
 
 /// The same where tablets host cells: with 64 tablets, 128 counters in a message. About 2 KB each while they are
 /// counted, 16 MB.
 pub const HOSTED_PART_COUNTERS_MAX: usize = 8_192;
 
-/// The most messages of one part for cells in so many tablets, and for their roots in so many partitions: for elements
-/// of plain lines, amounts, claims, counts and elements of keyed lines.
+/// The most messages of one part, to cells in so many tablets and to their roots in so many partitions. They carry
+/// elements of plain lines, amounts, claims, counts, and elements of keyed lines.
 pub fn part_calls_max(tablets: usize, partitions: u32, counters: usize) -> usize {
     let partitions = usize::try_from(partitions).unwrap_or(usize::MAX);
     match tablets {
@@ -43,8 +43,8 @@ pub fn part_calls_max(tablets: usize, partitions: u32, counters: usize) -> usize
     }
 }
 
-/// Returns the most calls of one body, for flushes and keys, where an invocation may make so many: each may be sent
-/// twice. Of 10,000 calls a body gets 4,900.
+/// Returns the most calls of one body, for flushes and keys, where an invocation may make `invocation` calls. Each call
+/// may be sent twice: of 10,000 calls a body gets 4,900.
 pub fn body_calls_max(invocation: Option<usize>) -> usize {
     let invocation = invocation.or(usize::try_from(CALLS_MAX).ok());
     invocation.unwrap_or(0).saturating_sub(OTHER_CALLS) / 2
@@ -73,7 +73,8 @@ impl CallsNeeded {
         let shard_of = |hashed: Hashed| shard_of_element(hashed.of(gathered.unique_hash), shards);
         let tokens = gathered.tokens.iter();
         let of_tokens = tokens.fold(0, |bits, (_, hashed)| bits | bit(shard_of(*hashed)));
-        // Writes, and the shards of their elements: of those to be counted, and of those that are only answered.
+        // The number of writes, and the shards of their elements: for writes to be counted, and for writes that are
+        // only answered.
         let (mut counted, mut recalled) = ((0_usize, 0_u64), (0_usize, 0_u64));
         for record in &gathered.identified {
             let (writes, bits) = match record.is_skewed {

@@ -12,7 +12,7 @@ use super::lines::{LineNumbers, LineSet};
 pub const ERRORS_MAX: usize = 100;
 
 /// The most runs of rejected lines that an answer lists for each code: 1.8 MB at most. A log of 32 MiB with 200 bytes a
-/// line has no more runs. Beyond that, the answer gives their number.
+/// line has no more runs. Of further runs, the answer gives only the number.
 pub const RUNS_MAX: usize = 100_000;
 
 /// Why one record was not counted.

@@ -15,8 +15,8 @@ use tally_core::counter::ledger::WriteKey;
 /// section each.
 pub const SECTION_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// The charge of a record with a key, in bytes: the most by which it can make the sums grow. For a new counter; for its
-/// stamp and its line; and, where present, for an element, an id, a sample.
+/// The charges of a record with a key, in bytes: the most by which it can make the sums grow. In order: for a new
+/// counter, for its stamp and its line, and, where present, for an element, an id and a sample.
 const CHARGES: [u64; 5] = [700, 64, 96, 176, 256];
 
 /// The charge of a record that writes to a board, in bytes: the size of its write.

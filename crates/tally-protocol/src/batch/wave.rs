@@ -8,8 +8,8 @@
 /// The longest that a body waits for others.
 pub const GATHER_MS_MAX: i64 = 1_000;
 
-/// How long no other body may have been read or sent before the waiting bodies are sent: in this time a client that was
-/// just answered sends its next body.
+/// How long no other body must have been read or sent before the waiting bodies are sent. In this time, a client that
+/// was just answered sends its next body.
 pub const CALM_MS: i64 = 10;
 
 /// How often a waiting body checks whether it may be sent.

@@ -180,7 +180,8 @@ pub struct MemberOutcome {
     pub changed: u64,
     /// The indexes of refused writes, and why.
     pub refused: Vec<(u32, MemberRefusal)>,
-    /// The member's standing, where there was one write; of several an empty one where expired members were counted.
+    /// The member's standing after a single write. After several writes, an empty standing says that expired members
+    /// were counted.
     pub stand: Option<MemberStanding>,
 }
 

@@ -6,7 +6,7 @@ use super::space::Space;
 use super::{collections, error, keys, scripts, strings};
 use crate::access::Scope;
 
-/// The most keys of a command, one that is named twice counted twice: each may be a call to another object.
+/// The most keys of a command. A key that is named twice counts twice. Each may be a call to another object.
 pub const KEYS_MAX: usize = 1_000;
 
 /// The most keys of a script. The known ones have three at most.
@@ -225,7 +225,7 @@ const NOT_OURS: &str = "LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LRANGE LLEN LINDEX L
     GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH GEOSEARCHSTORE GEORADIUS GEORADIUS_RO GEORADIUSBYMEMBER GEORADIUSBYMEMBER_RO \
     CLUSTER CONFIG";
 
-/// Why a command of Redis is none here; `None` for other names.
+/// Why Tally refuses a command of Redis; `None` for other names.
 fn refusal_of(name: &str) -> Option<Reply> {
     let mut others = NOT_OURS.split_ascii_whitespace();
     if others.any(|other| other.eq_ignore_ascii_case(name)) {
@@ -238,7 +238,7 @@ fn refusal_of(name: &str) -> Option<Reply> {
     }
 }
 
-/// Whether a name is a command's, also of one that is refused here.
+/// Whether a name is that of a command, including those that are refused here.
 pub fn is_command(name: &str) -> bool {
     let is_named = |row: &Command| row.name.eq_ignore_ascii_case(name);
     COMMANDS.iter().any(is_named) || refusal_of(name).is_some()
@@ -269,8 +269,8 @@ impl Command {
         }
     }
 
-    /// Whether the reply to these words may hold what is stored, and so be large. Others are replied by a few bytes,
-    /// and by a number for each word at most.
+    /// Whether the reply to these words may hold stored data, and so be large. Other replies have a few bytes, or at
+    /// most a number for each word.
     pub fn returns_stored(&self, args: &[String]) -> bool {
         let gets = |word: &String| word.eq_ignore_ascii_case("GET");
         match self.name {
@@ -280,8 +280,8 @@ impl Command {
         }
     }
 
-    /// Whether the text, hash or set that a key has takes part in the command, or in its events: others ask whether
-    /// there is a key, and replace or remove it.
+    /// Whether the command, or its events, depend on the text, hash or set that a key holds. Other commands only ask
+    /// whether a key exists, and replace or remove it.
     pub fn needs_values(&self) -> bool {
         !matches!(
             self.name,

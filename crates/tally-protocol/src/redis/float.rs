@@ -3,8 +3,8 @@
 use super::reply::Reply;
 use tally_core::board::score::Score;
 
-/// Parses a score: any form of a number, or an infinity; `None` for other texts and for numbers out of range, also
-/// those that a double holds as 0 alone.
+/// Parses a score: any form of a number, or an infinity. `None` for other texts and for numbers out of range, including
+/// those so small that a double holds them only as 0.
 pub fn score(text: &str) -> Option<Score> {
     let number: f64 = text.parse().ok()?;
     let names_infinity = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);

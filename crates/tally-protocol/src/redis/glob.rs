@@ -92,7 +92,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     matches_in(pattern, name, &mut 0)
 }
 
-/// As [`matches()`]; counts the bytes of the pattern that are looked at.
+/// As [`matches()`]; also counts the bytes of the pattern that are read.
 fn matches_in(pattern: &str, name: &str, steps: &mut u64) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut seen) = (0, 0);
@@ -166,8 +166,8 @@ fn class(rest: &[u8], byte: u8) -> Option<usize> {
     (is_in != negates).then_some(at + 1)
 }
 
-/// How many bytes of a pattern may be compared again from each byte of a name: those after its first star, and none
-/// where only stars follow. A name of n bytes takes n times as many steps at most, and one for each byte of the
+/// How many bytes of a pattern may be compared again from each byte of a name: those after its first star, or none
+/// where only stars follow. A name of n bytes takes at most n times as many steps, and one more for each byte of the
 /// pattern.
 pub fn repeated_bytes(pattern: &str) -> usize {
     let after = pattern.split_once('*').map_or("", |(_, after)| after);

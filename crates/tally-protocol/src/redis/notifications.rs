@@ -18,15 +18,15 @@ use tally_core::order::set_of;
 /// The most channels and patterns of one stream.
 pub const CHANNELS_COUNT_MAX: usize = 100;
 
-/// The most bytes of the channels and patterns of one stream: the message that opens it is a header, in base64 11 KB of
-/// the 16 KB that the headers of a request may have.
+/// The most bytes of the channels and patterns of one stream. The message that opens the stream is a header: in base64,
+/// 11 KB of the 16 KB that the headers of a request may have.
 pub const CHANNELS_BYTES_MAX: usize = 8 * 1024;
 
-/// The most bytes after the first stars of the patterns of one stream, as [`glob::repeated_bytes`] counts: 16 such
-/// streams have what all streams may have.
+/// The most bytes after the first stars of the patterns of one stream, as [`glob::repeated_bytes`] counts. 16 such
+/// streams use up what all streams may have together.
 pub const REPEATED_BYTES_MAX: usize = 256;
 
-/// The longest channel that is compared with patterns in which more than stars follows a star, bytes. All streams have
+/// The longest channel that is compared with patterns that have other characters after a star, bytes. All streams have
 /// 4,096 bytes after stars. So one event takes 4,096 × 1,024 steps, about 10 ms at 2.3 ns each. 1,000 patterns of 1,024
 /// bytes that are each compared once take 1 million steps besides, about 2 ms.
 pub const CHANNEL_COMPARED_BYTES_MAX: usize = 1_024;
@@ -181,7 +181,7 @@ impl Subscription {
     }
 
     /// The frames of an event; empty where the stream does not listen to it. A channel longer than
-    /// [`CHANNEL_COMPARED_BYTES_MAX`] matches no pattern in which more than stars follows a star.
+    /// [`CHANNEL_COMPARED_BYTES_MAX`] matches no pattern that has other characters after a star.
     pub fn frames(&self, event: &KeyEvent) -> String {
         let KeyEvent { name, key } = event;
         let mut frames = String::new();

@@ -1,6 +1,6 @@
 //! Replies of commands, and their JSON.
 //!
-//! They are called as in Redis. What an object answers to a call is a `host::object::Reply`.
+//! They have the names that Redis gives them. The answer of an object to a call is another type: `host::object::Reply`.
 
 use std::cell::Cell;
 
@@ -35,7 +35,7 @@ pub type CommandResult = Result<Reply, Reply>;
 pub enum ReplyError {
     /// The reply to the client.
     Reply(Reply),
-    /// It is unknown whether it was run, or it could not be.
+    /// It is unknown whether the command was run, or it could not be run.
     Fault(Fault),
 }
 
@@ -84,7 +84,7 @@ impl ReplyRoom {
         self.bytes.get() == 0
     }
 
-    /// Takes the room of this reply. The reply of a read for which there is none is replaced by an error; that of a
+    /// Takes the room of this reply. If there is no room, the reply of a read is replaced by an error. The reply of a
     /// command that has written stays, because the client must learn of it.
     pub fn admit(&self, reply: Reply, is_read: bool) -> Reply {
         let left = self.bytes.get().checked_sub(reply.bytes());
@@ -142,7 +142,7 @@ impl Reply {
     /// Texts or nothing, in order.
     ///
     /// # Errors
-    /// Where they have more than [`REPLIES_BYTES_MAX`]: one text may be there often.
+    /// Where they have more than [`REPLIES_BYTES_MAX`] bytes together: the same text may occur many times.
     pub fn texts_or_nils<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> CommandResult {
         let (mut replies, mut bytes) = (Vec::new(), 0);
         for text in texts {

@@ -98,8 +98,8 @@ fn argument(value: &RawValue) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Reads a string in which half a character may stand alone: JavaScript's are cut between two halves, and sent as
-/// `"\ud83d"`. It becomes U+FFFD, as by JavaScript's own UTF-8.
+/// Reads a string that may hold a lone surrogate: JavaScript can cut a string between two surrogates, and sends
+/// `"\ud83d"`. The surrogate becomes U+FFFD, as in JavaScript's own UTF-8.
 struct LossyText;
 
 impl Visitor<'_> for LossyText {
@@ -110,7 +110,7 @@ impl Visitor<'_> for LossyText {
     }
 
     fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
-        /// The first of the three bytes of half a character.
+        /// The first of the three bytes of a lone surrogate.
         const HALF: u8 = 0xed;
         let mut text = String::with_capacity(bytes.len());
         for chunk in bytes.utf8_chunks() {

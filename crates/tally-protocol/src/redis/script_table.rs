@@ -94,7 +94,7 @@ pub enum Script {
         /// Whether the request itself counts in the comparison.
         counts_own: bool,
     },
-    /// Reads the use of that.
+    /// Reads the use of such a window.
     SlidingFieldsLeft,
     /// Notes a request of a window in a set.
     FixedMembers,
@@ -111,18 +111,19 @@ pub enum Script {
     FieldSums,
     /// Joins the sorted sets of several hours.
     Union,
-    /// Lists their members with the largest counts, by whether they were admitted.
+    /// Lists the members of such sets with the largest counts, by whether they were admitted.
     Tops,
 }
 
 impl Script {
-    /// The key that holds the limit, of the keys of a run; `None` where an argument does. The script only reads it.
+    /// Of the keys of a run, the one that holds the limit; `None` where an argument holds it. The script only reads
+    /// this key.
     pub fn limit_key<'a>(&self, keys: &'a [String]) -> Option<&'a String> {
         let index = self.limit_index()?;
         keys.get(index).filter(|key| !key.is_empty())
     }
 
-    /// Whether it changes keys, in some state of them.
+    /// Whether it may change keys.
     pub const fn writes(&self) -> bool {
         !matches!(
             self,

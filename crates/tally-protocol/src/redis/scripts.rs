@@ -48,7 +48,7 @@ pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
 /// The script that `EVAL` or `EVALSHA` names.
 ///
 /// # Errors
-/// `NOSCRIPT`, that Tally runs only the scripts that it knows, or that a script writes where none may.
+/// `NOSCRIPT`; that Tally runs only the scripts that it knows; or that a script writes where none may.
 pub fn named(args: &[String]) -> Result<Script, Reply> {
     let name = args[0].to_ascii_uppercase();
     let script = if name.starts_with("EVALSHA") {
@@ -99,7 +99,7 @@ pub fn run(space: &mut Space, args: &[String]) -> CommandResult {
         Script::FixedMembers => fixed_members(space, &call),
         Script::SlidingMembers { says_whether } => sliding_members(space, &call, says_whether),
         Script::DenyList => deny_list(space, &call),
-        // Over all keys, or over boards: the owner runs these.
+        // These run over all keys, or over boards: the owner runs them.
         Script::Reset | Script::FieldSums | Script::Union | Script::Tops => Ok(Reply::Nil),
     }
 }
@@ -165,8 +165,8 @@ fn no_number() -> Reply {
     Reply::err("user_script: a number is expected")
 }
 
-/// A number as Redis replies it: truncated. What 64 bits do not hold is the nearest that they hold, and what is no
-/// number the least of them, as on Redis where C converts it on x86-64.
+/// A number as Redis replies it: truncated. A number beyond 64 bits becomes the nearest that they hold. Not-a-number
+/// becomes the least, as in C on x86-64.
 pub(super) fn reply_of(number: f64) -> Reply {
     let beyond = if number > 0.0 { i64::MAX } else { i64::MIN };
     Reply::Integer(number.trunc().to_string().parse().unwrap_or(beyond))
@@ -193,7 +193,7 @@ fn increase(space: &mut Space, key: &str, by: &str) -> Result<i64, Reply> {
     Ok(value)
 }
 
-/// Sets a key to expire in so many milliseconds. A counter that other calls have made does not end by a script.
+/// Sets a key to expire in so many milliseconds. A script does not end a counter that other calls have made.
 pub(super) fn end_in(space: &mut Space, key: &str, milliseconds: f64) {
     if space.get(key).is_some_and(|entry| entry.is_counter) {
         return;

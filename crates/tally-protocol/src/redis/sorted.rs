@@ -26,11 +26,11 @@ pub const SORTED_MEMBER_BYTES_MAX: usize = 1_024;
 /// The most members of a reply, and the most that one command removes or joins.
 pub const SORTED_MEMBERS_MAX: u64 = 100_000;
 
-/// The most members that are read and left out between two drawn ones: reading on costs less than searching anew, which
-/// is some 170 µs.
+/// The most members that are read and left out between two drawn ones. Up to so many, reading on costs less than a new
+/// search of some 170 µs.
 const DRAWN_GAP_MAX: u64 = 32;
 
-/// From how many members on a range of drawn ones ends.
+/// The number of members at which a range of drawn ones ends.
 const DRAWN_TOGETHER: u64 = 1_000;
 
 /// The most stretches of drawn members that one command reads: some 0.2 s.
@@ -393,7 +393,8 @@ fn writable(member: &str) -> Result<&[u8], Reply> {
     Ok(member.as_bytes())
 }
 
-/// Whether a set without members takes the writes of a `ZADD` without options. `change` says whether it takes one.
+/// Whether a set without members accepts the writes of a `ZADD` without options. `change` says whether it accepts one
+/// write.
 ///
 /// # Errors
 /// The refusal, where it does not.
@@ -455,7 +456,7 @@ fn increase(set: &mut dyn SortedSet, member: &str, delta: &str, options: &Option
     let write = options.write(Amount::Delta(delta));
     let change = set.write(writable(member)?, &write, false)?;
     let change = change.map_err(refusal_of)?;
-    // Without a condition a member is always written, though it may stay equal.
+    // Without a condition a member is always written, even if that changes nothing.
     let has_condition = options.only_higher || options.only_lower || options.only_absent;
     let score = change
         .score
@@ -522,10 +523,10 @@ pub(super) fn drawn(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// How many members a word says to draw; below 0, a member may be drawn again.
+/// How many members to draw, from a word. Below 0, a member may be drawn again.
 ///
 /// # Errors
-/// Where it is no number of which the opposite is one too.
+/// Where it is not a number, or its negation is not.
 pub(super) fn draws_of(word: &str) -> Result<i64, Reply> {
     let (wanted, max) = (number(word)?, i64::MAX);
     if wanted < -max {

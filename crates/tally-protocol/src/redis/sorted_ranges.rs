@@ -8,11 +8,11 @@ use super::sorted::{Members, SortedSet, name, read};
 use tally_core::board::key::Key;
 use tally_core::board::score::Score;
 
-/// An end of a range of scores.
-/// What reading a name for a comparison costs, in steps of a pattern: 2 µs. So the ranges of names of one request read
-/// 100,000 members together.
+/// The cost of reading a name for a comparison, in steps of a pattern: 2 µs. So all ranges of names of one request read
+/// at most 100,000 members.
 const NAME_READ_STEPS: u64 = 1_000;
 
+/// An end of a range of scores.
 #[derive(Clone, Copy)]
 struct ScoreEnd {
     score: Score,
@@ -138,7 +138,8 @@ impl<'a> RangeQuery<'a> {
     /// `ZRANGE` and similar commands, with their ends at `first` and after it.
     ///
     /// # Errors
-    /// As Redis, except that a limit is accepted with ranks too, as by the service that its clients come from.
+    /// As Redis, except that a limit is accepted with ranks too, because the service that the clients are made for
+    /// accepts it.
     pub fn parse(args: &'a [String], first: usize, is_stored: bool) -> Result<Self, Reply> {
         let (mut by, mut is_reverse) = match args[0].to_ascii_uppercase().as_str() {
             "ZREVRANGE" => (Some(By::Rank), Some(true)),
@@ -218,7 +219,7 @@ impl<'a> RangeQuery<'a> {
         }
     }
 
-    /// Members of equal scores stand by their names. Cost: O(members) where scores differ.
+    /// Members of equal scores are in the order of their names. Cost: O(members) where scores differ.
     fn indices_of_names(
         &self,
         set: &dyn SortedSet,
@@ -251,9 +252,9 @@ impl<'a> RangeQuery<'a> {
         Ok((begin(low, true)?, begin(high, false)?))
     }
 
-    /// Redis compares names alone, by rank: from the first one behind the near end of the range up to one beyond the
-    /// far end. What a limit skips is not compared. Source: `zzlFirstInLexRange`, `zzlLastInLexRange` and
-    /// `genericZrangebylexCommand` of Redis 7.0, for sets of up to 128 members.
+    /// Redis compares only names, in order of rank: from the first name after the near end of the range to the first
+    /// beyond the far end. Members that a limit skips are not compared. Source: `zzlFirstInLexRange`,
+    /// `zzlLastInLexRange` and `genericZrangebylexCommand` of Redis 7.0, for sets of up to 128 members.
     fn walk(&self, members: &Members, (low, high): (NameEnd<'_>, NameEnd<'_>)) -> (usize, usize) {
         let reaches_low = |(name, _): &(Vec<u8>, Score)| low.is_before(name);
         let reaches_high = |(name, _): &(Vec<u8>, Score)| high.is_behind(name);

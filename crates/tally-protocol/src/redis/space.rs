@@ -1,4 +1,4 @@
-//! The values that a command works on: the keys that it names, as they are before it, and its changes.
+//! The values that a command works on: the keys that it names, in their state before it, and its changes.
 //!
 //! Invariant: a command reads and writes only a [`Space`], in one synchronous step. The owner of the keys fills it
 //! before and stores the changes after: all of them or none.
@@ -24,7 +24,7 @@ pub enum StoredValue {
     Hash(Vec<(String, String)>),
     /// A set.
     Set(BTreeSet<String>),
-    /// A sorted set. Its members are in a board; this stands for it while commands of all types run, and is never
+    /// A sorted set. Its members are in a board. This value stands for it while commands of all types run, and is never
     /// stored.
     Sorted,
 }
@@ -228,7 +228,7 @@ impl Space {
         }
     }
 
-    /// Lets a key end then at the latest, without a change.
+    /// Makes a key end at this time at the latest. This does not count as a change.
     pub fn ends_by(&mut self, key: &str, at_ms: i64) {
         if let Some(entry) = self.entries.get_mut(key)
             && at_ms > self.now_ms
@@ -238,7 +238,7 @@ impl Space {
         }
     }
 
-    /// Leaves a key out, without a change.
+    /// Leaves a key out. This does not count as a change.
     pub fn hide(&mut self, key: &str) {
         self.entries.remove(key);
     }

@@ -204,7 +204,7 @@ pub fn add(space: &mut Space, args: &[String]) -> CommandResult {
     let Some(delta) = delta_of(args)? else {
         return Err(error::syntax());
     };
-    // `INCRBYFLOAT` takes a whole number in any form of a float, so it takes one that is stored too.
+    // `INCRBYFLOAT` accepts a whole number in any form of a float, also as the stored value.
     let read = if is_float { whole_float } else { number };
     let value = increase_as(space, &args[1], delta, read)?;
     Ok(added(args, value))
