@@ -1,15 +1,15 @@
 //! Who may do what: keys with scopes, and public entries for browsers.
 //!
-//! Invariant: nothing is allowed unless a grant says so. A grant is a set of scopes on the ids that
-//! begin with a prefix; a key holds the grants of its own entries, a caller without a key those of the
-//! public entries that name its origin. A deployment without keys refuses everyone, except where it
-//! was opened on purpose for development on loopback.
+//! Invariant: nothing is allowed unless a grant says so. A grant is a set of scopes on the ids that begin with a
+//! prefix. A key holds the grants of its own entries. A caller without a key holds those of the public entries that
+//! name its origin. A deployment without keys refuses everyone, unless it was opened on purpose for development on
+//! loopback.
 //!
 //! Flow: the secret's text becomes an [`Access`] once per isolate. Each request's `Authorization` and `Origin` headers
 //! become a [`Caller`]. The route asks the caller about each id or prefix before it touches it.
 //!
-//! Only browsers guarantee `Origin`; any other program can send any value. So a public entry is public: it limits which
-//! sites' pages may call, not which programs.
+//! Only browsers guarantee `Origin`; any other program can send any value. So a public entry limits the sites whose
+//! pages may call, but not the programs that may.
 
 mod caller;
 mod config;
@@ -71,9 +71,9 @@ enum Mode {
 impl Access {
     /// Reads the access rules of this deployment.
     ///
-    /// `keys_json` is the text of the secret `TALLY_KEYS`; text of white space alone is none. Without
-    /// it, `open` lets everyone do everything; with it, `open` is ignored. With neither, the rules
-    /// exist and refuse every request, saying how to set keys.
+    /// `keys_json` is the text of the secret `TALLY_KEYS`; text of white space alone counts as none. Without keys,
+    /// `open` lets everyone do everything. With keys, `open` is ignored. With neither, the rules refuse every request,
+    /// and the refusal says how to set keys.
     ///
     /// ```json
     /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "prefixes":["/blog/"],
@@ -87,10 +87,10 @@ impl Access {
     /// prefix and the scope `limits`. `rate_per_minute` is its budget, `expires_at` its end in unix milliseconds. The
     /// same key may stand in several entries and then has the grants of all.
     ///
-    /// Without a key, `write` is an increment, or a check of a limit, of at most `delta_max` (1) at the current time;
-    /// `allow` names what goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or without an
-    /// `Origin`. Pages that send a key need a public entry for their origin too, so that the browser lets them read
-    /// answers: `"scopes":[]` where they may do nothing without the key.
+    /// Without a key, `write` allows an increment, or a check of a limit, of at most `delta_max` (1 by default) at the
+    /// current time. `allow` names what goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or
+    /// without an `Origin`. Pages that send a key need a public entry for their origin too, so that the browser lets
+    /// them read answers. It has `"scopes":[]` if they may do nothing without the key.
     ///
     /// A deployed Worker's secret holds at most 5 KB, about 50 entries. `make serve` accepts all that the limits here
     /// allow.
@@ -121,12 +121,12 @@ impl Access {
     /// public ones. Without `Authorization` the caller has the grants of the public entries that name
     /// the origin: scheme and host in any ASCII case, the port exactly.
     ///
-    /// Cost: with a key, 16 word comparisons for every configured key, whichever matches; without,
-    /// one comparison for every configured origin.
+    /// Cost: with a key, 16 word comparisons for every configured key, whichever matches. Without a key, one comparison
+    /// for every configured origin.
     ///
     /// # Errors
-    /// `not-configured` where no keys are set; `unauthorized` for an `Authorization` that is not a
-    /// bearer key or holds an unknown one, also where the same call would be public.
+    /// `not-configured` where no keys are set; `unauthorized` for an `Authorization` that is not a bearer key, or whose
+    /// key is unknown, even if the same call would be allowed without it.
     pub fn identify(
         &self,
         authorization: Option<&str>,

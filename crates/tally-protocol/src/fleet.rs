@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - What an isolate counted is in the deployment's sums once, for any number of repeats of its report, and never
-//!   decreases. So no sum falls while all partitions answer; where one does not, no sum is shown.
+//!   decreases. So no sum falls while all partitions answer. If one does not answer, no sum is shown.
 //! - What is stored is bounded by named numbers, for any number of isolates.
 //! - A deployment in which nothing is counted reports nothing.
 //!
@@ -40,16 +40,16 @@ pub const REPORT_EVERY_MS: i64 = 10_000;
 /// How long an incarnation is silent before its row is folded into the common row, milliseconds.
 pub const FORGET_MS: i64 = 3_600_000;
 
-/// How long an isolate repeats an unconfirmed report, and keeps an incarnation without confirmation, milliseconds: half
-/// of [`FORGET_MS`], so the partition that has its row still knows whether the report was counted.
+/// How long an isolate repeats an unconfirmed report, and keeps an incarnation without confirmation, milliseconds. It
+/// is half of [`FORGET_MS`], so the partition that has the row still knows whether the report was counted.
 pub const STAND_BY_MS: i64 = FORGET_MS / 2;
 
 /// The most incarnations with rows of their own in a partition: 1,024 rows of up to 10 KB. Further isolates are
 /// refused, keep their counts, and try again.
 pub const ISOLATES_MAX: u32 = 1_024;
 
-/// One in so many cells with objects of their own reports its size: there may be millions of them, and each would be a
-/// row.
+/// One in so many cells with objects of their own reports its size. There may be millions of such cells, and each
+/// report is a row.
 pub const CELLS_SAMPLED: u64 = 16;
 
 /// The most database sizes that an isolate collects until its next report.
@@ -64,7 +64,7 @@ pub const GAUGE_MS_MAX: i64 = 600_000;
 /// How long an isolate's clock and presence are shown after its last report, milliseconds.
 pub const PRESENT_MS: i64 = 60_000;
 
-/// The smallest offset at which a clock is reported as off, milliseconds: readers take half of it for the same moment.
+/// The smallest offset at which a clock is reported as off, milliseconds. Readers take half of it for the same moment.
 pub const CLOCK_OFF_MS: i64 = 100;
 
 /// The role of an isolate.
@@ -101,7 +101,7 @@ pub struct Gauge {
     pub at_ms: i64,
 }
 
-/// What a report holds besides counts: the newest replaces the former.
+/// What a report holds besides counts. The newest report replaces what former ones held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportExtras {
     /// The offset of its clock from the partition's.

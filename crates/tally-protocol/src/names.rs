@@ -35,7 +35,7 @@ pub const QUEUE: &str = "TALLY_QUEUE";
 pub const ROLE: &str = "TALLY_ROLE";
 /// Value of [`ROLE`] for the global aggregator; anything else is the edge.
 pub const ROLE_AGGREGATOR: &str = "aggregator";
-/// Variable that allows everybody everything where it is [`ACCESS_OPEN`]; set only by the local commands.
+/// Variable that allows everybody everything if it is [`ACCESS_OPEN`]. Only the local commands set it.
 pub const ACCESS: &str = "TALLY_ACCESS";
 /// Value of [`ACCESS`] on a loopback address without keys.
 pub const ACCESS_OPEN: &str = "open";
@@ -45,12 +45,12 @@ pub const KEYS: &str = "TALLY_KEYS";
 pub const HASH_KEY: &str = "TALLY_HASH_KEY";
 /// Variable of the edge: the header that holds a client's address, where a proxy of the deployment writes it. Optional.
 pub const CLIENT_ADDRESS_HEADER: &str = "TALLY_CLIENT_ADDRESS_HEADER";
-/// Variable of the edge: the number of significant digits of uniques for readers without a key; of the aggregator: that
-/// for all streams. Optional.
+/// Variable: the number of significant digits of uniques. On the edge it is for readers without a key, on the
+/// aggregator for all streams. Optional.
 pub const UNIQUES_ROUNDING: &str = "TALLY_UNIQUES_ROUNDING";
 
-/// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos, or by
-/// [`DATACENTERS_ONE`] there is only one.
+/// Variable of the edge: what a datacenter is. By default it is a colo; with [`DATACENTERS_REGION`], a region of colos.
+/// With [`DATACENTERS_ONE`] there is only one.
 pub const DATACENTERS: &str = "TALLY_DATACENTERS";
 /// Its value that joins the colos of a region into one datacenter.
 pub const DATACENTERS_REGION: &str = "region";
@@ -58,17 +58,17 @@ pub const DATACENTERS_REGION: &str = "region";
 pub const DATACENTERS_ONE: &str = "one";
 /// How long each 64 KiB of a bulk body may take to arrive, milliseconds.
 pub const BODY_PIECE_MS: &str = "TALLY_BODY_PIECE_MS";
-/// How many calls an invocation may make, where the platform has another limit than 10,000. It bounds the counters of a
-/// bulk body.
+/// How many calls an invocation may make, if the platform's limit is not 10,000. It bounds the counters of a bulk body.
 pub const SUBREQUESTS: &str = "TALLY_SUBREQUESTS";
-/// How many objects each edge, and the aggregator, may have open at once, where one process runs all of them; without
+/// How many objects each edge, and the aggregator, may have open at once, where one process runs all of them. Without
 /// it there is no bound.
 pub const OPEN_OBJECTS_MAX: &str = "TALLY_OPEN_OBJECTS_MAX";
 /// Flushes a second of one cell at which a datacenter gets more shards. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be idle before its shards are halved. Optional, on the aggregator.
 pub const QUIET_MS: &str = "TALLY_QUIET_MS";
-/// Messages a second of one lead that cannot be split at which it leaves its tablet. Optional, on the aggregator.
+/// The messages a second of one lead that cannot be split, from which on the lead leaves its tablet. Optional, on the
+/// aggregator.
 pub const LEAVE_PER_SECOND: &str = "TALLY_LEAVE_PER_SECOND";
 /// Variable: how long idempotency keys are kept, in seconds.
 pub const IDEMPOTENCY_SECONDS: &str = "TALLY_IDEMPOTENCY_SECONDS";
@@ -91,16 +91,16 @@ pub const LIMITER_PARTITIONS: u32 = 8;
 /// Variable of both Workers: the number of limiters over which the keys of a datacenter are spread.
 pub const LIMITER_COUNT: &str = "TALLY_LIMITERS";
 
-/// Variable of the aggregator: the former number of limiters, set as long as consumption recorded there counts. A key
-/// that a limiter does not know is then looked up at its former limiter.
+/// Variable of the aggregator: the former number of limiters. It is set as long as consumption recorded at those
+/// limiters counts. A limiter then asks the former limiter for each key that it does not know.
 pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
 
 /// Variable of both Workers: the number of tablets of a datacenter, which host the leads of its counters. Without it
 /// each lead has an object of its own.
 pub const TABLET_COUNT: &str = "TALLY_TABLETS";
 
-/// Variable of the edge: where Redis's dialect is answered besides `/redis`: [`REDIS_ROOT`], or the name of a host for
-/// it alone.
+/// Variable of the edge: where Redis's dialect is answered besides `/redis`. It is [`REDIS_ROOT`], or the name of a
+/// host that serves only the dialect.
 pub const REDIS: &str = "TALLY_REDIS";
 /// Its value where the dialect is also answered at the root path, for clients that take only an address.
 pub const REDIS_ROOT: &str = "root";
@@ -301,7 +301,7 @@ pub struct LimiterAddress {
     pub partition: u32,
 }
 
-/// The beginning of a key's prefix that covers limits: for access, ids of counters and limits share one namespace.
+/// The beginning of a key's prefix that covers limits. For access, ids of counters and limits share one namespace.
 pub const LIMIT_RIGHTS: &str = "limits/";
 
 /// The name of a limit for access: `limits/{policy}/{key}`.
@@ -336,7 +336,7 @@ pub fn verdicts(policy: &PolicyName, kind: VerdictKind) -> Option<CounterId> {
     CounterId::own(&[LIMIT_RIGHTS, policy.as_str(), "/", kind].concat()).ok()
 }
 
-/// The placement of a limiter: near its datacenter; a global one near its first caller.
+/// The placement of a limiter: near its datacenter. A global limiter is near its first caller.
 pub fn limiter(address: &LimiterAddress) -> Placement {
     let LimiterAddress {
         datacenter,
@@ -369,8 +369,8 @@ pub fn board(board: &CounterId, at: ShardAt, home: Option<&Datacenter>) -> Place
     }
 }
 
-/// The placement of the owner of all keys of Redis's dialect: a single one, as in a Redis, so that no command and no
-/// transaction spans several. Near its first caller.
+/// The placement of the owner of all keys of Redis's dialect: near its first caller. There is a single owner, as in a
+/// Redis, so that no command and no transaction spans several.
 pub fn keyspace() -> Placement {
     Placement {
         binding: KEYSPACES,
@@ -379,8 +379,8 @@ pub fn keyspace() -> Placement {
     }
 }
 
-/// The placement of a live reader: it reads the watched counters of one partition of the directory's ring; near its
-/// first caller.
+/// The placement of a live reader: near its first caller. It reads the watched counters of one partition of the
+/// directory's ring.
 pub fn live_reader(partition: u32) -> Placement {
     Placement {
         binding: WATCHERS,
@@ -389,8 +389,8 @@ pub fn live_reader(partition: u32) -> Placement {
     }
 }
 
-/// The placement of a hub: it holds the streams of watchers of a region. A region has hubs with numbers from 0 on.
-/// Where the platform names no region there is one region for all.
+/// The placement of a hub, which holds the streams of watchers of a region. A region has hubs with numbers from 0 on.
+/// If the platform names no region, there is one region for all.
 pub fn hub(region: Option<&'static str>, number: u32) -> Placement {
     Placement {
         binding: WATCHERS,

@@ -120,7 +120,7 @@ pub enum Extent {
     Prefix(String, Option<String>),
     /// Data that belongs to no counter, of objects with this prefix, after a name. Nothing is changed.
     Objects(String, Option<String>),
-    /// Data that belongs to no counter, of one object; damage is removed where that is asked for.
+    /// Data that belongs to no counter, of one object. Damage is removed if that is asked for.
     Object(ObjectAt),
 }
 

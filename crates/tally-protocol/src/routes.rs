@@ -38,7 +38,8 @@ macro_rules! types {
             $($(#[$built])* #[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*
         }
 
-        /// The name under which requests are counted: one for each call, whatever its id, and two for the rest.
+        /// The name under which requests are counted: one for each call, whatever its id, and two for all other
+        /// requests.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RouteName {
             $(#[doc = concat!("`", $method, " ", $template, "`")] $variant,)*
@@ -137,7 +138,7 @@ impl<'a> Segments<'a> {
         segments.next().is_none().then(|| Self(found.into_iter()))
     }
 
-    /// Reads the next one, which the template calls so.
+    /// Reads the next parameter, whose name in the template is `name`.
     fn read<T: Parameter>(&mut self, name: &str) -> Result<T, Problem> {
         let read = T::read(self.0.next().unwrap_or_default());
         read.map_err(|problem| problem.of_id(name))

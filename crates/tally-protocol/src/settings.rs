@@ -2,8 +2,8 @@
 //! dev`, `/healthz` and docs/operate/variables.md share this table.
 //!
 //! Invariant: a number out of its range, or an unknown word, counts as not set, so that the deployment keeps running.
-//! `/healthz` names the setting, and the local commands refuse to start. Settings that protect data refuse by
-//! themselves: see [`super::access`].
+//! `/healthz` names the setting, and the local commands refuse to start. With a wrong setting that protects data, calls
+//! are refused: see [`super::access`].
 
 use std::fmt;
 
@@ -165,7 +165,7 @@ pub fn check(name: &str, text: &str) -> Result<(), Problem> {
 /// Succeeds where all settings, as read, have allowed values.
 ///
 /// # Errors
-/// `not-configured` about the first that has not, as [`check`].
+/// `not-configured` about the first setting that has another value, as [`check`].
 pub fn check_all(read: impl Fn(&str) -> Option<String>) -> Result<(), Problem> {
     SETTINGS
         .iter()

@@ -47,8 +47,8 @@ impl Caller {
         })
     }
 
-    /// The holder of a share: may read counters whose ids begin with its prefix, and nothing else. Its scope and prefix
-    /// cover more than counters, so other calls ask for [`Self::is_share`].
+    /// The holder of a share. It may read counters whose ids begin with its prefix, and nothing else. Its scope and
+    /// prefix also cover more than counters, so other calls check [`Self::is_share`].
     pub fn of_share(prefix: String) -> Self {
         let grant = Grant {
             scopes: vec![Scope::Read],
@@ -97,7 +97,8 @@ impl Caller {
         matches!(self.0, CallerKind::Share { .. })
     }
 
-    /// Returns whether the budgets of its address bound the caller: it has no key, or a share, which anybody may have.
+    /// Returns whether the caller is bounded by the budgets of its address. That is so if it has no key, or a share,
+    /// which anybody may have.
     pub fn is_visitor(&self) -> bool {
         self.is_public() || self.is_share()
     }
@@ -120,7 +121,7 @@ impl Caller {
         }
     }
 
-    /// Returns whether the caller may do this to any counter at all. Bodies of other callers need not be read.
+    /// Returns whether the caller may do this to any counter at all. If not, the body need not be read.
     ///
     /// # Errors
     /// `unauthorized` without a key, `forbidden` with one.
@@ -143,8 +144,9 @@ impl Caller {
         })
     }
 
-    /// Succeeds if the caller may do this to the counter of that id, or to all ids that begin with that text: some
-    /// grant has the scope, and its prefix begins the target. For the amounts of writes see [`Caller::may_write`].
+    /// Succeeds if the caller may do this to the counter of that id, or to all ids that begin with that text. That is
+    /// so if some grant has the scope, and the target begins with its prefix. For the amounts of writes see
+    /// [`Caller::may_write`].
     ///
     /// # Errors
     /// `forbidden` for holders of a key, `unauthorized` for callers without.
@@ -247,7 +249,7 @@ impl Caller {
         matches!(self.0, CallerKind::Public { .. })
     }
 
-    /// Returns whether an identical request of this caller may be answered from memory: this is so where nothing is
+    /// Returns whether an identical request of this caller may be answered from memory, which is so if nothing is
     /// accounted per caller.
     pub fn may_repeat(&self) -> bool {
         let has_budget = |holder: &Holder| holder.budget.is_some();

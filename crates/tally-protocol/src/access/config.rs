@@ -34,7 +34,7 @@ pub const PUBLIC_ENTRIES_COUNT_MAX: usize = 1_000;
 /// (`"http://a",`) there are fewer than 24,000, and one request without a key compares all of them.
 pub const ORIGINS_COUNT_MAX: usize = 64;
 
-/// The most that one write of a caller without a key adds, where its entry does not say.
+/// The most that one write of a caller without a key adds, if its entry does not say how much.
 pub const DELTA_MAX_DEFAULT: u64 = 1;
 
 /// The longest name of an entry of `TALLY_KEYS`, in bytes.

@@ -4,7 +4,7 @@
 //! itself begins with `limits/`, or where there is no prefix and a scope is `limits`. So no grant on counters gives
 //! access to limits.
 //!
-//! Rights and limits both have a scope, as both are called so in public JSON: where a limit holds is a
+//! Public JSON uses the word scope for rights and for limits. The scope of a limit, where it holds, is a
 //! [`tally_core::limit::policy::Scope`].
 
 use serde::{Deserialize, Serialize};

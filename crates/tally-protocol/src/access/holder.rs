@@ -38,7 +38,7 @@ impl Holder {
         }
     }
 
-    /// Where a key stands in several entries of the configuration, the earliest end and the smallest budget apply.
+    /// Narrows the holder by another entry of the same key: the earliest end and the smallest budget apply.
     pub(super) fn narrow(&mut self, other: &Self) {
         let ends = [self.expires_ms, other.expires_ms];
         self.expires_ms = ends.into_iter().flatten().min();

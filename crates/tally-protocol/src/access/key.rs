@@ -14,7 +14,7 @@ pub const KEY_BYTES_MAX: usize = WORDS * WORD_BYTES;
 
 const WORD_BYTES: usize = 8;
 
-/// 16 × 8 = 128 bytes. Words instead of bytes: comparing 1,000 keys byte by byte would take 128,000 steps.
+/// 16 × 8 = 128 bytes. The comparison is by words: 1,000 keys compared byte by byte would take 128,000 steps.
 const WORDS: usize = 16;
 
 /// A key, zero-padded.

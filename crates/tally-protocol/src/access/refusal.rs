@@ -31,9 +31,9 @@ pub(super) fn wrong(what: impl std::fmt::Display) -> Problem {
     )
 }
 
-/// Says what is wrong with JSON that does not have the shape of the configuration. Messages about syntax are taken from
-/// the reader as they are. Those about data quote the text, so only the part after the last ", expected " and names of
-/// this file's fields are taken from them.
+/// Says what is wrong with JSON that does not have the shape of the configuration. The reader's messages about syntax
+/// are used as they are. Its messages about data quote the text. So only the part after the last ", expected " and
+/// names of known fields are used from them.
 pub(super) fn unreadable(error: &serde_json::Error) -> Problem {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();

@@ -14,8 +14,8 @@ pub enum Right<'a> {
     Everybody,
     /// This scope on what the query or the body names; the code that reads those checks it.
     Named(Scope),
-    /// This scope on any counter at all, checked before a body that names counters is read; a public entry needs these
-    /// permissions too.
+    /// This scope on any counter at all. It is checked before a body that names counters is read. A public entry needs
+    /// these permissions too.
     Somewhere(Scope, &'a [Permission]),
     /// This scope on the counter of that id, or on all whose ids begin with that text.
     Counter(Scope, &'a str),

@@ -27,7 +27,7 @@ const THRESHOLD_MAX: i64 = 9_007_199_254_740_991;
 /// The longest time for which a condition must hold before the alert fires: a day.
 pub const FOR_SECONDS_MAX: u32 = 86_400;
 
-/// Windows, in seconds: counts are of whole minutes, and kept by the day for 30 days.
+/// The shortest and the longest window, seconds: counts are of whole minutes, and kept by the day for 30 days.
 const WINDOW_SECONDS: std::ops::RangeInclusive<u32> = 60..=2_592_000;
 
 /// Windows of a prefix: whole hours of the last day, as the directory keeps them.
@@ -301,7 +301,7 @@ fn threshold_of(number: f64) -> Result<i64, Problem> {
     )
 }
 
-/// Succeeds where this can be measured of that subject.
+/// Succeeds if this measure exists for that subject.
 fn fits(watched: &Watched, measure: Measure) -> Result<(), Problem> {
     match (watched, measure) {
         (

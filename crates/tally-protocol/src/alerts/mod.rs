@@ -18,14 +18,14 @@ pub use body::{Alert, AlertPut, Secret, Watched};
 pub use delivery::{AlertEvent, Attempt, Delivery, EventKind, Outcome, Outgoing};
 pub use name::AlertName;
 
-/// The most alerts of one partition of the directory: 2,048 in the deployment, and 128 measurements a minute of an
-/// object that takes 1,000 messages a second.
+/// The most alerts of one partition of the directory: 2,048 in the deployment. They are 128 measurements a minute for
+/// an object that takes 1,000 messages a second.
 pub const ALERTS_MAX: usize = 128;
 
 /// The most deliveries that an answer lists, of one alert or of all: 100 of at most 1 KB.
 pub const DELIVERIES_MAX: usize = 100;
 
-/// The most deliveries of one alert that wait. Beyond that, the receiver gets the current state once there is room.
+/// The most waiting deliveries of one alert. Beyond that, the receiver gets the current state once there is room.
 pub const WAITING_MAX: usize = 20;
 
 /// The longest silence: 30 days.

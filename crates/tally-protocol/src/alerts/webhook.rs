@@ -1,9 +1,9 @@
 //! Which addresses a webhook may have.
 //!
-//! Invariant: an address is read here as every HTTP client reads it, or refused: no user names, no escapes, only the
-//! canonical form of an address, no name that a client takes for a number. It is checked before a connection is made,
-//! and again at each delivery. A public name that resolves to an inner address cannot be recognised here: the platform
-//! must refuse that.
+//! Invariant: an address is read here as every HTTP client reads it, or refused. Refused are user names, escapes, any
+//! form of an address that is not canonical, and names that a client takes for a number. An address is checked before a
+//! connection is made, and again at each delivery. A public name that resolves to an inner address cannot be recognised
+//! here: the platform must refuse the connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +17,7 @@ pub const WEBHOOK_BYTES_MAX: usize = 2_048;
 const HOST_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// The most entries of the setting: each is compared at each delivery.
+/// The most entries of the setting. Each entry is compared at each delivery.
 const ALLOWED_MAX: usize = 64;
 
 /// Suffixes of names in inner networks. Sources: RFC 6761, 6762, 8375, and common use by routers and companies.
@@ -111,7 +111,7 @@ enum Entry {
     Ending(String),
 }
 
-/// Inner addresses that webhooks may have all the same.
+/// The exceptions: inner addresses that webhooks may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed(Vec<Entry>);
 
@@ -217,7 +217,8 @@ fn host_of(text: &str) -> Result<Host, Problem> {
     }
     let name = text.to_ascii_lowercase();
     let last = name.rsplit('.').next().unwrap_or_default();
-    // Clients read a last part of digits as an address: 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1.
+    // Clients read a name whose last part begins with a digit as an address: 2130706433, 0x7f.1 and 127.1 are all
+    // 127.0.0.1.
     let is_number = last.starts_with(|first: char| first.is_ascii_digit());
     if name.len() > HOST_BYTES_MAX || !name.split('.').all(is_label) || is_number {
         return refuse(

@@ -225,8 +225,8 @@ impl<'a> ReadBoard<'a> {
     }
 }
 
-/// The share of the other members that are not ranked before this one, in percent with three digits; 100 for the first
-/// and for the only one.
+/// The share of the other members that are not ranked before this one, in percent with three digits. It is 100 for the
+/// first member, also if it is the only one.
 fn percentile(rank: u64, total: u64) -> f64 {
     let number = |count: u64| format!("{count}").parse::<f64>().unwrap_or(0.0);
     let others = number(total.saturating_sub(1)).max(1.0);
@@ -240,7 +240,7 @@ pub fn one_json(read: &ReadBoard<'_>) -> Option<String> {
     let row = read.seen.rows.first()?;
     let mut view = read.view();
     let slack = read.seen.slack.first().copied().unwrap_or(0);
-    // For a rank that is not exact, the percentile of the middle.
+    // If the rank is not exact, the percentile is that of the middle of its range.
     view.percentile = row
         .rank
         .map(|rank| percentile(rank + slack / 2, view.total));

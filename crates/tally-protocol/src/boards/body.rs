@@ -28,8 +28,8 @@ pub const WRITES_AT_ONCE: usize = 1_000;
 /// The longest time to live of a member, seconds: ten years.
 pub const EXPIRES_SECONDS_MAX: u64 = 10 * 365 * 86_400;
 
-/// An `expires_at` of an export below this is in seconds, as previews of 0.2.0 wrote it: in milliseconds it would be in
-/// 1973.
+/// An `expires_at` of an export below this is in seconds, because previews of 0.2.0 wrote seconds. As milliseconds it
+/// would be a time before March 1973.
 const SECONDS_BELOW: i64 = 100_000_000_000;
 
 /// The most lines whose refusals are reported.
@@ -198,7 +198,7 @@ fn raw<'de: 'a, 'a, D: serde::Deserializer<'de>>(
 
 /// A score written as a number.
 fn number(name: &str, text: &RawValue) -> Result<Score, Problem> {
-    // Not as JSON: `serde_json` reads a tenth of all doubles as the one beside.
+    // Not read as JSON: `serde_json` reads a tenth of all doubles as a neighbouring double.
     let number = text.get().parse().ok().and_then(Score::new);
     let number = number.filter(|score| score.number().is_finite());
     number.ok_or_else(|| {
@@ -366,7 +366,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<(Vec<MemberWrite>, 
         hidden: bool,
     }
     let wire: MemberWire<'_> = read_object(line)?;
-    // Not an id: `ZADD` may have written longer names, of any characters.
+    // The name is not checked as an id: `ZADD` may have written longer names, of any characters.
     let member = wire.member.into_bytes();
     if member.is_empty() || member.len() > SORTED_MEMBER_BYTES_MAX {
         return refuse(format!(

@@ -1,7 +1,7 @@
 //! Metadata of members: JSON of one line.
 //!
-//! Invariant: no line break outlives [`compact`]. Answers, events and exports are lines, and a member's writer is not
-//! the one whose lines they are.
+//! Invariant: the result of [`compact`] has no line break. Answers, events and exports are lines, and the writer of a
+//! member must not be able to break the lines of others.
 
 use crate::problem::{Code, Problem};
 use tally_core::board::member::METADATA_BYTES_MAX;

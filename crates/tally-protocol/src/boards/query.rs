@@ -39,7 +39,7 @@ impl BoardQuery {
         Ok(Self(query, cursor.and_then(|(_, start)| start)))
     }
 
-    /// The period that is asked for, by its beginning: a cursor stays in its own.
+    /// The period that is asked for, by its beginning. A cursor stays in its own period.
     pub fn period(&self) -> Result<Option<i64>, Problem> {
         match (self.0.get("period").map(str::parse), self.1) {
             (None, start) => Ok(start),

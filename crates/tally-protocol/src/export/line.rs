@@ -22,7 +22,7 @@ use tally_core::counter::total::{Sum, Value};
 use tally_core::order::map_of;
 use tally_core::sketch::{Histogram, Hyll, TopValues, Uniques, VALUES_MAX, ValueCount};
 
-/// How far the clocks of two deployments may be apart, milliseconds. Later times are no times of this counter.
+/// How far the clocks of two deployments may be apart, milliseconds. Later times cannot be times of this counter.
 const AHEAD_MS_MAX: i64 = 3_600_000;
 
 /// Minutes of a day.
@@ -105,7 +105,7 @@ struct KindWire<'a> {
     whole: Option<bool>,
 }
 
-/// The name in a line that is refused, as far as it can be read, and whether it is of a counter.
+/// The name in a refused line, as far as it can be read, and whether the line is that of a counter.
 pub fn name_of(bytes: &[u8]) -> (Option<String>, bool) {
     let Ok(kind) = read_object::<KindWire<'_>>(bytes) else {
         return (None, false);
@@ -287,12 +287,12 @@ fn uniques_of(text: Option<&str>) -> Result<Uniques, Problem> {
     Uniques::from_bytes(&bytes).or_else(|error| refuse(format!("uniques: {error}")))
 }
 
-/// Whether a time has not come, unix milliseconds.
+/// Whether a time is in the future, unix milliseconds.
 fn is_ahead(at_ms: i64, now_ms: i64) -> bool {
     at_ms > now_ms.saturating_add(AHEAD_MS_MAX)
 }
 
-/// A time of a line, unix milliseconds; now where it has not come.
+/// A time of a line, unix milliseconds. A future time becomes now.
 fn no_later(Moment(at_ms): Moment, now_ms: i64) -> i64 {
     match is_ahead(at_ms, now_ms) {
         true => now_ms,
@@ -300,7 +300,8 @@ fn no_later(Moment(at_ms): Moment, now_ms: i64) -> i64 {
     }
 }
 
-/// From when buckets are complete, unix seconds: as [`no_later`]; always where the line does not say it.
+/// From when buckets are complete, unix seconds, limited as by [`no_later`]. If the line does not say it, they are
+/// always complete.
 fn kept_from(at: Option<Moment>, now_ms: i64) -> i64 {
     at.map_or(i64::MIN, |Moment(at)| {
         match is_ahead(at.saturating_mul(1_000), now_ms) {
@@ -365,8 +366,8 @@ fn breakdown(name: String, wire: BreakdownWire) -> Result<(String, TopValues), P
     Ok((name, values))
 }
 
-/// Reads the breakdowns of what was added. After a set or a reset (`is_set`) they may hold more: what was counted
-/// before it is in them, and no longer in what was added.
+/// Reads the breakdowns of what was added. After a set or a reset (`is_set`) they may hold more: they include what was
+/// counted before it, which what was added no longer includes.
 fn breakdowns(
     wires: BTreeMap<String, BreakdownWire>,
     added: Sum,

@@ -33,7 +33,7 @@ use tally_core::sketch::TopValues;
 /// The longest line, bytes: one of unique elements in all classes has 512 KB.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The most refused lines that an answer names, and the most counters that an export names as left out.
+/// The most refused lines that an answer names, and the most left-out counters that an export names.
 const NAMED_MAX: usize = 100;
 
 /// The checksum of an export up to its last line: CRC-32 as in gzip.
@@ -237,8 +237,8 @@ pub fn counter_line(exported: &ExportedCounter, strings: bool) -> String {
     line
 }
 
-/// A field of CSV, in quotes where needed. Source: RFC 4180, section 2. Spreadsheets read a text that begins with one
-/// of these signs as a formula; a leading quote prevents that.
+/// A field of CSV, in quotes where needed. Source: RFC 4180, section 2. A spreadsheet reads a text that begins with one
+/// of the signs below as a formula; a leading quote prevents that.
 pub fn csv_field(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
     let guard = if is_formula { "'" } else { "" };
@@ -401,7 +401,7 @@ pub struct Report {
     pub rejected: u64,
     /// The first refused lines: line, name and reason.
     pub refused: Vec<(u64, Option<String>, Problem)>,
-    /// Whether the file had its last line and agrees with it; `None` where it had none.
+    /// Whether the file agrees with its last line; `None` where it had no last line.
     pub is_whole: Option<bool>,
 }
 

@@ -12,7 +12,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::put_in_order;
 use tally_core::sketch::TopValues;
 
-/// Counters that an isolate tracks; twice as many while it counts: 200 bytes each.
+/// Counters that an isolate tracks, of 200 bytes each; twice as many while it counts.
 const KEPT_MAX: usize = 256;
 
 /// The most counters in one report: 64 of up to 540 bytes.
@@ -24,8 +24,8 @@ pub const ROWS_MAX: usize = 256;
 /// How long a report counts as recent, milliseconds: three reports, of which two may be lost.
 pub const RECENT_MS: i64 = 30_000;
 
-/// The shortest time that a rate refers to, milliseconds: two writes in the same millisecond are not a thousand a
-/// second.
+/// The shortest time that a rate refers to, milliseconds. Without it, two writes in the same millisecond would be
+/// thousands a second.
 const DURING_MS_MIN: u64 = 1_000;
 
 /// The most datacenters of one counter that an isolate tracks.
@@ -257,7 +257,8 @@ impl Hot {
         rows
     }
 
-    /// Removes all but the first. Those removed stay below the bound for counters that are not listed.
+    /// Removes all but the first `rows_max` counters. The rates of those removed stay below the bound for counters that
+    /// are not listed.
     pub fn prune(&mut self, rows_max: usize) {
         if self.rows.len() <= rows_max {
             return;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Counts, ReportExtras, Role};
 
-/// The counts of one incarnation; or, without a number, the sum of all that were folded. Stored.
+/// The counts of one incarnation. Without a number, the sum of all incarnations that were folded. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncarnationCounts {
     /// The number of its last report; 0 for none.
@@ -22,7 +22,8 @@ pub struct IncarnationCounts {
 pub enum ReportOutcome {
     /// It is counted, now or before.
     Counted,
-    /// Reports before it are not known: it is not counted, and must come again as the first of another incarnation.
+    /// It is not counted, because the reports before it are not known. It must come again as the first of another
+    /// incarnation.
     Forgotten,
     /// There is no room for another incarnation: it is not counted.
     Full,

@@ -10,7 +10,7 @@ use crate::names::DIRECTORY_PARTITIONS;
 use tally_core::counter::id::Datacenter;
 use tally_core::order::in_order;
 
-/// The most datacenters and inboxes of which a number is shown: more than the platform has locations.
+/// The most datacenters and inboxes of which a number is shown: more than the locations of the platform.
 const NAMES_MAX: usize = 1_000;
 
 /// Bounds of a clock's offset from that of a partition, or from the median of all partitions, milliseconds.
@@ -25,8 +25,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The bounds from one message: when it left and was answered by this clock, and when it arrived by the
-    /// partition's.
+    /// The bounds from one message: from when it left and was answered by this clock, and when it arrived by the
+    /// partition's clock.
     pub fn by(
         datacenter: Datacenter,
         sent_ms: i64,
@@ -110,7 +110,7 @@ pub struct FleetPart {
     pub stored: Vec<(String, StoredSizes)>,
     /// The time by the partition's clock, unix milliseconds.
     pub now_ms: i64,
-    /// When the first report came that is in the sums, unix milliseconds, where that was noted.
+    /// When the first report of the sums came, unix milliseconds, where that was noted.
     pub begun_ms: Option<i64>,
 }
 
@@ -165,8 +165,9 @@ impl FleetPart {
     }
 }
 
-/// The median clock of all partitions: how far it is ahead of the asker's, and its error, milliseconds. A partition
-/// lies in the datacenter that asked for it first, so that a single wrong clock is not the reference for all others.
+/// The median clock of all partitions: how far it is ahead of the asker's, and its error, milliseconds. A partition is
+/// in the datacenter that asked for it first. With the median, a single wrong clock is not the reference for all
+/// others.
 fn middle_clock(parts: &[(FleetPart, i64, i64)]) -> (i64, i64) {
     let ahead = parts.iter().map(|(part, sent_ms, answered_ms)| {
         let width_ms = answered_ms - sent_ms;
@@ -262,7 +263,8 @@ impl Fleet {
         Self { part: all, missing }
     }
 
-    /// Returns whether every partition has answered. A sum that lacks one would fall, which readers take for a restart.
+    /// Returns whether every partition has answered. A sum without one partition would fall, which readers take for a
+    /// restart.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty()
     }

@@ -1,7 +1,7 @@
 //! What an isolate has reported of its counts, and its next report.
 //!
-//! Invariant: until a delta is confirmed, its number belongs to no other delta, and the delta has no other number. So a
-//! partition that knows which numbers it counted counts each delta once.
+//! Invariant: until a delta is confirmed, its sequence number belongs to no other delta, and the delta has no other
+//! number. So a partition that knows which numbers it has counted counts each delta once.
 
 use super::{Role, STAND_BY_MS};
 use crate::metrics::changed;
@@ -107,8 +107,8 @@ impl Reporter {
         }
     }
 
-    /// The incarnation is not known any more, for example because storage was restored: another begins, with all that
-    /// is not confirmed.
+    /// The partition no longer knows the incarnation, for example because storage was restored. Another incarnation
+    /// begins, with all that is not confirmed.
     pub fn forgotten(&mut self, incarnation: u64, now_ms: i64, next: impl FnOnce() -> u64) {
         if incarnation == self.incarnation {
             self.pending = None;

@@ -181,13 +181,13 @@ pub struct SocketAttachment {
     pub as_strings: bool,
     /// The prefixes of the ids that it may add.
     pub prefixes: Vec<String>,
-    /// A hash of its address, where it has no key. Builds before do not write it, and ignore it.
+    /// A hash of its address, where it has no key. Earlier builds do not write this field, and ignore it.
     pub visitor: Option<u64>,
-    /// When it ends, unix milliseconds, where it has a share. Builds before do not write it, and ignore it.
+    /// When it ends, unix milliseconds, where it has a share. Earlier builds do not write this field, and ignore it.
     pub ends_ms: Option<i64>,
 }
 
-/// The bytes of what builds before do not write.
+/// The bytes of the fields that earlier builds do not write.
 const BEFORE_LACKS: usize = 2;
 
 impl SocketAttachment {
@@ -230,7 +230,7 @@ pub fn update_frame(update: &Update) -> String {
     ["id: ", &id, "\ndata: ", &update.text, "\n\n"].concat()
 }
 
-/// The message sent where nothing has changed for long.
+/// The message that is sent when nothing has changed for long.
 pub fn ping(at_ms: i64) -> String {
     [r#"{"type":"ping","at":"#, &at_ms.to_string(), "}"].concat()
 }
@@ -240,7 +240,7 @@ pub fn ping_frame(at_ms: i64) -> String {
     ["event: ping\ndata: ", &ping(at_ms), "\n\n"].concat()
 }
 
-/// The message for a refused message of a socket: a problem, with the type `error`.
+/// The answer to a refused message of a socket: a problem, with the type `error`.
 pub fn refusal(problem: &Problem) -> String {
     [r#"{"type":"error","problem":"#, &problem.to_json(), "}"].concat()
 }

@@ -1,7 +1,7 @@
 //! Live views: what watchers of counters are sent, and when.
 //!
-//! Invariant: an update is state, never a difference. So a watcher that missed some has lost nothing once it gets the
-//! next, a slow watcher is sent only the newest, and a repeated update does no harm.
+//! Invariant: an update is state, never a difference. So a watcher that missed updates has lost nothing once it gets
+//! the next one. A slow watcher is sent only the newest update. A repeated update does no harm.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,9 +13,9 @@
 //!
 //! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *live readers* of all
 //! watched counters. A live reader reads each of its counters once, for any number of hubs, and keeps the result for
-//! half a second. Live readers are found by the counter on a ring, hubs by the location of the watcher: so a counter is
-//! read once a second, in whatever combinations watchers name it. All hubs ask when a second begins by their clocks, so
-//! that they share reads. A clock that is off costs a second read and nothing else.
+//! half a second. The counter decides its live reader, by a ring. The location of the watcher decides its hub. So a
+//! counter is read once a second, in whatever combinations watchers name it. All hubs ask when a second begins by their
+//! clocks, so that they share reads. A hub whose clock is off causes a second read, and nothing else.
 
 pub mod client_message;
 pub mod pace;
@@ -38,12 +38,12 @@ pub const SECOND_MS: i64 = 1_000;
 /// How much earlier than the beginning of a second its updates may be sent: timers are not exact.
 pub const JITTER_MS: i64 = 100;
 
-/// The largest age of a live reader's answer. Half a second: hubs ask once a second, and hubs whose clocks differ by
+/// The largest age of a live reader's answer: half a second. Hubs ask once a second, and hubs whose clocks differ by
 /// less than this share a read.
 pub const SNAPSHOT_MS_MAX: i64 = 500;
 
-/// How long a live reader waits for its reads before it answers with former results. A counter whose read takes longer
-/// comes with the next update.
+/// How long a live reader waits for its reads before it answers with former results. The result of a read that takes
+/// longer comes with the next update.
 pub const LOOK_MS_MAX: u64 = 600;
 
 /// How long a live reader may take to answer a hub, milliseconds: below a second, together with the hub's own work.
@@ -54,8 +54,7 @@ pub const HUB_MS_MAX: u64 = 900;
 /// and two where an answer is late.
 pub const LATE_MS: u64 = 450;
 
-/// A live reader that has not answered for so long is unreachable, milliseconds: two questions in a row were not
-/// answered.
+/// How long a live reader must not answer until it counts as unreachable, milliseconds: two questions in a row.
 pub const LOST_MS: i64 = 2_500;
 
 /// The time without an update after which a stream is sent a ping: proxies close connections that are silent for 30 to
@@ -69,19 +68,20 @@ pub const RETRY_MS: u32 = 2_000;
 /// streams cost almost nothing.
 pub const WATCHERS_MAX: usize = 2_000;
 
-/// The most streams of callers without a key at one address, in one hub: many people may share an address, each with a
-/// page.
+/// The most streams of callers without a key at one address, in one hub. Many people may share an address, and each may
+/// have a page open.
 pub const VISITOR_STREAMS_MAX: usize = 100;
 
-/// The most counters of all streams without a key at one address together, in one hub: each is a read of a root once a
-/// second.
+/// The most counters of all streams without a key at one address together, in one hub. Each counter is a read of a root
+/// once a second.
 pub const VISITOR_COUNTERS_MAX: usize = 500;
 
 /// The most topics that a socket adds at once by its messages: a whole stream. All sockets of an address without a key
 /// have this together, since an address may open one after the other.
 pub const ADDED_TOPICS_MAX: u32 = 100;
 
-/// How soon it may add one more, milliseconds: 10 a second. Each is a read at once: of 2,000 sockets 20,000 a second.
+/// How soon a socket may add one more topic, milliseconds: 10 a second. Each is read at once: 2,000 sockets cause
+/// 20,000 reads a second.
 pub const ADDED_TOPIC_MS: u32 = 100;
 
 /// The most different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
@@ -102,19 +102,20 @@ pub const SNAPSHOTS_MAX: usize = 10_000;
 /// that does, so this bounds what is buffered for it.
 pub const SILENT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How long a stream by a share lives, milliseconds: 10 minutes. Its client connects again, if the share is still
-/// there. So one that was revoked ends for streams too, at the cost of six connections an hour for each.
+/// How long a stream by a share lives, milliseconds: 10 minutes. Its client connects again, which succeeds while the
+/// share exists. So the revocation of a share ends its streams too, at the cost of six connections an hour for each.
 pub const SHARE_STREAM_MS_MAX: i64 = 600_000;
 
-/// How long a stream by a key that a call made lives, milliseconds: an hour. Its client connects again, if the key is
-/// still good. So one that was revoked ends for streams too. Keys of the configuration end with their deployment.
+/// How long a stream by a key that a call made lives, milliseconds: an hour. Its client connects again, which succeeds
+/// while the key is valid. So the revocation of a key ends its streams too. Keys of the configuration end with their
+/// deployment.
 pub const KEY_STREAM_MS_MAX: i64 = 3_600_000;
 
 /// The longest message of a client on a WebSocket, in bytes: all ids of a stream, escaped.
 pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 
-/// The most bytes of a caller's prefixes in a socket's request, and one more for each. With the ids in base64 that
-/// makes 14 KB, of the 16 KB that the headers of a request may have; for what is stored with a socket see
+/// The most bytes of a caller's prefixes in a socket's request, counting one more for each. With the ids in base64 they
+/// make 14 KB of the 16 KB that the headers of a request may have. For the bytes stored with a socket see
 /// [`ATTACHMENT_BYTES_MAX`].
 pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
 

@@ -11,7 +11,7 @@ pub const WINDOW_MS: i64 = 10_000;
 /// Times are rounded to whole seconds.
 const HALF_SECOND_MS: i64 = 500;
 
-/// The generation of a counter that does not exist; real generations are above the clock.
+/// The generation of a counter that does not exist. Real generations are above it, because they begin with the clock.
 const MISSING: u64 = 0;
 
 /// The most samples: one a second, and those of readers whose clocks differ.
@@ -27,7 +27,7 @@ pub struct Pace {
 
 impl Pace {
     /// Records the sum of all cells' increments, at a moment in unix milliseconds. The rate restarts with another
-    /// generation. It also restarts when the sum falls, because a datacenter went away of which nothing is known.
+    /// generation. It also restarts when the sum falls: then a datacenter of which nothing is known does not answer.
     pub fn record(&mut self, at_ms: i64, generation: u64, added: u128) {
         let is_before = |(last_ms, last): &(i64, u128)| *last_ms <= at_ms && *last <= added;
         // A counter that did not exist had no increments; its sum begins at 0.
@@ -36,7 +36,7 @@ impl Pace {
             self.samples.clear();
         }
         self.generation = generation;
-        // Comparison is with the newest sample that is as old as the window; older ones are dropped.
+        // The newest sample that is as old as the window is the one to compare with; older ones are dropped.
         let is_old = |sample: Option<&(i64, u128)>| {
             sample.is_some_and(|(sample_ms, _)| at_ms - sample_ms >= WINDOW_MS - HALF_SECOND_MS)
         };

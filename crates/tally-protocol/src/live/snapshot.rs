@@ -1,4 +1,4 @@
-//! One counter, as watchers see it: its JSON, its accuracy, and a tag by which changes are found.
+//! One counter, as watchers see it: its JSON, its accuracy, and a tag that changes with its content.
 //!
 //! Invariant: two snapshots with the same tag differ in nothing but times, so a watcher that has one need not be sent
 //! the other. Tags are 64 bits: of pairs of different snapshots of a counter, one in 2^64 has equal tags.
@@ -35,7 +35,7 @@ pub struct ReadCounter {
     pub members: String,
     /// The same with strings for the numbers that JavaScript cannot hold exactly, where there are any.
     pub members_of_strings: Option<String>,
-    /// A hash of them without times, by which changes are found.
+    /// A hash of the members without times, by which changes are found.
     pub tag: u64,
     /// Whether every write acknowledged before [`ReadCounter::as_of_ms`] is in it.
     pub exact: bool,
@@ -78,8 +78,8 @@ impl CounterSnapshot {
         .value()
     }
 
-    /// Writes the JSON of the counter at a moment in unix milliseconds; with strings for numbers that JavaScript cannot
-    /// hold exactly, where its watcher asked for them. `unknown` is the content before the first read.
+    /// Writes the JSON of the counter at a moment in unix milliseconds. Where its watcher asked for it, numbers that
+    /// JavaScript cannot hold exactly are strings. `unknown` is the content before the first read.
     pub fn write(&self, at_ms: i64, as_strings: bool, unknown: &str, text: &mut String) {
         let reachable = if self.is_read { "true" } else { "false" };
         match &self.shown {

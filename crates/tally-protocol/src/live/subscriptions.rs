@@ -1,8 +1,8 @@
-//! The state of a hub: who watches which counters, their newest snapshots, and so what to send to whom.
+//! The state of a hub: who watches which counters, and the newest snapshots. From these follows what to send to whom.
 //!
-//! Invariant: a watcher that reads its updates ends with the hub's newest state, even if it was too slow for many of
-//! them. Each counter records the turn of its last change, each watcher the turn of its last update: the watcher lacks
-//! what changed after that. So nothing is stored per missed update.
+//! Invariant: a watcher that reads its updates ends with the hub's newest state, even if it was too slow for many
+//! updates. Each counter records the turn of its last change, and each watcher the turn of its last update. The watcher
+//! lacks what changed after that turn. So nothing is stored for a missed update.
 
 mod visitors;
 
@@ -59,7 +59,7 @@ pub struct Update {
     pub id: u64,
 }
 
-/// The updates made in one flush, by the counters and the turn since which they are lacking.
+/// The updates made in one flush, by the counters and by the turn after which their watchers lack changes.
 #[derive(Debug, Default)]
 pub struct UpdatesMade(BTreeMap<(usize, bool, u64), Option<Update>>);
 
@@ -72,7 +72,7 @@ pub struct JoinRefusal;
 pub enum ChangeRefusal {
     /// There would be too many counters.
     Full,
-    /// It has added too many of late; enough may be added after so many milliseconds.
+    /// It has added too many lately. It may add them after so many milliseconds.
     Spent(u64),
 }
 
@@ -94,8 +94,8 @@ const ADDED_TOPICS: Budget = Budget {
     interval_ms: ADDED_TOPIC_MS,
 };
 
-/// 2^10 cells a row, of 8 bytes: 32 KB of a hub. 128 who add all they may make a further one share all four cells with
-/// them with a probability of (1 - e^(-1/8))^4 = 0.00019.
+/// 2^10 cells a row, of 8 bytes: 32 KB of a hub. If 128 watchers use up their budgets, a further watcher shares all
+/// four of its cells with them with a probability of (1 - e^(-1/8))^4 = 0.00019.
 const ADDED_CELLS_BITS: u32 = 10;
 
 /// Spreads the numbers of watchers over the cells: 2^64 divided by the golden ratio.
@@ -203,8 +203,8 @@ impl HubState {
     /// Replaces the counters of a watcher. It is sent all of them again.
     ///
     /// # Errors
-    /// Where all watchers, or those of its visitor, would have too many counters. Where it or its visitor adds too many
-    /// too fast. Its counters then stay as they were, and nothing of its budget is used.
+    /// Where all watchers, or those of its visitor, would have too many counters, or where it or its visitor adds too
+    /// many too fast. Its counters then stay as they were, and nothing of its budget is used.
     pub fn change(
         &mut self,
         id: WatcherId,
@@ -318,7 +318,7 @@ impl HubState {
         {
             return;
         }
-        // Where a live reader that has just begun cannot read, the former content is kept.
+        // If a live reader that has just begun cannot read, the former content is kept.
         let shown = match (snapshot.shown, &counter.snapshot.shown) {
             (Shown::Pending | Shown::Unknown, Shown::Pending) => Shown::Unknown,
             (Shown::Pending | Shown::Unknown, known) => known.clone(),
@@ -335,13 +335,13 @@ impl HubState {
         }
     }
 
-    /// Records that the live reader of a counter does not answer. Its watchers are told once that has lasted.
+    /// Records that the live reader of a counter does not answer. The counter's watchers are told once this has lasted.
     pub fn lose(&mut self, id: &Topic, now_ms: i64) {
         self.receive(id, CounterSnapshot::default(), now_ms);
     }
 
-    /// The update for a watcher in this part of a second; `None` where nothing has changed, where it was sent an update
-    /// in this part, and while a new watcher's counters have no snapshot.
+    /// The update for a watcher in this part of a second. `None` if nothing has changed, if the watcher was already
+    /// sent an update in this part, or while a new watcher's counters have no snapshot.
     ///
     /// The part decides, not the time since the last update: otherwise a slow second would cost the next one its
     /// update.

@@ -32,8 +32,8 @@ pub struct Aggregate {
     kept_from: i64,
     /// The most counters listed in `top`.
     top_max: u32,
-    /// The counters that have most: the amount of each in the points, or of the value; its id; and by how much the
-    /// amount may be too low.
+    /// The counters that have most. Of each: its amount in the points, or its count of the named value; its id; and by
+    /// how much the amount may be too low.
     top: BTreeSet<(Reverse<u128>, CounterId, u128)>,
     /// The value of a dimension that was asked for, and its sum over all counters.
     value_named: Option<String>,
@@ -49,13 +49,13 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Its age at a moment, milliseconds; at least 0, also if clocks differ.
+    /// The age of the sum at a moment, milliseconds; at least 0, also if clocks differ.
     fn staleness_ms(&self, now_ms: i64) -> i64 {
         now_ms.saturating_sub(self.as_of_ms).max(0)
     }
 
-    /// The sum of no counters, of a fetch that began then. It lists up to `top_max` counters that have most: most of a
-    /// value of a dimension, where one is given.
+    /// The sum of no counters yet, of a fetch that began at `begun_ms`. It lists up to `top_max` counters that have
+    /// most; where a value of a dimension is given, the counters that have most of this value.
     pub fn new(begun_ms: i64, top_max: u32, value_named: Option<String>) -> Self {
         Self {
             counters: 0,
@@ -133,7 +133,7 @@ impl Aggregate {
         }
     }
 
-    /// Adds partitions of the directory whose counters are missing: for those the answer promises nothing.
+    /// Adds partitions of the directory whose counters are missing. The answer promises nothing about these counters.
     pub fn lacks(&mut self, partitions: impl IntoIterator<Item = u32>) {
         self.missing_partitions.extend(partitions);
         if !self.missing_partitions.is_empty() {
@@ -145,7 +145,7 @@ impl Aggregate {
         }
     }
 
-    /// Adds the counters that were not read. `as_of_ms`: as of when the directory knows them.
+    /// Adds the counters that were not read. `as_of_ms` is the time of what the directory knows of them.
     pub fn leaves(&mut self, unasked: Option<UnreadCounters>, as_of_ms: i64) {
         self.unasked = unasked;
         self.is_complete = false;
@@ -159,8 +159,8 @@ impl Aggregate {
         last.map(|(Reverse(count), ..)| *count)
     }
 
-    /// The first `limit` counters of a range that begins at the second `from`, and the sum of all that were read. With
-    /// a counter and its count, only the row of that counter.
+    /// The first `limit` counters of a range that begins at the second `from`, and the sum of all counters that were
+    /// read. If a counter and its count are given, only the row of that counter.
     pub fn into_top(mut self, from: i64, limit: u32, counter: Option<(CounterId, u128)>) -> Top {
         if let Some((counter, count)) = &counter {
             self.add_own(counter, *count);

@@ -1,7 +1,8 @@
 //! The counts of a dimension's values, in answers.
 //!
 //! Invariant: the counts of all rows, of the other values and of writes without a value add up to the counter's count
-//! of that time; of a value that is in no row at most `other.each_max` was counted, and in all at most `other.count`.
+//! of that time. A value that is in no row was counted at most `other.each_max`, and all such values together at most
+//! `other.count`.
 
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ impl SpanView {
     pub(super) fn of(query: &BreakdownQuery) -> Self {
         Self {
             from: query.window.map(|(from, _)| from),
-            // A clock that is behind the caller's has not begun the window.
+            // By a clock that is behind the caller's, the window may not have begun.
             to: query
                 .window
                 .map_or(query.now, |(from, to)| to.min(query.now).max(from)),
@@ -53,7 +54,7 @@ struct RowView<'a> {
 struct OtherView {
     count: Exact,
     error: Exact,
-    /// At most so much was counted of any one value that is not in the rows.
+    /// The upper bound of the count of any one value that is not in the rows.
     each_max: Exact,
 }
 
@@ -117,7 +118,7 @@ pub(super) struct BreakdownView<'a> {
 fn in_turn(breakdown: &Breakdown) -> Vec<(&str, ValueCount)> {
     let mut rows = Vec::with_capacity(breakdown.values.len());
     rows.extend(breakdown.values.values());
-    // They come in order of their names, and the sort keeps equal ones so.
+    // They come in order of their names, and the sort keeps the order of equal ones.
     in_order(rows, |one, other| other.1.count.cmp(&one.1.count))
 }
 
@@ -141,7 +142,8 @@ impl BreakdownView<'_> {
         let exact = |value: Value| Exact::new(value, strings);
         let of = |count: u128| Value::new(count, 0);
         let sum_of_values = of(breakdown.values.sum());
-        // An import of a counter that was set brings values that were counted before the set, without their count.
+        // The import of a counter that was set brings values that were counted before the set, but not the count of
+        // that time.
         let total = counted(summed, query).or_more(sum_of_values);
         let mut rows = in_turn(&breakdown);
         let hidden = rows.split_off(rows.len().min(query.limit));

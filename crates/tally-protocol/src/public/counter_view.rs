@@ -33,8 +33,8 @@ impl Freshness {
         self.now_ms.saturating_sub(self.as_of_ms).max(0)
     }
 
-    /// The freshness of a part that did not answer, or not completely: it is only sure to include what was acknowledged
-    /// before the counter was created, which is nothing.
+    /// The freshness of a part that did not answer, or not completely. The part is only sure to include what was
+    /// acknowledged before the counter was created, which is nothing.
     fn of_missing(self, root: &Root) -> Self {
         Self {
             as_of_ms: self.as_of_ms.min(root.created_at_ms),
@@ -233,7 +233,7 @@ impl<'a> SummedCounter<'a> {
             None => return self.read.of_missing(&self.sum.root),
         };
         Freshness {
-            // By the reader's clock, the counter may have been created in the future.
+            // By the reader's clock, the counter's creation may be in the future.
             as_of_ms: as_of_ms
                 .max(self.sum.root.created_at_ms)
                 .min(self.read.as_of_ms),
@@ -246,9 +246,9 @@ impl<'a> SummedCounter<'a> {
         self.freshness().as_of_ms
     }
 
-    /// An entity tag. That of a counter with a home is its version and the number of its settings; `If-Match` accepts
-    /// it, and ignores the number. Otherwise it is a weak tag, equal for equal counts, settings and reachability. What
-    /// is rounded has a weak tag of its own, so that nobody takes it for what readers with a key see.
+    /// The entity tag. For a counter with a home, it is the version and the number of the settings; `If-Match` accepts
+    /// it, and ignores the number. Otherwise it is a weak tag, equal for equal counts, settings and reachability. A
+    /// rounded answer has a weak tag of its own, so that nobody takes it for the answer that readers with a key get.
     pub fn etag(&self) -> String {
         let generation = self.sum.root.generation;
         let settings = self.sum.root.settings.number;
@@ -269,8 +269,8 @@ impl<'a> SummedCounter<'a> {
         self.freshness().staleness_ms()
     }
 
-    /// The JSON of `GET /counters/{id}`; after an operation with the settings, and with the datacenters that it has not
-    /// reached yet.
+    /// The JSON of `GET /counters/{id}`. After an operation it includes the settings, and the datacenters that the
+    /// operation has not reached yet.
     pub fn to_json(
         &self,
         strings: bool,
@@ -282,7 +282,7 @@ impl<'a> SummedCounter<'a> {
         let operations = &root.operations;
         let is_set = operations.has_base();
         let written_ms = self.total.last_write_ms.max(operations.at_ms());
-        // What was imported may have no time.
+        // An imported counter may have no time of a write.
         let written = (written_ms > 0).then_some(written_ms);
         let window = window.map(|window| WindowView {
             seconds: window.seconds,

@@ -1,6 +1,7 @@
 //! How a counter's sum was read, for `?explain=1`.
 //!
-//! Invariant: it lists the cells of the answer beside it, and nothing that was not read for that answer.
+//! Invariant: the explanation lists the cells of the answer that it comes with, and nothing that was not read for that
+//! answer.
 
 use serde::Serialize;
 

@@ -11,8 +11,8 @@ use crate::names::UNIQUES_ROUNDING;
 use crate::problem::Problem;
 use crate::settings;
 
-/// The most significant digits of `TALLY_UNIQUES_ROUNDING`: estimates err by 0.8 %, so a third digit shows little but
-/// noise, and a fourth would show all.
+/// The largest number of significant digits in `TALLY_UNIQUES_ROUNDING`. Estimates err by 0.8 %, so a third digit shows
+/// little but noise, and a fourth would reveal the exact estimate.
 pub const DIGITS_MAX: u8 = 3;
 
 /// How estimates are rounded: not at all, or to so many significant digits.
@@ -62,7 +62,7 @@ impl Rounding {
         }
         let estimate = exact.estimate.saturating_add(step / 2) / step * step;
         let size = float(estimate) + width / 2.0;
-        // For the exact estimate, which is at most `size`.
+        // The error of the exact estimate, which is at most `size`.
         let own = if error <= float(exact.estimate) {
             one_digit_up(error / float(exact.estimate)) * size
         } else {

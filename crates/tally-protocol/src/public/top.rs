@@ -127,7 +127,7 @@ impl TopPage {
             rank,
             id: &row.counter,
             amount,
-            // Of counters that were not asked there is no total.
+            // The total is not known if counters were not asked.
             share: share(own, self.total(&top.sums)).filter(|_| top.unasked.is_none()),
             as_of: row.as_of_ms,
         }

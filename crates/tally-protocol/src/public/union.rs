@@ -15,8 +15,8 @@ use tally_core::sketch::{HashId, Uniques};
 /// epochs in common, and are joined epoch by epoch.
 ///
 /// # Errors
-/// `hash-mismatch` where no epoch is common to all counters that have elements: an element that two of them saw would
-/// count twice, and the sum would be no more than the sum of their own estimates.
+/// `hash-mismatch` where no epoch is common to all counters that have elements. An element that two of them saw would
+/// count twice, and the answer would only be the sum of their own estimates.
 pub fn union_of(
     counters: &[SummedCounter<'_>],
     window: Option<Window>,

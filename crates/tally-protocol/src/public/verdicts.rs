@@ -23,7 +23,7 @@ pub type Kinds<'a> = [Option<SummedCounter<'a>>; VerdictKind::ALL.len()];
 pub struct VerdictCounts<'a> {
     /// The policy.
     pub policy: &'a PolicyName,
-    /// Includes all checks decided before, except those that isolates lost, unix milliseconds.
+    /// All checks decided before this time are included, except those that isolates lost. Unix milliseconds.
     pub as_of_ms: i64,
     /// Now, unix milliseconds.
     pub now_ms: i64,

@@ -4,7 +4,7 @@
 //! right, and the function that answers it. [`route_table`] passes the rows to a macro: [`super`] makes the types and
 //! the search, `edge` the dispatch.
 //!
-//! A row with a feature before it is a call of builds that have that feature.
+//! A row with a feature before it exists only in builds with that feature.
 //!
 //! A parameter in braces is a segment or the beginning of one; `{/file}` is the rest of the path, if there is any. The
 //! methods of one template are in the order of the `Allow` header.

@@ -267,7 +267,7 @@ pub fn list_on_json(
     }
     #[derive(Serialize)]
     struct View<'a> {
-        /// The oldest and the newest of the runs that it is from.
+        /// The oldest and the newest day of the runs that the list is from.
         on: Option<[String; 2]>,
         taken_at: Option<i64>,
         counters: Vec<RowView<'a>>,

@@ -1,6 +1,6 @@
 //! The files of a run, and which runs are kept.
 //!
-//! Invariant: with a run its whole chain is kept: the runs before it, back to a full one.
+//! Invariant: if a run is kept, its whole chain is kept: the runs before it, back to a full one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct PartOf {
 pub struct RunOf {
     /// Its number in its partition; the next one's is higher.
     pub run: u64,
-    /// The run to which it holds the changes; `None` for a full one.
+    /// The run since which it holds the changes; `None` for a full run.
     pub before: Option<u64>,
     /// The day on which it began, counted from 1970-01-01.
     pub day: i64,
@@ -66,7 +66,7 @@ impl Manifest {
     }
 }
 
-/// The chain of a run, the oldest first, which is full; `None` where one of them is missing.
+/// The chain of a run, the oldest first. The oldest is a full run. `None` if a run of the chain is missing.
 pub fn chain_of(runs: &BTreeMap<u64, RunOf>, run: u64) -> Option<Vec<u64>> {
     let mut chain = Vec::new();
     let mut next = Some(run);
@@ -83,8 +83,8 @@ pub fn chain_of(runs: &BTreeMap<u64, RunOf>, run: u64) -> Option<Vec<u64>> {
     Some(chain)
 }
 
-/// The runs to delete: those older than `keep_days`, except the first full one of each month (the first of all, where
-/// none is full) and those in the chain of a run that is kept.
+/// The runs to delete: those older than `keep_days`, with two exceptions. One is the first full run of each month, or
+/// the first of all where none is full. The other is every run in the chain of a run that is kept.
 pub fn thinned(runs: &BTreeMap<u64, RunOf>, today: i64, keep_days: i64) -> Vec<u64> {
     let mut kept = BTreeSet::new();
     let mut months = BTreeSet::new();

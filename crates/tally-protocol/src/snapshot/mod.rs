@@ -1,11 +1,11 @@
 //! Snapshots: a partition's counters as files, one run a day.
 //!
-//! Invariants: only a manifest makes files known, and it is written after all of them. A value is read from the newest
-//! manifest of its day and those before it, back to a full one, or not at all.
+//! Invariants: only a manifest makes files known, and it is written after all its files. A value is read from the
+//! newest manifest of its day and the manifests before it, back to a full run, or not at all.
 //!
-//! Life: a *run* of a partition writes *parts*, each with some counters in order of their names, and then its manifest.
-//! A full run has all counters; any other has the changes since the run before it. A run and those before it, back to a
-//! full one, are a *chain*.
+//! Life of a snapshot: a *run* of a partition writes *parts*, each with some counters in order of their names, and then
+//! its manifest. A full run has all counters; any other has the changes since the run before it. A run and those before
+//! it, back to a full one, are a *chain*.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! A file of counters, in order of their names.
 //!
-//! Invariant: data is read as it was written, or refused. Every later build reads the files of a former one.
+//! Invariant: data is read as it was written, or refused. Every build reads the files of all earlier builds.
 //!
 //! | bytes | hold |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | 10.. | DEFLATE of the columns, one after the other, each after its length as a varint |
 //!
 //! A column holds one property of all counters, so that similar data is adjacent and deflates well. Numbers are varints
-//! of postcard, those that may be negative in zigzag.
+//! of postcard; numbers that may be negative are in zigzag.
 //!
 //! | column | holds, for each counter |
 //! |---|---|
@@ -102,7 +102,7 @@ pub struct PartWriter {
 }
 
 fn put<T: Serialize>(column: &mut Vec<u8>, value: &T) {
-    // Writing types that postcard knows to memory does not fail.
+    // Encoding these types into memory does not fail.
     if let Ok(longer) = postcard::to_extend(value, std::mem::take(column)) {
         *column = longer;
     }

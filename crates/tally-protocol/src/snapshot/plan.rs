@@ -8,8 +8,9 @@ use crate::names::DIRECTORY_PARTITIONS;
 /// The value of the setting for no automatic snapshots.
 pub const SNAPSHOTS_OFF: &str = "off";
 
-/// The longest time between two full runs; and below, the longest time for which all runs are kept: a hundred years.
+/// The longest time between two full runs.
 const FULL_EVERY_DAYS_MAX: i64 = 31;
+/// The longest time for which all runs are kept: a hundred years.
 const KEEP_DAYS_MAX: i64 = 36_500;
 
 const HOUR_MS: i64 = 3_600_000;

@@ -1,7 +1,7 @@
 //! The totals of a cell that no other object remembers, from the last snapshot.
 //!
-//! Invariant: nothing is counted twice. The cell does not get what other cells of its datacenter hold, and counts that
-//! a later set has observed add nothing.
+//! Invariant: nothing is counted twice. The cell does not get the counts that other cells of its datacenter hold.
+//! Counts that a later set has observed add nothing.
 
 use super::kept::SnapshotCounter;
 use super::manifest::RunOf;
@@ -20,7 +20,8 @@ pub struct LastSnapshot {
 }
 
 impl LastSnapshot {
-    /// Whether it is of the generation that a root names: the first part of a generation is the clock in milliseconds.
+    /// Whether the snapshot is of the generation that a root names. The first part of a generation is the clock in
+    /// milliseconds.
     pub fn is_of(&self, root: &Root) -> bool {
         let begun_ms = u64::try_from(self.run.begun_ms).unwrap_or(0);
         root.generation <= begun_ms

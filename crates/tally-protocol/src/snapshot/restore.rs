@@ -90,7 +90,7 @@ impl Restore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RestoreAction {
-    /// There is none: it is created with its former state.
+    /// The counter does not exist: it is created with its former state.
     Create,
     /// Its value and settings are set to the former ones; counts that arrive meanwhile are kept.
     Set,
@@ -98,7 +98,7 @@ pub enum RestoreAction {
     Add,
     /// Nothing: it already has its former state.
     Same,
-    /// Nothing: there is one, which stays as it is.
+    /// Nothing: the counter exists, and stays as it is.
     Keep,
 }
 
@@ -119,7 +119,7 @@ pub fn action_of(
     }
 }
 
-/// Why a restore refuses to do this to a counter; `None` where it does it.
+/// Why a restore refuses this action on a counter; `None` where it allows it.
 pub fn refusal_of(
     action: RestoreAction,
     then: &SnapshotCounter,
@@ -170,7 +170,7 @@ pub struct RestoreResult {
     pub counters: u64,
     /// How many of each action: created, set, added, same, kept.
     pub actions: [u64; 5],
-    /// The first of those that change: what becomes of each, what it is and what it was then.
+    /// The first counters that change: of each its action, its value now, and its value then.
     pub changes: Vec<(CounterId, RestoreAction, Option<Value>, Value)>,
     /// Counters that were refused, and why.
     pub refused: Vec<(CounterId, Problem)>,
@@ -183,8 +183,8 @@ pub struct RestoreResult {
 }
 
 impl RestoreResult {
-    /// Records what becomes of a counter; `None` where nothing had to be done. If it was done before under the key of
-    /// the call, nothing is changed now.
+    /// Records the action on a counter, and whether it was done before under the key of the call: nothing is changed
+    /// then. `None` where nothing had to be done.
     pub fn record(
         &mut self,
         id: &CounterId,
