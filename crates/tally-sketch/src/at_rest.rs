@@ -1,4 +1,4 @@
-//! How what has bytes at rest travels in messages: as these bytes.
+//! How values with bytes at rest are serialized in messages: as these bytes.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -6,10 +6,10 @@ use core::fmt;
 use serde::Deserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 
-/// The most bytes that are set aside before they have come: a sender may say that there are more.
+/// The most bytes that are allocated before they arrive: the length that a sender states is not trusted beyond this.
 const TRUSTED_BYTES_MAX: usize = 1 << 16;
 
-/// Reads bytes, or numbers where a format has no bytes as JSON has none, and makes of them what `read` does.
+/// Reads bytes, or numbers if the format has no bytes (as JSON), and returns what `read` makes of them.
 pub(super) fn deserialize<'de, D, T, E>(
     deserializer: D,
     expected: &'static str,

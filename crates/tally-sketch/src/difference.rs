@@ -1,17 +1,16 @@
-//! What one sketch has that another lacks, in few bytes: 4 for a new token of a sparse sketch, about
-//! 2.5 and less for a changed register of a dense one.
+//! What one sketch has that another lacks, in few bytes: 4 for a new token of a sparse sketch, about 2.5 or less for a
+//! changed register of a dense one.
 //!
-//! Invariant: what is packed is state, not an operation. Adding it is a merge with a sketch that saw a
-//! part of what the sender saw. So lost, repeated and reordered bytes do no harm, and only the sender
-//! must know what is still missing.
+//! Invariant: packed bytes are state, not an operation. To add them is to merge a sketch that saw a part of what the
+//! sender saw. So lost, repeated and reordered bytes do no harm, and only the sender must know what is still missing.
 //!
 //! A sketch is made of *items*: tokens while it is sparse, registers once it is dense. An item is
 //! named by 32 bits: the token's own, or the register's number. Names live as long as the form.
 //!
-//! Where nobody knows what is missing, digests find it. The registers lie in 64 blocks of 256, and the
-//! digest of a block is the exclusive or of a mixed 64-bit word for each item in it. Two blocks that
-//! differ have the same digest with probability 2^-64; nobody who lacks the key of the hash can choose
-//! items. 64 digests take 512 bytes, a twenty-fourth of all registers.
+//! If nobody knows what is missing, digests find it. The registers are divided into 64 blocks of 256. The digest of a
+//! block is the exclusive or of a mixed 64-bit word for each item in it. Two blocks that differ have the same digest
+//! with probability 2^-64, because nobody who lacks the key of the hash can choose items. 64 digests take 512 bytes, a
+//! twenty-fourth of all registers.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,7 +29,7 @@ const BLOCK_BITS: u32 = 8;
 /// Bits of a rank, which is at most 51.
 const RANK_BITS: u32 = 6;
 
-/// The first byte of what is packed: tokens, or registers.
+/// The first byte of packed items: it says whether they are tokens or registers.
 const TOKENS: u8 = 0;
 const REGISTERS: u8 = 1;
 
@@ -40,9 +39,9 @@ pub type Digests = Vec<[u8; 8]>;
 /// What a merge has changed in a sketch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewItems {
-    /// These items are new or larger, ascending; none where it knew all.
+    /// These items are new or larger, ascending; none if the sketch had all of them.
     Items(Vec<u32>),
-    /// It has turned dense, so its items have other names now.
+    /// The sketch has become dense, so its items have other names now.
     Form,
 }
 
@@ -75,8 +74,8 @@ impl Sketch {
         }
     }
 
-    /// Returns the items of these names packed, in the bytes that [`Sketch::merge_packed`] reads;
-    /// none for none. Names may repeat and be in any order; names of no item are left out.
+    /// Returns the items of these names packed, in the bytes that [`Sketch::merge_packed`] reads; no bytes for no
+    /// items. Names may repeat and be in any order. A name that no item has is left out.
     pub fn pack(&self, mut names: Vec<u32>) -> Vec<u8> {
         names.sort_unstable();
         names.dedup();
@@ -105,8 +104,8 @@ impl Sketch {
         bytes
     }
 
-    /// Adds packed items, and returns what was new; `None`, and nothing changed, where the bytes are
-    /// none of [`Sketch::pack`].
+    /// Adds packed items, and returns what was new. If [`Sketch::pack`] cannot have written the bytes, returns `None`
+    /// and changes nothing.
     pub fn merge_packed(&mut self, bytes: &[u8]) -> Option<NewItems> {
         match bytes {
             [] => Some(NewItems::Items(Vec::new())),
@@ -143,7 +142,7 @@ impl Sketch {
             .filter_map(|token| is_new(&mut self.0, token))
             .collect();
         if was_dense {
-            // Tokens ascend by their registers, and one register may have grown twice.
+            // Tokens ascend by their registers, and a register may have grown twice.
             new.dedup();
             return NewItems::Items(new);
         }
@@ -177,8 +176,8 @@ impl Sketch {
         self.block_words().map(u64::to_le_bytes).to_vec()
     }
 
-    /// Returns the names of the items in blocks whose digests are not these; all where there are not
-    /// [`BLOCKS`] of them.
+    /// Returns the names of the items in blocks whose digests differ from these; all names if there are not [`BLOCKS`]
+    /// digests.
     pub fn items_unlike(&self, theirs: &[[u8; 8]]) -> Vec<u32> {
         let mine = self.block_words();
         let differs = |block: usize| {

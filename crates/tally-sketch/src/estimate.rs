@@ -1,4 +1,4 @@
-//! From what a sketch holds to a number of elements.
+//! The estimated number of elements, from the content of a sketch.
 //!
 //! Invariant: an estimate is finite, from 0 to 2^64, and the same to the last bit on every
 //! machine: only additions, multiplications, divisions and square roots, which IEEE 754 rounds
@@ -22,9 +22,9 @@ pub const STANDARD_ERROR: f64 = 1.04 / 128.0;
 
 /// The relative standard error of a sparse sketch: 1 / √(6 · 2^26) = 1 / 20,066.
 ///
-/// Two elements share a token with probability q = Σ (probability of a token)² = 2^-26 · (1/4 +
-/// 1/16 + …) = 2^-26 / 3. Of n elements about n²/2 · q are hidden so, as rare events do (Poisson):
-/// their standard deviation is n · √(q/2).
+/// Two elements share a token with probability q = Σ (probability of a token)² = 2^-26 · (1/4 + 1/16 + …) = 2^-26 / 3.
+/// Of n elements about n²/2 · q are hidden in this way. As rare events they follow a Poisson distribution: their
+/// standard deviation is n · √(q/2).
 pub(super) const SPARSE_STANDARD_ERROR: f64 = 4.983_5e-5;
 
 /// 6 · 2^26, that is 2/q.
@@ -41,8 +41,8 @@ const ALPHA: f64 = 0.721_347_520_444_481_7;
 
 /// The elements behind `tokens` distinct tokens; exact for 0 and 1.
 ///
-/// Of n elements n(n−1)/2 pairs collide with probability q, and the number of distinct tokens is
-/// smaller by that much. What a longer series would add is below 10^-6 for 3,072 tokens.
+/// Each of the n(n−1)/2 pairs of n elements collides with probability q, and the number of distinct tokens is smaller
+/// by that many collisions. A longer series would add less than 10^-6 for 3,072 tokens.
 pub(super) fn from_tokens(tokens: u32) -> f64 {
     let tokens = f64::from(tokens);
     tokens + tokens * (tokens - 1.0) / SPARSE_PAIRS
@@ -59,7 +59,7 @@ pub(super) fn from_histogram(histogram: &[u32; RANKS]) -> f64 {
         z = 0.5 * (z + count);
     }
     z += COUNT * sigma(empty / COUNT);
-    // With every register full z is 0 and the quotient infinite.
+    // If every register is full, z is 0 and the quotient is infinite.
     (ALPHA * COUNT * COUNT / z).min(ESTIMATE_MAX)
 }
 

@@ -64,9 +64,8 @@ impl Sketch {
     /// Returns the sketch whose [`Sketch::to_bytes`] are these.
     ///
     /// # Errors
-    /// Where no sketch has these bytes: an unknown version or form, a wrong length, tokens that no
-    /// hash has or that do not ascend, registers above 51 or all 0. The bytes are broken, or of a
-    /// newer version: a retry does not help.
+    /// If no sketch has these bytes: an unknown version or form, a wrong length, tokens that no hash has or that do not
+    /// ascend, registers above 51 or all 0. The bytes are damaged, or of a newer version: a retry does not help.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SketchError> {
         match bytes {
             [VERSION, FORM_SPARSE, tokens @ ..] => Ok(Self(Form::Sparse(read_tokens(tokens)?))),
@@ -87,7 +86,7 @@ impl Sketch {
     }
 }
 
-/// Travels in messages as it is at rest.
+/// A sketch is serialized in messages as it is at rest.
 impl Serialize for Sketch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.to_bytes())

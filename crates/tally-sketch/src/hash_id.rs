@@ -1,25 +1,25 @@
-//! Which hash the elements of a sketch went through.
+//! The identity of the hash function of a sketch's elements.
 //!
-//! Invariant: two sketches are merged by registers only where their hashes are one; an element has other
-//! registers under another key, so a merged sketch would count it twice and nobody could tell.
+//! Invariant: two sketches are merged by registers only if their hash is the same. An element has other registers under
+//! another key, so a merged sketch would count it twice, and nobody could notice.
 
 use serde::{Deserialize, Serialize};
 
 use super::sip::{HashKey, hash};
 
-/// What the identity of a key is the hash of. A stored format: it never changes.
+/// The text whose hash under a key is the identity of the key. A stored format: it never changes.
 const IDENTITY: &[u8] = b"tally hash id";
 
 /// The identity of a hash: 32 bits that tell one key from another and nothing else about it.
 ///
-/// Two keys of a deployment share theirs with a chance of 2⁻³².
+/// Two keys of a deployment have the same identity with probability 2⁻³².
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct HashId(u32);
 
 impl HashId {
-    /// Stands for hashes that are not told apart any more, see [`super::Uniques`].
+    /// Stands for several hashes that are no longer distinguished, see [`super::Uniques`].
     pub const SEVERAL: Self = Self(0);
 
     /// Redis's hash, which has no key: that of counters whose sketches Redis reads.

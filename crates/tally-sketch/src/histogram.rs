@@ -1,15 +1,14 @@
 //! How samples are distributed: a log-linear histogram, for percentiles.
 //!
-//! Invariant: a [`Histogram`] depends on the samples it saw, each as often as it was seen, never on their
-//! order or on how they were split among histograms before merging. So it has one byte string, and merging
-//! is commutative and associative, exactly. It is not idempotent: counts add, and whoever merges sees to it
-//! that each part comes once.
+//! Invariant: a [`Histogram`] depends on the samples it saw, each as often as it was seen, never on their order or on
+//! how they were split among histograms before merging. So it has one byte string, and merging is commutative and
+//! associative, exactly. It is not idempotent, because counts add: the caller must merge each part only once.
 //!
-//! Each power of two is cut into [`BUCKETS_PER_OCTAVE`] buckets of one width, so the bucket of a sample is the
-//! leading bits of its floating-point form. A bucket from `low` has the width `w` ≤ `low` / 64 and is told by
-//! its middle, which is `w` / 2 ≤ `low` / 128 from either end: a quantile is off by at most 1/128 of the sample
-//! that it stands for, [`MAX_RELATIVE_ERROR`]. Count, least and greatest are exact. So is the sum, of samples
-//! rounded to 2^-44 each: a sum of floating-point numbers would depend on their order.
+//! Each power of two is cut into [`BUCKETS_PER_OCTAVE`] buckets of one width, so the bucket of a sample is the leading
+//! bits of its floating-point form. A bucket from `low` has the width `w` ≤ `low` / 64. Its value is its middle, which
+//! is `w` / 2 ≤ `low` / 128 from either end. So a quantile is off by at most 1/128 of the sample that it stands for,
+//! [`MAX_RELATIVE_ERROR`]. Count, least and greatest are exact. The sum is exact for samples rounded to 2^-44 each: a
+//! sum of floating-point numbers would depend on their order.
 //!
 //! **Source**: HdrHistogram (Tene) for buckets of one width within an octave; Masson, Rim and Lee, "DDSketch: a
 //! fast and fully-mergeable quantile sketch with relative-error guarantees" (2019) for what the bound promises.
@@ -30,8 +29,8 @@ use sample::BUCKETS;
 /// Buckets of one width between a power of two and the next.
 pub const BUCKETS_PER_OCTAVE: u32 = 64;
 
-/// How far a quantile may be off, relative to the sample that it stands for: half a bucket at its lower end,
-/// 1 / (2 · 64) = 0.78125 %, exactly. The middle of a bucket and its distances are floating-point numbers
+/// How far a quantile may be off, relative to the sample that it stands for: half a bucket at its lower end, which is
+/// exactly 1 / (2 · 64) = 0.78125 %. The middle of a bucket and its distances from the ends are floating-point numbers
 /// without rounding.
 pub const MAX_RELATIVE_ERROR: f64 = 1.0 / 128.0;
 
@@ -49,8 +48,8 @@ pub const MAX_RELATIVE_ERROR: f64 = 1.0 / 128.0;
 /// # Ok::<(), tally_sketch::SampleError>(())
 /// ```
 ///
-/// Memory: up to 64 buckets with samples 16 bytes for each, beyond 8 bytes for each from the first to the last: at most
-/// 4,737 · 8 = 38 KB. Latencies that spread over a factor of ten fill 213.
+/// Memory: with up to 64 buckets that have samples, 16 bytes for each of them. With more, 8 bytes for each bucket from
+/// the first to the last: at most 4,737 · 8 = 38 KB. Latencies that spread over a factor of ten fill 213.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     buckets: Buckets,
@@ -61,7 +60,7 @@ pub struct Histogram {
 }
 
 impl fmt::Debug for Histogram {
-    /// Names how many samples and their ends only: thousands of counts help nobody who reads a log.
+    /// Shows only the number of samples, and the least and the greatest: thousands of counts are of no use in a log.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Histogram({} samples", self.count())?;
         if let Some((least, greatest)) = self.extent {
@@ -91,8 +90,8 @@ impl Histogram {
         }
     }
 
-    /// Adds a sample. Cost: 5.2 ns (`cargo bench --bench native -- histogram`); where it is the first of its
-    /// bucket up to a move of all buckets.
+    /// Adds a sample. Cost: 5.2 ns (`cargo bench --bench native -- histogram`). The first sample of a bucket may move
+    /// all buckets.
     pub fn insert(&mut self, sample: Sample) {
         self.buckets.add(sample.bucket(), 1);
         self.widen((sample, sample));
@@ -119,7 +118,7 @@ impl Histogram {
         self.extent.is_none()
     }
 
-    /// Returns how many samples it has seen, exactly up to 2^64 − 1, where it stays.
+    /// Returns how many samples it has seen. The count is exact up to 2^64 − 1, where it stays.
     pub fn count(&self) -> u64 {
         let counts = self.buckets.iter().map(|(_, count)| count);
         counts.fold(0, u64::saturating_add)
@@ -145,8 +144,8 @@ impl Histogram {
         self.extent.map(|(_, greatest)| greatest.value())
     }
 
-    /// Returns the mean of the samples, within 2^-45 and the rounding of one division; `None` where there is
-    /// none. Exact for sums below 2^128 · 2^-44 = 1.9e25, where the sum stays: 1.1e12 of the greatest samples.
+    /// Returns the mean of the samples, within 2^-45 and the rounding of one division; `None` where there is none.
+    /// Exact while the sum is below 2^128 · 2^-44 = 1.9e25, where it stays: 1.1e12 of the greatest samples.
     pub fn mean(&self) -> Option<f64> {
         let (least, greatest) = self.extent?;
         let mean = sample::unfixed(self.sum) / sample::float(self.count());

@@ -1,15 +1,14 @@
-//! The sketch: which elements were seen, in at most 12,290 bytes at rest.
+//! The sketch of the elements that were seen, in at most 12,290 bytes at rest.
 //!
 //! Invariant: a sketch is one of two forms, and which one follows from what it saw.
 //!
 //! - **Sparse**: the distinct tokens, ascending, at most 3,072 of them.
 //! - **Dense**: the 16,384 registers.
 //!
-//! It is dense exactly if it saw more than 3,072 distinct tokens, or something dense was merged
-//! into it. So sketches are a join-semilattice: merging is commutative, associative and
-//! idempotent in every bit, and merging the sketches of parts gives the sketch of the whole
-//! (where a part is dense, the whole has more than 3,072 tokens too). A sketch never turns sparse
-//! again, because registers do not tell the tokens they come from.
+//! It is dense exactly if it saw more than 3,072 distinct tokens, or something dense was merged into it. So sketches
+//! are a join-semilattice: merging is commutative, associative and idempotent in every bit, and merging the sketches of
+//! parts gives the sketch of the whole (where a part is dense, the whole has more than 3,072 tokens too). A sketch
+//! never becomes sparse again, because tokens cannot be computed from registers.
 
 use super::estimate;
 use super::registers::{PACKED_BYTES, Registers};
@@ -20,12 +19,12 @@ use core::fmt;
 /// Bytes of a token at rest.
 pub(super) const TOKEN_BYTES: usize = 4;
 
-/// The most tokens of a sparse sketch: 12,288 / 4 = 3,072, from where on dense is no larger.
+/// The most tokens of a sparse sketch: 12,288 / 4 = 3,072. With more, the dense form is no larger.
 pub(super) const TOKENS_MAX: usize = PACKED_BYTES / TOKEN_BYTES;
 
-/// Up to here single inserts are quicker than sorting and rebuilding the list: into 1,500 tokens,
-/// 16 take 1.1 µs one by one and 3.2 µs together; 64 take 4.1 µs either way; and 3,000 into an
-/// empty sketch take 185 µs and 23 µs (`cargo bench --bench native -- sketch`).
+/// Up to this number of tokens, single inserts are faster than sorting and rebuilding the list: into 1,500 tokens, 16
+/// take 1.1 µs one by one and 3.2 µs together; 64 take 4.1 µs either way; and 3,000 into an empty sketch take 185 µs
+/// and 23 µs (`cargo bench --bench native -- sketch`).
 const FEW_TOKENS: usize = 32;
 
 /// The elements of a set, by their tokens: HyperLogLog with p = 14.
@@ -67,7 +66,7 @@ impl FromIterator<Token> for Sketch {
 }
 
 impl fmt::Debug for Sketch {
-    /// Names the form and size only: 16,384 registers help nobody who reads a log.
+    /// Shows only the form and the size: 16,384 registers are of no use in a log.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Form::Sparse(tokens) => write!(formatter, "Sketch(sparse, {} tokens)", tokens.len()),
@@ -82,8 +81,8 @@ impl Sketch {
         Self(Form::Sparse(Vec::new()))
     }
 
-    /// Adds one element, and returns whether the sketch changed, that is whether its bytes at rest
-    /// are others than before.
+    /// Adds one element, and returns whether the sketch changed, that is, whether its bytes at rest differ from those
+    /// before.
     ///
     /// Cost: sparse, a binary search and a move of at most 12,288 bytes; dense, constant. For many
     /// tokens see [`Sketch::insert_many`].
@@ -95,8 +94,8 @@ impl Sketch {
         }
     }
 
-    /// Apart, so that an insert into registers is a few instructions: 1.7 ns instead of 2.7 natively, and
-    /// 2.7 instead of 4.4 in Wasm.
+    /// A function of its own, so that an insert into registers is a few instructions: 1.7 ns instead of 2.7 natively,
+    /// and 2.7 instead of 4.4 in Wasm.
     #[inline(never)]
     fn insert_sparse(&mut self, token: Token) -> bool {
         let Form::Sparse(tokens) = &mut self.0 else {
@@ -144,9 +143,8 @@ impl Sketch {
 
     /// Adds all that `other` saw, and returns whether this sketch changed.
     ///
-    /// Cost: two dense sketches, one pass over 16,384 bytes; two sparse ones, one pass over their
-    /// tokens; one of each, at most 3,072 inserts, and 16,384 bytes to copy where this one was the
-    /// sparse one.
+    /// Cost: for two dense sketches, one pass over 16,384 bytes; for two sparse ones, one pass over their tokens; for
+    /// one of each, at most 3,072 inserts, and a copy of 16,384 bytes if this sketch was the sparse one.
     pub fn merge(&mut self, other: &Self) -> bool {
         match (&mut self.0, &other.0) {
             (_, Form::Sparse(theirs)) => self.union(theirs),
@@ -177,8 +175,8 @@ impl Sketch {
     /// Returns the relative standard error of [`Sketch::estimate`]: 0.008125 when dense, 0.00005
     /// when sparse.
     ///
-    /// It is a bound: a sparse sketch of no or one token is all but surely exact, and a dense one
-    /// of fewer than about 40,000 elements is nearer to the truth than this says.
+    /// It is a bound. A sparse sketch of no or one token is almost surely exact. A dense sketch of fewer than about
+    /// 40,000 elements is more accurate than this.
     pub fn standard_error(&self) -> f64 {
         match self.0 {
             Form::Sparse(_) => estimate::SPARSE_STANDARD_ERROR,
@@ -197,7 +195,7 @@ impl Sketch {
         matches!(self.0, Form::Dense(_))
     }
 
-    /// How many tokens both have; `None` where one of them is dense.
+    /// How many tokens both sketches have in common; `None` if one of them is dense.
     pub(super) fn tokens_in_common(&self, other: &Self) -> Option<u32> {
         let (Form::Sparse(mine), Form::Sparse(theirs)) = (&self.0, &other.0) else {
             return None;
@@ -234,7 +232,7 @@ fn ascending_union(mut left: &[Token], mut right: &[Token]) -> Vec<Token> {
         (left.split_first(), right.split_first())
     {
         union.push(*a.min(b));
-        // Equal heads leave both lists.
+        // Equal first tokens are taken from both lists.
         if a <= b {
             left = left_rest;
         }

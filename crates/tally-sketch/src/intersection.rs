@@ -1,22 +1,21 @@
 //! How many elements two sets have in common.
 //!
-//! Invariant: an intersection is stated with its error, which is relative to the union, not to itself: a
-//! small part that two large sets have in common cannot be told from none.
+//! Invariant: an intersection is returned with its error, which is relative to the union, not to the intersection. So a
+//! small part that two large sets have in common cannot be distinguished from none.
 //!
-//! By inclusion and exclusion |A ∩ B| = |A| + |B| − |A ∪ B|, family by family: elements of two families
-//! are never the same. The three estimates of a family come from registers that they have in part in
-//! common, and err alike as far as they do. The covariance of the estimates of a set of x elements and of
-//! a set of y is σ² · x · y · J, with J the part of their union that both have: so, for u elements in the
-//! union, the variance of the intersection is
+//! By inclusion and exclusion, |A ∩ B| = |A| + |B| − |A ∪ B| for each family: two families have no element in common.
+//! The three estimates of a family come from registers that are partly the same, and to that extent they err alike. The
+//! covariance of the estimates of a set of x elements and of a set of y is σ² · x · y · J, where J is the part of their
+//! union that both have. So, for u elements in the union, the variance of the intersection is
 //!
 //! ```text
 //! σ² · (u² − a² − b² + 2 · a · b · J)        J = |A ∩ B| / u
 //! ```
 //!
-//! That of three independent estimates would be up to hundreds of times larger where one set is a small
-//! part of the other. Simulated over 600 runs each, with a : b from 1 : 1 to 20 : 1 and J from 0 to 1, the
-//! variance was 0.94 to 1.10 of it at 10^9 elements, and no more than that plus what the number of elements
-//! itself strayed by below. While both sets are sparse, the tokens that they have in common are counted.
+//! The variance of three independent estimates would be up to hundreds of times larger if one set is a small part of
+//! the other. In simulations of 600 runs each, with a : b from 1 : 1 to 20 : 1 and J from 0 to 1, the variance was 0.94
+//! to 1.10 of this formula at 10^9 elements. With fewer elements it was at most that, plus the variance of the number
+//! of elements itself. While both sets are sparse, the tokens that they have in common are counted.
 
 use alloc::vec::Vec;
 
@@ -62,7 +61,7 @@ impl Common {
             let common = estimate::from_tokens(tokens);
             let error = common * mine.standard_error();
             self.estimate += common;
-            // Elements of either that only share a token are rare events: their variance is their number.
+            // Different elements that share a token are rare events: their variance is their number.
             self.variance += error * error + a * b * estimate::TOKEN_SHARED;
             return;
         }
@@ -84,7 +83,7 @@ impl Common {
 }
 
 impl Families {
-    /// The classes of the families of both together.
+    /// The classes of the families of both sets together.
     fn widest_with(&self, other: &Self) -> Vec<Class> {
         let mut classes: Vec<Class> = self
             .parts()

@@ -1,13 +1,13 @@
 //! HyperLogLog as Redis has it: its hash, its registers, its estimate to the digit, and its string.
 //!
-//! Invariant: a [`Hyll`] depends on the set of elements it saw and on whether something dense was read
-//! into it, never on order or repeats; and of the same elements Redis has the same registers. So
-//! merging is commutative, associative and idempotent, here, there, and to and fro.
+//! Invariant: a [`Hyll`] depends on the set of elements it saw and on whether something dense was read into it, never
+//! on order or repeats. For the same elements, Redis has the same registers. So merging is commutative, associative and
+//! idempotent, here, in Redis, and across both.
 //!
-//! Redis names a register by the low bits of a hash and counts zeros from below; a [`Token`] has both
-//! at the other end. [`redis_token`] turns the hash round, so that Redis's registers and ranks are
-//! those of the token. Elements hashed so can be gathered in a [`Sketch`] as any others are, in few
-//! bytes while they are few:
+//! Redis takes the register from the low bits of a hash and counts zeros from the lowest bit upwards. A [`Token`] uses
+//! the high bits, and counts downwards. [`redis_token`] reverses the hash, so that Redis's registers and ranks are
+//! those of the token. Elements hashed in this way can be collected in a [`Sketch`] like any others, in few bytes while
+//! they are few:
 //!
 //! ```text
 //! element ── redis_token ──► Token ── Sketch::insert ──► Sketch ── Hyll::from ──► to_bytes ──► Redis
@@ -35,7 +35,7 @@ const SEED: u64 = 0xadc8_3b19;
 const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
 const SHIFT: u32 = 47;
 
-/// Returns the 64-bit hash that Redis counts `element` by, spread over all of `u64` but known to all.
+/// Returns the 64-bit hash by which Redis counts `element`. It is spread over all of `u64`, and has no secret.
 ///
 /// **Source**: Appleby, MurmurHash2, 64-bit version "A" (2008), with the seed 0xadc83b19 and words
 /// read as little-endian.
@@ -62,7 +62,7 @@ pub fn redis_hash(element: &[u8]) -> u64 {
 /// Returns the token of `element` by Redis's hash: its register is the low 14 bits of the hash, its
 /// rank one more than the trailing zeros of the 50 bits above them, at most 51.
 ///
-/// Tokens of another hash must not meet it in one sketch: an element would count twice.
+/// Tokens of another hash must not be in the same sketch: an element would count twice.
 pub fn redis_token(element: &[u8]) -> Token {
     redis_token_of(redis_hash(element))
 }
@@ -92,7 +92,8 @@ pub fn redis_token_of(hash: u64) -> Token {
 #[derive(Clone)]
 pub struct Hyll {
     registers: Registers,
-    /// Redis never turns a dense string sparse again, nor what such a string was merged into.
+    /// Whether the string is dense: Redis never makes a dense string sparse again, nor a string into which a dense one
+    /// was merged.
     is_dense: bool,
 }
 
@@ -111,14 +112,14 @@ impl Default for Hyll {
 }
 
 impl fmt::Debug for Hyll {
-    /// Names the estimate only: 16,384 registers help nobody who reads a log.
+    /// Shows only the estimate: 16,384 registers are of no use in a log.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Hyll(about {} elements)", self.estimate())
     }
 }
 
 impl Hyll {
-    /// Returns the registers of no elements. Cost: 16,384 bytes of memory, as any other.
+    /// Returns the registers of no elements. Cost: 16,384 bytes of memory, as for any other.
     pub fn new() -> Self {
         Self {
             registers: Registers::blank(),
@@ -179,8 +180,8 @@ impl From<&Sketch> for Hyll {
 }
 
 impl From<&Hyll> for Sketch {
-    /// Returns the sketch of these registers: dense, since registers do not tell the tokens they come
-    /// from, or empty.
+    /// Returns the sketch of these registers. It is empty, or else dense, because tokens cannot be computed from
+    /// registers.
     fn from(hyll: &Hyll) -> Self {
         if hyll.is_empty() {
             Self::new()

@@ -3,8 +3,8 @@
 //! Invariant: every register is at most 51, and registers only grow. Those of a [`super::Sketch`] are
 //! never all 0; those of a [`super::Hyll`] may be.
 //!
-//! In memory a register takes a byte, so that merging is a plain maximum over bytes, which vector
-//! instructions do by sixteen. At rest it takes 6 bits.
+//! In memory a register takes a byte. So merging is a plain maximum over bytes, which vector instructions compute for
+//! sixteen at a time. At rest a register takes 6 bits.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ pub(super) const PACKED_BYTES: usize = REGISTERS / 4 * 3;
 pub(super) struct Registers(Box<[u8; REGISTERS]>);
 
 impl Registers {
-    /// The registers of nothing seen: all 0.
+    /// The registers of no elements: all 0.
     pub(super) fn blank() -> Self {
         Self(Box::new([0; REGISTERS]))
     }

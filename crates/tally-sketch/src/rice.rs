@@ -1,8 +1,8 @@
-//! Ascending numbers in few bits: each distance to the number before by a Rice code, followed by a
-//! small value of fixed width.
+//! Ascending numbers in few bits. A Rice code holds each distance to the previous number; a small value of fixed width
+//! follows it.
 //!
-//! Invariant: [`unpack`] returns what [`pack`] was given, and for bytes that `pack` cannot write it
-//! returns `None` or other ascending numbers, never more of them than there are bits.
+//! Invariant: [`unpack`] returns what [`pack`] was given. For bytes that `pack` cannot write, it returns `None` or
+//! other ascending numbers, never more of them than there are bits.
 //!
 //! A Rice code of parameter k writes ⌊distance / 2^k⌋ ones, a zero, and k bits. For n numbers spread
 //! evenly below N the mean distance is N/n, and with k about log2(0.69 · N/n) a distance takes about
@@ -14,7 +14,7 @@
 
 use alloc::vec::Vec;
 
-/// Bits of a count or a first number in whole bytes of seven bits.
+/// The bits of a count, or of a first number, that one byte holds.
 const SEVEN: u32 = 7;
 
 /// The widest parameter: distances have 32 bits.

@@ -9,7 +9,7 @@ use core::fmt;
 
 use super::token::Token;
 
-/// The secret of a deploy that hashes its elements: 16 bytes, never printed.
+/// The secret of a deployment under which elements are hashed: 16 bytes, never printed.
 ///
 /// Build it with `HashKey::from([u8; 16])`. Two halves, each read as little-endian.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ pub fn hash(key: &HashKey, bytes: &[u8]) -> u64 {
     for (to, from) in last.iter_mut().zip(tail) {
         *to = *from;
     }
-    // The top byte of the last word is the length modulo 256: the low byte of it on any machine.
+    // The top byte of the last word is the length modulo 256, which is the low byte of the length.
     let [length, ..] = bytes.len().to_le_bytes();
     last[7] = length;
     state.absorb(u64::from_le_bytes(last));

@@ -11,9 +11,10 @@ pub(super) fn square_root(number: f64) -> f64 {
 #[cfg(not(feature = "std"))]
 pub(super) use of_integers as square_root;
 
-/// Bits of a fraction, and what is added to the exponent of a number below 2 and not below 1.
+/// Bits of a fraction.
 #[cfg(any(test, not(feature = "std")))]
 const FRACTION_BITS: u32 = 52;
+/// What is added to an exponent when it is stored.
 #[cfg(any(test, not(feature = "std")))]
 const BIAS: i32 = 1_023;
 
@@ -38,12 +39,12 @@ pub(super) fn of_integers(number: f64) -> f64 {
             exponent - BIAS - FRACTION_BITS as i32,
         ),
     };
-    // As far left as it goes with an even power: the root then has 64 bits, 11 more than are kept.
+    // The significand is moved left as far as an even power allows: the root then has 64 bits, 11 more than are kept.
     let room = significand.leading_zeros() as i32;
     let shift = room - ((power - room) & 1);
     let square = significand << shift;
     let root = square.isqrt();
-    // What is cut off of the root is beside its last bit only where that is needed to round.
+    // The remainder of the root sets its last bit, because rounding needs to know whether the root is exact.
     let is_inexact = u128::from(root * root != square);
     let half_power = (power - shift) / 2;
     let scale = f64::from_bits(((half_power + BIAS) as u64) << FRACTION_BITS);

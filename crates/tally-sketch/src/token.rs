@@ -1,7 +1,7 @@
-//! The token of one element: 32 of what its 64-bit hash says.
+//! The token of one element: 32 bits with what a sketch needs of the element's 64-bit hash.
 //!
-//! Invariant: [`Token::register`] and [`Token::rank`] equal what the full hash would give, for
-//! every hash. Nothing is capped: 12 index bits and 38 further bits make the 50 that ranks need.
+//! Invariant: [`Token::register`] and [`Token::rank`] equal what the full hash would give, for every hash. No rank is
+//! capped: 12 index bits and 38 further bits are the 50 that ranks need.
 //!
 //! Bit layout, a stored format:
 //!

@@ -1,14 +1,13 @@
 //! Which values were counted most often, in bounded memory.
 //!
-//! Invariants: of a value that is held, at least `count` and at most `count + error` was counted; of one that is not,
-//! at most [`TopValues::absent_max`]. What is held and [`TopValues::rest`] are together what was counted, exactly.
-//! While nothing was left out, all of it is exact. Of `n` counted in all and pruned to `k` values nothing is off by
-//! more than `n / (k + 1)`, however it was split and merged.
+//! Invariants: a value that is held was counted at least `count` and at most `count + error` times. A value that is not
+//! held was counted at most [`TopValues::absent_max`] times. The counts held and [`TopValues::rest`] add up exactly to
+//! all that was counted. While nothing was left out, all of it is exact. If `n` was counted in all and pruned to `k`
+//! values, no count is off by more than `n / (k + 1)`, however the counts were split and merged.
 //!
-//! The values that may have been counted least are left out, as in Space-Saving. Here each value also keeps what was
-//! surely counted of it, and what is left out is a row of its own. Sources: Metwally et al. 2005, "Efficient
-//! computation of frequent and top-k elements in data streams"; Agarwal et al. 2012, "Mergeable summaries", section
-//! 2.
+//! The values that may have been counted least are left out, as in Space-Saving. Beyond that, each value also keeps its
+//! lower bound, and what is left out is summed in a row of its own. Sources: Metwally et al. 2005, "Efficient
+//! computation of frequent and top-k elements in data streams"; Agarwal et al. 2012, "Mergeable summaries", section 2.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -61,7 +60,8 @@ pub struct TopValues {
 }
 
 impl TopValues {
-    /// The summary of these values, of what was counted of all others, and of at most how much of any one of those.
+    /// The summary of these values. `rest` is what was counted of all others, and `absent_max` the most of any one of
+    /// those.
     pub fn of(values: BTreeMap<String, ValueCount>, rest: u128, absent_max: u128) -> Self {
         Self {
             values,
@@ -97,7 +97,7 @@ impl TopValues {
         self.add_rest(other.rest, other.absent_max);
     }
 
-    /// Adds to a value, of which at most so much was counted before if it is not held.
+    /// Adds to a value. If the value is not held, at most `absent_max` of it was counted before.
     fn insert(&mut self, value: String, more: ValueCount, absent_max: u128) {
         match self.values.entry(value) {
             Entry::Occupied(mut held) => {
@@ -114,7 +114,7 @@ impl TopValues {
         }
     }
 
-    /// Adds what was counted of values that nobody names, at most `each_max` of any one of them.
+    /// Adds counts of unnamed values, at most `each_max` of any one of them.
     pub fn add_rest(&mut self, amount: u128, each_max: u128) {
         self.rest = self.rest.saturating_add(amount);
         self.absent_max = self.absent_max.saturating_add(each_max);
@@ -129,7 +129,7 @@ impl TopValues {
         let mut sizes: Vec<u128> = self.values.values().map(|held| held.count_max()).collect();
         sizes.sort_unstable_by(|one, other| other.cmp(one));
         let cut = sizes.get(limit).copied().unwrap_or(0);
-        // Of those that may have been counted as often, the first by name stay.
+        // Among values with the same upper bound, the first by name stay.
         let mut room = limit - sizes.iter().filter(|size| **size > cut).count();
         let mut left_out = 0_u128;
         self.values.retain(|_, held| {
@@ -184,7 +184,7 @@ impl TopValues {
         self.values.get(value).copied().unwrap_or_else(absent)
     }
 
-    /// What was counted of values that are not held, or before they were.
+    /// What was counted of values that are not held, and of values before they were held.
     pub fn rest(&self) -> u128 {
         self.rest
     }

@@ -1,20 +1,19 @@
 //! The unique elements of a counter: sketches by hash and by class.
 //!
-//! Invariants: what is merged by registers went through one hash, or is told as several; an element of
-//! one hash is never counted twice; and [`Uniques`] only grow by joins, so that lost, repeated and
-//! reordered messages do no harm.
+//! Invariants: sketches that are merged by registers have one hash, or are marked as of several. An element of one hash
+//! is never counted twice. [`Uniques`] only grow by joins, so that lost, repeated and reordered messages do no harm.
 //!
-//! Sketches of one hash are an *epoch*. Of how many elements two epochs saw in common nobody can tell: an
-//! element has other registers under another key. So the estimates of epochs are added: a
-//! visitor counts once in each epoch that saw it, and the answer states the number of epochs.
+//! Sketches of one hash are an *epoch*. How many elements two epochs have in common cannot be computed, because an
+//! element has other registers under another key. So the estimates of epochs are added. A visitor counts once in each
+//! epoch that saw it, and the answer states the number of epochs.
 //!
-//! Bounds: classes are of at most [`CLASS_SHARDS_MAX`] shards, so 2 · 16 − 1 = 31 for each hash, and
-//! hashes are at most [`EPOCHS_MAX`]: 4 · 31 · (12,290 + 7) + 1 = 1,524,829 bytes at rest, below the 2 MB of a
-//! row; 12,298 for a counter of one shard and one hash. A hash that would be one too many is *folded*:
-//! registers of several hashes in one sketch, [`HashId::SEVERAL`], estimate the sum of their epochs, since
-//! to them each pair of hash and element is an element of its own. It is the smallest hash that is folded, whatever the
-//! order in which they came, so that folding is a join as well: a hash that is among the largest of all is
-//! among the largest of those that any part has seen, and was never folded there.
+//! Bounds: classes are of at most [`CLASS_SHARDS_MAX`] shards, so 2 · 16 − 1 = 31 for each hash, and hashes are at most
+//! [`EPOCHS_MAX`]: 4 · 31 · (12,290 + 7) + 1 = 1,524,829 bytes at rest, below the 2 MB of a row; 12,298 for a counter
+//! of one shard and one hash. A hash that would be one too many is *folded* into a sketch with the registers of several
+//! hashes, [`HashId::SEVERAL`]. That sketch estimates the sum of its epochs, because to it each pair of hash and
+//! element is an element of its own. The smallest hash is folded, in whatever order the hashes came. So folding is a
+//! join too: a hash that is among the largest of all is also among the largest of those that any part has seen, and no
+//! part has folded it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -31,15 +30,14 @@ use super::token::Token;
 
 mod format;
 
-/// The most shards whose unique elements are estimated one by one: 16 state 0.2 %, and 64 would be four times as many
-/// bytes.
+/// The most shards whose unique elements are estimated one by one. 16 have an error of 0.2 %; 64 would be four times as
+/// many bytes.
 pub const CLASS_SHARDS_MAX: u8 = 16;
 
-/// The most epochs of the hash that one counter's uniques are kept for: three hashes by themselves, and one sketch of
-/// each class for all others.
+/// The most epochs of one counter's uniques: three hashes by themselves, and one sketch of each class for all others.
 pub const EPOCHS_MAX: usize = 4;
 
-/// Where tokens come from: how their elements were hashed, and which of all elements they are.
+/// The source of tokens: the hash of their elements, and the class that the elements are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Source {
     /// The hash.
@@ -66,12 +64,12 @@ pub type PackedSketch = (Source, Vec<u8>);
 pub struct Uniques(BTreeMap<Source, Sketch>);
 
 impl Uniques {
-    /// Returns what has seen nothing.
+    /// Returns uniques that have seen nothing.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// Returns what has seen the elements of this sketch.
+    /// Returns uniques that have seen the elements of this sketch.
     pub fn of(source: Source, sketch: Sketch) -> Self {
         let mut uniques = Self::new();
         uniques.add(source, &sketch);
@@ -119,7 +117,8 @@ impl Uniques {
         })
     }
 
-    /// The source to whose sketch elements of a source go, and whether a hash was folded to make room for them.
+    /// The source whose sketch receives the elements of this source, and whether a hash was folded to make room for
+    /// them.
     fn target_of(&mut self, source: Source) -> (Source, bool) {
         let class = source.class.widened(CLASS_SHARDS_MAX);
         let target = Source { class, ..source };
@@ -205,8 +204,8 @@ impl Uniques {
         news
     }
 
-    /// Adds what [`Uniques::pack`] has packed, and returns what was new in which sketch. What cannot be read is of no
-    /// build of ours, and adds nothing: whoever compares digests finds that it is missing.
+    /// Adds what [`Uniques::pack`] has packed, and returns what was new in which sketch. Bytes that cannot be read were
+    /// written by no build of Tally, and add nothing. A comparison of digests then finds what is missing.
     pub fn merge_packed(&mut self, packed: &[PackedSketch]) -> Vec<(Source, NewItems)> {
         let mut news = Vec::new();
         for (source, bytes) in packed {
@@ -221,7 +220,7 @@ impl Uniques {
                 continue;
             }
             let mut part = Sketch::new();
-            // Looked at first, so that no sketch is empty and no hash is folded for nothing.
+            // Checked first, so that no sketch is empty and no hash is folded for nothing.
             if part.merge_packed(bytes).is_none() || part.is_empty() {
                 continue;
             }
@@ -235,7 +234,7 @@ impl Uniques {
     fn target_in(&mut self, source: Source, news: &mut Vec<(Source, NewItems)>) -> Source {
         let (target, has_folded) = self.target_of(source);
         if has_folded {
-            // What was folded has no name any more.
+            // Folded items no longer have names of their own.
             news.push((target, NewItems::Form));
         }
         target
@@ -270,7 +269,7 @@ impl Uniques {
             .collect()
     }
 
-    /// Returns the names of the items in blocks whose digests are not these.
+    /// Returns the names of the items in blocks whose digests differ from these.
     pub fn items_unlike(&self, theirs: &[(Source, Digests)]) -> Vec<(Source, u32)> {
         let mut items = Vec::new();
         for (source, sketch) in self.parts() {
@@ -285,13 +284,13 @@ impl Uniques {
 
 #[cfg(feature = "redis")]
 impl Uniques {
-    /// Returns what `hyll` has seen, as elements of Redis's hash that may be any.
+    /// Returns what `hyll` has seen, as elements of Redis's hash in the class of all.
     pub fn from_hyll(hyll: &Hyll) -> Self {
         Self::of(Source::of_all(HashId::REDIS), Sketch::from(hyll))
     }
 
-    /// Returns all registers of elements by Redis's hash, merged; `None` where elements of another hash were seen,
-    /// which Redis could not count on. Cost: a merge for each part.
+    /// Returns all registers of elements by Redis's hash, merged. `None` if elements of another hash were seen: Redis
+    /// could not continue to count those. Cost: a merge for each part.
     pub fn hyll(&self) -> Option<Hyll> {
         let parts: Vec<(Class, &Sketch)> = self
             .parts()
@@ -303,7 +302,7 @@ impl Uniques {
     }
 }
 
-/// All registers as Redis has them: in one.
+/// All registers merged into one sketch, as Redis has them.
 #[cfg(feature = "redis")]
 fn merged(parts: &[(Class, &Sketch)]) -> Hyll {
     let mut union = Hyll::new();

@@ -1,6 +1,6 @@
-//! Registers several at a time: the larger of two, packing and unpacking.
+//! Operations on several registers at a time: the larger of two, packing and unpacking.
 //!
-//! Invariant: each function does to every register of its group what it would do to one alone.
+//! Invariant: each function has the same effect on a register of a group as on that register alone.
 //!
 //! The deployed module is built for size, which leaves loops over bytes as they are: a merge of two
 //! sketches then takes 12 µs and more, packing 11. So what is done to all 16,384 registers is written here

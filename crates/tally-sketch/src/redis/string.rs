@@ -18,14 +18,14 @@
 //! | `01xxxxxx yyyyyyyy` | xy + 1 registers of 0 |
 //! | `1vvvvvxx` | x + 1 registers of v + 1 |
 //!
-//! A count that came with a string is not believed, and what is written says that its own is stale:
-//! Redis then computes it.
+//! A count that is read with a string is not used. A string that is written says that its count is stale, so that Redis
+//! computes it.
 //!
-//! What is written is byte for byte what `PFMERGE` of Redis 7 leaves in a new key: it sets the registers
-//! in ascending order. `PFADD` sets them as elements come, and leaves the same bytes but for two cases.
-//! A run of more than four equal registers may be cut into opcodes in other places; and within a few
-//! bytes of the sparse limit either may be dense where the other is sparse, since what counts is the
-//! longest string on the way (4 of 300 sets of elements there). Redis reads either, to the same count.
+//! The bytes that are written are exactly those that `PFMERGE` of Redis 7 leaves in a new key: it sets the registers in
+//! ascending order. `PFADD` sets them in the order of the elements, and leaves the same bytes except in two cases. A
+//! run of more than four equal registers may be cut into opcodes in other places. Within a few bytes of the sparse
+//! limit, one string may be dense where the other is sparse, because the longest intermediate string decides (4 of 300
+//! sets of elements near the limit). Redis reads either string to the same count.
 
 use super::Hyll;
 use crate::registers::{PACKED_BYTES, REGISTERS, Registers};
@@ -83,7 +83,7 @@ impl Hyll {
     /// 16,384 bytes of memory.
     ///
     /// # Errors
-    /// Where it is no such string. Whoever sent it must send another.
+    /// If it is not such a string. The sender must send another.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HyllError> {
         let magic = bytes.first_chunk();
         if magic != Some(MAGIC) {
@@ -119,11 +119,11 @@ fn header(encoding: u8, capacity: usize) -> Vec<u8> {
     bytes
 }
 
-/// The sparse string as Redis builds it by setting registers in ascending order; `None` where it gives
-/// up on the way.
+/// The sparse string as Redis builds it by setting registers in ascending order; `None` if Redis would switch to the
+/// dense form.
 fn sparse(registers: &Registers) -> Option<Vec<u8>> {
     let mut bytes = header(ENCODING_SPARSE, SPARSE_BYTES_MAX);
-    // What is written covers the registers below `next`; all others are zeros at the end.
+    // The opcodes so far cover the registers below `next`; all others are zeros at the end.
     let mut next = 0;
     let mut run = Run::default();
     for (register, rank) in (0_u16..).zip(registers.ranks()) {
@@ -233,7 +233,7 @@ fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllError> {
     Ok(registers)
 }
 
-/// Why a string is no HyperLogLog of Redis: the fault of whoever sent it.
+/// Why a string is not a HyperLogLog of Redis. The sender is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HyllError(Kind);
 
