@@ -11,7 +11,7 @@ pub type HeaderList = Vec<(&'static str, String)>;
 
 const LENGTH: &str = "content-length";
 
-/// Headers that are taken along where there may be a body, in this order.
+/// Headers that are passed along with a request that may have a body, in this order.
 pub const OF_WRITES: [&str; 6] = [
     LENGTH,
     "authorization",
@@ -21,13 +21,14 @@ pub const OF_WRITES: [&str; 6] = [
     "if-match",
 ];
 
-/// Those of them that calls about rate limits look at.
+/// Those of [`OF_WRITES`] that calls about rate limits read.
 pub const OF_LIMITS: [&str; 4] = [LENGTH, "authorization", "origin", "sec-fetch-site"];
 
-/// What the URL of such a call holds. Others may hold it too, and ask for each header that is missing then.
+/// The text that the URL of such a call contains. Other URLs may contain it too; their calls then ask for each missing
+/// header.
 pub const LIMITS: &str = "/limits/";
 
-/// Those that are taken along where there is no body.
+/// Headers that are passed along with a request without a body.
 pub const OF_READS: [&str; 5] = [
     "authorization",
     "origin",
@@ -36,7 +37,7 @@ pub const OF_READS: [&str; 5] = [
     "accept",
 ];
 
-/// Headers that a request of this method and URL is taken apart with: others are asked for one by one.
+/// The headers that are passed along with a request of this method and URL. Other headers are asked for one by one.
 pub fn headers_taken_along(method: &str, url: &str) -> &'static [&'static str] {
     match method {
         "GET" | "HEAD" => &OF_READS,
@@ -45,7 +46,7 @@ pub fn headers_taken_along(method: &str, url: &str) -> &'static [&'static str] {
     }
 }
 
-/// A client's request, as the platform has it.
+/// A client's request, in the platform's form.
 pub trait Request {
     /// Returns a text that identifies the request and needs no further call to the platform. It has a line each: `+` if
     /// there is a body, the method, the URL, and each of [`headers_taken_along`], `:` before those that are there.
@@ -60,22 +61,22 @@ pub trait Request {
     /// A header's value; the name in lower case.
     fn header(&self, name: &str) -> Option<String>;
 
-    /// The colo that the request entered at, where the platform says it.
+    /// The colo where the request entered, if the platform says it.
     fn colo(&self) -> Option<String>;
 
-    /// The country of the client, two capital letters, where the platform says it.
+    /// The country of the client, two capital letters, if the platform says it.
     fn country(&self) -> Option<String>;
 
-    /// The client's address as the platform's connection has it, where it says that.
+    /// The client's address according to the platform's connection, if the platform says it.
     fn client_address(&self) -> Option<String>;
 
     /// Whether there is a body, read or not. `GET` and `HEAD` have none here.
     fn has_body(&self) -> bool;
 
-    /// Reads the body whole.
+    /// Reads the whole body.
     fn whole(&self) -> Later<Result<Vec<u8>, String>>;
 
-    /// The body in pieces of so many bytes, but for the last; `None` where there is none, or it was taken already.
+    /// The body in pieces of so many bytes, except the last. `None` if there is no body, or it was taken already.
     fn pieces(&self, bytes: u32) -> Option<Box<dyn Pieces>>;
 }
 
@@ -85,29 +86,29 @@ pub trait Pieces {
     fn next(&mut self) -> Later<Result<Option<Vec<u8>>, String>>;
 }
 
-/// What lets work go on after a request was answered.
+/// The part of a platform that lets work continue after a request was answered.
 pub trait Background {
-    /// Lets it go on, even if the client is gone.
+    /// Lets the work continue, even if the client is gone.
     fn wait_until(&self, work: Later<()>);
 }
 
-/// The request's own part of its platform. A copy costs a count.
+/// The request's own part of its platform. A copy costs a reference count.
 #[derive(Clone)]
 pub struct Context(Rc<dyn Background>);
 
 impl Context {
-    /// What this platform carries.
+    /// The context of a request on this platform.
     pub fn new(platform: Rc<dyn Background>) -> Self {
         Self(platform)
     }
 
-    /// Lets work go on after the answer, even if the client is gone.
+    /// Lets work continue after the answer, even if the client is gone.
     pub fn wait_until(&self, work: impl Future<Output = ()> + 'static) {
         self.0.wait_until(Box::pin(work));
     }
 }
 
-/// What a response holds.
+/// The body of a response.
 pub enum Body {
     /// Nothing.
     Empty,
@@ -115,15 +116,15 @@ pub enum Body {
     Text(Rc<str>),
     /// Bytes.
     Bytes(Cow<'static, [u8]>),
-    /// Bytes that are made while they are sent. A piece that cannot be made breaks the body off.
+    /// Bytes that are produced while they are sent. If a piece cannot be produced, the body is aborted.
     Pieces(Box<dyn Pieces>),
-    /// A stream of an object's, with the headers of this response.
+    /// A stream from an object, with the headers of this response.
     Stream(Stream),
-    /// A socket of an object's: the answer is the object's own.
+    /// A socket from an object. The answer is the object's own.
     Socket(Stream),
 }
 
-/// Status and headers that are given again and again: the platform may keep what it has made of them.
+/// Status and headers that many responses share. The platform may keep what it has made of them.
 pub struct StaticHead {
     /// The status.
     pub status: u16,
@@ -131,11 +132,11 @@ pub struct StaticHead {
     pub headers: HeaderList,
 }
 
-/// A response. No value of its headers has several lines.
+/// A response. No header value has several lines.
 pub struct Response {
     /// Its status and headers.
     pub head: Rc<StaticHead>,
-    /// Headers with another value than in the head, which has them too.
+    /// Headers whose value differs from that in the head.
     pub changed: HeaderList,
     /// Its body.
     pub body: Body,

@@ -40,13 +40,13 @@ pub const UNKNOWN_CALL: &str = "no such call";
 /// The status of a stream that was requested in a newer protocol than its object knows. The object has done nothing.
 pub const LATER_STATUS: u16 = 505;
 
-/// A future that ends in the isolate in which it began.
+/// A future that stays in the isolate in which it began.
 pub type Later<T> = LocalBoxFuture<'static, T>;
 
 /// The target of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To an object.
+    /// An object.
     Object(Placement),
     /// To the global aggregator.
     Aggregator,
@@ -72,7 +72,7 @@ pub struct File {
 /// A point of the deployment's data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// The value that it is sampled by.
+    /// The value by which it is sampled.
     pub index: String,
     /// Its texts.
     pub texts: Vec<String>,
@@ -161,7 +161,7 @@ pub trait Platform {
     /// Whether the deployment has a queue.
     fn has_queue(&self) -> bool;
 
-    /// Puts messages into the deployment's queue, all or none; after a failure it is unknown whether they are there.
+    /// Puts messages into the deployment's queue, all or none. After a failure it is unknown whether they are there.
     fn enqueue(&self, messages: Rc<[Vec<u8>]>) -> Later<Result<(), String>>;
 
     /// Whether the deployment has a data set for [`Platform::write_points`].
@@ -189,14 +189,14 @@ pub trait Platform {
     fn log(&self, level: Level, text: &str);
 }
 
-/// State that an isolate has in memory once. Each part of the service owns its own type.
+/// State of which an isolate has one in memory. Each part of the service owns its own type.
 pub trait State: 'static {
-    /// The initial state. It is made at its first use, inside a request: before that there is no clock and no
-    /// randomness.
+    /// The initial state. It is made at its first use, inside a request, because outside of requests there is no clock
+    /// and no randomness.
     fn begin(host: &Host) -> Self;
 }
 
-/// A hasher for the ids of types, which need no further mixing: they are hashes already.
+/// A hasher for the ids of types. The ids are hashes already, and need no further mixing.
 #[derive(Default)]
 struct NameHasher(u64);
 
@@ -261,7 +261,7 @@ impl Host {
         self.platform.sleep(milliseconds)
     }
 
-    /// What the future gives, or `None` once the time is over; it is then dropped.
+    /// The result of the future, or `None` after this time. The future is then dropped.
     pub async fn within_ms<T>(
         &self,
         milliseconds: u64,
@@ -273,8 +273,8 @@ impl Host {
         }
     }
 
-    /// A setting, without white space around it; `None` where it is not set, or empty. It may be a call into
-    /// JavaScript, so what every request asks for is read once.
+    /// A setting, without white space around it; `None` if it is not set, or empty. This may be a call into JavaScript,
+    /// so settings that every request needs are read once.
     pub fn setting(&self, name: &str) -> Option<String> {
         let text = self.platform.setting(name)?;
         // Some editors write a byte order mark into a file of keys.
@@ -282,13 +282,13 @@ impl Host {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// A setting that is a number; `None` where it is not set, or may not be so.
+    /// A setting that is a number; `None` if it is not set, or its value is not allowed.
     pub fn number<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         let number = settings::number(name, &self.setting(name)?)?;
         number.try_into().ok()
     }
 
-    /// Nothing where all settings of this Worker may be so.
+    /// Succeeds if the values of all settings of this Worker are allowed.
     ///
     /// # Errors
     /// `not-configured`, see [`settings::check_all`].
@@ -296,17 +296,17 @@ impl Host {
         settings::check_all(|name| self.setting(name))
     }
 
-    /// Says in the log that somebody should know something.
+    /// Writes a warning to the log.
     pub fn warn(&self, text: &str) {
         self.platform.log(Level::Warning, text);
     }
 
-    /// Says in the log that something has failed.
+    /// Writes an error to the log.
     pub fn fail(&self, text: &str) {
         self.platform.log(Level::Error, text);
     }
 
-    /// What this isolate holds of a type, made where it is asked for first.
+    /// This isolate's state of a type. It is made at its first use.
     pub fn state<T: State>(&self) -> Rc<T> {
         let begun = || -> Rc<dyn Any> { Rc::new(T::begin(self)) };
         let state = self.state_of(TypeId::of::<T>(), &begun);

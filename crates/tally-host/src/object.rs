@@ -65,8 +65,7 @@ impl From<Vec<u8>> for SqlValue {
 /// The rows of an answer.
 pub type Rows = Vec<Vec<SqlValue>>;
 
-/// What an object asks of its platform. What was written is durable before anything that is sent later leaves the
-/// object.
+/// What an object asks of its platform. Writes are durable before anything that is sent after them leaves the object.
 pub trait ObjectPlatform {
     /// Its name among all objects of its kind.
     fn id(&self) -> String;
@@ -74,31 +73,32 @@ pub trait ObjectPlatform {
     /// Whether this object is the one of a placement.
     fn is_at(&self, placement: &Placement) -> bool;
 
-    /// Lets work go on after the answer.
+    /// Lets work continue after the answer.
     fn wait_until(&self, work: Later<()>);
 
     /// Runs a statement of SQLite's SQL, and returns its rows.
     ///
     /// # Errors
-    /// Where SQLite refuses it.
+    /// If SQLite refuses it.
     fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, String>;
 
     /// Bytes of its database.
     fn database_bytes(&self) -> u64;
 
-    /// Runs several statements as one: all that `body` ran is kept where it returns `true`, and none otherwise.
+    /// Runs several statements as one transaction. If `body` returns `true`, the effects of all its statements are
+    /// kept, and otherwise none.
     ///
     /// # Errors
-    /// Where nothing can be kept.
+    /// If nothing can be kept.
     fn atomically(&self, body: &mut dyn FnMut() -> bool) -> Result<(), String>;
 
     /// Waits until all that was written so far is durable.
     fn sync(&self) -> Later<Result<(), String>>;
 
-    /// Deletes all that is stored, but for the alarm.
+    /// Deletes all that is stored, except the alarm.
     fn delete_all(&self) -> Later<Result<(), String>>;
 
-    /// When the alarm rings, unix milliseconds, where it is set.
+    /// When the alarm rings, unix milliseconds, if it is set.
     fn alarm(&self) -> Later<Result<Option<i64>, String>>;
 
     /// Sets the alarm to a time, unix milliseconds.
@@ -107,8 +107,8 @@ pub trait ObjectPlatform {
     /// The sockets that it has accepted and that are open.
     fn sockets(&self) -> Vec<Rc<dyn Socket>>;
 
-    /// Accepts a socket that keeps a name and a text as long as it is open, and the answer that carries its other
-    /// end. What can fail is done before it is accepted: one that is accepted and cannot be served would stay open.
+    /// Accepts a socket that keeps a name and a text as long as it is open. Returns it, and the answer that carries its
+    /// other end. Whatever can fail must come before: a socket that is accepted and cannot be served would stay open.
     ///
     /// # Errors
     /// Where none can be made.
@@ -135,10 +135,10 @@ pub trait Socket {
     /// Where the platform has no room for it.
     fn keep(&self, text: String) -> Result<(), String>;
 
-    /// Sends a text; whether the socket is still open.
+    /// Sends a text. Returns whether the socket is still open.
     fn send(&self, text: &str) -> bool;
 
-    /// Closes it. One that is gone already is left as it is.
+    /// Closes the socket. A socket that is gone already is left as it is.
     fn close(&self, code: Option<u16>, reason: Option<&str>);
 }
 
@@ -147,9 +147,9 @@ pub trait Socket {
 pub enum Readiness {
     /// Yes.
     Ready,
-    /// It has not taken yet what it was sent.
+    /// It has not yet taken what it was sent.
     Slow,
-    /// Never again.
+    /// It can never be sent anything again.
     Gone,
 }
 
@@ -162,18 +162,18 @@ pub trait Events {
     /// Sends a text.
     fn send(&self, text: &str);
 
-    /// Ends it after what it was sent.
+    /// Ends the stream after what it was sent.
     fn close(&self);
 }
 
-/// In which forms an object's bodies are stored.
+/// The forms in which an object's bodies are stored.
 #[derive(Debug, Default)]
 pub struct Forms {
     /// Whether its schema says that bodies have frames.
     pub has_frames: Cell<bool>,
-    /// Whether a build that wrote none has written here.
+    /// Whether a build that wrote no frames has written here.
     pub may_be_bare: Cell<bool>,
-    /// Whether its tables were created since it started, with the schema of the builds that wrote none.
+    /// Whether its tables were created since it started, with the schema of the builds that wrote no frames.
     pub is_fresh: Cell<bool>,
 }
 
@@ -186,14 +186,14 @@ struct SetAlarm {
     set_ms: Cell<i64>,
 }
 
-/// How much earlier than its time an alarm may ring, milliseconds: clocks of one machine differ by less.
+/// How much earlier than its time an alarm may ring, milliseconds. Clocks of one machine differ by less.
 const EARLY_MS_MAX: i64 = 100;
 
-/// The longest time by which an early alarm is put off at once, milliseconds. An alarm may ring so much too late if a
-/// clock is corrected meanwhile.
+/// The longest time by which an early alarm is postponed at once, milliseconds. An alarm may ring this much too late if
+/// a clock is corrected meanwhile.
 const PUT_OFF_MS_MAX: i64 = 1_000;
 
-/// An object's platform. A copy costs three counts.
+/// An object's platform. A copy costs three reference counts.
 #[derive(Clone)]
 pub struct Object(Rc<dyn ObjectPlatform>, Rc<Forms>, Rc<SetAlarm>);
 
@@ -219,9 +219,9 @@ impl Object {
         })
     }
 
-    /// Puts off an alarm that rings too early, and returns whether it did. The clock by which alarms ring may be ahead
-    /// of this isolate's. Then an alarm rings before anything is due. Set again as it was, it would ring at once, and
-    /// so on until this clock gets there.
+    /// Postpones an alarm that rings too early, and returns whether it did. The clock by which alarms ring may be ahead
+    /// of this isolate's clock. Then an alarm rings before anything is due. If it were set to the same time again, it
+    /// would ring at once, again and again until this clock reaches that time.
     ///
     /// # Errors
     /// Where the platform refuses.
@@ -241,17 +241,17 @@ impl Object {
         })
     }
 
-    /// What the platform does itself.
+    /// The platform itself.
     pub fn platform(&self) -> &dyn ObjectPlatform {
         &*self.0
     }
 
-    /// In which forms its bodies are stored.
+    /// The forms in which its bodies are stored.
     pub fn forms(&self) -> &Forms {
         &self.1
     }
 
-    /// Lets work go on after the answer.
+    /// Lets work continue after the answer.
     pub fn wait_until(&self, work: impl Future<Output = ()> + 'static) {
         self.0.wait_until(Box::pin(work));
     }
@@ -269,7 +269,7 @@ pub struct IncomingCall {
     pub upgrade: Option<String>,
 }
 
-/// What a call is answered with.
+/// The answer to a call.
 pub enum Reply {
     /// The bytes of a result.
     Answer(Vec<u8>),
@@ -299,7 +299,7 @@ macro_rules! dispatch {
 }
 
 impl IncomingCall {
-    /// A call that travelled in another one, and is of its protocol.
+    /// A call that another call carried. It has the protocol of that call.
     pub fn within(path: String, message: Vec<u8>) -> Self {
         Self {
             protocol: PROTOCOL,
@@ -309,10 +309,10 @@ impl IncomingCall {
         }
     }
 
-    /// The call, where a build whose own protocol is `newest` understands it.
+    /// The call, if a build with the protocol `newest` understands it.
     ///
     /// # Errors
-    /// What it is answered with otherwise, since nothing of it may be done: `Later` where it is newer.
+    /// The answer to a call that is not understood, of which nothing may be done: `Later` if its protocol is newer.
     pub fn understood_by(self, newest: u8) -> Result<Self, Reply> {
         let fault = match self.protocol {
             protocol if protocol > newest => Fault::Later(newest),
@@ -326,7 +326,7 @@ impl IncomingCall {
     }
 }
 
-/// What answers a call, see [`dispatch`].
+/// The reply with the answer to a call, see [`dispatch`].
 pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> Reply {
     encode(answer).map_or_else(unencodable, Reply::Answer)
 }
@@ -335,26 +335,27 @@ fn unencodable(fault: Fault) -> Reply {
     Reply::Refused(500, fault.to_string())
 }
 
-/// An object: what the platform calls. Its futures are boxed, so that their code exists once, where the object is.
+/// An object, as the platform calls it. Its futures are boxed, so that their code exists once, in the crate of the
+/// object.
 pub trait Shell {
     /// Answers a call.
     fn answer(&self, arrived: IncomingCall) -> LocalBoxFuture<'_, Reply>;
 
-    /// Reads what is stored once more: rows that were damaged are gone.
+    /// Reads what is stored once more, after damaged rows were removed.
     fn reload(&self) {}
 
-    /// The alarm rings. Where it fails the platform rings again, a few times.
+    /// The alarm rings. If this fails, the platform rings again, a few times.
     ///
     /// # Errors
-    /// Where it must ring again.
+    /// If the alarm must ring again.
     fn alarm(&self) -> LocalBoxFuture<'_, Result<(), Fault>> {
         Box::pin(ready(Ok(())))
     }
 
-    /// A socket says something; `None` for what is no text.
+    /// A socket has sent a message; `None` if it is not text.
     fn on_message(&self, _socket: Rc<dyn Socket>, _text: Option<String>) {}
 
-    /// A socket is closed, with the code and reason that its client sent, where it sent one.
+    /// A socket is closed, with the code and the reason that its client sent, if it sent any.
     fn on_close(&self, _socket: Rc<dyn Socket>, _said: Option<(u16, String)>) {}
 
     /// A socket has failed: there is nothing to close.

@@ -1,8 +1,8 @@
 //! Keys that calls make: their rights, and the secret that identifies their holder.
 //!
-//! Invariants: a secret is shown once, in the answer that makes it; only its SHA-256 is stored. It has 256 random bits,
-//! so it cannot be guessed; a slow hash, which protects words that people choose, would only slow each request. A token
-//! ends in a tag under the deployment's secret, so an invented token is refused without a read of storage.
+//! Invariants: a secret is shown once, in the answer that makes it. Only its SHA-256 is stored. A secret has 256 random
+//! bits, so it cannot be guessed. A slow hash protects words that people choose; here it would only slow each request.
+//! A token ends in a tag under the deployment's secret, so an invented token is refused without a read of storage.
 //!
 //! A token is `tally_`, the key's id, `_`, the secret and the tag: `tally_[0-9a-f]{16}_[0-9a-f]{80}`. The id is no
 //! secret: it lets an operator revoke the key of a token that leaked.
@@ -50,7 +50,7 @@ pub const KEY_SECONDS_MAX: u64 = 3_650 * 86_400;
 /// The longest time for which a replaced secret stays valid: 30 days.
 pub const KEEP_SECONDS_MAX: u64 = 30 * 86_400;
 
-/// How long it stays valid by default: a day.
+/// How long a replaced secret stays valid by default: a day.
 pub const KEEP_SECONDS: u64 = 86_400;
 
 /// The most replaced secrets that are valid at once: a rotation whose answer was lost can be repeated twice.
@@ -112,7 +112,7 @@ pub struct ApiKey {
     pub secret: Digest,
     /// Replaced secrets, and until when each is valid.
     pub replaced_secrets: Vec<(Digest, i64)>,
-    /// The hour of its last use, in unix milliseconds, as far as isolates have reported it.
+    /// The hour of its last reported use, in unix milliseconds.
     pub used_ms: Option<i64>,
     /// Rises with each change, so that concurrent changes do not overwrite each other.
     pub revision: u32,

@@ -1,8 +1,7 @@
 //! The audit log of administrative calls: caller, call, time, target, outcome.
 //!
 //! Invariants: an entry holds no address, no secret and nothing of a body. It is written before the call acts, or in
-//! the same commit. So a call that acted is missing only if the log could not be reached and the isolate ended before
-//! it could be.
+//! the same commit. So a call that acted is missing only if the log could not be reached until the isolate ended.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +24,7 @@ pub const TARGET_BYTES_MAX: usize = 256;
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallOutcome {
-    /// Not reported: the call is under way, or its isolate has ended, or a part of the service did not answer.
+    /// Not reported: the call is under way, its isolate has ended, or a part of the service did not answer.
     Unknown,
     /// It was done.
     Done,

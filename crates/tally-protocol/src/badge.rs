@@ -21,7 +21,7 @@ pub const FRESH_SECONDS: u32 = 60;
 /// Seconds of a day, which begins at midnight UTC.
 const DAY_SECONDS: i64 = 86_400;
 
-/// Seconds of a minute: the window of today ends with the current minute, so that badges of one minute ask for the same
+/// Seconds of a minute. The window of today ends with the current minute, so that badges of one minute ask for the same
 /// window.
 const MINUTE_SECONDS: i64 = 60;
 
@@ -56,7 +56,7 @@ const WIDTHS: [u16; 95] = [
     37, 70, 92,
 ];
 
-/// The width of any other character: that of an `n`, and of the scripts from U+2E80 on, such as Chinese, that of their
+/// The width of any other character: that of an `n`. In scripts from U+2E80 on, such as Chinese, it is that of a
 /// square.
 const WIDTH_OTHER: u16 = 70;
 const WIDTH_SQUARE: u16 = 110;

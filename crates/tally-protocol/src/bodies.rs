@@ -18,15 +18,15 @@ pub const BODY_BYTES_MAX: u64 = 1024 * 1024;
 /// The largest bulk body, before and after inflation.
 pub const BULK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// How much of a body that is too large is read and dropped, so that the client sees the answer and not a reset
-/// connection.
+/// How much of a body that is too large is read and dropped. Without that, the client would see a reset connection
+/// instead of the answer.
 pub const DRAIN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How long each piece of a dropped body may take, milliseconds: a client that sends more slowly may see no answer.
 pub const DRAIN_PIECE_MS_MAX: u64 = 2_000;
 
-/// How long each [`PIECE_BYTES`] of a body, and its last piece, may take to arrive, milliseconds: so a body comes at 52
-/// kbit/s at least. A deployment may set another value.
+/// How long each [`PIECE_BYTES`] of a body, and its last piece, may take to arrive, milliseconds. So a body arrives at
+/// 52 kbit/s at least. A deployment may set another value.
 pub const PIECE_MS_MAX: u64 = 10_000;
 
 /// How much of a body is read at once. Pieces from the network are a few KB, and each read costs a promise. Allocated
@@ -59,7 +59,7 @@ struct Wire<'a> {
     shards: Option<&'a RawValue>,
     #[serde(default)]
     ttl_seconds: Option<WholeNumber>,
-    /// A string at first: for another JSON type an enum would report malformed JSON.
+    /// Parsed as a string first: for another JSON type, an enum would report malformed JSON.
     #[serde(default)]
     ttl_mode: Option<String>,
     #[serde(borrow, default)]

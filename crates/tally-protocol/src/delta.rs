@@ -38,7 +38,8 @@ pub fn parse_value(json: &str) -> Option<Value> {
     parse_with(json, |digits| digits.parse::<u128>().ok().map(Sum::from))
 }
 
-/// As [`parse_value`], with up to 160 bits: what sums of datacenters come to. What is left to 192 is for what is added.
+/// As [`parse_value`], with up to 160 bits, which sums of datacenters need. The bits from there to 192 are for later
+/// additions.
 pub fn parse_sum(json: &str) -> Option<Value> {
     parse_with(json, |digits| {
         Sum::parse(digits).filter(|sum| sum.bits() <= IMPORTED_BITS_MAX)

@@ -11,13 +11,13 @@ use super::problem::{Code, Problem};
 use super::user_agent::{browser, device};
 use tally_core::counter::dimensions::{DimensionFault, Dimensions};
 
-/// The value that is replaced by what the request itself says.
+/// The value that stands for what the request itself says.
 const AUTO: &str = "auto";
 
-/// The dimensions that may have it.
+/// The dimensions that may have the value [`AUTO`].
 const AUTOMATIC: [&str; 3] = ["country", "device", "browser"];
 
-/// What the address of a page says.
+/// The dimensions that the address of a page gives.
 const OF_PAGE: [LogField; 2] = [LogField::Referrer, LogField::UtmSource];
 
 impl From<DimensionFault> for Problem {
@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for ValueOf<'_> {
 }
 
 impl ByWire<'_> {
-    /// Checks them.
+    /// Checks the dimensions of a body.
     ///
     /// # Errors
     /// `invalid-body`.
@@ -101,7 +101,8 @@ impl ByWire<'_> {
 }
 
 /// Reads a list such as `country,device,campaign:spring`: names with values, or names whose values come from the
-/// request, each once. `referer`: the address of the page that sends it; the host and the `utm_source` are of that.
+/// request, each once. `referer` is the address of the page that sends the request; the referrer's host and the
+/// `utm_source` are those of this address.
 ///
 /// # Errors
 /// `invalid-query`.
@@ -132,7 +133,7 @@ pub fn parse_list(list: &str, referer: &str) -> Result<Dimensions, Problem> {
             return refuse(format!("{name:?} stands twice in by; send it once"));
         }
         names.push(name);
-        // A request without a page has nothing of it.
+        // A request without a page has no such value.
         let Some(value) = value else { continue };
         if let Err(fault) = dimensions.insert(name, value) {
             return refuse(fault.to_string());

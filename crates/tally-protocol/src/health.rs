@@ -1,7 +1,7 @@
 //! The health of the directory's partitions, as an edge has last seen it.
 //!
-//! Invariant: for any rate of requests, each partition is checked at most once in their number × [`LOOK_EVERY_MS`], and
-//! all of them within that time while there are requests.
+//! Invariant: for any rate of requests, each partition is checked at most once in a period of (number of partitions) ×
+//! [`LOOK_EVERY_MS`]. While there are requests, all partitions are checked within that period.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::problem::{Code, Problem};
 /// The time between checks, of one partition each, milliseconds: at most 16 calls a second from an isolate.
 pub const LOOK_EVERY_MS: i64 = 62;
 
-/// A fault that only the operator can mend.
+/// A fault that only the operator can repair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ailment {
     /// A setting of the aggregator is not allowed: the sentence that says so.

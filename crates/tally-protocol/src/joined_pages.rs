@@ -1,15 +1,16 @@
 //! One page of the names of many partitions, in order, without a full page of each.
 //!
-//! Invariant: the page holds the first names of all partitions together. Each is asked for its share and some more. A
-//! partition that returned all of that, with its last name before the end of the page, may have more names on the page:
-//! it is asked once more, for a full page.
+//! Invariant: the page holds the first names of all partitions together. Each partition is asked for its share and some
+//! more names. A partition that returned as many as it was asked for, with its last name before the end of the page,
+//! may have more names on the page. It is asked once more, for a full page.
 
 use std::collections::BTreeMap;
 
 use tally_core::counter::id::CounterId;
 use tally_core::order::map_of;
 
-/// Names asked of a partition beyond twice its share: for small pages, chance decides how they are distributed.
+/// How many names a partition is asked for beyond twice its share: for small pages, chance decides how names are
+/// distributed.
 const MORE: u32 = 16;
 
 /// A page that is being collected.

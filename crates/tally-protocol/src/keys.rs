@@ -14,7 +14,7 @@ pub const KEY_BYTES_MAX: usize = 255;
 /// How much of a body is hashed at once. It is part of the hash, which is stored with the key: never change it.
 const BLOCK_BYTES: usize = 65_536;
 
-/// The place of a key: the same text on a write, on a batch and as an event's id are three keys.
+/// Where a key is used. The same text on a write, on a batch and as an event's id is three keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// One increment or decrement.
@@ -29,8 +29,8 @@ pub enum KeyKind {
     Section,
 }
 
-/// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes. An entity tag has the number of
-/// the settings behind the version, and that of a text `-text`: neither is part of the condition.
+/// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes. In an entity tag, the number of
+/// the settings follows the version, or `-text` in the tag of a text. Neither is part of the condition.
 ///
 /// # Errors
 /// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag, which
@@ -102,8 +102,8 @@ pub fn parse_key(header: &str) -> Result<&str, Problem> {
     Ok(text)
 }
 
-/// Returns the stored name of a key: two keyed hashes, 128 bits, so that two keys of a counter do not collide by
-/// chance, nor by intent without the secret. `hash` is the keyed hash that elements have too.
+/// Returns the stored name of a key: two keyed hashes, 128 bits. So two keys of a counter do not collide by chance, nor
+/// by intent without the secret. `hash` is a keyed hash, by the function that elements have too.
 pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, text: &str) -> WriteKey {
     let half = |part: u8| hash(&[&[kind.number(), part], text.as_bytes()].concat()).to_le_bytes();
     let mut name = [0; 16];
@@ -112,8 +112,8 @@ pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, text: &str) -> Writ
     WriteKey(name)
 }
 
-/// Returns the stored name of a body's key for its section of that number. The first is the key's own: a body of one
-/// section has no other.
+/// Returns the stored name of a body's key for its section of that number. The first section has the name of the key
+/// itself, which is the only one of a body with one section.
 pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> WriteKey {
     if section == 0 {
         return key;

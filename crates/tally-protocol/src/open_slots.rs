@@ -1,10 +1,9 @@
-//! The objects that an isolate has in use, where all of them run in one process: each open object holds file
-//! descriptors and memory there, and opening one takes the only thread for milliseconds. Elsewhere this module is not
-//! used.
+//! The objects that an isolate has in use, where all objects run in one process. There, each open object holds file
+//! descriptors and memory, and opening one takes the only thread for milliseconds. Elsewhere this module is not used.
 //!
 //! Invariants: at most so many objects are in use within [`LET_GO_MS`], so that the process does not run out of
 //! resources. The work that bulk bodies begin between two rests is bounded by [`GROUP_COST`], so that other callers are
-//! served in between: a process that is never idle serves no socket and no timer, also not the timers that release
+//! served in between. A process that is never idle serves no socket and no timer, not even the timers that release
 //! objects.
 
 use std::collections::HashMap;
@@ -28,7 +27,7 @@ const CALL_US: u32 = 500;
 /// The assumed cost of a call of a batch before any was measured, microseconds.
 const BATCHED_US: u32 = 250;
 
-/// The bounds of measured costs of a call of a batch, microseconds. One that moves a lead or a root from its former
+/// The bounds of measured costs of a call of a batch, microseconds. A call that moves a lead or a root from its former
 /// place costs the most, some 20 ms.
 const BATCHED_US_WITHIN: (u32, u32) = (10, BATCH_US);
 
@@ -44,22 +43,22 @@ pub const REST_MS: i64 = 2;
 /// How often released objects are searched for while there is no room, milliseconds.
 const SWEEP_EVERY_MS: i64 = 100;
 
-/// Bulk bodies may use three of four slots; others are sure of a quarter.
+/// Bulk bodies may use three of four slots. A quarter is reserved for other users.
 const BULK_OF_FOUR: usize = 3;
 
-/// How long calls delay the next group after the last of them began, milliseconds: a call ends within 5 s. A call whose
-/// request was ended by the platform never reports its end.
+/// How long calls delay the next group after the last of them began, milliseconds. A call ends within 5 s, but a call
+/// whose request the platform has ended never reports its end.
 const GROUP_MS_MAX: i64 = 10_000;
 
 /// The user of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectUser {
-    /// A user of many objects, a bulk body or an aggregate: it waits until there is room.
+    /// A user of many objects: a bulk body or an aggregate. It waits until there is room.
     Bulk,
     /// A single call, which is refused where there is no room.
     Single,
-    /// A change of a counter that must reach its cells: it needs all of its shards at once, so there is room for
-    /// [`SHARDS_MAX`] more.
+    /// A change of a counter that must reach its cells. It needs all shards of the counter at once, so there is room
+    /// for [`SHARDS_MAX`] more.
     Change,
 }
 
@@ -83,7 +82,7 @@ pub struct Openings {
     rests_until_ms: Option<i64>,
     /// When the last of them began.
     begun_ms: i64,
-    /// When the first of them began, and its number of calls in batches; `None` where other calls are included.
+    /// When the first of them began, and how many calls in batches there are; `None` if other calls are included.
     measured: Option<(i64, u32)>,
     /// The measured cost of a call of a batch, with all its consequences here, microseconds.
     batched_us: u32,
@@ -113,8 +112,8 @@ impl Openings {
         }
     }
 
-    /// Succeeds where the object of that name is in use, or there is room for it, which it then takes. Names are
-    /// hashes.
+    /// Succeeds if the object of that name is in use, or if there is room for it. The object then takes the room. Names
+    /// are hashes.
     ///
     /// # Errors
     /// Milliseconds until there may be room, at least 1.
@@ -149,7 +148,7 @@ impl Openings {
         Ok(())
     }
 
-    /// How long it takes until so many unopened objects have had room for bulk, milliseconds.
+    /// How long it takes until so many unopened objects have had room as [`ObjectUser::Bulk`], milliseconds.
     pub fn time_for(&self, objects: usize) -> i64 {
         let rounds = objects.div_ceil(self.bulk_max()).saturating_sub(1);
         LET_GO_MS.saturating_mul(i64::try_from(rounds).unwrap_or(i64::MAX))

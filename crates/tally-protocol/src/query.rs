@@ -45,7 +45,7 @@ pub const UNION_MAX: usize = 100;
 /// Unix seconds of the years 0001 to 9999: other dates have no common notation.
 const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
-/// The refusal of a callback: a page that loads a script runs whatever it is sent.
+/// The refusal of a callback. A page that loads a script would run whatever it receives.
 const NO_CALLBACK: &str = "there is no `callback`: pages of other origins read by CORS, which a public entry of \
     TALLY_KEYS with their origin allows";
 
@@ -214,8 +214,8 @@ impl Query {
         }
     }
 
-    /// Whether `explain=1` is asked for. Together with `at_least` it is refused: that may take many reads, and the
-    /// explanation is of one.
+    /// Whether `explain=1` is asked for. With `at_least` it is refused: `at_least` may take many reads, and the
+    /// explanation is of one read.
     ///
     /// # Errors
     /// `invalid-query` for any other value, and with `at_least`.
@@ -276,8 +276,8 @@ impl Query {
         }))
     }
 
-    /// The window of the query. It ends with `at`, but not after now: nothing is counted later, and a cell would look
-    /// for as many rows as `at` is ahead.
+    /// The window of the query. It ends with `at`, but not after now. Nothing is counted later than now, and a cell
+    /// would search as many rows as `at` is ahead.
     ///
     /// # Errors
     /// `invalid-query` for a window out of range or an `at` without a window.

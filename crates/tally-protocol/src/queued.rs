@@ -21,7 +21,7 @@ impl Message {
     /// The bytes of a message.
     ///
     /// # Errors
-    /// None for what is in it, see [`encode`].
+    /// None for the types of a message, see [`encode`].
     pub fn write(sent: QueuedEvents) -> Result<Vec<u8>, Fault> {
         encode(&Self::V0(sent))
     }
@@ -36,8 +36,8 @@ impl Message {
     }
 }
 
-/// Messages of a batch that one call to one lead counts: all of the same counter, generation and datacenter, and either
-/// all with clients' keys or none.
+/// Messages of a batch that one call to one lead counts. All have the same counter, generation and datacenter. Either
+/// all have clients' keys, or none has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Where they were accepted.

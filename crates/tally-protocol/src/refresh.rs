@@ -6,7 +6,7 @@
 
 use super::shell_limits::KEY_MS_MAX;
 
-/// From this age on a value is asked for anew, while it is used.
+/// The age from which on a value is asked for anew, while the known one is used.
 const REFRESH_FROM_MS: i64 = KEY_MS_MAX / 2;
 
 /// How long after a question the directory is not asked again, unless no value is known.

@@ -34,7 +34,7 @@ pub const CLAIM_BYTES: u64 = 150;
 /// writes.
 pub const BOARD_BYTES_MAX: u64 = 8 * 1_000_000_000;
 
-/// Bytes of a member on disk besides its name, which stands there twice, and its metadata: 42 were measured.
+/// Bytes of a member on disk besides its metadata and its name, which is stored twice: 42 were measured.
 pub const MEMBER_BYTES: u64 = 60;
 
 /// The most counters, and the most leads, that one aggregate reads. Together with the partitions' roots this stays
@@ -48,8 +48,8 @@ pub const OPERATE_MS_MAX: u64 = 10_000;
 /// answer is answered anew.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// The most counters whose home and number of shards an isolate remembers; about 200 bytes each. Forgetting one costs
-/// one hop.
+/// The most counters whose home and number of shards an isolate remembers, about 200 bytes each. A forgotten counter
+/// costs one hop.
 pub const HOMES_MAX: usize = 10_000;
 /// How long an isolate remembers the home of a counter, milliseconds.
 pub const HOME_MS_MAX: i64 = 60_000;
@@ -61,5 +61,5 @@ pub const KEY_MS_MAX: i64 = 60_000;
 /// How often a waiting write at a counter's home checks whether all other shards there are sealed, milliseconds.
 pub const WHOLE_EVERY_MS: u64 = 20;
 /// How long a write at a counter's home waits until all other shards there are sealed, milliseconds. A counter that was
-/// split before needs that once. It is well below the second that its sender's first attempt has.
+/// split before needs that once. It is well below the second that the first attempt of its sender may take.
 pub const WHOLE_MS_MAX: i64 = 700;

@@ -10,10 +10,10 @@
 //! | 2 to 5 | XXH32 of the body, seeded by the version, little-endian |
 //! | 6.. | the body |
 //!
-//! Builds before 0.2 wrote bodies without a frame. These are version 0. None of them begins like a frame: each begins
-//! with a postcard number or with a small version byte, and the two first bytes of a frame would be a postcard number
-//! with a superfluous byte, which postcard does not write. Random keys may begin with any bytes; their names
-//! distinguish them (`deployment_values`).
+//! Builds before 0.2 wrote bodies without a frame. These are version 0. None of them begins like a frame. Each begins
+//! with a postcard number or with a small version byte. The first two bytes of a frame would be a postcard number with
+//! a superfluous byte, which postcard does not write. Random keys may begin with any bytes; their names distinguish
+//! them (`deployment_values`).
 
 /// The first version with a frame. A kind of body whose form has never changed has this version.
 pub const FIRST: u8 = 1;
@@ -101,7 +101,7 @@ impl<'a> StoredBody<'a> {
     pub fn read(bytes: &'a [u8], newest: u8, may_be_bare: bool) -> Result<Self, Damage> {
         let body = bytes.get(FRAME_BYTES..).unwrap_or_default();
         let Some(version) = version_of(bytes) else {
-            // A frame whose first two bytes were changed must not pass for a bare body.
+            // A frame whose first two bytes were changed must not be read as a bare body.
             let is_frame = |version| bytes.get(2..FRAME_BYTES) == frame_of(version, body).get(2..);
             return if may_be_bare && !(FIRST..=newest).any(is_frame) {
                 Ok(Self { version: 0, bytes })

@@ -27,7 +27,8 @@ use tally_core::sketch::{HashKey, hash};
 const FORMAT: u8 = 1;
 const FORMAT_WITH_OPERATIONS: u8 = 2;
 
-/// No cell has this shard. At the home it says that a read lacked counts of the datacenters before it.
+/// No cell has this shard. In the home's datacenter it says that a read lacked counts from before the counter got its
+/// home.
 const SHORT: u8 = u8::MAX;
 
 /// The longest version that is read: 340 datacenters of 64 shards of about 20 bytes, in base64.
@@ -40,7 +41,7 @@ pub enum VersionError {
     TooLong,
     /// This service did not write it, or it is not complete.
     Foreign,
-    /// It has this format, which is not ours: another release may have written it.
+    /// It has this format, which this build does not know: another release may have written it.
     Format(u8),
 }
 
@@ -109,8 +110,8 @@ impl Version {
         .with_operations(flushed.operations)
     }
 
-    /// The version of a read: every cell that answered. Where none did it holds the generation only, so that a view of
-    /// an older generation does not pass for it.
+    /// The version of a read: every cell that answered. If none did, it holds only the generation, so that a view of an
+    /// older generation does not cover it.
     pub fn of_sum(sum: &GlobalSum) -> Self {
         let mut cells = Vec::new();
         for (datacenter, part) in &sum.datacenters {
@@ -149,8 +150,8 @@ impl Version {
         version
     }
 
-    /// Whether the read lacked what datacenters had counted before the counter got its home. No condition may hold by
-    /// it: the home is where it was seen, but whoever read it saw less than the value.
+    /// Whether the read lacked what datacenters had counted before the counter got its home. A condition with such a
+    /// version never holds: the home may be at this version, but the reader saw less than the value.
     pub fn is_short(&self) -> bool {
         self.cells.iter().any(|cell| cell.shard == SHORT)
     }
@@ -177,8 +178,8 @@ impl Version {
         Self::of(cells.filter(|cell| cell.datacenter == *datacenter).cloned())
     }
 
-    /// Its part for the home's cells: the tag of a counter that has a home. Where the home has counted nothing it names
-    /// the generation alone, so that a counter that is created anew has another tag.
+    /// Its part for the home's cells: the tag of a counter that has a home. If the home has counted nothing, this names
+    /// only the generation, so that a counter that is created anew has another tag.
     #[must_use]
     pub fn of_home(&self, home: &Datacenter) -> Self {
         let mut part = self.of_datacenter(home);
@@ -194,8 +195,8 @@ impl Version {
         part.with_operations(self.operations)
     }
 
-    /// Whether the home's cells, all of which have stopped, are at exactly this version. A shard that is not in it must
-    /// have counted nothing: the deciding cell knows of that shard only once it stores its part.
+    /// Whether the home's cells, all of which have stopped, are at exactly this version. A shard that is not in the
+    /// version must have counted nothing. The deciding cell knows of a shard only once it stores the shard's part.
     pub fn is_now(
         &self,
         home: &Datacenter,
@@ -210,7 +211,7 @@ impl Version {
         !self.is_short() && self.at_home(home) == *now && cells.iter().all(is_named)
     }
 
-    /// Its part for the deciding cell at home, which has counted nothing where it is not in it.
+    /// Its part for the deciding cell at home. If that cell is not in the version, it has counted nothing.
     pub fn at_home(&self, home: &Datacenter) -> HomeCondition {
         let own = |cell: &&SeenCell| cell.datacenter == *home && cell.shard == 0;
         let named = self.cells.iter().find(own);
@@ -237,8 +238,8 @@ impl Version {
     /// The first cell of `required` that is not covered by a read with this version, made while `generation` was the
     /// counter's current one; `None` where it covers all.
     ///
-    /// Counts of an older generation are gone for good, so the read covers them; of a newer generation it knows
-    /// nothing. A cell that did not answer is not in a read's version, and so is not covered. Cost: a binary search for
+    /// Counts of an older generation are gone for good, so the read covers them. A newer generation is not covered. A
+    /// cell that did not answer is not in a read's version, and so is not covered either. Cost: a binary search for
     /// each cell. Where operations are missing, the result is the first cell.
     pub fn lacks<'a>(&self, generation: u64, required: &'a Version) -> Option<&'a SeenCell> {
         if !self.has_operations_of(generation, required) {
@@ -303,7 +304,7 @@ impl Version {
             other => return Err(VersionError::Format(other)),
         };
         let version = version.map_err(|_| VersionError::Foreign)?;
-        // One version has one string: further bytes, or another order of cells, are not ours.
+        // One version has one string. A string with further bytes, or another order of cells, was not written by Tally.
         let version = Some(version).filter(|version| version.encode() == text);
         version.ok_or(VersionError::Foreign)
     }
@@ -317,7 +318,7 @@ impl Version {
     }
 }
 
-/// The refusal of a reader whose version was not reached within so many milliseconds: it says which cell is behind, and
+/// The refusal of a reader whose version was not reached within so many milliseconds. It says which cell is behind, and
 /// carries the version that was seen.
 pub fn not_reached(required: &Version, sum: &GlobalSum, waited_ms: u64) -> Problem {
     let seen = Version::of_sum(sum);

@@ -9,12 +9,13 @@ use tally_core::counter::merge::{CellTotals, Summary};
 
 /// How old a lead's push may be for a default read. While somebody watches, a lead pushes changes within 250 ms, and a
 /// heartbeat every 2 s without changes, so that lost pushes are repeated. So for a counter that is written, a default
-/// read is about 0.3 s old and its cached view up to 0.5 s more; up to 3 s are reported only where nothing has changed.
-/// A bound of one second would need heartbeats three times as often, or a question to each lead by most reads.
+/// read is about 0.3 s old, and its cached view up to 0.5 s more. An age of up to 3 s is reported only if nothing has
+/// changed. A bound of one second would need heartbeats three times as often, or most reads would have to ask each
+/// lead.
 pub const PUSHED_MS_MAX: i64 = 3_000;
 
-/// What a lead has pushed, if recently: a default read need not ask it. `at_ms` is the time of the view by the root's
-/// clock, and `now_ms` the reader's own.
+/// What a lead has pushed, if it has pushed recently: a default read then need not ask it. `at_ms` is the time of the
+/// view by the root's clock, and `now_ms` the reader's own.
 pub fn pushed(
     view: &View,
     datacenter: &Datacenter,
@@ -22,7 +23,7 @@ pub fn pushed(
     now_ms: i64,
 ) -> Option<DatacenterSum> {
     let report = view.report_of(datacenter)?;
-    // Clocks differ; it is not newer than now.
+    // Clocks differ, but the push is not newer than now.
     let origin = Origin::Pushed(report.as_of_ms.min(now_ms));
     is_fresh(&report, at_ms).then(|| remembered(view, datacenter, report.last_write_ms, origin))
 }

@@ -1,8 +1,8 @@
 //! Visitors, distinguished for one day and not recognisable afterwards.
 //!
 //! Invariant: a client's address and user agent exist in the memory of one request only. What leaves it is a keyed hash
-//! of them under the salt of the day, which is hashed again like every element. Once the salt is deleted, the counts
-//! cannot be compared with any address any more, not even by somebody who has the deployment's key and all rows.
+//! of them under the salt of the day, which is hashed again like every element. Once the salt is deleted, nobody can
+//! compare the counts with an address, not even with the deployment's key and all rows.
 //!
 //! Life of a salt: the directory makes it when the first edge asks for it, hands it to edges, and deletes it
 //! [`SALT_KEPT_MS`] after its day has ended: until then late writes need it.
@@ -63,8 +63,8 @@ impl fmt::Debug for Salt {
 
 /// A client's address, reduced to what distinguishes visitors; never printed.
 ///
-/// For IPv6 the first 64 bits: a household has as many, and its devices change the rest several times a day (RFC 8981),
-/// so whole addresses would count one visitor repeatedly. IPv4 within IPv6 is treated as IPv4.
+/// Of an IPv6 address, these are the first 64 bits, which are those of a household. Devices change the rest several
+/// times a day (RFC 8981), so whole addresses would count one visitor repeatedly. IPv4 within IPv6 is treated as IPv4.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ClientAddress {
     /// All of it.

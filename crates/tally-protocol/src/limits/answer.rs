@@ -102,7 +102,7 @@ impl CheckResult<'_> {
         Some(milliseconds.div_ceil(1_000).max(1))
     }
 
-    /// A limiter that applied a smaller, newer limit than this policy's has no time to give.
+    /// If a limiter applied a smaller, newer limit than this policy's, it has no time to give.
     fn retry_after_ms(&self, verdict: Verdict) -> u64 {
         if verdict.retry_after_ms == NEVER_MS {
             return u64::try_from(self.policy.window_ms).unwrap_or(0);
@@ -228,8 +228,8 @@ fn many_view<'a>(results: &'a [CheckResult<'a>]) -> ManyView<'a> {
     }
 }
 
-/// When more is left than now. That is so at the latest when a refused check may be admitted: what is recalled returns
-/// before what was used does.
+/// How long until more is left than now, milliseconds. It is at most the time until a refused check may be admitted,
+/// because recalled quota returns before used quota does.
 fn reset_ms(verdict: Verdict) -> u64 {
     if verdict.is_allowed {
         return verdict.reset_ms;

@@ -1,7 +1,7 @@
 //! How checks of one isolate join into one message to a limiter.
 //!
 //! Invariant: a check keeps its position, so that it gets its own verdict, in order of arrival. Equal checks are
-//! counted, not repeated, so that a hot key costs a message one entry.
+//! counted, not repeated: a hot key takes one entry of a message.
 
 use crate::messages::KeyDemand;
 use tally_core::counter::autoscale::Rate;
@@ -17,7 +17,7 @@ pub const DEMANDS_MAX: usize = 2_000;
 /// How many of the newest demands are searched for an equal one: a hot key is among them.
 const LOOK_BACK: usize = 64;
 
-/// How long a lane gathers whose messages hold several checks; a client hardly notices it.
+/// How long a lane gathers if its messages hold several checks. A client hardly notices this delay.
 pub const GATHER_MS: u32 = 4;
 
 /// The rate of messages a second from which on a lane may gather: below it, there is little to save.

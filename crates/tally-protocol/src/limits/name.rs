@@ -39,10 +39,10 @@ impl PolicyName {
         }
     }
 
-    /// The name under which keys are counted whose checks bring this policy in their bodies: separate from the keys of
-    /// the stored policy of that name, and from those counted by another algorithm. No client's name has a tilde.
-    /// Callers without a key get a capital letter and are separate too: by a policy of their own, such as a bucket that
-    /// refills at once, they could lift or use up the limits of the operator.
+    /// The name under which keys are counted if their checks bring this policy in their bodies. It separates them from
+    /// the keys of the stored policy of that name, and from those counted by another algorithm. No client's name has a
+    /// tilde. Callers without a key get a capital letter, and so are separate too. Otherwise they could lift or use up
+    /// the operator's limits with a policy of their own, such as a bucket that refills at once.
     #[must_use]
     pub fn counted_inline(&self, policy: &Policy, has_key: bool) -> Self {
         let kind = match policy.algorithm {

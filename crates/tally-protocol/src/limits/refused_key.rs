@@ -34,9 +34,9 @@ fn is_of_address(sign: char) -> bool {
     sign.is_ascii_hexdigit() || matches!(sign, ':' | '.')
 }
 
-/// Appends a text of digits, colons and points, with networks in place of addresses. Where a part of it could belong to
-/// several, as where a number stands before one of IPv6, the network of the first stands for all of them: else the end
-/// of one would be kept.
+/// Appends a text of digits, colons and points, with networks in place of addresses. If a part of the text could belong
+/// to several addresses, as when a number stands before an IPv6 address, the network of the first stands for all of
+/// them. Otherwise the end of one address would be kept.
 fn push_without_addresses(kept: &mut String, run: &str) {
     let mut rest = 0;
     let has_none = run.matches(':').nth(1).is_none() && run.matches('.').nth(2).is_none();
@@ -59,8 +59,8 @@ fn push_without_addresses(kept: &mut String, run: &str) {
     kept.push_str(run.get(rest..).unwrap_or_default());
 }
 
-/// The longest address that begins here and ends after `after`, whatever stands beside it, and where it ends. An
-/// address of no host, such as `::`, is none.
+/// The longest address that begins at `begin` and ends after `after`, whatever stands beside it, and where it ends. An
+/// address of no host, such as `::`, does not count.
 fn address_at(run: &str, begin: usize, after: usize) -> Option<(IpAddr, usize)> {
     let text = run.get(begin..)?;
     // It has at most eight colons and three points.

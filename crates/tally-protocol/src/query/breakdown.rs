@@ -119,8 +119,7 @@ impl Query {
     }
 }
 
-/// The last second of a day that has not begun anywhere: also writes stamped a little ahead of this clock are before
-/// it.
+/// The last second of a day that has not begun anywhere. Writes stamped a little ahead of this clock are before it too.
 fn open_end(now: i64) -> i64 {
     let day = Resolution::Day.seconds();
     Resolution::Day.start_of(now).saturating_add(2 * day - 1)

@@ -97,7 +97,7 @@ fn first_day(day: i64, same: &str, rest: &str) -> Option<WindowStart> {
 
 /// The first of the last days, as in `7d`; today is the last.
 fn last_days(text: &str, day: i64) -> Option<WindowStart> {
-    // As described: `parse` alone takes `+7` and `07` too.
+    // Only the documented form is accepted: `parse` alone would accept `+7` and `07` too.
     let is_plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
     let days = text.strip_suffix('d').filter(|_| is_plain)?;
     let days = days.parse::<u16>().ok()?;
