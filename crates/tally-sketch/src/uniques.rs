@@ -162,7 +162,7 @@ impl Uniques {
         families
     }
 
-    /// Returns how many epochs elements were seen in; [`EPOCHS_MAX`] stands for so many or more.
+    /// Returns the number of epochs in which elements were seen. [`EPOCHS_MAX`] stands for that number or more.
     pub fn epochs(&self) -> usize {
         self.hashes().len()
     }

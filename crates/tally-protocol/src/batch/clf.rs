@@ -1,9 +1,9 @@
 //! Lines in Common and Combined Log Format: `address ident user [time] "request" status bytes …`.
 //! A line counts if its time and its request can be read; the rest of it is ignored.
 //!
-//! The request is found by the `[time] "` before it, because user names may hold spaces and brackets
-//! but never a bare quote: servers write it as `\"` or `\x22`.
-//! Source: Apache HTTP Server, "Log Files", Common Log Format and Combined Log Format.
+//! The request is found by the `[time] "` before it. User names may hold spaces and brackets, but never a bare quote:
+//! servers write a quote as `\"` or `\x22`. Source: Apache HTTP Server, "Log Files", Common Log Format and Combined Log
+//! Format.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use tally_core::counter::dimensions::Dimensions;
 pub struct LogLine<'a> {
     /// The request target without its query, as logged, not decoded.
     pub path: &'a str,
-    /// The client's address or host name, as logged; `-` where it was not.
+    /// The client's address or host name, as logged; `-` if it was not logged.
     pub address: &'a [u8],
     /// When the request came.
     pub unix_seconds: i64,
@@ -58,7 +58,7 @@ impl<'a> LogLine<'a> {
         })
     }
 
-    /// Returns what the line says of its request. Common Log Format has no referrer and no user agent.
+    /// Returns the request that the line describes. Common Log Format has no referrer and no user agent.
     pub fn hit(&self) -> LoggedRequest<'a> {
         let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).unwrap_or_default();
         let mut words = self.request.trim_ascii().split(|byte| *byte == b' ');
@@ -129,8 +129,9 @@ fn find_request(line: &[u8]) -> Option<(i64, &[u8])> {
         })
 }
 
-/// Returns what is before the closing quote: the first that is not escaped and stands before a space
-/// or at the end, or else (the target holds bare quotes or the line is damaged) the first not escaped.
+/// Returns the text before the closing quote. That is the first quote that is not escaped and is followed by a space or
+/// by the end. If there is none (the target holds bare quotes, or the line is damaged), it is the first quote that is
+/// not escaped.
 fn until_quote(text: &[u8]) -> Option<&[u8]> {
     let mut first = None;
     let mut escaped = false;

@@ -74,7 +74,7 @@ impl LogField {
 
 const _: () = assert!(LogField::ALL.len() <= DIMENSIONS_PER_WRITE_MAX);
 
-/// A request, as a log line describes it. What the line does not say is empty or a dash.
+/// A request, as a log line describes it. A field that the line does not give is empty or a dash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoggedRequest<'a> {
     /// The target, with its query.

@@ -1,5 +1,5 @@
-//! Lines of Cloudflare Logpush, and NDJSON lines of `/ingest`. A line of Logpush is read by the few
-//! fields that are counted, whatever else it holds; an NDJSON line is an event and read as strictly.
+//! Lines of Cloudflare Logpush, and NDJSON lines of `/ingest`. Of a line of Logpush only the few fields that are
+//! counted are read, whatever else it holds. An NDJSON line is an event, and is read as strictly as one.
 //!
 //! No line counts at a time that it does not state: a line of Logpush needs its timestamp.
 //! Source: Cloudflare, "Logpush: HTTP requests dataset" and "Logpush: HTTP destination".
@@ -31,11 +31,11 @@ pub struct LogpushLine<'a> {
     pub at_ms: i64,
     /// `EdgeColoCode`: the datacenter that answered the request.
     pub colo: Option<Cow<'a, str>>,
-    /// What it says of its request.
+    /// The fields about its request.
     said: RequestFields<'a>,
 }
 
-/// What a line of Logpush says of its request, as JSON; a field that is missing or of another type is ignored.
+/// The fields of a line of Logpush about its request, as JSON. A field that is missing or of another type is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RequestFields<'a> {
     target: Cow<'a, str>,
@@ -124,7 +124,7 @@ impl<'a> LogpushLine<'a> {
         }))
     }
 
-    /// Returns what the line says of its request.
+    /// Returns the request that the line describes.
     pub fn hit(&self) -> LoggedRequest<'_> {
         let RequestFields {
             target,

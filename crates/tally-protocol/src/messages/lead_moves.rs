@@ -63,7 +63,7 @@ pub struct GiveLead {
     pub after: Option<(u64, Vec<u8>)>,
 }
 
-/// The rows of a lead at a place. Nothing is counted there any more.
+/// The rows of a lead at a place. The place no longer counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeadHandover {
     /// There are none.

@@ -20,7 +20,7 @@ pub fn put_fields(
 ) -> Result<usize, Reply> {
     let mut fields = space.hash(key)?.to_vec();
     let before = fields.len();
-    // A field that is named twice gets the last value. Cost: O((fields + pairs) log pairs).
+    // A field that is named twice gets its last value. Cost: O((fields + pairs) log pairs).
     let mut left = BTreeMap::<String, &str>::new();
     for (name, value) in pairs {
         left.insert(name.clone(), value);

@@ -1,12 +1,13 @@
-//! Counts by bucket, in two forms: a list of those that have samples, or an array from the first to the last.
+//! Counts by bucket, in two forms: a list of the buckets that have samples, or an array from the first of these to the
+//! last.
 //!
-//! Invariant: the form depends on the counts alone, so equal counts are equal values: a list holds at most
-//! [`LISTED_MAX`] buckets, an array more, and begins and ends with one that has samples. Counts only grow, so a list
-//! becomes an array and never the other way round.
+//! Invariant: the form depends on the counts alone, so equal counts are equal values. A list holds at most
+//! [`LISTED_MAX`] buckets. An array has more buckets with samples, and begins and ends with one. Counts only grow, so a
+//! list becomes an array and never the other way round.
 //!
-//! A list keeps small what a lane and a body hold for each second. An array is what makes an insert cheap: 5.2 ns with
-//! sum and bounds, where a search in a list of 213 buckets took 12.6. Two of 213 merge in 0.13 µs instead of 0.43
-//! (`cargo bench --bench native -- histogram`).
+//! A list keeps the samples small that a lane and a body hold for each second. An array makes an insert cheap: 5.2 ns
+//! with sum and bounds, where a search in a list of 213 buckets took 12.6. Two arrays of 213 merge in 0.13 µs instead
+//! of 0.43 (`cargo bench --bench native -- histogram`).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ const LISTED_MAX: usize = 64;
 /// Counts by bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Buckets {
-    /// (bucket, samples in it), ascending; none without samples.
+    /// (bucket, samples in it), ascending. Every bucket in the list has samples.
     List(Vec<(u16, u64)>),
     Array {
         /// The bucket that the array begins with.
@@ -55,7 +56,7 @@ impl Buckets {
         }
     }
 
-    /// The buckets that have samples, ascending, with how many.
+    /// The buckets that have samples, ascending, with the number of samples in each.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         let (list, first, counts) = match self {
             Self::List(list) => (list.as_slice(), 0, [].as_slice()),
@@ -126,7 +127,8 @@ impl Buckets {
         };
     }
 
-    /// Makes an array reach from one bucket to another at least; the ends must get samples then.
+    /// Extends an array so that it reaches at least from one bucket to another. The caller must then add samples at its
+    /// ends.
     fn reach(&mut self, from: u16, to: u16) {
         let Self::Array { first, counts, .. } = self else {
             return;

@@ -11,8 +11,8 @@
 //! | 8, 8 | the least and the greatest sample, IEEE 754, little-endian |
 //! | varint | sum in 2^-44 |
 //!
-//! A varint has seven bits a byte, least significant first, the eighth set where another byte follows; none is
-//! longer than need be.
+//! A varint has seven bits a byte, least significant first. The eighth bit is set if another byte follows. No varint is
+//! longer than necessary.
 //!
 //! Sizes: 27 to 33 bytes for one sample; about 2 for each bucket more, 450 for latencies over a factor of ten;
 //! never more than 1 + 2 + 4,737 · (2 + 10) + 16 + 19 = 56,882, below the 2 MB of a row.
@@ -28,7 +28,7 @@ use super::{BUCKETS, Histogram, Sample};
 
 const VERSION: u8 = 1;
 
-/// Why bytes are no histogram: they are broken, or of a newer version. A retry does not help.
+/// Why bytes are not a histogram: they are damaged, or of a newer version. A retry does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistogramError(Kind);
 
@@ -93,7 +93,7 @@ impl Histogram {
             version => return Err(HistogramError(Kind::Version(version))),
         }
         let length = usize::from(rest.bucket()?);
-        // Each takes two bytes at least: what is claimed is not allocated before it is there.
+        // Each bucket takes at least two bytes. So no more is allocated than the bytes that are there can hold.
         let mut buckets = Vec::with_capacity(length.min(bytes.len() / 2));
         let mut next: u16 = 0;
         for _ in 0..length {
@@ -124,8 +124,7 @@ impl Histogram {
         }
     }
 
-    /// Refuses bounds that lie in other buckets than the first and the last, and a sum that no samples within them
-    /// have.
+    /// Refuses bounds that are not in the first and the last bucket, and a sum that no samples within the bounds have.
     fn check(&self, first: u16, last: u16) -> Result<(), HistogramError> {
         let (least, greatest) = self.extent.ok_or(HistogramError(Kind::Extent))?;
         let count = u128::from(self.count());
@@ -141,7 +140,7 @@ impl Histogram {
         let is_one = count == 1 && self.sum == least.fixed();
         let is_between =
             (with_others(least, greatest)..=with_others(greatest, least)).contains(&self.sum);
-        // A count that stays at its end tells of no sum.
+        // A count that has reached its maximum says nothing about the sum.
         if is_one || (count > 1 && is_between) || count == u128::from(u64::MAX) {
             Ok(())
         } else {
@@ -150,7 +149,7 @@ impl Histogram {
     }
 }
 
-/// Travels in messages as it is at rest.
+/// A histogram is serialized in messages as it is at rest.
 impl Serialize for Histogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.to_bytes())

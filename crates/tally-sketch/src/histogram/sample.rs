@@ -1,6 +1,6 @@
-//! What can be a sample, and which bucket it lies in.
+//! The numbers that can be samples, and the bucket of each.
 //!
-//! Invariant: samples are ordered as their bits are, since none is negative; the bucket is what is left of these
+//! Invariant: samples are ordered as their bits are, since none is negative. The bucket of a sample is given by its
 //! bits without the last 46.
 
 use core::fmt;
@@ -16,7 +16,7 @@ pub const SAMPLE_LIMIT: f64 = 17_592_186_044_416.0;
 /// Buckets: one for 0, and 64 for each of the 74 octaves from 2^-30 to 2^44: 4,737.
 pub(super) const BUCKETS: u16 = 1 + 74 * 64;
 
-/// Bits of a sample that do not tell its bucket: 52 of the fraction, less 6 for 64 buckets.
+/// Bits of a sample that do not affect its bucket: 52 of the fraction, less 6 for 64 buckets.
 const WITHIN_BITS: u32 = 52 - BUCKETS_PER_OCTAVE.ilog2();
 
 /// The leading bits of [`SAMPLE_MIN`].

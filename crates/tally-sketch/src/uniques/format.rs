@@ -1,6 +1,6 @@
 //! Unique elements at rest, a stored format.
 //!
-//! Invariant: as that of a sketch: one byte string for equal content, and only such strings are read.
+//! Invariant: as for a sketch, equal content has one byte string, and only such strings are read.
 //!
 //! | bytes | hold |
 //! |---|---|
@@ -28,7 +28,7 @@ const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 4 + 1 + 2;
 
 impl Uniques {
-    /// Returns the bytes at rest: none for no elements, else the same for the same content.
+    /// Returns the bytes at rest: no bytes for no elements, otherwise the same bytes for the same content.
     pub fn to_bytes(&self) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();
@@ -47,7 +47,8 @@ impl Uniques {
         bytes
     }
 
-    /// Returns how many bytes it takes at rest, without making them; in memory at most a third more.
+    /// Returns how many bytes the uniques take at rest, without making the bytes. In memory they take at most a third
+    /// more.
     pub fn rest_bytes(&self) -> usize {
         let parts = self
             .parts()
@@ -56,10 +57,11 @@ impl Uniques {
         parts + usize::from(parts > 0)
     }
 
-    /// Returns what has these bytes at rest.
+    /// Returns the uniques that have these bytes at rest.
     ///
     /// # Errors
-    /// Where nothing has: the bytes are broken, of a newer version, or those of a sketch that does not name its hash.
+    /// If no uniques have these bytes: they are damaged, of a newer version, or those of a sketch that does not name
+    /// its hash.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut uniques = Self::new();
         let mut rest = match bytes {
