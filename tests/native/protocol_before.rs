@@ -1,5 +1,5 @@
 //! Golden: the forms of messages in the protocol before, as its builds write and read them. A message of today is read
-//! by both, and what the protocol before lacks at the end is read as nothing.
+//! by both, and what the previous protocol lacks at the end is read as nothing.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
