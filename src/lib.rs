@@ -1,7 +1,7 @@
 //! Tally counts things at the edge: one Rust program, compiled to one Wasm module, that runs as two
 //! Workers (edge and global aggregator) whose counters are Durable Objects.
 //!
-//! This crate is the program as Cloudflare Workers and workerd run it. What it counts with are crates, below `crates`:
+//! This crate is the program as Cloudflare Workers and workerd run it. The other crates are in the folder `crates`:
 //!
 //! | crate | holds |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! Values of the directory that an isolate caches, and their ages: keys, shares and policies.
 //!
-//! How long a value is used says who asks: first as it is, then while a request reads it anew in the background, and at
-//! last only where the directory does not answer (`stale-while-revalidate` and `stale-if-error` of RFC 5861).
+//! The caller decides by the age. A fresh value is used as it is. An older one is used while a request reads it anew in
+//! the background (`stale-while-revalidate` of RFC 5861). A still older one is used only if the directory does not
+//! answer (`stale-if-error`).
 
 use std::borrow::Borrow;
 use std::hash::Hash;

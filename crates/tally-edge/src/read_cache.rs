@@ -24,9 +24,9 @@ pub const VIEW_MS_MAX: i64 = 500;
 /// 200 ms, a fetch begins before the previous one has ended.
 pub const RENEW_MS: i64 = 200;
 
-/// The most fetches in flight for one view. Only if a fetch takes more than 800 ms do fewer begin: it was lost and sent
-/// again, or waits for leads that do not answer. With two of them 99 % of the readers in 300 datacenters saw a change a
-/// tenth of a second later (`make converge`).
+/// The most fetches in flight for one view. The bound matters only if a fetch takes more than 800 ms: it was lost and
+/// sent again, or waits for leads that do not answer. With two of them 99 % of the readers in 300 datacenters saw a
+/// change a tenth of a second later (`make converge`).
 const FETCHES_MAX: usize = 4;
 
 /// How long after the last change a view counts as changing, milliseconds.

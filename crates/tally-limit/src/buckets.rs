@@ -188,9 +188,9 @@ impl Buckets {
     }
 
     /// Subtracts use of a time that still counts: first from the newest slots not after it, then from the oldest after
-    /// it. Slot by slot, the rest is then never older than the true rest. (Hall's condition for two sorted lists: if an
-    /// entry at or before the rank of the removed true entry is removed from the kept list, each kept time stays at or
-    /// above its true one.) Returns the subtracted amount. Cost: O(slots).
+    /// it. Slot by slot, the rest is then never older than the true rest. (Hall's condition for two sorted lists: the
+    /// entry that is removed from the kept list stands at or before the rank of the removed true entry. Then each kept
+    /// time stays at or above its true one.) Returns the subtracted amount. Cost: O(slots).
     pub(super) fn take(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) -> u64 {
         self.expire(policy, now_ms);
         let grid = Grid::of(policy);

@@ -70,8 +70,8 @@ pub fn lease_ms(policy: &Policy) -> i64 {
     length_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
 }
 
-/// How much shorter a time may be by another clock, milliseconds: 1 % for drift (clocks of servers drift by less than
-/// 0.1 %), and 50 ms for a clock that is slewed or stands still while its program computes.
+/// How much shorter a time may be by another clock, milliseconds. Drift is 1 % of it: clocks of servers drift by less
+/// than 0.1 %. 50 ms are for a clock that is slewed, or stands still while its program computes.
 pub fn drift_ms(length_ms: u64) -> u64 {
     (length_ms / 100).saturating_add(50)
 }

@@ -83,8 +83,8 @@ struct Turn {
     changed: Vec<(Name, Before)>,
 }
 
-/// The name of a row, bytes: its kind, and its start in big endian with the sign bit inverted, so that names sort like
-/// numbers.
+/// The name of a row, as bytes: its kind and its start. The start is big endian with the sign bit inverted, so that
+/// names sort like numbers.
 pub(super) fn row_key(kind: u8, start: i64) -> Vec<u8> {
     let mut key = Vec::with_capacity(9);
     key.push(kind);

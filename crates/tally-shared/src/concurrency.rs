@@ -7,6 +7,8 @@ use std::future::Future;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use futures_util::stream::{self, StreamExt};
 
+use tally_core::order::put_in_order;
+
 /// Futures that are made one after the other.
 type Boxed<'a> = Box<dyn Iterator<Item = LocalBoxFuture<'a, ()>> + 'a>;
 
@@ -31,20 +33,11 @@ pub async fn all_settled<F: Future>(
 
 /// Runs all futures at once. Returns their results in the order of the futures.
 pub async fn all_in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let results = RefCell::new(Vec::new());
-    let futures = futures.into_iter().enumerate().map(|(number, future)| {
-        let results = &results;
-        results.borrow_mut().push(None);
-        let run = async move {
-            let result = future.await;
-            if let Some(slot) = results.borrow_mut().get_mut(number) {
-                *slot = Some(result);
-            }
-        };
-        run.boxed_local()
-    });
-    run_all(Box::new(futures), usize::MAX).await;
-    results.into_inner().into_iter().flatten().collect()
+    let numbered = futures.into_iter().enumerate();
+    let numbered = numbered.map(|(number, future)| async move { (number, future.await) });
+    let mut results = all_settled(numbered, usize::MAX).await;
+    put_in_order(&mut results, |(one, _), (other, _)| one.cmp(other));
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 fn run_all(futures: Boxed<'_>, at_once: usize) -> LocalBoxFuture<'_, ()> {

@@ -148,7 +148,14 @@ pub async fn ask_all<C: Call>(
     }
     let encoded = |partition: u32| encode(&message(partition));
     let replies = ask_within(host, C::PATH, &encoded).await;
-    let mut answered = decoded::<C>(host, replies.answers.into_iter().map(sent_bytes).collect());
+    let mut answered = decoded::<C>(
+        host,
+        replies
+            .answers
+            .into_iter()
+            .map(|(partition, bytes)| (partition, Ok(bytes)))
+            .collect(),
+    );
     answered.missing.extend(replies.missing);
     answered.missing.sort_unstable();
     PartitionAnswers {
@@ -230,10 +237,6 @@ fn decoded<C: Call>(host: &Host, replies: Replies) -> PartitionAnswers<C::Answer
         (partition, answer)
     });
     PartitionAnswers::of(replies.collect())
-}
-
-fn sent_bytes((partition, bytes): (u32, Vec<u8>)) -> (u32, Result<Vec<u8>, Fault>) {
-    (partition, Ok(bytes))
 }
 
 fn answer_bytes(

@@ -22,9 +22,9 @@ pub(super) const TOKEN_BYTES: usize = 4;
 /// The most tokens of a sparse sketch: 12,288 / 4 = 3,072. With more, the dense form is no larger.
 pub(super) const TOKENS_MAX: usize = PACKED_BYTES / TOKEN_BYTES;
 
-/// Up to this number of tokens, single inserts are faster than sorting and rebuilding the list: into 1,500 tokens, 16
-/// take 1.1 µs one by one and 3.2 µs together; 64 take 4.1 µs either way; and 3,000 into an empty sketch take 185 µs
-/// and 23 µs (`cargo bench --bench native -- sketch`).
+/// Up to this number of tokens, single inserts are faster than sorting and rebuilding the list. Into 1,500 tokens, 16
+/// take 1.1 µs one by one and 3.2 µs together. 64 take 4.1 µs either way. Into an empty sketch, 3,000 take 185 µs and
+/// 23 µs (`cargo bench --bench native -- sketch`).
 const FEW_TOKENS: usize = 32;
 
 /// The elements of a set, by their tokens: HyperLogLog with p = 14.
@@ -143,8 +143,8 @@ impl Sketch {
 
     /// Adds all that `other` saw, and returns whether this sketch changed.
     ///
-    /// Cost: for two dense sketches, one pass over 16,384 bytes; for two sparse ones, one pass over their tokens; for
-    /// one of each, at most 3,072 inserts, and a copy of 16,384 bytes if this sketch was the sparse one.
+    /// Cost: one pass over 16,384 bytes for two dense sketches, and one over their tokens for two sparse ones. One of
+    /// each costs at most 3,072 inserts, and a copy of 16,384 bytes if this sketch was the sparse one.
     pub fn merge(&mut self, other: &Self) -> bool {
         match (&mut self.0, &other.0) {
             (_, Form::Sparse(theirs)) => self.union(theirs),

@@ -9,9 +9,9 @@
 //!
 //! Life: the lead's object calls [`Pusher::changed`] with each commit, and checks [`Pusher::due_ms`]. It gathers its
 //! datacenter if [`Pusher::wants_state`], sends the push of [`Pusher::take`], and passes the answer to
-//! [`Pusher::confirmed`]. A repeat does not wait for a push in flight: it is sent before a round trip of 300 ms is
-//! over, because a loss must not cost that much of the second within which all readers must agree. A push is state, so
-//! repeats are harmless.
+//! [`Pusher::confirmed`]. A repeat does not wait for a push in flight, and is sent before a round trip of 300 ms is
+//! over. All readers must agree within a second, and a loss must not cost so much of it. A push is state, so repeats
+//! are harmless.
 //!
 //! Clocks: times are the lead's own. If the clock has stepped back, an interval whose beginning is later than now is
 //! over: a due push is sent at once, and no lease becomes longer.

@@ -9,9 +9,9 @@
 //! instead of that for each of up to 1,024 datacenters. In return the root does not know how many of the elements an
 //! unreachable datacenter has seen.
 //!
-//! Bounds: cells are at most 1,024 datacenters × 64 shards (about 30 bytes each at rest: 2 MB, where a counter of 100
-//! datacenters and one shard in each takes 3 KB), unique elements as `sketch::uniques` says. Cells beyond the bounds
-//! are not merged; the root lets no more datacenters count than that.
+//! Bounds: cells are at most 1,024 datacenters × 64 shards, about 30 bytes each at rest: 2 MB. A counter of 100
+//! datacenters and one shard in each takes 3 KB. Those of unique elements are in `sketch::uniques`. Cells beyond the
+//! bounds are not merged; the root lets no more datacenters count than that.
 
 use std::collections::BTreeMap;
 

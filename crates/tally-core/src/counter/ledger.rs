@@ -339,8 +339,8 @@ impl Ledger {
         self.slots.iter().map(|(slot, _)| *slot)
     }
 
-    /// The slot of a record that is made now: the time when the slot's youngest possible record has been kept long
-    /// enough, unix milliseconds.
+    /// The slot of a record that is made now, unix milliseconds. By that time each record of the slot has been kept
+    /// long enough.
     pub fn slot_of(now_ms: i64, kept_ms: i64) -> i64 {
         let length_ms = (kept_ms / SLOTS).max(1);
         let end = now_ms.div_euclid(length_ms).saturating_add(1);

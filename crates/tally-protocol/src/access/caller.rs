@@ -249,8 +249,8 @@ impl Caller {
         matches!(self.0, CallerKind::Public { .. })
     }
 
-    /// Returns whether an identical request of this caller may be answered from memory, which is so if nothing is
-    /// accounted per caller.
+    /// Returns whether an identical request of this caller may be answered from memory. It may if nothing is accounted
+    /// for the caller.
     pub fn may_repeat(&self) -> bool {
         let has_budget = |holder: &Holder| holder.budget.is_some();
         !self.is_visitor() && !self.holder().is_some_and(has_budget)

@@ -509,8 +509,8 @@ pub enum ShardCommand {
     /// Stop all changes.
     Seal(u64),
     /// Return the records of keys after this slot and key: the first page. A slot below 0 asks for noted records only,
-    /// in the order in which they were stored: after the record of slot `!slot` and this key, or from the first if
-    /// there is no such record.
+    /// in the order in which they were stored. They begin after the record of slot `!slot` and this key, or with the
+    /// first if there is no such record.
     GiveRecords(u64, i64, Vec<u8>),
     /// The move is cancelled: resume.
     Unseal(u64),
