@@ -3,8 +3,7 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import progress from "cli-progress";
 import { addressOf, clientOf } from "./client.mjs";
-import { PATH_RULES, REASONS, filter, pathOf, statuses } from "./import/filters.mjs";
-import { ALIASES, FORMATS } from "./import/formats.mjs";
+import { REASONS, createReader } from "./import/reader.mjs";
 import { Import } from "./import/run.mjs";
 import { open } from "./import/source.mjs";
 import { Values } from "./import/values.mjs";
@@ -51,29 +50,20 @@ function rewriteOf(rule) {
 
 function settings(options) {
   const { all } = options;
-  const status = statuses(all ? "any" : options.status);
-  if (status === undefined) throw new Failure(EXIT.usage, `--status ${options.status} is no list of statuses: write it as 200-299,304`);
-  const format = options.format === undefined ? undefined : (ALIASES[options.format] ?? options.format);
-  if (format !== undefined && !(format in FORMATS)) {
-    throw new Failure(EXIT.usage, `--format ${format} is not known: ${[...Object.keys(FORMATS), ...Object.keys(ALIASES)].join(", ")}`);
-  }
-  if (!PATH_RULES.includes(options.paths)) throw new Failure(EXIT.usage, `--paths is one of ${PATH_RULES.join(", ")}`);
   const base = addressOf(options);
   const by = options.by?.split(",") ?? (options.site === undefined ? [] : ["page"]);
+  const reader = {
+    status: all ? "any" : options.status, method: all ? "any" : options.method, bots: all || options.bots === true,
+    statics: all || options.static === true, paths: options.paths, rewrites: (options.rewrite ?? []).map(rewriteOf),
+    stripQuery: options.stripQuery !== false, prefix: options.prefix, site: options.site, by, unique: options.unique,
+  };
+  // What is wrong with an option is said before anything is read.
+  const { format } = options;
+  createReader({ ...reader, format: format ?? "clf" });
   return {
     format,
     base,
-    filter: filter({
-      status, method: all ? "any" : options.method, bots: all || options.bots === true,
-      statics: all || options.static === true,
-    }),
-    pathOf: pathOf({
-      paths: options.paths, rewrites: (options.rewrite ?? []).map(rewriteOf), stripQuery: options.stripQuery !== false,
-      prefix: options.prefix,
-    }),
-    site: options.site,
-    by,
-    unique: options.unique,
+    reader,
     again: options.again === true,
     salt: options.again ? crypto.randomUUID() : "",
     // Ids that an import leads to: the same log under another prefix is another import.

@@ -4,15 +4,14 @@
 // counted. Invariant: at most IN_FLIGHT_MAX bodies wait for their answers, so memory is bounded however large a log is.
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
-import { FORMATS, formatOf } from "./formats.mjs";
 import { HEAD_BYTES_MAX, keyOf, parts } from "./parts.mjs";
+import { FORMATS, createReader, formatOf } from "./reader.mjs";
 import { appended, open } from "./source.mjs";
 import { State } from "./state.mjs";
 
 const IN_FLIGHT_MAX = 4;
 // What a format is told by.
 const SAMPLE_BYTES = 64 * 1024;
-const SAMPLE_LINES = 50;
 // Of so many counters at least one must still be there, or the deployment is another one than the note is of.
 const WITNESSES = 5;
 // Codes of lines that another body may count: their counters had no room, or did not answer.
@@ -36,8 +35,8 @@ export function linesOf(text) {
 
 export class Import {
   /**
-   * client: a Tally. options: `{ format, filter, pathOf, site, by, unique, again, isLocal }`, `filter` and `pathOf`
-   * being functions. onProgress is called after each part.
+   * client: a Tally. options: `{ format, reader, again, isLocal }`, `reader` being options of a reader. onProgress is
+   * called after each part.
    */
   constructor(client, options, onProgress = () => {}) {
     this.client = client;
@@ -140,19 +139,18 @@ export class Import {
   }
 
   async begin(head, name) {
-    const lines = head.toString("utf8").split("\n").slice(0, SAMPLE_LINES + 1);
-    const whole = lines.length > 1 ? lines.slice(0, -1) : lines;
-    const format = this.options.format ?? formatOf(whole.map((line) => line.replace(/\r$/, "")));
-    if (format === undefined && /^\{"(?:id|policy|board|end)":/.test(whole[0])) {
+    const format = this.options.format ?? formatOf(head);
+    if (format === undefined && /^\{"(?:id|policy|board|end)":/.test(head.toString("latin1", 0, 16))) {
       throw new Failure(EXIT.usage, `${name} is an export of Tally: import it with --format tally`);
     }
     if (format === undefined) {
-      throw new Failure(EXIT.failed, `${name}: no format fits its first lines; name it by --format (${Object.keys(FORMATS).join(", ")})`);
+      throw new Failure(EXIT.failed, `${name}: no format fits its first lines; name it by --format (${FORMATS.join(", ")})`);
     }
-    const parse = FORMATS[format]();
-    this.formats[format] = (this.formats[format] ?? 0) + 1;
+    const parse = createReader({ ...this.options.reader, format });
+    this.formats[parse.format] = (this.formats[parse.format] ?? 0) + 1;
     // Names of columns stand in the first lines, which a resumed run does not read again.
-    for (const line of whole) if (format === "goatcounter" || line[0] === "#") parse(line.replace(/\r$/, ""));
+    const end = head.lastIndexOf(10) + 1;
+    parse.read(head.subarray(0, end === 0 ? head.length : end));
     const found = this.options.again
       ? { ...this.state.find(head.subarray(0, HEAD_BYTES_MAX)), done: 0, ends: [], ids: [] }
       : this.state.find(head.subarray(0, HEAD_BYTES_MAX));
@@ -210,39 +208,17 @@ export class Import {
 
   // The lines of a part as lines of a body, and the counter that each counts.
   read(part, parse) {
-    const { filter, pathOf, site, by, unique } = this.options;
-    const body = [];
-    const ids = [];
-    for (const raw of part.bytes.toString("utf8").split("\n")) {
-      const line = raw.endsWith("\r") ? raw.slice(0, -1) : raw;
-      if (line === "") continue;
-      const hit = parse(line);
-      if (hit === null) continue;
-      this.lines += 1;
-      if (hit === undefined) {
-        this.unreadable += 1;
-        if (this.unread.length < UNREAD_SHOWN_MAX) this.unread.push(line.slice(0, 200));
-        continue;
-      }
-      const { id, page, query } = pathOf(hit);
-      const reason = filter(hit, page);
-      if (reason !== undefined) {
-        this.left[reason] += 1;
-        continue;
-      }
-      body.push(bodyLine(hit, id, page + query, { by, unique }));
-      ids.push(site ?? id);
-    }
-    return { body, ids };
+    const { body, ids, lines, left, unreadable, unread } = parse.read(part.bytes);
+    this.lines += lines;
+    this.unreadable += unreadable;
+    this.unread.push(...unread.slice(0, UNREAD_SHOWN_MAX - this.unread.length));
+    for (const [reason, count] of Object.entries(left)) this.left[reason] += count;
+    return { body, ids, query: parse.query };
   }
 
-  async count(part, { body, ids }, note) {
+  async count(part, { body, ids, query }, note) {
     if (body.length === 0) return;
-    const { format: _, site, by, unique, salt } = this.options;
-    const query = {
-      format: "logpush", key: site === undefined ? "path" : "site", site,
-      by: by.length === 0 ? undefined : by.join(","), unique,
-    };
+    const { salt } = this.options;
     // One key for all bodies of a part: it belongs to each counter, and all lines of a counter are in one body.
     const idempotencyKey = keyOf(note.file, part, salt);
     let at = body.map((_, index) => index);
@@ -292,21 +268,6 @@ export class Import {
     if (again.length === at.length) await new Promise((done) => setTimeout(done, AGAIN_PAUSE_MS));
     return again;
   }
-}
-
-// A line as Logpush writes it, with what is counted of it alone.
-function bodyLine(hit, id, target, { by, unique }) {
-  const line = { ClientRequestPath: id, EdgeStartTimestamp: hit.at_ms };
-  if (unique === "ip") line.ClientIP = hit.address;
-  if (by.length > 0) {
-    line.ClientRequestURI = target;
-    line.ClientRequestMethod = hit.method;
-    if (hit.status !== undefined) line.EdgeResponseStatus = Number(hit.status);
-    line.ClientRequestReferer = hit.referrer;
-    line.ClientRequestUserAgent = hit.user_agent;
-    line.ClientCountry = hit.country;
-  }
-  return JSON.stringify(line);
 }
 
 // Takes the first bytes of a source, and gives them back with the rest.
