@@ -70,6 +70,15 @@ beforeEach(async () => {
 });
 afterAll(() => world?.close());
 
+// What scrapers, mail programs and caches add to a URL; the byte is no UTF-8.
+const FOREIGN = "collect[]=x&collect[]=y&utm_source=%E4&_=1764000000000";
+
+/** Whether the call ignores parameters that it does not know. */
+function ignoresUnknown(operation, path) {
+  const [ignored, where] = (operation["x-unknown-query"] ?? "").split(" where ");
+  return ignored === "ignored" && (where === undefined || path.includes(where));
+}
+
 const schemaOf = (operation) => operation.requestBody?.content["application/json"]?.schema;
 // Nothing in them is read from JSON.
 const BODIES = {
@@ -113,7 +122,9 @@ async function valid(requests, [path, method, item, operation]) {
   const schema = schemaOf(operation);
   const wanted = schema && (operation.requestBody.required || requests.often(0.8));
   const body = wanted ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();
-  return requests.request(path, method, operation, given, body);
+  const request = requests.request(path, method, operation, given, body);
+  if (!ignoresUnknown(operation, request.path)) return request;
+  return { ...request, path: `${request.path}${request.path.includes("?") ? "&" : "?"}${FOREIGN}` };
 }
 
 // A request that is valid but for one place; undefined where nothing can be broken.
@@ -126,6 +137,7 @@ async function invalid(requests, [path, method, item, operation]) {
   const parameters = requests.parameters(item, operation);
   const [name, needed] = Object.entries(operation["x-parameters"]?.needs ?? {})[0] ?? [];
   const [one, other] = operation["x-parameters"]?.excludes?.[0] ?? [];
+  if (how === 0 && ignoresUnknown(operation, made().path)) return undefined;
   if (how === 0) return { ...made(), path: `${made().path}${made().path.includes("?") ? "&" : "?"}unknown=1` };
   if (how === 1 && name) {
     delete given[needed];
@@ -192,3 +204,12 @@ for (const [index, one] of operations.entries()) {
     expect(taken, "requests that were taken").toBeGreaterThan(0);
   });
 }
+
+test("files and health ignore parameters that they do not know", async () => {
+  const open = Object.entries(API.paths).filter(([, { get }]) => get?.security.length === 0);
+  expect(open.map(([path]) => path)).toEqual(["/tally.js", "/healthz", "/openapi.json"]);
+  for (const [path, { get }] of open) {
+    expect(ignoresUnknown(get, path), path).toBe(true);
+    expect((await world.call("GET", `${path}?${FOREIGN}`)).status, path).toBe(200);
+  }
+});

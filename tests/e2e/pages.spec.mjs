@@ -58,7 +58,8 @@ describe("in an open deployment", () => {
     expect((await world.call("GET", "/hit/site%2Fvisits?numbers=string&by=campaign:spring")).json.value).toBe(2);
     await world.call("HEAD", "/hit/site%2Fvisits");
     expect((await world.strong("site/visits")).value).toBe(2);
-    await world.refused(400, "invalid-query", "GET", "/hit/site%2Fvisits?uniqe=a");
+    expect((await world.call("GET", "/hit/site%2Fvisits?_=3&callback=show")).json.value).toBe(3);
+    await world.refused(400, "invalid-query", "GET", "/hit/site%2Fvisits?numbers=roman");
     await world.refused(405, "method-not-allowed", "POST", "/hit/site%2Fvisits");
     await world.refused(400, "invalid-id", "GET", "/hit/");
     await world.refused(404, "not-found", "GET", "/hit");
@@ -69,7 +70,8 @@ describe("in an open deployment", () => {
     const read = await world.strong("letters/2");
     expect([read.value, read.uniques.estimate]).toEqual([3, 2]);
     await world.refused(400, "invalid-query", "GET", "/pixel/letters%2F2.gif?unique=");
-    await world.refused(400, "invalid-query", "GET", "/pixel/letters%2F2.gif?uniqe=a");
+    const mailed = await world.call("GET", "/pixel/letters%2F2.gif?utm_source=mail&utm_campaign=%E4&unique=a");
+    expect([mailed.status, (await world.strong("letters/2")).uniques.estimate]).toEqual([200, 2]);
   });
 
   test("a badge shows the value, or what was counted today, or that nothing is", async () => {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use tally_protocol::access::Scope;
 use tally_protocol::problem::Code;
-use tally_protocol::routes::{ROUTES, resolve};
+use tally_protocol::query::UnknownQuery;
+use tally_protocol::routes::{ROUTES, RouteName, resolve};
 
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",
@@ -306,4 +307,26 @@ fn examples_have_the_fields_of_their_schemas() {
         }
     });
     assert!(checked >= 12, "{checked} examples of objects");
+}
+
+#[test]
+fn calls_that_ignore_unknown_parameters_say_so() {
+    let document = document();
+    let operations = operations(&document);
+    let mut ignoring = 0;
+    for name in RouteName::ALL {
+        let Some((operation, _)) = operations.get(name.call()) else {
+            continue;
+        };
+        let said = match name.unknown_query() {
+            UnknownQuery::Refused => Value::Null,
+            UnknownQuery::Ignored => Value::from("ignored"),
+            UnknownQuery::IgnoredWhere(name, value) => {
+                Value::from(format!("ignored where {name}={value}"))
+            }
+        };
+        ignoring += usize::from(said != Value::Null);
+        assert_eq!(operation["x-unknown-query"], said, "{}", name.call());
+    }
+    assert_eq!(ignoring, 8);
 }

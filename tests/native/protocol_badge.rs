@@ -120,7 +120,7 @@ fn numbers_are_abbreviated() {
 fn what_is_not_known_is_refused() {
     let long = format!("label={}", "x".repeat(LABEL_CHARACTERS_MAX + 1));
     for query in [
-        "labl=x",
+        "label=x&label=y",
         "color=bluish",
         "color=12345",
         "color=%2B12345",

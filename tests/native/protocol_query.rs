@@ -1,4 +1,5 @@
-//! Law: a query says what it asks or is refused by name: no parameter is ignored, none is guessed.
+//! Law: a query says what it asks or is refused by name: none is guessed, and no parameter is ignored but by calls
+//! whose URLs other programs complete.
 
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::Datacenter;
@@ -9,6 +10,7 @@ use tally_protocol::query::{
     LIST_LIMIT, POINTS_MAX, Query, UNION_MAX, WINDOW_SECONDS_MAX, WINDOW_UNIQUES_SECONDS_MAX,
     Window,
 };
+use tally_protocol::routes::RouteName;
 use tally_protocol::version::Version;
 
 const KNOWN: &[&str] = &[
@@ -344,4 +346,45 @@ fn who_asks_for_a_script_is_told_what_there_is_instead() {
     let refused = Query::parse("callback=show", KNOWN).expect_err("a refusal");
     assert_eq!(refused.code(), Code::InvalidQuery);
     assert!(refused.detail().contains("CORS"), "{refused}");
+}
+
+#[test]
+fn parameters_that_other_programs_add_are_ignored_where_the_table_says_so() {
+    let known = ["unique", "by"];
+    for text in [
+        "utm_source=mail&utm_campaign=%E4&by=country",
+        "by=country&_=1764000000000&_=1764000000001",
+        "collect[]=x&by=country&collect[]=y",
+        "%FF=%FF&&=&by=country&x",
+        "Unique=ann&b%79=country",
+        "callback=show&by=country",
+    ] {
+        let query = Query::parse_for(RouteName::Pixel, text, &known).expect(text);
+        assert_eq!(query.get("by"), Some("country"), "{text}");
+        assert_eq!(query.get("unique"), None, "{text}");
+        let refused = Query::parse_for(RouteName::Read, text, &known);
+        assert_eq!(code(refused), Code::InvalidQuery, "{text}");
+    }
+    // What is known is read as strictly as ever.
+    for text in ["by=country&by=city&x=1", "by=%FF&x=1", "unique=%C3"] {
+        let refused = Query::parse_for(RouteName::Pixel, text, &known);
+        assert_eq!(code(refused), Code::InvalidQuery, "{text}");
+    }
+}
+
+#[test]
+fn only_the_lines_of_logpush_come_from_a_url_that_others_complete() {
+    let known = ["format", "unique"];
+    let read = |text| Query::parse_for(RouteName::Ingest, text, &known);
+    let query = read("format=logpush&tags=host:example.com&unique=ip").expect("a query");
+    assert_eq!(query.get("unique"), Some("ip"));
+    for text in [
+        "format=clf&unqiue=ip",
+        "format=ndjson&tags=x",
+        "tags=logpush",
+        "",
+    ] {
+        let is_fine = text.is_empty();
+        assert_eq!(read(text).is_ok(), is_fine, "{text}");
+    }
 }

@@ -27,6 +27,7 @@ use tally_protocol::metrics::Metric;
 use tally_protocol::names::{BODY_PIECE_MS, SUBREQUESTS};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
+use tally_protocol::routes::RouteName;
 use tally_protocol::visitor::day_of;
 use tally_shared::metrics;
 
@@ -128,7 +129,8 @@ pub async fn events(context: &RequestContext, caller: &Caller) -> Result<Answer,
 /// # Errors
 /// As [`events`].
 pub async fn ingest(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["format", "key", "unique", "by", "site"])?;
+    let known = ["format", "key", "unique", "by", "site"];
+    let query = Query::parse_for(RouteName::Ingest, context.query(), &known)?;
     let ingest = Ingest::from_query(query.get("format"), query.get("key"), query.get("unique"))?;
     let ingest = ingest.saying(query.get("by"), query.get("site"))?;
     bulk(context, caller, Records::Logs(ingest)).await

@@ -18,6 +18,7 @@ use tally_protocol::messages::Read;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::SummedCounter;
 use tally_protocol::query::{Query, Window};
+use tally_protocol::routes::RouteName;
 
 /// One transparent point. Source: GIF89a specification, sections 17 to 27.
 const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
@@ -40,7 +41,7 @@ pub async fn pixel(
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["unique", "by"])?;
+    let query = Query::parse_for(RouteName::Pixel, context.query(), &["unique", "by"])?;
     let (unique, dimensions) = said(context, &query)?;
     if context.method() != "HEAD" {
         caller.may_write(id.as_str(), 1, &[])?;
@@ -59,7 +60,11 @@ pub async fn hit(
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["unique", "by", "numbers"])?;
+    let query = Query::parse_for(
+        RouteName::Hit,
+        context.query(),
+        &["unique", "by", "numbers"],
+    )?;
     let (unique, dimensions) = said(context, &query)?;
     let strings = query.numbers_as_strings()?;
     if context.method() == "HEAD" {

@@ -207,7 +207,7 @@ async fn identify(context: &RequestContext) -> Result<(), Problem> {
 macro_rules! handlers {
     (($context:ident, $caller:ident)
         $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
-            $metric:literal $right:expr => $handler:expr;)*
+            $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
     ) => {
         async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
             let $caller = $context.caller_with(&route.right())?;

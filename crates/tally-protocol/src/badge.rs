@@ -8,6 +8,7 @@
 
 use super::problem::{Code, Problem};
 use super::query::{Query, Window};
+use super::routes::RouteName;
 
 /// The longest label, in characters: wider badges do not fit on a line.
 pub const LABEL_CHARACTERS_MAX: usize = 64;
@@ -149,7 +150,8 @@ impl Badge {
     /// # Errors
     /// `invalid-query` with the known values.
     pub fn parse(query: &str) -> Result<Self, Problem> {
-        let query = Query::parse(
+        let query = Query::parse_for(
+            RouteName::Badge,
             query,
             &[
                 "label",

@@ -1,5 +1,6 @@
-//! Query strings, read strictly. An unknown parameter is refused: if a misspelt `consistency` were ignored, the answer
-//! would be to another question.
+//! Query strings, read strictly. An unknown parameter of an API call is refused: if a misspelt `consistency` were
+//! ignored, the answer would be to another question. Calls whose URLs other programs complete ignore unknown
+//! parameters: the [table of routes](super::routes) names these calls.
 
 mod breakdown;
 mod top;
@@ -10,7 +11,7 @@ pub use top::TopQuery;
 
 use super::messages::ReadParts;
 use super::problem::{Code, Problem};
-use super::routes::percent_decoded;
+use super::routes::{RouteName, percent_decoded};
 use super::version::Version;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::Datacenter;
@@ -56,6 +57,37 @@ pub struct HistoryFormat {
     pub strings: bool,
     /// Whether points are included where nothing was counted or the count is unknown.
     pub zeros: bool,
+}
+
+/// What a call does with a parameter that it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownQuery {
+    /// The call is refused: its caller chooses each parameter.
+    Refused,
+    /// The parameter is ignored. Mail programs, link shorteners, scrapers and proxies of images add their own.
+    Ignored,
+    /// The parameter is ignored where the parameter of this name has this value, and refused otherwise.
+    IgnoredWhere(&'static str, &'static str),
+}
+
+impl UnknownQuery {
+    fn is_ignored(self, query: &str) -> bool {
+        match self {
+            Self::Refused => false,
+            Self::Ignored => true,
+            Self::IgnoredWhere(name, value) => form_urlencoded::parse(query.as_bytes())
+                .any(|(other, given)| other == name && given == value),
+        }
+    }
+}
+
+/// The pairs of a query whose names are known, as they stand in the URL.
+fn known_pairs(query: &str, known: &[&str]) -> String {
+    let is_known = |pair: &&str| {
+        form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| known.contains(&&*name))
+    };
+    let pairs: Vec<&str> = query.split('&').filter(is_known).collect();
+    pairs.join("&")
 }
 
 /// A parsed query string.
@@ -105,6 +137,18 @@ impl Query {
             }
         }
         Ok(Self { pairs })
+    }
+
+    /// Reads the query of a call, which ignores or refuses unknown parameters as its row in the table of routes says.
+    /// An ignored parameter may stand twice, and its bytes need not be UTF-8.
+    ///
+    /// # Errors
+    /// As [`Query::parse`].
+    pub fn parse_for(call: RouteName, query: &str, known: &[&str]) -> Result<Self, Problem> {
+        match call.unknown_query().is_ignored(query) {
+            true => Self::parse(&known_pairs(query, known), known),
+            false => Self::parse(query, known),
+        }
     }
 
     /// The value of a parameter.

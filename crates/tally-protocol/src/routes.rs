@@ -15,6 +15,7 @@ use super::api_key::KeyId;
 use super::features::all_left_out;
 use super::limits::PolicyName;
 use super::problem::{Code, Problem};
+use super::query::UnknownQuery;
 use super::share::ShareId;
 use tally_core::counter::id::CounterId;
 
@@ -30,7 +31,7 @@ const WITH_SLASHES: &str = "/hit/{id}";
 macro_rules! types {
     (($visit:ident, $caller:ident)
         $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
-            $metric:literal $right:expr => $handler:expr;)*
+            $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
     ) => {
         /// A call of the public API.
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,14 @@ macro_rules! types {
                     $(RouteName::$variant => $metric,)*
                     RouteName::Options => "options",
                     RouteName::Other => "other",
+                }
+            }
+
+            /// What the call does with a parameter of its query that it does not know.
+            pub const fn unknown_query(self) -> UnknownQuery {
+                match self {
+                    $($(RouteName::$variant => $unknown,)?)*
+                    _ => UnknownQuery::Refused,
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! The table of routes: every fact about a call of the public API, once.
 //!
 //! A row is: variant of [`Route`](super::Route) with its parameters, method, template, name in metrics, the required
-//! right, and the function that answers it. [`route_table`] passes the rows to a macro: [`super`] makes the types and
-//! the search, `edge` the dispatch.
+//! right, the treatment of unknown query parameters where they are not refused, and the function that answers it.
+//! [`route_table`] passes the rows to a macro: [`super`] makes the types and the search, `edge` the dispatch.
 //!
 //! A row with a feature before it exists only in builds with that feature.
 //!
@@ -84,7 +84,8 @@ macro_rules! route_table {
                 Right::Somewhere(Scope::Write, &[]) => bulk::events(context, &caller).await;
             #[cfg(feature = "ingest")]
             Ingest "POST" "/ingest" "ingest"
-                Right::Somewhere(Scope::Write, &[Permission::Ingest]) => bulk::ingest(context, &caller).await;
+                Right::Somewhere(Scope::Write, &[Permission::Ingest]),
+                UnknownQuery::IgnoredWhere("format", "logpush") => bulk::ingest(context, &caller).await;
             #[cfg(feature = "queue")]
             Event "POST" "/api/event" "api_event"
                 Right::Somewhere(Scope::Write, &[]) => queue::event(context, &caller).await;
@@ -220,13 +221,16 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, board.as_str()) => boards::hide(context, board, member).await;
             #[cfg(feature = "pages")]
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"
-                Right::Image(Scope::Write, id.as_str()) => embeds::pixel(context, &caller, id).await;
+                Right::Image(Scope::Write, id.as_str()), UnknownQuery::Ignored =>
+                    embeds::pixel(context, &caller, id).await;
             #[cfg(feature = "pages")]
             Hit(id: CounterId) "GET" "/hit/{id}" "hit"
-                Right::Image(Scope::Write, id.as_str()) => embeds::hit(context, &caller, id).await;
+                Right::Image(Scope::Write, id.as_str()), UnknownQuery::Ignored =>
+                    embeds::hit(context, &caller, id).await;
             #[cfg(feature = "pages")]
             Badge(id: CounterId) "GET" "/badge/{id}.svg" "badge"
-                Right::Image(Scope::Read, id.as_str()) => embeds::badge(context, &caller, id).await;
+                Right::Image(Scope::Read, id.as_str()), UnknownQuery::Ignored =>
+                    embeds::badge(context, &caller, id).await;
             // Answered before routing, in these forms and by paths.
             #[cfg(feature = "redis")]
             Redis "POST" "/redis" "redis"
@@ -239,19 +243,19 @@ macro_rules! route_table {
                 Right::Somewhere(Scope::Read, &[]) => Ok(Answer::text(String::new()));
             #[cfg(feature = "pages")]
             Script "GET" "/tally.js" "script"
-                Right::Everybody => files::script(&context.host);
+                Right::Everybody, UnknownQuery::Ignored => files::script(&context.host);
             Index "GET" "/" "index"
-                Right::Everybody => Ok(files::index(context));
+                Right::Everybody, UnknownQuery::Ignored => Ok(files::index(context));
             // The numbers are of all counters, so a key for a prefix is not enough.
             Metrics "GET" "/metrics" "metrics"
-                Right::Counter(Scope::Admin, "") => metrics::metrics(context).await;
+                Right::Counter(Scope::Admin, ""), UnknownQuery::Ignored => Ok(metrics::metrics(context).await);
             #[cfg(feature = "pages")]
             Dashboard(file: Option<String>) "GET" "/dashboard{/file}" "dashboard"
-                Right::Everybody => files::dashboard(&context.host, file.as_deref());
+                Right::Everybody, UnknownQuery::Ignored => files::dashboard(&context.host, file.as_deref());
             Health "GET" "/healthz" "healthz"
-                Right::Everybody => health::health(context).await;
+                Right::Everybody, UnknownQuery::Ignored => health::health(context).await;
             OpenApi "GET" "/openapi.json" "openapi"
-                Right::Everybody => files::openapi(&context.host);
+                Right::Everybody, UnknownQuery::Ignored => files::openapi(&context.host);
         }
     };
 }
