@@ -10,6 +10,7 @@ import { Batch, sendEvents, type BatchOptions, type Event, type Report } from ".
 import { counterStore, watch, type CounterStore, type LiveCounters } from "./live.ts";
 import { Transport, path, refusal, type Call, type TransportOptions } from "./transport.ts";
 
+export { clientAddress, clientKey, type ClientKeyOptions } from "./address.ts";
 export type { components, operations, paths } from "./api.ts";
 export type { BatchOptions, Event, Report } from "./batch.ts";
 export type { CounterStore, LiveCounter, LiveCounters } from "./live.ts";

@@ -11,8 +11,10 @@ it is sent.
 from __future__ import annotations
 
 import gzip
+import ipaddress
 import json
 import random
+import re
 import threading
 import time
 import urllib.error
@@ -21,7 +23,7 @@ import urllib.request
 import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
-__all__ = ["Tally", "TallyError"]
+__all__ = ["Tally", "TallyError", "client_address", "client_key"]
 
 _PAUSE_MIN = 0.1
 _PAUSE_MAX = 10.0
@@ -40,6 +42,54 @@ class TallyError(Exception):
         self.code = code
         self.problem = problem
         self.retry_after = retry_after
+
+
+# Addresses.
+
+_IPV4_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}")
+_BRACKETS = re.compile(r"\[([^\]]*)\](?::[0-9]{1,5})?")
+_IPV6 = re.compile(r"[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
+# IPv4 within IPv6: mapped (RFC 4291, 2.5.5.2) and translated (RFC 6052, 2.1).
+_WITHIN = (0xFFFF, 0x64FF9B << 64)
+
+
+def _address(value: Any) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
+    if not isinstance(value, str):
+        return None
+    first = value.split(",", 1)[0].strip()
+    bracketed = _BRACKETS.fullmatch(first)
+    try:
+        if bracketed is None and ":" not in _IPV4_PORT.sub(r"\1", first):
+            return ipaddress.IPv4Address(_IPV4_PORT.sub(r"\1", first))
+        text = (bracketed.group(1) if bracketed else first).split("%", 1)[0]
+        if not _IPV6.fullmatch(text):
+            return None
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if int(address) >> 32 in _WITHIN else address
+
+
+def client_address(value: Any) -> Optional[str]:
+    """Returns an address in its one spelling, without port, brackets and zone: of a list, such as X-Forwarded-For, its first.
+
+    IPv4 within IPv6 is IPv4. Returns None for what is no address.
+    """
+    address = _address(value)
+    return None if address is None else str(address)
+
+
+def client_key(value: Any, *, ipv6_prefix: int = 64) -> Optional[str]:
+    """Returns the key under which a client's quota is counted: an IPv4 address, or the network of an IPv6 address, such as "2001:db8:1:2::".
+
+    ipv6_prefix says how many bits of an IPv6 address tell clients apart. Returns None for what is no address.
+    """
+    if isinstance(ipv6_prefix, bool) or not isinstance(ipv6_prefix, int) or not 1 <= ipv6_prefix <= 128:
+        raise ValueError(f"ipv6_prefix is {ipv6_prefix!r}: send a whole number from 1 to 128")
+    address = _address(value)
+    if not isinstance(address, ipaddress.IPv6Address):
+        return None if address is None else str(address)
+    return str(ipaddress.IPv6Network((int(address), ipv6_prefix), strict=False).network_address)
 
 
 def _part(text: str) -> str:
