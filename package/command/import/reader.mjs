@@ -22,6 +22,7 @@
 //   read(bytes: Uint8Array): {  // whole lines; the last one needs no newline
 //     body: string[];           // lines of a body of /ingest
 //     ids: string[];            // the counter of each of them
+//     numbers: number[];        // which line of `bytes` each of them is: so many newlines stand before it
 //     lines: number;            // how many there were, without comments, headers and blank ones
 //     left: { status: number; method: number; static: number; bots: number };  // left out, by reason
 //     unreadable: number;       // neither counted nor left out
@@ -68,9 +69,9 @@ export function createReader(options) {
   if (state !== "") parse(state);
   const read = (bytes) => {
     const all = {
-      body: [], ids: [], lines: 0, left: { status: 0, method: 0, static: 0, bots: 0 }, unreadable: 0, unread: [],
+      body: [], ids: [], numbers: [], lines: 0, left: { status: 0, method: 0, static: 0, bots: 0 }, unreadable: 0, unread: [],
     };
-    for (const line of linesOf(bytes)) {
+    for (const [number, line] of linesOf(bytes).entries()) {
       if (line === "") continue;
       const hit = parse(line);
       if (hit === null && (line.startsWith("#Fields:") || name === "goatcounter")) state = line;
@@ -86,6 +87,7 @@ export function createReader(options) {
       if (reason === undefined) {
         all.body.push(bodyLine(hit, id, page + query, { by, unique }));
         all.ids.push(site ?? id);
+        all.numbers.push(number);
       } else all.left[reason] += 1;
     }
     return all;
