@@ -69,8 +69,11 @@ class Browser {
   }
 }
 
-/** Starts the browser of this machine; `scripts/chromium.mjs` says how to get one. */
-export async function openBrowser() {
+/**
+ * Starts the browser of this machine; `scripts/chromium.mjs` says how to get one. With `hasBackForwardCache` pages that
+ * were left may come back as they were: driven browsers load them anew otherwise.
+ */
+export async function openBrowser({ hasBackForwardCache = false } = {}) {
   const executablePath = chromiumPath();
   return new Browser(
     await chromium.launch({
@@ -78,6 +81,7 @@ export async function openBrowser() {
       // Its own sandbox does not start for root and in most containers; it sees only pages of these tests.
       chromiumSandbox: false,
       args: [RESOLVES_NOTHING],
+      ignoreDefaultArgs: hasBackForwardCache ? ["--disable-back-forward-cache"] : [],
     }),
   );
 }

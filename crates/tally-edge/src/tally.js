@@ -1,194 +1,251 @@
-//! Tally for pages: counts views, and fills elements marked data-tally="<counter id>" with live numbers.
+// Tally for pages: counts views, and fills elements marked data-tally="<counter id>" with live numbers.
 //   <script defer src="https://tally.example.com/tally.js"></script>
 // A view counts once the page has loaded, and again when its path changes. Nothing is stored.
 // Its attributes are described in docs/guide/page-views.md.
+//
+// Invariant: nothing of this file throws into the page. Whatever the page or the browser calls is behind `guard`. The
+// listeners exist before the first view. Each fault is one warning that says what to do.
 (() => {
-  const script = document.currentScript;
-  if (!script) return;
-  const {
-    id, prefix = "", unique, by = "", respect = "", routes, count, origin = new URL(script.src).origin,
-  } = script.dataset;
-  const pageId = () => id || prefix + location.pathname;
-  const counter = (name) => `${origin}/counters/${encodeURIComponent(name)}`;
+  const warned = [];
 
-  // The same script twice on a page counts once. The first alone shows numbers: two could tell of different ones.
-  const shows = !window.tallyScripts;
-  const scripts = (window.tallyScripts ||= {});
-  const isSecond = scripts[[origin, id, prefix]];
-  scripts[[origin, id, prefix]] = true;
-  const counts = !(
-    isSecond ||
-    count === "off" ||
-    (/dnt/i.test(respect) && navigator.doNotTrack === "1") ||
-    (/gpc/i.test(respect) && navigator.globalPrivacyControl)
-  );
-  let path;
-  // The warnings that were given.
-  const warnings = new Set();
-
-  // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
-  // address, no query.
-  function said() {
-    const host = (url) => url.hostname.replace(/^www\./, "");
-    const from = path === undefined && document.referrer ? host(new URL(document.referrer)) : "";
-    const known = {
-      page: location.pathname,
-      referrer: from === host(location) ? "" : from,
-      utm_source: path === undefined && new URLSearchParams(location.search).get("utm_source"),
-      country: "auto",
-      browser: "auto",
-      // A tablet of Apple calls itself a Mac.
-      device: navigator.maxTouchPoints > 1 && /Mac/.test(navigator.platform) ? "tablet" : "auto",
-    };
-    const names = by.split(/[\s,]+/).filter(Boolean);
-    const unknown = names.filter((name) => !Object.hasOwn(known, name)).join(", ");
-    if (unknown && !warnings.has(unknown)) {
-      warnings.add(unknown);
-      console.warn(`tally.js: data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`);
+  function warn(fault, what = "Read Tally's guide of page views.") {
+    try {
+      if (warned.includes(`${fault}`)) return;
+      warned.push(`${fault}`);
+      console.warn(`tally.js: ${fault}`, what);
+    } catch {
+      // The console is the page's too.
     }
-    const named = names.map((name) => [
-      name, [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join(""),
-    ]);
-    return Object.fromEntries(named.filter(([, value]) => value));
   }
 
-  function view() {
-    if (!counts || path === location.pathname) return;
-    const url = `${counter(pageId())}/increment`;
-    const body = unique || by ? JSON.stringify({ unique, by: by ? said() : undefined }) : "";
-    path = location.pathname;
-    // A text as body asks for no preflight. A beacon would not tell whether it was refused.
-    ask(url, { method: "POST", body, keepalive: true });
-  }
-
-  // Fetches, and says once in the console why that was refused and what to do: in Tally's words, where the browser lets
-  // them be read.
-  async function ask(url, options) {
-    const answer = await fetch(url, options).catch(() => ({ status: "no answer" }));
-    const refusal = `tally.js: ${url}: ${answer.status}`;
-    if (!answer.ok && !warnings.has(refusal)) {
-      warnings.add(refusal);
-      const problem = await answer.json?.().catch(() => {});
-      const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${location.origin}" with a prefix of this id?`;
-      console.warn(refusal, problem?.detail || hint);
+  // Returns an entry that neither throws nor rejects.
+  const guard = (entry) => async (event) => {
+    try {
+      await entry(event);
+    } catch (error) {
+      warn(error);
     }
-    return answer;
-  }
+  };
+  const on = (target, name, entry) => guard(() => target.addEventListener(name, guard(entry)))();
 
-  const values = new Map();
-  let watched = "";
-  let stop = () => {};
-  // How often in a row the stream could not be opened.
-  let failures = 0;
+  guard(() => {
+    // An image of that name hides the property of the document, but not that of its prototype.
+    let script = Reflect.get(globalThis.Document?.prototype || document, "currentScript", document);
+    // A module has no current script, and neither has what a tag manager evaluates.
+    if (!script?.src && !script?.dataset.origin) {
+      const first = (selector) => document.querySelector(`script[${selector}]`);
+      script = first('src*="tally.js"') || first("data-origin");
+    }
+    const { id, prefix = "", unique, by = "", respect = "", routes, count, origin } = script?.dataset || {};
+    // The stack names the file of an imported module: `import.meta` is a syntax error in other scripts.
+    const from = origin || script?.src || Error().stack?.match(/http[^\s()]+\/tally\.js/);
+    let api;
+    try {
+      // The calls of a Tally below a path are below the same path.
+      const base = /^(https?:\/)?\/./.test(from) && new URL(origin || ".", origin ? location : from);
+      api = base.href.replace(/\/+$/, "");
+    } catch {
+      return warn(`data-origin is ${origin}`, 'Add data-origin="https://…", the address of Tally, to its script.');
+    }
+    // An address such as about:srcdoc has no path.
+    const pageId = () => id || (/^\//.test(location.pathname) ? prefix + location.pathname : "");
+    // One or two dots in an address are folders.
+    const encoded = (name) =>
+      /^\.{0,2}$|[\p{Cs}\p{Cc}]/u.test(name)
+        ? warn(`"${name}" is no id`, "Write another data-id, data-prefix or data-tally.")
+        : encodeURIComponent(name);
 
-  // Asks every few seconds, less often where that fails, and after a while for a stream again.
-  function poll(ids) {
-    let left = 12;
-    let pause = 5e3;
-    let timer;
-    const round = async () => {
-      let isWell = true;
-      for (const name of ids) {
-        // Text is the number alone. 404: nothing is counted yet.
-        const answer = await ask(counter(name), { headers: { accept: "text/plain" } });
-        const value = answer.ok ? BigInt(await answer.text()) : null;
-        if (timer === null) return;
-        values.set(name, value);
-        isWell &&= answer.ok || answer.status === 404;
+    // The same script twice on a page counts once. The first alone shows numbers: two could tell of different ones.
+    const scripts = (window[Symbol.for("tally.js")] ||= []);
+    const key = `${[api, id, prefix]}`;
+    const shows = !scripts[0];
+    const counts = !(
+      scripts.includes(key) ||
+      count === "off" ||
+      (/dnt/i.test(respect) && navigator.doNotTrack === "1") ||
+      (/gpc/i.test(respect) && navigator.globalPrivacyControl)
+    );
+    scripts.push(key);
+    let path;
+    // Whoever comes back has been counted with where they came from.
+    let isArrival = globalThis.performance?.getEntriesByType("navigation")[0]?.type !== "back_forward";
+
+    // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
+    // address, no query.
+    function said() {
+      const host = (url) => `${url}`.match(/^[\w-]+:\/\/(?:www\.)?([^/:?#]*)/)?.[1];
+      const referrer = host(document.referrer);
+      const known = {
+        page: location.pathname,
+        referrer: isArrival && referrer !== host(location.href) && referrer,
+        utm_source: isArrival && new URLSearchParams(location.search).get("utm_source"),
+        country: "auto",
+        browser: "auto",
+        // A tablet of Apple calls itself a Mac.
+        device: navigator.maxTouchPoints > 1 && /Mac/.test(navigator.platform) ? "tablet" : "auto",
+      };
+      isArrival = false;
+      const names = by.split(/[\s,]+/).filter(Boolean);
+      const unknown = names.filter((name) => !Object.hasOwn(known, name)).join(", ");
+      if (unknown) warn(`data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`, "");
+      const value = (name) =>
+        [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("");
+      return Object.fromEntries(names.map((name) => [name, value(name) || undefined]));
+    }
+
+    function view() {
+      if (!counts || path === location.pathname) return;
+      path = location.pathname;
+      const body = unique || by ? JSON.stringify({ unique, by: by ? said() : undefined }) : "";
+      // A text as body asks for no preflight. A beacon would not tell whether it was refused.
+      return ask(pageId(), "/increment", { method: "POST", body, keepalive: true });
+    }
+
+    // Returns the answer's text, "" where there is no such counter, undefined where it was refused. Says once in the
+    // console why, in Tally's words, where the browser lets them be read.
+    async function ask(name, call, options) {
+      if (!encoded(name)) return;
+      const url = `${api}/counters/${encoded(name)}${call}`;
+      let status = "no answer";
+      let problem;
+      try {
+        const answer = await fetch(url, options);
+        ({ status } = answer);
+        if (answer.ok) return await answer.text();
+        problem = await answer.json();
+      } catch {
+        // The status tells it.
       }
-      pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
-      timer = setTimeout(--left ? round : again, pause);
-      watch();
-    };
-    stop = () => {
-      clearTimeout(timer);
-      timer = null;
-    };
-    round();
-  }
-
-  function again() {
-    watched = "";
-    watch();
-  }
-
-  function watch() {
-    if (!shows) return;
-    // Nobody looks at a hidden page, and browsers open few connections to one place.
-    const elements = document.hidden ? [] : [...document.querySelectorAll("[data-tally]")];
-    const names = elements.map((element) => element.dataset.tally || pageId());
-    const ids = [...new Set(names)].sort();
-    const list = ids.map((name) => `id=${encodeURIComponent(name)}`).join("&");
-    if (list !== watched) {
-      stop();
-      stop = () => {};
-      watched = list;
-      if (list) follow(ids, list);
+      const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${window.origin || location.origin}" with a prefix of this id?`;
+      warn(`${url}: ${status}`, problem?.detail || hint);
+      if (status === 404) return "";
     }
-    // What is not known now is a dash: a number would be of another time, or of the page before.
-    const format = new Intl.NumberFormat(document.documentElement.lang || undefined);
-    elements.forEach((element, index) => {
-      const value = failures > 1 ? null : values.get(names[index]);
-      const text = value == null ? "–" : format.format(value);
-      if (element.textContent !== text) element.textContent = text;
-    });
-  }
 
-  function follow(ids, list) {
-    for (const name of values.keys()) ids.includes(name) || values.delete(name);
-    failures = 0;
-    const source = new EventSource(`${origin}/live?${list}`);
-    source.onopen = () => {
-      failures = 0;
-      watch();
-    };
-    source.onmessage = ({ data }) => {
-      const { type, counters } = JSON.parse(data);
-      if (type !== "update") return;
-      for (const name in counters) values.set(name, counters[name]?.value);
-      watch();
-    };
-    // The browser mends a broken stream, but not one that was refused.
-    source.onerror = () => {
-      if (source.readyState === 2) return poll(ids);
-      failures += 1;
-      watch();
-    };
-    stop = () => source.close();
-  }
+    let values = {};
+    let watched = "";
+    let source;
+    // Each list of counters that is followed is one turn.
+    let turns = 0;
+    // How often in a row the stream could not be opened.
+    let failures = 0;
 
-  function moved() {
-    view();
-    watch();
-  }
-
-  function start() {
-    moved();
-    // Elements may come later.
-    let timer;
-    new MutationObserver(() => {
-      timer ||= setTimeout(() => {
-        timer = 0;
+    // Asks every few seconds, less often where that fails, and after a while for a stream again.
+    async function poll(ids) {
+      const turn = turns;
+      for (let left = 12, pause = 5e3; left--; ) {
+        let isWell = true;
+        for (const name of ids) {
+          // Text is the number alone.
+          const value = await ask(name, "", { headers: { accept: "text/plain" } });
+          if (turn !== turns) return;
+          values[name] = { value: /^-?\d+$/.test(value) ? value : null };
+          isWell &&= value !== undefined;
+        }
         watch();
-      }, 100);
-    }).observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["data-tally"] });
-    document.addEventListener("visibilitychange", watch);
-    // A page that comes back from the browser's cache is seen again.
-    addEventListener("pageshow", ({ persisted }) => {
-      if (!persisted) return;
-      path = undefined;
-      moved();
-    });
-    if (routes === "off") return;
-    const { pushState } = history;
-    history.pushState = function () {
-      pushState.apply(this, arguments);
-      moved();
-    };
-    addEventListener("popstate", moved);
-  }
+        pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
+        await new Promise((done) => setTimeout(done, pause));
+        if (turn !== turns) return;
+      }
+      watched = "";
+      watch();
+    }
 
-  const loaded = () => (document.readyState === "complete" ? start() : addEventListener("load", start));
-  if (document.prerendering) document.addEventListener("prerenderingchange", loaded, { once: true });
-  else loaded();
+    function watch() {
+      if (!shows) return;
+      // Nobody looks at a hidden page, and browsers open few connections to one place.
+      const elements = document.hidden === true ? [] : [...document.querySelectorAll("[data-tally]")];
+      const nameOf = ({ dataset }) => dataset.tally || pageId();
+      const ids = [...new Set(elements.map(nameOf))].filter(encoded).sort();
+      const list = ids.map((name) => `id=${encoded(name)}`).join("&");
+      if (list !== watched) {
+        turns += 1;
+        source?.close();
+        watched = list;
+        if (list) follow(ids, list);
+      }
+      const { lang } = document.documentElement;
+      let format = (value) => value.toLocaleString();
+      try {
+        ({ format } = new Intl.NumberFormat(lang || undefined));
+      } catch (error) {
+        warn(`lang="${lang}": ${error}`, 'Write a language such as "en-US".');
+      }
+      // What is not known now is a dash: a number would be of another time, or of the page before.
+      elements.forEach(guard((element) => {
+        const value = failures > 1 ? null : values[nameOf(element)]?.value;
+        const text = value == null ? "–" : format(value);
+        if (element.textContent !== text) element.textContent = text;
+      }));
+    }
+
+    function follow(ids, list) {
+      values = Object.fromEntries(ids.map((name) => [name, values[name]]));
+      failures = 0;
+      try {
+        source = new EventSource(`${api}/live?${list}`);
+      } catch {
+        return guard(poll)(ids);
+      }
+      source.onopen = guard(() => {
+        failures = 0;
+        watch();
+      });
+      source.onmessage = guard(({ data }) => {
+        const { type, counters } = JSON.parse(data);
+        if (type !== "update") return;
+        Object.assign(values, counters);
+        watch();
+      });
+      // The browser mends a broken stream, but not one that was refused.
+      source.onerror = guard(() => {
+        if (source.readyState === 2) return poll(ids);
+        failures += 1;
+        watch();
+      });
+    }
+
+    function moved() {
+      guard(view)();
+      guard(watch)();
+    }
+
+    function start() {
+      on(document, "visibilitychange", watch);
+      // A page that comes back from the browser's cache is seen again.
+      on(window, "pageshow", ({ persisted }) => {
+        if (!persisted) return;
+        path = undefined;
+        moved();
+      });
+      if (routes !== "off") {
+        on(window, "popstate", moved);
+        guard(() => {
+          const { pushState } = history;
+          // An assignment to a frozen object would be no error here.
+          Object.assign(history, {
+            pushState(...parts) {
+              const result = Reflect.apply(pushState, this, parts);
+              moved();
+              return result;
+            },
+          });
+        })();
+      }
+      // Elements may come later.
+      guard(() => {
+        let timer;
+        const later = guard(() => {
+          timer = 0;
+          watch();
+        });
+        const observer = new MutationObserver(guard(() => (timer ||= setTimeout(later, 100))));
+        observer.observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["data-tally"] });
+      })();
+      moved();
+    }
+
+    const loaded = () => (document.readyState === "complete" ? start() : on(window, "load", start));
+    if (document.prerendering === true) on(document, "prerenderingchange", loaded);
+    else loaded();
+  })();
 })();
