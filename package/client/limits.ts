@@ -57,7 +57,7 @@ export async function judge(
   headers["retry-after"] = seconds(verdict.retry_after_ms);
   const detail = `the quota of "${policy}" is used up; come again in ${headers["retry-after"]} s`;
   const body = {
-    type: "urn:tally:problem:quota-exceeded", title: "The quota is used up", status: 429, detail,
+    type: "/problems/quota-exceeded", title: "The quota is used up", status: 429, detail,
     code: "quota-exceeded",
   };
   return { verdict, headers, refusal: { status: 429, body } };

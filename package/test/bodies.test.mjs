@@ -25,7 +25,7 @@ function receiver(refusedBoards = []) {
         report.counters += 1;
       } else if (refusedBoards.includes(board)) {
         refuse(
-          member === undefined ? "counter-exists" : "invalid-line", member === undefined ? "" : "its board was refused",
+          member === undefined ? "already-exists" : "invalid-line", member === undefined ? "" : "its board was refused",
         );
       } else {
         report[member === undefined ? "boards" : "members"] += 1;

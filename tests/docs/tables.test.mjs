@@ -10,7 +10,6 @@ import { ROOT, documents, parse, read } from "./pages.mjs";
 const LIMITS = "docs/operate/limits.md";
 const ALL_LIMITS = "docs/internals/limits.md";
 const VARIABLES = "docs/operate/variables.md";
-const README = "README.md";
 
 const known = constants(ROOT);
 
@@ -82,9 +81,9 @@ test("the table of variables has each that is read, and no other", () => {
   assert.equal(new Set(names).size, names.length, "a variable stands twice");
 });
 
-test("the README's table of calls has every call of the API", () => {
+test("the page of all calls has every call of the API", () => {
   const paths = Object.entries(JSON.parse(read("crates/tally-protocol/src/openapi.json")).paths);
-  const table = parse(read(README))
+  const table = parse(read("docs/develop/api.md"))
     .rows.map(({ cells }) => cells[0])
     .join("\n");
   const missing = paths.flatMap(([path, methods]) =>
@@ -95,14 +94,15 @@ test("the README's table of calls has every call of the API", () => {
   assert.deepEqual(missing, []);
 });
 
-test("the table of errors has each code with its status, and no other", () => {
+test("the table of errors has each code with its status and what to do, and no other", () => {
   const source = read("crates/tally-protocol/src/problem.rs");
-  const codes = [...source.matchAll(/^ {4}[A-Z]\w+ "([a-z-]+)" (\d{3}) "/gm)].map(
-    ([, code, status]) => `${code} ${status}`,
+  const text = (literal) => literal.replaceAll(/\\\n\s*/g, "").replaceAll('\\"', '"');
+  const codes = [...source.matchAll(/^ {4}[A-Z]\w+ "([a-z-]+)" (\d{3}) "[^"]+"\n\s+"((?:[^"\\]|\\[\s\S])*)";$/gm)].map(
+    ([, code, status, remedy]) => `${code} ${status} ${text(remedy)}`,
   );
   const entries = parse(read("docs/guide/errors.md")).rows.flatMap(({ cells }) => {
     const code = cells[0].match(/^`([a-z-]+)`$/)?.[1];
-    return code ? [`${code} ${cells[1]}`] : [];
+    return code ? [`${code} ${cells[1]} ${cells[2].replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1")}`] : [];
   });
   assert.ok(codes.length > 30);
   assert.deepEqual(entries.sort(), codes.sort());

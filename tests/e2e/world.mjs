@@ -16,7 +16,9 @@ export const TABLETS = process.env.TABLETS !== undefined;
 /**
  * Scheme and host of all requests, which nothing resolves: an open deployment answers to this machine's names alone.
  */
-export const ORIGIN = "http://localhost";
+export // The random part of the isolate, and a number.
+const REQUEST_ID = /^[0-9a-f]{16}-[1-9][0-9]*$/;
+const ORIGIN = "http://localhost";
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
 
@@ -124,6 +126,7 @@ class World {
     const type = answerHeaders.get("content-type") ?? "";
     const json = type.includes("json") && !type.includes("ndjson") && text !== "" ? parseExact(text) : undefined;
     const answer = { status, headers: answerHeaders, bytes, text, json };
+    expect(answerHeaders.get("request-id"), `${method} ${path}`).toMatch(REQUEST_ID);
     const route = path.split("?")[0];
     if (method !== "OPTIONS" && method !== "HEAD") {
       expect(answerFaults(method, route, status, type, json, text), `${method} ${path}\n${text}`).toEqual([]);

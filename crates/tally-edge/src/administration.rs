@@ -204,7 +204,7 @@ pub fn done_of(
             "the value would be below the counter's floor; nothing was changed",
         ),
         OperationOutcome::Exists => Problem::new(
-            Code::CounterExists,
+            Code::AlreadyExists,
             "there is such a counter already; nothing was changed",
         ),
         OperationOutcome::HashMismatch => Problem::new(

@@ -64,6 +64,26 @@ fn prefers_html(accepts: &str) -> bool {
     html > 0.0 && html >= quality("application/json")
 }
 
+/// `GET /problems/{code}`: what a code means and what to do about it. Browsers get a page, others JSON.
+///
+/// # Errors
+/// `not-found`.
+pub fn problem(context: &RequestContext, code: &str) -> Result<Answer, Problem> {
+    let code = Code::named(code).ok_or_else(|| {
+        let detail =
+            "there is no such code of a problem; GET /openapi.json lists all in its schema Code";
+        Problem::new(Code::NotFound, detail)
+    })?;
+    let accepts = context.header("accept").unwrap_or_default();
+    let answer = match prefers_html(&accepts) {
+        true => Answer::text(code.page_html())
+            .of_type(media_type("page.html"))
+            .with_header("content-security-policy", POLICY.to_owned()),
+        false => Answer::json(code.page_json()),
+    };
+    Ok(answer.with_header("vary", "Accept".to_owned()))
+}
+
 /// A file of the dashboard, the page for an empty name, and a redirect to the page for none.
 ///
 /// # Errors

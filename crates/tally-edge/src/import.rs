@@ -971,7 +971,7 @@ fn other_hash() -> Problem {
 
 fn exists(what: &str) -> Problem {
     let detail = format!("there is another {what} of that name; nothing was changed");
-    Problem::new(Code::CounterExists, detail)
+    Problem::new(Code::AlreadyExists, detail)
 }
 
 /// Adds to the contents of the first datacenter; to the client's where there is none.

@@ -11,11 +11,12 @@ use std::rc::Rc;
 use super::local_quota;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
+use super::respond::REQUEST_ID;
 use super::verdicts;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::meter::Verdict;
-use tally_host::http::{Body, HeaderList, Response, StaticHead};
+use tally_host::http::{Body, Response, StaticHead};
 use tally_host::{Host, State};
 use tally_protocol::limits::LIMIT_HEADER;
 use tally_protocol::metrics::Metric;
@@ -78,7 +79,7 @@ pub fn again(context: &RequestContext) -> Option<Response> {
     if known.here != context.datacenter() {
         return None;
     }
-    let mut changed = HeaderList::new();
+    let mut changed = vec![(REQUEST_ID, context.id().to_owned())];
     let (text, refusal) = match &known.repeat {
         Repeat::Refused(resolved, text, verdict) => {
             metrics::count(&context.host, Metric::LimitDenialCached);

@@ -10,8 +10,8 @@ use tally_core::cluster::region::region_of;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::KeySource;
 use tally_core::limit::owner::Owner;
-use tally_host::Host;
 use tally_host::http::{Context, Request};
+use tally_host::{Host, State};
 use tally_protocol::access::{Access, Caller, Right, origin_of_referrer};
 use tally_protocol::audit::AuditEntry;
 use tally_protocol::names::CLIENT_ADDRESS_HEADER;
@@ -21,6 +21,21 @@ use tally_protocol::visitor::ClientAddress;
 
 /// Headers by which a proxy identifies itself.
 const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];
+
+/// The numbers of this isolate's requests. The isolate's part is random, so that two isolates share no id.
+struct RequestIds {
+    isolate: u64,
+    last: Cell<u64>,
+}
+
+impl State for RequestIds {
+    fn begin(host: &Host) -> Self {
+        Self {
+            isolate: host.random(),
+            last: Cell::new(0),
+        }
+    }
+}
 
 /// One request of a client.
 pub struct RequestContext {
@@ -46,6 +61,7 @@ pub struct RequestContext {
     audit_entry: RefCell<Option<AuditEntry>>,
     path: String,
     query: String,
+    id: OnceCell<String>,
 }
 
 impl RequestContext {
@@ -68,7 +84,17 @@ impl RequestContext {
             known_caller: OnceCell::new(),
             budget_headers: RefCell::default(),
             audit_entry: RefCell::default(),
+            id: OnceCell::new(),
         }
+    }
+
+    /// The id of the request in its answer and in the log: 16 hexadecimal digits of the isolate, and a number.
+    pub fn id(&self) -> &str {
+        self.id.get_or_init(|| {
+            let ids = self.host.state::<RequestIds>();
+            ids.last.set(ids.last.get().wrapping_add(1));
+            format!("{:016x}-{}", ids.isolate, ids.last.get())
+        })
     }
 
     /// The method, upper case.

@@ -8,8 +8,8 @@ use super::canary;
 use super::redis;
 use super::repeated_checks::{self, Repeatable};
 use super::request_context::RequestContext;
-use tally_host::Stream;
 use tally_host::http::{Body, HeaderList, Pieces, Response};
+use tally_host::{Host, State, Stream};
 use tally_protocol::limits::{LIMIT_HEADER, POLICY_HEADER};
 use tally_protocol::live::client_message::EVENT_STREAM;
 use tally_protocol::problem::{Code, Problem};
@@ -25,7 +25,7 @@ const PREFLIGHT_SECONDS: &str = "600";
 const ALLOWED_HEADERS: &str = "authorization, cache-control, content-type, content-encoding, idempotency-key, if-match, if-none-match, upstash-encoding, \
      upstash-response-format, upstash-sync-token, upstash-telemetry-platform, upstash-telemetry-retry, \
      upstash-telemetry-runtime, upstash-telemetry-sdk";
-const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, tally-cursor, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";
+const EXPOSED_HEADERS: &str = "request-id, etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, tally-cursor, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";
 
 /// Media type of a refusal.
 const PROBLEM: &str = "application/problem+json";
@@ -35,6 +35,43 @@ const REPLAYED: &str = "idempotency-replayed";
 
 /// Header with the times of a request.
 const SERVER_TIMING: &str = "server-timing";
+
+/// Header with the id of the request, which the log names too.
+pub const REQUEST_ID: &str = "request-id";
+
+/// Lines about answers of 5xx that an isolate logs within a second: a deployment that is overloaded must not be slowed
+/// by its log as well.
+const FAILURES_LOGGED_PER_SECOND: u32 = 10;
+
+/// What this isolate logged of its failures within the current second.
+#[derive(Default)]
+struct FailureLog {
+    second: Cell<i64>,
+    lines: Cell<u32>,
+}
+
+impl State for FailureLog {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
+    }
+}
+
+/// Logs an answer of 5xx. The line has no text of the caller: ids and keys do not belong into logs.
+fn log_failure(context: &RequestContext, route: RouteName, status: u16, refusal: Option<Code>) {
+    let log = context.host.state::<FailureLog>();
+    let second = context.host.now_ms().div_euclid(1_000);
+    if log.second.replace(second) != second {
+        log.lines.set(0);
+    }
+    let lines = log.lines.get();
+    log.lines.set(lines.saturating_add(1));
+    if lines < FAILURES_LOGGED_PER_SECOND {
+        let (id, call) = (context.id(), route.call());
+        let code = refusal.map_or("", Code::as_str);
+        let text = format!("request {id}: {call} answered {status} {code}");
+        context.host.warn(text.trim_end());
+    }
+}
 
 /// A body that is produced piece by piece, once.
 type Once = Rc<Cell<Option<Box<dyn Pieces>>>>;
@@ -278,6 +315,10 @@ fn timing(
 /// Builds the response.
 pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Response {
     let mut headers = answer.headers;
+    headers.push((REQUEST_ID, context.id().to_owned()));
+    if answer.status >= 500 {
+        log_failure(context, route, answer.status, answer.refusal);
+    }
     timing(context, route, answer.refusal, &mut headers);
     let has_policy = headers.iter().any(|(name, _)| *name == POLICY_HEADER);
     if let Some((policy, left)) = context.take_budget_headers().filter(|_| !has_policy) {
@@ -329,7 +370,7 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
 
 /// Answers with a stream of server-sent events; `None` for `HEAD`.
 pub fn events(context: &RequestContext, route: RouteName, stream: Option<Stream>) -> Response {
-    let mut headers = HeaderList::new();
+    let mut headers = vec![(REQUEST_ID, context.id().to_owned())];
     timing(context, route, None, &mut headers);
     cors(context, &mut headers);
     headers.push(("content-type", EVENT_STREAM.to_owned()));
@@ -357,7 +398,7 @@ pub fn preflight(context: &RequestContext) -> Response {
         let problem = Problem::new(Code::NotFound, detail);
         return respond(context, RouteName::Options, problem.into());
     };
-    let mut headers = HeaderList::new();
+    let mut headers = vec![(REQUEST_ID, context.id().to_owned())];
     timing(context, RouteName::Options, None, &mut headers);
     cors(context, &mut headers);
     headers.push(("allow", allow.clone()));

@@ -180,7 +180,7 @@ impl Work<'_> {
         if action == RestoreAction::Create || self.key.is_some() {
             match self.import(ImportMode::Create, counter, kept).await {
                 Ok(was_done) => return Ok((RestoreAction::Create, Some(was_done))),
-                Err(problem) if problem.code() != Code::CounterExists => return Err(problem),
+                Err(problem) if problem.code() != Code::AlreadyExists => return Err(problem),
                 Err(_) => {}
             }
         }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 macro_rules! codes {
-    ($($variant:ident $text:literal $status:literal $title:literal;)*) => {
+    ($($variant:ident $text:literal $status:literal $title:literal $remedy:literal;)*) => {
         /// The stable code of a refusal. Codes are never renamed: clients branch on them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Code {
@@ -29,72 +29,146 @@ macro_rules! codes {
             pub const fn title(self) -> &'static str {
                 match self { $(Code::$variant => $title,)* }
             }
+
+            /// What to do about it, for people: a sentence without its full stop.
+            pub const fn remedy(self) -> &'static str {
+                match self { $(Code::$variant => $remedy,)* }
+            }
+
+            /// The code with this name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == name)
+            }
         }
     };
 }
 
 codes! {
-    InvalidJson "invalid-json" 400 "The body is not JSON";
-    InvalidBody "invalid-body" 400 "The body does not have the expected shape";
-    UnknownField "unknown-field" 400 "The body has a field that this call does not know";
-    NoClientAddress "no-client-address" 400 "The client's address is not known here";
-    InvalidDelta "invalid-delta" 400 "A delta is a positive whole number";
-    InvalidId "invalid-id" 400 "An id or a name is not valid";
-    InvalidLine "invalid-line" 400 "The line cannot be read";
-    InvalidQuery "invalid-query" 400 "A query parameter is not valid";
-    InvalidUpgrade "invalid-upgrade" 400 "The connection cannot be upgraded to this";
-    RangeTooLarge "range-too-large" 400 "The range has too many points";
-    ClockSkew "clock-skew" 400 "The given time is too far from the server's clock";
-    InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid";
-    InvalidPrecondition "invalid-precondition" 400 "The precondition cannot be read";
-    InvalidPolicy "invalid-policy" 400 "The policy is not valid";
-    InvalidCost "invalid-cost" 400 "A cost is a positive whole number";
-    CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted";
-    InvalidScore "invalid-score" 400 "The score is not valid";
-    InvalidHyll "invalid-hyll" 400 "The body is no HyperLogLog of Redis";
-    InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
-    Unauthorized "unauthorized" 401 "A key is needed";
-    Forbidden "forbidden" 403 "The key does not allow this";
-    WebhookNotAllowed "webhook-not-allowed" 400 "The webhook may not have this address";
-    NotFound "not-found" 404 "There is no such route";
-    CounterNotFound "counter-not-found" 404 "There is no such counter";
-    ShareNotFound "share-not-found" 404 "There is no such share";
-    KeyNotFound "key-not-found" 404 "There is no such key";
-    PolicyNotFound "policy-not-found" 404 "There is no such policy";
-    BoardNotFound "board-not-found" 404 "There is no such board";
-    AlertNotFound "alert-not-found" 404 "There is no such alert";
-    MemberNotFound "member-not-found" 404 "There is no such member";
-    SnapshotNotFound "snapshot-not-found" 404 "There is no such snapshot";
-    PeriodNotFound "period-not-found" 404 "There is no such period";
-    MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
-    CounterExists "counter-exists" 409 "There is such a counter already";
-    CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
-    CounterEnded "counter-ended" 409 "The counter has been deleted since";
-    BoardEnded "board-ended" 409 "The board has been deleted since";
-    BoardFull "board-full" 409 "The board has no room";
-    BoardSettingsFixed "board-settings-fixed" 409 "The board has members";
-    NeedsHome "needs-home" 409 "The counter needs a home for this";
-    HashMismatch "hash-mismatch" 409 "Unique elements were hashed with different keys";
-    BelowFloor "below-floor" 409 "The value would be below the counter's floor";
-    HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment";
-    BodyTooSlow "body-too-slow" 408 "The body took too long to arrive";
-    PreconditionFailed "precondition-failed" 412 "The counter or board has changed since";
-    BodyTooLarge "body-too-large" 413 "The body is too large";
-    UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
-    IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";
-    QuotaExceeded "quota-exceeded" 429 "Request quota exceeded";
-    TooManyShares "too-many-shares" 409 "The deployment has too many shares";
-    TooManyKeys "too-many-keys" 409 "The deployment has too many keys";
-    TooManyAlerts "too-many-alerts" 409 "The deployment has too many alerts";
-    TooManyPolicies "too-many-policies" 409 "The deployment has too many policies";
-    MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back";
-    TooManyCounters "too-many-counters" 400 "The call names too many counters";
-    Internal "internal" 500 "Internal error";
-    NotConfigured "not-configured" 503 "A setting of this deployment is missing or wrong";
-    Unavailable "unavailable" 503 "A needed part of the service did not answer";
-    LimiterUnavailable "limiter-unavailable" 503 "The limiter did not answer, and the policy refuses then";
-    Overloaded "overloaded" 503 "Too many requests are in progress here";
-    VersionNotReached "version-not-reached" 504 "The version that was asked for was not reached in time";
+    InvalidJson "invalid-json" 400 "The body is not JSON"
+        "Send JSON; `detail` says where it ends being JSON";
+    InvalidBody "invalid-body" 400 "The body does not have the expected shape"
+        "Send a body of the shape in OpenAPI";
+    UnknownField "unknown-field" 400 "The body has a field that this call does not know"
+        "Leave out the field that `detail` names";
+    NoClientAddress "no-client-address" 400 "The client's address is not known here"
+        "Set `TALLY_CLIENT_ADDRESS_HEADER`, or send `ip` and `user_agent`: see Unique visitors";
+    InvalidDelta "invalid-delta" 400 "A delta is a positive whole number"
+        "Send a positive whole number";
+    InvalidId "invalid-id" 400 "An id or a name is not valid"
+        "Send an id of 1 to 512 bytes of UTF-8, percent-encoded";
+    InvalidLine "invalid-line" 400 "The line cannot be read"
+        "Correct the line of a bulk body";
+    InvalidQuery "invalid-query" 400 "A query parameter is not valid"
+        "Correct the parameter that `detail` names, or leave it out";
+    InvalidUpgrade "invalid-upgrade" 400 "The connection cannot be upgraded to this"
+        "Open `/live` as a WebSocket of version 13, or without `Upgrade`";
+    RangeTooLarge "range-too-large" 400 "The range has too many points"
+        "Ask for fewer points: a coarser `step`, or less time";
+    ClockSkew "clock-skew" 400 "The given time is too far from the server's clock"
+        "Leave `at` out, or set your clock";
+    InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid"
+        "Send 1 to 255 visible ASCII characters";
+    InvalidPrecondition "invalid-precondition" 400 "The precondition cannot be read"
+        "Send `If-Match` with one version in quotes, or `*`";
+    InvalidPolicy "invalid-policy" 400 "The policy is not valid"
+        "Correct the name or the field of the policy that `detail` names";
+    InvalidCost "invalid-cost" 400 "A cost is a positive whole number"
+        "Send a positive whole number";
+    CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted"
+        "Ask for less than the policy's limit; of a body with many lines: than the budget of your key, or of \
+         your address";
+    InvalidScore "invalid-score" 400 "The score is not valid"
+        "Send a number that a double holds; to a board of integers a whole one up to 2^53 − 1";
+    InvalidHyll "invalid-hyll" 400 "The body is no HyperLogLog of Redis"
+        "Send the string as Redis keeps it, without a line feed";
+    InvalidGzip "invalid-gzip" 400 "The body is not valid gzip"
+        "Send the whole gzip stream";
+    Unauthorized "unauthorized" 401 "A key is needed"
+        "Send `Authorization: Bearer <key>`: see Keys";
+    Forbidden "forbidden" 403 "The key does not allow this"
+        "Use a key whose scopes and prefix cover the call";
+    WebhookNotAllowed "webhook-not-allowed" 400 "The webhook may not have this address"
+        "Give a webhook an `https` address outside of your network, or have the operator allow it";
+    NotFound "not-found" 404 "There is no such route"
+        "See the calls";
+    CounterNotFound "counter-not-found" 404 "There is no such counter"
+        "Write to the counter first";
+    ShareNotFound "share-not-found" 404 "There is no such share"
+        "`GET /shares` lists those that there are";
+    KeyNotFound "key-not-found" 404 "There is no such key"
+        "`GET /keys` lists those that there are";
+    PolicyNotFound "policy-not-found" 404 "There is no such policy"
+        "`PUT` the policy first, or send it with the check";
+    BoardNotFound "board-not-found" 404 "There is no such board"
+        "Write to the board, or `PUT` it, first";
+    AlertNotFound "alert-not-found" 404 "There is no such alert"
+        "`GET /alerts` lists those that there are";
+    MemberNotFound "member-not-found" 404 "There is no such member"
+        "The member was never written, has gone, or is hidden; or the board has fewer members than that rank";
+    SnapshotNotFound "snapshot-not-found" 404 "There is no such snapshot"
+        "`GET /snapshots` lists those that there are";
+    PeriodNotFound "period-not-found" 404 "There is no such period"
+        "`GET /boards/{board}/periods` lists those that are kept";
+    MethodNotAllowed "method-not-allowed" 405 "The route does not know this method"
+        "Use a method of the `Allow` header";
+    AlreadyExists "already-exists" 409 "There is such a counter, policy or board already"
+        "A line of an import is about something that is there already: send it with `mode=replace` or \
+         `mode=add`, or leave it out";
+    CounterOverflow "counter-overflow" 409 "The counter cannot hold this much"
+        "No call answers it any more; it stands in dead letters of earlier builds";
+    CounterEnded "counter-ended" 409 "The counter has been deleted since"
+        "Send the write with a new key: the counter it was for has been deleted";
+    BoardEnded "board-ended" 409 "The board has been deleted since"
+        "The board was deleted: send another key to write to the next one of its name";
+    BoardFull "board-full" 409 "The board has no room"
+        "Raise `members_max`, or remove members";
+    BoardSettingsFixed "board-settings-fixed" 409 "The board has members"
+        "Delete the board first, or take another name";
+    NeedsHome "needs-home" 409 "The counter needs a home for this"
+        "Name a home: several datacenters count this counter";
+    HashMismatch "hash-mismatch" 409 "Unique elements were hashed with different keys"
+        "Compare counters of one `unique_hash` and one key of elements";
+    BelowFloor "below-floor" 409 "The value would be below the counter's floor"
+        "Decrement by less, or not at all";
+    HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment"
+        "Set another `TALLY_HASH_KEY` instead of rotating";
+    BodyTooSlow "body-too-slow" 408 "The body took too long to arrive"
+        "Send it again over a faster connection, or in smaller parts; nothing was counted, unless `detail` \
+         says what was";
+    PreconditionFailed "precondition-failed" 412 "The counter or board has changed since"
+        "Read again, decide again";
+    BodyTooLarge "body-too-large" 413 "The body is too large"
+        "Send less in one call";
+    UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read"
+        "Send the body as it is, or by gzip";
+    IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write"
+        "Use a new key for another write";
+    QuotaExceeded "quota-exceeded" 429 "Request quota exceeded"
+        "Wait for `Retry-After`";
+    TooManyShares "too-many-shares" 409 "The deployment has too many shares"
+        "Revoke shares that are not used any more";
+    TooManyKeys "too-many-keys" 409 "The deployment has too many keys"
+        "Revoke keys that are not used any more";
+    TooManyAlerts "too-many-alerts" 409 "The deployment has too many alerts"
+        "Delete alerts that are not needed any more";
+    TooManyPolicies "too-many-policies" 409 "The deployment has too many policies"
+        "Delete policies, or send them with the checks";
+    MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back"
+        "Wait: nothing was given back, since the key shares a meter with others";
+    TooManyCounters "too-many-counters" 400 "The call names too many counters"
+        "Name fewer counters; of a line in a body: send it in another body";
+    Internal "internal" 500 "Internal error"
+        "Tell whoever operates it; it is logged";
+    NotConfigured "not-configured" 503 "A setting of this deployment is missing or wrong"
+        "Set `TALLY_KEYS`, or correct the variable that `detail` names";
+    Unavailable "unavailable" 503 "A needed part of the service did not answer"
+        "Repeat a read; repeat a write with its `Idempotency-Key`";
+    LimiterUnavailable "limiter-unavailable" 503 "The limiter did not answer, and the policy refuses then"
+        "Wait for `Retry-After`; the policy refuses while its limiter is away";
+    Overloaded "overloaded" 503 "Too many requests are in progress here"
+        "Wait for `Retry-After`; nothing was counted";
+    VersionNotReached "version-not-reached" 504 "The version that was asked for was not reached in time"
+        "Read again; `seen` is the version of what was read instead";
 }
 
 /// A refusal: the code and what to do about this occurrence.
@@ -179,7 +253,7 @@ impl Problem {
             seen: Option<&'a str>,
         }
         let body = Body {
-            r#type: format!("urn:tally:problem:{}", self.code.as_str()),
+            r#type: ["/problems/", self.code.as_str()].concat(),
             title: self.code.title(),
             status: self.code.status(),
             detail: &self.detail,
@@ -187,6 +261,36 @@ impl Problem {
             seen: self.seen.as_deref(),
         };
         serde_json::to_string(&body).unwrap_or_default()
+    }
+}
+
+impl Code {
+    /// The body of the page about this code.
+    pub fn page_json(self) -> String {
+        #[derive(Serialize)]
+        struct Page {
+            code: &'static str,
+            status: u16,
+            title: &'static str,
+            remedy: &'static str,
+        }
+        let page = Page {
+            code: self.as_str(),
+            status: self.status(),
+            title: self.title(),
+            remedy: self.remedy(),
+        };
+        serde_json::to_string(&page).unwrap_or_default()
+    }
+
+    /// The page about this code, as HTML. No text in it comes from a caller.
+    pub fn page_html(self) -> String {
+        let (code, title, status) = (self.as_str(), self.title(), self.status());
+        let remedy = self.remedy().replace('&', "&amp;").replace('<', "&lt;");
+        format!(
+            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{code}</title><h1>{code}</h1>\
+             <p>{title} (HTTP status {status}).<p>What to do: {remedy}.</html>\n"
+        )
     }
 }
 

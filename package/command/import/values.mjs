@@ -232,13 +232,13 @@ export class Values {
     for (const name of ["counters", "policies", "boards", "members"]) {
       this[name] += name === "boards" && goesOn ? 0 : report[name];
     }
-    const present = report.refused.filter(({ code }) => code === "counter-exists").length;
+    const present = report.refused.filter(({ code }) => code === "already-exists").length;
     // Of more than a hundred refused lines the others are not named: they are like these.
     const unnamed = report.rejected - report.refused.length;
     this.present += present + (present === report.refused.length ? unnamed : 0);
     this.rejected += report.rejected - present - (present === report.refused.length ? unnamed : 0);
     for (const line of report.refused) {
-      if (line.code !== "counter-exists" && this.refused.length < REFUSED_SHOWN_MAX) {
+      if (line.code !== "already-exists" && this.refused.length < REFUSED_SHOWN_MAX) {
         this.refused.push(line);
       }
     }

@@ -227,7 +227,7 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
             (&0.into(), false),
             "{refused}"
         );
-        assert_eq!(refused["refused"][0]["code"], "counter-exists", "{refused}");
+        assert_eq!(refused["refused"][0]["code"], "already-exists", "{refused}");
         check_same(seed, &file, &to.export(ALL));
 
         to.well(0, "POST", "/counters/page%2F0/increment", r#"{"delta":1}"#);

@@ -73,7 +73,7 @@ fn a_board_that_is_there_is_not_written_into_by_create() {
         let report = service.import("", &file, key);
         assert_eq!(
             (refusal(&report), &report["members"]),
-            ("counter-exists", &0.into()),
+            ("already-exists", &0.into()),
             "{report}"
         );
         let report = service.import("", &member("bob", 2), key);
@@ -235,7 +235,7 @@ fn a_board_that_somebody_makes_meanwhile_stays_theirs() {
         let expected = if has_ended {
             "board-ended"
         } else {
-            "counter-exists"
+            "already-exists"
         };
         assert_eq!(
             (refusal(&report), &report["members"]),

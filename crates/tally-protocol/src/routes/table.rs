@@ -254,6 +254,8 @@ macro_rules! route_table {
                 Right::Everybody, UnknownQuery::Ignored => files::dashboard(&context.host, file.as_deref());
             Health "GET" "/healthz" "healthz"
                 Right::Everybody, UnknownQuery::Ignored => health::health(context).await;
+            ProblemPage(code: String) "GET" "/problems/{code}" "problem"
+                Right::Everybody, UnknownQuery::Ignored => files::problem(context, &code);
             OpenApi "GET" "/openapi.json" "openapi"
                 Right::Everybody, UnknownQuery::Ignored => files::openapi(&context.host);
         }
