@@ -5,7 +5,7 @@ import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { ROOT, documents, parse, read } from "./pages.mjs";
 
-const README_LINES_MAX = 200;
+const README_LINES_MAX = 160;
 
 const pages = new Map(documents().map((path) => [path, parse(read(path))]));
 

@@ -35,6 +35,22 @@ test("speeds that the README compares are those of BENCHMARKS.md", () => {
   for (const speed of speeds) assert.ok(recorded.includes(` ${speed} requests `), `BENCHMARKS.md has no ${speed}: take the figures of its newest run`);
 });
 
+test("dollars that the README names are worked out in the page of costs", () => {
+  const rows = parse(read("docs/operate/costs.md")).rows.map(({ cells }) => cells.at(-1));
+  const dollars = [...read("README.md").matchAll(/\$(\d+\.\d\d)/g)].map(([, number]) => number);
+  assert.ok(dollars.length >= 3, dollars.join());
+  for (const one of dollars) assert.ok(rows.includes(one), `docs/operate/costs.md has no row of ${one}`);
+});
+
+test("rows per 1,000 increments of a busy counter are everywhere about what was counted", () => {
+  const counted = read("BENCHMARKS.md").match(/^\| rows written per 1,000 hot increments, one isolate \| [^|]+ \| \*\*([\d.]+)\*\*/m);
+  const said = ["README.md", "docs/guide/counters.md"].map((page) => [page, read(page).match(/about (\d+) (?:row writes|of each)/)]);
+  for (const [page, found] of said) {
+    assert.ok(found !== null, page);
+    assert.ok(Math.abs(Number(found[1]) - Number(counted[1])) < 2, `${page} says ${found[1]}, ${counted[1]} were counted`);
+  }
+});
+
 test("costs are worked out from calls and rows, and those of hot counters are the ones that were counted", () => {
   const recorded = read("BENCHMARKS.md");
   const rows = parse(read("docs/operate/costs.md")).rows.filter(
