@@ -62,7 +62,7 @@ function command() {
 function licences() {
   const bundled = [
     "commander", "cli-progress", "string-width", "strip-ansi", "ansi-regex", "emoji-regex", "is-fullwidth-code-point",
-    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754",
+    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754", "fzstd",
   ];
   const texts = bundled.map((name) => {
     const folder = join(ROOT, "node_modules", name);
@@ -95,8 +95,7 @@ function manifest() {
     description: "Counts things at the edge: server, command, client. Exact counters, unique visitors, histories, rate limits.",
     license,
     type: "module",
-    // `zlib.crc32` is the newest of what it needs; zstd of Node itself (22.15) has the program zstd in its place
-    // before.
+    // `zlib.crc32` is the newest of what it needs.
     engines: { node: ">=20.15" },
     bin: { tally: "bin/tally.mjs" },
     main: "./client/index.js",

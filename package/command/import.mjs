@@ -41,7 +41,7 @@ function isLocal(base) {
 function rewriteOf(rule) {
   const [, pattern, replacement] = rule.match(/^(.*?)\s*=>\s*(.*)$/) ?? [];
   try {
-    if (pattern) return [new RegExp(pattern), replacement];
+    if (pattern) return [new RegExp(pattern).source, replacement];
   } catch {
     // Told below.
   }
@@ -59,13 +59,12 @@ function settings(options) {
   };
   // What is wrong with an option is said before anything is read.
   const { format } = options;
-  createReader({ ...reader, format: format ?? "clf" });
+  createReader({ ...reader, rewrites: [], format: format ?? "clf" });
   return {
     format,
     base,
     reader,
     again: options.again === true,
-    salt: options.again ? crypto.randomUUID() : "",
     // Ids that an import leads to: the same log under another prefix is another import.
     target: JSON.stringify([options.site ?? null, options.prefix]),
     isLocal: isLocal(base),
@@ -83,7 +82,8 @@ async function logs(client, files, options, screen) {
     });
   }
   const bar = barOf(options, screen);
-  const run = new Import(client, settings(options), () => bar.update(run));
+  const note = (text) => screen.note(`tally: ${text}`);
+  const run = new Import(client, { ...settings(options), note }, () => bar.update(run));
   let interrupted = false;
   const interrupt = () => {
     if (interrupted) process.exit(EXIT.interrupted);
@@ -100,9 +100,14 @@ async function logs(client, files, options, screen) {
   }
   bar.end(run);
   const summary = { ...run.summary(), interrupted };
-  screen.show(summary, (value) => summaryText(value, run, screen));
+  const [bad] = run.failed;
+  // A file by itself of which nothing is read ends as its failure says.
+  if (files.length === 1 && ![undefined, EXIT.partly].includes(bad?.exit)) failure ??= new Failure(bad.exit, bad.why);
+  else screen.show(summary, (value) => summaryText(value, run, screen));
   if (failure !== undefined) throw failure;
-  if (interrupted) return options.follow ? EXIT.done : EXIT.interrupted;
+  if (interrupted && !options.follow) return EXIT.interrupted;
+  if (bad !== undefined) return EXIT.partly;
+  if (interrupted) return EXIT.done;
   return summary.unreadable === 0 && Object.keys(summary.rejected).length === 0 ? EXIT.done : EXIT.partly;
 }
 
@@ -131,6 +136,8 @@ function summaryText(summary, run, { paint }) {
         `${number(count)} lines refused: ${code}${code === "idempotency-key-reused" ? ", they were imported with other options" : ""}`,
       ),
     );
+  if (summary.unfinished > 0) lines.push(`the last line has no newline yet, and is left for the next run${summary.unfinished > 1 ? ` (${summary.unfinished} files)` : ""}`);
+  for (const { why } of summary.failed) lines.push(paint("yellow", why));
   if (summary.interrupted) lines.push("interrupted: the same command goes on from here");
   if (summary.top.length > 0) lines.push("", table(summary.top.map(({ id, count }) => [number(count), id]), [0]));
   return lines.join("\n");

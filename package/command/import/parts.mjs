@@ -11,8 +11,6 @@ export const PART_BYTES_MAX = 4 * 1024 * 1024;
  * Sums of more lines might take more than a section of a body (SECTION_BYTES_MAX): 10,000 × some 800 bytes are 8 MB.
  */
 export const PART_LINES_MAX = 10_000;
-/** What a file begins with tells it from others. */
-export const HEAD_BYTES_MAX = 4_096;
 const NEWLINE = 10;
 
 // Returns where the first part of these bytes ends; undefined where more bytes are needed to know.
@@ -29,7 +27,7 @@ function endOf(bytes, isLast) {
           throw new Failure(EXIT.failed, "a line has more than 16 MiB: this is no log");
         }
       }
-      return isLast && bytes.length > 0 ? bytes.length : undefined;
+      return isLast && end > 0 ? end : undefined;
     }
     end = at + 1;
   }
@@ -37,54 +35,52 @@ function endOf(bytes, isLast) {
 }
 
 /**
- * Yields `{ start, end, bytes }` for the chunks of a source, from the offset `start` on. A chunk `undefined` says that
- * no more comes soon: the whole lines so far are a part then. `boundaries`: ends that parts must have, which an earlier
- * run has sent.
+ * Yields `{ start, end, bytes }` for the chunks of a source, from the offset `start` on: whole lines. A chunk
+ * `undefined` says that no more comes soon: the whole lines so far are a part then. `boundaries`: ends that parts must
+ * have, which an earlier run has sent. `isClosed` returns whether the source has ended for good: then the last line
+ * needs no newline, and else it is left out, because whoever writes it has not ended it.
+ *
+ * A file that was cut under a program that goes on at its old place begins with a hole of zeros: no part has them.
  */
-export async function* parts(chunks, start, boundaries = []) {
+export async function* parts(chunks, start, boundaries = [], isClosed = () => true) {
   let rest = Buffer.alloc(0);
   let offset = start;
   const wanted = boundaries.filter((end) => end > start).sort((one, other) => one - other);
+  const part = (length) => {
+    const taken = { start: offset, end: offset + length, bytes: rest.subarray(0, length) };
+    offset += length;
+    rest = rest.subarray(length);
+    return taken;
+  };
   const take = function* (isLast) {
     for (;;) {
+      const zeros = rest[0] === 0 ? rest.findIndex((byte) => byte !== 0) : 0;
+      part(zeros === -1 ? rest.length : zeros);
       while (wanted.length > 0 && wanted[0] <= offset) wanted.shift();
-      let end;
-      if (wanted.length > 0) {
-        end = offset + rest.length >= wanted[0] ? wanted[0] - offset : isLast ? endOf(rest, true) : undefined;
-      } else {
-        end = endOf(rest, isLast);
-      }
+      const isKnown = wanted.length > 0 && offset + rest.length >= wanted[0];
+      const end = isKnown ? wanted[0] - offset : wanted.length === 0 || isLast ? endOf(rest, isLast) : undefined;
       if (end === undefined) return;
-      yield { start: offset, end: offset + end, bytes: rest.subarray(0, end) };
-      offset += end;
-      rest = rest.subarray(end);
+      yield part(end);
     }
   };
-  for await (const chunk of chunks) {
-    if (chunk === undefined) {
-      yield* take(false);
-      const whole = rest.lastIndexOf(NEWLINE) + 1;
-      if (whole === 0) continue;
-      yield { start: offset, end: offset + whole, bytes: rest.subarray(0, whole) };
-      offset += whole;
-      rest = rest.subarray(whole);
-      continue;
+  let failure;
+  try {
+    for await (const chunk of chunks) {
+      if (chunk !== undefined) rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+      yield* take(chunk === undefined);
     }
-    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-    yield* take(false);
+  } catch (error) {
+    // What could be read before that is a part all the same.
+    failure = error;
   }
   yield* take(true);
+  if (failure !== undefined) throw failure;
+  if (rest.length > 0 && isClosed()) yield part(rest.length);
 }
 
-/** Returns what a file is told from others by. */
-export function fingerprint(head) {
-  return createHash("sha256").update(head.subarray(0, HEAD_BYTES_MAX)).digest("base64url").slice(0, 22);
-}
-
-/**
- * Returns the `Idempotency-Key` of a part: of what the file begins with, where the part lies in it, and what it holds.
- */
-export function keyOf(file, part, salt = "") {
-  const hash = createHash("sha256").update(`${file}\n${part.start}\n${salt}\n`).update(part.bytes).digest("base64url");
-  return `import-${hash.slice(0, 32)}`;
+/** Returns a short hash of texts and bytes. */
+export function digest(...pieces) {
+  const hash = createHash("sha256");
+  for (const piece of pieces) hash.update(piece);
+  return hash.digest("base64url").slice(0, 32);
 }

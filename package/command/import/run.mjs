@@ -1,23 +1,33 @@
 // `tally import`: logs in, page views out, each line once.
 //
-// Life of a line: chunk → part → hit → left out, or a line of a body → /ingest, under the key of its part → noted as
+// Life of a line: chunk → part → left out, or a line of a body → noted → /ingest, under the key of its part → noted as
 // counted. Invariant: at most IN_FLIGHT_MAX bodies wait for their answers, so memory is bounded however large a log is.
+import { setTimeout as pause } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
-import { HEAD_BYTES_MAX, keyOf, parts } from "./parts.mjs";
+import { PACKAGE } from "../place.mjs";
+import { PART_BYTES_MAX, digest, parts } from "./parts.mjs";
 import { FORMATS, createReader, formatOf } from "./reader.mjs";
-import { appended, open } from "./source.mjs";
-import { State } from "./state.mjs";
+import { TAIL_BYTES_MAX, appended, open } from "./source.mjs";
+import { State, bitsOf, fits, has, tailOf } from "./state.mjs";
 
 const IN_FLIGHT_MAX = 4;
 // What a format is told by.
 const SAMPLE_BYTES = 64 * 1024;
 // Of so many counters at least one must still be there, or the deployment is another one than the note is of.
 const WITNESSES = 5;
-// Codes of lines that another body may count: their counters had no room, or did not answer.
+// Codes of lines that another body may count, under the same key: their counters had no room, or did not answer.
 const AGAIN = new Set(["too-many-counters", "unavailable", "overloaded"]);
 const AGAIN_MAX = 50;
 const AGAIN_PAUSE_MS = 500;
+// Codes of lines that a later run may count. All others are refused for what they are.
+const LATER = new Set([...AGAIN, "clock-skew", "quota-exceeded", "rate-limited", "unauthorized", "forbidden"]);
+// Lines may be 5 s ahead of the server's clock (CLOCK_SKEW_MS), which is known by less than a second.
+const AHEAD_MS_MAX = 4_000;
+const AHEAD_PATIENCE_MS = 60_000;
+// So many lines that are ahead stay in memory; with more of them no more is read.
+const HELD_LINES_MAX = 100_000;
+const LOOK_MS = 1_000;
 const UNREAD_SHOWN_MAX = 5;
 const TOP = 10;
 // Counters of which the summary knows how often they were counted. Where there are more the smaller half is forgotten:
@@ -33,134 +43,173 @@ export function linesOf(text) {
   });
 }
 
+// The time of a line of a body.
+const timeOf = (line) => new Date(JSON.parse(line).EdgeStartTimestamp).getTime();
+const isExport = (head) => /^\{"(?:id|policy|board|end)":/.test(head.toString("latin1", 0, 16));
+const last = (bytes) => bytes.subarray(-TAIL_BYTES_MAX);
+
+// A reader for settings as JSON has them, which begins where the format knows `state`. Zeros are what a machine that
+// failed left in place of bytes.
+function readerOf({ rewrites, ...settings }, state) {
+  const reader = createReader({
+    ...settings, state, rewrites: rewrites.map(([pattern, text]) => [new RegExp(pattern), text]),
+  });
+  const read = (bytes) => reader.read(bytes.includes(0) ? bytes.filter((byte) => byte !== 0) : bytes);
+  return {
+    format: reader.format,
+    read: (bytes) => ({ ...read(bytes), query: reader.query }),
+    get state() { return reader.state; },
+  };
+}
+
+// So many may go on at once; others wait for their turn.
+class Slots {
+  #free = IN_FLIGHT_MAX;
+  #waiting = [];
+
+  async take() {
+    if (this.#free > 0) this.#free -= 1;
+    else await new Promise((turn) => this.#waiting.push(turn));
+  }
+
+  give() {
+    const turn = this.#waiting.shift();
+    if (turn === undefined) this.#free += 1;
+    else turn();
+  }
+}
+
 export class Import {
+  #slots = new Slots();
+  #held = 0;
+  // How far the server's clock is from ours, once it has refused a line by it.
+  #offset_ms;
+  #counters = new Map();
+  #forgotten = 0;
+  #began_ms = performance.now();
+  #done = {
+    lines: 0, counted: 0, counted_before: { lines: 0, bytes: 0 }, unreadable: 0, unfinished: 0,
+    left_out: { status: 0, method: 0, static: 0, bots: 0 }, ahead_ms: 0, rejected: {}, formats: {},
+  };
+
   /**
-   * client: a Tally. options: `{ format, reader, again, isLocal }`, `reader` being options of a reader. onProgress is
-   * called after each part.
+   * client: a Tally. options: `{ format, reader, base, target, again, isLocal, note, now, sleep }`: `reader` being
+   * options of a reader, `note(text)` telling what should be known at once, `now()` a clock and `sleep(ms)` a pause.
+   * onProgress is called after each part.
    */
   constructor(client, options, onProgress = () => {}) {
     this.client = client;
-    this.options = options;
+    this.stop = new AbortController();
+    const sleep = (ms) => pause(ms, undefined, { signal: this.stop.signal }).catch(() => {});
+    this.options = { note: () => {}, now: Date.now, sleep, ...options };
     this.onProgress = onProgress;
     this.state = new State(options.base, options.target);
-    this.stop = new AbortController();
-    this.lines = 0;
-    this.counted = 0;
-    this.repeated = 0;
-    this.unreadable = 0;
+    this.source = { read: 0 };
     this.unread = [];
-    this.skipped_bytes = 0;
-    this.left = { status: 0, method: 0, static: 0, bots: 0 };
-    this.rejected = {};
-    this.counters = new Map();
-    this.forgotten = 0;
-    this.formats = {};
-    this.began_ms = performance.now();
+    // Files that could not be read, or not to their end: `{ file, why, exit }`.
+    this.failed = [];
   }
 
   /** What was done so far. */
   summary() {
-    const seconds = (performance.now() - this.began_ms) / 1000;
-    const top = [...this.counters].sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1)).slice(0, TOP);
+    const seconds = (performance.now() - this.#began_ms) / 1000;
+    const top = [...this.#counters].sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1)).slice(0, TOP);
     return {
-      lines: this.lines,
-      counted: this.counted,
-      counted_before: { lines: this.repeated, bytes: this.skipped_bytes },
-      left_out: this.left,
-      unreadable: this.unreadable,
-      rejected: this.rejected,
+      ...this.#done,
+      failed: this.failed.map(({ file, why }) => ({ file, why })),
       // Where some were forgotten, some of those were counted twice here.
-      counters: this.counters.size + this.forgotten,
-      counters_exact: this.forgotten === 0,
-      formats: this.formats,
+      counters: this.#counters.size + this.#forgotten,
+      counters_exact: this.#forgotten === 0,
       seconds: Number(seconds.toFixed(2)),
-      lines_per_second: Math.round(this.lines / Math.max(seconds, 0.001)),
+      lines_per_second: Math.round(this.#done.lines / Math.max(seconds, 0.001)),
       top: top.map(([id, count]) => ({ id, count })),
     };
   }
 
-  /** Imports a whole file, or standard input. */
-  async file(name) {
-    const source = await open(name);
-    this.source = source;
-    try {
-      const chunks = source.chunks()[Symbol.asyncIterator]();
-      const { head, rest } = await sample(chunks);
-      if (head.length === 0) return;
-      const { parse, note } = await this.begin(head, name);
-      const start = note.done;
-      this.skipped_bytes += start;
-      await this.parts(parts(skipping(rest, start), start, note.ends), parse, note);
-    } finally {
-      await source.close();
-    }
+  /** Imports a whole file, or standard input. What is wrong with it is kept in `failed`, and other files can go on. */
+  file(name) {
+    return this.#guard(name, async (source) => {
+      const isPlain = source.tail !== undefined && source.kind === undefined;
+      const { head, hole, rest } = await (isPlain ? source.head(SAMPLE_BYTES) : sample(source.chunks()));
+      if (head.length === 0) throw new Failure(EXIT.partly, `${name} is empty`);
+      const begun = await this.#begin(Object.assign(source, { hole }), head);
+      await this.#parts({ ...begun, source, isClosed: !isPlain }, (start) => rest ?? source.chunks(start));
+    });
   }
 
   /** Imports a file as it grows, and what takes its place, until it is stopped. */
   async follow(name) {
-    while (!this.stop.signal.aborted) {
-      const source = await this.whenThere(name);
-      if (source === undefined) return;
-      this.source = source;
-      try {
-        const head = await this.headOf(source);
-        if (head === undefined) continue;
-        const { parse, note } = await this.begin(head, name);
-        this.skipped_bytes += note.done;
-        await this.parts(parts(appended(source, note.done, this.stop.signal), note.done, note.ends), parse, note);
-      } finally {
-        await source.close();
+    const { sleep, format } = this.options;
+    const { signal } = this.stop;
+    const poll = () => sleep(LOOK_MS / 4);
+    let isNew = false;
+    let isTold = false;
+    const one = async (source) => {
+      if (source.kind !== undefined || source.head === undefined) {
+        const what = source.kind ? `packed by ${source.kind}` : "no file";
+        throw new Failure(EXIT.usage, `${name} is ${what}: only plain logs grow; leave --follow out`);
       }
-    }
-  }
-
-  async whenThere(name) {
-    while (!this.stop.signal.aborted) {
-      try {
-        const source = await open(name);
-        if (source.kind !== undefined) throw new Failure(EXIT.usage, `${name} is packed by ${source.kind}: only plain logs grow; leave --follow out`);
-        return source;
-      } catch (error) {
-        if (!(error instanceof Failure) || error.exit !== EXIT.notFound) throw error;
-        await new Promise((done) => setTimeout(done, 250));
+      const { head, hole } = await source.head(SAMPLE_BYTES);
+      if (!head.includes(10)) return poll();
+      if ((format ?? formatOf(head)) === undefined && head.length < SAMPLE_BYTES && !isExport(head)) {
+        if (!isTold) this.options.note(`${name}: no format fits its first lines so far`);
+        isTold = true;
+        return poll();
       }
-    }
-    return undefined;
+      const begun = await this.#begin(Object.assign(source, { hole }), head, isNew);
+      isNew = true;
+      const chunksFrom = (start, before) => appended(source, start, { before, signal, sleep });
+      const { end, tail } = await this.#parts({ ...begun, source, isFollowed: true }, chunksFrom);
+      if (!(await source.tail(end, tail.length))?.equals(tail)) this.state.cut(begun.note);
+    };
+    while (!signal.aborted && (await this.#guard(name, one, poll)));
   }
 
-  // The beginning of a log, once it has a line; undefined where another file took its place before that.
-  async headOf(source) {
-    const taken = [];
-    for await (const chunk of appended(source, 0, this.stop.signal)) {
-      if (chunk !== undefined) taken.push(chunk);
-      if (chunk?.includes(10)) return Buffer.concat(taken);
+  // Works with a file. Resolves to whether nothing is wrong with it; `wait`: what is done until it is there.
+  async #guard(name, work, wait) {
+    let source;
+    try {
+      this.source = source = await open(name);
+      await work(source);
+      return true;
+    } catch (error) {
+      if (!(error instanceof Failure)) {
+        this.stop.abort();
+        throw error;
+      }
+      if (wait !== undefined && error.exit === EXIT.notFound) return wait().then(() => true);
+      this.failed.push({ file: name, why: error.message, exit: error.exit });
+      this.options.note(error.message);
+      return false;
+    } finally {
+      await source?.close();
     }
-    return undefined;
   }
 
-  async begin(head, name) {
+  // Finds the format of a source, and what earlier runs have done of it. `isNew`: it took the place of another one.
+  async #begin(source, head, isNew = false) {
+    const { name } = source;
     const format = this.options.format ?? formatOf(head);
-    if (format === undefined && /^\{"(?:id|policy|board|end)":/.test(head.toString("latin1", 0, 16))) {
-      throw new Failure(EXIT.usage, `${name} is an export of Tally: import it with --format tally`);
+    if (format === undefined && isExport(head)) throw new Failure(EXIT.usage, `${name} is an export of Tally: import it with --format tally`);
+    if (format === undefined) throw new Failure(EXIT.failed, `${name}: no format fits its first lines; name it by --format (${FORMATS.join(", ")})`);
+    const settings = { ...this.options.reader, format };
+    const { formats, counted_before } = this.#done;
+    const called = readerOf(settings).format;
+    formats[called] = (formats[called] ?? 0) + 1;
+    const isAgain = this.options.again && !isNew;
+    const { note, twin } = await this.state.find(source, head, isNew || isAgain);
+    if (isAgain) note.set({ salt: crypto.randomUUID(), ids: [] });
+    else if (twin !== undefined) {
+      const bytes = note.parts.at(-1).end;
+      counted_before.bytes += bytes;
+      throw new Failure(EXIT.partly, `${name} begins with the same ${bytes} bytes as ${twin}, which was imported: nothing of it is counted. If it is a log of its own, import it by itself with --again; a copy needs nothing`);
     }
-    if (format === undefined) {
-      throw new Failure(EXIT.failed, `${name}: no format fits its first lines; name it by --format (${FORMATS.join(", ")})`);
-    }
-    const parse = createReader({ ...this.options.reader, format });
-    this.formats[parse.format] = (this.formats[parse.format] ?? 0) + 1;
-    // Names of columns stand in the first lines, which a resumed run does not read again.
-    const end = head.lastIndexOf(10) + 1;
-    parse.read(head.subarray(0, end === 0 ? head.length : end));
-    const found = this.options.again
-      ? { ...this.state.find(head.subarray(0, HEAD_BYTES_MAX)), done: 0, ends: [], ids: [] }
-      : this.state.find(head.subarray(0, HEAD_BYTES_MAX));
-    const note = { ends: [], ids: [], ...found };
-    if (note.done > 0 && !(await this.isSameDeployment(note.ids))) Object.assign(note, { done: 0, ends: [], ids: [] });
-    return { parse, note };
+    if (isAgain || !(await this.#isSameDeployment(note.about.ids))) note.forget(0);
+    return { note, settings };
   }
 
   // A deployment whose data is gone has counted nothing of what the note says.
-  async isSameDeployment(ids) {
+  async #isSameDeployment(ids) {
     for (const id of ids) {
       try {
         await this.client.get(id, { consistency: "strong" });
@@ -172,132 +221,221 @@ export class Import {
     return ids.length === 0;
   }
 
-  async parts(all, parse, note) {
-    const inFlight = new Set();
-    const acknowledged = new Set();
-    let failure;
-    let isWhole = true;
+  // Counts what a note does not say is done. Resolves to where that ends, and to the bytes before it.
+  async #parts(job, chunksFrom) {
+    const { source, note, settings } = job;
+    const mark = digest(JSON.stringify(settings));
+    // Another version may read what this one cannot.
+    job.marks = [mark, digest(mark, PACKAGE.version)];
+    const isDone = (part) => job.marks.includes(part?.settled);
+    const isPlain = source.tail !== undefined && source.kind === undefined;
+    const undone = note.parts.findIndex((part) => !isDone(part));
+    const before = isPlain ? note.parts.at(undone === -1 ? -1 : undone - 1) : undefined;
+    const first = undone === 0 ? undefined : before;
+    let [end, state] = [isPlain ? (note.parts[undone]?.start ?? first?.end ?? 0) : 0, first?.state ?? ""];
+    let tail = isPlain ? await source.tail(end, Math.min(end, TAIL_BYTES_MAX)) : Buffer.alloc(0);
+    this.#done.counted_before.bytes += end;
+    const isClosed = () => job.isClosed || ((this.#done.unfinished += 1), false);
+    const jobs = new Set();
+    let reader;
     try {
+      const all = parts(chunksFrom(end, tail), end, note.parts.map((part) => part.end), isClosed);
       for await (const part of all) {
-        if (failure !== undefined || this.stop.signal.aborted) {
-          isWhole = false;
-          break;
+        if (job.failure !== undefined || this.stop.signal.aborted) break;
+        tail = last(Buffer.concat([part.start === end ? tail : Buffer.alloc(0), last(part.bytes)]));
+        end = part.end;
+        const known = this.#known(note, part, tail);
+        if (isDone(known)) {
+          this.#done.counted_before.bytes += end - part.start;
+          state = known.state;
+          continue;
         }
-        const read = this.read(part, parse);
-        if (!note.ends.includes(part.end)) note.ends.push(part.end);
-        this.state.save(note);
-        const sent = this.count(part, read, note).then(
-          () => {
-            acknowledged.add(part.end);
-            while (acknowledged.delete(note.ends[0])) note.done = note.ends.shift();
-            this.state.save(note);
-            this.onProgress(this);
-          },
-          (error) => (failure ??= error),
-        );
-        inFlight.add(sent);
-        sent.finally(() => inFlight.delete(sent));
-        if (inFlight.size >= IN_FLIGHT_MAX) await Promise.race(inFlight);
+        while (this.#held > HELD_LINES_MAX && !this.stop.signal.aborted) await this.options.sleep(LOOK_MS);
+        await this.#slots.take();
+        if (reader?.state !== state) reader = readerOf(settings, state);
+        const read = this.#read(part, reader);
+        const lines = part.bytes.toString("latin1").split("\n").length - 1;
+        const entry = known ?? { start: part.start, end, lines, ...tailOf(tail), counted: 0n };
+        note.put(Object.assign(entry, { state: reader.state, settled: undefined }));
+        const counting = this.#count(job, part, entry, read, state).finally(() => this.#slots.give());
+        state = reader.state;
+        jobs.add(counting);
+        counting.catch((error) => (job.failure ??= error)).finally(() => jobs.delete(counting));
       }
     } finally {
-      await Promise.all(inFlight);
+      await Promise.allSettled(jobs);
     }
-    if (failure !== undefined) throw failure;
-    return isWhole;
+    if (job.failure !== undefined) throw job.failure;
+    return { end, tail };
+  }
+
+  // What a note says of a part. Where its bytes are others, the file is another one from there on, which begins alike.
+  #known(note, part, tail) {
+    const known = note.parts.find(({ start }) => start === part.start);
+    if (known === undefined || (known.end === part.end && fits(known, tail))) return known;
+    note.forget(part.start);
+    return undefined;
   }
 
   // The lines of a part as lines of a body, and the counter that each counts.
-  read(part, parse) {
-    const { body, ids, lines, left, unreadable, unread } = parse.read(part.bytes);
-    this.lines += lines;
-    this.unreadable += unreadable;
-    this.unread.push(...unread.slice(0, UNREAD_SHOWN_MAX - this.unread.length));
-    for (const [reason, count] of Object.entries(left)) this.left[reason] += count;
-    return { body, ids, query: parse.query };
+  #read(part, reader) {
+    const read = reader.read(part.bytes);
+    this.#done.lines += read.lines;
+    this.#done.unreadable += read.unreadable;
+    this.unread.push(...read.unread.slice(0, UNREAD_SHOWN_MAX - this.unread.length));
+    for (const [reason, count] of Object.entries(read.left)) this.#done.left_out[reason] += count;
+    return read;
   }
 
-  async count(part, { body, ids, query }, note) {
-    if (body.length === 0) return;
-    const { salt } = this.options;
-    // One key for all bodies of a part: it belongs to each counter, and all lines of a counter are in one body.
-    const idempotencyKey = keyOf(note.file, part, salt);
-    let at = body.map((_, index) => index);
-    for (let tries = 0; at.length > 0; tries += 1) {
+  // Counts the lines of a part that were not counted. `state`: what the format knows before it.
+  async #count({ note, settings, marks, ...job }, part, entry, read, state) {
+    const isOpen = (index) => !has(entry.counted, read.numbers[index]);
+    let left = [...read.numbers.keys()].filter(isOpen);
+    this.#done.counted_before.lines += read.numbers.length - left.length;
+    if (entry.sent !== undefined) {
+      // An earlier run has sent them, and does not know what became of that: the same again.
+      const { lines, reader } = entry.sent;
+      const old = readerOf(reader, reader.state).read(part.bytes);
+      await this.#send(note, entry, old, [...old.numbers.keys()].filter((index) => has(lines, old.numbers[index])));
+      left = left.filter(isOpen);
+    }
+    let isWhole = true;
+    const since = this.options.now();
+    while (left.length > 0 && entry.sent === undefined) {
+      const ready = left.filter((index) => !this.#isAhead(read.body[index]));
+      if (ready.length > 0) {
+        const at = [note.about.file, note.about.salt, part.start, entry.counted].join("\n");
+        const lines = bitsOf(ready.map((index) => read.numbers[index]));
+        left = left.filter((index) => !has(lines, read.numbers[index]));
+        entry.sent = { key: `import-${digest(at, "\n", part.bytes)}`, lines, reader: { ...settings, state } };
+        const { ahead, isLater } = await this.#send(note, entry, read, ready);
+        isWhole &&= !isLater;
+        left.push(...ahead);
+      }
+      if (left.length > 0 && !(await this.#wait(job, left.map((index) => timeOf(read.body[index])), since))) break;
+    }
+    if (left.length > 0) this.#reject("clock-skew", left.length);
+    else if (isWhole && entry.sent === undefined) entry.settled = marks[read.unreadable > 0 ? 1 : 0];
+    note.put(entry);
+    this.onProgress(this);
+  }
+
+  #reject(code, lines) {
+    this.#done.rejected[code] = (this.#done.rejected[code] ?? 0) + lines;
+  }
+
+  // Sends the lines of `entry.sent`, which are at these places of a body, until each is counted or refused. Resolves to
+  // those that are ahead of the server's clock, and to whether a later run may count others.
+  async #send(note, entry, { body, ids, numbers, query }, places) {
+    note.put(entry);
+    const ahead = [];
+    let isLater = false;
+    let at = places;
+    for (let tries = 0; at.length > 0 && tries <= AGAIN_MAX && !(tries > 0 && this.stop.signal.aborted); tries += 1) {
       const text = at.map((index) => body[index]).join("\n");
       const answer = await this.client.answer("POST", "/ingest", {
         query,
         body: this.options.isLocal ? text : gzipSync(text, { level: 1 }),
         headers: { "content-type": "application/x-ndjson" },
-        idempotencyKey,
+        // One key for all bodies: it belongs to each counter, and all lines of a counter are in one body.
+        idempotencyKey: entry.sent.key,
         isWrite: true,
       });
       const report = await answer.json();
-      const isRepeat = answer.headers.get("idempotency-replayed") === "true";
-      at = await this.settle(report, at, ids, isRepeat, note, tries);
-    }
-  }
-
-  // Notes one for a counter, for the summary.
-  note(id) {
-    this.counters.set(id, (this.counters.get(id) ?? 0) + 1);
-    if (this.counters.size <= COUNTERS_KEPT_MAX) return;
-    const kept = [...this.counters].sort(([, one], [, other]) => other - one).slice(0, COUNTERS_KEPT_MAX / 2);
-    this.forgotten += this.counters.size - kept.length;
-    this.counters = new Map(kept);
-  }
-
-  // Notes what became of the lines, and returns those to send again.
-  async settle(report, at, ids, isRepeat, note, tries) {
-    const refused = new Map();
-    for (const { code, lines } of report.rejected_lines ?? []) {
-      for (const line of linesOf(lines)) {
-        refused.set(line - 1, code);
+      this.#learn(report, at.map((index) => body[index]));
+      const refused = new Map(
+        (report.rejected_lines ?? []).flatMap(({ code, lines }) => linesOf(lines).map((line) => [at[line - 1], code])),
+      );
+      const counted = at.filter((index) => !refused.has(index));
+      entry.counted |= bitsOf(counted.map((index) => numbers[index]));
+      this.#note(note, counted.map((index) => ids[index]), answer.headers.get("idempotency-replayed") === "true");
+      const again = [];
+      for (const [index, code] of refused) {
+        if (code === "clock-skew") ahead.push(index);
+        else if (AGAIN.has(code) && tries < AGAIN_MAX) again.push(index);
+        else {
+          isLater ||= LATER.has(code);
+          this.#reject(code, 1);
+          // Nobody knows whether it was counted: it keeps its key.
+          if (code === "unavailable") again.push(index);
+        }
       }
+      // Another body has room at once; what does not answer gets a while.
+      if (again.length === at.length && tries < AGAIN_MAX) await this.options.sleep(AGAIN_PAUSE_MS);
+      at = again;
     }
-    const again = [];
-    at.forEach((index, place) => {
-      const code = refused.get(place);
-      if (code === undefined) {
-        this[isRepeat ? "repeated" : "counted"] += 1;
-        this.note(ids[index]);
-        if (note.ids.length < WITNESSES && !note.ids.includes(ids[index])) note.ids.push(ids[index]);
-      } else if (AGAIN.has(code) && tries < AGAIN_MAX) again.push(index);
-      else this.rejected[code] = (this.rejected[code] ?? 0) + 1;
-    });
-    // Another body has room at once; what does not answer gets a while.
-    if (again.length === at.length) await new Promise((done) => setTimeout(done, AGAIN_PAUSE_MS));
-    return again;
+    entry.sent = at.length > 0 ? { ...entry.sent, lines: bitsOf(at.map((index) => numbers[index])) } : undefined;
+    note.put(entry);
+    return { ahead, isLater };
+  }
+
+  // Takes the server's clock from what it says of lines that are ahead of it.
+  #learn({ errors = [] }, body) {
+    for (const { line, code, detail } of errors) {
+      const ahead_ms = code === "clock-skew" ? detail?.match(/(\d+) ms ahead/)?.[1] : undefined;
+      if (ahead_ms !== undefined) this.#offset_ms = timeOf(body[line - 1]) - Number(ahead_ms) - this.options.now();
+    }
+  }
+
+  #isAhead(line) {
+    return this.#offset_ms !== undefined && timeOf(line) - this.options.now() - this.#offset_ms > AHEAD_MS_MAX;
+  }
+
+  // Waits until the first of these times may be there; resolves to whether that is worth it. Others have the slot
+  // meanwhile. A log that is followed waits for as long as it takes, and any other for a minute.
+  async #wait(job, times, since) {
+    const { now, sleep, note } = this.options;
+    const clock = now() + (this.#offset_ms ?? 0);
+    times.sort((one, other) => one - other);
+    const due_ms = this.#offset_ms === undefined ? LOOK_MS : times[0] - clock - AHEAD_MS_MAX;
+    const ahead_ms = times.at(-1) - clock;
+    const left_ms = since + AHEAD_PATIENCE_MS - now();
+    const isWaiting = job.isFollowed || due_ms <= left_ms;
+    this.#done.ahead_ms = Math.max(this.#done.ahead_ms, ahead_ms);
+    if ((left_ms <= 0 || !isWaiting) && !job.source.isLate) {
+      job.source.isLate = true;
+      note(`lines of ${job.source.name} are ${(ahead_ms / 1000).toFixed(1)} s ahead of the server's clock, and ${isWaiting ? "wait until it is there" : "are left for the next run"}: compare the clocks of both machines`);
+    }
+    if (!isWaiting) return false;
+    this.#slots.give();
+    this.#held += times.length;
+    await sleep(Math.min(Math.max(due_ms, LOOK_MS / 20), LOOK_MS));
+    this.#held -= times.length;
+    await this.#slots.take();
+    return !this.stop.signal.aborted && job.failure === undefined;
+  }
+
+  // Notes one for each counter, for the summary, and some of them as witnesses.
+  #note(note, ids, isRepeat) {
+    const done = isRepeat ? this.#done.counted_before : this.#done;
+    done[isRepeat ? "lines" : "counted"] += ids.length;
+    for (const id of ids) this.#counters.set(id, (this.#counters.get(id) ?? 0) + 1);
+    const known = [...new Set([...note.about.ids, ...ids.slice(0, WITNESSES)])].slice(0, WITNESSES);
+    if (known.length > note.about.ids.length) note.set({ ids: known });
+    if (this.#counters.size <= COUNTERS_KEPT_MAX) return;
+    const kept = [...this.#counters].sort(([, one], [, other]) => other - one).slice(0, COUNTERS_KEPT_MAX / 2);
+    this.#forgotten += this.#counters.size - kept.length;
+    this.#counters = new Map(kept);
   }
 }
 
-// Takes the first bytes of a source, and gives them back with the rest.
+// Takes the first bytes of a stream that are not zeros, and gives all back with the rest.
 async function sample(chunks) {
   const taken = [];
-  let length = 0;
-  while (length < SAMPLE_BYTES) {
-    const { done, value } = await chunks.next();
+  let [length, hole, failure] = [0, 0, undefined];
+  while (length < PART_BYTES_MAX) {
+    const { done, value } = await chunks.next().catch((error) => ((failure = error), { done: true }));
     if (done) break;
     taken.push(value);
-    length += value.length;
+    const zeros = length > 0 ? 0 : value.findIndex((byte) => byte !== 0);
+    hole += zeros === -1 ? value.length : zeros;
+    length += zeros === -1 ? 0 : value.length - zeros;
   }
+  if (length === 0 && failure !== undefined) throw failure;
   const rest = async function* () {
-    yield* taken;
-    for (;;) {
-      const { done, value } = await chunks.next();
-      if (done) return;
-      yield value;
-    }
+    yield* taken.splice(0);
+    if (failure !== undefined) throw failure;
+    yield* chunks;
   };
-  return { head: Buffer.concat(taken), rest: rest() };
-}
-
-async function* skipping(chunks, bytes) {
-  let left = bytes;
-  for await (const chunk of chunks) {
-    if (left >= chunk.length) left -= chunk.length;
-    else {
-      yield left === 0 ? chunk : chunk.subarray(left);
-      left = 0;
-    }
-  }
+  return { head: Buffer.concat(taken).subarray(hole), hole, rest: rest() };
 }

@@ -1,17 +1,21 @@
 // Files and standard input as bytes: opened, unpacked, followed.
 //
 // Invariant: offsets are of the unpacked bytes. A file that is packed later has the same ones.
-import { spawn } from "node:child_process";
 import { createReadStream, promises as files } from "node:fs";
-import { PassThrough, Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import zlib from "node:zlib";
+import { Decompress } from "fzstd";
 import bzip2 from "unbzip2-stream";
 import { EXIT, Failure } from "../outcome.mjs";
 
 const STDIN = "-";
 const READ_BYTES = 256 * 1024;
+// What is unpacked at once: a thousand times as much comes out of it at most.
+const UNPACK_BYTES = 16 * 1024;
 const FOLLOW_POLL_MS = 250;
+/** A file is known again by so many bytes before an offset. */
+export const TAIL_BYTES_MAX = 4_096;
+const SIBLINGS_MAX = 10_000;
 
 const MAGIC = [
   ["gzip", [0x1f, 0x8b]],
@@ -26,164 +30,163 @@ export function packing(head) {
   return MAGIC.find(([, bytes]) => bytes.every((byte, at) => head[at] === byte))?.[0];
 }
 
-// Node has zstd from 22.15; before that the program does it.
-function zstd(input, name) {
-  if (zlib.createZstdDecompress !== undefined) return frames(input);
-  const child = spawn("zstd", ["--decompress", "--stdout", "--quiet"], { stdio: ["pipe", "pipe", "inherit"] });
-  const failed = () => new Failure(EXIT.failed, `${name} is packed by zstd: install the program zstd, or use Node 22.15 or later`);
-  const out = new PassThrough();
-  child.on("error", () => out.destroy(failed()));
-  child.on("close", (code) => (code === 0 ? out.end() : out.destroy(failed())));
-  child.stdout.pipe(out, { end: false });
-  pipeline(Readable.from(input), child.stdin).catch((error) => out.destroy(error));
-  return out;
+// Each takes bytes, calls `out` with what they hold, and rejects where they are damaged, or end too early.
+const UNPACKERS = {
+  undefined: (out) => async (bytes) => out(bytes),
+  gzip: (out) => streamed(zlib.createGunzip(), out),
+  bzip2: (out) => streamed(bzip2(), out),
+  zstd: (out) => {
+    const stream = new Decompress((bytes) => out(Buffer.from(bytes)));
+    return async (bytes, isLast) => stream.push(bytes, isLast);
+  },
+};
+
+function streamed(stream, out) {
+  let failure;
+  let isOver = false;
+  let next = () => {};
+  stream.on("data", out);
+  stream.on("error", (error) => next((failure ??= error)));
+  stream.on("end", () => next((isOver = true)));
+  return async (bytes, isLast) => {
+    // What comes behind the packed bytes is no part of them.
+    if (isOver) return;
+    await new Promise((done) => {
+      next = done;
+      if (isLast) stream.end();
+      // Streams of the first kind take all at once, and call nobody.
+      else if (stream.write.length < 2) done(stream.write(bytes));
+      else stream.write(bytes, done);
+    });
+    if (failure !== undefined) throw failure;
+  };
 }
 
-// Node's decoder ends with the first frame, and `cat a.zst b.zst` makes two: what it left goes to the next decoder.
-async function* frames(input) {
-  const chunks = input[Symbol.asyncIterator]();
-  let rest = Buffer.alloc(0);
-  let isLast = false;
-  while (!isLast) {
-    const decoder = zlib.createZstdDecompress();
-    const feed = async () => {
-      for (;;) {
-        const { done, value } = rest.length > 0 ? { value: rest } : await chunks.next();
-        rest = Buffer.alloc(0);
-        if (done) {
-          isLast = true;
-          return void decoder.end();
-        }
-        const before = decoder.bytesWritten;
-        await new Promise((next) => {
-          decoder.once("close", next);
-          decoder.write(value, () => (decoder.off("close", next), next()));
-        });
-        rest = value.subarray(decoder.bytesWritten - before);
-        if (rest.length > 0 || decoder.destroyed) return;
-      }
-    };
-    const fed = feed().catch((error) => decoder.destroy(error));
-    yield* decoder;
-    await fed;
-  }
-}
-
-async function* unpacked(input, kind, name) {
-  if (kind === undefined) return yield* input;
-  if (kind === "xz" || kind === "zip") {
-    throw new Failure(EXIT.failed, `${name} is packed by ${kind}: unpack it, and give it by standard input: ${kind === "xz" ? "xz -dc" : "unzip -p"} ${name} | tally import -`);
-  }
+// Yields the bytes that a stream holds, and keeps how many of its own were read.
+async function* unpacked(stream, source, start) {
+  const { name } = source;
+  const ready = [];
+  let unpack;
+  let step;
+  source.read = start;
   try {
-    yield* { gzip: gunzipped, bzip2: bunzipped, zstd }[kind](input, name);
+    for await (const chunk of stream) {
+      if (unpack === undefined) {
+        const kind = start === 0 ? packing(chunk) : undefined;
+        step = kind === undefined ? chunk.length : UNPACK_BYTES;
+        if (UNPACKERS[kind] === undefined) throw new Failure(EXIT.failed, `${name} is packed by ${kind}: unpack it, and give it by standard input: ${kind === "xz" ? "xz -dc" : "unzip -p"} ${name} | tally import -`);
+        unpack = UNPACKERS[kind]((bytes) => ready.push(bytes));
+      }
+      source.read += chunk.length;
+      for (let at = 0; at < chunk.length; at += step) {
+        await unpack(chunk.subarray(at, at + step), false);
+        yield* ready.splice(0);
+      }
+    }
+    await unpack?.(new Uint8Array(0), true);
   } catch (error) {
+    yield* ready.splice(0);
     if (error instanceof Failure) throw error;
-    throw new Failure(EXIT.partly, `${name} is damaged, or not whole (${error.message}): what was read up to there is counted`);
+    const why = error instanceof TypeError ? "unexpected end" : (error.message ?? error);
+    throw new Failure(EXIT.partly, `${name} is damaged or cut (${why}): the lines before that are counted; import it again once it is whole`);
   }
-}
-
-function gunzipped(input) {
-  const out = zlib.createGunzip();
-  pipeline(Readable.from(input), out).catch((error) => out.destroy(error));
-  return out;
-}
-
-function bunzipped(input) {
-  const stream = bzip2();
-  const out = fromOldStream(stream);
-  pipeline(Readable.from(input), stream).catch((error) => out.destroy(error));
-  return out;
-}
-
-// A stream of the first kind, which has no iterator.
-function fromOldStream(stream) {
-  const out = new PassThrough();
-  stream.on("data", (chunk) => out.write(chunk) || (stream.pause(), out.once("drain", () => stream.resume())));
-  stream.on("end", () => out.end());
-  stream.on("error", (error) => out.destroy(error instanceof Error ? error : new Error(String(error))));
-  return out;
+  yield* ready;
 }
 
 /**
- * Opens a file, or standard input for `-`. Resolves to `{ name, bytes, kind, read, chunks(), close() }`: its size as it
- * lies there (undefined where nobody knows), how it is packed, how much of that was read so far, and its unpacked
- * bytes.
+ * Opens a file, or standard input for `-`. Resolves to `{ name, path, dev, ino, bytes, kind, read, chunks(from),
+ * head(length), tail(end, length), close() }`: where it is (of files alone), its size as it lies there, how it is
+ * packed, how much of that was read so far, its unpacked bytes, and of a file its first bytes and those before an
+ * offset as they lie there.
  */
 export async function open(name) {
-  if (name === STDIN) {
-    const source = { name: "standard input", bytes: undefined, kind: undefined, read: 0, close: async () => {} };
-    source.chunks = () => counted(process.stdin, source);
-    return source;
-  }
-  let handle;
+  const source = { name: name === STDIN ? "standard input" : name, read: 0, close: async () => {} };
+  if (name === STDIN) return Object.assign(source, { chunks: () => unpacked(process.stdin, source, 0) });
   try {
-    handle = await files.open(name);
+    const handle = (source.handle = await files.open(name));
+    source.close = () => handle.close();
+    const stat = await handle.stat();
+    if (stat.isDirectory()) throw Object.assign(new Error("a folder"), { code: "a folder: name the files in it" });
+    const options = { fd: handle, autoClose: false, highWaterMark: READ_BYTES };
+    const stream = (start) => createReadStream(name, { ...options, start });
+    // A pipe has a name too, and no offsets.
+    if (!stat.isFile()) return Object.assign(source, { chunks: () => unpacked(stream(), source, 0) });
+    const { buffer } = await handle.read(Buffer.alloc(8), 0, 8, 0);
+    const { dev, ino, size: bytes } = stat;
+    return Object.assign(source, {
+      path: resolve(name), dev, ino, bytes, kind: packing(buffer),
+      chunks: (from = 0) => unpacked(stream(from), source, from),
+      head: (length) => headOf(handle, length),
+      tail: async (end, length) => {
+        const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, end - length);
+        return bytesRead === length ? buffer : undefined;
+      },
+    });
   } catch (error) {
-    throw new Failure(error.code === "ENOENT" ? EXIT.notFound : EXIT.failed, `${name} cannot be read (${error.code})`);
+    await source.close();
+    const exit = error.code === "ENOENT" ? EXIT.notFound : EXIT.failed;
+    throw new Failure(exit, `${name} cannot be read (${error.code ?? error.message})`);
   }
-  const { size, ino } = await handle.stat();
-  const { buffer } = await handle.read(Buffer.alloc(8), 0, 8, 0);
-  const source = { name, bytes: size, kind: packing(buffer), read: 0, ino, handle, close: () => handle.close() };
-  source.chunks = (from = 0) => {
-    const start = source.kind === undefined ? from : 0;
-    return counted(
-      createReadStream(name, { fd: handle, autoClose: false, start, highWaterMark: READ_BYTES }), source, start,
-    );
-  };
-  return source;
 }
 
-// Yields unpacked bytes, and keeps how many bytes of the source were read.
-async function* counted(stream, source, start = 0) {
-  source.read = start;
-  const taken = (async function* () {
-    for await (const chunk of stream) {
-      source.read += chunk.length;
-      yield chunk;
+// The first bytes of a file that are not zeros, and how many zeros stand before them.
+async function headOf(handle, length) {
+  const buffer = Buffer.alloc(READ_BYTES);
+  for (let hole = 0; ; hole += buffer.length) {
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, hole);
+    const at = buffer.subarray(0, bytesRead).findIndex((byte) => byte !== 0);
+    if (at !== -1) {
+      const head = await handle.read(Buffer.alloc(length), 0, length, hole + at);
+      return { head: head.buffer.subarray(0, head.bytesRead), hole: hole + at };
     }
-  })();
-  const first = await taken.next();
-  if (first.done) return;
-  const whole = (async function* () {
-    yield first.value;
-    yield* taken;
-  })();
-  yield* unpacked(whole, start === 0 ? packing(first.value) : undefined, source.name);
+    if (bytesRead < buffer.length) return { head: Buffer.alloc(0), hole: hole + bytesRead };
+  }
+}
+
+/** Returns where the file of a device and an inode lies now: at `path`, or beside it under another name. */
+export async function placeOf({ path, dev, ino }) {
+  if (path === undefined) return undefined;
+  const folder = dirname(path);
+  const names = (await files.readdir(folder).catch(() => [])).slice(0, SIBLINGS_MAX);
+  for (const name of [basename(path), ...names]) {
+    const stat = await files.stat(join(folder, name)).catch(() => undefined);
+    if (stat?.dev === dev && stat.ino === ino) return join(folder, name);
+  }
+  return undefined;
 }
 
 /**
- * Yields what is appended to an unpacked file, from an offset on, until the signal. Between two pieces it yields
- * `undefined` whenever all is read for now. It returns once the file has been replaced (it was renamed, or became
- * shorter) and all of the old one is read.
+ * Yields what is appended to an unpacked file, from an offset on, until the signal. `before`: the bytes before that
+ * offset, which must still be there. Between two pieces it yields `undefined` whenever all is read for now. It returns
+ * once another file has taken its place and all of the old one is read, or once the file was cut.
  */
-export async function* appended(source, from, signal) {
+export async function* appended(source, from, { before, signal, sleep }) {
   let offset = from;
-  const buffer = Buffer.alloc(READ_BYTES);
-  const readAll = async function* () {
-    for (;;) {
-      const { bytesRead } = await source.handle.read(buffer, 0, buffer.length, offset);
-      if (bytesRead === 0) return;
-      offset += bytesRead;
-      source.read = offset;
-      yield Buffer.from(buffer.subarray(0, bytesRead));
-    }
+  let tail = before;
+  let last;
+  const buffer = Buffer.alloc(TAIL_BYTES_MAX + READ_BYTES);
+  // Reads what is new together with what is known: the file may be cut, and grow past its old size, between two looks.
+  const next = async () => {
+    const { bytesRead } = await source.handle.read(buffer, 0, buffer.length, offset - tail.length);
+    if (bytesRead < tail.length || tail.compare(buffer, 0, tail.length) !== 0) return undefined;
+    const fresh = Buffer.from(buffer.subarray(tail.length, bytesRead));
+    tail = Buffer.from(buffer.subarray(Math.max(0, bytesRead - TAIL_BYTES_MAX), bytesRead));
+    source.read = offset += fresh.length;
+    return fresh;
   };
   for (;;) {
-    yield* readAll();
-    yield undefined;
-    if (signal.aborted) return;
     const now = await files.stat(source.name).catch(() => undefined);
-    const isCut = (await source.handle.stat()).size < offset;
-    if (isCut || (now !== undefined && now.ino !== source.ino)) {
-      // What was written to the old one between the last read and the rename.
-      yield* readAll();
-      return;
+    const isReplaced = now !== undefined && now.size > 0 && (now.ino !== source.ino || now.dev !== source.dev);
+    const { size, mtimeMs, ctimeMs } = await source.handle.stat();
+    const look = `${size} ${mtimeMs} ${ctimeMs}`;
+    for (let isMore = look !== last || size !== offset; isMore; ) {
+      const fresh = await next();
+      if (fresh === undefined) return;
+      if ((isMore = fresh.length > 0)) yield fresh;
     }
-    // The listener goes with the pause: a log may be followed for months.
-    await new Promise((done) => {
-      const end = () => (clearTimeout(timer), signal.removeEventListener("abort", end), done());
-      const timer = setTimeout(end, FOLLOW_POLL_MS);
-      signal.addEventListener("abort", end);
-    });
+    last = look;
+    yield undefined;
+    if (signal.aborted || isReplaced) return;
+    await sleep(FOLLOW_POLL_MS);
   }
 }

@@ -1,45 +1,190 @@
 // What earlier runs have imported, so that a run goes on where the last one ended, days later too.
 //
-// Invariant: a part is noted before it is sent, and as counted only after it was acknowledged. What was noted and not
-// acknowledged is sent again as the same part under the same key. Keys are forgotten by the server after a day: this
-// note is not.
-import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+// Invariant: lines are noted before they are sent, and as counted only once that was acknowledged. What was noted and
+// not acknowledged is sent again, the same lines under the same key. Keys are forgotten by the server after a day: this
+// note is not. A line that is not noted as counted was not counted.
+//
+// A note is a file of JSON lines, each of which has what changed: of the file (`about`), or of a part of it. A part:
+// `{ start, end, lines, tail_bytes, tail, state, counted, settled, sent }`: where it lies; how many lines it has; the
+// hash of the bytes before its end; what the format knows after it; the lines that were counted, a bit each; the
+// settings by which all others were left out; and what was sent and not yet acknowledged, `{ key, lines, reader }`.
+import { randomUUID } from "node:crypto";
+import { appendFileSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { HEAD_BYTES_MAX, fingerprint } from "./parts.mjs";
+import { PART_BYTES_MAX, PART_LINES_MAX, digest } from "./parts.mjs";
+import { TAIL_BYTES_MAX, open, placeOf } from "./source.mjs";
 
-function home() {
-  return process.env.TALLY_STATE || join(process.env.XDG_STATE_HOME || join(homedir(), ".local", "state"), "tally");
+// What a file begins with, by which its note is found where it has another name, or is packed.
+const HEAD_BYTES_MAX = 4_096;
+// A note is written anew once it has so many lines more than twice its parts.
+const CHANGES_MAX = 200;
+// `<device>.<inode>.<bytes of the head>-<its hash>.<random>`, so that notes are found by the names of their files.
+const NAME = /^((.*)\.(\d+)-([^.]+)\.[^.]+)\.ndjson$/;
+
+const home = ({ TALLY_STATE, XDG_STATE_HOME } = process.env) =>
+  TALLY_STATE || join(XDG_STATE_HOME || join(homedir(), ".local", "state"), "tally");
+
+/** Returns numbers of lines as bits. */
+export const bitsOf = (lines) => lines.reduce((all, line) => all | (1n << BigInt(line)), 0n);
+/** Returns whether a line is among bits. */
+export const has = (bits, line) => ((bits >> BigInt(line)) & 1n) === 1n;
+
+const packed = (_, value) => (typeof value === "bigint" ? `0x${value.toString(16)}` : value);
+const read = (name, value) => (/^(?:counted|lines)$/.test(name) && typeof value === "string" ? BigInt(value) : value);
+
+/** What is known of one file, for one way of counting. */
+export class Note {
+  #path;
+  #changes = 0;
+
+  constructor(folder, about, parts = []) {
+    this.#path = join(folder, `${about.id}.ndjson`);
+    this.about = about;
+    this.parts = parts;
+  }
+
+  static read(folder, id) {
+    const parts = new Map();
+    const about = { id };
+    for (const line of readFileSync(join(folder, `${id}.ndjson`), "utf8").split("\n")) {
+      try {
+        const { part, ...change } = JSON.parse(line, read);
+        if (part !== undefined) parts.set(part.start, part);
+        else Object.assign(about, change.about);
+      } catch {
+        // The machine failed while it was written: what it would say was not acknowledged.
+      }
+    }
+    const note = new Note(folder, about);
+    for (const part of [...parts.values()].sort((one, other) => one.start - other.start)) {
+      // A part that became one with the part before it lies within that.
+      if (part.start >= (note.parts.at(-1)?.end ?? 0)) note.parts.push(part);
+    }
+    return note;
+  }
+
+  /** Writes all of it. */
+  write() {
+    const lines = [{ about: this.about }, ...this.parts.map((part) => ({ part }))];
+    writeFileSync(`${this.#path}.new`, lines.map((line) => `${JSON.stringify(line, packed)}\n`).join(""));
+    renameSync(`${this.#path}.new`, this.#path);
+    this.#changes = lines.length;
+  }
+
+  #append(change) {
+    appendFileSync(this.#path, `${JSON.stringify(change, packed)}\n`);
+    this.#changes += 1;
+    if (this.#changes > 2 * this.parts.length + CHANGES_MAX) this.write();
+  }
+
+  set(about) {
+    Object.assign(this.about, about);
+    this.#append({ about });
+  }
+
+  /** Notes a part: a new one, or what has changed of one. Small ones that are settled alike become one. */
+  put(part) {
+    let at = this.parts.lastIndexOf(part);
+    if (at === -1) at = this.parts.push(part) - 1;
+    const before = this.parts[at - 1] ?? {};
+    const lines = before.lines + part.lines;
+    const isSmall = part.end - before.start <= PART_BYTES_MAX && lines <= PART_LINES_MAX;
+    if (part.settled === undefined || before.settled !== part.settled || before.end !== part.start || !isSmall) {
+      return this.#append({ part });
+    }
+    const counted = before.counted | (part.counted << BigInt(before.lines));
+    this.parts.splice(at - 1, 2, { ...part, start: before.start, lines, counted });
+    this.#append({ part: this.parts[at - 1] });
+  }
+
+  /** Forgets the parts that end after an offset. */
+  forget(offset) {
+    this.parts = this.parts.filter(({ end }) => end <= offset);
+    this.write();
+  }
 }
-
-const nameOf = (text) => createHash("sha256").update(text).digest("base64url").slice(0, 16);
 
 /** The notes of one deployment and one way of counting (`target`: the ids that it leads to). */
 export class State {
   constructor(base, target) {
-    this.folder = join(home(), "imports", nameOf(`${base}\n${target}`));
+    this.folder = join(home(), "imports", digest(`${base}\n${target}`).slice(0, 16));
     mkdirSync(this.folder, { recursive: true, mode: 0o700 });
   }
 
-  /** Returns the note of the file that begins with `head`; a new one where there is none. */
-  find(head) {
-    // Notes of files that were shorter than a head are under as many bytes as those had.
-    const names = existsSync(this.folder) ? readdirSync(this.folder) : [];
-    const lengths = [...new Set(names.map((name) => Number(name.split("-", 1)[0])))].filter(
-      (length) => length > 0 && length <= head.length,
-    );
-    for (const length of lengths.sort((one, other) => other - one)) {
-      const path = join(this.folder, `${length}-${fingerprint(head.subarray(0, length))}.json`);
-      if (existsSync(path)) return { path, ...JSON.parse(readFileSync(path, "utf8")) };
+  /**
+   * Resolves to the note of a source that begins with `head`, a new one where there is none, and to the place of
+   * another file, from which that note cannot tell it: `{ note, twin }`. `isNew`: it is no copy of another file.
+   */
+  async find(source, head, isNew = false) {
+    const { dev, ino } = source;
+    let isOther = isNew;
+    let found;
+    for (const name of readdirSync(this.folder)) {
+      const [, id, inode, bytes, hash] = name.match(NAME) ?? [];
+      const isSame = ino !== undefined && inode === `${dev}.${ino}`;
+      const isAlike = !isNew && bytes <= head.length && digest(head.subarray(0, bytes)) === hash;
+      if (id === undefined || !(isSame || isAlike)) continue;
+      const note = Note.read(this.folder, id);
+      const end = isSame ? Infinity : (note.parts.at(-1)?.end ?? 0);
+      if (await holds(note, source, head, isSame)) {
+        const isBetter = isSame || note.parts.some(({ counted }) => counted > 0n);
+        if (isBetter && end > (found?.end ?? 0)) found = { note, end };
+      } else if (isSame) {
+        // The file was cut, or another one has its inode now.
+        this.cut(note);
+        isOther = true;
+      }
     }
-    const bytes = head.subarray(0, HEAD_BYTES_MAX);
-    const file = fingerprint(bytes);
-    return { path: join(this.folder, `${bytes.length}-${file}.json`), file, done: 0, pending: [], ids: [] };
+    if (found?.end === Infinity || (found !== undefined && ino === undefined)) return found;
+    const twin = found && (await twinOf(found.note, head));
+    if (twin !== undefined) return { note: found.note, twin };
+    const begin = head.subarray(0, HEAD_BYTES_MAX);
+    const about = { file: digest(begin), bytes: begin.length, salt: isOther ? randomUUID() : "", ids: [] };
+    return { note: this.#bind(found?.note ?? new Note(this.folder, about), source) };
   }
 
-  save({ path, ...note }) {
-    writeFileSync(`${path}.new`, JSON.stringify(note));
-    renameSync(`${path}.new`, path);
+  /** Says that a file no longer has what its note says. A copy of it may. */
+  cut(note) {
+    this.#bind(note, {});
+  }
+
+  // Names a note after the file that it is of, or after none.
+  #bind({ about, parts }, { path, dev = "", ino = "" }) {
+    const id = `${dev}.${ino}.${about.bytes}-${about.file}.${randomUUID()}`;
+    const note = new Note(this.folder, { ...about, id, path, dev, ino }, parts);
+    note.write();
+    if (about.id !== undefined) rmSync(join(this.folder, `${about.id}.ndjson`));
+    return note;
+  }
+}
+
+/** Returns the hash of the bytes before an offset. */
+export const tailOf = (bytes) => ({ tail_bytes: bytes.length, tail: digest(bytes) });
+
+/** Returns whether the bytes before the end of a part are those that were there. */
+export const fits = ({ tail_bytes, tail }, bytes) =>
+  bytes?.length >= tail_bytes && digest(bytes.subarray(bytes.length - tail_bytes)) === tail;
+
+// Whether a source has what a note is of: where it can be read anywhere, up to the end of that; else as far as its
+// first bytes go. Parts of which nothing was counted, such as headers, say nothing where the file is another one.
+async function holds({ parts }, source, head, isSame) {
+  const last = parts.at(-1);
+  if (source.kind === undefined && source.tail !== undefined) {
+    return last === undefined || fits(last, await source.tail(last.end, last.tail_bytes));
+  }
+  const seen = parts.filter(({ end }) => end - source.hole <= head.length);
+  const isEnough = isSame || head.length >= PART_BYTES_MAX || seen.some(({ counted }) => counted > 0n);
+  return isEnough && seen.every((part) => fits(part, head.subarray(0, part.end - source.hole)));
+}
+
+// The place of the file that a note is of, if that still has what the note says.
+async function twinOf(note, head) {
+  const place = await placeOf(note.about);
+  const source = place && (await open(place));
+  try {
+    return source?.kind !== undefined || (source && (await holds(note, source, head, true))) ? place : undefined;
+  } finally {
+    await source?.close();
   }
 }
