@@ -62,7 +62,7 @@ function command() {
 function licences() {
   const bundled = [
     "commander", "cli-progress", "string-width", "strip-ansi", "ansi-regex", "emoji-regex", "is-fullwidth-code-point",
-    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754", "fzstd",
+    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754", "fzstd", "@redis/client",
   ];
   const texts = bundled.map((name) => {
     const folder = join(ROOT, "node_modules", name);

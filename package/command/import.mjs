@@ -20,17 +20,40 @@ export async function importAll({ args: [files], options, screen }) {
   if (from !== undefined && !/^rediss?:\/\//.test(from) && !LISTS.includes(from)) {
     throw new Failure(EXIT.usage, `--from ${from} is not known: redis://…, rediss://…, or one of ${LISTS.join(", ")} with a file`);
   }
+  const isRedis = from?.startsWith("redis") === true;
+  if (isRedis && files.length > 0) {
+    throw new Failure(EXIT.usage, `${files[0]} is not read: --from redis reads keys alone`);
+  }
+  if (!isRedis && files.length === 0) throw new Failure(EXIT.usage, "name the files to import; - is standard input");
   const client = clientOf(options, { retries: RETRIES, timeout_ms: BODY_MS_MAX });
   // What cannot be reached is said at once, and not after all tries.
   await clientOf(options, { retries: 2 }).request("GET", "/healthz");
-  if (from?.startsWith("redis")) return values(client, options, screen, (run) => run.redis(from, options.match));
-  if (files.length === 0) throw new Failure(EXIT.usage, "name the logs to import; - is standard input");
+  if (isRedis) return values(client, options, screen, (run) => run.redis(from, options.match));
   if (from === "countapi" || from === "abacus") {
-    return values(client, options, screen, async (run) => {
-      for (const name of files) await run.list(readFileSync(name === "-" ? 0 : name, "utf8"));
-    });
+    return values(client, options, screen, (run) => each(files, run, async (name) => run.list(textOf(name))));
   }
   return logs(client, files, { ...options, ...(from === "goatcounter" ? { format: "goatcounter" } : {}) }, screen);
+}
+
+function textOf(name) {
+  try {
+    return readFileSync(name === "-" ? 0 : name, "utf8");
+  } catch (error) {
+    const exit = error.code === "ENOENT" ? EXIT.notFound : EXIT.failed;
+    throw new Failure(exit, `${name} cannot be read (${error.code ?? error.message})`);
+  }
+}
+
+// Works with each file. One of several that cannot be read is named, and the others are brought in.
+async function each(files, run, work) {
+  for (const name of files) {
+    try {
+      await work(name);
+    } catch (error) {
+      if (!(error instanceof Failure) || files.length === 1) throw error;
+      run.end(error.message);
+    }
+  }
 }
 
 function isLocal(base) {
@@ -73,13 +96,16 @@ function settings(options) {
 
 async function logs(client, files, options, screen) {
   if (options.format === "tally") {
-    return values(client, options, screen, async (run) => {
-      for (const name of files) {
+    return values(client, options, screen, (run) =>
+      each(files, run, async (name) => {
         const source = await open(name);
-        await run.lines(source.chunks(), name === "-" ? "the input" : name);
-        await source.close();
-      }
-    });
+        try {
+          await run.lines(source.chunks(), name === "-" ? "the input" : name);
+        } finally {
+          await source.close();
+        }
+      }),
+    );
   }
   const bar = barOf(options, screen);
   const note = (text) => screen.note(`tally: ${text}`);

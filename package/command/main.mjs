@@ -4,6 +4,7 @@
 // not 0.
 import { Command, CommanderError, Option } from "commander";
 import { TallyError } from "../client/index.ts";
+import { check } from "./applies.mjs";
 import { completion } from "./completion.mjs";
 import { URL_DEFAULT } from "./client.mjs";
 import { EXIT, exitOf, screen } from "./outcome.mjs";
@@ -14,6 +15,7 @@ let code = EXIT.done;
 const run = (load, name) => async (...given) => {
   const command = given.at(-1);
   const options = command.optsWithGlobals();
+  check(command, given.slice(0, -2));
   const module = await load();
   code = (await module[name]({ args: given.slice(0, -2), options, screen: screen(options) })) ?? EXIT.done;
 };
@@ -59,7 +61,10 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 3 not found, 4 not allowed, 
     .description("print the completion of a shell")
     .argument("<shell>", "bash, zsh or fish")
     .addHelpText("after", examples("tally completion bash > /etc/bash_completion.d/tally", 'source <(tally completion zsh)', "tally completion fish > ~/.config/fish/completions/tally.fish"))
-    .action((shell) => process.stdout.write(completion(tally, shell)));
+    .action((shell, _, command) => {
+      check(command, [shell]);
+      process.stdout.write(completion(tally, shell));
+    });
   for (const command of everyCommand(tally)) command.exitOverride();
   return tally;
 }

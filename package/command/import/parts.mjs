@@ -84,3 +84,9 @@ export function digest(...pieces) {
   for (const piece of pieces) hash.update(piece);
   return hash.digest("base64url").slice(0, 32);
 }
+
+/**
+ * Returns the `Idempotency-Key` of a part: of what the file begins with, where the part lies in it, what it holds, and
+ * `salt`, which lines of it were counted before among it.
+ */
+export const keyOf = (file, part, salt = "") => `import-${digest(`${file}\n${part.start}\n${salt}\n`, part.bytes)}`;

@@ -6,7 +6,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
 import { PACKAGE } from "../place.mjs";
-import { PART_BYTES_MAX, digest, parts } from "./parts.mjs";
+import { PART_BYTES_MAX, digest, keyOf, parts } from "./parts.mjs";
 import { FORMATS, createReader, formatOf } from "./reader.mjs";
 import { TAIL_BYTES_MAX, appended, open } from "./source.mjs";
 import { State, bitsOf, fits, has, tailOf } from "./state.mjs";
@@ -283,7 +283,8 @@ export class Import {
     this.#done.lines += read.lines;
     this.#done.unreadable += read.unreadable;
     this.unread.push(...read.unread.slice(0, UNREAD_SHOWN_MAX - this.unread.length));
-    for (const [reason, count] of Object.entries(read.left)) this.#done.left_out[reason] += count;
+    const { left_out } = this.#done;
+    for (const [reason, count] of Object.entries(read.left)) left_out[reason] = (left_out[reason] ?? 0) + count;
     return read;
   }
 
@@ -304,10 +305,10 @@ export class Import {
     while (left.length > 0 && entry.sent === undefined) {
       const ready = left.filter((index) => !this.#isAhead(read.body[index]));
       if (ready.length > 0) {
-        const at = [note.about.file, note.about.salt, part.start, entry.counted].join("\n");
         const lines = bitsOf(ready.map((index) => read.numbers[index]));
         left = left.filter((index) => !has(lines, read.numbers[index]));
-        entry.sent = { key: `import-${digest(at, "\n", part.bytes)}`, lines, reader: { ...settings, state } };
+        const key = keyOf(note.about.file, part, `${note.about.salt}${entry.counted}`);
+        entry.sent = { key, lines, reader: { ...settings, state } };
         const { ahead, isLater } = await this.#send(note, entry, read, ready);
         isWhole &&= !isLater;
         left.push(...ahead);

@@ -9,7 +9,6 @@ import { createHash, randomUUID } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
 import { Checksum } from "./checksum.mjs";
-import { csv } from "./formats.mjs";
 import { Redis, entries } from "./redis.mjs";
 
 /** How lines meet what is there. */
@@ -20,46 +19,102 @@ const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const BODY_LINES_MAX = 1_000;
 const REFUSED_SHOWN_MAX = 20;
 
+// What columns of a list are called.
+const HEADER = /^(?:namespace|ns|key|name|id|counter|path|page|value|count|hits|visits|views|total)$/i;
+// `views 1,234` is 1,234 views, or 234 of `views 1`.
+const UNCLEAR = /[\s,][+-]?\d{1,3}(?:[,.'\u2019 \u00a0\u202f]\d{3})+$/;
+
+/** Returns the cells of a line of CSV (RFC 4180, without line breaks inside quotes). */
+const csv = (line) =>
+  [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(
+    ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain,
+  );
+
+// Numbers of JSON as texts: they may be larger than JavaScript's.
+const NUMBER = /("(?:[^"\\]|\\.)*")|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const jsonOf = (text) => JSON.parse(text.replace(NUMBER, (number, string) => string ?? `"${number}"`));
+
+const refuseAll = (_, why) => {
+  throw new Failure(EXIT.failed, why);
+};
+
 /**
  * Returns the entries of a list: of CountAPI's and Abacus's `namespace/key`, with values: JSON (`{"site/visits": 12}`,
- * or an array of objects with `namespace`, `key`, `value`), CSV, or a line each: `site/visits 12`.
+ * or an array of objects with `namespace`, `key`, `value`, or an object a line), CSV, cells between tabs, or a line
+ * each: `site/visits 12`. `refuse(line, why)` is called for each that cannot be read.
  */
-export function listed(text) {
-  const entry = (id, value) => {
-    if (!/^-?\d+$/.test(String(value).trim()))
-      throw new Failure(EXIT.failed, `${JSON.stringify(id)}: ${JSON.stringify(value)} is no whole number`);
-    return {
-      kind: "value",
-      id: id.replace(/^https?:\/\/[^/]+\/(?:hit|get|info)\//, ""),
-      value: BigInt(String(value).trim()),
-    };
+export function listed(text, refuse = refuseAll) {
+  const known = new Map();
+  const entry = (id, value, line) => {
+    const shown = JSON.stringify(id);
+    const number = String(value ?? "").trim();
+    const name = String(id ?? "").replace(/^https?:\/\/[^/]+\/(?:hit|get|info)\//, "");
+    if (name === "") return refuse(line, `line ${line} is no counter with its number`);
+    if (!/^-?\d+$/.test(number)) return refuse(line, `${shown}: ${JSON.stringify(value)} is no whole number`);
+    if (known.has(name)) return refuse(line, `${shown} has a value in line ${known.get(name)} too`);
+    known.set(name, line);
+    return { kind: "value", id: name, value: BigInt(number) };
   };
-  const named = ({ namespace, key, id, name, value, count }) =>
-    entry(id ?? name ?? (namespace === undefined ? key : `${namespace}/${key}`), value ?? count);
+  const named = (one, line) => {
+    const { namespace, key, id, name, value, count } = one ?? {};
+    return entry(id ?? name ?? (namespace === undefined ? key : `${namespace}/${key}`), value ?? count, line);
+  };
   if (/^\s*[[{]/.test(text)) {
-    const json = JSON.parse(text);
-    return Array.isArray(json)
-      ? json.map(named)
-      : Object.entries(json).map(([id, value]) =>
-          typeof value === "object" ? named({ key: id, ...value }) : entry(id, value),
-        );
+    return entriesOf(text).flatMap(([id, one], at) => {
+      const isPlain = one === null || typeof one !== "object";
+      return (isPlain ? entry(id, one, at + 1) : named({ key: id, ...one }, at + 1)) ?? [];
+    });
   }
-  return text
-    .split(/\r?\n/)
-    .filter((line) => line.trim() !== "" && !line.startsWith("#"))
-    .map((line) => (line.includes(",") ? csv(line) : line.trim().split(/\s+/)))
-    .filter((cells, at) => at > 0 || /^-?\d+$/.test(cells.at(-1).trim()))
-    .map((cells) => entry(cells.slice(0, -1).join("/"), cells.at(-1)));
+  let columns;
+  return text.split(/\r?\n/).flatMap((line, at) => {
+    if (line.trim() === "" || /^#(?:\s|$)/.test(line)) return [];
+    const cells = cellsOf(line);
+    if (columns === undefined && known.size === 0 && cells.every((cell) => HEADER.test(cell.trim()))) {
+      columns = cells.length;
+      return [];
+    }
+    if (columns === undefined ? UNCLEAR.test(line.trim()) : cells.length !== columns) {
+      const shown = JSON.stringify(line);
+      refuse(at + 1, `line ${at + 1}, ${shown}: write the number without separators, and a cell with commas in quotes`);
+      return [];
+    }
+    return entry(cells.slice(0, -1).join("/"), cells.at(-1), at + 1) ?? [];
+  });
 }
 
-/** Yields an entry as lines of an import. */
-async function* linesOf(one, prefix) {
+function cellsOf(line) {
+  if (line.includes("\t")) return line.split("\t");
+  return line.includes(",") ? csv(line) : (line.trim().match(/^(.*\S)\s+(\S+)$/)?.slice(1) ?? [line]);
+}
+
+// The entries of JSON, by their names where these are beside them: of an object, an array, or of an object a line.
+function entriesOf(text) {
+  try {
+    const json = jsonOf(text);
+    return Array.isArray(json) ? json.map((one) => [undefined, one]) : Object.entries(json);
+  } catch (error) {
+    const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "");
+    const isOfLines = lines.length > 1 && lines.every((line) => /^\{.*\}$/.test(line.trim()));
+    if (isOfLines) return lines.map((line) => [undefined, jsonOf(line)]);
+    throw new Failure(EXIT.failed, `the list is no JSON: ${error.message}`);
+  }
+}
+
+/** Yields an entry as lines of an import. `now_ms`: from when on the time that it has left runs. */
+async function* linesOf(one, prefix, now_ms) {
   const id = JSON.stringify(prefix + one.id);
-  if (one.kind === "value") yield `{"id":${id},"value":${one.value}}`;
-  else if (one.kind === "uniques") yield `{"id":${id},"settings":{"unique_hash":"redis"},"hyll":"${one.hyll.toString("base64")}"}`;
+  const settings = { ...(one.kind === "uniques" ? { unique_hash: "redis" } : {}) };
+  if (one.ttl_ms > 0) settings.ttl_seconds = Math.ceil(one.ttl_ms / 1000);
+  const more = Object.keys(settings).length > 0 ? `,"settings":${JSON.stringify(settings)}` : "";
+  if (one.kind === "value") yield `{"id":${id}${more},"value":${one.value}}`;
+  else if (one.kind === "uniques") yield `{"id":${id}${more},"hyll":"${one.hyll.toString("base64")}"}`;
   else {
     yield `{"board":${id}}`;
-    for await (const members of one.members) for (const [member, score] of members) yield `{"board":${id},"member":${JSON.stringify(member)},"score":${score}}`;
+    // A board does not end: its members do.
+    const end = one.ttl_ms > 0 ? `,"expires_at":${now_ms + one.ttl_ms}` : "";
+    for await (const members of one.members) {
+      for (const [member, score] of members) yield `{"board":${id},"member":${JSON.stringify(member)},"score":${score}${end}}`;
+    }
   }
 }
 
@@ -137,7 +192,8 @@ export class Values {
   }
 
   async list(text) {
-    for (const one of listed(text)) await this.entry(one);
+    const refuse = (line, detail) => this.#refuse({ line, code: "unreadable", detail });
+    for (const one of listed(text, refuse)) await this.entry(one);
     await this.flush();
   }
 
@@ -145,15 +201,26 @@ export class Values {
   async lines(chunks, name = "the file") {
     const file = { sum: new Checksum(), counters: 0, end: undefined, hasMore: false };
     let rest = "";
+    let why;
     const decoder = new TextDecoder();
-    for await (const chunk of chunks) {
-      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-      rest = lines.pop();
-      for (const line of lines) await this.#lineOf(file, line);
+    try {
+      for await (const chunk of chunks) {
+        const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+        rest = lines.pop();
+        for (const line of lines) await this.#lineOf(file, line);
+      }
+      await this.#lineOf(file, rest);
+    } catch (error) {
+      // What could be read of a damaged archive is brought back.
+      if (error.exit !== EXIT.partly) throw error;
+      why = error.message;
     }
-    await this.#lineOf(file, rest);
     await this.flush();
-    const why = damage(file, name);
+    this.end(why ?? damage(file, name));
+  }
+
+  /** Says why a file is not whole; undefined where it is. */
+  end(why) {
     if (why !== undefined) this.why.push(why);
     this.whole = this.whole !== false && why === undefined;
   }
@@ -173,7 +240,8 @@ export class Values {
 
   async entry(one) {
     if (one.kind === "other") return void this.left.push({ id: one.id, why: one.why });
-    for await (const line of linesOf(one, this.options.prefix)) await this.line(line);
+    for await (const line of linesOf(one, this.options.prefix, Date.now())) await this.line(line);
+    for (const why of one.left ?? []) this.left.push({ id: one.id, why });
   }
 
   async line(line) {
