@@ -164,6 +164,14 @@ test("keys reach boards by the prefix of their names, and who has none writes on
   }
 });
 
+test("a body of which no line is written is refused by the reason of the first", async () => {
+  const body = '{"member":"ann","score":"much"}\n{"member":"bob"}';
+  await world.refused(400, "invalid-score", "POST", "/boards/refused/members", { body });
+  await world.well("PUT", "/boards/of-one", { body: '{"members_max":1}' });
+  await post("/boards/of-one/members", '{"member":"ann","score":1}');
+  await world.refused(409, "board-full", "POST", "/boards/of-one/members", { body: '{"member":"bob","score":1}' });
+});
+
 test("lines of /events write to boards, besides those that count", async () => {
   const lines = ['{"board":"race","member":"ann","score":7}', '{"key":"laps"}', '{"board":"race","member":"bob","score":9,"metadata":{"car":"red"}}', '{"board":"race","member":"eve"}', '{"board":"race","member":"ann","delta":4,"expires_in":60}', '{"board":""}', '{"key":"laps","board":"race"}'];
   const options = { body: lines.join("\n"), headers: { "Idempotency-Key": "of-race" } };

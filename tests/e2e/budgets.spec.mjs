@@ -71,8 +71,8 @@ test("lines and writes that are refused for another reason use nothing", async (
     ...Array(800).fill('{"key":"valid","increment":0}'), ...Array(800).fill('{"key":"valid","increment":2}'),
     ...Array(400).fill('{"key":""}'),
   ];
-  const report = await world.well("POST", "/events", { body: bad.join("\n"), ...one });
-  expect([report.accepted, report.rejected]).toEqual([0, 2_000]);
+  const { json } = await world.refused(400, "invalid-delta", "POST", "/events", { body: bad.join("\n"), ...one });
+  expect([json.accepted, json.rejected]).toEqual([0, 2_000]);
   for (let count = 0; count < 2 * COUNTER_WRITES; count += 1) {
     await world.refused(400, "invalid-delta", "POST", "/counters/valid/increment", { body: '{"delta":0}', ...one });
   }
@@ -84,11 +84,12 @@ test("all whose address nobody tells are one visitor, and are told how to change
   const hidden = (forwarded) => ({ edge: 1, clientIp: "127.0.0.1:4711", headers: { "x-forwarded-for": forwarded } });
   const body = lines(Array(COUNTER_WRITES).fill("hidden"));
   expect((await world.well("POST", "/events", { body, ...hidden("203.0.113.1") })).accepted).toBe(COUNTER_WRITES);
-  const next = await world.well("POST", "/events", { body, ...hidden("203.0.113.2") });
+  // Refused where nothing was counted: the clock may have given one back.
+  const { json: next } = await world.call("POST", "/events", { body, ...hidden("203.0.113.2") });
   expect(next.accepted).toBeLessThan(COUNTER_WRITES / 2);
   expect(next.errors[0].message ?? next.errors[0].detail).toContain("TALLY_CLIENT_ADDRESS_HEADER");
-  const unreadable = await world.well("POST", "/events", { body, ...hidden("unknown") });
-  expect(unreadable.accepted).toBeLessThan(COUNTER_WRITES / 2);
+  const unreadable = await world.call("POST", "/events", { body, ...hidden("unknown") });
+  expect(unreadable.json.accepted).toBeLessThan(COUNTER_WRITES / 2);
 });
 
 test("reads are paid for by the calls that they need", async () => {

@@ -80,12 +80,18 @@ function ignoresUnknown(operation, path) {
 }
 
 const schemaOf = (operation) => operation.requestBody?.content["application/json"]?.schema;
+// A body of which nothing can be counted is refused, so each format has a line of its own.
+const LOGS = {
+  clf: '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /logged HTTP/1.1" 200 1\n',
+  ndjson: '{"path":"/logged","ip":"192.0.2.1","time":"2015-05-17T10:05:03Z"}\n',
+  logpush: '{"ClientRequestPath":"/logged","ClientIP":"192.0.2.1","EdgeStartTimestamp":"2015-05-17T10:05:03Z"}\n',
+};
 // Nothing in them is read from JSON.
 const BODIES = {
   importHyll: () => hyll,
   import: () => '{"id":"imported","value":5}\n',
   writeMembers: () => '{"member":"ann","score":8}\n{"member":"bob","delta":1}',
-  ingestLog: () => '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /logged HTTP/1.1" 200 1\n',
+  ingestLog: ({ format = "clf" }) => LOGS[format],
 };
 
 // Sends a request; a stream is only asked for its head.
@@ -121,7 +127,7 @@ async function valid(requests, [path, method, item, operation]) {
   if (operation.operationId === "watchCounters" && !("id" in given)) given.board ??= "race";
   const schema = schemaOf(operation);
   const wanted = schema && (operation.requestBody.required || requests.often(0.8));
-  const body = wanted ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();
+  const body = wanted ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.(given);
   const request = requests.request(path, method, operation, given, body);
   if (!ignoresUnknown(operation, request.path)) return request;
   return { ...request, path: `${request.path}${request.path.includes("?") ? "&" : "?"}${FOREIGN}` };
@@ -131,7 +137,7 @@ async function valid(requests, [path, method, item, operation]) {
 async function invalid(requests, [path, method, item, operation]) {
   const given = aimed(requests, requests.arguments(item, operation, Math.floor(world.now() / 1000)));
   const schema = schemaOf(operation);
-  const body = schema ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();
+  const body = schema ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.(given);
   const made = () => requests.request(path, method, operation, given, body);
   const how = between(requests.random, 0, 5);
   const parameters = requests.parameters(item, operation);

@@ -46,6 +46,22 @@ test("an empty batch counts nothing", async () => {
   }
 });
 
+test("a body of which nothing was counted is refused by its common reason, with the report of its lines", async () => {
+  const send = (lines, status, code) => world.refused(status, code, "POST", "/events", { body: lines.join("\n") });
+  const bad = ['{"key":"none"', '{"key":"none","increment":0}', '{"key":"none","increment":0}'];
+  const { json, headers } = await send(bad, 400, "invalid-delta");
+  expect(headers.get("content-type")).toBe("application/problem+json");
+  expect(json).toMatchObject({
+    accepted: 0,
+    rejected: 3,
+    errors: [{ line: 1, code: "invalid-json" }, { line: 2, code: "invalid-delta" }, { line: 3 }],
+    rejected_lines: [{ code: "invalid-json", lines: "1" }, { code: "invalid-delta", count: 2, lines: "2-3" }],
+  });
+  await send(bad.slice(0, 1), 400, "invalid-json");
+  await world.refused(400, "invalid-line", "POST", "/ingest?format=clf&key=path", { body: "nonsense" });
+  await world.refused(404, "counter-not-found", "GET", "/counters/none");
+});
+
 const BAD = [
   ["invalid-json", '{"key":"mixed"'],
   ["invalid-json", "nonsense"],

@@ -120,7 +120,8 @@ test("a line that lacks what it needs costs that line only", async () => {
     [1, 2, 3, 4, 5, 6].map((line) => [line, "invalid-body"]),
   ]);
   const log = '{"path":"/","unique":"auto"}';
-  expect((await world.well("POST", "/ingest?format=ndjson", { body: log })).errors[0].detail).toContain("/events");
+  const { json } = await world.refused(400, "invalid-body", "POST", "/ingest?format=ndjson", { body: log });
+  expect(json.errors[0].detail).toContain("/events");
   for (const wrong of [
     { bots: "never" }, { unique: "auto", ip: "203.0.113.9" }, { ip: "203.0.113.9" }, { user_agent: "x" },
     { unique: "auto", ip: "x", user_agent: "x" },

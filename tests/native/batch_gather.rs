@@ -397,6 +397,56 @@ fn a_report_has_its_documented_form() {
     );
 }
 
+#[test]
+fn a_batch_of_which_nothing_counts_is_refused_by_its_common_reason_with_its_report() {
+    let refusal = |accepted: u64, bots_ignored: u64, problems: &[(u64, Code)]| {
+        let mut report = BatchReport {
+            accepted,
+            bots_ignored,
+            ..BatchReport::default()
+        };
+        for (line, code) in problems {
+            let problem = Problem::new(*code, format!("why {line}"));
+            report.reject(*line, &problem);
+        }
+        report.refusal()
+    };
+    let bad = [
+        (1, Code::InvalidJson),
+        (2, Code::InvalidDelta),
+        (3, Code::InvalidDelta),
+    ];
+    assert_eq!(refusal(1, 0, &bad), None);
+    assert_eq!(refusal(0, 1, &[]), None);
+    assert_eq!(refusal(0, 0, &[]), None);
+    assert!(refusal(0, 1, &bad).is_some());
+    let (problem, json) = refusal(0, 0, &bad).unwrap();
+    assert_eq!(problem.code(), Code::InvalidDelta);
+    assert_eq!(problem.retry_after_seconds(), None);
+    let expected = r#"{"type":"urn:tally:problem:invalid-delta","title":"A delta is a positive whole number","status":400,"detail":"none of 3 was counted; the reason of number 2: why 2","code":"invalid-delta","accepted":0,"rejected":3,"errors":[{"line":1,"code":"invalid-json","detail":"why 1"},{"line":2,"code":"invalid-delta","detail":"why 2"},{"line":3,"code":"invalid-delta","detail":"why 3"}],"rejected_lines":[{"code":"invalid-json","count":1,"lines":"1"},{"code":"invalid-delta","count":2,"lines":"2-3"}]}"#;
+    assert_eq!(json, expected);
+    // The first of two as frequent ones.
+    let (problem, _) = refusal(0, 0, &bad[..2]).unwrap();
+    assert_eq!(problem.code(), Code::InvalidJson);
+    // What may count later takes precedence, and says when.
+    let away = [&bad[..], &[(4, Code::Unavailable)]].concat();
+    let (problem, _) = refusal(0, 0, &away).unwrap();
+    assert_eq!(
+        (problem.code(), problem.retry_after_seconds()),
+        (Code::Unavailable, Some(1))
+    );
+    let mut report = BatchReport::default();
+    for (line, seconds) in [(1, 7), (2, 3)] {
+        let spent = Problem::new(Code::QuotaExceeded, "spent").with_retry_after(seconds);
+        report.reject(line, &spent);
+    }
+    let (problem, _) = report.refusal().unwrap();
+    assert_eq!(
+        (problem.code().status(), problem.retry_after_seconds()),
+        (429, Some(3))
+    );
+}
+
 fn manner(times: Times) -> CountingMode {
     let hash = tally_core::sketch::HashKey::from([7; 16]).id();
     CountingMode::new(times, hash)

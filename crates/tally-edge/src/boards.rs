@@ -718,6 +718,11 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
         };
         return Err(why.unwrap_or_else(empty));
     };
+    if written.accepted == 0
+        && let Some((_, why)) = lines.errors.first()
+    {
+        return Err(why.clone());
+    }
     let known = stand_among_all(context, &board, None, &mut written).await;
     let json = written_json(&board, None, (&written, &version), Some(&lines), known);
     let answer = Answer::json(json);

@@ -1,6 +1,7 @@
 //! `/events` and `/ingest`: the records of a body, and the answer to its sender.
 //!
-//! Invariant: a bad line costs that line only, and every line that is not counted is reported.
+//! Invariant: a bad line costs that line only, and every line that is not counted is reported. A body of which no line
+//! was counted is refused.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -118,7 +119,8 @@ impl Records {
 /// `POST /events`.
 ///
 /// # Errors
-/// Those of the whole body: `detail` names the part of it that was counted, if any.
+/// Those of the whole body: `detail` names the part of it that was counted, if any. Those of its lines, if none was
+/// counted.
 pub async fn events(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     bulk(context, caller, Records::Events).await
@@ -174,6 +176,9 @@ async fn bulk(
         false => acknowledged,
     };
     metrics::reported(&context.host, &report, done);
+    if let Some((problem, json)) = report.refusal() {
+        return Ok(Answer::from(problem).reported(json));
+    }
     let body = serde_json::to_string(&report)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let answer = Answer::json(body);

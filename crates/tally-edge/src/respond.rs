@@ -189,6 +189,15 @@ impl Answer {
         }
     }
 
+    /// The same refusal with another document. The metrics have its reasons already, line by line.
+    pub fn reported(self, document: String) -> Self {
+        Self {
+            body: document.into(),
+            refusal: None,
+            ..self
+        }
+    }
+
     /// The answer may be repeated to the same request without looking again.
     pub fn repeatable(self, how: Repeatable) -> Self {
         Self {

@@ -97,19 +97,58 @@ pub struct BatchReport {
     /// All of the rejected, by their codes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected_lines: Vec<RejectedRecords>,
+    /// The earliest time at which a rejected record could count, where its problem gives one.
+    #[serde(skip)]
+    pub retry_after_seconds: Option<u32>,
+}
+
+/// Whether the same record may count later. `too-many-counters` needs another body first.
+fn may_count_later(code: Code) -> bool {
+    matches!(code.status(), 429 | 500..)
 }
 
 impl BatchReport {
+    /// The problem of a batch if records were rejected and none counts, and its JSON, which has the report too. `None`
+    /// if a record counts, or if there was none to count. A code whose records may count later takes precedence, so that the
+    /// sender repeats the batch; then the code of the most records does.
+    pub fn refusal(&self) -> Option<(Problem, String)> {
+        if self.accepted > 0 {
+            return None;
+        }
+        let weight = |all: &RejectedRecords| (may_count_later(all.code), all.count);
+        let first_of_most = self
+            .rejected_lines
+            .iter()
+            .rev()
+            .max_by_key(|all| weight(all));
+        let code = first_of_most?.code;
+        let error = self.errors.iter().find(|error| error.code == code);
+        let why = error.map_or(code.title(), |error| error.detail.as_str());
+        let line = error.map_or(1, |error| error.line);
+        let rejected = self.rejected;
+        let detail = format!("none of {rejected} was counted; the reason of number {line}: {why}");
+        let mut problem = Problem::new(code, detail);
+        if let Some(seconds) = self.retry_after_seconds.filter(|_| may_count_later(code)) {
+            problem = problem.with_retry_after(seconds);
+        }
+        let (members, report) = (problem.to_json(), serde_json::to_string(self).ok()?);
+        let json = [members.strip_suffix('}')?, report.strip_prefix('{')?].join(",");
+        Some((problem, json))
+    }
+
     /// Counts one record as rejected. Records come in the order of their numbers.
     pub fn reject(&mut self, line: u64, problem: &Problem) {
-        self.record_rejected(problem.code(), 1).insert(line, line);
+        self.record_rejected(problem, 1).insert(line, line);
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(line_error(line, problem));
         }
     }
 
-    fn record_rejected(&mut self, code: Code, lines: u64) -> &mut LineSet {
+    fn record_rejected(&mut self, problem: &Problem, lines: u64) -> &mut LineSet {
+        let code = problem.code();
         self.rejected += lines;
+        let earliest = [self.retry_after_seconds, problem.retry_after_seconds()];
+        self.retry_after_seconds = earliest.into_iter().flatten().min();
         let all = &mut self.rejected_lines;
         let known = all.iter().position(|known| known.code == code);
         let index = known.unwrap_or_else(|| {
@@ -148,7 +187,7 @@ impl BatchReport {
     /// the whole batch. Costs a sort of at most twice [`ERRORS_MAX`] errors.
     pub fn fail(&mut self, lines: &LineNumbers, problem: &Problem) {
         self.accepted = self.accepted.saturating_sub(lines.count());
-        let rejected = self.record_rejected(problem.code(), lines.count());
+        let rejected = self.record_rejected(problem, lines.count());
         for (first, last) in lines.runs() {
             rejected.insert(first, last);
         }
