@@ -334,22 +334,15 @@ export class Import {
     let at = places;
     for (let tries = 0; at.length > 0 && tries <= AGAIN_MAX && !(tries > 0 && this.stop.signal.aborted); tries += 1) {
       const text = at.map((index) => body[index]).join("\n");
-      const answer = await this.client.answer("POST", "/ingest", {
-        query,
-        body: this.options.isLocal ? text : gzipSync(text, { level: 1 }),
-        headers: { "content-type": "application/x-ndjson" },
-        // One key for all bodies: it belongs to each counter, and all lines of a counter are in one body.
-        idempotencyKey: entry.sent.key,
-        isWrite: true,
-      });
-      const report = await answer.json();
+      // One key for all bodies: it belongs to each counter, and all lines of a counter are in one body.
+      const { report, isRepeat } = await this.#post(text, query, entry.sent.key);
       this.#learn(report, at.map((index) => body[index]));
       const refused = new Map(
         (report.rejected_lines ?? []).flatMap(({ code, lines }) => linesOf(lines).map((line) => [at[line - 1], code])),
       );
       const counted = at.filter((index) => !refused.has(index));
       entry.counted |= bitsOf(counted.map((index) => numbers[index]));
-      this.#note(note, counted.map((index) => ids[index]), answer.headers.get("idempotency-replayed") === "true");
+      this.#note(note, counted.map((index) => ids[index]), isRepeat);
       const again = [];
       for (const [index, code] of refused) {
         if (code === "clock-skew") ahead.push(index);
@@ -368,6 +361,20 @@ export class Import {
     entry.sent = at.length > 0 ? { ...entry.sent, lines: bitsOf(at.map((index) => numbers[index])) } : undefined;
     note.put(entry);
     return { ahead, isLater };
+  }
+
+  // Sends a body. A body of which nothing was counted is refused, by a problem that has the report.
+  async #post(text, query, idempotencyKey) {
+    const body = this.options.isLocal ? text : gzipSync(text, { level: 1 });
+    const headers = { "content-type": "application/x-ndjson" };
+    try {
+      const answer = await this.client.answer("POST", "/ingest", { query, body, headers, idempotencyKey, isWrite: true });
+      const isRepeat = answer.headers.get("idempotency-replayed") === "true";
+      return { report: await answer.json(), isRepeat };
+    } catch (error) {
+      if (error.problem?.rejected_lines === undefined) throw error;
+      return { report: error.problem, isRepeat: false };
+    }
   }
 
   // Takes the server's clock from what it says of lines that are ahead of it.
