@@ -423,7 +423,7 @@ fn a_batch_of_which_nothing_counts_is_refused_by_its_common_reason_with_its_repo
     let (problem, json) = refusal(0, 0, &bad).unwrap();
     assert_eq!(problem.code(), Code::InvalidDelta);
     assert_eq!(problem.retry_after_seconds(), None);
-    let expected = r#"{"type":"urn:tally:problem:invalid-delta","title":"A delta is a positive whole number","status":400,"detail":"none of 3 was counted; the reason of number 2: why 2","code":"invalid-delta","accepted":0,"rejected":3,"errors":[{"line":1,"code":"invalid-json","detail":"why 1"},{"line":2,"code":"invalid-delta","detail":"why 2"},{"line":3,"code":"invalid-delta","detail":"why 3"}],"rejected_lines":[{"code":"invalid-json","count":1,"lines":"1"},{"code":"invalid-delta","count":2,"lines":"2-3"}]}"#;
+    let expected = r#"{"type":"/problems/invalid-delta","title":"A delta is a positive whole number","status":400,"detail":"none of 3 was counted; the reason of number 2: why 2","code":"invalid-delta","accepted":0,"rejected":3,"errors":[{"line":1,"code":"invalid-json","detail":"why 1"},{"line":2,"code":"invalid-delta","detail":"why 2"},{"line":3,"code":"invalid-delta","detail":"why 3"}],"rejected_lines":[{"code":"invalid-json","count":1,"lines":"1"},{"code":"invalid-delta","count":2,"lines":"2-3"}]}"#;
     assert_eq!(json, expected);
     // The first of two as frequent ones.
     let (problem, _) = refusal(0, 0, &bad[..2]).unwrap();
