@@ -74,10 +74,10 @@ export class Requests {
       return Array.from({ length }, () => this.value(schema.items));
     }
     if (type === "object") return this.object(schema);
-    if (schema["x-decimal"]) return String(this.whole(schema.minimum, schema.maximum));
+    if (schema["x-decimal"] && !(schema.pattern && this.often(0.5))) return String(this.whole(schema.minimum, schema.maximum));
     const shaped = [
       "FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring",
-      "referrer,browser", "today", "90d", "3600", String(this.whole(0, 99)),
+      "referrer,browser", "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z", String(this.whole(0, 99)),
     ];
     return schema.pattern && this.often(0.7)
       ? oneOf(this.random, shaped)
@@ -163,6 +163,12 @@ export class Requests {
     if ("from" in given || "to" in given) {
       given.to = BigInt(now - between(this.random, 0, YEAR_SECONDS));
       given.from = given.to - BigInt(between(this.random, 0, 9_999));
+    }
+    // Each way to write a time means the same.
+    for (const name of ["at", "from", "to"]) {
+      if (typeof given[name] === "bigint" && this.often(0.3)) {
+        given[name] = new Date(Number(given[name]) * 1000).toISOString().replace(".000", "");
+      }
     }
     // What a log is of: the description says so in words, too.
     if (given.key === "site") given.site = "example.com";

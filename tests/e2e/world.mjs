@@ -13,12 +13,13 @@ export { randomFrom } from "../crash/random.mjs";
 /** Whether the leads of counters lie in tablets here: then no counter has an object of its own to look into. */
 export const TABLETS = process.env.TABLETS !== undefined;
 
+// The random part of the isolate, and a number.
+const REQUEST_ID = /^[0-9a-f]{16}-[1-9][0-9]*$/;
+
 /**
  * Scheme and host of all requests, which nothing resolves: an open deployment answers to this machine's names alone.
  */
-export // The random part of the isolate, and a number.
-const REQUEST_ID = /^[0-9a-f]{16}-[1-9][0-9]*$/;
-const ORIGIN = "http://localhost";
+export const ORIGIN = "http://localhost";
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
 

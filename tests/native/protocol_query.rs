@@ -4,7 +4,7 @@
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::Range;
-use tally_protocol::messages::ReadParts;
+use tally_protocol::messages::{ReadParts, WindowStart};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::{
     LIST_LIMIT, POINTS_MAX, Query, UNION_MAX, WINDOW_SECONDS_MAX, WINDOW_UNIQUES_SECONDS_MAX,
@@ -25,6 +25,7 @@ const KNOWN: &[&str] = &[
     "limit",
     "id",
     "at_least",
+    "by",
 ];
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -205,6 +206,76 @@ fn windows_end_now_or_at_a_given_second() {
     ] {
         assert_eq!(code(query(text).window(NOW)), Code::InvalidQuery, "{text}");
     }
+}
+
+#[test]
+fn a_time_is_a_date_a_time_with_its_offset_or_unix_seconds() {
+    let end = |text: &str| {
+        let window = query(&format!("window=60&at={text}")).window(i64::MAX);
+        window.map(|window| window.expect("a window").at)
+    };
+    // 2026-11-28T13:00:00Z.
+    let one = 1_795_870_800;
+    for text in [
+        "1795870800",
+        "2026-11-28T13:00:00Z",
+        "2026-11-28T13:00:00.999Z",
+        "2026-11-28T14:30:00%2B01:30",
+        // A plus sign is a space in a query.
+        "2026-11-28T14:30:00+01:30",
+        "2026-11-28T05:00:00-08:00",
+    ] {
+        assert_eq!(end(text), Ok(one), "{text}");
+    }
+    assert_eq!(
+        end("2026-11-28"),
+        Ok(one - 13 * 3_600 + 86_399),
+        "the last second"
+    );
+    let range = query("step=1h&from=2026-11-27&to=2026-11-28").history(NOW);
+    let (first, last) = (one - 37 * 3_600, one + 10 * 3_600);
+    assert_eq!(range.map(|range| (range.from, range.to)), Ok((first, last)));
+    for text in [
+        "2026-02-31",
+        "2026-11-28T25:00:00Z",
+        "2026-11-28T13:00:00",
+        "2026-11",
+        "28/11/2026",
+        "yesterday",
+    ] {
+        let refusal = end(text).expect_err(text);
+        assert_eq!(refusal.code(), Code::InvalidQuery, "{text}");
+        assert!(refusal.detail().contains(text), "{}", refusal.detail());
+    }
+}
+
+#[test]
+fn a_window_has_the_same_names_wherever_one_is_meant() {
+    // NOW is 2026-05-01T00:00:30Z.
+    let start = |days: i64| NOW - 30 - days * 86_400;
+    let since = |text: &str| {
+        let asked = query(&format!("window={text}&by=count"));
+        let top = asked.top(NOW).expect(text);
+        let first = top.range.map(|(first, _)| first);
+        top.since.map(WindowStart::seconds).or(first)
+    };
+    let names = [
+        ("today", start(0)),
+        ("7d", start(6)),
+        ("month", start(0)),
+        ("year", start(120)),
+    ];
+    for (name, first) in names {
+        let seconds = u64::try_from(NOW - first + 1).expect("a length");
+        let window = query(&format!("window={name}")).window(NOW).expect(name);
+        assert_eq!(window.map(|window| window.seconds), Some(seconds), "{name}");
+        assert_eq!(since(name), Some(first), "{name}");
+    }
+    // Seconds are widened to hours and days where those are what is stored.
+    assert_eq!(since("3600"), Some(start(0) - 3_600));
+    assert_eq!(since("7200"), Some(start(0) - 7_200));
+    assert_eq!(since("172800"), Some(start(2)));
+    assert_eq!(since("31536000"), Some(start(365)));
 }
 
 #[test]

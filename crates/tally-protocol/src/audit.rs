@@ -110,22 +110,17 @@ pub struct Span {
     pub limit: u32,
 }
 
-/// Reads `from`, `to` (unix milliseconds, both included), `limit` and `cursor`.
+/// Reads `from`, `to` (times, both included), `limit` and `cursor`.
 ///
 /// # Errors
 /// `invalid-query`.
 pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
     let query = Query::parse(query, &["from", "to", "limit", "cursor"])?;
     let refuse = |detail: &str| Problem::new(Code::InvalidQuery, detail);
-    let time = |name: &str| {
-        let text = query.get(name);
-        let read = |text: &str| text.parse::<i64>().ok().filter(|time| *time >= 0);
-        let wrong = || refuse("from and to are unix milliseconds");
-        text.map(|text| read(text).ok_or_else(wrong)).transpose()
-    };
     let oldest_ms = now_ms.saturating_sub(AUDIT_MS);
-    let from_ms = time("from")?.unwrap_or(0);
-    let to_ms = time("to")?.unwrap_or(i64::MAX);
+    let from_ms = (query.unix_seconds("from")?).map_or(0, |second| second.max(0) * 1_000);
+    // The second of `to` is included.
+    let to_ms = (query.unix_seconds("to")?).map_or(i64::MAX, |second| second.max(0) * 1_000 + 999);
     if from_ms > to_ms {
         return Err(refuse("from must not be after to"));
     }

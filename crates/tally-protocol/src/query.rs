@@ -9,6 +9,7 @@ mod verdicts;
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
 pub use top::TopQuery;
 
+use super::batch::civil::{parse_date, parse_rfc3339};
 use super::messages::ReadParts;
 use super::problem::{Code, Problem};
 use super::routes::{RouteName, percent_decoded};
@@ -167,20 +168,26 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    fn integer(&self, name: &str) -> Result<Option<i64>, Problem> {
-        match self.get(name).map(str::parse::<i64>) {
-            None => Ok(None),
-            Some(Ok(number)) => Ok(Some(number)),
-            Some(Err(_)) => refuse(format!("{name} must be a whole number")),
-        }
-    }
-
-    fn unix_seconds(&self, name: &str) -> Result<Option<i64>, Problem> {
-        match self.integer(name)? {
-            Some(number) if !UNIX_SECONDS.contains(&number) => refuse(format!(
-                "{name} must be unix seconds (not milliseconds), {number} is out of range"
+    /// The time in a parameter, in unix seconds; a date means its first second in `from`, its last one elsewhere.
+    ///
+    /// # Errors
+    /// `invalid-query` for anything but a date, a time of RFC 3339, or unix seconds.
+    pub fn unix_seconds(&self, name: &str) -> Result<Option<i64>, Problem> {
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        let day = Resolution::Day.seconds();
+        let last = if name == "from" { 0 } else { day - 1 };
+        // A plus sign in a query is a space unless it is written %2B, so an offset may arrive with one.
+        let of_time = || parse_rfc3339(text).or_else(|| parse_rfc3339(&text.replacen(' ', "+", 1)));
+        let seconds = (text.parse::<i64>().ok())
+            .or_else(|| parse_date(text).map(|days| days * day + last))
+            .or_else(|| of_time().map(|ms| ms.div_euclid(1_000)));
+        match seconds {
+            Some(seconds) if UNIX_SECONDS.contains(&seconds) => Ok(Some(seconds)),
+            _ => refuse(format!(
+                "{name} must be a date such as 2026-11-28, a time such as 2026-11-28T13:00:00Z, or unix seconds; {text:?} is none"
             )),
-            number => Ok(number),
         }
     }
 
@@ -334,19 +341,23 @@ impl Query {
                 Ok(None)
             };
         };
+        let end = at.unwrap_or(now);
+        let named = || {
+            let days = top::window_named(text, end)?;
+            u64::try_from(end - days.seconds() + 1).ok()
+        };
         let seconds = text
             .parse::<u64>()
             .ok()
+            .or_else(named)
             .filter(|seconds| (1..=WINDOW_SECONDS_MAX).contains(seconds));
         match seconds {
             Some(seconds) => Ok(Some(Window {
                 seconds,
-                at: at.unwrap_or(now),
+                at: end,
                 now,
             })),
-            None => refuse(format!(
-                "window must be whole seconds from 1 to {WINDOW_SECONDS_MAX}"
-            )),
+            None => refuse(top::no_window(text)),
         }
     }
 

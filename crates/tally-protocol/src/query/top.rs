@@ -1,6 +1,6 @@
 //! The measure and the window by which counters are ordered.
 
-use super::{Query, refuse};
+use super::{Query, WINDOW_SECONDS_MAX, refuse};
 use crate::batch::civil::parse_date;
 use crate::messages::{OrderBy, WindowStart};
 use crate::problem::Problem;
@@ -59,32 +59,50 @@ impl Query {
         })
     }
 
-    /// The window of that name, and the beginning of the whole hours or days that cover it.
+    /// The window as it was asked for, and the beginning of the whole hours or days that cover it.
     ///
     /// # Errors
-    /// `invalid-query` for unknown names.
+    /// `invalid-query` for anything but seconds and the names of windows.
     pub(super) fn named_window(
         &self,
         now: i64,
     ) -> Result<(Option<&str>, Option<WindowStart>), Problem> {
-        let (hour, day) = (now.div_euclid(3_600), now.div_euclid(86_400));
-        let window = self.get("window");
-        let since = match window {
-            None => return Ok((None, None)),
-            Some("3600") => Some(WindowStart::Hour(hour - 1)),
-            Some("86400") => Some(WindowStart::Hour(hour - HOURS_BEFORE)),
-            Some("today") => Some(WindowStart::Day(day)),
-            Some("month") => first_day(day, "yyyy-mm", "-01"),
-            Some("year") => first_day(day, "yyyy", "-01-01"),
-            Some(text) => last_days(text, day),
+        let Some(text) = self.get("window") else {
+            return Ok((None, None));
         };
-        match since {
-            Some(_) => Ok((window, since)),
-            None => refuse(format!(
-                "window can only be 3600, 86400, today, month, year, or 1d to {DAYS_KEPT}d; else leave it out"
-            )),
+        let of_seconds = || {
+            let seconds = text.parse::<i64>().ok()?;
+            let is_kept = (1..=WINDOW_SECONDS_MAX.cast_signed()).contains(&seconds);
+            let (hour, first) = (now.div_euclid(3_600), now - seconds);
+            is_kept.then(|| match first.div_euclid(3_600) {
+                first if first >= hour - HOURS_BEFORE => WindowStart::Hour(first),
+                _ => WindowStart::Day(first.div_euclid(86_400)),
+            })
+        };
+        match of_seconds().or_else(|| window_named(text, now)) {
+            Some(since) => Ok((Some(text), Some(since))),
+            None => refuse(no_window(text)),
         }
     }
+}
+
+/// The beginning of the days of a window with a name: `today`, `month`, `year`, or `7d` for seven days, today being the
+/// last.
+pub(super) fn window_named(text: &str, now: i64) -> Option<WindowStart> {
+    let day = now.div_euclid(86_400);
+    match text {
+        "today" => Some(WindowStart::Day(day)),
+        "month" => first_day(day, "yyyy-mm", "-01"),
+        "year" => first_day(day, "yyyy", "-01-01"),
+        text => last_days(text, day),
+    }
+}
+
+/// What is wrong with a window.
+pub(super) fn no_window(text: &str) -> String {
+    format!(
+        "window must be seconds from 1 to {WINDOW_SECONDS_MAX}, today, month, year, or 1d to {DAYS_KEPT}d; {text:?} is none"
+    )
 }
 
 /// The first day of the month or the year of a day. `same` is as long as the part of the date that stays; `rest`

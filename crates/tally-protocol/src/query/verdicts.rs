@@ -23,18 +23,20 @@ impl Query {
         if self.get("from").or(self.get("to")).is_some() {
             return refuse("give window, or from and to, not both".to_owned());
         }
-        let usual = match window {
-            "3600" => Resolution::Minute,
-            _ if now - since.seconds() > HOURS_SECONDS_MAX => Resolution::Day,
-            _ => Resolution::Hour,
+        let seconds = window.parse::<i64>().ok();
+        let usual = match seconds.unwrap_or(now - since.seconds()) {
+            // Minutes of a window that is an hour or less, but never of a day with a name.
+            ..=3_600 if seconds.is_some() => Resolution::Minute,
+            ..=HOURS_SECONDS_MAX => Resolution::Hour,
+            _ => Resolution::Day,
         };
-        let from = match window {
-            // The last 60 minutes, and the last 24 hours.
-            "3600" => now - 59 * Resolution::Minute.seconds(),
-            "86400" => now - 23 * Resolution::Hour.seconds(),
-            _ => since.seconds(),
+        let step = self.step()?.unwrap_or(usual);
+        // The last 60 minutes of an hour, the last 24 hours of a day: the bucket of now is one of them.
+        let from = match seconds {
+            Some(seconds) => (now - seconds).saturating_add(usual.seconds()).min(now),
+            None => since.seconds(),
         };
-        Self::range(self.step()?.unwrap_or(usual), (from, now))
+        Self::range(step, (from, now))
     }
 
     /// The query for refused keys: by default those of the last 24 hours.
