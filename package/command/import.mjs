@@ -119,8 +119,11 @@ async function logs(client, files, options, screen) {
   for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, interrupt);
   let failure;
   try {
-    if (options.follow) await Promise.all(files.map((name) => run.follow(name)));
-    else for (const name of files) if (!interrupted) await run.file(name);
+    if (options.follow) {
+      // The summary is told once all have ended.
+      const ended = await Promise.allSettled(files.map((name) => run.follow(name)));
+      failure = ended.find(({ status }) => status === "rejected")?.reason;
+    } else for (const name of files) if (!interrupted) await run.file(name);
   } catch (error) {
     failure = error;
   }

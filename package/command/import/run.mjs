@@ -303,10 +303,12 @@ export class Import {
     let isWhole = true;
     const since = this.options.now();
     while (left.length > 0 && entry.sent === undefined) {
-      const ready = left.filter((index) => !this.#isAhead(read.body[index]));
+      const ready = [];
+      const held = [];
+      for (const index of left) (this.#isAhead(read.body[index]) ? held : ready).push(index);
+      left = held;
       if (ready.length > 0) {
         const lines = bitsOf(ready.map((index) => read.numbers[index]));
-        left = left.filter((index) => !has(lines, read.numbers[index]));
         const key = keyOf(note.about.file, part, `${note.about.salt}${entry.counted}`);
         entry.sent = { key, lines, reader: { ...settings, state } };
         const { ahead, isLater } = await this.#send(note, entry, read, ready);

@@ -26,7 +26,11 @@ const home = ({ TALLY_STATE, XDG_STATE_HOME } = process.env) =>
   TALLY_STATE || join(XDG_STATE_HOME || join(homedir(), ".local", "state"), "tally");
 
 /** Returns numbers of lines as bits. */
-export const bitsOf = (lines) => lines.reduce((all, line) => all | (1n << BigInt(line)), 0n);
+export function bitsOf(lines) {
+  const digits = [0];
+  for (const line of lines) digits[line >> 2] = (digits[line >> 2] ?? 0) | (1 << (line & 3));
+  return BigInt(`0x${Array.from(digits, (digit) => (digit ?? 0).toString(16)).reverse().join("")}`);
+}
 /** Returns whether a line is among bits. */
 export const has = (bits, line) => ((bits >> BigInt(line)) & 1n) === 1n;
 
