@@ -200,9 +200,9 @@ export class Import {
     const { note, twin } = await this.state.find(source, head, isNew || isAgain);
     if (isAgain) note.set({ salt: crypto.randomUUID(), ids: [] });
     else if (twin !== undefined) {
-      const bytes = note.parts.at(-1).end;
-      counted_before.bytes += bytes;
-      throw new Failure(EXIT.partly, `${name} begins with the same ${bytes} bytes as ${twin}, which was imported: nothing of it is counted. If it is a log of its own, import it by itself with --again; a copy needs nothing`);
+      const { end } = note.parts.at(-1);
+      counted_before.bytes += source.kind === undefined ? Math.min(end, source.bytes ?? end) : end;
+      throw new Failure(EXIT.partly, `${name} begins with the same bytes as ${twin}, which was imported: nothing of it is counted. If it is a log of its own, import it by itself with --again; a copy needs nothing`);
     }
     if (isAgain || !(await this.#isSameDeployment(note.about.ids))) note.forget(0);
     return { note, settings };
@@ -272,7 +272,7 @@ export class Import {
   // What a note says of a part. Where its bytes are others, the file is another one from there on, which begins alike.
   #known(note, part, tail) {
     const known = note.parts.find(({ start }) => start === part.start);
-    if (known === undefined || (known.end === part.end && fits(known, tail))) return known;
+    if (known === undefined || known.end > part.end || (known.end === part.end && fits(known, tail))) return known;
     note.forget(part.start);
     return undefined;
   }
@@ -368,9 +368,9 @@ export class Import {
   // Sends a body. A body of which nothing was counted is refused, by a problem that has the report.
   async #post(text, query, idempotencyKey) {
     const body = this.options.isLocal ? text : gzipSync(text, { level: 1 });
-    const headers = { "content-type": "application/x-ndjson" };
+    const call = { query, body, headers: { "content-type": "application/x-ndjson" }, idempotencyKey, isWrite: true };
     try {
-      const answer = await this.client.answer("POST", "/ingest", { query, body, headers, idempotencyKey, isWrite: true });
+      const answer = await this.client.answer("POST", "/ingest", call);
       const isRepeat = answer.headers.get("idempotency-replayed") === "true";
       return { report: await answer.json(), isRepeat };
     } catch (error) {

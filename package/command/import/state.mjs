@@ -19,8 +19,8 @@ import { TAIL_BYTES_MAX, open, placeOf } from "./source.mjs";
 const HEAD_BYTES_MAX = 4_096;
 // A note is written anew once it has so many lines more than twice its parts.
 const CHANGES_MAX = 200;
-// `<device>.<inode>.<bytes of the head>-<its hash>.<random>`, so that notes are found by the names of their files.
-const NAME = /^((.*)\.(\d+)-([^.]+)\.[^.]+)\.ndjson$/;
+// `<device>.<inode>.<hash of the first line>.<random>`, so that notes are found by the names of their files.
+const NAME = /^((.*)\.([^.]+)\.[^.]+)\.ndjson$/;
 
 const home = ({ TALLY_STATE, XDG_STATE_HOME } = process.env) =>
   TALLY_STATE || join(XDG_STATE_HOME || join(homedir(), ".local", "state"), "tally");
@@ -122,13 +122,14 @@ export class State {
    */
   async find(source, head, isNew = false) {
     const { dev, ino } = source;
+    const first = firstOf(head);
     let isOther = isNew;
     let found;
+    let longer;
     for (const name of readdirSync(this.folder)) {
-      const [, id, inode, bytes, hash] = name.match(NAME) ?? [];
+      const [, id, inode, hash] = name.match(NAME) ?? [];
       const isSame = ino !== undefined && inode === `${dev}.${ino}`;
-      const isAlike = !isNew && bytes <= head.length && digest(head.subarray(0, bytes)) === hash;
-      if (id === undefined || !(isSame || isAlike)) continue;
+      if (id === undefined || !(isSame || (!isNew && hash === first))) continue;
       const note = Note.read(this.folder, id);
       const end = isSame ? Infinity : (note.parts.at(-1)?.end ?? 0);
       if (await holds(note, source, head, isSame)) {
@@ -138,13 +139,17 @@ export class State {
         // The file was cut, or another one has its inode now.
         this.cut(note);
         isOther = true;
-      }
+      } else if (begins(note, head)) longer = note;
+    }
+    if (found === undefined && longer !== undefined && !isOther) {
+      return { note: longer, twin: longer.about.path ?? "a log" };
     }
     if (found?.end === Infinity || (found !== undefined && ino === undefined)) return found;
     const twin = found && (await twinOf(found.note, head));
     if (twin !== undefined) return { note: found.note, twin };
     const begin = head.subarray(0, HEAD_BYTES_MAX);
-    const about = { file: digest(begin), bytes: begin.length, salt: isOther ? randomUUID() : "", ids: [] };
+    const salt = isOther ? randomUUID() : "";
+    const about = { file: digest(begin), head: begin.toString("base64"), first, salt, ids: [] };
     return { note: this.#bind(found?.note ?? new Note(this.folder, about), source) };
   }
 
@@ -155,7 +160,7 @@ export class State {
 
   // Names a note after the file that it is of, or after none.
   #bind({ about, parts }, { path, dev = "", ino = "" }) {
-    const id = `${dev}.${ino}.${about.bytes}-${about.file}.${randomUUID()}`;
+    const id = `${dev}.${ino}.${about.first}.${randomUUID()}`;
     const note = new Note(this.folder, { ...about, id, path, dev, ino }, parts);
     note.write();
     if (about.id !== undefined) rmSync(join(this.folder, `${about.id}.ndjson`));
@@ -180,6 +185,17 @@ async function holds({ parts }, source, head, isSame) {
   const seen = parts.filter(({ end }) => end - source.hole <= head.length);
   const isEnough = isSame || head.length >= PART_BYTES_MAX || seen.some(({ counted }) => counted > 0n);
   return isEnough && seen.every((part) => fits(part, head.subarray(0, part.end - source.hole)));
+}
+
+const firstOf = (head) => digest(head.subarray(0, Math.min(head.indexOf(10) + 1 || head.length, HEAD_BYTES_MAX)));
+
+// Whether a source that does not have all of what a note is of begins like that, as far as a line that was counted.
+function begins({ about, parts }, head) {
+  const known = Buffer.from(about.head, "base64");
+  const common = head.subarray(0, known.length);
+  const lines = BigInt(common.toString("latin1").split("\n").length - 1);
+  const isCounted = ((parts[0]?.counted ?? 0n) & ((1n << lines) - 1n)) > 0n;
+  return isCounted && common.equals(known.subarray(0, common.length));
 }
 
 // The place of the file that a note is of, if that still has what the note says.
