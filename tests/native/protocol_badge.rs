@@ -140,6 +140,39 @@ fn what_is_not_known_is_refused() {
 }
 
 #[test]
+fn the_address_of_another_services_badge_draws_one() {
+    let plain = badge("").draw("7");
+    for query in [
+        "logo=github&logoColor=white&cacheSeconds=3600&link=a&link=b",
+        "style=plastic",
+        "style=social&logoSize=auto",
+        "labelColor=rgb(1,2,3)",
+        "labelColor=&maxAge=60&longCache=true",
+        "utm_source=%E4&_=1&&=x&%FF",
+    ] {
+        assert_eq!(badge(query).draw("7"), plain, "{query}");
+    }
+    let labelled = badge("label_color=abcdef").draw("7");
+    assert_ne!(labelled, plain);
+    for query in ["labelColor=abcdef", "label_color=abcdef&labelColor=red"] {
+        assert_eq!(badge(query).draw("7"), labelled, "{query}");
+    }
+    for colour in [
+        "success",
+        "important",
+        "critical",
+        "informational",
+        "inactive",
+        "blueviolet",
+        "lightgrey",
+        "lightgray",
+        "yellowgreen",
+    ] {
+        assert!(Badge::parse(&format!("color={colour}")).is_ok(), "{colour}");
+    }
+}
+
+#[test]
 fn text_is_black_on_light_and_white_on_dark() {
     for (colour, fill) in [
         ("fff", "#111"),

@@ -30,18 +30,35 @@ const LABEL_DEFAULT: &str = "hits";
 const LABEL_COLOUR: Colour = Colour(0x44, 0x44, 0x44);
 const COLOUR: Colour = Colour(0x1f, 0x5f, 0xa8);
 
-/// Named colours, of a lightness on which white or black is easy to read.
-const NAMED: [(&str, Colour); 10] = [
+const BRIGHT_GREEN: Colour = Colour(0x44, 0xcc, 0x11);
+const GREY: Colour = Colour(0x55, 0x55, 0x55);
+const LIGHT_GREY: Colour = Colour(0x9f, 0x9f, 0x9f);
+const ORANGE: Colour = Colour(0xfe, 0x7d, 0x37);
+const RED: Colour = Colour(0xcf, 0x22, 0x2e);
+
+/// Named colours, of a lightness on which white or black is easy to read. All names of shields.io are among them,
+/// because a badge is often the address of one of theirs with another host.
+/// Source: shields.io, "Static Badge", 2025.
+const NAMED: [(&str, Colour); 19] = [
     ("black", Colour(0x11, 0x11, 0x11)),
     ("blue", COLOUR),
-    ("brightgreen", Colour(0x44, 0xcc, 0x11)),
-    ("gray", Colour(0x55, 0x55, 0x55)),
+    ("blueviolet", Colour(0x82, 0x50, 0xdf)),
+    ("brightgreen", BRIGHT_GREEN),
+    ("critical", RED),
+    ("gray", GREY),
     ("green", Colour(0x1a, 0x7f, 0x37)),
-    ("grey", Colour(0x55, 0x55, 0x55)),
-    ("orange", Colour(0xfe, 0x7d, 0x37)),
+    ("grey", GREY),
+    ("important", ORANGE),
+    ("inactive", LIGHT_GREY),
+    ("informational", COLOUR),
+    ("lightgray", LIGHT_GREY),
+    ("lightgrey", LIGHT_GREY),
+    ("orange", ORANGE),
     ("purple", Colour(0x82, 0x50, 0xdf)),
-    ("red", Colour(0xcf, 0x22, 0x2e)),
+    ("red", RED),
+    ("success", BRIGHT_GREEN),
     ("yellow", Colour(0xdf, 0xb3, 0x17)),
+    ("yellowgreen", Colour(0xa4, 0xa6, 0x1d)),
 ];
 
 /// Units of a thousand each. Source: SI brochure, 9th edition (2022), table 7.
@@ -144,8 +161,9 @@ fn is_drawable(character: char) -> bool {
 
 impl Badge {
     /// Reads the query of a badge: `label` (`hits`; empty for none), `color` or `colour`, `label_color` or
-    /// `label_colour` (a name or hexadecimal digits), `style` (`flat`, `flat-square`, `for-the-badge`), `show`
-    /// (`total`, `today`) and `numbers` (`short`, `full`).
+    /// `label_colour` (a name or hexadecimal digits), `style` (`flat`, `flat-square`, `for-the-badge`; `plastic` and
+    /// `social` are drawn flat), `show` (`total`, `today`) and `numbers` (`short`, `full`). `labelColor` is the name of
+    /// shields.io for `label_color`: it is ignored where its value is another notation of CSS.
     ///
     /// # Errors
     /// `invalid-query` with the known values.
@@ -159,6 +177,7 @@ impl Badge {
                 "colour",
                 "label_color",
                 "label_colour",
+                "labelColor",
                 "style",
                 "show",
                 "numbers",
@@ -171,7 +190,7 @@ impl Badge {
             ));
         }
         let style = match query.get("style") {
-            None | Some("flat") => Style::Flat,
+            None | Some("flat" | "plastic" | "social") => Style::Flat,
             Some("flat-square") => Style::FlatSquare,
             Some("for-the-badge") => Style::ForTheBadge,
             Some(_) => return refuse("style can be flat, flat-square or for-the-badge".to_owned()),
@@ -186,10 +205,12 @@ impl Badge {
             Some("full") => false,
             Some(_) => return refuse("numbers can be short or full".to_owned()),
         };
+        let of_shields = query.get("labelColor").and_then(Colour::parse);
+        let label_colour = colour(&query, ["label_color", "label_colour"])?.or(of_shields);
         Ok(Self {
             label: label.to_owned(),
             colour: colour(&query, ["color", "colour"])?.unwrap_or(COLOUR),
-            label_colour: colour(&query, ["label_color", "label_colour"])?.unwrap_or(LABEL_COLOUR),
+            label_colour: label_colour.unwrap_or(LABEL_COLOUR),
             style,
             is_of_today,
             is_short,
