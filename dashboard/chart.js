@@ -4,7 +4,7 @@
 // nothing is known. The zoom belongs to the chart: new points change what is drawn, not what is looked at.
 import { el, setText } from "./dom.js";
 import { count, drawn, short } from "./numbers.js";
-import { factorFor, filled, joined, stretchStart, summary } from "./series.js";
+import { factorFor, filled, firstStep, isShownTwice, joined, stretchStart, summary } from "./series.js";
 
 const DAY = 86_400;
 // Ranges of this length and more read best by days.
@@ -34,14 +34,25 @@ function dateWords(date, isUtc) {
   });
 }
 
-/** Returns a moment in the time of this place: "14:05", with seconds or the day where the width asks for it. */
+/** Returns the zone of a date, "GMT+2" or "BST", after a space; "" where the clock shows its time once. */
+function zoneWords(date) {
+  if (!isShownTwice(date.getTime() / 1000)) return "";
+  const parts = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts(date);
+  return ` ${parts.find(({ type }) => type === "timeZoneName").value}`;
+}
+
+/**
+ * Returns a moment in the time of this place: "14:05", with seconds or the day where the width asks for it, and with
+ * the zone where a clock that is set back shows it twice.
+ */
 export function moment(second, width_seconds, isUtc) {
   const date = new Date(second * 1000);
   if (width_seconds >= DAY) return dateWords(date, isUtc);
   const clock = `${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;
-  if (width_seconds < 60) return `${clock}:${twoDigits(date.getSeconds())}`;
-  if (width_seconds < 3_600) return clock;
-  return `${dateWords(date, isUtc)}, ${clock}`;
+  const zone = zoneWords(date);
+  if (width_seconds < 60) return `${clock}:${twoDigits(date.getSeconds())}${zone}`;
+  if (width_seconds < 3_600) return `${clock}${zone}`;
+  return `${dateWords(date, isUtc)}, ${clock}${zone}`;
 }
 
 /** Returns the label of a tick: the clock, and the day where it is another than that of the tick before. */
@@ -150,7 +161,7 @@ export class Chart {
     // The range before goes on where this one has not come yet.
     const to = before.length > 0 && range.step !== "1s" ? range.to : until;
     this.#range = { ...range, from, to, isUtc: step === "1d", seconds: to - from };
-    this.#points = filled(points, from - (from % step_seconds), until, step_seconds);
+    this.#points = filled(points, firstStep(from, step_seconds), until, step_seconds);
     // What was asked for before midnight may be compared with nothing after it.
     this.#before = previous === undefined ? [] : before.map(([second, value]) => [second + previous.shift, value]);
     this.#draw();

@@ -95,7 +95,7 @@ export function compared(range, points, before) {
   const { previous } = range;
   const was = previous === undefined || before.length === 0 ? null : sumOf(before, previous.from, previous.to);
   if (was === null) return { count };
-  const now = sumOf(points, range.from, previous.compared_to);
+  const now = sumOf(points, previous.compared_from, previous.compared_to);
   if (now === null) return { count };
   return { count, now, before: was, part: partOf(now, was) };
 }

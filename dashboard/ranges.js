@@ -4,6 +4,8 @@
 // Invariants: a day begins at midnight of the browser's time zone where hours tell it; where only days tell it, it is a
 // day of UTC. What is under way is compared with as much of the range before, up to the last full step.
 
+import { firstStep } from "./series.js";
+
 const MINUTE = 60;
 const HOUR = 3_600;
 const DAY = 86_400;
@@ -155,16 +157,20 @@ function complete(range, now_s) {
   // A full step of the coarser of both.
   const compared = until < range.to ? until - (until % width) : until;
   const compared_to = Math.min(compared, range.from + previous.shift);
-  const isCompared = compared_to > range.from;
-  const comparison = isCompared ? { ...previous, to: compared_to - previous.shift, compared_to } : undefined;
+  // Whole steps of both, and as many: a day may begin within an hour, and elsewhere in one where a clock is set by half
+  // an hour.
+  const compared_from = firstStep(range.from, width);
+  const to = firstStep(previous.from, width) + (compared_to - compared_from);
+  const isCompared = compared_to > compared_from;
+  const comparison = isCompared ? { ...previous, to, compared_from, compared_to } : undefined;
   return { ...range, now: now_s, step_seconds, until, previous: comparison };
 }
 
 /**
  * Returns a range by its name in an address: `{ name, label, words, before, from, to, until, now, step, step_seconds,
  * previous }`. `from` to before `to` are unix seconds, `until` is how far it goes now; `previous` is `{ from, to,
- * compared_to, shift, step }`: what came before and until where of this range it is compared; undefined where nothing
- * is.
+ * compared_from, compared_to, shift, step }`: what came before, and from where to where of this range it is compared;
+ * undefined where nothing is.
  */
 export function rangeOf(name, now_s) {
   const range = complete({ name, ...whole(name, now_s) }, now_s);

@@ -1,22 +1,49 @@
 // Histories as charts want them. Invariant: what is not known stays null, and a sum over it is null too.
 import { whole } from "./numbers.js";
 
-// Weeks begin on Mondays: 5 January 1970 was one.
-const MONDAY = 4 * 86_400;
-const WEEK = 7 * 86_400;
-const localOffset = (second) => -60 * new Date(second * 1000).getTimezoneOffset();
+const HOUR = 3_600;
+const DAY = 86_400;
+const WEEK = 7 * DAY;
+// Weeks begin on Mondays: 5 January 1970 was one, the day 4.
+const MONDAY = 4;
+const secondOf = (date) => Math.floor(date.getTime() / 1000);
+const offsetOf = (second) => -60 * new Date(second * 1000).getTimezoneOffset();
+const dayOf = (date) => Date.UTC(date.getFullYear(), date.getMonth(), date.getDate()) / (1000 * DAY);
 
 /**
  * Returns when the stretch of `width` seconds begins that holds a second: by the clock of this place, or of UTC where
- * `isUtc`.
+ * `isUtc`. A clock that is set back has one stretch for both passes of the same hours, which begins with the first.
  */
 export function stretchStart(second, width, isUtc) {
-  if (width <= 3_600) return Math.floor(second / width) * width;
-  const offset = isUtc ? 0 : localOffset(second);
+  if (width <= HOUR) return Math.floor(second / width) * width;
+  const date = new Date(second * 1000);
+  if (width < DAY) {
+    if (isUtc) return Math.floor(second / width) * width;
+    const hours = width / HOUR;
+    const hour = Math.floor(date.getHours() / hours) * hours;
+    return secondOf(new Date(date.getFullYear(), date.getMonth(), date.getDate(), hour));
+  }
+  const days = width / DAY;
   const base = width >= WEEK ? MONDAY : 0;
-  const start = Math.floor((second + offset - base) / width) * width + base;
-  return isUtc ? start : start - localOffset(start - offset);
+  const day = Math.floor(((isUtc ? Math.floor(second / DAY) : dayOf(date)) - base) / days) * days + base;
+  return isUtc ? day * DAY : secondOf(new Date(1970, 0, 1 + day));
 }
+
+// No clock is set back by more than this.
+const SET_BACK_SECONDS_MAX = 3 * HOUR;
+
+/** Whether the clock of this place shows the time of a second twice, because it is set back on that day. */
+export function isShownTwice(second) {
+  const shown = second + offsetOf(second);
+  return [-SET_BACK_SECONDS_MAX, SET_BACK_SECONDS_MAX].some((by) => {
+    const offset = offsetOf(second + by);
+    const other = shown - offset;
+    return other !== second && offsetOf(other) === offset;
+  });
+}
+
+/** Returns the first whole step at a second or later: of a step that begins before, a part is of another time. */
+export const firstStep = (second, step_seconds) => Math.ceil(second / step_seconds) * step_seconds;
 
 /** Returns all points from `from` until before `to`: 0 where an answer left one out. */
 export function filled(points, from, to, step_seconds) {

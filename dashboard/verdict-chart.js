@@ -4,7 +4,7 @@
 import { moment } from "./chart.js";
 import { el, setText, svg } from "./dom.js";
 import { count, drawn, short, whole } from "./numbers.js";
-import { factorFor, filled, joined } from "./series.js";
+import { factorFor, filled, firstStep, joined } from "./series.js";
 
 const COLUMNS_MAX = 96;
 const HEIGHT = 100;
@@ -21,7 +21,7 @@ const KINDS = [
  */
 export function columnsOf(points, { from, until, step_seconds, step }) {
   const factor = factorFor(until - from, step_seconds, COLUMNS_MAX);
-  const first = from - (from % step_seconds);
+  const first = firstStep(from, step_seconds);
   const kinds = KINDS.map((_, index) => {
     const own = points.map((point) => [point[0], point[index + 1]]);
     return joined(filled(own, first, until, step_seconds), factor, step_seconds, step === "1d");
