@@ -30,11 +30,11 @@
 
   guard(() => {
     // An image of that name hides the property of the document, but not that of its prototype.
-    let script = Reflect.get(globalThis.Document?.prototype || document, "currentScript", document);
+    let script = Reflect.get(window.Document?.prototype || document, "currentScript", document);
     // A module has no current script, and neither has what a tag manager evaluates.
     if (!script?.src && !script?.dataset.origin) {
-      const first = (selector) => document.querySelector(`script[${selector}]`);
-      script = first('src*="tally.js"') || first("data-origin");
+      const all = [...document.querySelectorAll("script")];
+      script = all.find(({ src }) => /tally\.js/.test(src)) || all.find(({ dataset }) => dataset.origin);
     }
     const { id, prefix = "", unique, by = "", respect = "", routes, count, origin } = script?.dataset || {};
     // The stack names the file of an imported module: `import.meta` is a syntax error in other scripts.
@@ -68,7 +68,7 @@
     scripts.push(key);
     let path;
     // Whoever comes back has been counted with where they came from.
-    let isArrival = globalThis.performance?.getEntriesByType("navigation")[0]?.type !== "back_forward";
+    let isArrival = window.performance?.getEntriesByType("navigation")[0]?.type !== "back_forward";
 
     // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
     // address, no query.
