@@ -2,17 +2,35 @@
 import { clientOf } from "./client.mjs";
 import { EXIT, exitOf, number, table } from "./outcome.mjs";
 
+// Rows of an answer where no limit is given.
+const ROWS_DEFAULT = 100;
+const REPORTED = "counters report what they counted within 70 s, and `tally get <id>` reads one now";
+
+/**
+ * Returns a top as people read it. What a counter has not reported yet is in no row, so an empty top does not say that
+ * nothing was counted.
+ */
+export function topText({ rows, total, by, counters }, limit = ROWS_DEFAULT, paint = (_, text) => text) {
+  const many = (count) => `${number(count)} ${count === 1 ? "counter" : "counters"}`;
+  if (rows.length === 0) {
+    return counters === 0
+      ? `no counter has reported a count there: ${REPORTED}`
+      : `${many(counters)} there, and none has reported a count yet: ${REPORTED}`;
+  }
+  const value = (row) => number(by === "uniques" ? (row.uniques?.estimate ?? row.uniques) : (row.value ?? row.count));
+  const share = (row) => (row.share === undefined || row.share === null ? "" : `${(100 * row.share).toFixed(1)} %`);
+  // By value alone, those without a report are among the counters.
+  const unreported = by === "value" && rows.length < limit ? Math.max(0, counters - rows.length) : 0;
+  const rest = unreported === 0 ? "" : `; ${number(unreported)} not reported yet`;
+  const sums = `${many(counters)}, ${number(total)} in all${rest}`;
+  return `${table(rows.map((row) => [row.rank, value(row), share(row), row.id]), [0, 1, 2])}\n${paint("dim", sums)}`;
+}
+
 /** Which counters have most. */
 export async function top({ args: [prefix], options, screen }) {
   const { by, window, limit } = options;
   const found = await clientOf(options).top({ prefix, by, window, limit });
-  screen.show(found, ({ rows, total, by: compared, counters }) => {
-    if (rows.length === 0) return "nothing is counted there yet";
-    const value = (row) =>
-      number(compared === "uniques" ? (row.uniques?.estimate ?? row.uniques) : (row.value ?? row.count));
-    const share = (row) => (row.share === undefined || row.share === null ? "" : `${(100 * row.share).toFixed(1)} %`);
-    return `${table(rows.map((row) => [row.rank, value(row), share(row), row.id]), [0, 1, 2])}\n${screen.paint("dim", `${number(counters)} counters, ${number(total)} in all`)}`;
-  });
+  screen.show(found, (answer) => topText(answer, limit, (style, text) => screen.paint(style, text)));
 }
 
 /** Reads counters: one that does not exist is told, and makes the exit code 3. */

@@ -5,7 +5,9 @@ use crate::common::sums;
 use std::collections::BTreeMap;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
+use tally_core::cluster::root::Root;
 use tally_core::cluster::total::CounterTotal;
+use tally_core::cluster::view::View;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::Range;
@@ -238,6 +240,17 @@ fn deletions_listings_and_aggregates_read_so() {
     assert_eq!(
         listed(&[(id("a"), Some(known))], &[3], None),
         r#"{"counters":[{"id":"a","value":5,"count":7,"uniques":{"estimate":3,"standard_error":0.5},"as_of":1000}],"cursor":null,"exact":false,"missing_partitions":[3]}"#
+    );
+    // Nobody has reported the second yet.
+    let mut root = Root::create(None, 900);
+    root.datacenters.insert(datacenter("FRA"));
+    let unknown = KnownTotal {
+        total: CounterTotal::reported(&root, &View::new(root.generation)),
+        uniques: None,
+    };
+    assert_eq!(
+        listed(&[(id("b"), Some(unknown))], &[], None),
+        r#"{"counters":[{"id":"b","value":null,"count":null,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#
     );
     let sums = [
         (id("a"), sum(vec![("FRA", Some(part(u128::MAX, 0)))])),

@@ -439,7 +439,10 @@ pub(super) fn row_of_known(counter: CounterId, by: OrderBy, known: KnownTotal) -
             OrderBy::Uniques => Value::new(u128::from(estimate), 0),
         },
         uniques: known.uniques.filter(|_| by == OrderBy::Uniques),
-        as_of_ms: known.total.as_of_ms,
+        as_of_ms: match known.total.is_known() {
+            true => known.total.as_of_ms,
+            false => TopRow::UNKNOWN_AS_OF_MS,
+        },
     }
 }
 

@@ -11,6 +11,7 @@ use super::root_store::RootStore;
 use super::roots::Roots;
 use super::store::Store;
 use tally_core::cluster::root::Root;
+use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
@@ -118,11 +119,14 @@ impl Listings {
         Ok(Some(row_of_known(counter, order.by, known)))
     }
 
-    /// The totals of a counter that is not in the table.
+    /// The totals of a counter that is not in the table: they are unknown before its first report.
     fn known_by_view(&self, counter: &CounterId, root: &Root) -> Result<KnownTotal, Fault> {
         let stored = self.views.stored(counter)?;
         let view = stored.map_or_else(|| View::new(root.generation), |(view, _)| view);
-        Ok(known_of(root, &view))
+        Ok(KnownTotal {
+            total: CounterTotal::reported(root, &view),
+            ..known_of(root, &view)
+        })
     }
 
     /// Builds the next rows of a table of totals that is younger than its counters. Returns whether it is complete.

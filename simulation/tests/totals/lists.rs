@@ -3,6 +3,7 @@
 use super::away::lose_directory;
 use super::{PROPAGATION_MS, ask, client, forget_totals, get, service};
 use futures_util::future::join_all;
+use serde_json::{Value, json};
 use std::cell::RefCell;
 use tally_core::cluster::ring::Ring;
 use tally_host::object::SqlValue;
@@ -23,10 +24,7 @@ fn check_rows(list: &serde_json::Value, begun_ms: i64, now_ms: i64, writes: &[Wr
     assert!(rows.is_empty() || list["exact"] == false, "{what}: {list}");
     for row in rows {
         let id = row["id"].as_str().expect("an id");
-        let (value, as_of) = (
-            row["value"].as_i64().expect("a number"),
-            row["as_of"].as_i64().expect("a number"),
-        );
+        let as_of = row["as_of"].as_i64().expect("a number");
         let of_it = || {
             writes
                 .iter()
@@ -37,7 +35,11 @@ fn check_rows(list: &serde_json::Value, begun_ms: i64, now_ms: i64, writes: &[Wr
         let (least, most) = (before.count(), begun.count());
         let range =
             i64::try_from(least).expect("it is small")..=i64::try_from(most).expect("it is small");
-        assert!(range.contains(&value), "{what}: {row} of {range:?}");
+        match row["value"].as_i64() {
+            Some(value) => assert!(range.contains(&value), "{what}: {row} of {range:?}"),
+            // Nobody has reported it: nothing was acknowledged before its creation.
+            None => assert_eq!((&row["value"], least), (&Value::Null, 0), "{what}: {row}"),
+        }
         assert_eq!(row["count"], row["value"], "{what}: {row}");
         assert!(as_of <= begun_ms.max(now_ms), "{what}: {row}");
     }
@@ -184,6 +186,56 @@ fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
             .collect();
         assert_eq!(rows, expected, "seed {seed}");
     }
+}
+
+#[test]
+fn what_nobody_has_reported_yet_is_null_and_no_zero() {
+    let (world, sites) = service(11, Options::default());
+    let client = client(&world, sites[0]);
+    for (method, path, body) in [
+        (
+            "POST",
+            "/counters/counted/increment",
+            r#"{"delta":7,"unique":"a"}"#,
+        ),
+        ("PUT", "/counters/made", "{}"),
+        ("PUT", "/counters/set/value", r#"{"value":5}"#),
+    ] {
+        world
+            .run(ask(&client, method, path, body))
+            .expect("no fault");
+    }
+    let row = |list: &Value, at: usize| {
+        let row = &list["counters"][at];
+        json!([row["id"], row["value"], row["count"], row["uniques"]])
+    };
+    let ranks = || {
+        ["value", "count", "uniques", "count&window=today"].map(|by| {
+            let rank = get(&world, &client, &format!("/counters/counted/rank?by={by}"));
+            let measure = by.split('&').next().expect("a measure");
+            json!([rank["rank"], rank[measure], rank["share"]])
+        })
+    };
+    let list = get(&world, &client, "/counters?values=1");
+    assert_eq!(
+        row(&list, 0),
+        json!(["counted", null, null, null]),
+        "{list}"
+    );
+    assert_eq!(row(&list, 1), json!(["made", 0, 0, null]), "{list}");
+    assert_eq!(row(&list, 2), json!(["set", 5, 0, null]), "{list}");
+    assert!(list["counters"][0]["as_of"].is_i64(), "{list}");
+    assert_eq!(list["exact"], false);
+    assert_eq!(ranks(), [(); 4].map(|()| json!([null, null, null])));
+    world.run_for_ms(PROPAGATION_MS);
+    let list = get(&world, &client, "/counters?values=1");
+    let uniques = &list["counters"][0]["uniques"];
+    assert_eq!(row(&list, 0), json!(["counted", 7, 7, uniques]), "{list}");
+    assert_eq!(uniques["estimate"], 1, "{list}");
+    let [value, count, unique, today] = ranks();
+    assert_eq!((&value[0], &value[1]), (&json!(1), &json!(7)));
+    assert_eq!((&count[1], &today[1]), (&json!(7), &json!(7)));
+    assert_eq!(unique[1]["estimate"], 1);
 }
 
 #[test]

@@ -19,11 +19,33 @@ pub struct CounterTotal {
     pub count: Sum,
     /// Its moment, unix milliseconds.
     pub as_of_ms: i64,
-    /// The newest write that was reported, unix milliseconds; `i64::MIN` for none.
+    /// The newest write that was reported, unix milliseconds; `i64::MIN` for none, [`UNREPORTED`] where the totals are
+    /// unknown.
     pub last_write_ms: i64,
 }
 
+/// The newest write of a counter that has counting datacenters, none of which has reported yet: its value and its count
+/// are unknown.
+const UNREPORTED: i64 = i64::MAX;
+
 impl CounterTotal {
+    /// The sum by the pushes in a view, which says whether there was any: see [`CounterTotal::is_known`].
+    pub fn reported(root: &Root, view: &View) -> Self {
+        let total = Self::of(root, view);
+        match is_known(root, view) {
+            true => total,
+            false => Self {
+                last_write_ms: UNREPORTED,
+                ..total
+            },
+        }
+    }
+
+    /// Whether the value and the count are known: a datacenter has reported, an operation has set them, or none counts.
+    pub fn is_known(&self) -> bool {
+        self.last_write_ms != UNREPORTED
+    }
+
     /// The sum by the pushes in a view. A view of another generation is ignored.
     pub fn of(root: &Root, view: &View) -> Self {
         let is_of_root = view.generation() == root.generation;
@@ -64,6 +86,14 @@ impl CounterTotal {
         total.as_of_ms = total.as_of_ms.max(root.created_at_ms);
         total
     }
+}
+
+fn is_known(root: &Root, view: &View) -> bool {
+    let is_of_root = view.generation() == root.generation;
+    let mut counting = root.datacenters.iter();
+    root.has_value_of_its_own()
+        || (root.datacenters.is_empty() && !root.may_lack)
+        || counting.any(|datacenter| is_of_root && view.report_of(datacenter).is_some())
 }
 
 /// The part of each datacenter in a counter's value, as its root knows it: increments and decrements beyond the

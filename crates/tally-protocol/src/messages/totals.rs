@@ -173,8 +173,19 @@ pub struct TopRow {
     pub amount: Value,
     /// Its unique elements, where it is ordered by them.
     pub uniques: Option<KnownUniques>,
-    /// The amount includes every write acknowledged before this, unix milliseconds.
+    /// The amount includes every write acknowledged before this, unix milliseconds; [`TopRow::UNKNOWN_AS_OF_MS`] where
+    /// the amount is unknown.
     pub as_of_ms: i64,
+}
+
+impl TopRow {
+    /// The `as_of_ms` of a counter that nobody has reported yet.
+    pub const UNKNOWN_AS_OF_MS: i64 = i64::MIN;
+
+    /// Whether the amount is known.
+    pub fn is_known(&self) -> bool {
+        self.as_of_ms != Self::UNKNOWN_AS_OF_MS
+    }
 }
 
 /// Sums over all counters of an order.

@@ -9,11 +9,11 @@ use crate::messages::{CounterList, KnownTotal};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 
-/// What the directory knows of a counter from pushes.
+/// What the directory knows of a counter from pushes; `None` before the first.
 #[derive(Serialize)]
 struct KnownView {
-    value: Exact,
-    count: Exact,
+    value: Option<Exact>,
+    count: Option<Exact>,
     uniques: Option<Estimate>,
     as_of: i64,
 }
@@ -43,10 +43,13 @@ pub fn list_json(
     rounding: Rounding,
     strings: bool,
 ) -> String {
-    let exact = |value| Exact::new(value, strings);
+    let exact = |known: &KnownTotal, value| {
+        let is_known = known.total.is_known();
+        is_known.then(|| Exact::new(value, strings))
+    };
     let known = |known: &KnownTotal| KnownView {
-        value: exact(known.total.value),
-        count: exact(Value::new(known.total.count, 0)),
+        value: exact(known, known.total.value),
+        count: exact(known, Value::new(known.total.count, 0)),
         uniques: (known.uniques).map(|uniques| rounding.apply(Estimate::of_known(uniques))),
         as_of: known.total.as_of_ms,
     };

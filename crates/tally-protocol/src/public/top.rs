@@ -36,21 +36,23 @@ pub struct TopPage {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Amount {
     #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<Exact>,
+    value: Option<Option<Exact>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<Exact>,
+    count: Option<Option<Exact>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    uniques: Option<Estimate>,
+    uniques: Option<Option<Estimate>>,
 }
 
+/// A row; all but the id is `null` or left out where nobody has reported the counter.
 #[derive(Serialize)]
 struct RowView<'a> {
-    rank: u64,
+    rank: Option<u64>,
     id: &'a CounterId,
     #[serde(flatten)]
     amount: Amount,
     share: Option<f64>,
-    as_of: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_of: Option<i64>,
 }
 
 /// The counters that were not read, and bounds of their counts.
@@ -97,7 +99,8 @@ struct TopView<'a> {
 
 impl TopPage {
     fn amount(&self, row: &TopRow) -> Amount {
-        let exact = Some(Exact::new(row.amount, self.strings));
+        let is_known = row.is_known();
+        let exact = Some(is_known.then(|| Exact::new(row.amount, self.strings)));
         match self.by {
             OrderBy::Value => Amount {
                 value: exact,
@@ -108,28 +111,30 @@ impl TopPage {
                 ..Amount::default()
             },
             OrderBy::Uniques => Amount {
-                uniques: Some(
-                    self.rounding
-                        .apply(row.uniques.map_or(Estimate::NOTHING, Estimate::of_known)),
-                ),
+                uniques: Some(is_known.then(|| self.estimate(row))),
                 ..Amount::default()
             },
         }
     }
 
+    fn estimate(&self, row: &TopRow) -> Estimate {
+        let known = row.uniques.map_or(Estimate::NOTHING, Estimate::of_known);
+        self.rounding.apply(known)
+    }
+
     fn row<'a>(&self, rank: u64, row: &'a TopRow, top: &Top) -> RowView<'a> {
-        let amount = self.amount(row);
-        let own = match amount.uniques {
-            Some(uniques) => Value::new(u128::from(uniques.estimate), 0),
-            None => row.amount,
+        let own = match self.by {
+            OrderBy::Uniques => Value::new(u128::from(self.estimate(row).estimate), 0),
+            OrderBy::Value | OrderBy::Count => row.amount,
         };
+        let is_known = row.is_known();
         RowView {
-            rank,
+            rank: is_known.then_some(rank),
             id: &row.counter,
-            amount,
+            amount: self.amount(row),
             // The total is not known if counters were not asked.
-            share: share(own, self.total(&top.sums)).filter(|_| top.unasked.is_none()),
-            as_of: row.as_of_ms,
+            share: share(own, self.total(&top.sums)).filter(|_| is_known && top.unasked.is_none()),
+            as_of: is_known.then_some(row.as_of_ms),
         }
     }
 
