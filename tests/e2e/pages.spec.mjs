@@ -100,6 +100,20 @@ describe("in an open deployment", () => {
     expect(valueOf((await world.call("GET", "/badge/old.svg")).text)).toBe("2");
   });
 
+  test("what mail programs, caches and image proxies add to an address changes nothing", async () => {
+    const added = [
+      "utm_source=mail&utm_source=mail", "_=3", "fbclid=", "x=%E4%zz", "%FF=1", "&&=&", "callback=a&callback=b",
+      "amp;by=x", "logo=github&style=social&cacheSeconds=60&labelColor=rgb(0,0,0)",
+    ];
+    for (const [index, query] of added.entries()) {
+      const id = `added-${index}`;
+      for (const path of [`/pixel/${id}.gif?${query}`, `/hit/${id}?${query}`, `/badge/${id}.svg?${query}`, `/tally.js?${query}`]) {
+        expect((await world.call("GET", path)).status, path).toBe(200);
+      }
+      expect((await world.strong(id)).value, query).toBe(2);
+    }
+  });
+
   test("labels are escaped, and what is not known is refused", async () => {
     const label = encodeURIComponent(`"><script>alert(1)</script>&'`);
     const { text } = await world.call("GET", `/badge/badged.svg?label=${label}`);
