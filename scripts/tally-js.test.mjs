@@ -5,9 +5,9 @@ import { gzipSync } from "node:zlib";
 import { openPage } from "../tests/e2e/page.mjs";
 import { servedFiles } from "./dashboard.mjs";
 
-const GZIP_BYTES_MAX = 2_400;
+const GZIP_BYTES_MAX = 2_450;
 
-test("tally.js has at most 2.4 KB gzipped", () => {
+test("tally.js has at most 2.45 KB gzipped", () => {
   const bytes = gzipSync(servedFiles().get("tally.js"), { level: 9 }).length;
   assert.ok(bytes <= GZIP_BYTES_MAX, `${bytes} of ${GZIP_BYTES_MAX} bytes`);
 });

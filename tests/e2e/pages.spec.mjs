@@ -107,8 +107,8 @@ describe("in an open deployment", () => {
     ];
     for (const [index, query] of added.entries()) {
       const id = `added-${index}`;
-      for (const path of [`/pixel/${id}.gif?${query}`, `/hit/${id}?${query}`, `/badge/${id}.svg?${query}`, `/tally.js?${query}`]) {
-        expect((await world.call("GET", path)).status, path).toBe(200);
+      for (const path of [`/pixel/${id}.gif`, `/hit/${id}`, `/badge/${id}.svg`, "/tally.js"]) {
+        expect((await world.call("GET", `${path}?${query}`)).status, `${path}?${query}`).toBe(200);
       }
       expect((await world.strong(id)).value, query).toBe(2);
     }

@@ -202,6 +202,34 @@ fn a_write_reads_so() {
 }
 
 #[test]
+fn what_nobody_has_reported_is_null() {
+    let mut root = Root::create(None, 900);
+    let row = |root: &Root| {
+        let known = KnownTotal {
+            total: CounterTotal::reported(root, &View::new(root.generation)),
+            uniques: None,
+        };
+        let listed = CounterList {
+            rows: vec![(id("b"), Some(known))],
+            missing_partitions: vec![],
+        };
+        list_json(&listed, None, Rounding::OFF, false)
+    };
+    // Nothing counts it: it is 0.
+    assert_eq!(
+        row(&root),
+        r#"{"counters":[{"id":"b","value":0,"count":0,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#
+    );
+    root.datacenters.insert(datacenter("FRA"));
+    let unknown = r#"{"counters":[{"id":"b","value":null,"count":null,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#;
+    assert_eq!(row(&root), unknown);
+    // A root that was made anew does not know who counts.
+    root.datacenters.clear();
+    root.may_lack = true;
+    assert_eq!(row(&root), unknown);
+}
+
+#[test]
 fn deletions_listings_and_aggregates_read_so() {
     let pending = [datacenter("IAD")];
     assert_eq!(
@@ -240,17 +268,6 @@ fn deletions_listings_and_aggregates_read_so() {
     assert_eq!(
         listed(&[(id("a"), Some(known))], &[3], None),
         r#"{"counters":[{"id":"a","value":5,"count":7,"uniques":{"estimate":3,"standard_error":0.5},"as_of":1000}],"cursor":null,"exact":false,"missing_partitions":[3]}"#
-    );
-    // Nobody has reported the second yet.
-    let mut root = Root::create(None, 900);
-    root.datacenters.insert(datacenter("FRA"));
-    let unknown = KnownTotal {
-        total: CounterTotal::reported(&root, &View::new(root.generation)),
-        uniques: None,
-    };
-    assert_eq!(
-        listed(&[(id("b"), Some(unknown))], &[], None),
-        r#"{"counters":[{"id":"b","value":null,"count":null,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#
     );
     let sums = [
         (id("a"), sum(vec![("FRA", Some(part(u128::MAX, 0)))])),

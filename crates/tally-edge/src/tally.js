@@ -28,7 +28,11 @@
   };
   const on = (target, name, entry) => guard(() => target.addEventListener(name, guard(entry)))();
 
-  guard(() => {
+  let id, prefix, unique, by, routes, api, shows, counts, isArrival;
+  let path;
+
+  // Reads the script's own tag. Leaves `api` undefined where that does not say where Tally is.
+  function configure() {
     // An image of that name hides the property of the document, but not that of its prototype.
     let script = Reflect.get(window.Document?.prototype || document, "currentScript", document);
     // A module has no current script, and neither has what a tag manager evaluates.
@@ -36,10 +40,10 @@
       const all = [...document.querySelectorAll("script")];
       script = all.find(({ src }) => /tally\.js/.test(src)) || all.find(({ dataset }) => dataset.origin);
     }
-    const { id, prefix = "", unique, by = "", respect = "", routes, count, origin } = script?.dataset || {};
+    let respect, count, origin;
+    ({ id, prefix = "", unique, by = "", respect = "", routes, count, origin } = script?.dataset || {});
     // The stack names the file of an imported module: `import.meta` is a syntax error in other scripts.
     const from = origin || script?.src || Error().stack?.match(/http[^\s()]+\/tally\.js/);
-    let api;
     try {
       // The calls of a Tally below a path are below the same path.
       const base = /^(https?:\/)?\/./.test(from) && new URL(origin || ".", origin ? location : from);
@@ -47,204 +51,215 @@
     } catch {
       return warn(`data-origin is ${origin}`, 'Add data-origin="https://…", the address of Tally, to its script.');
     }
-    // An address such as about:srcdoc has no path.
-    const pageId = () => id || (/^\//.test(location.pathname) ? prefix + location.pathname : "");
-    // One or two dots in an address are folders.
-    const encoded = (name) =>
-      /^\.{0,2}$|[\p{Cs}\p{Cc}]/u.test(name)
-        ? warn(`"${name}" is no id`, "Write another data-id, data-prefix or data-tally.")
-        : encodeURIComponent(name);
 
     // The same script twice on a page counts once. The first alone shows numbers: two could tell of different ones.
     const scripts = (window[Symbol.for("tally.js")] ||= []);
     const key = `${[api, id, prefix]}`;
-    const shows = !scripts[0];
-    const counts = !(
+    shows = !scripts[0];
+    counts = !(
       scripts.includes(key) ||
       count === "off" ||
       (/dnt/i.test(respect) && navigator.doNotTrack === "1") ||
       (/gpc/i.test(respect) && navigator.globalPrivacyControl)
     );
     scripts.push(key);
-    let path;
     // Whoever comes back has been counted with where they came from.
-    let isArrival = window.performance?.getEntriesByType("navigation")[0]?.type !== "back_forward";
+    isArrival = window.performance?.getEntriesByType("navigation")[0]?.type !== "back_forward";
+  }
 
-    // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
-    // address, no query.
-    function said() {
-      const host = (url) => `${url}`.match(/^[\w-]+:\/\/(?:www\.)?([^/:?#]*)/)?.[1];
-      const referrer = host(document.referrer);
-      const known = {
-        page: location.pathname,
-        referrer: isArrival && referrer !== host(location.href) && referrer,
-        utm_source: isArrival && new URLSearchParams(location.search).get("utm_source"),
-        country: "auto",
-        browser: "auto",
-        // A tablet of Apple calls itself a Mac.
-        device: navigator.maxTouchPoints > 1 && /Mac/.test(navigator.platform) ? "tablet" : "auto",
-      };
-      isArrival = false;
-      const names = by.split(/[\s,]+/).filter(Boolean);
-      const unknown = names.filter((name) => !Object.hasOwn(known, name)).join(", ");
-      if (unknown) warn(`data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`, "");
-      const value = (name) =>
-        [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("");
-      return Object.fromEntries(names.map((name) => [name, value(name) || undefined]));
+  // An address such as about:srcdoc has no path.
+  const pageId = () => id || (/^\//.test(location.pathname) ? prefix + location.pathname : "");
+  // One or two dots in an address are folders.
+  const encoded = (name) =>
+    /^\.{0,2}$|[\p{Cs}\p{Cc}]/u.test(name)
+      ? warn(`"${name}" is no id`, "Write another data-id, data-prefix or data-tally.")
+      : encodeURIComponent(name);
+
+  // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
+  // address, no query.
+  function said() {
+    const host = (url) => `${url}`.match(/^[\w-]+:\/\/(?:www\.)?([^/:?#]*)/)?.[1];
+    const referrer = host(document.referrer);
+    const known = {
+      page: location.pathname,
+      referrer: isArrival && referrer !== host(location.href) && referrer,
+      utm_source: isArrival && new URLSearchParams(location.search).get("utm_source"),
+      country: "auto",
+      browser: "auto",
+      // A tablet of Apple calls itself a Mac.
+      device: navigator.maxTouchPoints > 1 && /Mac/.test(navigator.platform) ? "tablet" : "auto",
+    };
+    isArrival = false;
+    const names = by.split(/[\s,]+/).filter(Boolean);
+    const unknown = names.filter((name) => !Object.hasOwn(known, name)).join(", ");
+    if (unknown) warn(`data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`, "");
+    const value = (name) =>
+      [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("");
+    return Object.fromEntries(names.map((name) => [name, value(name) || undefined]));
+  }
+
+  function view() {
+    if (!counts || path === location.pathname) return;
+    path = location.pathname;
+    let dimensions;
+    try {
+      if (by) dimensions = said();
+    } catch (error) {
+      // A view counts also where the page broke what it says of itself.
+      warn(error);
     }
+    const body = unique || dimensions ? JSON.stringify({ unique, by: dimensions }) : "";
+    // A text as body asks for no preflight. A beacon would not tell whether it was refused.
+    return ask(pageId(), "/increment", { method: "POST", body, keepalive: true });
+  }
 
-    function view() {
-      if (!counts || path === location.pathname) return;
-      path = location.pathname;
-      const body = unique || by ? JSON.stringify({ unique, by: by ? said() : undefined }) : "";
-      // A text as body asks for no preflight. A beacon would not tell whether it was refused.
-      return ask(pageId(), "/increment", { method: "POST", body, keepalive: true });
+  // Returns the answer's text, "" where there is no such counter, undefined where it was refused. Says once in the
+  // console why, in Tally's words, where the browser lets them be read.
+  async function ask(name, call, options) {
+    if (!encoded(name)) return;
+    const url = `${api}/counters/${encoded(name)}${call}`;
+    let status = "no answer";
+    let problem;
+    try {
+      const answer = await fetch(url, options);
+      ({ status } = answer);
+      if (answer.ok) return await answer.text();
+      problem = await answer.json();
+    } catch {
+      // The status tells it.
     }
+    const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${window.origin || location.origin}" with a prefix of this id?`;
+    warn(`${url}: ${status}`, problem?.detail || hint);
+    if (status === 404) return "";
+  }
 
-    // Returns the answer's text, "" where there is no such counter, undefined where it was refused. Says once in the
-    // console why, in Tally's words, where the browser lets them be read.
-    async function ask(name, call, options) {
-      if (!encoded(name)) return;
-      const url = `${api}/counters/${encoded(name)}${call}`;
-      let status = "no answer";
-      let problem;
-      try {
-        const answer = await fetch(url, options);
-        ({ status } = answer);
-        if (answer.ok) return await answer.text();
-        problem = await answer.json();
-      } catch {
-        // The status tells it.
-      }
-      const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${window.origin || location.origin}" with a prefix of this id?`;
-      warn(`${url}: ${status}`, problem?.detail || hint);
-      if (status === 404) return "";
-    }
+  let values = {};
+  let watched = "";
+  let source;
+  // Each list of counters that is followed is one turn.
+  let turns = 0;
+  // How often in a row the stream could not be opened.
+  let failures = 0;
 
-    let values = {};
-    let watched = "";
-    let source;
-    // Each list of counters that is followed is one turn.
-    let turns = 0;
-    // How often in a row the stream could not be opened.
-    let failures = 0;
-
-    // Asks every few seconds, less often where that fails, and after a while for a stream again.
-    async function poll(ids) {
-      const turn = turns;
-      for (let left = 12, pause = 5e3; left--; ) {
-        let isWell = true;
-        for (const name of ids) {
-          // Text is the number alone.
-          const value = await ask(name, "", { headers: { accept: "text/plain" } });
-          if (turn !== turns) return;
-          values[name] = { value: /^-?\d+$/.test(value) ? value : null };
-          isWell &&= value !== undefined;
-        }
-        watch();
-        pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
-        await new Promise((done) => setTimeout(done, pause));
+  // Asks every few seconds, less often where that fails, and after a while for a stream again.
+  async function poll(ids) {
+    const turn = turns;
+    for (let left = 12, pause = 5e3; left--; ) {
+      let isWell = true;
+      for (const name of ids) {
+        // Text is the number alone.
+        const value = await ask(name, "", { headers: { accept: "text/plain" } });
         if (turn !== turns) return;
+        values[name] = { value: /^-?\d+$/.test(value) ? value : null };
+        isWell &&= value !== undefined;
       }
-      watched = "";
       watch();
+      pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
+      await new Promise((done) => setTimeout(done, pause));
+      if (turn !== turns) return;
     }
+    watched = "";
+    watch();
+  }
 
-    function watch() {
-      if (!shows) return;
-      // Nobody looks at a hidden page, and browsers open few connections to one place.
-      const elements = document.hidden === true ? [] : [...document.querySelectorAll("[data-tally]")];
-      const nameOf = ({ dataset }) => dataset.tally || pageId();
-      const ids = [...new Set(elements.map(nameOf))].filter(encoded).sort();
-      const list = ids.map((name) => `id=${encoded(name)}`).join("&");
-      if (list !== watched) {
-        turns += 1;
-        source?.close();
-        watched = list;
-        if (list) follow(ids, list);
-      }
-      const { lang } = document.documentElement;
-      let format = (value) => value.toLocaleString();
-      try {
-        ({ format } = new Intl.NumberFormat(lang || undefined));
-      } catch (error) {
-        warn(`lang="${lang}": ${error}`, 'Write a language such as "en-US".');
-      }
-      // What is not known now is a dash: a number would be of another time, or of the page before.
-      elements.forEach(guard((element) => {
-        const value = failures > 1 ? null : values[nameOf(element)]?.value;
-        const text = value == null ? "–" : format(value);
-        if (element.textContent !== text) element.textContent = text;
-      }));
+  function watch() {
+    if (!shows) return;
+    // Nobody looks at a hidden page, and browsers open few connections to one place.
+    const elements = document.hidden === true ? [] : [...document.querySelectorAll("[data-tally]")];
+    const nameOf = ({ dataset }) => dataset.tally || pageId();
+    const ids = [...new Set(elements.map(nameOf))].filter(encoded).sort();
+    const list = ids.map((name) => `id=${encoded(name)}`).join("&");
+    if (list !== watched) {
+      turns += 1;
+      source?.close();
+      watched = list;
+      if (list) follow(ids, list);
     }
+    const { lang } = document.documentElement;
+    let format = (value) => value.toLocaleString();
+    try {
+      ({ format } = new Intl.NumberFormat(lang || undefined));
+    } catch (error) {
+      warn(`lang="${lang}": ${error}`, 'Write a language such as "en-US".');
+    }
+    // What is not known now is a dash: a number would be of another time, or of the page before.
+    elements.forEach(guard((element) => {
+      const value = failures > 1 ? null : values[nameOf(element)]?.value;
+      const text = value == null ? "–" : format(value);
+      if (element.textContent !== text) element.textContent = text;
+    }));
+  }
 
-    function follow(ids, list) {
-      values = Object.fromEntries(ids.map((name) => [name, values[name]]));
+  function follow(ids, list) {
+    values = Object.fromEntries(ids.map((name) => [name, values[name]]));
+    failures = 0;
+    try {
+      source = new EventSource(`${api}/live?${list}`);
+    } catch {
+      return guard(poll)(ids);
+    }
+    source.onopen = guard(() => {
       failures = 0;
-      try {
-        source = new EventSource(`${api}/live?${list}`);
-      } catch {
-        return guard(poll)(ids);
-      }
-      source.onopen = guard(() => {
-        failures = 0;
-        watch();
-      });
-      source.onmessage = guard(({ data }) => {
-        const { type, counters } = JSON.parse(data);
-        if (type !== "update") return;
-        Object.assign(values, counters);
-        watch();
-      });
-      // The browser mends a broken stream, but not one that was refused.
-      source.onerror = guard(() => {
-        if (source.readyState === 2) return poll(ids);
-        failures += 1;
-        watch();
-      });
-    }
+      watch();
+    });
+    source.onmessage = guard(({ data }) => {
+      const { type, counters } = JSON.parse(data);
+      if (type !== "update") return;
+      Object.assign(values, counters);
+      watch();
+    });
+    // The browser mends a broken stream, but not one that was refused.
+    source.onerror = guard(() => {
+      if (source.readyState === 2) return poll(ids);
+      failures += 1;
+      watch();
+    });
+  }
 
-    function moved() {
-      guard(view)();
-      guard(watch)();
-    }
+  function moved() {
+    guard(view)();
+    guard(watch)();
+  }
 
-    function start() {
-      on(document, "visibilitychange", watch);
-      // A page that comes back from the browser's cache is seen again.
-      on(window, "pageshow", ({ persisted }) => {
-        if (!persisted) return;
-        path = undefined;
-        moved();
-      });
-      if (routes !== "off") {
-        on(window, "popstate", moved);
-        guard(() => {
-          const { pushState } = history;
-          // An assignment to a frozen object would be no error here.
-          Object.assign(history, {
-            pushState(...parts) {
-              const result = Reflect.apply(pushState, this, parts);
-              moved();
-              return result;
-            },
-          });
-        })();
-      }
-      // Elements may come later.
-      guard(() => {
-        let timer;
-        const later = guard(() => {
-          timer = 0;
-          watch();
-        });
-        const observer = new MutationObserver(guard(() => (timer ||= setTimeout(later, 100))));
-        observer.observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["data-tally"] });
-      })();
+  function start() {
+    on(document, "visibilitychange", watch);
+    // A page that comes back from the browser's cache is seen again.
+    on(window, "pageshow", ({ persisted }) => {
+      if (!persisted) return;
+      path = undefined;
       moved();
+    });
+    if (routes !== "off") {
+      on(window, "popstate", moved);
+      guard(() => {
+        const { pushState } = history;
+        // An assignment to a frozen object would be no error here.
+        Object.assign(history, {
+          pushState(...parts) {
+            const result = Reflect.apply(pushState, this, parts);
+            moved();
+            return result;
+          },
+        });
+      })();
     }
+    // Elements may come later.
+    guard(() => {
+      let timer;
+      const later = guard(() => {
+        timer = 0;
+        watch();
+      });
+      const observer = new MutationObserver(guard(() => (timer ||= setTimeout(later, 100))));
+      observer.observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["data-tally"] });
+    })();
+    moved();
+  }
 
-    const loaded = () => (document.readyState === "complete" ? start() : on(window, "load", start));
+  const loaded = () => (document.readyState === "complete" ? start() : on(window, "load", start));
+  guard(() => {
+    configure();
+    if (!api) return;
     if (document.prerendering === true) on(document, "prerenderingchange", loaded);
     else loaded();
   })();
