@@ -13,7 +13,17 @@
 //! | `tally-objects` | the Durable Objects |
 //! | `tally-edge` | the Worker that clients talk to |
 //!
-//! Each uses those above it alone, and `tally-edge` neither the objects nor the aggregator: the compiler sees to it.
+//! Where the three things live that a counter is made of:
+//!
+//! - The counter, totals of one cell: `Cell` in `crates/tally-core/src/counter/cell.rs` decides,
+//!   `CellStore` in `crates/tally-objects/src/cell_store.rs` stores.
+//! - The bucket, a count of a second, minute, hour or day: `History` in `crates/tally-core/src/counter/history.rs`
+//!   decides, `CellRows` in `crates/tally-objects/src/cell_rows.rs` stores.
+//! - The register, of which 16,384 are a HyperLogLog: `Sketch` in `crates/tally-sketch/src/hyperloglog.rs`. Its bytes
+//!   are a row of the cell too.
+//!
+//! Each crate uses those above it alone, and `tally-edge` neither the objects nor the aggregator: the compiler sees to
+//! it.
 //! This crate alone names the platform.
 
 #[cfg(target_arch = "wasm32")]

@@ -185,3 +185,11 @@ test("comments name files and test targets that are there", () => {
   );
   assert.deepEqual(wrong, []);
 });
+
+test("src/lib.rs says where the counter, the bucket and the register live, and they are there", () => {
+  const places = [...read("src/lib.rs").replaceAll(/\n\/\/! */g, " ").matchAll(/`(\w+)` in `(crates\/[^`]+\.rs)`/g)];
+  assert.equal(places.length, 5);
+  for (const [, type, path] of places) {
+    assert.match(read(path), new RegExp(`\\b(?:struct|enum) ${type}\\b`), `${type} is not in ${path}`);
+  }
+});
