@@ -1,34 +1,87 @@
 // Increments that are sent together: one body of /events for many.
 //
-// Invariant: each increment is in one body, and a body is sent under one key until it is answered. So it counts once.
+// Invariant: each event is counted once, or told to the caller: to `onError`, or to `flush()`. A body is sent under one
+// key until each of its events has an answer. While an attempt may have counted something that no answer says, the same
+// bytes are sent again; else what was refused for now alone. Life: add → body → sent → read the report → settled.
 import type { components } from "./api.ts";
-import { Transport } from "./transport.ts";
+import {
+  TallyError, checked, isFinal, pause, pauseOf, type Call, type Problem, type RejectedEvent, type Transport,
+} from "./transport.ts";
 
 export type Event = components["schemas"]["Event"];
 export type Report = components["schemas"]["Report"];
 
 export interface BatchOptions {
-  /** A body goes when it has so many events (1,000). */
+  /** A body goes when it has so many events (1,000; at most 4,000). */
   events_max?: number | undefined;
   /** Or when its first one has waited so long (1,000). */
   wait_ms?: number | undefined;
-  /** Is told why a body could not be sent. It is sent again with the next one, under the same key. */
-  onError?: ((error: unknown) => void) | undefined;
+  /** How long events are sent again, before the caller is told that they wait (60,000). */
+  flush_ms?: number | undefined;
+  /** How many events may wait (100,000). Further ones are refused. */
+  queue_max?: number | undefined;
+  /** Is told what was refused for good, with `events`, and what could not be sent yet. Without it `flush()` rejects. */
+  onError?: ((error: TallyError) => void) | undefined;
 }
 
 const EVENTS_MAX = 1_000;
+// A body of more might be counted in sections, and half of it could not be sent again apart.
+const EVENTS_MAX_MAX = 4_000;
+const BYTES_MAX = 4 * 1024 * 1024;
 const WAIT_MS = 1_000;
+const FLUSH_MS = 60_000;
+const QUEUE_MAX = 100_000;
+// Refused events that `flush()` names where nobody listens to `onError`.
+const REJECTED_MAX = 1_000;
+const PAUSE_MS_MIN = 100;
+const PAUSE_MS_MAX = 10_000;
+// Codes of events that may count later. Of all but the first nothing was counted.
+const LATER = new Set(["unavailable", "overloaded", "too-many-counters", "quota-exceeded"]);
+
+interface Waiting {
+  event: Event;
+  line: string;
+  /** Whether it has a key of its own, so that it may be sent in any body. */
+  isKeyed: boolean;
+  /** Whether it was counted, or told to the caller. */
+  isDone: boolean;
+}
 
 interface Body {
   key: string;
-  events: Event[];
+  waiting: Waiting[];
+  bytes: number;
+  /** Whether an attempt may have counted something that no answer says. */
+  isUnknown: boolean;
+  /** Whether there was ever such an attempt. */
+  wasUnknown: boolean;
+}
+
+/** Returns the numbers, from 1, of rejected records and their codes. */
+function rejectedOf({ rejected_lines = [] }: Pick<Report, "rejected_lines">): Map<number, string> {
+  const codes = new Map<number, string>();
+  for (const { code, lines } of rejected_lines) {
+    for (const run of lines.split(",")) {
+      const [first = 0, last = first] = run.split("-").map(Number);
+      for (let line = first; line <= last; line += 1) codes.set(line, code);
+    }
+  }
+  return codes;
+}
+
+// A body of which nothing was counted is refused by a problem that has the report.
+function reportOf(problem: Problem | undefined): Report | undefined {
+  const report = problem as unknown as Partial<Report> | undefined;
+  return Array.isArray(report?.rejected_lines) ? (report as Report) : undefined;
 }
 
 export class Batch {
   readonly #transport: Transport;
   readonly #options: BatchOptions;
-  #events: Event[] = [];
+  #open: Body | undefined;
   #bodies: Body[] = [];
+  #count = 0;
+  #rejected: RejectedEvent[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #sending: Promise<void> = Promise.resolve();
 
@@ -39,50 +92,218 @@ export class Batch {
 
   /** Adds an event. It is sent later: call `flush()` before the program ends. */
   add(event: Event): void {
-    this.#events.push(event);
-    if (this.#events.length >= (this.#options.events_max ?? EVENTS_MAX)) void this.#go();
+    const body = (this.#open ??= newBody());
+    let waiting;
+    try {
+      waiting = this.#waiting(event, body);
+    } catch (cause) {
+      const isKnown = cause instanceof TallyError;
+      const error = isKnown ? cause : new TallyError(400, "invalid-body", `the event is no JSON: ${String(cause)}`);
+      if (this.#options.onError === undefined) throw error;
+      return this.#refuse([{ event, code: error.code, detail: error.message }]);
+    }
+    const most = this.#options.queue_max ?? QUEUE_MAX;
+    if (this.#count >= most) {
+      const detail = `${most} events wait already: Tally does not answer, or events come faster than it takes them`;
+      return this.#refuse([{ event, code: "queue-full", detail }]);
+    }
+    body.waiting.push(waiting);
+    body.bytes += waiting.line.length;
+    this.#count += 1;
+    const events_max = Math.min(EVENTS_MAX_MAX, this.#options.events_max ?? EVENTS_MAX);
+    if (body.waiting.length >= events_max || body.bytes >= BYTES_MAX) void this.#go();
     else this.#timer ??= setTimeout(() => void this.#go(), this.#options.wait_ms ?? WAIT_MS);
   }
 
-  #go(): Promise<void> {
-    this.#close();
-    return this.flush().catch((error) => this.#options.onError?.(error));
+  // Whether an event may be counted is not always the same: not for whom budgets judge event by event, not for a visitor
+  // whose day's salt is not known, and not for an old time. Such an event needs a key of its own.
+  #waiting(event: Event, body: Body): Waiting {
+    checked("id", event.key);
+    const needsKey = this.#transport.options.key === undefined || event.unique === "auto" || event.at !== undefined;
+    const own = event.id ?? (needsKey ? `${body.key}-${body.waiting.length}` : undefined);
+    const line = JSON.stringify(own === undefined ? event : { ...event, id: own });
+    return { event, line, isKeyed: own !== undefined, isDone: false };
+  }
+
+  // Sends without being asked: what stays is told to `onError`, or to the next `flush()`, which meets it again.
+  async #go(): Promise<void> {
+    try {
+      await this.#send();
+    } catch (error) {
+      this.#tell(error);
+      if (this.#timer !== undefined) return;
+      const timer: { unref?(): void } | number = setTimeout(() => void this.#go(), PAUSE_MS_MAX);
+      if (typeof timer === "object") timer.unref?.();
+      this.#timer = timer as ReturnType<typeof setTimeout>;
+    }
   }
 
   #close(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#events.length > 0) this.#bodies.push({ key: crypto.randomUUID(), events: this.#events });
-    this.#events = [];
+    if (this.#open !== undefined && this.#open.waiting.length > 0) this.#bodies.push(this.#open);
+    this.#open = undefined;
   }
 
   /**
-   * Sends what waits, and resolves once all of it is counted. Rejects where a body could not be sent: it stays, for the
-   * next call.
+   * Sends what waits, and resolves once each event was counted or told to `onError`. Without `onError` it rejects: with
+   * `events` for those that were refused for good. What could not be sent stays, for the next call.
    */
-  flush(): Promise<void> {
+  async flush(): Promise<void> {
+    try {
+      await this.#send();
+    } catch (error) {
+      if (!this.#tell(error)) throw error;
+    }
+    const rejected = this.#rejected;
+    this.#rejected = [];
+    if (rejected.length > 0) throw refusalOf(rejected);
+  }
+
+  // Tells the caller, whose function must not harm what is sent. Returns whether there is one to tell.
+  #tell(error: unknown): boolean {
+    const { onError } = this.#options;
+    try {
+      onError?.(error as TallyError);
+    } catch (thrown) {
+      console.error("tally: `batch.onError` failed:", thrown);
+    }
+    return onError !== undefined;
+  }
+
+  #refuse(rejected: RejectedEvent[]): void {
+    if (rejected.length === 0 || this.#tell(refusalOf(rejected))) return;
+    this.#rejected.push(...rejected.slice(0, REJECTED_MAX - this.#rejected.length));
+  }
+
+  #send(): Promise<void> {
     this.#close();
     const sent = this.#sending.then(async () => {
+      const late_ms = performance.now() + (this.#options.flush_ms ?? FLUSH_MS);
       for (let body = this.#bodies[0]; body !== undefined; body = this.#bodies[0]) {
-        await sendEvents(this.#transport, body.events, body.key);
-        this.#bodies.shift();
+        await this.#deliver(body, late_ms);
+        if (body === this.#bodies[0]) this.#bodies.shift();
       }
     });
     this.#sending = sent.catch(() => {});
     return sent;
   }
+
+  // Sends a body until each of its events is settled. Rejects where some could not be sent in time: they stay in it.
+  async #deliver(body: Body, late_ms: number): Promise<void> {
+    let wait_ms = PAUSE_MS_MIN;
+    for (;;) {
+      const before = openOf(body).length;
+      const error = await this.#attempt(body, late_ms);
+      const open = openOf(body);
+      if (open.length === 0 || error === undefined) return;
+      if (reportOf(error.problem) === undefined) {
+        // More than a budget ever has at once: nothing was counted.
+        if (error.code === "cost-exceeds-limit" && open.length > 1) return this.#halve(open);
+        if (isFinal(error)) {
+          const { code, message: detail } = error;
+          return this.#settle(open, open.map(({ event }) => ({ event, code, detail })));
+        }
+      }
+      if (open.length < before) wait_ms = PAUSE_MS_MIN;
+      const pause_ms = pauseOf(error, wait_ms);
+      wait_ms = Math.min(PAUSE_MS_MAX, 2 * wait_ms);
+      if (performance.now() + pause_ms >= late_ms) throw this.#late(error);
+      await pause(pause_ms, undefined);
+    }
+  }
+
+  #late({ status, code, message, retry_after_ms }: TallyError): TallyError {
+    const detail = `${this.#count} events wait for the next \`flush()\`: ${message}`;
+    return new TallyError(status, code, detail, retry_after_ms === undefined ? {} : { retry_after_ms });
+  }
+
+  // Sends once, and settles what the answer says. Resolves to why the rest waits.
+  async #attempt(body: Body, late_ms: number): Promise<TallyError | undefined> {
+    if (!body.isUnknown) body.waiting = openOf(body);
+    const text = body.waiting.map(({ line }) => line).join("\n");
+    const deadline_ms = Math.max(1, late_ms - performance.now());
+    let failure: TallyError | undefined;
+    let report: Report | undefined;
+    try {
+      report = await sendBody(this.#transport, text, { idempotencyKey: body.key, retries: 0, deadline_ms });
+    } catch (error) {
+      failure = error instanceof TallyError ? error : new TallyError(0, "no-answer", String(error), { cause: error });
+      report = reportOf(failure.problem);
+    }
+    if (report !== undefined) return this.#read(body, report) ?? failure;
+    // What says `overloaded` counted nothing. Of others that do not answer, nobody knows.
+    if (failure?.status === 0 || (failure !== undefined && failure.status >= 500 && failure.code !== "overloaded")) {
+      body.isUnknown = body.wasUnknown = openOf(body).some(({ isKeyed }) => !isKeyed);
+    }
+    return failure;
+  }
+
+  // Settles what a report says. Returns the first reason of those that wait.
+  #read(body: Body, report: Report): TallyError | undefined {
+    const codes = rejectedOf(report);
+    const details = new Map(report.errors.map(({ line, detail }) => [line, detail]));
+    const settled: Waiting[] = [];
+    const rejected: RejectedEvent[] = [];
+    let isUnknown = false;
+    let why: TallyError | undefined;
+    body.waiting.forEach((waiting, index) => {
+      const code = codes.get(index + 1);
+      if (waiting.isDone) return;
+      const detail = details.get(index + 1) ?? `the event was refused: ${code}`;
+      if (code !== undefined && LATER.has(code)) {
+        isUnknown ||= code === "unavailable" && !waiting.isKeyed;
+        why ??= new TallyError(code === "quota-exceeded" ? 429 : 503, code, detail);
+        return;
+      }
+      settled.push(waiting);
+      // The key of a body is this client's alone: an attempt whose answer was lost has counted such an event.
+      const isCounted = code === "idempotency-key-reused" && !waiting.isKeyed && body.wasUnknown;
+      if (code !== undefined && !isCounted) rejected.push({ event: waiting.event, code, detail });
+    });
+    body.isUnknown = isUnknown;
+    body.wasUnknown ||= isUnknown;
+    this.#settle(settled, rejected);
+    return why;
+  }
+
+  #settle(settled: Waiting[], rejected: RejectedEvent[]): void {
+    for (const waiting of settled) waiting.isDone = true;
+    this.#count -= settled.length;
+    this.#refuse(rejected);
+  }
+
+  // Parts a body that needs more of a budget than there ever is at once.
+  #halve(open: Waiting[]): void {
+    const middle = Math.ceil(open.length / 2);
+    const halves = [open.slice(0, middle), open.slice(middle)].map((waiting) => ({ ...newBody(), waiting }));
+    this.#bodies.splice(0, 1, ...halves);
+  }
+}
+
+function newBody(): Body {
+  return { key: crypto.randomUUID(), waiting: [], bytes: 0, isUnknown: false, wasUnknown: false };
+}
+
+function openOf({ waiting }: Body): Waiting[] {
+  return waiting.filter(({ isDone }) => !isDone);
+}
+
+function refusalOf(events: RejectedEvent[]): TallyError {
+  const [{ code, detail } = { code: "unknown", detail: "" }] = events;
+  const others = events.length === 1 ? "" : ` (and ${events.length - 1} more)`;
+  return new TallyError(400, code, `an event of ${JSON.stringify(events[0]?.event.key)} was refused: ${detail}${others}`, { events });
+}
+
+function sendBody(transport: Transport, body: string, call: Partial<Call>): Promise<Report> {
+  return transport.json<Report>("POST", "/events", {
+    body, headers: { "content-type": "application/x-ndjson" }, isWrite: true, ...call,
+  });
 }
 
 /** Counts events in one body, under one key. */
 export function sendEvents(
   transport: Transport, events: Event[], idempotencyKey?: string, signal?: AbortSignal,
 ): Promise<Report> {
-  const body = events.map((event) => JSON.stringify(event)).join("\n");
-  return transport.json<Report>("POST", "/events", {
-    body,
-    headers: { "content-type": "application/x-ndjson" },
-    isWrite: true,
-    idempotencyKey,
-    signal,
-  });
+  return sendBody(transport, events.map((event) => JSON.stringify(event)).join("\n"), { idempotencyKey, signal });
 }

@@ -11,21 +11,22 @@ interface ExpressResponse {
 }
 
 /**
- * Returns middleware that asks the limit before each request. The verdict is `response.locals.tally`. Without `key` the
- * quota is that of `request.ip`.
+ * Returns middleware that asks the limit before each request. The verdict is `response.locals.tally`, undefined where
+ * Tally does not answer. Without `key` the quota is that of `request.ip`, of IPv6 that of its network: set Express's
+ * `trust proxy` behind a proxy.
  */
 export function limit(tally: Tally, options: LimitOptions<any>) {
   return async (request: any, answer: any, next: (error?: unknown) => void): Promise<void> => {
     const response = answer as ExpressResponse;
+    const { verdict, headers, refusal } = await judge(tally, options, request, () => request.ip);
     try {
-      const key = options.key === undefined ? String(request.ip) : await options.key(request);
-      const { verdict, headers, refusal } = await judge(tally, options, key);
       response.set(headers);
       if (refusal !== undefined) {
         return void response.status(refusal.status).type("application/problem+json").send(JSON.stringify(refusal.body));
       }
       response.locals["tally"] = verdict;
     } catch (error) {
+      // Somebody has answered already.
       return next(error);
     }
     next();

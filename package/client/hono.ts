@@ -1,4 +1,4 @@
-// Limits for Hono:  app.use("/api/*", limit(tally, { policy: "api", key: (c) => c.req.header("x-user") ?? "nobody" }))
+// Limits for Hono:  app.use("/api/*", limit(tally, { policy: "api", key: (c) => c.req.header("x-user") }))
 import type { Tally } from "./index.ts";
 import { judge, type LimitOptions } from "./limits.ts";
 
@@ -12,12 +12,15 @@ export interface HonoContext {
   set(name: string, value: unknown): void;
 }
 
-/** Returns middleware that asks the limit before each request. The verdict is `c.get("tally")`. */
+/**
+ * Returns middleware that asks the limit before each request. The verdict is `c.get("tally")`, undefined where Tally
+ * does not answer. Without `key` the quota is that of `CF-Connecting-IP`, of IPv6 that of its network.
+ */
 export function limit(tally: Tally, options: LimitOptions<any>) {
   return async (context: any, next: () => Promise<void>): Promise<Response | void> => {
     const c = context as HonoContext;
-    const key = options.key === undefined ? addressOf(c) : await options.key(context);
-    const { verdict, headers, refusal } = await judge(tally, options, key);
+    const judged = await judge(tally, options, context, () => c.req.header("cf-connecting-ip"));
+    const { verdict, headers, refusal } = judged;
     if (refusal !== undefined) {
       return c.json(refusal.body, refusal.status, { ...headers, "content-type": "application/problem+json" });
     }
@@ -25,10 +28,4 @@ export function limit(tally: Tally, options: LimitOptions<any>) {
     c.set("tally", verdict);
     await next();
   };
-}
-
-function addressOf(c: HonoContext): string {
-  const address = c.req.header("cf-connecting-ip");
-  if (address === undefined) throw new TypeError("no `cf-connecting-ip`: say by `key` whose quota a request uses");
-  return address;
 }

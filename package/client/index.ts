@@ -8,13 +8,15 @@
 import type { components, operations } from "./api.ts";
 import { Batch, sendEvents, type BatchOptions, type Event, type Report } from "./batch.ts";
 import { counterStore, watch, type CounterStore, type LiveCounters } from "./live.ts";
-import { Transport, path, refusal, type Call, type TransportOptions } from "./transport.ts";
+import { TallyError, Transport, jsonOf, path, refusal, type Call, type TransportOptions } from "./transport.ts";
 
 export { clientAddress, clientKey, type ClientKeyOptions } from "./address.ts";
 export type { components, operations, paths } from "./api.ts";
 export type { BatchOptions, Event, Report } from "./batch.ts";
 export type { CounterStore, LiveCounter, LiveCounters } from "./live.ts";
-export { TallyError, type Binding, type Fetch, type Problem, type TransportOptions } from "./transport.ts";
+export {
+  TallyError, type Binding, type Fetch, type Problem, type RejectedEvent, type TransportOptions,
+} from "./transport.ts";
 
 type Schemas = components["schemas"];
 type Query<Operation extends keyof operations> = NonNullable<operations[Operation]["parameters"]["query"]>;
@@ -36,6 +38,8 @@ export interface TallyOptions extends TransportOptions {
   /** How `count()` joins increments. */
   batch?: BatchOptions;
 }
+
+const CHECK_MS = 1_000;
 
 export class Tally {
   readonly #transport: Transport;
@@ -87,28 +91,35 @@ export class Tally {
   }
 
   /** Adds to a counter (1 where `change` says nothing), once, however often it has to be sent. */
-  increment(id: string, change: number | Change = {}, options: CallOptions = {}): Promise<Written> {
+  async increment(id: string, change: number | Change = {}, options: CallOptions = {}): Promise<Written> {
     const body = typeof change === "number" ? { delta: change } : change;
     return this.#write("POST", path("/counters/{id}/increment", id), this.#about(body), options);
   }
 
   /** Takes from a counter. */
-  decrement(id: string, change: number | Schemas["Decrease"] = {}, options: CallOptions = {}): Promise<Written> {
+  async decrement(id: string, change: number | Schemas["Decrease"] = {}, options: CallOptions = {}): Promise<Written> {
     const body = typeof change === "number" ? { delta: change } : change;
     return this.#write("POST", path("/counters/{id}/decrement", id), this.#about(body), options);
   }
 
-  /** Adds to a counter soon, with others in one body. `flush()` waits for all of them. */
+  /**
+   * Adds to a counter soon, with others in one body. `flush()` waits for all of them. An id that is not valid is told to
+   * `batch.onError`; without it this throws.
+   */
   count(id: string, change: Omit<Event, "key"> = {}): void {
     this.#batch.add(this.#about({ key: id, ...change }));
   }
 
-  /** Sends what `count()` has collected, and resolves once all of it is counted. */
+  /**
+   * Sends what `count()` has collected, and resolves once each event was counted or told to `batch.onError`. Without
+   * `onError` it rejects, with the refused events as `events` of the error. What could not be sent stays for the next
+   * call.
+   */
   flush(): Promise<void> {
     return this.#batch.flush();
   }
 
-  /** Counts many events in one body. */
+  /** Counts many events in one body. Rejects where none was counted: the error's `problem` has the report. */
   events(events: Event[], { idempotencyKey, signal }: CallOptions = {}): Promise<Report> {
     return sendEvents(this.#transport, events.map((event) => this.#about(event)), idempotencyKey, signal);
   }
@@ -119,42 +130,42 @@ export class Tally {
   }
 
   /** Reads a counter. */
-  get(id: string, query: Query<"readCounter"> = {}, signal?: AbortSignal): Promise<Counter> {
+  async get(id: string, query: Query<"readCounter"> = {}, signal?: AbortSignal): Promise<Counter> {
     return this.#read(path("/counters/{id}", id), query, signal);
   }
 
   /** Counts one by `GET`, as a page does that came from CountAPI or Abacus. A repeat counts again. */
-  hit(id: string): Promise<Written> {
-    return this.#transport.json("GET", path("/hit/{id}", id), {}).then((written) => written as Written);
+  async hit(id: string): Promise<Written> {
+    return this.#transport.json<Written>("GET", path("/hit/{id}", id), {});
   }
 
   /** Sets the value. */
-  set(id: string, value: number | string, options: CallOptions = {}): Promise<Counter> {
+  async set(id: string, value: number | string, options: CallOptions = {}): Promise<Counter> {
     return this.#write("PUT", path("/counters/{id}/value", id), { value }, options);
   }
 
   /** Sets the value to 0. */
-  reset(id: string, options: CallOptions = {}): Promise<Counter> {
+  async reset(id: string, options: CallOptions = {}): Promise<Counter> {
     return this.#write("POST", path("/counters/{id}/reset", id), undefined, options);
   }
 
   /** Replaces the settings; creates the counter if it does not exist. */
-  configure(id: string, settings: Schemas["Settings"], options: CallOptions = {}): Promise<Counter> {
+  async configure(id: string, settings: Schemas["Settings"], options: CallOptions = {}): Promise<Counter> {
     return this.#write("PUT", path("/counters/{id}", id), settings, options);
   }
 
   /** Ends a counter. */
-  delete(id: string, options: CallOptions = {}): Promise<Schemas["Deleted"]> {
+  async delete(id: string, options: CallOptions = {}): Promise<Schemas["Deleted"]> {
     return this.#write("DELETE", path("/counters/{id}", id), undefined, options);
   }
 
   /** What was counted when. */
-  history(id: string, query: Query<"readHistory"> = {} as Query<"readHistory">): Promise<Schemas["History"]> {
+  async history(id: string, query: Query<"readHistory"> = {} as Query<"readHistory">): Promise<Schemas["History"]> {
     return this.#read(path("/counters/{id}/history", id), query);
   }
 
   /** What was counted of each value of a dimension. */
-  breakdown(id: string, query: Query<"readBreakdown">): Promise<Schemas["Breakdown"]> {
+  async breakdown(id: string, query: Query<"readBreakdown">): Promise<Schemas["Breakdown"]> {
     return this.#read(path("/counters/{id}/breakdown", id), query);
   }
 
@@ -164,7 +175,7 @@ export class Tally {
   }
 
   /** The sum of all counters whose ids begin with `prefix`. */
-  aggregate(prefix: string, query: Query<"aggregate"> = {}): Promise<Schemas["Aggregate"]> {
+  async aggregate(prefix: string, query: Query<"aggregate"> = {}): Promise<Schemas["Aggregate"]> {
     return this.#read(path("/counters/{prefix}*/aggregate", prefix), query);
   }
 
@@ -185,21 +196,25 @@ export class Tally {
 
   /**
    * Asks a limit for `cost` (1), and consumes it. A refusal is an answer: `allowed` is false. With the fields of a
-   * policy in `check` no stored one is needed. It is sent once: a repeat would consume again.
+   * policy in `check` no stored one is needed. It is sent once: a repeat would consume again, so only `overloaded`,
+   * which consumed nothing, is sent again. After `deadline_ms` (`check_ms` of the client) it rejects.
    */
-  async limit(policy: string, key: string, check: LimitCheck = {}, signal?: AbortSignal): Promise<Verdict> {
+  async limit(
+    policy: string, key: string, check: LimitCheck = {}, signal?: AbortSignal, deadline_ms?: number,
+  ): Promise<Verdict> {
     const route = path("/limits/{policy}/{key}", policy, key);
-    const answer = await this.#transport.answer("POST", route, { body: check, answers: [429], signal });
-    return verdictOf(policy, check, answer);
+    const late_ms = deadline_ms ?? this.#options.check_ms ?? CHECK_MS;
+    const call = { body: check, answers: [429], signal, deadline_ms: late_ms };
+    return this.#transport.read("POST", route, call, (answer) => verdictOf(policy, check, answer));
   }
 
   /** Gives back what a check consumed. */
-  refund(policy: string, key: string, cost = 1): Promise<Verdict> {
+  async refund(policy: string, key: string, cost = 1): Promise<Verdict> {
     return this.#transport.json("POST", path("/limits/{policy}/{key}/refund", policy, key), { body: { cost } });
   }
 
   /** Looks at a limit, and consumes nothing. */
-  peek(policy: string, key: string): Promise<Verdict> {
+  async peek(policy: string, key: string): Promise<Verdict> {
     return this.#read(path("/limits/{policy}/{key}", policy, key));
   }
 
@@ -225,7 +240,11 @@ export default Tally;
 
 // A refusal is a problem document. What is left it says in headers: `"login";r=0;t=12`.
 async function verdictOf(policy: string, check: LimitCheck, answer: Response): Promise<Verdict> {
-  if (answer.status !== 429) return (await answer.json()) as Verdict;
+  if (answer.status !== 429) {
+    const verdict = await jsonOf<Verdict | null>(answer);
+    if (typeof verdict?.allowed === "boolean") return verdict;
+    throw new TallyError(answer.status, "not-tally", `${answer.status} without a verdict, so it is not Tally that answers`);
+  }
   const copy = answer.clone();
   const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean };
   // An address without a key that asks too often: nothing was judged.

@@ -1,23 +1,34 @@
 // What middleware answers of a verdict, whatever the framework.
 //
-// Invariant: where Tally does not answer, calls are let through or refused as `onError` says, and never left hanging.
+// Invariants: nothing here throws. Refused and unreachable are never confused: only where Tally does not answer, in time
+// or with less than 500, does `onError` decide. A request that is let through without a verdict is in the log.
+import { clientKey } from "./address.ts";
 import { TallyError, type LimitCheck, type Tally, type Verdict } from "./index.ts";
+import { checked, isFinal } from "./transport.ts";
 
 export interface LimitOptions<Context> {
   /** The name of the policy. */
   policy: string;
-  /** Whose quota a request uses. Where it is left out, that of its address. */
-  key?: (context: Context) => string | Promise<string>;
+  /** Whose quota a request uses. Where it is left out, that of its address, of IPv6 that of its network. */
+  key?: (context: Context) => string | undefined | Promise<string | undefined>;
   /** How much it uses (1). */
   cost?: number;
   /** The fields of a policy, where none is stored under that name. */
   check?: LimitCheck;
-  /** `open` (the default) lets requests through while Tally does not answer; `closed` answers 503. */
+  /** While Tally does not answer, `open` lets requests through, and `closed` answers 503. Else the policy decides. */
   onError?: "open" | "closed";
+  /** Of a request without a valid key: `refuse` (the default) answers 400, `share` counts all such requests together. */
+  onBadKey?: "refuse" | "share";
+  /** How long a check may take before `onError` decides (1,000). */
+  deadline_ms?: number;
+  /** How many bits of an IPv6 address tell clients apart (64). */
+  ipv6Prefix?: number;
+  /** Takes what the operator has to know, at most once a minute of each kind (`console.error`). */
+  log?: (message: string) => void;
 }
 
 export interface Refusal {
-  status: 429 | 503;
+  status: 400 | 429 | 500 | 503;
   body: { type: string; title: string; status: number; detail: string; code: string };
 }
 
@@ -29,36 +40,103 @@ export interface Judged {
   refusal: Refusal | undefined;
 }
 
+/** The key of all requests that have none. */
+export const SHARED_KEY = "(no key)";
+
+const LOG_EVERY_MS = 60_000;
 const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)));
 
-/** Asks the limit, and says what to answer. */
-export async function judge(
-  tally: Tally, options: { policy: string; check?: LimitCheck; cost?: number; onError?: "open" | "closed" },
-  key: string,
-): Promise<Judged> {
-  const { policy, cost, check = {}, onError = "open" } = options;
-  let verdict: Verdict;
+// When each kind of message was logged last, by the options of the middleware.
+const logged = new WeakMap<object, Map<string, number>>();
+
+function log(options: LimitOptions<any>, kind: string, message: string): void {
+  const kinds = logged.get(options) ?? new Map<string, number>();
+  logged.set(options, kinds);
+  const now_ms = Date.now();
+  if (now_ms - (kinds.get(kind) ?? -Infinity) < LOG_EVERY_MS) return;
+  kinds.set(kind, now_ms);
   try {
-    verdict = await tally.limit(policy, key, cost === undefined ? check : { ...check, cost });
-  } catch (error) {
-    // A policy that does not exist, or a key without the right, is a fault of the program.
-    if (error instanceof TallyError && error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
-    if (onError === "open") return { verdict: undefined, headers: { "tally-on-error": "open" }, refusal: undefined };
-    const body = {
-      type: "about:blank", title: "The limit cannot be asked", status: 503, detail: "come again soon",
-      code: "limiter-unavailable",
-    };
-    return {
-      verdict: undefined, headers: { "retry-after": "1", "tally-on-error": "closed" }, refusal: { status: 503, body },
-    };
+    (options.log ?? console.error)(`tally: policy "${options.policy}": ${message}`);
+  } catch {
+    // A log that fails must not fail the request.
   }
-  const headers: Record<string, string> = { ratelimit: `"${policy}";r=${verdict.remaining ?? 0};t=${Math.ceil(verdict.reset_ms / 1000)}` };
+}
+
+function refused(
+  status: Refusal["status"], code: string, title: string, detail: string, headers: Record<string, string> = {},
+): Judged {
+  // Pages of problems are Tally's, so the others have none.
+  const type = code === "quota-exceeded" ? "/problems/quota-exceeded" : "about:blank";
+  const body = { type, title, status, detail, code };
+  return { verdict: undefined, headers, refusal: { status, body } };
+}
+
+/** Asks the limit, and says what to answer. `address` is that of the client. Never rejects. */
+export async function judge<Context>(
+  tally: Tally, options: LimitOptions<Context>, context: Context, address: () => unknown,
+): Promise<Judged> {
+  const key = await keyOf(options, context, address);
+  if (key === undefined) {
+    return refused(400, "no-key", "The request does not say whose it is", "the request lacks what tells its sender apart");
+  }
+  const { policy, cost, check = {} } = options;
+  try {
+    const asked = cost === undefined ? check : { ...check, cost };
+    return answerOf(options, await tally.limit(policy, key, asked, undefined, options.deadline_ms));
+  } catch (error) {
+    return failed(options, error);
+  }
+}
+
+// The key of a request; undefined where it has none and is refused for that.
+async function keyOf<Context>(
+  options: LimitOptions<Context>, context: Context, address: () => unknown,
+): Promise<string | undefined> {
+  const { ipv6Prefix } = options;
+  let fault: string;
+  try {
+    const network = () => clientKey(address(), ipv6Prefix === undefined ? {} : { ipv6Prefix });
+    return checked("key", options.key === undefined ? network() : await options.key(context));
+  } catch (error) {
+    fault = error instanceof Error ? error.message : String(error);
+  }
+  const what = options.key === undefined ? "the address of a client is not known; set `key`" : fault;
+  const isShared = options.onBadKey === "share";
+  const then = isShared ? "it shares the quota of all such requests" : 'it gets 400; `onBadKey: "share"` lets such requests share a quota';
+  log(options, "key", `a request has no valid key: ${what}; ${then}`);
+  return isShared ? SHARED_KEY : undefined;
+}
+
+function answerOf({ policy }: LimitOptions<any>, verdict: Verdict): Judged {
+  const headers: Record<string, string> = {};
+  if (typeof verdict.remaining === "number") {
+    headers["ratelimit"] = `"${policy}";r=${verdict.remaining};t=${Math.ceil((verdict.reset_ms ?? 0) / 1000)}`;
+  }
   if (verdict.allowed) return { verdict, headers, refusal: undefined };
-  headers["retry-after"] = seconds(verdict.retry_after_ms);
-  const detail = `the quota of "${policy}" is used up; come again in ${headers["retry-after"]} s`;
-  const body = {
-    type: "/problems/quota-exceeded", title: "The quota is used up", status: 429, detail,
-    code: "quota-exceeded",
-  };
-  return { verdict, headers, refusal: { status: 429, body } };
+  const after = seconds(verdict.retry_after_ms ?? 0);
+  const detail = `the quota of "${policy}" is used up; come again in ${after} s`;
+  const judged = refused(429, "quota-exceeded", "The quota is used up", detail, { ...headers, "retry-after": after });
+  return { ...judged, verdict };
+}
+
+// What a check without a verdict means. Its visitor has done nothing wrong.
+function failed(options: LimitOptions<any>, error: unknown): Judged {
+  const why = error instanceof Error ? error.message : String(error);
+  if (error instanceof TallyError && error.status === 429) {
+    log(options, "budget", `nothing was judged, requests get 503: the budget of this program itself is used up: ${why}`);
+    const headers = { "retry-after": seconds(error.retry_after_ms ?? 0) };
+    return refused(503, "limiter-budget", "The limit cannot be asked", "come again soon", headers);
+  }
+  if (!(error instanceof TallyError) || isFinal(error)) {
+    const hint = error instanceof TallyError && [401, 403].includes(error.status) ? "the key of this program is not valid here: " : "";
+    log(options, "wrong", `nothing is judged, requests get 500, until this is mended: ${hint}${why}`);
+    return refused(500, "limiter-misconfigured", "The limit cannot be asked", "the operator of this site has to mend it");
+  }
+  // The server says `limiter-unavailable` where the policy itself is closed.
+  const onError = options.onError ?? (error.code === "limiter-unavailable" ? "closed" : "open");
+  const headers = { "tally-on-error": onError };
+  log(options, "away", `Tally does not answer, requests ${onError === "open" ? "are let through" : "get 503"}: ${why}`);
+  if (onError === "open") return { verdict: undefined, headers, refusal: undefined };
+  const after = { "retry-after": seconds(error.retry_after_ms ?? 0), ...headers };
+  return refused(503, "limiter-unavailable", "The limit cannot be asked", "come again soon", after);
 }

@@ -1,6 +1,6 @@
 // Counters as they change: server-sent events read by `fetch`, so that a key can be sent, which `EventSource` cannot.
 import type { components } from "./api.ts";
-import { refusal, type Transport } from "./transport.ts";
+import { TallyError, checked, isFinal, refusal, type Transport } from "./transport.ts";
 
 export type LiveCounter = components["schemas"]["LiveCounter"];
 export type LiveCounters = Record<string, LiveCounter | null>;
@@ -23,6 +23,14 @@ export function watch(
 ): () => void {
   const end = new AbortController();
   const counters: LiveCounters = {};
+  // What the caller's function throws must not end the stream.
+  const tell = (error: unknown) => {
+    try {
+      onError(error);
+    } catch (thrown) {
+      console.error("tally: `onError` of `watch` failed:", thrown);
+    }
+  };
   void follow();
   return () => end.abort();
 
@@ -33,6 +41,7 @@ export function watch(
       const silence = new AbortController();
       let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
       try {
+        for (const id of ids) checked("id", id);
         const answer = await transport.send(
           "GET",
           "/live",
@@ -40,10 +49,7 @@ export function watch(
           { accept: "text/event-stream", ...(last === undefined ? {} : { "last-event-id": last }) },
         );
         if (!answer.ok || answer.body === null) {
-          const error = await refusal(answer);
-          onError(error);
-          if (error.status < 500 && error.status !== 429) return;
-          throw error;
+          throw await refusal(answer);
         }
         for await (const { id, data } of messages(answer.body)) {
           clearTimeout(timer);
@@ -57,7 +63,8 @@ export function watch(
         }
       } catch (error) {
         if (end.signal.aborted) return;
-        onError(error);
+        tell(error);
+        if (error instanceof TallyError && isFinal(error)) return;
       } finally {
         clearTimeout(timer);
       }

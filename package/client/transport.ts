@@ -15,20 +15,29 @@ export interface Binding {
   fetch(input: any, init?: any): Promise<any>;
 }
 
+/** An event of `count()` that was refused for good. */
+export interface RejectedEvent {
+  event: components["schemas"]["Event"];
+  code: string;
+  detail: string;
+}
+
 /** A refusal, or no answer in any try. */
 export class TallyError extends Error {
   /** The status; 0 where nothing answered. */
   readonly status: number;
-  /** The problem's stable code; `no-answer` where nothing answered. */
+  /** The problem's stable code, or one of the client's own: see the table in docs/develop/clients.md. */
   readonly code: string;
   /** When to ask again, in milliseconds, where the server said so. */
   readonly retry_after_ms: number | undefined;
   /** The whole problem document. */
   readonly problem: Problem | undefined;
+  /** Of `count()` and `flush()`: the events that were refused for good. */
+  readonly events: RejectedEvent[];
 
   constructor(
     status: number, code: string, detail: string,
-    more: { problem?: Problem; retry_after_ms?: number; cause?: unknown } = {},
+    more: { problem?: Problem; retry_after_ms?: number; cause?: unknown; events?: RejectedEvent[] } = {},
   ) {
     super(detail, more.cause === undefined ? undefined : { cause: more.cause });
     this.name = "TallyError";
@@ -36,6 +45,7 @@ export class TallyError extends Error {
     this.code = code;
     this.problem = more.problem;
     this.retry_after_ms = more.retry_after_ms;
+    this.events = more.events ?? [];
   }
 }
 
@@ -54,6 +64,8 @@ export interface TransportOptions {
   retries?: number | undefined;
   /** How long one try may take (10,000). */
   timeout_ms?: number | undefined;
+  /** How long a check of a limit may take, all its tries together (1,000). */
+  check_ms?: number | undefined;
 }
 
 export interface Call {
@@ -65,10 +77,14 @@ export interface Call {
   idempotencyKey?: string | undefined;
   /** A write that takes a key. */
   isWrite?: boolean | undefined;
-  /** A call that may be repeated without one. */
+  /** Whether a call may be repeated without one. A `GET` may, unless it counts. */
   isSafe?: boolean | undefined;
   /** Statuses that are answers and no refusals. */
   answers?: number[] | undefined;
+  /** Tries after the first, instead of those of the client. */
+  retries?: number | undefined;
+  /** How long all tries together may take. */
+  deadline_ms?: number | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -77,7 +93,7 @@ const TIMEOUT_MS = 10_000;
 const PAUSE_MS_MIN = 100;
 const PAUSE_MS_MAX = 10_000;
 
-const pause = (ms: number, signal: AbortSignal | undefined) =>
+export const pause = (ms: number, signal: AbortSignal | undefined) =>
   new Promise<void>((done, failed) => {
     const stop = () => {
       clearTimeout(timer);
@@ -91,13 +107,59 @@ const pause = (ms: number, signal: AbortSignal | undefined) =>
     signal?.addEventListener("abort", stop, { once: true });
   });
 
+const ID_BYTES_MAX = 512;
+// Calls by `GET` that count at each request.
+const COUNTING = /^\/(?:hit|pixel)\//;
+
+// What is wrong with an id; undefined for a valid one. A prefix may be empty, and may be dots. Source:
+// docs/guide/counters.md.
+function faultOf(id: unknown, isPrefix: boolean): string | undefined {
+  if (typeof id !== "string") return `is ${id === null ? "null" : typeof id}: send a text`;
+  if (!isPrefix && id === "") return "is empty: send a text of 1 to 512 bytes";
+  if (!isPrefix && /^\.{1,2}$/.test(id)) return `is "${id}", which URL parsers take out of paths: send another text`;
+  if (/\p{Cc}/u.test(id)) return `is ${JSON.stringify(id)}: leave out its control characters`;
+  if (/\p{Cs}/u.test(id)) return `is ${JSON.stringify(id)}, which begins or ends within a character: cut it elsewhere`;
+  const bytes = new TextEncoder().encode(id).length;
+  return bytes > ID_BYTES_MAX ? `has ${bytes} bytes of UTF-8: send at most ${ID_BYTES_MAX}` : undefined;
+}
+
+/** Returns an id if it is valid; else throws a {@link TallyError} that names the argument. */
+export function checked(name: string, id: unknown): string {
+  const fault = faultOf(id, name === "prefix");
+  if (fault !== undefined) throw new TallyError(400, "invalid-id", `\`${name}\` ${fault}`);
+  return id as string;
+}
+
 /**
  * Returns the path of a template: `path("/counters/{id}", id)`, each part percent-encoded, also an asterisk: at the end
- * of an id it would make a prefix of it.
+ * of an id it would make a prefix of it. Throws a {@link TallyError} for a part that is not valid. A prefix, which an
+ * asterisk follows, may be empty.
  */
 export function path(template: string, ...parts: string[]): string {
   let next = 0;
-  return template.replace(/\{\w+\}/g, () => encodeURIComponent(parts[next++] ?? "").replaceAll("*", "%2A"));
+  return template.replace(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(checked(name, parts[next++])).replaceAll("*", "%2A"),
+  );
+}
+
+// Resolves or rejects as `work` does, or rejects once the signal is aborted, whether or not `work` heeds it.
+function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  return new Promise<T>((done, failed) => {
+    const stop = () => failed(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    work.then(done, failed).finally(() => signal.removeEventListener("abort", stop));
+  });
+}
+
+// A redirect names another place, which may be anybody's: it gets neither the key nor the write.
+function redirectOf(base: string, answer: Response): TallyError | undefined {
+  const { status } = answer;
+  const isRedirect = answer.type === "opaqueredirect" || answer.redirected || (status >= 300 && status < 400 && status !== 304);
+  if (!isRedirect) return undefined;
+  const to = answer.headers.get("location");
+  const where = to === null ? "" : ` to ${to.slice(0, 200)}`;
+  return new TallyError(status, "redirected", `${base} redirects${where}: set \`url\` to the address at which Tally itself answers`);
 }
 
 export class Transport {
@@ -110,73 +172,125 @@ export class Transport {
     }
     this.options = options;
     this.base = (options.url ?? "https://tally").replace(/\/+$/, "");
+    if (/[?#]/.test(this.base)) {
+      throw new TypeError(`\`url\` is ${this.base}: write it without \`?\` and \`#\`, such as https://tally.example.com`);
+    }
   }
 
   url(route: string, query: Record<string, unknown> = {}): string {
+    // Anything else would continue the host's name, and the key would go there.
+    if (!/^\/(?!\/)/.test(route)) {
+      throw new TallyError(400, "invalid-path", `the path ${JSON.stringify(route)} does not begin with one slash: write it as /healthz`);
+    }
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries(query)) {
       for (const one of Array.isArray(value) ? value : [value]) {
-        if (one !== undefined && one !== null) {
-          search.append(name, String(one));
-        }
+        if (one === undefined || one === null) continue;
+        if (/\p{Cs}/u.test(String(one))) checked(name, one);
+        search.append(name, String(one));
       }
     }
     const text = search.toString();
     return `${this.base}${route}${text === "" ? "" : `?${text}`}`;
   }
 
-  /** Sends once. */
-  send(method: string, route: string, call: Call, headers: Record<string, string> = {}): Promise<Response> {
+  /** Sends once. Rejects where the answer is a redirect. */
+  async send(method: string, route: string, call: Call, headers: Record<string, string> = {}): Promise<Response> {
     const { key, binding, request } = this.options;
     const isText = typeof call.body === "string" || call.body instanceof Uint8Array;
     const init: Record<string, unknown> = {
       method,
       headers: { ...(key === undefined ? {} : { authorization: `Bearer ${key}` }), ...headers, ...call.headers },
       signal: call.signal,
+      // Workers do not know "error".
+      redirect: "manual",
     };
     if (call.body !== undefined) init["body"] = isText ? call.body : JSON.stringify(call.body);
     // Without it a call by a binding enters nowhere, and counts in the datacenter LOCAL.
     if (request?.cf !== undefined) init["cf"] = request.cf;
     const url = this.url(route, call.query);
-    if (this.options.fetch !== undefined) return this.options.fetch(url, init);
-    if (binding !== undefined) return binding.fetch(url, init) as Promise<Response>;
-    return fetch(url, init);
+    const sent = this.options.fetch?.(url, init) ?? (binding === undefined ? fetch(url, init) : binding.fetch(url, init));
+    const answer = (await sent) as Response;
+    const redirect = redirectOf(this.base, answer);
+    if (redirect !== undefined) throw redirect;
+    return answer;
   }
 
   /** Sends until it is answered, and resolves to the answer. Rejects with a {@link TallyError}. */
-  async answer(method: string, route: string, call: Call = {}): Promise<Response> {
+  answer(method: string, route: string, call: Call = {}): Promise<Response> {
+    return this.read(method, route, call, (answer) => Promise.resolve(answer));
+  }
+
+  /** Sends until it is answered and the answer is read, and resolves to what was read. */
+  async read<T>(method: string, route: string, call: Call, reading: (answer: Response) => Promise<T>): Promise<T> {
     const key = call.idempotencyKey ?? (call.isWrite ? crypto.randomUUID() : undefined);
     const headers: Record<string, string> = key === undefined ? {} : { "idempotency-key": key };
-    const mayRepeat = key !== undefined || call.isSafe === true || method === "GET";
-    const tries = 1 + (this.options.retries ?? RETRIES);
+    const mayRepeat = key !== undefined || (call.isSafe ?? (method === "GET" && !COUNTING.test(route)));
+    const tries = 1 + (call.retries ?? this.options.retries ?? RETRIES);
+    const late_ms = performance.now() + (call.deadline_ms ?? Infinity);
     let wait_ms = PAUSE_MS_MIN;
     for (let attempt = 1; ; attempt += 1) {
-      const limit = AbortSignal.timeout(this.options.timeout_ms ?? TIMEOUT_MS);
-      const signal = call.signal === undefined ? limit : AbortSignal.any([call.signal, limit]);
-      let error: TallyError;
-      try {
-        const answer = await this.send(method, route, { ...call, signal }, headers);
-        if (answer.ok || call.answers?.includes(answer.status)) return answer;
-        error = await refusal(answer);
-      } catch (cause) {
-        if (call.signal?.aborted) throw call.signal.reason;
-        const why =
-          cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : String(cause);
-        error = new TallyError(0, "no-answer", `${this.base} does not answer: ${why}`, { cause });
-      }
+      const { value, error } = await this.#attempt(method, route, call, headers, late_ms, reading);
+      if (error === undefined) return value as T;
       // What says `overloaded` counted nothing, so anything may be sent again.
       const isUnknown = error.status === 0 || error.status >= 500;
       const mayGoOn =
         (isUnknown && mayRepeat) || error.code === "overloaded" || (error.status === 429 && call.isWrite === true);
       if (!mayGoOn || error.code === "not-configured" || attempt === tries) throw error;
-      const retry_after_ms = error.retry_after_ms ?? 0;
-      await pause(Math.min(PAUSE_MS_MAX, Math.max(retry_after_ms, wait_ms * (0.5 + Math.random()))), call.signal);
+      const pause_ms = pauseOf(error, wait_ms);
+      if (performance.now() + pause_ms >= late_ms) throw error;
+      await pause(pause_ms, call.signal);
       wait_ms = Math.min(PAUSE_MS_MAX, 2 * wait_ms);
     }
   }
 
-  async json<T>(method: string, route: string, call: Call = {}): Promise<T> {
-    return (await (await this.answer(method, route, call)).json()) as T;
+  // One try: what was read, or why it was not.
+  async #attempt<T>(
+    method: string, route: string, call: Call, headers: Record<string, string>, late_ms: number,
+    reading: (answer: Response) => Promise<T>,
+  ): Promise<{ value?: T; error?: TallyError }> {
+    const end = new AbortController();
+    const limit_ms = Math.min(this.options.timeout_ms ?? TIMEOUT_MS, Math.max(0, late_ms - performance.now()));
+    const timer = setTimeout(() => end.abort(new Error(`no answer within ${Math.ceil(limit_ms)} ms`)), limit_ms);
+    const signal = call.signal === undefined ? end.signal : AbortSignal.any([call.signal, end.signal]);
+    try {
+      const answer = await until(signal, this.send(method, route, { ...call, signal }, headers));
+      if (answer.ok || call.answers?.includes(answer.status)) return { value: await until(signal, reading(answer)) };
+      return { error: await until(signal, refusal(answer)) };
+    } catch (cause) {
+      if (call.signal?.aborted) throw call.signal.reason;
+      if (cause instanceof TallyError) throw cause;
+      const why =
+        cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : String(cause);
+      return { error: new TallyError(0, "no-answer", `${this.base} does not answer: ${why}`, { cause }) };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  json<T>(method: string, route: string, call: Call = {}): Promise<T> {
+    return this.read<T>(method, route, call, jsonOf);
+  }
+}
+
+/** Whether a call that was refused so is refused always. A redirect of a browser has no status. */
+export function isFinal({ status, code }: TallyError): boolean {
+  return code === "redirected" || (status > 0 && status < 500 && status !== 408 && status !== 429);
+}
+
+/** Returns how long to wait after an error: what the server says, else `wait_ms`, somewhat spread. */
+export function pauseOf(error: TallyError, wait_ms: number): number {
+  return Math.min(PAUSE_MS_MAX, Math.max(error.retry_after_ms ?? 0, wait_ms * (0.5 + Math.random())));
+}
+
+/** Returns the JSON of an answer. Rejects with a {@link TallyError} where it has none. */
+export async function jsonOf<T>(answer: Response): Promise<T> {
+  const text = await answer.text();
+  try {
+    return JSON.parse(text) as T;
+  } catch (cause) {
+    const detail = `${answer.status} without JSON, so it is not Tally that answers: ${text.slice(0, 200)}`;
+    throw new TallyError(answer.status, "not-tally", detail, { cause });
   }
 }
 
@@ -185,7 +299,8 @@ export async function refusal(answer: Response): Promise<TallyError> {
   const text = await answer.text().catch(() => "");
   let problem: Problem | undefined;
   try {
-    problem = JSON.parse(text) as Problem;
+    const said: unknown = JSON.parse(text);
+    problem = typeof said === "object" && said !== null && !Array.isArray(said) ? (said as Problem) : undefined;
   } catch {
     problem = undefined;
   }

@@ -4,15 +4,17 @@
     tally = Tally("http://127.0.0.1:8788", key="...")
     tally.increment("downloads")
 
-Invariant: what may count is sent again only under one Idempotency-Key, drawn before the first try. So a write counts once however often
-it is sent.
+Invariants: what may count is sent again only under one Idempotency-Key, drawn before the first try. So a write counts once however often
+it is sent. The key goes to the address of the client and nowhere else. Calls raise TallyError, and TypeError for what is no JSON.
 """
 
 from __future__ import annotations
 
 import gzip
+import http.client
 import ipaddress
 import json
+import logging
 import random
 import re
 import threading
@@ -21,27 +23,59 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from typing import Any, Iterable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 __all__ = ["Tally", "TallyError", "client_address", "client_key"]
 
 _PAUSE_MIN = 0.1
 _PAUSE_MAX = 10.0
+_WATCH_PAUSE_MIN = 0.5
+_WATCH_PAUSE_MAX = 30.0
+# The server sends a ping every 15 s: a stream without a word for three of them is dead.
+_SILENCE_MAX = 45.0
 _GZIP_BYTES_MIN = 16_384
+_ID_BYTES_MAX = 512
+# A body of more might be counted in sections, and half of it could not be sent again apart.
+_BODY_EVENTS_MAX = 4_000
+_BODY_BYTES_MAX = 4 * 1024 * 1024
+# Refused events that flush() names where there is no on_error.
+_REJECTED_MAX = 1_000
+# Codes of events that may count later. Of all but the first nothing was counted.
+_LATER = frozenset(("unavailable", "overloaded", "too-many-counters", "quota-exceeded"))
 
 
 class TallyError(Exception):
     """A refusal, or no answer in any try.
 
-    status is 0, and code "no-answer", where nothing answered. problem is the whole problem document; retry_after is in seconds.
+    status is 0 where nothing answered. code is the problem's stable code, or one of the client's own: see the table in
+    docs/develop/clients.md. problem is the whole problem document; retry_after is in seconds. events are, of count() and flush(), the
+    events that were refused for good: {"event", "code", "detail"} each.
     """
 
-    def __init__(self, status: int, code: str, detail: str, problem: Optional[dict] = None, retry_after: Optional[float] = None):
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        problem: Optional[dict] = None,
+        retry_after: Optional[float] = None,
+        events: Iterable[dict] = (),
+    ):
         super().__init__(detail)
         self.status = status
         self.code = code
         self.problem = problem
         self.retry_after = retry_after
+        self.events = list(events)
+
+    @property
+    def _is_final(self) -> bool:
+        return 0 < self.status < 500 and self.status not in (408, 429)
+
+    @property
+    def _report(self) -> Optional[dict]:
+        """The report of a bulk body of which nothing was counted."""
+        return self.problem if self.problem and isinstance(self.problem.get("rejected_lines"), list) else None
 
 
 # Addresses.
@@ -92,23 +126,113 @@ def client_key(value: Any, *, ipv6_prefix: int = 64) -> Optional[str]:
     return str(ipaddress.IPv6Network((int(address), ipv6_prefix), strict=False).network_address)
 
 
-def _part(text: str) -> str:
-    return urllib.parse.quote(text, safe="")
+# Ids.
+
+
+def _fault(id: Any, is_prefix: bool) -> Optional[str]:
+    if not isinstance(id, str):
+        return f"is {'None' if id is None else type(id).__name__}: send a text"
+    if not is_prefix and id == "":
+        return "is empty: send a text of 1 to 512 bytes"
+    if not is_prefix and id in (".", ".."):
+        return f'is "{id}", which URL parsers take out of paths: send another text'
+    if any(ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0 for sign in id):
+        return f"is {id!a}: leave out its control characters"
+    try:
+        size = len(id.encode())
+    except UnicodeEncodeError:
+        return f"is {id!a}, which begins or ends within a character: cut it elsewhere"
+    return f"has {size} bytes of UTF-8: send at most {_ID_BYTES_MAX}" if size > _ID_BYTES_MAX else None
+
+
+def _checked(name: str, id: Any) -> str:
+    fault = _fault(id, name == "prefix")
+    if fault is not None:
+        raise TallyError(400, "invalid-id", f"`{name}` {fault}")
+    return id
+
+
+def _part(name: str, text: Any) -> str:
+    return urllib.parse.quote(_checked(name, text), safe="")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect names another place, which may be anybody's: it gets neither the key nor the write."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+class _Waiting:
+    """An event that waits for its answer."""
+
+    def __init__(self, event: dict, line: str, is_keyed: bool):
+        self.event = event
+        self.line = line
+        # Whether it has a key of its own, so that it may be sent in any body.
+        self.is_keyed = is_keyed
+        # Whether it was counted, or told to the caller.
+        self.is_done = False
+
+
+class _Body:
+    """Events that are sent together, under one key."""
+
+    def __init__(self, waiting: Iterable[_Waiting] = ()):
+        self.key = str(uuid.uuid4())
+        self.waiting = list(waiting)
+        self.size = 0
+        # Whether an attempt may have counted something that no answer says; and whether there was ever such an attempt.
+        self.is_unknown = False
+        self.was_unknown = False
+
+    def open(self) -> list[_Waiting]:
+        return [waiting for waiting in self.waiting if not waiting.is_done]
 
 
 class Tally:
-    """A client. It may be used by several threads."""
+    """A client. It may be used by several threads.
 
-    def __init__(self, url: str, key: Optional[str] = None, *, retries: int = 5, timeout: float = 10.0, batch_events: int = 1_000):
+    retries: tries after the first. timeout: seconds that one try may take. check_timeout: seconds that limit() may take in all. batch_events:
+    count() sends when so many events wait, 4,000 at most. flush_timeout: seconds for which flush() sends events again. queue_events: how many
+    may wait. on_error: is called with a TallyError for events that were refused for good, and where events could not be sent yet; without it
+    flush() raises.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: Optional[str] = None,
+        *,
+        retries: int = 5,
+        timeout: float = 10.0,
+        check_timeout: float = 1.0,
+        batch_events: int = 1_000,
+        flush_timeout: float = 60.0,
+        queue_events: int = 100_000,
+        on_error: Optional[Callable[[TallyError], Any]] = None,
+    ):
+        if not re.fullmatch(r"https?://[^/?#]+[^?#]*", url):
+            raise ValueError(f"url is {url!r}: write it as https://tally.example.com")
         self.url = url.rstrip("/")
-        self._key = key
+        self._key = key.strip() if key else None
         self._retries = retries
         self._timeout = timeout
-        self._batch_events = batch_events
-        self._events: list[dict] = []
-        # Bodies that could not be sent, with their keys.
-        self._unsent: list[tuple[str, list[dict]]] = []
+        self._check_timeout = check_timeout
+        self._batch_events = min(batch_events, _BODY_EVENTS_MAX)
+        self._flush_timeout = flush_timeout
+        self._queue_events = queue_events
+        self._on_error = on_error
+        # Bodies that are not settled, oldest first; the last one is open.
+        self._bodies: list[_Body] = []
+        self._count = 0
+        self._rejected: list[dict] = []
         self._lock = threading.Lock()
+        # One thread sends at a time.
+        self._sending = threading.RLock()
 
     # One call.
 
@@ -124,41 +248,67 @@ class Tally:
         answers: Iterable[int] = (),
     ) -> Any:
         """Sends until it is answered, and returns the JSON of the answer. Raises TallyError."""
-        return json.loads(self._answer(method, path, query, body, idempotency_key, is_write, answers)[2] or b"null")
+        status, _, content = self._answer(method, path, query, body, idempotency_key, is_write, answers)
+        return _json(status, content)
 
-    def _answer(self, method, path, query, body, idempotency_key, is_write, answers):
+    def _request(self, method, path, query, body, headers):
+        if not re.match(r"/(?!/)", path):
+            # Anything else would continue the host's name, and the key would go there.
+            raise TallyError(400, "invalid-path", f"the path {path!a} does not begin with one slash: write it as /healthz")
         given = {name: value for name, value in (query or {}).items() if value is not None}
+        for name, value in given.items():
+            for one in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(one, str) and re.search("[\ud800-\udfff]", one):
+                    _checked(name, one)
         url = f"{self.url}{path}" + (f"?{urllib.parse.urlencode(given, doseq=True)}" if given else "")
-        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
+        if self._key:
+            headers = {"authorization": f"Bearer {self._key}", **headers}
         data = body if body is None or isinstance(body, bytes) else body.encode() if isinstance(body, str) else json.dumps(body).encode()
         if data is not None and len(data) >= _GZIP_BYTES_MIN:
             data = gzip.compress(data, 1)
+        return urllib.request.Request(url, data=data, method=method, headers=headers)
+
+    def _answer(self, method, path, query, body, idempotency_key, is_write, answers, retries=None, deadline=None):
         key = idempotency_key or (str(uuid.uuid4()) if is_write else None)
-        if key:
-            headers["idempotency-key"] = key
-        may_repeat = key is not None or method == "GET"
+        request = self._request(method, path, query, body, {"idempotency-key": key} if key else {})
+        # Some calls by GET count at each request.
+        may_repeat = key is not None or (method == "GET" and not path.startswith(("/hit/", "/pixel/")))
+        late = time.monotonic() + (float("inf") if deadline is None else deadline)
         pause = _PAUSE_MIN
-        for attempt in range(self._retries + 1):
-            request = urllib.request.Request(url, data=data, method=method, headers=headers)
-            try:
-                with urllib.request.urlopen(request, timeout=self._timeout) as answer:
-                    return answer.status, answer.headers, answer.read()
-            except urllib.error.HTTPError as refused:
-                content = refused.read()
-                if refused.code in answers:
-                    return refused.code, refused.headers, content
-                error = _refusal(refused.code, refused.headers, content)
-            except (OSError, TimeoutError) as lost:
-                error = TallyError(0, "no-answer", f"{self.url} does not answer: {getattr(lost, 'reason', lost)}")
-            except Exception as lost:  # http.client's: a connection that ended in the middle of an answer
-                error = TallyError(0, "no-answer", f"{self.url} does not answer: {lost}")
+        for attempt in range(1 + (self._retries if retries is None else retries)):
+            is_last = attempt == (self._retries if retries is None else retries)
+            answer = self._try(request, answers, late)
+            if not isinstance(answer, TallyError):
+                return answer
+            error = answer
             is_unknown = error.status == 0 or error.status >= 500
+            # What says overloaded counted nothing, so anything may be sent again.
             may_go_on = (is_unknown and may_repeat) or error.code == "overloaded" or (error.status == 429 and is_write)
-            if not may_go_on or error.code == "not-configured" or attempt == self._retries:
+            wait = _pause(error, pause)
+            if not may_go_on or error.code == "not-configured" or is_last or time.monotonic() + wait >= late:
                 raise error
-            time.sleep(min(_PAUSE_MAX, max(error.retry_after or 0, pause * (0.5 + random.random()))))
+            time.sleep(wait)
             pause = min(_PAUSE_MAX, 2 * pause)
         raise AssertionError("unreachable")
+
+    def _try(self, request, answers, late):
+        """One try: status, headers and content, or why there are none."""
+        timeout = max(0.001, min(self._timeout, late - time.monotonic()))
+        until = time.monotonic() + timeout
+        try:
+            with _OPENER.open(request, timeout=timeout) as answer:
+                return answer.status, answer.headers, _read(answer, until)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                try:
+                    content = _read(refused, until)
+                except (OSError, http.client.HTTPException):
+                    content = b""
+                if refused.code in answers:
+                    return refused.code, refused.headers, content
+                return _refusal(self.url, refused.code, refused.headers, content)
+        except (OSError, ValueError, http.client.HTTPException) as lost:
+            return TallyError(0, "no-answer", f"{self.url} does not answer: {getattr(lost, 'reason', lost)}")
 
     def _write(self, method, path, body, idempotency_key):
         return self.request(method, path, body=body, idempotency_key=idempotency_key, is_write=True)
@@ -167,31 +317,31 @@ class Tally:
 
     def increment(self, id: str, delta: int = 1, *, idempotency_key: Optional[str] = None, **change: Any) -> dict:
         """Adds to a counter. change: unique, sample, by and the other fields of the call."""
-        return self._write("POST", f"/counters/{_part(id)}/increment", {"delta": delta, **change}, idempotency_key)
+        return self._write("POST", f"/counters/{_part('id', id)}/increment", {"delta": delta, **change}, idempotency_key)
 
     def decrement(self, id: str, delta: int = 1, *, idempotency_key: Optional[str] = None, **change: Any) -> dict:
         """Takes from a counter."""
-        return self._write("POST", f"/counters/{_part(id)}/decrement", {"delta": delta, **change}, idempotency_key)
+        return self._write("POST", f"/counters/{_part('id', id)}/decrement", {"delta": delta, **change}, idempotency_key)
 
     def get(self, id: str, **query: Any) -> dict:
         """Reads a counter: get("a", consistency="strong")."""
-        return self.request("GET", f"/counters/{_part(id)}", query=query)
+        return self.request("GET", f"/counters/{_part('id', id)}", query=query)
 
     def set(self, id: str, value: int, *, idempotency_key: Optional[str] = None) -> dict:
         """Sets the value."""
-        return self._write("PUT", f"/counters/{_part(id)}/value", {"value": value}, idempotency_key)
+        return self._write("PUT", f"/counters/{_part('id', id)}/value", {"value": value}, idempotency_key)
 
     def delete(self, id: str, *, idempotency_key: Optional[str] = None) -> dict:
         """Ends a counter."""
-        return self._write("DELETE", f"/counters/{_part(id)}", None, idempotency_key)
+        return self._write("DELETE", f"/counters/{_part('id', id)}", None, idempotency_key)
 
     def history(self, id: str, **query: Any) -> dict:
         """What was counted when."""
-        return self.request("GET", f"/counters/{_part(id)}/history", query=query)
+        return self.request("GET", f"/counters/{_part('id', id)}/history", query=query)
 
     def breakdown(self, id: str, by: str, **query: Any) -> dict:
         """What was counted of each value of a dimension."""
-        return self.request("GET", f"/counters/{_part(id)}/breakdown", query={"by": by, **query})
+        return self.request("GET", f"/counters/{_part('id', id)}/breakdown", query={"by": by, **query})
 
     def top(self, **query: Any) -> dict:
         """Which counters have most."""
@@ -199,7 +349,7 @@ class Tally:
 
     def aggregate(self, prefix: str, **query: Any) -> dict:
         """The sum of all counters whose ids begin with prefix."""
-        return self.request("GET", f"/counters/{_part(prefix)}*/aggregate", query=query)
+        return self.request("GET", f"/counters/{_part('prefix', prefix)}*/aggregate", query=query)
 
     def counters(self, prefix: str = "", **query: Any) -> Iterator[dict]:
         """All counters whose ids begin with prefix, page by page."""
@@ -214,49 +364,201 @@ class Tally:
     # Many at once.
 
     def count(self, id: str, increment: int = 1, **event: Any) -> None:
-        """Adds to a counter soon, with others in one body. Call flush() before the program ends."""
+        """Adds to a counter soon, with others in one body. Call flush() before the program ends.
+
+        An id that is not valid goes to on_error; without it this raises. Each batch_events-th call sends, as flush() does.
+        """
+        record = {"key": id, "increment": increment, **event}
+        try:
+            _checked("id", id)
+            json.dumps(record)
+        except (TallyError, TypeError, ValueError) as fault:
+            if self._on_error is None:
+                raise
+            code = fault.code if isinstance(fault, TallyError) else "invalid-body"
+            return self._refuse([{"event": record, "code": code, "detail": str(fault)}])
         with self._lock:
-            self._events.append({"key": id, "increment": increment, **event})
-            is_full = len(self._events) >= self._batch_events
-        if is_full:
-            self.flush()
+            is_full = self._add(record)
+        if is_full is None:
+            detail = f"{self._queue_events} events wait already: Tally does not answer, or events come faster than it takes them"
+            self._refuse([{"event": record, "code": "queue-full", "detail": detail}])
+        elif is_full:
+            self._send_or_tell()
+
+    def _add(self, record: dict) -> Optional[bool]:
+        """Whether the body is full now; None where there is no room."""
+        if self._count >= self._queue_events:
+            return None
+        if not self._bodies or self._is_full(self._bodies[-1]):
+            self._bodies.append(_Body())
+        body = self._bodies[-1]
+        # Whether an event may be counted is not always the same: not for whom budgets judge event by event, not for a visitor whose day's
+        # salt is not known, and not for an old time. Such an event needs a key of its own.
+        needs_key = self._key is None or record.get("unique") == "auto" or "at" in record
+        own = record.get("id", f"{body.key}-{len(body.waiting)}" if needs_key else None)
+        line = json.dumps(record if own is None else {**record, "id": own})
+        body.waiting.append(_Waiting(record, line, own is not None))
+        body.size += len(line)
+        self._count += 1
+        return self._is_full(body)
+
+    def _is_full(self, body: _Body) -> bool:
+        return body.was_unknown or len(body.waiting) >= self._batch_events or body.size >= _BODY_BYTES_MAX
 
     def flush(self) -> None:
-        """Sends what count() has collected, and returns once it is counted. What could not be sent is sent by the next call, under the same key."""
+        """Sends what count() has collected, and returns once each event was counted or told to on_error.
+
+        Without on_error it raises TallyError: with events for those that were refused for good. What could not be sent stays for the next call,
+        and is sent under the same key.
+        """
+        self._send_or_tell()
         with self._lock:
-            if self._events:
-                self._unsent.append((str(uuid.uuid4()), self._events))
-                self._events = []
-            bodies, self._unsent = self._unsent, []
-        while bodies:
-            key, events = bodies[0]
-            try:
-                self.events(events, idempotency_key=key)
-            except BaseException:
-                with self._lock:
-                    self._unsent = bodies + self._unsent
+            rejected, self._rejected = self._rejected, []
+        if rejected:
+            raise _rejection(rejected)
+
+    def _send_or_tell(self) -> None:
+        try:
+            self._send()
+        except TallyError as error:
+            if not self._tell(error):
                 raise
-            bodies.pop(0)
+
+    def _tell(self, error: TallyError) -> bool:
+        """Whether there is somebody to tell. Their function must not harm what is sent."""
+        if self._on_error is not None:
+            try:
+                self._on_error(error)
+            except Exception:
+                logging.getLogger("tally").exception("on_error failed")
+        return self._on_error is not None
+
+    def _refuse(self, rejected: list[dict]) -> None:
+        if rejected and not self._tell(_rejection(rejected)):
+            with self._lock:
+                self._rejected += rejected[: _REJECTED_MAX - len(self._rejected)]
+
+    def _send(self) -> None:
+        with self._sending:
+            late = time.monotonic() + self._flush_timeout
+            with self._lock:
+                # Nothing is added to what is being sent.
+                self._bodies, bodies = [], self._bodies
+            try:
+                while bodies:
+                    body = bodies.pop(0)
+                    try:
+                        bodies[:0] = self._deliver(body, late)
+                    except BaseException:
+                        bodies.insert(0, body)
+                        raise
+            finally:
+                with self._lock:
+                    for body in bodies:
+                        # Closed, so that events which come later are not part of it.
+                        body.size = _BODY_BYTES_MAX
+                    self._bodies = bodies + self._bodies
+
+    def _deliver(self, body: _Body, late: float) -> list[_Body]:
+        """Sends a body until each of its events is settled; returns the halves of one that is too large. Raises where it could not be in time."""
+        pause = _PAUSE_MIN
+        while True:
+            before = len(body.open())
+            error = self._attempt(body, late)
+            waiting = body.open()
+            if not waiting or error is None:
+                return []
+            if error._report is None:
+                # More than a budget ever has at once: nothing was counted.
+                if error.code == "cost-exceeds-limit" and len(waiting) > 1:
+                    middle = (len(waiting) + 1) // 2
+                    return [_Body(waiting[:middle]), _Body(waiting[middle:])]
+                if error._is_final:
+                    self._settle(waiting, [{"event": one.event, "code": error.code, "detail": str(error)} for one in waiting])
+                    return []
+            pause = _PAUSE_MIN if len(waiting) < before else pause
+            wait = _pause(error, pause)
+            pause = min(_PAUSE_MAX, 2 * pause)
+            if time.monotonic() + wait >= late:
+                detail = f"{self._count} events wait for the next flush(): {error}"
+                raise TallyError(error.status, error.code, detail, retry_after=error.retry_after)
+            time.sleep(wait)
+
+    def _attempt(self, body: _Body, late: float) -> Optional[TallyError]:
+        """Sends once, and settles what the answer says. Returns why the rest waits."""
+        if not body.is_unknown:
+            body.waiting = body.open()
+        text = "\n".join(waiting.line for waiting in body.waiting)
+        failure: Optional[TallyError] = None
+        try:
+            deadline = max(0.001, late - time.monotonic())
+            answer = self._answer("POST", "/events", None, text, body.key, True, (), retries=0, deadline=deadline)
+            report = _json(answer[0], answer[2])
+        except TallyError as error:
+            failure, report = error, error._report
+        if report is not None:
+            return self._read_report(body, report) or failure
+        # What says overloaded counted nothing. Of others that do not answer, nobody knows.
+        if failure is not None and (failure.status == 0 or (failure.status >= 500 and failure.code != "overloaded")):
+            body.is_unknown = body.was_unknown = any(not waiting.is_keyed for waiting in body.open())
+        return failure
+
+    def _read_report(self, body: _Body, report: dict) -> Optional[TallyError]:
+        """Settles what a report says. Returns the first reason of those that wait."""
+        codes = _codes(report)
+        details = {error["line"]: error["detail"] for error in report.get("errors", [])}
+        settled, rejected = [], []
+        is_unknown, why = False, None
+        for line, waiting in enumerate(body.waiting, 1):
+            code = codes.get(line)
+            if waiting.is_done:
+                continue
+            detail = details.get(line, f"the event was refused: {code}")
+            if code in _LATER:
+                is_unknown = is_unknown or (code == "unavailable" and not waiting.is_keyed)
+                why = why or TallyError(429 if code == "quota-exceeded" else 503, code, detail)
+                continue
+            settled.append(waiting)
+            # The key of a body is this client's alone: an attempt whose answer was lost has counted such an event.
+            is_counted = code == "idempotency-key-reused" and not waiting.is_keyed and body.was_unknown
+            if code is not None and not is_counted:
+                rejected.append({"event": waiting.event, "code": code, "detail": detail})
+        body.is_unknown = is_unknown
+        body.was_unknown = body.was_unknown or is_unknown
+        self._settle(settled, rejected)
+        return why
+
+    def _settle(self, settled: list[_Waiting], rejected: list[dict]) -> None:
+        for waiting in settled:
+            waiting.is_done = True
+        with self._lock:
+            self._count -= len(settled)
+        self._refuse(rejected)
 
     def events(self, events: Iterable[Union[dict, Mapping[str, Any]]], *, idempotency_key: Optional[str] = None) -> dict:
-        """Counts many events in one body."""
+        """Counts many events in one body. Raises where none was counted: the error's problem has the report."""
         body = "\n".join(json.dumps(event) for event in events)
         return self._write("POST", "/events", body, idempotency_key)
 
     # Limits.
 
     def limit(self, policy: str, key: str, **check: Any) -> dict:
-        """Asks a limit, and consumes. A refusal is an answer: "allowed" is False. It is sent once: a repeat would consume again.
+        """Asks a limit, and consumes. A refusal is an answer: "allowed" is False.
 
-        check: cost, and the fields of a policy where none is stored (limit, window_seconds, ...).
+        It is sent once, because a repeat would consume again; only "overloaded", which consumed nothing, is sent again. After check_timeout it
+        raises. check: cost, and the fields of a policy where none is stored (limit, window_seconds, ...).
         """
-        path = f"/limits/{_part(policy)}/{_part(key)}"
-        status, headers, content = self._answer("POST", path, None, check, None, False, (429,))
-        said = json.loads(content)
-        if status != 429:
+        path = f"/limits/{_part('policy', policy)}/{_part('key', key)}"
+        deadline = self._check_timeout
+        status, headers, content = self._answer("POST", path, None, check, None, False, (429,), deadline=deadline)
+        said = _json(status, content) if status != 429 else _object(content)
+        if status != 429 and isinstance(said, dict) and isinstance(said.get("allowed"), bool):
             return said
+        if status != 429:
+            raise TallyError(status, "not-tally", f"{status} without a verdict, so it is not Tally that answers")
+        # A budget of the caller's own: nothing was judged.
         if said.get("allowed") is not False:
-            raise _refusal(status, headers, content)
+            raise _refusal(self.url, status, headers, content)
         left = _fields(headers.get("ratelimit", ""))
         quota = _fields(headers.get("ratelimit-policy", ""))
         return {
@@ -265,29 +567,117 @@ class Tally:
             "limit": quota.get("q", check.get("limit", 0)),
             "remaining": left.get("r", 0),
             "reset_ms": 1000 * left.get("t", 0),
-            "retry_after_ms": int(1000 * float(headers.get("retry-after", 0))),
+            "retry_after_ms": int(1000 * (_retry_after(headers) or 0)),
         }
 
     def refund(self, policy: str, key: str, cost: int = 1) -> dict:
         """Gives back what a check consumed."""
-        return self.request("POST", f"/limits/{_part(policy)}/{_part(key)}/refund", body={"cost": cost})
+        return self.request("POST", f"/limits/{_part('policy', policy)}/{_part('key', key)}/refund", body={"cost": cost})
 
     # Changes.
 
-    def watch(self, *ids: str) -> Iterator[dict]:
-        """Yields counters at each change, {"likes": {"value": 3, ...}}. A counter that does not exist is None. Ends when it is closed."""
-        url = f"{self.url}/live?{urllib.parse.urlencode({'id': ids}, doseq=True)}"
-        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
-        try:
-            # The server sends a ping every 15 s.
-            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=45) as stream:
-                for line in stream:
-                    if line.startswith(b"data:"):
-                        update = json.loads(line[5:])
+    def watch(self, *ids: str, on_error: Optional[Callable[[TallyError], Any]] = None) -> Iterator[dict]:
+        """Yields the newest state of all these counters at each change, {"likes": {"value": 3, ...}}. A counter that does not exist is None.
+
+        A stream that ends is opened again, until the iterator is closed; on_error is told why. What is refused for good is raised as TallyError.
+        """
+        for id in ids:
+            _checked("id", id)
+        counters: dict = {}
+        last: Optional[str] = None
+        pause = _WATCH_PAUSE_MIN
+        while True:
+            headers = {"accept": "text/event-stream", **({} if last is None else {"last-event-id": last})}
+            request = self._request("GET", "/live", {"id": list(ids)}, None, headers)
+            try:
+                with _OPENER.open(request, timeout=_SILENCE_MAX) as stream:
+                    for event_id, data in _messages(stream):
+                        pause = _WATCH_PAUSE_MIN
+                        last = event_id or last
+                        update = json.loads(data)
                         if update["type"] == "update":
-                            yield update["counters"]
-        except urllib.error.HTTPError as refused:
-            raise _refusal(refused.code, refused.headers, refused.read()) from None
+                            counters.update(update["counters"])
+                            yield dict(counters)
+                error = TallyError(0, "no-answer", f"{self.url} has ended the stream")
+            except urllib.error.HTTPError as refused:
+                with refused:
+                    error = _refusal(self.url, refused.code, refused.headers, refused.read())
+            except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException) as lost:
+                error = TallyError(0, "no-answer", f"{self.url} does not answer: {getattr(lost, 'reason', lost)}")
+            if error._is_final:
+                raise error
+            if on_error is not None:
+                on_error(error)
+            time.sleep(max(error.retry_after or 0, pause))
+            pause = min(_WATCH_PAUSE_MAX, 2 * pause)
+
+
+def _messages(stream: Any) -> Iterator[tuple[Optional[str], str]]:
+    """Yields the messages of a stream of server-sent events. Source: HTML standard, section 9.2.6."""
+    event_id: Optional[str] = None
+    data: list[str] = []
+    for raw in stream:
+        line = raw.decode(errors="replace").rstrip("\r\n")
+        if line == "":
+            if data:
+                yield event_id, "\n".join(data)
+            data = []
+        elif line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif line.startswith("id:"):
+            event_id = line[3:].strip()
+
+
+def _read(answer: Any, until: float) -> bytes:
+    pieces = []
+    while True:
+        piece = answer.read1(65_536)
+        if not piece:
+            break
+        pieces.append(piece)
+        if time.monotonic() > until:
+            raise TimeoutError("the answer takes too long")
+    # What the server announced and did not send.
+    if getattr(answer, "length", None):
+        raise http.client.IncompleteRead(b"".join(pieces), answer.length)
+    return b"".join(pieces)
+
+
+def _pause(error: TallyError, pause: float) -> float:
+    return min(_PAUSE_MAX, max(error.retry_after or 0, pause * (0.5 + random.random())))
+
+
+def _codes(report: dict) -> dict:
+    """The numbers, from 1, of rejected records and their codes."""
+    codes = {}
+    for rejected in report.get("rejected_lines", []):
+        for run in rejected["lines"].split(","):
+            first, _, last = run.partition("-")
+            for line in range(int(first), int(last or first) + 1):
+                codes[line] = rejected["code"]
+    return codes
+
+
+def _rejection(events: list[dict]) -> TallyError:
+    others = "" if len(events) == 1 else f" (and {len(events) - 1} more)"
+    detail = f"an event of {events[0]['event'].get('key')!r} was refused: {events[0]['detail']}{others}"
+    return TallyError(400, events[0]["code"], detail, events=events)
+
+
+def _json(status: int, content: bytes) -> Any:
+    try:
+        return json.loads(content or b"null")
+    except ValueError:
+        shown = content[:200].decode(errors="replace")
+        raise TallyError(status, "not-tally", f"{status} without JSON, so it is not Tally that answers: {shown}") from None
+
+
+def _object(content: bytes) -> dict:
+    try:
+        said = json.loads(content)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _fields(header: str) -> dict:
@@ -295,16 +685,15 @@ def _fields(header: str) -> dict:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
-def _refusal(status: int, headers: Any, content: bytes) -> TallyError:
-    try:
-        problem = json.loads(content)
-    except ValueError:
-        problem = None
-    problem = problem if isinstance(problem, dict) else None
-    try:
-        retry_after: Optional[float] = float(headers.get("retry-after", ""))
-    except ValueError:
-        retry_after = None
-    code = (problem or {}).get("code", "unknown")
-    detail = (problem or {}).get("detail") or f"{status} {content[:200].decode(errors='replace')}".strip()
-    return TallyError(status, code, detail, problem, retry_after)
+def _retry_after(headers: Any) -> Optional[float]:
+    text = headers.get("retry-after", "")
+    return float(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+def _refusal(url: str, status: int, headers: Any, content: bytes) -> TallyError:
+    if 300 <= status < 400:
+        where = f" to {headers.get('location')[:200]}" if headers.get("location") else ""
+        return TallyError(status, "redirected", f"{url} redirects{where}: set url to the address at which Tally itself answers")
+    problem = _object(content)
+    detail = problem.get("detail") or f"{status} {content[:200].decode(errors='replace')}".strip()
+    return TallyError(status, problem.get("code", "unknown"), detail, problem or None, _retry_after(headers))

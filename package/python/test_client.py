@@ -1,14 +1,217 @@
 """Tests of the client that need no server: python3 test_client.py."""
 
 import json
+import logging
 import sys
+import threading
 import unittest
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tally import client_address, client_key  # noqa: E402
+import tally as client  # noqa: E402
+from tally import Tally, TallyError, client_address, client_key  # noqa: E402
 
 FIXTURES = Path(__file__).parents[2] / "tests/fixtures"
+DIALOGUES = json.loads((FIXTURES / "clients.json").read_text("utf-8"))
+
+
+class Answering:
+    """A server that gives these answers, one after the other, the last one for ever. asked are the requests."""
+
+    def __init__(self, answers, other=""):
+        self.answers, self.asked, self.end_of_hanging = list(answers), [], threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                outer.asked.append((self.path, self.headers, body.decode()))
+                answer = outer.answers[min(len(outer.asked), len(outer.answers)) - 1]
+                self.close_connection = True
+                if answer == "hang":
+                    outer.end_of_hanging.wait(30)
+                elif answer == "cut":
+                    self.send_response(200)
+                    self.send_header("content-length", "100")
+                    self.end_headers()
+                    self.wfile.write(b'{"value":')
+                elif answer != "lost":
+                    content = answer.get("text", json.dumps(answer.get("body"))).encode()
+                    self.send_response(answer["status"])
+                    for name, value in {**answer.get("headers", {}), "content-length": str(len(content))}.items():
+                        self.send_header(name, other if value == "<other>" else value)
+                    self.end_headers()
+                    self.wfile.write(content)
+
+            do_POST = do_PUT = do_DELETE = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end_of_hanging.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def keys(self):
+        return len({headers.get("idempotency-key") for _, headers, _ in self.asked})
+
+    def lines(self):
+        return [[json.loads(line) for line in body.split("\n")] for _, _, body in self.asked]
+
+    def sent(self):
+        return [[event["key"] for event in lines] for lines in self.lines()]
+
+
+def text_of(value):
+    return value["repeat"][0] * value["repeat"][1] if isinstance(value, dict) and "repeat" in value else value
+
+
+class Dialogues(unittest.TestCase):
+    """What tests/fixtures/clients.json has, as package/test/dialogues.test.mjs."""
+
+    def test_an_id_that_is_not_valid_is_refused_by_the_name_of_its_argument(self):
+        with Answering([{"status": 200, "body": {}}]) as server:
+            tally = Tally(server.url)
+            ids = DIALOGUES["ids"]
+            bad_ids = [text_of(bad) for bad in ids["bad"]]
+            for case in ids["calls"]:
+                for bad in bad_ids:
+                    with self.subTest(call=case["call"], bad=bad), self.assertRaises(TallyError) as refused:
+                        getattr(tally, case["call"])(*(bad if one == "<id>" else one for one in case["arguments"]))
+                    self.assertEqual(refused.exception.code, "invalid-id")
+                    self.assertTrue(str(refused.exception).startswith(f"`{case['names']}` "))
+            for bad in bad_ids:
+                for call in (tally.count, lambda bad: next(tally.watch("a", bad))):
+                    with self.assertRaises(TallyError) as refused:
+                        call(bad)
+                    self.assertEqual(refused.exception.code, "invalid-id")
+            with self.assertRaises(TallyError) as refused:
+                tally.top(prefix="\ud800")
+            self.assertEqual(refused.exception.code, "invalid-id")
+            for path in ("", "healthz", "@example.com/", ".example.com/", "//example.com/"):
+                with self.assertRaises(TallyError) as refused:
+                    tally.request("GET", path)
+                self.assertEqual(refused.exception.code, "invalid-path")
+            self.assertEqual(server.asked, [])
+            for good in ids["good"]:
+                tally.get(good)
+                self.assertEqual(urllib.parse.unquote(server.asked[-1][0][len("/counters/") :]), good)
+        for url in ("file:///etc/passwd", "ftp://example.com", "example.com", "https://", "https://a?b", "https://a#b"):
+            with self.assertRaises(ValueError):
+                Tally(url)
+
+    def test_calls(self):
+        for case in DIALOGUES["calls"]:
+            name, *given = case["call"]
+            seconds = {} if "check_ms" not in case else {"check_timeout": case["check_ms"] / 1000}
+            with self.subTest(case["name"], call=name), Answering([{"status": 200, "body": {"value": 7, "allowed": True}}]) as other:
+                with Answering(case["answers"], f"{other.url}/elsewhere") as server:
+                    tally = Tally(server.url, "secret", **seconds)
+                    if "error" in case:
+                        with self.assertRaises(TallyError) as refused:
+                            getattr(tally, name)(*given)
+                        told = {"status": refused.exception.status, "code": refused.exception.code}
+                        self.assertEqual(told, case["error"])
+                    else:
+                        self.assertEqual(getattr(tally, name)(*given), case["result"])
+                    self.assertEqual(len(server.asked), case["requests"])
+                    self.assertTrue(all(headers["authorization"] == "Bearer secret" for _, headers, _ in server.asked))
+                    self.assertEqual(other.asked, [], "the key leaves its origin")
+                    if "keys" in case:
+                        self.assertEqual(server.keys(), case["keys"])
+
+    def test_flush(self):
+        for case in DIALOGUES["flush"]:
+            for tells in (False, True):
+                with self.subTest(case["name"], tells=tells), Answering(case["answers"]) as server:
+                    self.flush(case, server, [] if tells else None)
+
+    def flush(self, case, server, told):
+        tally = Tally(
+            server.url,
+            None if case.get("isKeyless") else "secret",
+            flush_timeout=case.get("flush_ms", 60_000) / 1000,
+            on_error=None if told is None else told.append,
+        )
+        for id in case["events"]:
+            tally.count(id)
+        raised = []
+        try:
+            tally.flush()
+        except TallyError as error:
+            raised.append(error)
+        self.assertFalse(told is not None and raised)
+        said = raised if told is None else told
+        self.assertEqual([[one["event"]["key"], one["code"]] for error in said for one in error.events], case.get("refused", []))
+        self.assertEqual([error.code for error in said if not error.events], [case["late"]] if "late" in case else [])
+        self.assertEqual((server.sent(), server.keys()), (case["sent"], case["keys"]))
+        self.assertTrue(all(("id" in event) == case.get("isKeyless", False) for lines in server.lines() for event in lines))
+        if "then" in case:
+            server.answers[:] = case["then"]["answers"]
+            tally.flush()
+            self.assertEqual((server.sent(), server.keys()), (case["then"]["sent"], case["then"]["keys"]))
+        before = len(server.asked)
+        tally.flush()
+        self.assertEqual(len(server.asked), before)
+
+    def test_events_that_nobody_takes_are_bounded_and_further_ones_are_told(self):
+        told = []
+        tally = Tally("http://127.0.0.1:1", "k", retries=0, queue_events=3, flush_timeout=0.001, on_error=told.append)
+        for id in "abcde":
+            tally.count(id)
+        self.assertEqual([(error.code, error.events[0]["event"]["key"]) for error in told], [("queue-full", "d"), ("queue-full", "e")])
+        tally.flush()
+        self.assertEqual((len(told), told[2].code, str(told[2]).startswith("3 events wait")), (3, "no-answer", True))
+
+    def test_a_function_of_the_callers_that_raises_harms_nothing(self):
+        def theirs(_):
+            raise RuntimeError("theirs")
+
+        case = next(case for case in DIALOGUES["flush"] if "refused" in case)
+        logging.getLogger("tally").disabled = True
+        with Answering(case["answers"]) as server:
+            tally = Tally(server.url, "k", on_error=theirs)
+            for id in ("a", "b", "c", None):
+                tally.count(id)
+            tally.flush()
+            self.assertEqual(len(server.asked), 1)
+        logging.getLogger("tally").disabled = False
+
+    def test_a_call_by_get_that_counts_is_not_repeated_and_others_are(self):
+        with Answering(["lost"]) as server:
+            tally = Tally(server.url, retries=1)
+            for path, asked in (("/hit/a", 1), ("/pixel/a.gif", 2), ("/counters/a", 4)):
+                with self.assertRaises(TallyError) as refused:
+                    tally.request("GET", path)
+                self.assertEqual((refused.exception.code, len(server.asked)), ("no-answer", asked))
+
+    def test_watch_follows_no_redirect_and_is_opened_again_after_what_passes(self):
+        redirect = {"status": 307, "headers": {"location": "<other>"}, "body": {}}
+        update = {"status": 200, "text": 'id: 7\ndata: {"type":"update","counters":{"a":{"value":3}}}\n\n'}
+        broken = {"status": 200, "text": "data: {\n\ndata: []\n\n"}
+        self.addCleanup(setattr, client, "_WATCH_PAUSE_MIN", client._WATCH_PAUSE_MIN)
+        client._WATCH_PAUSE_MIN = 0.001
+        with Answering([{"status": 200, "text": ""}]) as other:
+            with Answering(["lost", update, broken, "cut", {"status": 503, "body": {}}, redirect], other.url) as server:
+                told, seen = [], []
+                with self.assertRaises(TallyError) as refused:
+                    for counters in Tally(server.url, "secret").watch("a", on_error=told.append):
+                        seen.append(counters)
+                self.assertEqual((refused.exception.code, refused.exception.status), ("redirected", 307))
+                self.assertEqual(seen, [{"a": {"value": 3}}])
+                self.assertEqual([error.status for error in told], [0, 0, 0, 0, 503])
+                self.assertEqual((len(server.asked), server.asked[2][1]["last-event-id"]), (6, "7"))
+                self.assertEqual(other.asked, [])
 
 
 class Addresses(unittest.TestCase):

@@ -1,0 +1,177 @@
+// What the client makes of a server's answers: the dialogues of tests/fixtures/clients.json, which Python's client has
+// too (package/python/test_client.py).
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { test } from "node:test";
+import { Tally, TallyError } from "../client/index.ts";
+
+const { ids, calls, flush } = JSON.parse(
+  readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"),
+);
+const textOf = (value) => (Array.isArray(value?.repeat) ? value.repeat[0].repeat(value.repeat[1]) : value);
+
+// A server that gives these answers, one after the other, the last one for ever. `asked` are the requests.
+async function answering(answers, other = "") {
+  const asked = [];
+  const listener = createServer(async (request, response) => {
+    const body = Buffer.concat(await Array.fromAsync(request)).toString();
+    asked.push({ url: request.url, headers: request.headers, body });
+    const answer = answers[Math.min(asked.length, answers.length) - 1];
+    if (answer === "hang") return;
+    if (answer === "lost") return void response.destroy();
+    if (answer === "cut") {
+      response.writeHead(200, { "content-length": "100" }).write('{"value":');
+      return void setImmediate(() => response.destroy());
+    }
+    const { status, headers = {}, body: said, text = JSON.stringify(said) } = answer;
+    const named = Object.entries(headers).map(([name, value]) => [name, value === "<other>" ? other : value]);
+    response.writeHead(status, Object.fromEntries(named)).end(text);
+  }).listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  return {
+    url: `http://127.0.0.1:${listener.address().port}`,
+    asked,
+    say: (more) => answers.splice(0, answers.length, ...more),
+    keys: () => new Set(asked.map(({ headers }) => headers["idempotency-key"])).size,
+    sent: () => asked.map(({ body }) => body.split("\n").map((line) => JSON.parse(line).key)),
+    end: () => (listener.closeAllConnections(), listener.close()),
+  };
+}
+
+test("an id that is not valid is refused by the name of its argument, before anything is sent", async () => {
+  const server = await answering([{ status: 200, body: {} }]);
+  const tally = new Tally({ url: server.url });
+  for (const { call, arguments: given, names } of ids.calls) {
+    for (const bad of [...ids.bad.map(textOf), undefined]) {
+      await assert.rejects(
+        tally[call](...given.map((one) => (one === "<id>" ? bad : one))),
+        (error) =>
+          error instanceof TallyError && error.code === "invalid-id" && error.message.startsWith(`\`${names}\` `),
+        `${call} ${JSON.stringify(bad)}`,
+      );
+    }
+  }
+  for (const bad of [...ids.bad.map(textOf), undefined]) {
+    assert.throws(() => tally.count(bad), { code: "invalid-id" });
+    if (bad !== "" && bad !== "." && bad !== "..") await assert.rejects(tally.aggregate(bad), { code: "invalid-id" });
+  }
+  await assert.rejects(tally.top({ prefix: "\ud800" }), { code: "invalid-id", message: /^`prefix` / });
+  for (const path of ["", "healthz", "@example.com/", ".example.com/", "//example.com/"]) {
+    await assert.rejects(tally.request("GET", path), { code: "invalid-path" });
+  }
+  assert.equal(server.asked.length, 0);
+  for (const good of ids.good) {
+    await tally.get(good);
+    assert.equal(decodeURIComponent(server.asked.at(-1).url.slice("/counters/".length)), good);
+  }
+  server.end();
+});
+
+for (const { name, call: [method, ...given], answers, requests, keys, check_ms, result, error } of calls) {
+  test(`${name}: ${method}`, { timeout: 30_000 }, async () => {
+    const other = await answering([{ status: 200, body: { value: 7, allowed: true } }]);
+    const server = await answering([...answers], `${other.url}/elsewhere`);
+    const tally = new Tally({ url: server.url, key: "secret", ...(check_ms === undefined ? {} : { check_ms }) });
+    const asked = tally[method](...given);
+    if (error === undefined) assert.deepEqual(await asked, result);
+    else await assert.rejects(asked, (thrown) => thrown instanceof TallyError && assert.deepEqual([thrown.status, thrown.code], [error.status, error.code]) === undefined);
+    assert.equal(server.asked.length, requests);
+    assert.ok(server.asked.every(({ headers }) => headers.authorization === "Bearer secret"));
+    assert.equal(other.asked.length, 0, "the key leaves its origin");
+    if (keys !== undefined) assert.equal(server.keys(), keys);
+    server.end();
+    other.end();
+  });
+}
+
+// Counts events, and resolves to what flush() says of them: `{ refused, late }`.
+async function flushed(tally, events, told) {
+  for (const id of events) tally.count(id);
+  const said = [];
+  await tally.flush().catch((error) => said.push(error));
+  if (told !== undefined) assert.deepEqual(said, []);
+  const all = told ?? said;
+  assert.ok(all.every((error) => error instanceof TallyError));
+  return {
+    refused: all.flatMap((error) => error.events.map(({ event, code }) => [event.key, code])),
+    late: all.find((error) => error.events.length === 0)?.code,
+  };
+}
+
+for (const { name, isKeyless, events, flush_ms, answers, sent, keys, refused = [], late, then } of flush) {
+  for (const tells of [false, true]) {
+    test(`flush(): ${name}${tells ? ", by onError" : ""}`, { timeout: 30_000 }, async () => {
+      const server = await answering([...answers]);
+      const told = tells ? [] : undefined;
+      const batch = { flush_ms, ...(tells ? { onError: (error) => told.push(error) } : {}) };
+      const tally = new Tally({ url: server.url, ...(isKeyless ? {} : { key: "secret" }), batch });
+      assert.deepEqual(await flushed(tally, events, told), { refused, late });
+      assert.deepEqual([server.sent(), server.keys()], [sent, keys]);
+      const own = server.asked.flatMap(({ body }) => body.split("\n").map((line) => JSON.parse(line).id));
+      assert.equal(own.every((id) => (id === undefined) !== (isKeyless === true)), true);
+      if (then !== undefined) {
+        server.say(then.answers);
+        await tally.flush();
+        assert.deepEqual([server.sent(), server.keys()], [then.sent, then.keys]);
+      }
+      // Whatever was settled is not sent again.
+      const before = server.asked.length;
+      await tally.flush();
+      assert.equal(server.asked.length, before);
+      server.end();
+    });
+  }
+}
+
+test("events that nobody takes are bounded, and further ones are told", async () => {
+  const told = [];
+  const batch = { queue_max: 3, flush_ms: 1, onError: (error) => told.push(error) };
+  const tally = new Tally({ url: "http://127.0.0.1:1", key: "k", retries: 0, batch });
+  for (const id of ["a", "b", "c", "d", "e"]) tally.count(id);
+  assert.deepEqual(told.map(({ code, events }) => [code, events[0].event.key]), [["queue-full", "d"], ["queue-full", "e"]]);
+  await tally.flush();
+  assert.deepEqual([told.length, told[2].code, told[2].message.startsWith("3 events wait")], [3, "no-answer", true]);
+});
+
+test("a function of the caller's that throws harms nothing", async (context) => {
+  context.mock.method(console, "error", () => {});
+  const server = await answering([...flush.find(({ refused }) => refused).answers]);
+  const tally = new Tally({ url: server.url, key: "k", batch: { onError: () => assert.fail("theirs") } });
+  for (const id of ["a", "b", "c"]) tally.count(id);
+  tally.count(undefined);
+  await tally.flush();
+  assert.equal(server.asked.length, 1);
+  server.end();
+});
+
+test("a call by GET that counts is not repeated, and others are", async () => {
+  const server = await answering(["lost"]);
+  const tally = new Tally({ url: server.url, retries: 1 });
+  await assert.rejects(tally.hit("a"), { code: "no-answer" });
+  await assert.rejects(tally.request("GET", "/pixel/a.gif"), { code: "no-answer" });
+  assert.equal(server.asked.length, 2);
+  await assert.rejects(tally.get("a"), { code: "no-answer" });
+  assert.equal(server.asked.length, 4);
+  server.end();
+});
+
+test("watch() says what is wrong, follows no redirect, and is opened again after what passes", async () => {
+  const other = await answering([{ status: 200, text: "" }]);
+  const redirect = { status: 307, headers: { location: "<other>" }, body: {} };
+  const update = { status: 200, text: 'id: 7\ndata: {"type":"update","counters":{"a":{"value":3}}}\n\n' };
+  const server = await answering(["lost", update, redirect], other.url);
+  const [seen, errors] = [[], []];
+  const tally = new Tally({ url: server.url, key: "secret" });
+  await new Promise((done) => {
+    tally.watch("a", (counters) => seen.push(counters), (error) => errors.push(error.code) && error.code === "redirected" && done());
+  });
+  assert.deepEqual(seen, [{ a: { value: 3 } }]);
+  assert.deepEqual([server.asked.length, other.asked.length, server.asked[2].headers["last-event-id"]], [3, 0, "7"]);
+  const wrong = new Promise((done) => tally.watch(["a", ".."], () => {}, done));
+  assert.equal((await wrong).code, "invalid-id");
+  assert.equal(server.asked.length, 3);
+  server.end();
+  other.end();
+});

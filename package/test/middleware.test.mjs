@@ -1,0 +1,144 @@
+// What Hono's and Express's middleware make of each thing that can happen to a check: refused and unreachable are never
+// confused, nothing throws into a handler, and what the operator has to know is in the log.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test } from "node:test";
+import express from "express";
+import { Hono } from "hono";
+import { limit as expressLimit } from "../client/express.ts";
+import { limit as honoLimit } from "../client/hono.ts";
+import { Tally } from "../client/index.ts";
+
+const json = (status, body, headers = {}) => () =>
+  new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json", ...headers } });
+const problem = (status, code, detail, headers) => json(status, { code, detail, status }, headers);
+const allowed = json(200, { allowed: true, remaining: 4, reset_ms: 1_000, retry_after_ms: 0 });
+const hang = () => new Promise(() => {});
+const lost = () => Promise.reject(new TypeError("fetch failed"));
+
+// A client whose checks are answered so, and the keys that it asked for.
+function clientOf(answer) {
+  const keys = [];
+  const fetch = async (url) => {
+    keys.push(decodeURIComponent(new URL(url).pathname.split("/").at(-1)));
+    return answer();
+  };
+  return { keys, tally: new Tally({ url: "https://tally.example.com", key: "k", fetch }) };
+}
+
+const FRAMEWORKS = {
+  async hono(tally, options, { address, headers = {} }) {
+    const app = new Hono().use(honoLimit(tally, options)).get("/", (c) => c.text(`verdict ${c.get("tally")?.remaining}`));
+    return app.request("/", { headers: { ...headers, ...(address === undefined ? {} : { "cf-connecting-ip": address }) } });
+  },
+  async express(tally, options, { address, headers = {} }) {
+    const app = express();
+    app.use((request, _, next) => (Object.defineProperty(request, "ip", { value: address }), next()));
+    app.use(expressLimit(tally, options));
+    app.get("/", (_, response) => response.send(`verdict ${response.locals.tally?.remaining}`));
+    const listener = app.listen(0, "127.0.0.1");
+    await once(listener, "listening");
+    try {
+      return await fetch(`http://127.0.0.1:${listener.address().port}/`, { headers });
+    } finally {
+      listener.close();
+    }
+  },
+};
+
+// Sends one request through a middleware. Resolves to status, code, headers, log and the keys that were asked for.
+async function through(framework, answer, options = {}, request = { address: "203.0.113.9" }) {
+  const { keys, tally } = clientOf(answer);
+  const log = [];
+  const all = { policy: "api", log: (line) => log.push(line), ...options };
+  const response = await FRAMEWORKS[framework](tally, all, request);
+  const text = await response.text();
+  const body = text.startsWith("{") ? JSON.parse(text) : {};
+  return { status: response.status, code: body.code, text, headers: response.headers, log, keys };
+}
+
+const budget = problem(429, "quota-exceeded", "the key's budget of 5 a minute is used up", { "retry-after": "7" });
+const CASES = [
+  ["a verdict", allowed, {}, 200, undefined, null],
+  ["a refusal", json(429, { allowed: false, code: "quota-exceeded" }, { "retry-after": "9" }), {}, 429, "quota-exceeded", null],
+  ["its own budget is used up", budget, {}, 503, "limiter-budget", /budget.*the key's budget of 5 a minute is used up/],
+  ["its own budget is used up, open", budget, { onError: "open" }, 503, "limiter-budget", /budget/],
+  ["its key is not known", problem(401, "unauthorized", "send a key"), { onError: "open" }, 500, "limiter-misconfigured", /key of this program.*send a key/],
+  ["its key may not", problem(403, "forbidden", "not this"), {}, 500, "limiter-misconfigured", /key of this program/],
+  ["there is no such policy", problem(404, "policy-not-found", "no policy"), {}, 500, "limiter-misconfigured", /no policy/],
+  ["the check is wrong", problem(400, "invalid-cost", "no cost"), {}, 500, "limiter-misconfigured", /no cost/],
+  ["a redirect", json(307, {}, { location: "https://example.com/" }), { onError: "open" }, 500, "limiter-misconfigured", /redirects to/],
+  ["a page that is not Tally's", () => new Response("<html>"), {}, 500, "limiter-misconfigured", /not Tally/],
+  ["nobody answers", lost, {}, 200, undefined, /let through.*fetch failed/],
+  ["nobody answers, closed", lost, { onError: "closed" }, 503, "limiter-unavailable", /get 503/],
+  ["an error of the server", problem(500, "internal", "broken"), {}, 200, undefined, /let through.*broken/],
+  ["a closed policy", problem(503, "limiter-unavailable", "closed"), {}, 503, "limiter-unavailable", /get 503/],
+  ["a closed policy, but open here", problem(503, "limiter-unavailable", "closed"), { onError: "open" }, 200, undefined, /let through/],
+  ["a hanging check", hang, { deadline_ms: 30 }, 200, undefined, /no answer within 30 ms/],
+  ["an overloaded server", problem(503, "overloaded", "busy", { "retry-after": "1" }), { deadline_ms: 30 }, 200, undefined, /busy/],
+  ["a bad prefix", allowed, { ipv6Prefix: 0, onBadKey: "refuse" }, 400, "no-key", /no valid key/],
+];
+
+for (const framework of Object.keys(FRAMEWORKS)) {
+  for (const [name, answer, options, status, code, logged] of CASES) {
+    test(`${framework}: ${name}`, { timeout: 10_000 }, async () => {
+      const found = await through(framework, answer, options);
+      assert.deepEqual([found.status, found.code], [status, code], found.text);
+      if (logged === null) assert.deepEqual(found.log, []);
+      else {
+        assert.equal(found.log.length, 1);
+        assert.match(found.log[0], logged);
+        assert.match(found.log[0], /^tally: policy "api": /);
+      }
+      if (status === 503 || status === 429) assert.ok(Number(found.headers.get("retry-after")) >= 1);
+      // Only what did not answer is decided by `onError`, and says so.
+      const isAway = logged !== null && /does not answer/.test(found.log[0]);
+      assert.equal(found.headers.get("tally-on-error"), isAway ? (status === 200 ? "open" : "closed") : null);
+    });
+  }
+
+  test(`${framework}: a key that is none is answered 400, or shares a quota, and never asked for`, async () => {
+    const fails = () => {
+      throw new Error("no user");
+    };
+    for (const key of [undefined, null, "", "..", "a\ud800", "a\n", 7, "x".repeat(513), fails, () => Promise.reject(new Error("no user"))]) {
+      const options = { key: typeof key === "function" ? key : () => key };
+      const refused = await through(framework, allowed, options);
+      assert.deepEqual([refused.status, refused.code, refused.keys, refused.log.length], [400, "no-key", [], 1]);
+      const shared = await through(framework, allowed, { ...options, onBadKey: "share" });
+      assert.deepEqual([shared.status, shared.keys, shared.log.length], [200, ["(no key)"], 1]);
+    }
+    const nobody = await through(framework, allowed, {}, {});
+    assert.deepEqual([nobody.status, nobody.keys], [400, []]);
+  });
+
+  test(`${framework}: all spellings of an address, and all addresses of a network, are one key`, async () => {
+    const spelt = ["203.0.113.9", "::ffff:203.0.113.9", "203.0.113.9:4711", "2001:db8::1", "2001:DB8:0:0:ffff::2"];
+    const keys = [];
+    for (const address of spelt) keys.push(...(await through(framework, allowed, {}, { address })).keys);
+    assert.deepEqual(keys, ["203.0.113.9", "203.0.113.9", "203.0.113.9", "2001:db8::", "2001:db8::"]);
+    const own = await through(framework, allowed, { ipv6Prefix: 48 }, { address: "2001:db8:1:2::3" });
+    assert.deepEqual(own.keys, ["2001:db8:1::"]);
+  });
+
+  test(`${framework}: a log that fails, or is called too often, harms nothing`, async () => {
+    const fails = () => {
+      throw new Error("no log");
+    };
+    assert.equal((await through(framework, lost, { log: fails })).status, 200);
+    const log = [];
+    const options = { policy: "api", log: (line) => log.push(line) };
+    for (let count = 0; count < 3; count += 1) {
+      await FRAMEWORKS[framework](clientOf(lost).tally, options, { address: "203.0.113.9" });
+    }
+    assert.equal(log.length, 1, "one line a minute of each kind");
+  });
+}
+
+test("a check ends at its deadline, whatever the transport does", { timeout: 10_000 }, async () => {
+  const slow = () => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new Uint8Array([123])) }));
+  for (const answer of [hang, slow]) {
+    const tally = new Tally({ url: "https://tally.example.com", fetch: answer, check_ms: 30 });
+    await assert.rejects(tally.limit("p", "k"), { code: "no-answer", status: 0 });
+  }
+});
