@@ -115,8 +115,8 @@ export class Batch {
     else this.#timer ??= setTimeout(() => void this.#go(), this.#options.wait_ms ?? WAIT_MS);
   }
 
-  // Whether an event may be counted is not always the same: not for whom budgets judge event by event, not for a visitor
-  // whose day's salt is not known, and not for an old time. Such an event needs a key of its own.
+  // Whether an event may be counted is not always the same: not for a caller whom budgets judge event by event, not for
+  // a visitor whose day's salt is not known, and not for an old time. Such an event needs a key of its own.
   #waiting(event: Event, body: Body): Waiting {
     checked("id", event.key);
     const needsKey = this.#transport.options.key === undefined || event.unique === "auto" || event.at !== undefined;
@@ -231,7 +231,11 @@ export class Batch {
       failure = error instanceof TallyError ? error : new TallyError(0, "no-answer", String(error), { cause: error });
       report = reportOf(failure.problem);
     }
-    if (report !== undefined) return this.#read(body, report) ?? failure;
+    if (report !== undefined) {
+      const why = this.#read(body, report);
+      // A refusal says when to come again.
+      return why !== undefined && failure !== undefined && LATER.has(failure.code) ? failure : why;
+    }
     // What says `overloaded` counted nothing. Of others that do not answer, nobody knows.
     if (failure?.status === 0 || (failure !== undefined && failure.status >= 500 && failure.code !== "overloaded")) {
       body.isUnknown = body.wasUnknown = openOf(body).some(({ isKeyed }) => !isKeyed);

@@ -103,8 +103,8 @@ export class Tally {
   }
 
   /**
-   * Adds to a counter soon, with others in one body. `flush()` waits for all of them. An id that is not valid is told to
-   * `batch.onError`; without it this throws.
+   * Adds to a counter soon, with others in one body. `flush()` waits for all of them. An id that is not valid is
+   * reported to `batch.onError`; without it this throws.
    */
   count(id: string, change: Omit<Event, "key"> = {}): void {
     this.#batch.add(this.#about({ key: id, ...change }));

@@ -1,7 +1,7 @@
 // What middleware answers of a verdict, whatever the framework.
 //
-// Invariants: nothing here throws. Refused and unreachable are never confused: only where Tally does not answer, in time
-// or with less than 500, does `onError` decide. A request that is let through without a verdict is in the log.
+// Invariants: nothing here throws. Refused and unreachable are never confused: `onError` decides only if Tally does not
+// answer in time, or answers 5xx. A request that is let through without a verdict is in the log.
 import { clientKey } from "./address.ts";
 import { TallyError, type LimitCheck, type Tally, type Verdict } from "./index.ts";
 import { checked, isFinal } from "./transport.ts";
@@ -17,7 +17,7 @@ export interface LimitOptions<Context> {
   check?: LimitCheck;
   /** While Tally does not answer, `open` lets requests through, and `closed` answers 503. Else the policy decides. */
   onError?: "open" | "closed";
-  /** Of a request without a valid key: `refuse` (the default) answers 400, `share` counts all such requests together. */
+  /** If a request has no valid key, `refuse` (the default) answers 400; `share` counts all such requests together. */
   onBadKey?: "refuse" | "share";
   /** How long a check may take before `onError` decides (1,000). */
   deadline_ms?: number;
@@ -77,7 +77,8 @@ export async function judge<Context>(
 ): Promise<Judged> {
   const key = await keyOf(options, context, address);
   if (key === undefined) {
-    return refused(400, "no-key", "The request does not say whose it is", "the request lacks what tells its sender apart");
+    const detail = "the request lacks what tells its sender apart";
+    return refused(400, "no-key", "The request does not say whose it is", detail);
   }
   const { policy, cost, check = {} } = options;
   try {
@@ -128,9 +129,11 @@ function failed(options: LimitOptions<any>, error: unknown): Judged {
     return refused(503, "limiter-budget", "The limit cannot be asked", "come again soon", headers);
   }
   if (!(error instanceof TallyError) || isFinal(error)) {
-    const hint = error instanceof TallyError && [401, 403].includes(error.status) ? "the key of this program is not valid here: " : "";
+    const isKey = error instanceof TallyError && [401, 403].includes(error.status);
+    const hint = isKey ? "the key of this program is not valid here: " : "";
     log(options, "wrong", `nothing is judged, requests get 500, until this is mended: ${hint}${why}`);
-    return refused(500, "limiter-misconfigured", "The limit cannot be asked", "the operator of this site has to mend it");
+    const detail = "the operator of this site has to mend it";
+    return refused(500, "limiter-misconfigured", "The limit cannot be asked", detail);
   }
   // The server says `limiter-unavailable` where the policy itself is closed.
   const onError = options.onError ?? (error.code === "limiter-unavailable" ? "closed" : "open");

@@ -155,8 +155,8 @@ function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
 // A redirect names another place, which may be anybody's: it gets neither the key nor the write.
 function redirectOf(base: string, answer: Response): TallyError | undefined {
   const { status } = answer;
-  const isRedirect = answer.type === "opaqueredirect" || answer.redirected || (status >= 300 && status < 400 && status !== 304);
-  if (!isRedirect) return undefined;
+  const names = status >= 300 && status < 400 && status !== 304;
+  if (!names && answer.type !== "opaqueredirect" && !answer.redirected) return undefined;
   const to = answer.headers.get("location");
   const where = to === null ? "" : ` to ${to.slice(0, 200)}`;
   return new TallyError(status, "redirected", `${base} redirects${where}: set \`url\` to the address at which Tally itself answers`);
@@ -209,7 +209,7 @@ export class Transport {
     // Without it a call by a binding enters nowhere, and counts in the datacenter LOCAL.
     if (request?.cf !== undefined) init["cf"] = request.cf;
     const url = this.url(route, call.query);
-    const sent = this.options.fetch?.(url, init) ?? (binding === undefined ? fetch(url, init) : binding.fetch(url, init));
+    const sent = this.options.fetch?.(url, init) ?? binding?.fetch(url, init) ?? fetch(url, init);
     const answer = (await sent) as Response;
     const redirect = redirectOf(this.base, answer);
     if (redirect !== undefined) throw redirect;

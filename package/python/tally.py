@@ -497,7 +497,9 @@ class Tally:
         except TallyError as error:
             failure, report = error, error._report
         if report is not None:
-            return self._read_report(body, report) or failure
+            why = self._read_report(body, report)
+            # A refusal says when to come again.
+            return failure if why is not None and failure is not None and failure.code in _LATER else why
         # What says overloaded counted nothing. Of others that do not answer, nobody knows.
         if failure is not None and (failure.status == 0 or (failure.status >= 500 and failure.code != "overloaded")):
             body.is_unknown = body.was_unknown = any(not waiting.is_keyed for waiting in body.open())

@@ -28,8 +28,10 @@ function clientOf(answer) {
 
 const FRAMEWORKS = {
   async hono(tally, options, { address, headers = {} }) {
-    const app = new Hono().use(honoLimit(tally, options)).get("/", (c) => c.text(`verdict ${c.get("tally")?.remaining}`));
-    return app.request("/", { headers: { ...headers, ...(address === undefined ? {} : { "cf-connecting-ip": address }) } });
+    const app = new Hono().use(honoLimit(tally, options));
+    app.get("/", (c) => c.text(`verdict ${c.get("tally")?.remaining}`));
+    const from = address === undefined ? {} : { "cf-connecting-ip": address };
+    return app.request("/", { headers: { ...headers, ...from } });
   },
   async express(tally, options, { address, headers = {} }) {
     const app = express();
@@ -75,7 +77,7 @@ const CASES = [
   ["a closed policy", problem(503, "limiter-unavailable", "closed"), {}, 503, "limiter-unavailable", /get 503/],
   ["a closed policy, but open here", problem(503, "limiter-unavailable", "closed"), { onError: "open" }, 200, undefined, /let through/],
   ["a hanging check", hang, { deadline_ms: 30 }, 200, undefined, /no answer within 30 ms/],
-  ["an overloaded server", problem(503, "overloaded", "busy", { "retry-after": "1" }), { deadline_ms: 30 }, 200, undefined, /busy/],
+  ["an overloaded server", problem(503, "overloaded", "busy", { "retry-after": "5" }), { deadline_ms: 4_000 }, 200, undefined, /busy/],
   ["a bad prefix", allowed, { ipv6Prefix: 0, onBadKey: "refuse" }, 400, "no-key", /no valid key/],
 ];
 
@@ -101,7 +103,8 @@ for (const framework of Object.keys(FRAMEWORKS)) {
     const fails = () => {
       throw new Error("no user");
     };
-    for (const key of [undefined, null, "", "..", "a\ud800", "a\n", 7, "x".repeat(513), fails, () => Promise.reject(new Error("no user"))]) {
+    const rejects = () => Promise.reject(new Error("no user"));
+    for (const key of [undefined, null, "", "..", "a\ud800", "a\n", 7, "x".repeat(513), fails, rejects]) {
       const options = { key: typeof key === "function" ? key : () => key };
       const refused = await through(framework, allowed, options);
       assert.deepEqual([refused.status, refused.code, refused.keys, refused.log.length], [400, "no-key", [], 1]);
@@ -136,7 +139,8 @@ for (const framework of Object.keys(FRAMEWORKS)) {
 }
 
 test("a check ends at its deadline, whatever the transport does", { timeout: 10_000 }, async () => {
-  const slow = () => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new Uint8Array([123])) }));
+  const start = (controller) => controller.enqueue(new Uint8Array([123]));
+  const slow = () => new Response(new ReadableStream({ start }));
   for (const answer of [hang, slow]) {
     const tally = new Tally({ url: "https://tally.example.com", fetch: answer, check_ms: 30 });
     await assert.rejects(tally.limit("p", "k"), { code: "no-answer", status: 0 });

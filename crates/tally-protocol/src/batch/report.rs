@@ -109,8 +109,8 @@ fn may_count_later(code: Code) -> bool {
 
 impl BatchReport {
     /// The problem of a batch if records were rejected and none counts, and its JSON, which has the report too. `None`
-    /// if a record counts, or if there was none to count. A code whose records may count later takes precedence, so that the
-    /// sender repeats the batch; then the code of the most records does.
+    /// if a record counts, or if there was none to count. A code whose records may count later comes first, so that
+    /// the sender repeats the batch; then the code of the most records does.
     pub fn refusal(&self) -> Option<(Problem, String)> {
         if self.accepted > 0 {
             return None;
