@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use tally_core::sketch::{HashKey, hash};
+use tally_protocol::access::Caller;
 use tally_protocol::batch::BulkRecord;
 use tally_protocol::batch::clf::LogLine;
 use tally_protocol::batch::event::parse_line;
@@ -127,7 +128,7 @@ impl Body {
             times,
             clock_skew_ms: CLOCK_SKEW_MS,
         };
-        let mut gather = Gatherer::new(limits, 13);
+        let mut gather = Gatherer::new(limits, Caller::nobody().sender(), 13);
         self.split(splitter, |number, record| match read(record) {
             Ok(record) => gather.add(number, &record, BEGIN_MS, &hash_of),
             Err(problem) => gather.reject(number, &problem),

@@ -15,7 +15,7 @@ use tally_protocol::messages::{
     AskBoard, AskHidden, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, CountKeyed, Fault,
     Flush, GiveRoot, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, PutAlert, PutPolicy,
     ReadOwnPastStates, Recall, RepairCell, RepairObject, RepairRoot, RootHandover, RootRepaired,
-    RunSorted, SortedRan, Subscribe, WriteBoard, decode, encode,
+    Subscribe, WriteBoard, decode, encode,
 };
 
 use crate::chance::Chance;
@@ -153,10 +153,6 @@ fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
 
 /// The form of the protocol before of an answer that had another.
 fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
-    if path == RunSorted::PATH {
-        let it: Result<SortedRan, Fault> = decode(answer).ok()?;
-        return encode(&it.map(|it| it.replies)).ok();
-    }
     if path == RepairCell::PATH {
         let it: Result<CellRepaired, Fault> = decode(answer).ok()?;
         return encode(&it.map(|it| (it.damaged, it.totals_from))).ok();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tally_core::counter::id::CounterId;
+use tally_protocol::access::Caller;
 use tally_protocol::batch::clf::LogLine;
 use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, GatheredCounter, Gatherer, Times};
 use tally_protocol::batch::ingest::{Format, Ingest, KeyField, UniqueField};
@@ -267,7 +268,7 @@ fn gathered(log: &str) -> (Vec<(CounterId, GatheredCounter)>, BatchReport) {
         clock_skew_ms: CLOCK_SKEW_MS,
     };
     let ingest = Ingest::from_query(Some("clf"), None, Some("ip")).unwrap();
-    let mut gather = Gatherer::new(limits, 1);
+    let mut gather = Gatherer::new(limits, Caller::nobody().sender(), 1);
     // Not what elements are hashed with in earnest, but without collisions here.
     let hash = |element: &[u8]| {
         element

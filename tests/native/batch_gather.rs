@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::sketch::redis_hash;
+use tally_protocol::access::Caller;
 use tally_protocol::batch::BulkRecord;
 use tally_protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Hashed, Hashes, Times,
@@ -80,7 +81,7 @@ proptest! {
     ) {
         let keys = ["a", "/b", "c c", "d", "é"];
         let elements = ["u", "v", "w", "x", "y", "z"];
-        let mut gather = Gatherer::new(limits(Times::Past), seed);
+        let mut gather = Gatherer::new(limits(Times::Past), Caller::nobody().sender(), seed);
         let mut sums: BTreeMap<&str, PlainSum> = BTreeMap::new();
         for (line, &(key, delta, age, element)) in (1..).zip(&events) {
             let (key, element) = (keys[key], element.map(|element| elements[element]));
@@ -141,7 +142,7 @@ fn a_live_time_is_near_the_clock_and_a_past_one_is_not_ahead() {
         (Times::Past, -NOW_MS, true),
         (Times::Past, i64::MAX - NOW_MS, false),
     ] {
-        let mut gather = Gatherer::new(limits(times), 1);
+        let mut gather = Gatherer::new(limits(times), Caller::nobody().sender(), 1);
         gather.add(
             1,
             &record("a", 1, Some(NOW_MS + offset_ms), None),
@@ -171,7 +172,7 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
         (Times::Past, NOW_MS - 100 * CLOCK_SKEW_MS, false),
         (Times::Past, i64::MAX, true),
     ] {
-        let mut gather = Gatherer::new(limits(times), 1);
+        let mut gather = Gatherer::new(limits(times), Caller::nobody().sender(), 1);
         let sent = BulkRecord {
             id: Some("1".into()),
             ..record("a", 3, Some(at_ms), Some("u"))
@@ -196,7 +197,7 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
 
 #[test]
 fn a_rejected_record_changes_nothing() {
-    let mut gather = Gatherer::new(limits(Times::Live), 1);
+    let mut gather = Gatherer::new(limits(Times::Live), Caller::nobody().sender(), 1);
     let add = |gather: &mut Gatherer, line, record: &BulkRecord<'_>| {
         gather.add(line, record, NOW_MS, &hash)
     };
@@ -229,7 +230,7 @@ fn a_rejected_record_changes_nothing() {
 
 #[test]
 fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
-    let mut gather = Gatherer::new(limits(Times::Live), 1);
+    let mut gather = Gatherer::new(limits(Times::Live), Caller::nobody().sender(), 1);
     for (line, key) in (1..).zip(["a", "b", "a"]) {
         gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
     }
@@ -269,7 +270,7 @@ fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
 
 #[test]
 fn memory_grows_with_what_is_distinct_only() {
-    let mut gather = Gatherer::new(limits(Times::Past), 1);
+    let mut gather = Gatherer::new(limits(Times::Past), Caller::nobody().sender(), 1);
     let elements = ["u", "v", "w"];
     let fill = |gather: &mut Gatherer, rounds: u64| {
         for line in 0..rounds {
@@ -305,7 +306,7 @@ fn a_visitor_is_counted_by_its_element_and_known_again_by_what_was_sent() {
         ..today.clone()
     };
     let gathers = [b"monday", b"sunday"].map(|element| {
-        let mut gather = Gatherer::new(limits(Times::Live), 1);
+        let mut gather = Gatherer::new(limits(Times::Live), Caller::nobody().sender(), 1);
         gather.add_as(1, &today, Some(element), NOW_MS, &hash);
         gather.add_as(2, &keyed, Some(element), NOW_MS, &hash);
         gather.ignore_bot();
@@ -336,7 +337,7 @@ fn elements_and_names_have_hashes_of_their_own() {
             2
         }
     }
-    let mut gather = Gatherer::new(limits(Times::Live), 1);
+    let mut gather = Gatherer::new(limits(Times::Live), Caller::nobody().sender(), 1);
     let sent = BulkRecord {
         id: Some("1".into()),
         ..record("a", 1, None, Some("bob"))

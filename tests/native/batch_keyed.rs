@@ -15,6 +15,7 @@ use tally_core::counter::autoscale::shard_of_element;
 use tally_core::counter::flush::Element;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
+use tally_protocol::access::Caller;
 use tally_protocol::batch::BulkRecord;
 use tally_protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
@@ -75,7 +76,7 @@ fn gathered(
         times,
         clock_skew_ms: CLOCK_SKEW_MS,
     };
-    let mut gather = Gatherer::new(limits, 1);
+    let mut gather = Gatherer::new(limits, Caller::nobody().sender(), 1);
     for (number, line) in (1..).zip(lines) {
         match line {
             Some(sent) => {

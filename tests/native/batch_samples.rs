@@ -7,6 +7,7 @@ use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::samples::Samples;
 use tally_core::sketch::{HashKey, Histogram, Sample};
+use tally_protocol::access::Caller;
 use tally_protocol::batch::event::parse_increment;
 use tally_protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
@@ -31,7 +32,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 fn gathered<'a>(lines: impl IntoIterator<Item = &'a str>) -> (GatheredCounter, u64) {
-    let mut gather = Gatherer::new(LIMITS, 1);
+    let mut gather = Gatherer::new(LIMITS, Caller::nobody().sender(), 1);
     for (number, line) in (1..).zip(lines) {
         let record = parse_event(line.as_bytes()).expect("a record");
         gather.add(number, &record, NOW_MS, &hash);

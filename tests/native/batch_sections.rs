@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::{HashKey, Sample};
+use tally_protocol::access::Caller;
 use tally_protocol::batch::BulkRecord;
 use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
 use tally_protocol::batch::keyed::BodyKey;
@@ -42,7 +43,7 @@ fn cut(lines: &[Line], bytes_max: u64) -> (Vec<usize>, Vec<BodyKey>, u64) {
         times: Times::Past,
         clock_skew_ms: CLOCK_SKEW_MS,
     };
-    let mut gather = Gatherer::new(limits, 1);
+    let mut gather = Gatherer::new(limits, Caller::nobody().sender(), 1);
     let (mut ends, mut keys, mut most) = (Vec::new(), Vec::new(), 0);
     for (number, line) in lines.iter().enumerate() {
         let record = record(line, number);

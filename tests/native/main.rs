@@ -126,6 +126,7 @@ mod public_rounding;
 mod redis_dialect;
 mod refresh;
 mod region_hints;
+mod senders;
 mod settings;
 mod sha256;
 mod sketch_family;

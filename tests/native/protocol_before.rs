@@ -29,13 +29,11 @@ use tally_protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
     Flush, Flushed, GiveKey, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL,
     PROTOCOL_BEFORE, PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy,
-    Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunInProgress, RunSorted, SortedRan,
+    Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunInProgress,
     Sums, Top, TopOrder, TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded,
     encode, later, path_in, protocol_of,
 };
 use tally_protocol::names::CellAddress;
-use tally_protocol::redis::notifications::SetChange;
-use tally_protocol::redis::reply::Reply;
 use tally_protocol::snapshot::RunOf;
 
 fn hex(bytes: &[u8]) -> String {
@@ -232,21 +230,6 @@ fn an_edge_of_the_build_before_counts_keyed_writes_without_bounds_of_values_and_
                     090909090909090909090909090909090700030001780300000000010000";
     assert_eq!(bytes, expected);
     assert!(now.received().writes[0].within_64_bits);
-}
-
-#[test]
-fn a_board_of_the_build_before_answers_redis_without_what_was_done() {
-    let read = SortedRan {
-        replies: Some(vec![Reply::Integer(3)]),
-        changes: Vec::new(),
-    };
-    let now: Result<_, Fault> = Ok(SortedRan {
-        changes: vec![SetChange::Changed],
-        ..read.clone()
-    });
-    let before: Result<_, Fault> = Ok(Some(vec![Reply::Integer(3)]));
-    let bytes = golden(&now, &before, &Ok(read), RunSorted::LACKS.1);
-    assert_eq!(bytes, "0001010106");
 }
 
 #[test]

@@ -9,11 +9,17 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::sketch::{HashKey, hash};
+use tally_protocol::access::{Caller, Sender};
 use tally_protocol::batch::ingest::Ingest;
 use tally_protocol::keys::{BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key};
 use tally_protocol::problem::Code;
 
 const KINDS: [KeyKind; 3] = [KeyKind::Write, KeyKind::Batch, KeyKind::Event];
+
+/// The sender without a key.
+fn public() -> Sender {
+    Caller::nobody().sender()
+}
 
 fn keyed_hash(bytes: &[u8]) -> u64 {
     hash(&HashKey::from([7; 16]), bytes)
@@ -95,7 +101,7 @@ proptest! {
     fn keys_of_another_text_or_kind_are_other_keys(texts in prop::collection::btree_set("[ -~]{1,40}", 1..20)) {
         let keys: BTreeSet<_> = texts
             .iter()
-            .flat_map(|text| KINDS.map(|kind| write_key(&keyed_hash, kind, text)))
+            .flat_map(|text| KINDS.map(|kind| write_key(&keyed_hash, public(), kind, text)))
             .collect();
         prop_assert_eq!(keys.len(), texts.len() * KINDS.len());
     }
@@ -127,13 +133,13 @@ fn parts_are_told_apart_by_their_lengths() {
 #[test]
 fn no_half_of_a_key_says_the_other() {
     for text in ["a", "b", "order-4711"] {
-        let name = write_key(&keyed_hash, KeyKind::Write, text).0;
+        let name = write_key(&keyed_hash, public(), KeyKind::Write, text).0;
         assert_ne!(name[..8], name[8..], "{text}");
     }
     // Both halves are of the text, so that 64 bits of luck are not enough.
     let (one, other) = (
-        write_key(&keyed_hash, KeyKind::Write, "a").0,
-        write_key(&keyed_hash, KeyKind::Write, "b").0,
+        write_key(&keyed_hash, public(), KeyKind::Write, "a").0,
+        write_key(&keyed_hash, public(), KeyKind::Write, "b").0,
     );
     assert_ne!(one[..8], other[..8]);
     assert_ne!(one[8..], other[8..]);
@@ -143,7 +149,7 @@ fn no_half_of_a_key_says_the_other() {
 #[test]
 fn names_of_keys_do_not_change() {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
-    let names = KINDS.map(|kind| hex(&write_key(&keyed_hash, kind, "order-4711").0));
+    let names = KINDS.map(|kind| hex(&write_key(&keyed_hash, public(), kind, "order-4711").0));
     assert_eq!(
         names,
         [

@@ -1,20 +1,21 @@
 //! Operations on a counter as a whole: settings, set, reset, deletion.
 
 use super::body;
-use super::hash_keys::name_key;
 use super::isolate;
 use super::keyed::needs_home;
 use super::last_seen;
 use super::read::not_found;
 use super::read_cache::with_reads;
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::respond::Answer;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
-use tally_core::sketch::{Uniques, hash};
+use tally_core::sketch::Uniques;
 use tally_protocol::bodies::{parse_nothing, parse_set, parse_settings};
-use tally_protocol::keys::{KeyKind, fingerprint, parse_if_match, parse_key, write_key};
+use tally_protocol::access::Caller;
+use tally_protocol::keys::{KeyKind, parse_if_match};
 use tally_protocol::messages::{
     Done, GlobalSum, LookUp, Operate, Operation, OperationKey, OperationOutcome, Read, ReadDrained,
     ReadParts, StoreAnswer, StoredAnswer,
@@ -31,43 +32,84 @@ use tally_shared::{call, call_within};
 ///
 /// # Errors
 /// `invalid-body`, `unknown-field`, `needs-home`, `below-floor`, `hash-mismatch`, `precondition-failed`, `unavailable`.
-pub async fn put(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+pub async fn put(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
     let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(context).await?;
     let operation = Operation::Put(parse_settings(&bytes)?);
-    operate(context, id, operation, strings, Metric::AcknowledgedPut).await
+    let sent = Sent {
+        caller,
+        call: "put",
+        body: &bytes,
+        strings,
+    };
+    operate(context, id, operation, sent, Metric::AcknowledgedPut).await
 }
 
 /// `PUT /counters/{id}/value`: sets the value, creating the counter if need be.
 ///
 /// # Errors
 /// `invalid-body`, `unknown-field`, `below-floor`, `precondition-failed`, `needs-home`, `unavailable`.
-pub async fn set(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+pub async fn set(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
     let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(context).await?;
     let operation = Operation::Set(parse_set(&bytes)?);
-    operate(context, id, operation, strings, Metric::AcknowledgedSet).await
+    let sent = Sent {
+        caller,
+        call: "set",
+        body: &bytes,
+        strings,
+    };
+    operate(context, id, operation, sent, Metric::AcknowledgedSet).await
 }
 
 /// `POST /counters/{id}/reset`: sets the value of a counter that exists to 0.
 ///
 /// # Errors
 /// `counter-not-found`, and as [`set`].
-pub async fn reset(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+pub async fn reset(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
     let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
-    parse_nothing(&body::read_small(context).await?)?;
+    let bytes = body::read_small(context).await?;
+    parse_nothing(&bytes)?;
+    let sent = Sent {
+        caller,
+        call: "reset",
+        body: &bytes,
+        strings,
+    };
     let metric = Metric::AcknowledgedReset;
-    operate(context, id, Operation::Reset, strings, metric).await
+    operate(context, id, Operation::Reset, sent, metric).await
 }
 
 /// `DELETE /counters/{id}`: ends the counter, storage included.
 ///
 /// # Errors
 /// `counter-not-found`, `precondition-failed`, `needs-home`, `unavailable`.
-pub async fn delete(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+pub async fn delete(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
+    let sent = Sent {
+        caller,
+        call: "delete",
+        body: &[],
+        strings: false,
+    };
     let metric = Metric::AcknowledgedDelete;
-    operate(context, id, Operation::Delete, false, metric).await
+    operate(context, id, Operation::Delete, sent, metric).await
 }
 
 /// Runs an operation at the root, and answers with the counter after it. Under a key it is done once, and a repeat gets
@@ -76,10 +118,10 @@ async fn operate(
     context: &RequestContext,
     id: CounterId,
     operation: Operation,
-    strings: bool,
+    sent: Sent<'_>,
     metric: Metric,
 ) -> Result<Answer, Problem> {
-    let key = key_of(context, &operation, strings).await?;
+    let key = key_of(context, &sent).await?;
     let header = context.header("if-match");
     let condition = header.as_deref().map(parse_if_match).transpose()?;
     let is_delete = operation == Operation::Delete;
@@ -121,7 +163,7 @@ async fn operate(
             done: &done,
             requested_ms,
         };
-        state_after(context, &id, &outcome, strings).await?
+        state_after(context, &id, &outcome, sent.strings).await?
     };
     metrics::count(
         &context.host,
@@ -162,22 +204,28 @@ fn answer_of(answered: StoredAnswer) -> Answer {
     Answer::json(answered.body).with_status(answered.status)
 }
 
+/// What a client sent with an operation.
+struct Sent<'a> {
+    caller: &'a Caller,
+    /// The name of the call.
+    call: &'static str,
+    body: &'a [u8],
+    /// Whether its answer has numbers as strings.
+    strings: bool,
+}
+
 /// The key of an operation, if its client sent one.
 async fn key_of(
     context: &RequestContext,
-    operation: &Operation,
-    strings: bool,
+    sent: &Sent<'_>,
 ) -> Result<Option<OperationKey>, Problem> {
-    let Some(header) = context.header("idempotency-key") else {
-        return Ok(None);
-    };
-    let text = parse_key(&header)?;
-    let secret = name_key(&context.host).await?;
-    let hashed = |bytes: &[u8]| hash(&secret, bytes);
-    let encoded = tally_protocol::messages::encode(operation)?;
-    Ok(Some(OperationKey {
-        key: write_key(&hashed, KeyKind::Write, text),
-        fingerprint: fingerprint(&hashed, &[&encoded, &[u8::from(strings)]]),
+    let key = RequestKey::of(context, sent.caller).await?;
+    Ok(key.map(|key| OperationKey {
+        key: key.name(KeyKind::Write),
+        fingerprint: key.request_hash(
+            &[sent.call.as_bytes(), &[u8::from(sent.strings)]],
+            sent.body,
+        ),
     }))
 }
 

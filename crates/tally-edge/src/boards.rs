@@ -7,12 +7,11 @@ use futures_util::future::LocalBoxFuture;
 use super::board_lanes;
 use super::board_summary::{self, is_elsewhere, rank_among_all, top_of};
 use super::body;
-use super::hash_keys::name_key;
 use super::key_budget;
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::respond::Answer;
 use tally_core::counter::id::CounterId;
-use tally_core::sketch::hash;
 use tally_protocol::access::Caller;
 use tally_protocol::boards::{
     BoardQuery, BoardVersion, MemberLines, ReadBoard, WRITES_AT_ONCE, configured_json, count_json,
@@ -20,7 +19,7 @@ use tally_protocol::boards::{
     parse_if_match, parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of,
     rows_json, rows_ndjson, tag_text, written_json,
 };
-use tally_protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
+use tally_protocol::keys::{KeyKind, section_key};
 use tally_protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
     Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberWrite, OnceKey,
@@ -442,23 +441,13 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
     })
 }
 
-/// The key of a body, where its client sent one.
-async fn once_of(
-    context: &RequestContext,
-    kind: KeyKind,
-    parts: &[&[u8]],
-) -> Result<Option<OnceKey>, Problem> {
-    let Some(header) = context.header("idempotency-key") else {
-        return Ok(None);
-    };
-    let text = parse_key(&header)?;
-    let names = name_key(&context.host).await?;
-    let hashed = |bytes: &[u8]| hash(&names, bytes);
-    Ok(Some(OnceKey {
-        key: write_key(&hashed, kind, text),
-        fingerprint: fingerprint(&hashed, parts),
+/// A key for the board that its request writes to.
+fn once_of(context: &RequestContext, key: &RequestKey, kind: KeyKind, hash: u64) -> OnceKey {
+    OnceKey {
+        key: key.name(kind),
+        fingerprint: hash,
         keys: context.keys(),
-    }))
+    }
 }
 
 /// The result of writes.
@@ -587,13 +576,18 @@ async fn write_one(
 /// Any refusal; then nothing was written, except `unavailable`, which says so.
 pub async fn write(
     context: &RequestContext,
+    caller: &Caller,
     board: CounterId,
     name: CounterId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let put = parse_write(&body, context.host.now_ms())?;
-    let once = once_of(context, KeyKind::Write, &[name.as_str().as_bytes(), &body]).await?;
+    let key = RequestKey::of(context, caller).await?;
+    let once = key.map(|key| {
+        let hash = key.request_hash(&[b"member", name.as_str().as_bytes()], &body);
+        once_of(context, &key, KeyKind::Write, hash)
+    });
     write_one(context, board, name, MemberAction::Put(put), once).await
 }
 
@@ -663,7 +657,11 @@ fn after_others(problem: Problem) -> Problem {
 ///
 /// # Errors
 /// As [`fn@write`]; the answer says why lines were refused.
-pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+pub async fn write_many(
+    context: &RequestContext,
+    caller: &Caller,
+    board: CounterId,
+) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     if context.header("if-match").is_some() {
         let detail = "`If-Match` is about one member: write to it alone; nothing was written";
@@ -671,19 +669,23 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
     }
     let body = body::read_small(context).await?;
     let mut lines: MemberLines = parse_lines(&body, context.host.now_ms())?;
-    let once = once_of(context, KeyKind::Batch, &[&body]).await?;
-    admit_lines(context, &board, &mut lines, once.is_some())?;
+    let key = RequestKey::of(context, caller).await?;
+    admit_lines(context, &board, &mut lines, key.is_some())?;
     let count = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
-    key_budget::spend_body(context, &context.caller()?, count).await?;
+    key_budget::spend_body(context, caller, count).await?;
     let _waiting = context.waiting();
-    let names = name_key(&context.host).await?;
+    let key = key.map(|key| {
+        let hash = key.request_hash(&[b"members"], &body);
+        let once = once_of(context, &key, KeyKind::Batch, hash);
+        (key, once)
+    });
     let writes = std::mem::take(&mut lines.writes);
     let mut all: Option<(MemberOutcome, BoardVersion)> = None;
-    let mut is_replay = once.is_some();
+    let mut is_replay = key.is_some();
     for (some, section) in writes.chunks(WRITES_AT_ONCE).zip(0..) {
-        let once = once.map(|once| OnceKey {
-            key: section_key(&|bytes| hash(&names, bytes), once.key, section),
-            ..once
+        let once = key.as_ref().map(|(key, once)| OnceKey {
+            key: section_key(&|bytes| key.hash(bytes), once.key, section),
+            ..*once
         });
         let made = some.iter().map(|(_, write)| write.clone()).collect();
         let sent = send(context, &board, made, once).await;

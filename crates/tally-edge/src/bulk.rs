@@ -9,21 +9,22 @@ use std::rc::Rc;
 use super::body::BulkBody;
 use super::bulk_counting::Counting;
 use super::bulk_reader::{BulkHashes, BulkReader};
-use super::hash_keys::{hashing, name_key, prepare};
+use super::hash_keys::{hashing, prepare};
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::respond::Answer;
 use tally_protocol::access::{Caller, Permission};
 use tally_protocol::batch::BulkRecord;
 use tally_protocol::batch::by::Actor;
 use tally_protocol::batch::event::parse_line;
-use tally_protocol::batch::gather::{CountingMode, Hashes, Times};
+use tally_protocol::batch::gather::{CountingMode, Times};
 use tally_protocol::batch::ingest::Ingest;
 use tally_protocol::batch::keyed::CallBudget;
 use tally_protocol::batch::plan::body_calls_max;
 use tally_protocol::batch::sections::{SECTION_BYTES_MAX, Sections};
 use tally_protocol::batch::split::Splitter;
 use tally_protocol::bodies::PIECE_MS_MAX;
-use tally_protocol::keys::{BodyHash, KeyKind, parse_key, write_key};
+use tally_protocol::keys::{BodyHash, KeyKind};
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::{BODY_PIECE_MS, SUBREQUESTS};
 use tally_protocol::problem::{Code, Problem};
@@ -145,16 +146,13 @@ async fn bulk(
 ) -> Result<Answer, Problem> {
     let elements = hashing(context).await?;
     let hash_id = elements.id;
-    let key = context.header("idempotency-key");
-    let names = match &key {
-        Some(_) => Some(name_key(&context.host).await?),
-        None => prepare(&context.host, records.day(context.host.now_ms())).await,
-    };
+    let key = RequestKey::of(context, caller).await?;
+    let names = prepare(&context.host, records.day(context.host.now_ms())).await;
     let keys = BulkHashes { elements, names };
     let mut body_key = None;
-    if let Some(header) = &key {
-        let hash_of = |name: &[u8]| keys.name(name);
-        let key = write_key(&hash_of, KeyKind::Batch, parse_key(header)?);
+    if let Some(key) = &key {
+        let hash_of = |name: &[u8]| key.hash(name);
+        let key = key.name(KeyKind::Batch);
         let hash = BodyHash::new(&hash_of, &records.request_parts());
         let sections = Sections::new(key, &hash_of, &records.request_parts(), SECTION_BYTES_MAX);
         body_key = Some((hash, sections));

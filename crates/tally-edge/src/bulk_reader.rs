@@ -161,7 +161,8 @@ impl<'a> BulkReader<'a> {
         let reading_bytes = reading_bytes(body::announced_length(&*context.request));
         memory.hold(reading_bytes)?;
         Ok(Self {
-            gather: Gatherer::new(limits, context.host.random()).knowing(hash_of_counter),
+            gather: Gatherer::new(limits, caller.sender(), context.host.random())
+                .knowing(hash_of_counter),
             now_ms: context.host.now_ms(),
             boards: BoardLines::new(),
             boards_bytes: 0,

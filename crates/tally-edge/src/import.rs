@@ -10,10 +10,10 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::body::BulkBody;
-use super::hash_keys::name_key;
 use super::limiters::cache_policy;
 use super::read_cache::with_reads;
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::respond::Answer;
 use super::{administration, alerts, isolate, last_seen};
 use tally_core::board::member::Amount;
@@ -23,7 +23,7 @@ use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, WriteKey};
 use tally_core::counter::total::{Sum, Value};
-use tally_core::sketch::{HashKey, Uniques, hash};
+use tally_core::sketch::Uniques;
 use tally_host::Host;
 use tally_protocol::access::{Caller, Scope};
 use tally_protocol::alerts::AlertName;
@@ -38,7 +38,7 @@ use tally_protocol::export::{
     Checksum, CounterLine, ExportEnd, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode,
     name_of, parse_line,
 };
-use tally_protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
+use tally_protocol::keys::fingerprint;
 use tally_protocol::limits::{PolicyName, parse_policy};
 use tally_protocol::messages::{
     AlertPutOutcome, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, ConfigureBoard,
@@ -76,14 +76,15 @@ const CLAIM_WRITES: usize = 2;
 pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["mode"])?;
     let mode = import_mode(query.get("mode"))?;
-    let header = context.header("idempotency-key");
-    let text = header.as_deref().map(parse_key).transpose()?;
+    let key = RequestKey::of(context, caller).await?;
     let mut import = Import {
         context,
         caller: caller.clone(),
         mode,
-        secret: name_key(&context.host).await?,
-        key: text.map(str::to_owned),
+        keys: key.map(|key| StepKeys {
+            key,
+            within: String::new(),
+        }),
         now_ms: context.host.now_ms(),
         report: Report::default(),
         members: None,
@@ -212,6 +213,8 @@ struct Members {
     /// The number of writes of the group's lines, including those of expired members, so that a later repeat has the
     /// same groups.
     size: usize,
+    /// The hash of the group's lines.
+    lines: u64,
     writes: Vec<(u64, MemberWrite)>,
 }
 
@@ -224,9 +227,18 @@ impl Members {
             keep,
             first: None,
             size: 0,
+            lines: 0,
             writes: Vec::new(),
         }
     }
+}
+
+/// What names the steps of an import under the key of its request.
+#[derive(Clone)]
+pub(super) struct StepKeys {
+    pub(super) key: RequestKey,
+    /// What the key is of, besides its call.
+    pub(super) within: String,
 }
 
 pub(super) struct Import<'a> {
@@ -234,8 +246,7 @@ pub(super) struct Import<'a> {
     /// The caller. Its right to administer all counters was checked before. Other rights are checked for each line.
     caller: Caller,
     mode: ImportMode,
-    secret: Rc<HashKey>,
-    key: Option<String>,
+    keys: Option<StepKeys>,
     now_ms: i64,
     report: Report,
     members: Option<Members>,
@@ -251,16 +262,14 @@ impl<'a> Import<'a> {
     pub(super) fn of_snapshot(
         context: &'a RequestContext,
         mode: ImportMode,
-        secret: Rc<HashKey>,
-        key: Option<String>,
+        keys: Option<StepKeys>,
     ) -> Self {
         Self {
             context,
             // A snapshot has counters only.
             caller: Caller::nobody(),
             mode,
-            secret,
-            key,
+            keys,
             now_ms: context.host.now_ms(),
             report: Report::default(),
             members: None,
@@ -286,7 +295,7 @@ impl Import<'_> {
     async fn cut_short(&mut self, lines: &Lines, problem: Problem) -> Problem {
         let unfinished = self.members.as_ref().and_then(|members| members.first);
         // A key names a group of members by its first line, so half of a group would later count as the whole.
-        let unfinished = unfinished.filter(|_| self.key.is_some());
+        let unfinished = unfinished.filter(|_| self.keys.is_some());
         if unfinished.is_none() {
             self.write_members().await;
         }
@@ -393,18 +402,18 @@ impl Import<'_> {
 
     /// The name of one step of a line.
     pub(super) fn step_key(&self, id: &str, step: &str, line: &[u8]) -> OperationKey {
-        let hashed = |bytes: &[u8]| hash(&self.secret, bytes);
-        let key = match &self.key {
-            Some(text) => {
-                let name = ["import/", step, "/", text, "/", id].concat();
-                write_key(&hashed, KeyKind::Batch, &name)
-            }
-            None => self.context.host.random_key(),
+        let Some(StepKeys { key, within }) = &self.keys else {
+            // No other caller can send a step under a key that was drawn here.
+            return OperationKey {
+                key: self.context.host.random_key(),
+                fingerprint: 0,
+            };
         };
+        let before = ["import/", step, "/", within].concat();
         OperationKey {
-            key,
+            key: key.step_name(&before, &["/", id].concat()),
             fingerprint: fingerprint(
-                &hashed,
+                &|bytes| key.hash(bytes),
                 &[step.as_bytes(), self.mode.name().as_bytes(), line],
             ),
         }
@@ -609,7 +618,7 @@ impl Import<'_> {
 
     /// The key of a line that is stored once; `None` without a key.
     fn put_key(&self, number: u64, name: &str, body: &str) -> Option<WriteKey> {
-        self.key.as_ref()?;
+        self.keys.as_ref()?;
         let step = format!("{number}/put/{body}");
         Some(self.step_key(name, &step, &[]).key)
     }
@@ -703,7 +712,7 @@ impl Import<'_> {
         let mode = self.mode.name();
         match (known, self.mode) {
             (Some(seen), ImportMode::Create) => {
-                let may_be_own = seen.settings == settings && self.key.is_some();
+                let may_be_own = seen.settings == settings && self.keys.is_some();
                 let is_empty = seen.period.total == 0;
                 if !may_be_own || self.claim(board, mode, is_empty).await? != BoardClaim::Own {
                     return Err(exists("board"));
@@ -770,7 +779,7 @@ impl Import<'_> {
         is_own: bool,
     ) -> Result<BoardClaim, Problem> {
         let step = ["board/", step].concat();
-        let Some(once) = self.once(board.as_str(), &step) else {
+        let Some(once) = self.once(board.as_str(), &step, &[]) else {
             return Ok(BoardClaim::Foreign);
         };
         let nothing = MemberWrite {
@@ -793,10 +802,10 @@ impl Import<'_> {
         }
     }
 
-    /// The key of a step for a board; `None` without a key.
-    fn once(&self, board: &str, step: &str) -> Option<OnceKey> {
-        self.key.as_ref()?;
-        let OperationKey { key, fingerprint } = self.step_key(board, step, &[]);
+    /// The key of a step for a board, and of the lines that it writes; `None` without a key.
+    fn once(&self, board: &str, step: &str, lines: &[u8]) -> Option<OnceKey> {
+        self.keys.as_ref()?;
+        let OperationKey { key, fingerprint } = self.step_key(board, step, lines);
         Some(OnceKey {
             key,
             fingerprint,
@@ -834,6 +843,11 @@ impl Import<'_> {
             self.members = None;
         }
         let (writes, is_expired) = parse_member_line(line.as_bytes(), self.now_ms)?;
+        let keys = self.keys.as_ref().map(|keys| &keys.key);
+        let hash_after = |before: u64| {
+            let parts = [&before.to_le_bytes()[..], line.as_bytes()];
+            keys.map_or(0, |key| fingerprint(&|bytes| key.hash(bytes), &parts))
+        };
         if self.members.is_none() && self.mode == ImportMode::Create {
             let detail = "the line of its board must stand before it in the same body; to add members to a board that is there, send mode=add";
             return Err(Problem::new(Code::InvalidLine, detail));
@@ -843,6 +857,7 @@ impl Import<'_> {
             return Err(Problem::new(Code::InvalidLine, "its board was refused"));
         }
         members.first.get_or_insert(number);
+        members.lines = hash_after(members.lines);
         members.size += writes.len();
         if !is_expired {
             let writes = writes.into_iter().map(|write| (number, write));
@@ -899,7 +914,8 @@ impl Import<'_> {
             return;
         };
         let name = board.as_str().to_owned();
-        let once = self.once(&name, &format!("members/{first}"));
+        let lines = std::mem::take(&mut members.lines).to_le_bytes();
+        let once = self.once(&name, &format!("members/{first}"), &lines);
         let (numbers, mut writes): (Vec<u64>, Vec<MemberWrite>) = pending.into_iter().unzip();
         let puts = writes
             .iter()

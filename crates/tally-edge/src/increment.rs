@@ -2,6 +2,7 @@
 
 use super::body;
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::unique_elements::{Unique, unique_of};
 use tally_core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use tally_core::counter::id::CounterId;
@@ -13,7 +14,7 @@ use tally_protocol::batch::by::Actor;
 use tally_protocol::batch::event::{IncrementBody, parse_increment};
 use tally_protocol::batch::gather::CLOCK_SKEW_MS;
 use tally_protocol::dimensions;
-use tally_protocol::keys::{parse_if_match, parse_key};
+use tally_protocol::keys::parse_if_match;
 use tally_protocol::messages::OperationCondition;
 use tally_protocol::metrics::Metric;
 use tally_protocol::problem::{Code, Problem};
@@ -29,8 +30,8 @@ pub struct Write {
     pub adds: bool,
     /// Unix second.
     pub second: i64,
-    /// Its idempotency key.
-    pub key: Option<String>,
+    /// Its idempotency key, and the hash of its request.
+    pub key: Option<(RequestKey, u64)>,
     /// Its precondition.
     pub condition: Option<OperationCondition>,
     /// Why it may not be counted now, if its time is out of range: a write with a key is answered if it was counted
@@ -39,7 +40,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// Reads a write; `None` for one of a bot, which is ignored.
+    /// Reads a write; `None` for one of a bot, which is ignored. `strings` is the value of its query.
     ///
     /// # Errors
     /// Why it may not be counted.
@@ -47,7 +48,7 @@ impl Write {
         context: &RequestContext,
         caller: &Caller,
         id: &CounterId,
-        adds: bool,
+        (adds, strings): (bool, bool),
     ) -> Result<Option<Self>, Problem> {
         let bytes = body::read_small(context).await?;
         let mut body = parse_increment(&bytes)?;
@@ -65,8 +66,7 @@ impl Write {
             let needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
             caller.may_write(id.as_str(), body.delta, &needs)?;
         }
-        let key = context.header("idempotency-key");
-        let key = key.as_deref().map(parse_key).transpose()?;
+        let key = RequestKey::of(context, caller).await?;
         let condition = if_match.as_deref().map(parse_if_match).transpose()?;
         if is_ignored(context, &body) {
             return Ok(None);
@@ -81,7 +81,11 @@ impl Write {
             unique,
             adds,
             second: at_ms.div_euclid(1_000),
-            key: key.map(str::to_owned),
+            key: key.map(|key| {
+                let call: &[u8] = if adds { b"increment" } else { b"decrement" };
+                let hash = key.request_hash(&[call, &[u8::from(strings)]], &bytes);
+                (key, hash)
+            }),
             condition,
             skewed,
         }))

@@ -6,7 +6,7 @@
 //! | [`request_context`] | one request, its caller and its times |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
-//! | [`keyed`] | writes that count once for any number of repeats |
+//! | [`keyed`], [`request_key`] | writes that count once for any number of repeats, and the keys that name them |
 //! | [`lanes`] | lanes, in which clients' requests join into messages to objects |
 //! | [`flush_sender`] | the lanes of writes to cells |
 //! | [`bulk_sender`] | sending of a bulk body to many cells |
@@ -121,6 +121,7 @@ mod repair;
 mod repair_objects;
 mod repeated_checks;
 mod request_context;
+mod request_key;
 mod resolved_check;
 mod respond;
 mod restore;

@@ -6,11 +6,11 @@
 
 use std::rc::Rc;
 
-use super::hash_keys::name_key;
 use super::isolate::own_shard;
 use super::keyed::{count_keyed, problem_of};
 use super::lanes::{self, LaneKind, Lanes, complete};
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::respond::Answer;
 use super::{body, producer, read};
 use tally_core::counter::id::CounterId;
@@ -23,11 +23,10 @@ use tally_core::counter::queue::{
 use tally_core::counter::queued_events::{
     EventBatch, INBOX_LIMITS, NameEvent, QUEUE_LIMITS, QueuedEvents,
 };
-use tally_core::sketch::hash;
 use tally_host::Host;
 use tally_protocol::access::{Caller, Scope};
 use tally_protocol::bodies::parse_queued;
-use tally_protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
+use tally_protocol::keys::KeyKind;
 use tally_protocol::messages::{
     Append, AppendResult, DeadLetters, Fault, Read, ReadDead, ReadParts,
 };
@@ -196,15 +195,12 @@ pub async fn event(context: &RequestContext, caller: &Caller) -> Result<Answer, 
         fingerprint: 0,
     };
     let answer = Answer::json(queued_json(&event.counter, delta, strings)).with_status(202);
-    let header = context.header("idempotency-key");
-    let key = header.as_deref().map(parse_key).transpose()?;
+    let key = RequestKey::of(context, caller).await?;
     context.visitor().admit(event.counter.as_str())?;
     if let Some(key) = key {
-        let secret = name_key(&context.host).await?;
-        let hashed = |bytes: &[u8]| hash(&secret, bytes);
         event.is_clients = true;
-        event.key = write_key(&hashed, KeyKind::Queued, key);
-        let unmarked = fingerprint(&hashed, &[&delta.to_le_bytes()]);
+        event.key = key.name(KeyKind::Queued);
+        let unmarked = key.request_hash(&[b"event", &[u8::from(strings)]], &bytes);
         event.fingerprint = marked(unmarked, context.keys());
         let waiting = context.waiting();
         let counted = count_now(context, &event).await;

@@ -3,33 +3,33 @@
 //! Invariant: the rights of the caller's key are checked for each command before any command is forwarded. A forwarded
 //! command has the required number of words.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::api_keys;
 use super::audit;
 use super::body;
-use super::hash_keys::name_key;
 use super::key_budget;
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::respond::{self, Answer};
 use super::shares;
-use tally_core::counter::ledger::WriteKey;
-use tally_core::sketch::hash;
 use tally_host::http::Response;
 use tally_host::{Host, State, Stream};
 use tally_protocol::access::{Caller, Scope};
 use tally_protocol::audit::CallOutcome;
-use tally_protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
-use tally_protocol::messages::{Fault, RunCommands, Subscribe};
+use tally_protocol::keys::{KeyKind, command_key};
+use tally_protocol::messages::{Attempts, Fault, RunCommands, Subscribe};
 use tally_protocol::names::{REDIS, REDIS_ROOT};
 use tally_protocol::problem::{Code, Problem, RETRY_AFTER_SECONDS};
 use tally_protocol::redis::command::{Act, Command, KeyspaceCommand, is_command};
 use tally_protocol::redis::error;
 use tally_protocol::redis::glob::literal_prefix;
+use tally_protocol::redis::kept_replies::check_reply;
 use tally_protocol::redis::notifications::Subscription;
 use tally_protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
 use tally_protocol::redis::request::{
-    Arguments, COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, RedisRequest, token_of,
+    Arguments, COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, RedisRequest, token_of, without_token,
 };
 use tally_protocol::redis::script_table::Script;
 use tally_protocol::redis::scripts;
@@ -278,7 +278,16 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
     let work = Work {
         context,
         caller: &caller,
+        key: RequestKey::of(context, &caller)
+            .await
+            .map_err(|problem| refusal_of(&problem))?,
+        path: rest,
+        body: &body,
     };
+    if context.method() == "HEAD" && request.commands().iter().any(may_write) {
+        let text = "ERR HEAD reads and changes nothing; send POST, PUT or GET".to_owned();
+        return Err(Refusal::of_request(405, text));
+    }
     match request {
         RedisRequest::One(args) => {
             let replies = work.run(vec![args], false).await?;
@@ -342,13 +351,20 @@ async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
 struct Work<'a> {
     context: &'a RequestContext,
     caller: &'a Caller,
+    /// The idempotency key, if the client sent one.
+    key: Option<RequestKey>,
+    path: &'a str,
+    body: &'a [u8],
 }
 
 impl Work<'_> {
     /// As [`Work::admit`], and checks the options of `FLUSHDB`, because that is written to the audit log before it is
-    /// sent.
+    /// sent. Also checks that the reply to a command with a key may be stored.
     fn check(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
         let admitted = self.admit(args)?;
+        if self.key.is_some() {
+            check_reply(args)?;
+        }
         if is_flush(args) && !takes_flush(&args[1..]) {
             return Err(error::syntax());
         }
@@ -418,8 +434,6 @@ impl Work<'_> {
                 }
             });
         }
-        let tries = self.tries(&sent).await;
-        let tries = tries.map_err(|problem| refusal_of(&problem))?;
         // Commands without an object have no effects, so they may run first.
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         let spent = key_budget::spend_body(self.context, self.caller, cost).await;
@@ -429,7 +443,7 @@ impl Work<'_> {
         }
         let message = RunCommands {
             datacenter: self.context.datacenter(),
-            tries,
+            attempts: self.attempts(&sent),
             commands: sent,
             is_transaction,
         };
@@ -453,22 +467,31 @@ impl Work<'_> {
         Ok(replies)
     }
 
-    /// The names of the attempts, if the client has sent a key for them.
-    async fn tries(&self, commands: &[Arguments]) -> Result<Vec<(WriteKey, u64)>, Problem> {
-        let Some(header) = self.context.header("idempotency-key") else {
-            return Ok(Vec::new());
-        };
-        let secret = name_key(&self.context.host).await?;
-        let hashed = |bytes: &[u8]| hash(&secret, bytes);
-        let key = write_key(&hashed, KeyKind::Write, parse_key(&header)?);
-        let named = (0_u32..).zip(commands).map(|(index, args)| {
-            let words: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
-            (
-                section_key(&hashed, key, index),
-                fingerprint(&hashed, &words),
-            )
+    /// The names of the attempts, if the client sent a key for them. A command that reads has none: it is done again,
+    /// and its reply is not stored. The name of a command contains its Redis keys, as that of a write contains its
+    /// counter.
+    fn attempts(&self, commands: &[Arguments]) -> Option<Attempts> {
+        let key = self.key.as_ref()?;
+        let hashed = |bytes: &[u8]| key.hash(bytes);
+        let name = key.name(KeyKind::Command);
+        let mut earlier = BTreeMap::<Vec<&[u8]>, u32>::new();
+        let names = commands.iter().map(|args| {
+            let command = Command::find(args).ok();
+            let command = command.filter(|command| command.may_write(args))?;
+            let redis_keys = command.keys_of(args).unwrap_or_default().into_iter();
+            let redis_keys: Vec<&[u8]> = redis_keys.map(|key| key.as_bytes()).collect();
+            let nth = earlier.entry(redis_keys.clone()).or_default();
+            let name = command_key(&hashed, name, &redis_keys, *nth);
+            *nth += 1;
+            Some(name)
         });
-        Ok(named.collect())
+        let query = without_token(self.context.query());
+        let call = [b"redis", self.path.as_bytes(), query.as_bytes()];
+        Some(Attempts {
+            names: names.collect(),
+            caller: key.sender_hash(),
+            request: key.request_hash(&call, self.body),
+        })
     }
 }
 
@@ -492,6 +515,11 @@ fn prefix_of(whole: KeyspaceCommand, args: &Arguments) -> &str {
             literal_prefix(pattern)
         }
     }
+}
+
+/// Whether these words are a command that may have an effect.
+fn may_write(args: &Arguments) -> bool {
+    Command::find(args).is_ok_and(|command| command.may_write(args))
 }
 
 /// Whether these are options of `FLUSHDB`. They have no effect here.

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use super::hash_keys::name_key;
 use super::import::Import;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -385,8 +384,7 @@ impl Repair<'_> {
         if kept.uniques.is_empty() {
             return Ok(());
         }
-        let secret = name_key(self.host).await?;
-        let importer = Import::of_snapshot(self.context, ImportMode::Replace, secret, None);
+        let importer = Import::of_snapshot(self.context, ImportMode::Replace, None);
         let first = kept.datacenters.first().map(|part| part.datacenter.clone());
         let datacenter = root.home.clone().or(first);
         let datacenter = datacenter.unwrap_or_else(|| self.context.datacenter());

@@ -4,20 +4,16 @@
 //! operation of the counter's root, so writes that arrive during the restore are kept. Under an `Idempotency-Key` each
 //! counter is changed once for any number of repeats.
 
-use std::rc::Rc;
-
-use super::hash_keys::name_key;
-use super::import::{Import, forget};
+use super::import::{Import, StepKeys, forget};
 use super::request_context::RequestContext;
+use super::request_key::RequestKey;
 use super::respond::Answer;
 use super::{audit, body, snapshots};
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::CounterId;
 use tally_core::order::in_order;
-use tally_core::sketch::HashKey;
 use tally_protocol::access::{Caller, Scope};
 use tally_protocol::export::ImportMode;
-use tally_protocol::keys::parse_key;
 use tally_protocol::messages::{
     Done, GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach, ReadParts,
     RestoreSource, encode,
@@ -56,13 +52,14 @@ pub async fn restore(
     let restore = Restore::parse(&body::read_small(context).await?)?;
     caller.may(Scope::Admin, &restore.prefix)?;
     audit::about(context, &restore.prefix);
-    let header = context.header("idempotency-key");
-    let key = header.as_deref().map(parse_key).transpose()?;
+    let key = RequestKey::of(context, caller).await?;
     let work = Work {
         context,
         restore: &restore,
-        secret: name_key(&context.host).await?,
-        key: key.map(|key| format!("restore/{date}/{key}")),
+        keys: key.map(|key| StepKeys {
+            key,
+            within: format!("restore/{date}/"),
+        }),
     };
     let _waiting = context.waiting();
     let begun_ms = context.host.now_ms();
@@ -100,8 +97,7 @@ pub async fn restore(
 struct Work<'a> {
     context: &'a RequestContext,
     restore: &'a Restore,
-    secret: Rc<HashKey>,
-    key: Option<String>,
+    keys: Option<StepKeys>,
 }
 
 impl Work<'_> {
@@ -167,7 +163,7 @@ impl Work<'_> {
     ) -> Result<(RestoreAction, Option<bool>), Problem> {
         let PastStateRow { counter, kept, .. } = row;
         // Under a key it counts as done, whatever happens to the counter before the call is repeated.
-        if action == RestoreAction::Same && self.key.is_none() {
+        if action == RestoreAction::Same && self.keys.is_none() {
             return Ok((action, None));
         }
         // Also if it is created: a repeat under the key finds the counter, and must do the same.
@@ -177,7 +173,7 @@ impl Work<'_> {
         }
         // A counter that this call has begun under its key must be finished. So creation is tried before an existing
         // counter is set.
-        if action == RestoreAction::Create || self.key.is_some() {
+        if action == RestoreAction::Create || self.keys.is_some() {
             match self.import(ImportMode::Create, counter, kept).await {
                 Ok(was_done) => return Ok((RestoreAction::Create, Some(was_done))),
                 Err(problem) if problem.code() != Code::AlreadyExists => return Err(problem),
@@ -196,8 +192,7 @@ impl Work<'_> {
     }
 
     fn importer(&self, mode: ImportMode) -> Import<'_> {
-        let (secret, key) = (self.secret.clone(), self.key.clone());
-        Import::of_snapshot(self.context, mode, secret, key)
+        Import::of_snapshot(self.context, mode, self.keys.clone())
     }
 
     async fn import(
@@ -235,7 +230,7 @@ impl Work<'_> {
                 true => back.if_there,
                 false => IfExists::Keep,
             };
-            let is_done = is_needed || self.key.is_some();
+            let is_done = is_needed || self.keys.is_some();
             let back = RestoreSource { if_there, ..back };
             async move {
                 match is_done {

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::flush_sender::{CellLane, FlushOutcome};
-use super::hash_keys::name_key;
 use super::increment::Write;
 use super::isolate::{CachedCounter, forget_home, known_of};
 use super::keyed::KeyedRoute;
@@ -18,11 +17,10 @@ use tally_core::counter::lane::Arrival;
 use tally_core::counter::ledger::{HomeCondition, KeyedWrite};
 use tally_core::counter::settings::UniqueHash;
 use tally_core::counter::total::Value;
-use tally_core::sketch::hash;
 use tally_protocol::access::Caller;
 use tally_protocol::batch::gather::Times;
 use tally_protocol::keyed::element_second;
-use tally_protocol::keys::{KeyKind, fingerprint, write_key};
+use tally_protocol::keys::KeyKind;
 use tally_protocol::messages::{Fault, LookUp, OperationCondition};
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::CellAddress;
@@ -69,7 +67,7 @@ async fn write(
     adds: bool,
 ) -> Result<Answer, Problem> {
     let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
-    match Write::read(context, caller, &id, adds).await? {
+    match Write::read(context, caller, &id, (adds, strings)).await? {
         Some(write) => deliver(context, id, write, strings).await,
         None => Ok(Answer::json(ignored_json(&id))),
     }
@@ -276,7 +274,7 @@ async fn write_alone(
             Err(problem) => return Err(problem),
         },
     };
-    let keyed = keyed_of(context, write, condition).await?;
+    let keyed = keyed_of(context, write, condition);
     let (answer, counted) = match keyed::count_one(context, &id, keyed, &how, strings).await {
         // The home may have moved since it was cached: the next write asks.
         Err(problem) if problem.code() == Code::PreconditionFailed => {
@@ -318,43 +316,19 @@ fn without_element(problem: Problem) -> Problem {
 }
 
 /// The form of a write that is decided alone, under its client's key or one that is drawn here.
-async fn keyed_of(
+fn keyed_of(
     context: &RequestContext,
     write: &Write,
     condition: Option<HomeCondition>,
-) -> Result<KeyedWrite, Problem> {
-    let operation: &[u8] = if write.adds {
-        b"increment"
-    } else {
-        b"decrement"
-    };
-    let unique = write.body.unique.as_deref().map(str::as_bytes);
-    let at_ms = write.body.at_ms.map(i64::to_le_bytes);
+) -> KeyedWrite {
     let delta = write.body.delta;
-    let amount = delta.to_le_bytes();
-    let sample = write.body.sample.map(|sample| sample.bits().to_le_bytes());
-    let mut parts: Vec<&[u8]> = vec![
-        operation,
-        &amount,
-        unique.unwrap_or_default(),
-        at_ms.as_ref().map_or(&[], |bytes| bytes),
-    ];
-    // Omitted if there is none, so that the hash of a write without samples never changes.
-    parts.extend(sample.as_ref().map(|bits| &bits[..]));
-    let said = write.body.dimensions.to_bytes();
-    parts.extend((!said.is_empty()).then_some(&said[..]));
     let (key, fingerprint) = match &write.key {
-        Some(key) => {
-            let names = name_key(&context.host).await?;
-            let hashed = |bytes: &[u8]| hash(&names, bytes);
-            let key = write_key(&hashed, KeyKind::Write, key);
-            (key, fingerprint(&hashed, &parts))
-        }
+        Some((key, request)) => (key.name(KeyKind::Write), *request),
         // No other caller can send a write under a key that was drawn here.
         None => (context.host.random_key(), 0),
     };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
-    Ok(KeyedWrite {
+    KeyedWrite {
         key,
         fingerprint,
         generation: 0,
@@ -371,7 +345,7 @@ async fn keyed_of(
         samples: write.samples(),
         dimensions: write.dimensions(),
         within_64_bits: false,
-    })
+    }
 }
 
 /// The lead that decides a write, and the condition there. A write without a client's key goes straight to the home.

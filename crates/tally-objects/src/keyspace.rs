@@ -25,16 +25,16 @@ use super::keyspace_store::{ExpiryTarget, KeyspaceStore, Row, Try};
 use super::storage_guard::StorageGuard;
 use super::store::Store;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::ledger::WriteKey;
 use tally_core::order::set_of;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply as Sent, Shell};
 use tally_protocol::access::Scope;
-use tally_protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
+use tally_protocol::messages::{AttemptName, Call, Fault, RunCommands, Subscribe, decode};
 use tally_protocol::redis::command::{Act, Command, Elements, run, script_words};
 use tally_protocol::redis::error;
 use tally_protocol::redis::glob::StepsLeft;
+use tally_protocol::redis::kept_replies::{self, KeptSize};
 use tally_protocol::redis::notifications;
 use tally_protocol::redis::reply::{Reply, ReplyError, ReplyRoom, UNAVAILABLE};
 use tally_protocol::redis::request::Arguments;
@@ -116,7 +116,9 @@ impl Shell for Keyspace {
 pub(super) struct CommandRequest<'a> {
     pub(super) command: &'static Command,
     pub(super) args: &'a Arguments,
-    pub(super) named: Option<(WriteKey, u64)>,
+    pub(super) named: Option<AttemptName>,
+    /// The caller, as the quota of stored replies accounts for it.
+    pub(super) caller: u64,
 }
 
 impl CommandRequest<'_> {
@@ -135,13 +137,20 @@ impl KeyspaceCore {
         let message = message?;
         self.readable()?;
         let here = &message.datacenter;
+        let attempts = message.attempts.as_ref();
+        let named = |index: usize| {
+            let attempts = attempts?;
+            let name = attempts.names.get(index).copied().flatten()?;
+            Some((name, attempts.request))
+        };
         let mut commands = Vec::with_capacity(message.commands.len());
         for (index, args) in message.commands.iter().enumerate() {
             commands.push(CommandRequest {
                 command: Command::find(args)
                     .map_err(|_| Fault::Broken("a command was sent that is none".to_owned()))?,
                 args,
-                named: message.tries.get(index).copied(),
+                named: named(index),
+                caller: attempts.map_or(0, |attempts| attempts.caller),
             });
         }
         let mut all = BTreeSet::new();
@@ -231,12 +240,15 @@ impl KeyspaceCore {
         if let Some((name, fingerprint)) = request.named
             && let Some((known, reply)) = self.rows.answered(name)?
         {
-            let reused = "this idempotency key was used for another command; nothing was done";
             return Ok(if known == fingerprint {
                 reply
             } else {
-                Reply::err(reused)
+                error::key_reused()
             });
+        }
+        // The cell of a counter knows its own attempts, and may have counted this one.
+        if !matches!(request.command.act, Act::Add) && !self.may_keep(&[request])? {
+            return Ok(kept_replies::no_room());
         }
         if matches!(request.command.act, Act::Elements(Elements::Add)) {
             let added = self
@@ -258,19 +270,16 @@ impl KeyspaceCore {
         };
         let done = if is_add {
             self.add_one(request, here).await
-        } else if let Act::All(whole) = request.command.act {
-            self.whole(whole, request.args, steps).await
-        } else if let Act::Elements(elements) = request.command.act {
+        } else if matches!(
+            request.command.act,
+            Act::All(_) | Act::Elements(Elements::Merge)
+        ) || is_reset(request)
+        {
+            let done = self.run_unstored(request, here, steps).await;
+            self.keep_reply(request, done)
+        } else if matches!(request.command.act, Act::Elements(_)) {
             let keys = request.command.keys_of(request.args).unwrap_or_default();
-            match elements {
-                Elements::Merge => {
-                    let merged = self.merge_elements(&keys, here).await;
-                    merged.inspect(|_| self.notify_of(request))
-                }
-                _ => self.count_elements(&keys, here).await,
-            }
-        } else if is_reset(request) {
-            self.reset(request.args, steps).await
+            self.count_elements(&keys, here).await
         } else if matches!(request.command.act, Act::SortedSets) {
             self.join_sets(request, here).await
         } else if let Some(script) = script_of_sets(request) {
@@ -279,6 +288,48 @@ impl KeyspaceCore {
             self.decide(request, here).await
         };
         Ok(reply_of(done))
+    }
+
+    /// Runs a command whose changes are not one commit with the reply to it.
+    async fn run_unstored(
+        &self,
+        request: &CommandRequest<'_>,
+        here: &Datacenter,
+        steps: &StepsLeft,
+    ) -> Result<Reply, ReplyError> {
+        if let Act::All(whole) = request.command.act {
+            return self.whole(whole, request.args, steps).await;
+        }
+        if is_reset(request) {
+            return self.reset(request.args, steps).await;
+        }
+        let keys = request.command.keys_of(request.args).unwrap_or_default();
+        let merged = self.merge_elements(&keys, here).await?;
+        self.notify_of(request);
+        Ok(merged)
+    }
+
+    /// Stores the reply to an attempt that has a name.
+    fn keep_reply(
+        &self,
+        request: &CommandRequest<'_>,
+        done: Result<Reply, ReplyError>,
+    ) -> Result<Reply, ReplyError> {
+        let reply = done?;
+        self.rows
+            .write(&[], self.try_of(request, &reply).as_ref())?;
+        Ok(reply)
+    }
+
+    /// Whether the replies to those of these commands that have names may be stored. Cost: none once the sizes of stored
+    /// replies are read.
+    pub(super) fn may_keep(&self, requests: &[&CommandRequest<'_>]) -> Result<bool, Fault> {
+        let named = requests.iter().filter(|request| request.named.is_some());
+        let more = named.map(|request| KeptSize::most(request.returns_stored()));
+        let more = more.reduce(KeptSize::plus);
+        let caller = requests.first().map_or(0, |request| request.caller);
+        let has_room = |more| self.rows.has_room(caller, more, self.host.now_ms());
+        more.map_or(Ok(true), has_room)
     }
 
     /// Runs a command on its keys and stores its changes, if the keys are as they were read.
@@ -453,13 +504,19 @@ impl KeyspaceCore {
         Ok(())
     }
 
+    /// The slot of replies that are stored now.
+    pub(super) fn slot(&self) -> i64 {
+        kept_replies::slot_of(self.host.now_ms(), kept_ms(&self.host))
+    }
+
     pub(super) fn try_of(&self, request: &CommandRequest<'_>, reply: &Reply) -> Option<Try> {
         let (name, fingerprint) = request.named?;
         Some(Try {
             name,
             fingerprint,
             reply: reply.clone(),
-            until_ms: self.host.now_ms().saturating_add(kept_ms(&self.host)),
+            caller: request.caller,
+            slot: self.slot(),
         })
     }
 }

@@ -10,6 +10,7 @@ use super::keyspace_counters::UpdateOutcome;
 use super::keyspace_locks::Guard;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_protocol::messages::Fault;
+use tally_protocol::redis::kept_replies;
 use tally_protocol::redis::reply::{Reply, ReplyError};
 use tally_protocol::redis::{error, strings};
 
@@ -109,6 +110,9 @@ impl KeyspaceCore {
         request: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
+        if !self.may_keep(&[request])? {
+            return Ok(kept_replies::no_room());
+        }
         let keys = keys_of(request);
         let (space, read) = self.load(&keys, here, true, request.command).await?;
         match self.run_once(request, here, (space, &read), true).await? {

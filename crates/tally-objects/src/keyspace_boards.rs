@@ -10,12 +10,12 @@ use super::keyspace::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, reply_of};
 use tally_core::board::score::Score;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::ledger::WriteKey;
 use tally_core::order::set_of;
 use tally_host::Host;
 use tally_protocol::access::Scope;
 use tally_protocol::messages::{
-    AskBoard, BoardAnswer, BoardQuestion, EndBoard, Fault, FindKey, KeyFound, RunSorted, SortedRan,
+    AskBoard, AttemptName, BoardAnswer, BoardQuestion, EndBoard, Fault, FindKey, KeyFound,
+    RunSorted, SortedRan,
 };
 use tally_protocol::redis::command::Command;
 use tally_protocol::redis::error;
@@ -183,8 +183,13 @@ impl KeyspaceCore {
     }
 
     /// The replies of a board to commands, of which listeners are notified; `None` where there is no board.
-    async fn run_sorted(&self, message: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
+    async fn run_sorted(
+        &self,
+        message: &RunSorted,
+        caller: u64,
+    ) -> Result<Option<Vec<Reply>>, Fault> {
         let ran = self.boards.run(message).await?;
+        self.rows.account(self.slot(), caller, ran.kept)?;
         for (args, change) in message.commands.iter().zip(ran.changes) {
             if let Ok(command) = Command::find(args) {
                 self.listeners
@@ -202,6 +207,7 @@ impl KeyspaceCore {
         here: &Datacenter,
         holds: bool,
     ) -> Result<Vec<Reply>, ReplyError> {
+        let caller = group.first().map_or(0, |request| request.caller);
         let only = set_of(holds.then(|| key.to_owned()));
         let held = self.hold_to_add(only.clone(), here).await?;
         let row = self.rows.row(key)?;
@@ -221,7 +227,8 @@ impl KeyspaceCore {
             }
         };
         let mut message = RunSorted {
-            tries: tries_of(group),
+            names: names_of(group),
+            may_keep: self.may_keep(group)?,
             home: Some(here.clone()),
             ..RunSorted::on(
                 &id,
@@ -230,7 +237,7 @@ impl KeyspaceCore {
         };
         let is_known = self.boards.is_known(&id);
         if (is_known || self.boards.find(&id).await?.is_board)
-            && let Some(replies) = self.run_sorted(&message).await?
+            && let Some(replies) = self.run_sorted(&message, caller).await?
         {
             return Ok(replies);
         }
@@ -241,7 +248,7 @@ impl KeyspaceCore {
             return Ok(wrong_types(group));
         }
         if found.is_board
-            && let Some(replies) = self.run_sorted(&message).await?
+            && let Some(replies) = self.run_sorted(&message, caller).await?
         {
             return Ok(replies);
         }
@@ -251,8 +258,8 @@ impl KeyspaceCore {
         {
             replies.push(reply);
             message.commands.remove(0);
-            if !message.tries.is_empty() {
-                message.tries.remove(0);
+            if !message.names.is_empty() {
+                message.names.remove(0);
             }
         }
         if message.commands.is_empty() {
@@ -261,7 +268,7 @@ impl KeyspaceCore {
         // The expiry of the former key of this name is removed.
         self.rows.write(&[(key.to_owned(), None)], None)?;
         message.may_begin = true;
-        replies.extend(self.run_sorted(&message).await?.unwrap_or_default());
+        replies.extend(self.run_sorted(&message, caller).await?.unwrap_or_default());
         Ok(replies)
     }
 
@@ -444,8 +451,11 @@ fn wrong_types(group: &[&CommandRequest<'_>]) -> Vec<Reply> {
     replies.collect()
 }
 
-fn tries_of(group: &[&CommandRequest<'_>]) -> Vec<(WriteKey, u64)> {
-    group.iter().filter_map(|request| request.named).collect()
+fn names_of(group: &[&CommandRequest<'_>]) -> Vec<Option<AttemptName>> {
+    if group.iter().all(|request| request.named.is_none()) {
+        return Vec::new();
+    }
+    group.iter().map(|request| request.named).collect()
 }
 
 /// The command that reads the members of a set up to an index.

@@ -421,7 +421,7 @@ fn refusal_of(outcome: KeyedOutcome) -> ReplyError {
         KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => below_floor(),
         KeyedOutcome::Overflow => error::overflow(),
         KeyedOutcome::Reused => {
-            Reply::err("this idempotency key was used for another command; nothing was counted")
+            error::key_reused()
         }
         KeyedOutcome::Ended => {
             Reply::err("the key that this try added to was deleted since; nothing was counted")

@@ -10,6 +10,7 @@ use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::SqlValue;
 use tally_protocol::messages::Fault;
+use tally_protocol::redis::kept_replies::{KeptReplies, KeptSize};
 use tally_protocol::redis::reply::Reply;
 use tally_protocol::redis::space::StoredValue;
 use tally_protocol::stored::{Damage, FRAME_BYTES};
@@ -20,7 +21,12 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS tries (name BLOB PRIMARY KEY, fingerprint BLOB NOT NULL, reply BLOB NOT NULL, \
         until_ms INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS tries_by_time ON tries (until_ms)",
+    KEPT_SIZES,
 ];
+
+/// The sizes of stored replies, also of those that boards store.
+const KEPT_SIZES: &str = "CREATE TABLE IF NOT EXISTS kept_sizes (slot INTEGER NOT NULL, caller BLOB NOT NULL, \
+    body BLOB NOT NULL, PRIMARY KEY (slot, caller)) WITHOUT ROWID";
 
 /// The most cached rows, including missing ones. A read of another row costs a statement.
 const ROWS_KNOWN_MAX: usize = 10_000;
@@ -78,7 +84,9 @@ pub(super) struct Try {
     pub(super) name: WriteKey,
     pub(super) fingerprint: u64,
     pub(super) reply: Reply,
-    pub(super) until_ms: i64,
+    pub(super) caller: u64,
+    /// When it may be deleted, unix milliseconds.
+    pub(super) slot: i64,
 }
 
 /// The rows.
@@ -86,6 +94,8 @@ pub(super) struct KeyspaceStore {
     store: Store,
     /// Cached rows. Only this object writes them.
     known: RefCell<BoundedMap<String, Option<Row>, ROWS_KNOWN_MAX>>,
+    /// The sizes of stored replies; `None` until they are read, and after a write that failed.
+    kept: RefCell<Option<KeptReplies>>,
     /// The keys whose rows wait to be written in this turn, and whether their expiries are written too.
     whole: RefCell<BTreeMap<String, bool>>,
 }
@@ -95,6 +105,7 @@ impl KeyspaceStore {
         Self {
             store,
             known: RefCell::default(),
+            kept: RefCell::default(),
             whole: RefCell::default(),
         }
     }
@@ -105,7 +116,7 @@ impl KeyspaceStore {
     /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn open(&self) -> Result<(), Fault> {
         match self.store.schema_version(1)? {
-            Some(_) => Ok(()),
+            Some(_) => self.store.run(KEPT_SIZES, vec![]).map(|_| ()),
             None => self.store.create_schema(SCHEMA),
         }
     }
@@ -187,6 +198,7 @@ impl KeyspaceStore {
         };
         if written.is_err() {
             self.known.borrow_mut().clear();
+            self.kept.take();
         } else {
             for (key, row) in changes {
                 self.remember(key, row);
@@ -248,11 +260,68 @@ impl KeyspaceStore {
             answered.name.0.to_vec().into(),
             answered.fingerprint.to_le_bytes().to_vec().into(),
             self.store.put(&answered.reply)?,
-            answered.until_ms.into(),
+            answered.slot.into(),
         ];
         self.store
             .run("INSERT OR REPLACE INTO tries VALUES (?, ?, ?, ?)", values)?;
-        Ok(())
+        let size = KeptSize::of(&answered.reply);
+        self.account(answered.slot, answered.caller, size)
+    }
+
+    /// Whether a caller may store replies of this size.
+    pub(super) fn has_room(
+        &self,
+        caller: u64,
+        more: KeptSize,
+        now_ms: i64,
+    ) -> Result<bool, Fault> {
+        self.with_kept(|kept| {
+            // Their rows are deleted by the next alarm.
+            kept.expire(now_ms);
+            kept.has_room(caller, more)
+        })
+    }
+
+    /// Counts replies that are stored for a caller, here or at a board.
+    pub(super) fn account(&self, slot: i64, caller: u64, more: KeptSize) -> Result<(), Fault> {
+        if more == KeptSize::default() {
+            return Ok(());
+        }
+        let size = self.with_kept(|kept| kept.add(slot, caller, more))?;
+        let values = vec![
+            slot.into(),
+            caller.to_le_bytes().to_vec().into(),
+            self.store.put(&size)?,
+        ];
+        let statement = "INSERT OR REPLACE INTO kept_sizes VALUES (?, ?, ?)";
+        let written = self.store.run(statement, values).map(|_| ());
+        if written.is_err() {
+            self.kept.take();
+        }
+        written
+    }
+
+    fn with_kept<T>(&self, work: impl FnOnce(&mut KeptReplies) -> T) -> Result<T, Fault> {
+        let mut known = self.kept.borrow_mut();
+        if known.is_none() {
+            *known = Some(self.read_kept()?);
+        }
+        Ok(work(known.get_or_insert_default()))
+    }
+
+    fn read_kept(&self) -> Result<KeptReplies, Fault> {
+        let mut kept = KeptReplies::default();
+        let query = "SELECT slot, caller, body FROM kept_sizes";
+        for row in self.store.run(query, vec![])? {
+            let [slot, caller, body] = row.as_slice() else {
+                continue;
+            };
+            let caller = blob(caller).and_then(|bytes| bytes.try_into().ok());
+            if let (Some(slot), Some(caller)) = (integer(slot), caller) {
+                kept.add(slot, u64::from_le_bytes(caller), self.store.get(body)?);
+            }
+        }
+        Ok(kept)
     }
 
     /// The reply to an attempt, and the hash of its content.
@@ -306,8 +375,13 @@ impl KeyspaceStore {
 
     /// Deletes old attempts.
     pub(super) fn forget_tries(&self, now_ms: i64) -> Result<(), Fault> {
-        let statement = "DELETE FROM tries WHERE until_ms <= ?";
-        self.store.run(statement, vec![now_ms.into()]).map(|_| ())
+        for statement in [
+            "DELETE FROM tries WHERE until_ms <= ?",
+            "DELETE FROM kept_sizes WHERE slot <= ?",
+        ] {
+            self.store.run(statement, vec![now_ms.into()])?;
+        }
+        Ok(())
     }
 
     /// Deletes all keys.
@@ -319,7 +393,7 @@ impl KeyspaceStore {
     /// When the next key expires after a time, or the next attempt may be deleted, unix milliseconds.
     pub(super) fn next_due_ms(&self, after_ms: i64) -> Result<Option<i64>, Fault> {
         let query = "SELECT MIN(due) FROM (SELECT MIN(expires_ms) AS due FROM keys WHERE expires_ms > ? \
-            UNION ALL SELECT MIN(until_ms) FROM tries)";
+            UNION ALL SELECT MIN(until_ms) FROM tries UNION ALL SELECT MIN(slot) FROM kept_sizes)";
         let rows = self.store.run(query, vec![after_ms.into()])?;
         Ok(rows.first().and_then(|row| row.first()).and_then(integer))
     }

@@ -19,6 +19,7 @@ mod key;
 mod local;
 mod refusal;
 mod right;
+mod sender;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub use self::grant::{Permission, Scope};
 pub use self::holder::{Holder, KeyBudget};
 pub use self::key::{KEY_BYTES_MAX, KEY_BYTES_MIN};
 pub use self::right::Right;
+pub use self::sender::Sender;
 
 const HOW_TO_SET_KEYS: &str = "Set the secret TALLY_KEYS to JSON such as \
     {\"keys\":[{\"key\":\"<at least 16 random characters>\",\"scopes\":[\"admin\"]}],\"public\":[]}: \
@@ -82,7 +84,8 @@ impl Access {
     ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"],
     ///              "delta_max":1, "allow":["decrement"]}]}
     /// ```
-    /// `name` is a note for people. Without `prefixes`, or one `prefix`, an entry covers all ids. A prefix is compared
+    /// `name` is a note for people, and names the sender of idempotency keys: entries with one name are one sender, so a
+    /// retry is recognized after the key of its entry was replaced. Without `prefixes`, or one `prefix`, an entry covers all ids. A prefix is compared
     /// as written: no slash is added. An entry covers limits only if a prefix begins with `limits/`, or if it has no
     /// prefix and the scope `limits`. `rate_per_minute` is its budget, `expires_at` its end in unix milliseconds. The
     /// same key may stand in several entries and then has the grants of all.
@@ -160,6 +163,7 @@ impl Access {
         Ok(Caller::new(CallerKind::KeyHolder {
             grants: held.grants,
             owner: owner::of_key(held.index),
+            sender: held.sender,
             holder: Arc::new(held.holder),
         }))
     }

@@ -1,8 +1,11 @@
 //! Idempotency keys: their form, and what is stored of them.
 //!
-//! Invariant: keys and their meaning are stored as keyed hashes only, because a key may identify a client. Source:
+//! Invariants: keys and their requests are stored as keyed hashes only, because a key may identify a client. The name of
+//! a key contains its sender, so no caller reaches the keys of another. Two requests are the same if their calls, the
+//! values of their queries, and the bytes of their bodies are: [`BodyHash`] alone decides that. Source:
 //! draft-ietf-httpapi-idempotency-key-header-07, section 2.
 
+use super::access::Sender;
 use super::messages::OperationCondition;
 use super::problem::{Code, Problem};
 use super::version::Version;
@@ -27,6 +30,8 @@ pub enum KeyKind {
     Queued,
     /// A section of a bulk body after its first.
     Section,
+    /// A command of Redis's dialect.
+    Command,
 }
 
 /// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes. In an entity tag, the number of
@@ -73,6 +78,7 @@ impl KeyKind {
             Self::Event => 3,
             Self::Queued => 4,
             Self::Section => 5,
+            Self::Command => 6,
         }
     }
 }
@@ -102,10 +108,23 @@ pub fn parse_key(header: &str) -> Result<&str, Problem> {
     Ok(text)
 }
 
-/// Returns the stored name of a key: two keyed hashes, 128 bits. So two keys of a counter do not collide by chance, nor
-/// by intent without the secret. `hash` is a keyed hash, by the function that elements have too.
-pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, text: &str) -> WriteKey {
-    let half = |part: u8| hash(&[&[kind.number(), part], text.as_bytes()].concat()).to_le_bytes();
+/// Returns the stored name of a sender's key: two keyed hashes, 128 bits. So two keys of a counter do not collide by
+/// chance, nor by intent without the secret. `hash` is a keyed hash, by the function that elements have too.
+pub fn write_key(
+    hash: &dyn Fn(&[u8]) -> u64,
+    sender: Sender,
+    kind: KeyKind,
+    text: &str,
+) -> WriteKey {
+    let half = |part: u8| {
+        let named = [
+            &[kind.number(), part],
+            &sender.to_bytes()[..],
+            text.as_bytes(),
+        ]
+        .concat();
+        hash(&named).to_le_bytes()
+    };
     let mut name = [0; 16];
     name[..8].copy_from_slice(&half(0));
     name[8..].copy_from_slice(&half(1));
@@ -133,7 +152,33 @@ pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> 
     WriteKey(name)
 }
 
-/// Returns the hash of a keyed write's content. Parts are separated by their lengths.
+/// Returns the name of a command's key: that of the request's key for the command's Redis keys. `nth` is the number of
+/// earlier commands of the request that write to the same keys.
+pub fn command_key(
+    hash: &dyn Fn(&[u8]) -> u64,
+    key: WriteKey,
+    redis_keys: &[&[u8]],
+    nth: u32,
+) -> WriteKey {
+    let keys = fingerprint(hash, redis_keys).to_le_bytes();
+    let half = |part: u8| {
+        let kind = [KeyKind::Command.number(), part];
+        hash(&[&kind, &nth.to_le_bytes()[..], &key.0, &keys].concat()).to_le_bytes()
+    };
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&half(0));
+    name[8..].copy_from_slice(&half(1));
+    WriteKey(name)
+}
+
+/// Returns the hash of a request whose body is complete, as [`BodyHash`] makes it. No body is the same as `{}`.
+pub fn request_hash(hash: &dyn Fn(&[u8]) -> u64, call: &[&[u8]], body: &[u8]) -> u64 {
+    let mut whole = BodyHash::new(hash, call);
+    whole.push(hash, if body.is_empty() { b"{}" } else { body });
+    whole.finish(hash)
+}
+
+/// Returns the hash of parts, which are separated by their lengths.
 pub fn fingerprint(hash: &dyn Fn(&[u8]) -> u64, parts: &[&[u8]]) -> u64 {
     let mut bytes = Vec::new();
     for part in parts {
@@ -144,7 +189,8 @@ pub fn fingerprint(hash: &dyn Fn(&[u8]) -> u64, parts: &[&[u8]]) -> u64 {
     hash(&bytes)
 }
 
-/// The hash of a bulk body that comes in pieces, and of its call.
+/// The hash of a request: of its call, the values of its query, and its body, which may come in pieces. Headers are no
+/// part of it.
 ///
 /// It is stored as long as its key is, longer than a deploy lasts. So it is made of the keyed hash alone and does not
 /// depend on how the body was cut. Source: a Merkle–Damgård chain of blocks, with the length at its end.
@@ -156,11 +202,11 @@ pub struct BodyHash {
 }
 
 impl BodyHash {
-    /// Returns the hash of an empty body. `call` is the call and its query.
+    /// Returns the hash of an empty body. `call` is the name of the call and the values of its query.
     pub fn new(hash: &dyn Fn(&[u8]) -> u64, call: &[&[u8]]) -> Self {
         Self {
             chain: fingerprint(hash, call),
-            block: Vec::with_capacity(BLOCK_BYTES),
+            block: Vec::new(),
             bytes: 0,
         }
     }

@@ -156,7 +156,9 @@ pub use queue::{
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
 pub use read::{CheckStorage, GlobalSum, List, Read, ReadEach, ReadMetrics, ReadParts};
-pub use redis::{FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe};
+pub use redis::{
+    AttemptName, Attempts, FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe,
+};
 pub use repair::{
     CellPart, CellRepaired, DamagedTable, ListDatacenters, ListNames, RememberedCell, RepairCell,
     RepairObject, RepairRoot, RootPart, RootRepaired, TotalsFrom,

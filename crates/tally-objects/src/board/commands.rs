@@ -11,18 +11,19 @@ use tally_core::board::member::{Change, Member, MemberRefusal, ScoreWrite, chang
 use tally_core::board::placing::{Placing, ShardAt, Shards};
 use tally_core::board::score::Score;
 use tally_core::board::settings::{Settings, Ties};
-use tally_core::counter::ledger::{KeySource, WriteKey};
+use tally_core::counter::ledger::KeySource;
 use tally_core::order::set_of;
 use tally_protocol::access::Scope;
-use tally_protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
+use tally_protocol::messages::{AttemptName, Fault, ForgetBoard, RunSorted, SortedRan};
 use tally_protocol::redis::command::Command;
 use tally_protocol::redis::error;
 use tally_protocol::redis::glob::StepsLeft;
+use tally_protocol::redis::kept_replies::{KeptSize, no_room};
 use tally_protocol::redis::notifications::SetChange;
 use tally_protocol::redis::reply::{Reply, ReplyError, ReplyRoom};
 use tally_protocol::redis::request::Arguments;
 use tally_protocol::redis::sorted::{
-    Members, Naming, SortedSet, check_anew, named_members, naming_of, run,
+    Members, Naming, NoMembers, SortedSet, check_anew, named_members, naming_of, run,
 };
 use tally_shared::call;
 
@@ -203,6 +204,14 @@ fn ordered_otherwise() -> Reply {
     )
 }
 
+/// The reply to a command of a set that does not exist.
+fn reply_of_none(args: &[String]) -> Result<Reply, Fault> {
+    match run(&mut NoMembers::default(), args, 0) {
+        Ok(reply) | Err(ReplyError::Reply(reply)) => Ok(reply),
+        Err(ReplyError::Fault(fault)) => Err(fault),
+    }
+}
+
 fn ledger_full() -> Reply {
     Reply::err("too many idempotency keys are remembered; nothing was done")
 }
@@ -217,6 +226,7 @@ impl BoardCore {
         let unchanged = |replies| SortedRan {
             replies,
             changes: Vec::new(),
+            kept: KeptSize::default(),
         };
         if !self.is_living() {
             if !message.may_begin {
@@ -262,20 +272,21 @@ impl BoardCore {
     /// The replies to attempts that were all made before, on a board that has ended since.
     fn replied(&self, message: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
         let loaded = self.loaded.borrow();
-        let Some(loaded) = loaded.as_ref().filter(|_| !message.tries.is_empty()) else {
+        let Some(loaded) = loaded.as_ref().filter(|_| !message.names.is_empty()) else {
             return Ok(None);
         };
-        let known = message
-            .tries
-            .iter()
-            .map(|named| self.known_reply(loaded, *named));
+        let known = (message.names.iter().zip(&message.commands)).map(|(named, args)| match named {
+            Some(named) => self.known_reply(loaded, *named),
+            // A command without a name reads.
+            None => Ok(Some(reply_of_none(args)?)),
+        });
         known.collect()
     }
 
     fn known_reply(
         &self,
         loaded: &Loaded,
-        (key, fingerprint): (WriteKey, u64),
+        (key, fingerprint): AttemptName,
     ) -> Result<Option<Reply>, Fault> {
         let slots = loaded.head.ledgers().slots(KeySource::Clients);
         let record: Option<StoredReply> = self.rows.record(&slots, key)?;
@@ -283,7 +294,7 @@ impl BoardCore {
             if record.fingerprint == fingerprint {
                 return record.reply;
             }
-            Reply::err("this idempotency key was used for another command; nothing was done")
+            error::key_reused()
         }))
     }
 
@@ -303,8 +314,9 @@ impl BoardCore {
         let mut replies = Vec::new();
         let mut changes = vec![SetChange::Same; message.commands.len()];
         let room = ReplyRoom::default();
+        let mut kept = KeptSize::default();
         for (index, args) in message.commands.iter().enumerate() {
-            let named = message.tries.get(index).copied();
+            let named = message.names.get(index).copied().flatten();
             if let Some(named) = named
                 && let Some(reply) = self.known_reply(loaded, named)?
             {
@@ -314,6 +326,10 @@ impl BoardCore {
             let command = Command::find(args).map_err(|_| none_such())?;
             if room.is_full() && command.returns_stored(args) {
                 replies.push(counts.skip(error::replies_too_large()));
+                continue;
+            }
+            if named.is_some() && !message.may_keep {
+                replies.push(counts.skip(no_room()));
                 continue;
             }
             let slot = self.slot_for(loaded, named.is_some(), now_ms)?;
@@ -342,6 +358,7 @@ impl BoardCore {
             changes[index] = ranking.change();
             if let (Some(named), Some(Some(slot))) = (named, slot) {
                 self.put_reply(loaded, slot, named, &reply)?;
+                kept = kept.plus(KeptSize::of(&reply));
             }
             replies.push(reply);
         }
@@ -351,6 +368,7 @@ impl BoardCore {
         Ok(SortedRan {
             replies: Some(replies),
             changes,
+            kept,
         })
     }
 
@@ -379,7 +397,7 @@ impl BoardCore {
         &self,
         loaded: &Loaded,
         slot: i64,
-        (key, fingerprint): (WriteKey, u64),
+        (key, fingerprint): AttemptName,
         reply: &Reply,
     ) -> Result<(), Fault> {
         let reply = reply.clone();
@@ -417,6 +435,7 @@ impl BoardCore {
             return Ok(Some(SortedRan {
                 replies: Some(vec![refusal]),
                 changes: vec![SetChange::Same],
+                kept: KeptSize::default(),
             }));
         }
         let archive = loaded.head.settings.archive;

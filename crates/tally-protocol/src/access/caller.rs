@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::grant::{Grant, Permission, Scope, Target};
 use super::holder::Holder;
+use super::sender::Sender;
 use crate::api_key::{ApiKey, KeyId};
 use crate::names::LIMIT_RIGHTS;
 use crate::problem::{Code, Problem};
@@ -23,6 +24,7 @@ pub(super) enum CallerKind {
     KeyHolder {
         grants: Vec<Arc<Grant>>,
         owner: Owner,
+        sender: Sender,
         holder: Arc<Holder>,
     },
     Public {
@@ -72,6 +74,7 @@ impl Caller {
         Self(CallerKind::KeyHolder {
             grants: key.prefixes.iter().map(grant).collect(),
             owner: owner::of_made_key(id.0),
+            sender: Sender::of_made_key(id),
             holder: Arc::new(Holder::of_key(id, key)),
         })
     }
@@ -110,6 +113,16 @@ impl Caller {
             CallerKind::Anyone | CallerKind::Public { .. } | CallerKind::Share { .. } => {
                 Owner::default()
             }
+        }
+    }
+
+    /// The sender of this caller's idempotency keys.
+    pub fn sender(&self) -> Sender {
+        match &self.0 {
+            CallerKind::Anyone => Sender::ANYONE,
+            CallerKind::KeyHolder { sender, .. } => *sender,
+            CallerKind::Public { .. } => Sender::PUBLIC,
+            CallerKind::Share { .. } => Sender::SHARE,
         }
     }
 

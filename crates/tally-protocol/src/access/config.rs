@@ -3,6 +3,7 @@
 //! Invariant: no refusal repeats text that could be a key. Messages of the JSON reader are cut to the part that holds
 //! no value, and names are repeated only when shorter than any key.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use super::grant::{Grant, Permission, PublicWrites, Scope};
 use super::holder::{Holder, KeyBudget};
 use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
 use super::refusal::{check_count, named, unreadable, wrong};
+use super::sender::Sender;
 use crate::api_key::{KEY_PREFIXES_MAX, RATE_PER_MINUTE_MAX};
 use crate::problem::Problem;
 use tally_core::counter::id::COUNTER_ID_BYTES_MAX;
@@ -58,6 +60,8 @@ struct KeyEntry {
     key: FixedKey,
     grants: Vec<Arc<Grant>>,
     holder: Holder,
+    /// That of the first named entry with this key, also if the entry has ended.
+    sender: Sender,
 }
 
 /// The grants of a configured key.
@@ -66,6 +70,7 @@ pub(super) struct KeyGrants {
     /// The index of its first entry.
     pub(super) index: usize,
     pub(super) holder: Holder,
+    pub(super) sender: Sender,
 }
 
 /// What callers without a key may do if they come from one of these origins.
@@ -173,9 +178,10 @@ impl Config {
             serde_json::from_str(text).map_err(|error| unreadable(&error))?;
         check_count("keys", raw.keys.len(), KEYS_COUNT_MAX)?;
         check_count("public", raw.public.len(), PUBLIC_ENTRIES_COUNT_MAX)?;
-        let keys = raw.keys.into_iter().enumerate();
+        let senders = senders_of(&raw.keys);
+        let keys = raw.keys.into_iter().zip(senders).enumerate();
         let public = raw.public.into_iter().enumerate();
-        let keys = keys.map(|(at, Object(raw))| key(at, raw));
+        let keys = keys.map(|(at, (Object(raw), sender))| key(at, raw, sender));
         let keys: Vec<KeyEntry> = keys.collect::<Result<_, _>>()?;
         let has_budget = |entry: &KeyEntry| entry.holder.budget.is_some();
         Ok(Self {
@@ -211,6 +217,7 @@ impl Config {
                         grants: grants.collect(),
                         index,
                         holder: entry.holder.clone(),
+                        sender: entry.sender,
                     });
                 }
             }
@@ -219,7 +226,22 @@ impl Config {
     }
 }
 
-fn key(at: usize, raw: RawKey) -> Result<KeyEntry, Problem> {
+/// The senders of these entries. Entries with one key are one sender: that of the first of them with a name.
+fn senders_of(entries: &[Object<RawKey>]) -> Vec<Sender> {
+    let mut names = BTreeMap::<&str, &str>::new();
+    for Object(raw) in entries {
+        if let Some(name) = &raw.name {
+            names.entry(&raw.key).or_insert(name);
+        }
+    }
+    let sender = |Object(raw): &Object<RawKey>| match names.get(raw.key.as_str()) {
+        Some(name) => Sender::of_name(name),
+        None => Sender::of_nameless_key(&raw.key),
+    };
+    entries.iter().map(sender).collect()
+}
+
+fn key(at: usize, raw: RawKey, sender: Sender) -> Result<KeyEntry, Problem> {
     let path = format!("keys[{at}]");
     let path = path.as_str();
     let name = raw.name.unwrap_or_else(|| path.to_owned());
@@ -276,6 +298,7 @@ fn key(at: usize, raw: RawKey) -> Result<KeyEntry, Problem> {
             expires_ms: raw.expires_at,
             budget: budget.transpose()?,
         },
+        sender,
     })
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use tally_core::order::in_order;
 
+use super::super::access::Sender;
 use super::super::keys::{KeyKind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
 pub use super::gathered::{CountingMode, GatheredCounter, KeyedRecord};
@@ -67,6 +68,7 @@ pub struct BatchLimits {
 /// Sums records by counter.
 pub struct Gatherer {
     limits: BatchLimits,
+    sender: Sender,
     counters: HashMap<String, GatheredCounter, Seeded>,
     memory_bytes: u64,
     report: BatchReport,
@@ -74,12 +76,13 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Returns an empty batch. `seed` is a random number that changes no result. Because of it no sender can choose
-    /// keys that collide in memory.
-    pub fn new(limits: BatchLimits, seed: u64) -> Self {
+    /// Returns an empty batch of this sender. `seed` is a random number that changes no result. Because of it no sender
+    /// can choose keys that collide in memory.
+    pub fn new(limits: BatchLimits, sender: Sender, seed: u64) -> Self {
         let counters = HashMap::with_hasher(Seeded(seed));
         Self {
             limits,
+            sender,
             counters,
             memory_bytes: 0,
             report: BatchReport::default(),
@@ -226,7 +229,7 @@ impl Gatherer {
             let name = |bytes: &[u8]| hashes.name(bytes);
             gathered.identified.push(KeyedRecord {
                 line,
-                key: write_key(&name, KeyKind::Event, id),
+                key: write_key(&name, self.sender, KeyKind::Event, id),
                 fingerprint: fingerprint_of(record, &name),
                 second: stamp,
                 delta: record.delta,

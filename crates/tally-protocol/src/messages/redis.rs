@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::names::Address;
+use crate::redis::kept_replies::KeptSize;
 use crate::redis::notifications::{SetChange, Subscription};
 use crate::redis::reply::Reply;
 use crate::redis::request::Arguments;
@@ -15,7 +16,7 @@ use tally_core::limit::owner::Owner;
 calls! {
     RunCommands => Vec<Reply>, "/run-commands", |_| Address::Keyspace;
     RunSorted => SortedRan, "/run-sorted",
-        |it| Address::Board(&it.board, ShardAt::default(), it.home.as_ref()), lacks (1, 1);
+        |it| Address::Board(&it.board, ShardAt::default(), it.home.as_ref());
     Subscribe => (), "/subscribe", |_| Address::Keyspace;
     FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
 }
@@ -29,10 +30,23 @@ pub struct RunCommands {
     pub commands: Vec<Arguments>,
     /// Whether they are a transaction: no other command may run between them.
     pub is_transaction: bool,
-    /// The names of these attempts, one for each command, with the hash of its content; empty where the client sent
-    /// none.
-    pub tries: Vec<(WriteKey, u64)>,
+    /// The names of these attempts, if the client sent a key for them.
+    pub attempts: Option<Attempts>,
 }
+
+/// The names of the attempts of one request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempts {
+    /// The caller, as quotas account for it.
+    pub caller: u64,
+    /// The hash of the request.
+    pub request: u64,
+    /// The name of each command; `None` for one that reads.
+    pub names: Vec<Option<WriteKey>>,
+}
+
+/// The name of one attempt, and the hash of its request.
+pub type AttemptName = (WriteKey, u64);
 
 /// Edge → keyspace: adds this listener. Answered by its stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,13 +64,15 @@ pub struct RunSorted {
     pub board: CounterId,
     /// The commands.
     pub commands: Vec<Arguments>,
-    /// The names of these attempts, as in [`RunCommands`].
-    pub tries: Vec<(WriteKey, u64)>,
+    /// The names of these attempts, one for each command; `None` for one without a name.
+    pub names: Vec<Option<AttemptName>>,
+    /// Whether replies to new attempts may be stored. Without room commands with names are refused.
+    pub may_keep: bool,
     /// Whether a board may be created.
     pub may_begin: bool,
     /// Whether the members of the board are removed first.
     pub is_anew: bool,
-    /// The datacenter of the client: the home of a board that has none. The previous protocol lacks this field.
+    /// The datacenter of the client: the home of a board that has none.
     pub home: Option<Datacenter>,
 }
 
@@ -65,8 +81,10 @@ pub struct RunSorted {
 pub struct SortedRan {
     /// Their replies; `None` where there is no board and none may be created.
     pub replies: Option<Vec<Reply>>,
-    /// The changes of each command, as far as they are reported. The previous protocol lacks this field.
+    /// The changes of each command, as far as they are reported.
     pub changes: Vec<SetChange>,
+    /// What was stored of the replies.
+    pub kept: KeptSize,
 }
 
 impl RunSorted {
@@ -75,7 +93,8 @@ impl RunSorted {
         Self {
             board: board.clone(),
             commands,
-            tries: Vec::new(),
+            names: Vec::new(),
+            may_keep: false,
             may_begin: false,
             is_anew: false,
             home: None,

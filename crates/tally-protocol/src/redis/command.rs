@@ -280,6 +280,14 @@ impl Command {
         }
     }
 
+    /// Whether these words can have an effect. Those of a read have none.
+    pub fn may_write(&self, args: &[String]) -> bool {
+        match self.act {
+            Act::Script => !scripts::named(args).is_ok_and(|script| !script.writes()),
+            _ => self.scope != Scope::Read,
+        }
+    }
+
     /// Whether the command, or its events, depend on the text, hash or set that a key holds. Other commands only ask
     /// whether a key exists, and replace or remove it.
     pub fn needs_values(&self) -> bool {

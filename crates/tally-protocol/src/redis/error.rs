@@ -97,3 +97,10 @@ pub fn not_positive() -> Reply {
 pub fn fraction() -> Reply {
     Reply::err("counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount")
 }
+
+/// The refusal of a command under a key that names another request.
+pub fn key_reused() -> Reply {
+    Reply::err(
+        "this idempotency key was used for another request on the same keys; nothing was done, send another key",
+    )
+}

@@ -9,7 +9,7 @@
 //! | [`sorted`], [`sorted_ranges`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | known scripts of rate-limit clients |
 //! | [`options`], [`glob`], [`sha1`] | options of commands, patterns of names, and the hash that names scripts |
-//! | [`reply`], [`error`] | replies |
+//! | [`reply`], [`error`], [`kept_replies`] | replies, and the room for those that are stored |
 //! | [`notifications`] | notifications to listeners |
 //!
 //! The owner of its keys runs a command in one synchronous step.
@@ -19,6 +19,7 @@ pub mod command;
 pub mod error;
 pub mod float;
 pub mod glob;
+pub mod kept_replies;
 pub mod keys;
 pub mod notifications;
 pub mod options;

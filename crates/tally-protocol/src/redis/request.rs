@@ -32,6 +32,14 @@ pub enum RedisRequest {
 }
 
 impl RedisRequest {
+    /// Its commands.
+    pub fn commands(&self) -> &[Arguments] {
+        match self {
+            Self::One(args) => std::slice::from_ref(args),
+            Self::Pipeline(commands) | Self::Transaction(commands) => commands,
+        }
+    }
+
     /// Reads a request from its path after the mount point, its query and its body.
     ///
     /// # Errors
@@ -153,4 +161,13 @@ pub fn token_of(query: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let found = pairs.find(|(name, _)| name == TOKEN);
     found.map(|(_, value)| value.into_owned())
+}
+
+/// The query without the key: a request that is sent again after its key was rotated is the same.
+pub fn without_token(query: &str) -> String {
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let pairs = pairs.filter(|(name, _)| name != TOKEN);
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(pairs)
+        .finish()
 }

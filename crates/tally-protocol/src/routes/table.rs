@@ -21,13 +21,13 @@ macro_rules! route_table {
             Read(id: CounterId) "GET" "/counters/{id}" "read"
                 Right::Counter(Scope::Read, id.as_str()) => read::counter(context, id).await;
             Put(id: CounterId) "PUT" "/counters/{id}" "put"
-                Right::Counter(Scope::Admin, id.as_str()) => administration::put(context, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::put(context, &caller, id).await;
             Delete(id: CounterId) "DELETE" "/counters/{id}" "delete"
-                Right::Counter(Scope::Admin, id.as_str()) => administration::delete(context, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::delete(context, &caller, id).await;
             Set(id: CounterId) "PUT" "/counters/{id}/value" "set"
-                Right::Counter(Scope::Admin, id.as_str()) => administration::set(context, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::set(context, &caller, id).await;
             Reset(id: CounterId) "POST" "/counters/{id}/reset" "reset"
-                Right::Counter(Scope::Admin, id.as_str()) => administration::reset(context, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::reset(context, &caller, id).await;
             // Before the route of a counter whose id ends in a star, which is written %2A.
             PrefixHistory(prefix: String) "GET" "/counters/{prefix}*/history" "prefix_history"
                 Right::Counter(Scope::Read, prefix) => aggregate::history(context, prefix).await;
@@ -201,13 +201,13 @@ macro_rules! route_table {
                 Right::Counter(Scope::Read, board.as_str()) => boards::members(context, board).await;
             #[cfg(feature = "boards")]
             WriteMembers(board: CounterId) "POST" "/boards/{board}/members" "members_write"
-                Right::Write(board.as_str(), Permission::Board) => boards::write_many(context, board).await;
+                Right::Write(board.as_str(), Permission::Board) => boards::write_many(context, &caller, board).await;
             #[cfg(feature = "boards")]
             Member(board: CounterId, member: CounterId) "GET" "/boards/{board}/members/{member}" "member"
                 Right::Counter(Scope::Read, board.as_str()) => boards::member(context, board, member).await;
             #[cfg(feature = "boards")]
             WriteMember(board: CounterId, member: CounterId) "POST" "/boards/{board}/members/{member}" "member_write"
-                Right::Write(board.as_str(), Permission::Board) => boards::write(context, board, member).await;
+                Right::Write(board.as_str(), Permission::Board) => boards::write(context, &caller, board, member).await;
             #[cfg(feature = "boards")]
             RemoveMember(board: CounterId, member: CounterId) "DELETE" "/boards/{board}/members/{member}"
                 "member_remove"

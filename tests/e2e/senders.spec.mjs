@@ -1,0 +1,288 @@
+// Whose an idempotency key is: its sender's alone, in every call. What two requests under it must have in common. HEAD
+// changes nothing.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { bearer, isReplay, keyed, numbers } from "./calls.mjs";
+import { databasesOf, withDatabase } from "./databases.mjs";
+import { openWorld } from "./world.mjs";
+
+const KEYS = {
+  shop: "shop-key-0123456789ab",
+  other: "other-key-0123456789a",
+  reader: "reader-key-0123456789",
+  admin: "admin-key-0123456789a",
+  nameless: "nameless-key-01234567",
+};
+const CONFIG = {
+  keys: [
+    { name: "shop", key: KEYS.shop, scopes: ["read", "write", "admin"] },
+    { name: "other", key: KEYS.other, scopes: ["read", "write", "admin"] },
+    { name: "reader", key: KEYS.reader, scopes: ["read"], prefix: "pub/" },
+    { name: "ops", key: KEYS.admin, scopes: ["read", "write", "admin"] },
+    { key: KEYS.nameless, scopes: ["write"] },
+  ],
+  public: [
+    { prefix: "pub/", origins: ["*"], scopes: ["read", "write"], delta_max: 9, allow: ["decrement", "ingest", "board"] },
+  ],
+};
+
+let world;
+beforeAll(async () => {
+  world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(CONFIG) } });
+});
+afterAll(() => world.close());
+
+const encoded = (id) => encodeURIComponent(id);
+const visitor = { headers: { origin: "https://anywhere.example" } };
+const as = (who) => (who === "visitor" ? visitor : bearer(KEYS[who]));
+const call = (who, method, path, key, body) =>
+  world.call(method, path, keyed(key, { ...as(who), body, headers: { ...as(who).headers, "idempotency-key": key } }));
+const valueOf = async (id) => (await world.call("GET", `/counters/${encoded(id)}?consistency=strong`, as("admin"))).json.value;
+
+/** Every call that takes a key and that the public may make on a counter or a board of its prefix: path, body, value. */
+const SHARED = [
+  ["increment", (id) => [`/counters/${encoded(id)}/increment`, '{"delta":2}'], 2],
+  ["event", (id) => ["/api/event", JSON.stringify({ key: id, increment: 2 })], 2],
+  ["events", (id) => ["/events", JSON.stringify({ key: id, increment: 2 })], 2],
+  ["ingest", (id) => ["/ingest?format=ndjson", JSON.stringify({ key: id, increment: 2 })], 2],
+];
+
+describe("a visitor who guesses a key", () => {
+  for (const [name, request, delta] of SHARED) {
+    test(`${name}: neither swallows nor refuses the write of a key holder`, async () => {
+      const ids = [`pub/${name}/same`, `pub/${name}/other`];
+      // The same write: it would be swallowed.
+      const [path, body] = request(ids[0]);
+      expect((await call("visitor", "POST", path, "ord-1", body)).status).toBeLessThan(300);
+      const own = await call("shop", "POST", path, "ord-1", body);
+      expect([own.status < 300, isReplay(own)]).toEqual([true, false]);
+      expect(await valueOf(ids[0])).toBe(2 * delta);
+      // Another write: it would be refused.
+      const [otherPath, otherBody] = request(ids[1]);
+      await call("visitor", "POST", otherPath, "ord-1", otherBody.replace("2", "1"));
+      const second = await call("shop", "POST", otherPath, "ord-1", otherBody);
+      expect(second.status).toBeLessThan(300);
+      expect(second.json.rejected ?? 0).toBe(0);
+      expect(await valueOf(ids[1])).toBe(delta + 1);
+      // Each sender's own retries count once.
+      for (const who of ["visitor", "shop"]) {
+        const again = await call(who, "POST", path, "ord-1", body);
+        expect([again.status < 300, isReplay(again)], who).toEqual([true, true]);
+      }
+      expect(await valueOf(ids[0])).toBe(2 * delta);
+    });
+  }
+
+  test("an id of an event is its sender's too", async () => {
+    const line = (increment) => JSON.stringify({ key: "pub/ids", increment, id: "e-1" });
+    await world.well("POST", "/events", { ...as("visitor"), body: line(1) });
+    for (const again of [false, true]) {
+      const report = await world.well("POST", "/events", { ...as("shop"), body: line(2) });
+      expect(report, `${again}`).toMatchObject({ accepted: 1, rejected: 0 });
+    }
+    expect(await valueOf("pub/ids")).toBe(3);
+  });
+
+  test("a decrement, a set, a reset, settings and a deletion are free of a visitor's keys", async () => {
+    const id = "pub/operations";
+    await call("visitor", "POST", `/counters/${encoded(id)}/increment`, "k", '{"delta":9}');
+    await call("visitor", "POST", `/counters/${encoded(id)}/increment`, "v", '{"delta":1}');
+    for (const [method, path, body, key] of [
+      ["POST", "/decrement", '{"delta":1}', "k"],
+      ["PUT", "/value", '{"value":5}', "v"],
+      ["POST", "/reset", "{}", "k"],
+      ["PUT", "", "{}", "k"],
+      ["DELETE", "", undefined, "k"],
+    ]) {
+      // The key holder's own keys are one namespace for these calls: another key for each.
+      const own = await call("shop", method, `/counters/${encoded(id)}${path}`, `${key}${path}${method}`, body);
+      expect(own.status, method + path).toBeLessThan(300);
+    }
+    await call("visitor", "POST", `/counters/${encoded(id)}/increment`, "k2", '{"delta":3}');
+    expect((await call("shop", "PUT", `/counters/${encoded(id)}/value`, "k2", '{"value":5}')).status).toBeLessThan(300);
+  });
+
+  test("members of boards", async () => {
+    const one = "/boards/pub%2Frace/members/ann";
+    expect((await call("visitor", "POST", one, "m", '{"score":1}')).status).toBe(200);
+    const own = await call("shop", "POST", one, "m", '{"score":2}');
+    expect([own.status, isReplay(own)]).toEqual([200, false]);
+    const many = "/boards/pub%2Frace/members";
+    expect((await call("visitor", "POST", many, "n", '{"member":"ann","score":3}')).status).toBe(200);
+    const lines = await call("shop", "POST", many, "n", '{"member":"ann","score":4}');
+    expect([lines.status, isReplay(lines)]).toEqual([200, false]);
+    expect((await world.call("GET", one, as("admin"))).json.score).toBe(4);
+  });
+});
+
+describe("two programs with keys of their own", () => {
+  test("that both send order-1 do not collide", async () => {
+    for (const who of ["shop", "other", "nameless", "admin"]) {
+      const answer = await call(who, "POST", "/counters/orders/increment", "order-1", '{"delta":1}');
+      expect([answer.status, isReplay(answer)], who).toEqual([200, false]);
+      expect(isReplay(await call(who, "POST", "/counters/orders/increment", "order-1", '{"delta":1}'))).toBe(true);
+    }
+    expect(await valueOf("orders")).toBe(4);
+  });
+
+  test("a key that was made keeps its name when its secret is rotated", async () => {
+    const options = { ...as("admin"), body: JSON.stringify({ name: "app", scopes: ["write"], prefixes: ["made/"] }) };
+    const made = (await world.call("POST", "/keys", options)).json;
+    const send = (key) =>
+      world.call("POST", "/counters/made%2Fa/increment", keyed("k", { ...bearer(key), body: "{}", headers: {
+        authorization: `Bearer ${key}`, "idempotency-key": "k",
+      } }));
+    expect((await send(made.key)).json.value).toBe(1);
+    const rotated = (await world.call("POST", `/keys/${made.id}/rotate`, { ...as("admin"), body: "{}" })).json;
+    expect(rotated.key).not.toBe(made.key);
+    expect(isReplay(await send(rotated.key))).toBe(true);
+    expect(await valueOf("made/a")).toBe(1);
+  });
+});
+
+describe("on /redis", () => {
+  const redis = async (who, key, body, path = "/redis", method = "POST") => {
+    const headers = { ...as(who).headers, ...(key && { "idempotency-key": key }) };
+    const { bytes, status } = await world.host.fetch(`https://tally.test${path}`, {
+      method, colo: "FRA", headers, body: body && JSON.stringify(body),
+    });
+    return { status, ...(method !== "HEAD" && JSON.parse(bytes.toString())) };
+  };
+
+  test("a key that only reads takes no name, not its own either", async () => {
+    expect(await redis("reader", "ord-4", ["GET", "pub/n"])).toMatchObject({ result: null });
+    expect(await redis("reader", "ord-4", ["EXISTS", "pub/n"])).toMatchObject({ result: 0 });
+    expect(await redis("shop", "ord-4", ["SET", "pub/text", "x"])).toMatchObject({ result: "OK" });
+    expect(await redis("shop", "ord-4", ["INCR", "pub/n"])).toMatchObject({ result: 1 });
+    // A read is done again: it is never answered from before.
+    expect(await redis("reader", "ord-4", ["GET", "pub/n"])).toMatchObject({ result: "1" });
+  });
+
+  test("two programs with order-1 do not collide, nor do two keys of Redis", async () => {
+    for (const [who, value] of [["shop", 1], ["other", 2]]) {
+      for (const again of [1, 2]) {
+        expect(await redis(who, "order-1", ["INCR", "orders-of-all"]), `${who} ${again}`).toMatchObject({ result: value });
+        expect(await redis(who, "order-1", ["SET", `last-of-${who}`, "x"])).toMatchObject({ result: "OK" });
+        expect(await redis(who, "order-1", ["HINCRBY", "hash", "f", 1])).toMatchObject({ result: value });
+        expect(await redis(who, "order-1", ["ZINCRBY", "zset", 1, "m"])).toMatchObject({ result: `${value}` });
+      }
+    }
+    expect((await redis("shop", "order-1", ["INCRBY", "orders-of-all", 5])).error).toMatch(/^ERR this idempotency key was used/);
+  });
+
+  test("in a pipeline reads are read anew, and writes are done once, also of a set that ended", async () => {
+    const body = [["ZADD", "gone", 1, "m"], ["ZREM", "gone", "m"], ["ZSCORE", "gone", "m"], ["GET", "note"]];
+    const first = [{ result: 1 }, { result: 1 }, { result: null }, { result: null }];
+    const headers = { ...as("shop").headers, "idempotency-key": "mixed" };
+    const send = async () =>
+      (await world.call("POST", "/redis/pipeline", { headers, body: JSON.stringify(body) })).json;
+    expect(await send()).toEqual(first);
+    await redis("shop", undefined, ["SET", "note", "now"]);
+    expect(await send()).toEqual([...first.slice(0, 3), { result: "now" }]);
+  });
+
+  test("HEAD changes nothing", async () => {
+    for (const path of ["/redis/incr/headed", "/redis/set/headed/1", "/redis/zadd/headed/1/m", "/redis/pfadd/headed/a"]) {
+      expect((await redis("shop", undefined, undefined, path, "HEAD")).status, path).toBe(405);
+    }
+    expect((await redis("shop", undefined, undefined, "/redis/get/headed", "HEAD")).status).toBe(200);
+    expect(await redis("shop", undefined, ["EXISTS", "headed"])).toMatchObject({ result: 0 });
+  });
+});
+
+describe("replies that are stored", () => {
+  const SIZE = 60_000;
+  const send = async (own, who, key, body) => {
+    const headers = { ...as(who).headers, "idempotency-key": key };
+    return (await own.call("POST", "/redis/pipeline", { headers, body: JSON.stringify(body) })).json;
+  };
+  const stored = (folder) => {
+    const sizes = (database) => database.prepare("SELECT count(*) AS replies, total(length(reply)) AS bytes FROM tries").get();
+    return databasesOf(folder, "Keyspace").map((path) => withDatabase(path, sizes));
+  };
+
+  test("are none of reads, and of one caller at most 64 MiB: that caller is refused, and nobody else", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "tally-replies-"));
+    const own = await openWorld({ folder, vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(CONFIG) } });
+    try {
+      await send(own, "shop", "begin", [["SET", "pub/large", "x".repeat(SIZE)]]);
+      // The attack: a few requests of 5 KB by a key that only reads.
+      const reads = numbers(250).map(() => ["GET", "pub/large"]);
+      for (let request = 0; request < 3; request += 1) await send(own, "reader", `read-${request}`, reads);
+      let refused;
+      const gets = numbers(250).map(() => ["GETEX", "pub/large"]);
+      for (let request = 0; request < 6 && !refused; request += 1) {
+        const replies = await send(own, "shop", `fill-${request}`, gets);
+        refused = replies.find(({ error }) => error)?.error;
+      }
+      expect(refused).toMatch(/^ERR this caller has as many stored replies/);
+      expect((await send(own, "shop", "more", [["SET", "pub/x", "1"], ["ZADD", "pub/z", 1, "m"], ["GETEX", "pub/large"]]))[2].error).toBe(refused);
+      // What was done before is known, reads go on, and so does everything without a key.
+      expect((await send(own, "shop", "begin", [["SET", "pub/large", "x".repeat(SIZE)]]))[0]).toEqual({ result: "OK" });
+      expect((await send(own, "shop", "more", [["GET", "pub/x"]]))[0]).toEqual({ result: "1" });
+      expect((await send(own, "other", "fill-0", [["GETEX", "pub/large"]]))[0].result.length).toBe(SIZE);
+    } finally {
+      await own.close();
+    }
+    const [{ replies, bytes }] = stored(folder);
+    expect(bytes).toBeLessThan(65 * 1024 * 1024);
+    expect(bytes).toBeGreaterThan(60 * 1024 * 1024);
+    expect(replies).toBeLessThan(1_200);
+    rmSync(folder, { recursive: true, force: true });
+  }, 120_000);
+
+  test("are so small that they can be stored", async () => {
+    const [popped, plain] = await send(world, "shop", "pop", [["ZPOPMIN", "none", 1_001], ["ZPOPMIN", "none", 1_000]]);
+    expect(popped.error).toBe("ERR with an Idempotency-Key a command removes at most 1000 members, not 1001; nothing was done, send several");
+    expect(plain).toEqual({ result: [] });
+  });
+});
+
+test("HEAD on a hit or a pixel counts nothing", async () => {
+  for (const path of ["/hit/pub%2Fhead", "/pixel/pub%2Fhead.gif"]) {
+    expect((await world.call("HEAD", path, visitor)).status, path).toBe(200);
+  }
+  await world.refused(404, "counter-not-found", "GET", "/counters/pub%2Fhead", as("admin"));
+});
+
+describe("what two requests under one key must have in common", () => {
+  // The same meaning, other bytes: a space.
+  const CALLS = [
+    ["POST", "/counters/same/increment", '{"delta":1}'],
+    ["POST", "/counters/same/decrement", '{"delta":1}'],
+    ["PUT", "/counters/same/value", '{"value":3}'],
+    ["PUT", "/counters/same", '{"floor":null}'],
+    ["POST", "/counters/same/reset", "{}"],
+    ["POST", "/api/event", '{"key":"same","increment":1}'],
+    ["POST", "/events", '{"key":"same","increment":1}'],
+    ["POST", "/ingest?format=ndjson", '{"key":"same","increment":1}'],
+    ["POST", "/boards/same-board/members/ann", '{"score":1}'],
+    ["POST", "/boards/same-board/members", '{"member":"ann","score":1}'],
+    ["POST", "/redis", '["SADD","same-set","m"]'],
+  ];
+  const outcome = ({ status, json }) => {
+    const reused = JSON.stringify(json).match(/idempotency[- ]key[- ](was used|reused)/);
+    return reused ? "reused" : status < 300 ? "replayed" : `${status}`;
+  };
+
+  for (const [index, [method, path, body]] of CALLS.entries()) {
+    test(`${method} ${path}: the bytes of the body`, async () => {
+      const key = `same-${index}`;
+      expect((await call("shop", method, path, key, body)).status).toBeLessThan(300);
+      expect(outcome(await call("shop", method, path, key, body))).toBe("replayed");
+      const spaced = body.replace(/([{[])/, "$1 ");
+      expect(outcome(await call("shop", method, path, key, spaced))).toBe("reused");
+    });
+  }
+
+  test("headers are no part of it, the values of the query are, and no body is {}", async () => {
+    const path = "/counters/common/increment";
+    expect(isReplay(await call("shop", "POST", path, "k", undefined))).toBe(false);
+    expect(isReplay(await call("shop", "POST", path, "k", "{}"))).toBe(true);
+    const headers = { ...as("shop").headers, "idempotency-key": "k", "content-type": "text/plain" };
+    expect(isReplay(await world.call("POST", path, { headers, body: "{}" }))).toBe(true);
+    expect((await world.call("POST", `${path}?numbers=string`, { headers, body: "{}" })).status).toBe(422);
+  });
+});
