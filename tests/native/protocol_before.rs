@@ -29,9 +29,9 @@ use tally_protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
     Flush, Flushed, GiveKey, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL,
     PROTOCOL_BEFORE, PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy,
-    Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunInProgress,
-    Sums, Top, TopOrder, TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded,
-    encode, later, path_in, protocol_of,
+    Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunInProgress, Sums, Top, TopOrder,
+    TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded, encode, later, path_in,
+    protocol_of,
 };
 use tally_protocol::names::CellAddress;
 use tally_protocol::snapshot::RunOf;

@@ -153,9 +153,9 @@ fn names_of_keys_do_not_change() {
     assert_eq!(
         names,
         [
-            "e86ecf03c4595c7c2a0450f8a8fd4278",
-            "25988dd1b33d9173da77c6f6c64c9639",
-            "b39bb1bde740fee277d71f9b1dfb55a8",
+            "d6857f118d1c6c92b76fcedc249f3b38",
+            "7943ddb38b835e4b2537c19d625388af",
+            "2c29c75e66861b674d372a66894f96bb",
         ]
     );
     let parts: [&[u8]; 4] = [b"increment", &1_u128.to_le_bytes(), b"", b""];

@@ -13,8 +13,8 @@ use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::Uniques;
-use tally_protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use tally_protocol::access::Caller;
+use tally_protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use tally_protocol::keys::{KeyKind, parse_if_match};
 use tally_protocol::messages::{
     Done, GlobalSum, LookUp, Operate, Operation, OperationKey, OperationOutcome, Read, ReadDrained,

@@ -39,18 +39,11 @@ impl StoredClaim {
         }
     }
 
-    /// Extends the claim as if it were made now. Returns its slot; `None` where there is no room, as
-    /// [`Ledgers::renew`]. A claim of an ended generation has no record any more, and a claim of an operation was made
+    /// Extends the claim as if it were made now. Returns its slot. A claim of an ended generation has no record any more, and a claim of an operation was made
     /// together with its record.
-    fn renew(
-        &self,
-        claims: &mut Ledgers,
-        limits: LedgerLimits,
-        living: u64,
-        now_ms: i64,
-    ) -> Option<i64> {
+    fn renew(&self, claims: &mut Ledgers, limits: LedgerLimits, living: u64, now_ms: i64) -> i64 {
         if self.generation != living || self.holder.is_none() {
-            return Some(self.slot);
+            return self.slot;
         }
         claims.renew(self.slot, limits, now_ms)
     }
@@ -107,13 +100,11 @@ impl ClaimStore {
                         self.give_claim(claim, *key, found.slot, next)?;
                         KeyOwner::Lead(next.clone())
                     }
-                    Some(found) => match found.renew(&mut claims, limits, generation, now_ms) {
-                        Some(slot) => {
-                            self.move_claim(claim, *key, found.slot, slot)?;
-                            found.owner(generation)
-                        }
-                        None => KeyOwner::Full,
-                    },
+                    Some(found) => {
+                        let slot = found.renew(&mut claims, limits, generation, now_ms);
+                        self.move_claim(claim, *key, found.slot, slot)?;
+                        found.owner(generation)
+                    }
                     None => match claims.admit(limits, now_ms) {
                         Some(slot) => {
                             let (counter, holder) = (&claim.counter, Some(next));
@@ -150,7 +141,7 @@ impl ClaimStore {
                 return Ok(None);
             };
             let renewed = found.renew(&mut claims.clone(), limits, generation, now_ms);
-            is_old |= renewed != Some(found.slot);
+            is_old |= renewed != found.slot;
             owners.push(found.owner(generation));
         }
         if is_old {

@@ -420,9 +420,7 @@ fn refusal_of(outcome: KeyedOutcome) -> ReplyError {
     ReplyError::Reply(match outcome {
         KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => below_floor(),
         KeyedOutcome::Overflow => error::overflow(),
-        KeyedOutcome::Reused => {
-            error::key_reused()
-        }
+        KeyedOutcome::Reused => error::key_reused(),
         KeyedOutcome::Ended => {
             Reply::err("the key that this try added to was deleted since; nothing was counted")
         }

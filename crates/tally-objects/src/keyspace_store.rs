@@ -269,12 +269,7 @@ impl KeyspaceStore {
     }
 
     /// Whether a caller may store replies of this size.
-    pub(super) fn has_room(
-        &self,
-        caller: u64,
-        more: KeptSize,
-        now_ms: i64,
-    ) -> Result<bool, Fault> {
+    pub(super) fn has_room(&self, caller: u64, more: KeptSize, now_ms: i64) -> Result<bool, Fault> {
         self.with_kept(|kept| {
             // Their rows are deleted by the next alarm.
             kept.expire(now_ms);

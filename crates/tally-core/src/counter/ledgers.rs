@@ -1,7 +1,7 @@
 //! The ledgers of one object, each with a separate budget, so that a full ledger takes no room from the others.
 //!
-//! Invariants: slots of public keys are odd and all others even, so a slot tells the source of its records. An existing
-//! record is found for any sender of its key.
+//! Invariants: slots of public keys are odd and all others even, so a slot tells the source of its records. The name of a
+//! key contains its sender, so a record stays in the ledger in which it was made.
 
 use super::ledger::{KeySource, Ledger};
 
@@ -28,11 +28,6 @@ pub fn marked(fingerprint: u64, keys: KeySource) -> u64 {
 /// Whether a fingerprint is marked as that of a public key.
 pub fn is_marked(fingerprint: u64) -> bool {
     fingerprint & MARK == MARK
-}
-
-/// Whether two fingerprints are of one request, by any sender.
-pub fn is_same(one: u64, other: u64) -> bool {
-    (one ^ other) & !MARK == 0
 }
 
 /// The limits of a ledger.
@@ -91,7 +86,7 @@ impl Ledgers {
         }
     }
 
-    /// The slots in which a record of such a key may lie. A client's key is the same key for any sender.
+    /// The slots in which a record may lie whose key was drawn, or sent by any caller.
     pub fn slots(&self, keys: KeySource) -> Vec<i64> {
         match keys {
             KeySource::Drawn => self.drawn.slots().collect(),
@@ -121,22 +116,11 @@ impl Ledgers {
     }
 
     /// Keeps a record as if it were made now. Returns its slot from now on, which may be the same: the number of
-    /// records does not change. `None` if it had a public key, now has another, and the other ledger has no room.
-    pub fn renew(&mut self, slot: i64, limits: LedgerLimits, now_ms: i64) -> Option<i64> {
-        // A public key may renew a record of another ledger: the slots there stay even.
-        let even_ms = (limits.kept_ms + 1) & !1;
-        let (keys, kept_ms) = match (is_public(slot), limits.keys) {
-            (true, KeySource::Public) => (KeySource::Public, limits.kept_ms),
-            (true, _) => {
-                let renewed = self.admit(limits, now_ms)?;
-                self.public.remove(slot);
-                return Some(renewed);
-            }
-            (false, KeySource::Drawn) => (KeySource::Drawn, limits.kept_ms),
-            (false, _) => (KeySource::Clients, even_ms),
-        };
-        let renewed = self.of_mut(keys).renew(slot, now_ms, kept_ms);
-        Some(renewed.unwrap_or(slot))
+    /// records does not change.
+    pub fn renew(&mut self, slot: i64, limits: LedgerLimits, now_ms: i64) -> i64 {
+        let ledger = self.of_mut(limits.keys);
+        let renewed = ledger.renew(slot, now_ms, limits.kept_ms);
+        renewed.unwrap_or(slot)
     }
 
     /// Drops slots that were kept long enough, as [`Ledger::expire`].

@@ -275,11 +275,12 @@ impl BoardCore {
         let Some(loaded) = loaded.as_ref().filter(|_| !message.names.is_empty()) else {
             return Ok(None);
         };
-        let known = (message.names.iter().zip(&message.commands)).map(|(named, args)| match named {
-            Some(named) => self.known_reply(loaded, *named),
-            // A command without a name reads.
-            None => Ok(Some(reply_of_none(args)?)),
-        });
+        let known =
+            (message.names.iter().zip(&message.commands)).map(|(named, args)| match named {
+                Some(named) => self.known_reply(loaded, *named),
+                // A command without a name reads.
+                None => Ok(Some(reply_of_none(args)?)),
+            });
         known.collect()
     }
 

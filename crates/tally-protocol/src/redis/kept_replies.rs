@@ -58,7 +58,11 @@ impl KeptSize {
 
     /// The most that the reply to one command uses, except to one that removes members.
     pub fn most(returns_stored: bool) -> Self {
-        let bytes = if returns_stored { VALUE_BYTES_MAX } else { SHORT_BYTES_MAX };
+        let bytes = if returns_stored {
+            VALUE_BYTES_MAX
+        } else {
+            SHORT_BYTES_MAX
+        };
         Self {
             replies: 1,
             bytes: u64::try_from(bytes).unwrap_or(u64::MAX),

@@ -9,7 +9,7 @@ use crate::counter::ledger::{
     HomeCondition, KeySource, KeyedOutcome, KeyedWrite, Ledger, NewRecord, REFUSALS_PART, Record,
     Recorded, SeenValue, StoredRecord, WriteKey,
 };
-use crate::counter::ledgers::{LedgerLimits, is_same};
+use crate::counter::ledgers::LedgerLimits;
 use crate::counter::total::{Sum, Value};
 
 impl Cell {
@@ -235,7 +235,7 @@ impl Cell {
         now_ms: i64,
     ) -> Option<i64> {
         match replaced {
-            Some(slot) => self.ledgers.renew(slot, limits, now_ms),
+            Some(slot) => Some(self.ledgers.renew(slot, limits, now_ms)),
             None => self.ledgers.admit(limits, now_ms),
         }
     }
@@ -362,13 +362,13 @@ fn look_up(
 fn recorded_outcome(write: &KeyedWrite, record: Record) -> KeyedOutcome {
     match record {
         Record::Struck { .. } => KeyedOutcome::Struck,
-        Record::Counted(recorded) if is_same(recorded.fingerprint, write.fingerprint) => {
+        Record::Counted(recorded) if recorded.fingerprint == write.fingerprint => {
             KeyedOutcome::Replayed(recorded)
         }
-        Record::BelowFloor { fingerprint, .. } if is_same(fingerprint, write.fingerprint) => {
+        Record::BelowFloor { fingerprint, .. } if fingerprint == write.fingerprint => {
             KeyedOutcome::BelowFloorBefore
         }
-        Record::Overflow { fingerprint, .. } if is_same(fingerprint, write.fingerprint) => {
+        Record::Overflow { fingerprint, .. } if fingerprint == write.fingerprint => {
             KeyedOutcome::Overflow
         }
         Record::Counted(_) | Record::BelowFloor { .. } | Record::Overflow { .. } => {
