@@ -39,9 +39,12 @@ const visitor = { headers: { origin: "https://anywhere.example" } };
 const as = (who) => (who === "visitor" ? visitor : bearer(KEYS[who]));
 const call = (who, method, path, key, body) =>
   world.call(method, path, keyed(key, { ...as(who), body, headers: { ...as(who).headers, "idempotency-key": key } }));
-const valueOf = async (id) => (await world.call("GET", `/counters/${encoded(id)}?consistency=strong`, as("admin"))).json.value;
+const valueOf = async (id) => {
+  const read = await world.call("GET", `/counters/${encoded(id)}?consistency=strong`, as("admin"));
+  return read.json.value;
+};
 
-/** Every call that takes a key and that the public may make on a counter or a board of its prefix: path, body, value. */
+/** Calls that take a key and that the public may make on a counter of its prefix: path, body, value. */
 const SHARED = [
   ["increment", (id) => [`/counters/${encoded(id)}/increment`, '{"delta":2}'], 2],
   ["event", (id) => ["/api/event", JSON.stringify({ key: id, increment: 2 })], 2],
@@ -163,13 +166,15 @@ describe("on /redis", () => {
   test("two programs with order-1 do not collide, nor do two keys of Redis", async () => {
     for (const [who, value] of [["shop", 1], ["other", 2]]) {
       for (const again of [1, 2]) {
-        expect(await redis(who, "order-1", ["INCR", "orders-of-all"]), `${who} ${again}`).toMatchObject({ result: value });
+        const added = await redis(who, "order-1", ["INCR", "orders-of-all"]);
+        expect(added, `${who} ${again}`).toMatchObject({ result: value });
         expect(await redis(who, "order-1", ["SET", `last-of-${who}`, "x"])).toMatchObject({ result: "OK" });
         expect(await redis(who, "order-1", ["HINCRBY", "hash", "f", 1])).toMatchObject({ result: value });
         expect(await redis(who, "order-1", ["ZINCRBY", "zset", 1, "m"])).toMatchObject({ result: `${value}` });
       }
     }
-    expect((await redis("shop", "order-1", ["INCRBY", "orders-of-all", 5])).error).toMatch(/^ERR this idempotency key was used/);
+    const { error } = await redis("shop", "order-1", ["INCRBY", "orders-of-all", 5]);
+    expect(error).toMatch(/^ERR this idempotency key was used/);
   });
 
   test("in a pipeline reads are read anew, and writes are done once, also of a set that ended", async () => {
@@ -184,8 +189,8 @@ describe("on /redis", () => {
   });
 
   test("HEAD changes nothing", async () => {
-    for (const path of ["/redis/incr/headed", "/redis/set/headed/1", "/redis/zadd/headed/1/m", "/redis/pfadd/headed/a"]) {
-      expect((await redis("shop", undefined, undefined, path, "HEAD")).status, path).toBe(405);
+    for (const command of ["incr/headed", "set/headed/1", "zadd/headed/1/m", "pfadd/headed/a", "flushall"]) {
+      expect((await redis("admin", undefined, undefined, `/redis/${command}`, "HEAD")).status, command).toBe(405);
     }
     expect((await redis("shop", undefined, undefined, "/redis/get/headed", "HEAD")).status).toBe(200);
     expect(await redis("shop", undefined, ["EXISTS", "headed"])).toMatchObject({ result: 0 });
@@ -199,7 +204,8 @@ describe("replies that are stored", () => {
     return (await own.call("POST", "/redis/pipeline", { headers, body: JSON.stringify(body) })).json;
   };
   const stored = (folder) => {
-    const sizes = (database) => database.prepare("SELECT count(*) AS replies, total(length(reply)) AS bytes FROM tries").get();
+    const query = "SELECT count(*) AS replies, total(length(reply)) AS bytes FROM tries";
+    const sizes = (database) => database.prepare(query).get();
     return databasesOf(folder, "Keyspace").map((path) => withDatabase(path, sizes));
   };
 
@@ -218,7 +224,8 @@ describe("replies that are stored", () => {
         refused = replies.find(({ error }) => error)?.error;
       }
       expect(refused).toMatch(/^ERR this caller has as many stored replies/);
-      expect((await send(own, "shop", "more", [["SET", "pub/x", "1"], ["ZADD", "pub/z", 1, "m"], ["GETEX", "pub/large"]]))[2].error).toBe(refused);
+      const more = [["SET", "pub/x", "1"], ["ZADD", "pub/z", 1, "m"], ["GETEX", "pub/large"]];
+      expect((await send(own, "shop", "more", more))[2].error).toBe(refused);
       // What was done before is known, reads go on, and so does everything without a key.
       expect((await send(own, "shop", "begin", [["SET", "pub/large", "x".repeat(SIZE)]]))[0]).toEqual({ result: "OK" });
       expect((await send(own, "shop", "more", [["GET", "pub/x"]]))[0]).toEqual({ result: "1" });
@@ -235,7 +242,8 @@ describe("replies that are stored", () => {
 
   test("are so small that they can be stored", async () => {
     const [popped, plain] = await send(world, "shop", "pop", [["ZPOPMIN", "none", 1_001], ["ZPOPMIN", "none", 1_000]]);
-    expect(popped.error).toBe("ERR with an Idempotency-Key a command removes at most 1000 members, not 1001; nothing was done, send several");
+    const refusal = "a command removes at most 1000 members, not 1001; nothing was done, send several";
+    expect(popped.error).toBe(`ERR with an Idempotency-Key ${refusal}`);
     expect(plain).toEqual({ result: [] });
   });
 });

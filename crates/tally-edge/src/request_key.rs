@@ -44,8 +44,8 @@ impl RequestKey {
         write_key(&|bytes| self.hash(bytes), self.sender, kind, &self.text)
     }
 
-    /// Its name in one step of a call. `before` and `after` surround its text: the key and the counter or board that the
-    /// step changes.
+    /// Its name in one step of a call. `before` and `after` surround its text: the step, and the counter or board that
+    /// it changes.
     pub fn step_name(&self, before: &str, after: &str) -> WriteKey {
         let text = [before, &self.text, after].concat();
         write_key(

@@ -39,8 +39,8 @@ impl StoredClaim {
         }
     }
 
-    /// Extends the claim as if it were made now. Returns its slot. A claim of an ended generation has no record any more, and a claim of an operation was made
-    /// together with its record.
+    /// Extends the claim as if it were made now. Returns its slot. A claim of an ended generation has no record any
+    /// more, and a claim of an operation was made together with its record.
     fn renew(&self, claims: &mut Ledgers, limits: LedgerLimits, living: u64, now_ms: i64) -> i64 {
         if self.generation != living || self.holder.is_none() {
             return self.slot;

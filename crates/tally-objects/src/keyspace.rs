@@ -321,8 +321,8 @@ impl KeyspaceCore {
         Ok(reply)
     }
 
-    /// Whether the replies to those of these commands that have names may be stored. Cost: none once the sizes of stored
-    /// replies are read.
+    /// Whether the replies to those of these commands that have names may be stored. Cost: none once the sizes of
+    /// stored replies are read.
     pub(super) fn may_keep(&self, requests: &[&CommandRequest<'_>]) -> Result<bool, Fault> {
         let named = requests.iter().filter(|request| request.named.is_some());
         let more = named.map(|request| KeptSize::most(request.returns_stored()));

@@ -216,15 +216,7 @@ impl KeyspaceCore {
         }
         let id = match CounterId::parse(key) {
             Ok(id) => id,
-            Err(why) => {
-                let run =
-                    |request: &&CommandRequest<'_>| match without_members(request.args, &self.host)
-                    {
-                        Some(reply) => reply,
-                        None => Reply::err(format!("a sorted set is a board, and {why}")),
-                    };
-                return Ok(group.iter().map(run).collect());
-            }
+            Err(why) => return Ok(without_board(group, &self.host, why)),
         };
         let mut message = RunSorted {
             names: names_of(group),
@@ -444,6 +436,19 @@ fn without_members(args: &Arguments, host: &Host) -> Option<Reply> {
     let mut none = NoMembers::default();
     let reply = reply_of(sorted::run(&mut none, args, host.random()));
     (!none.would_begin).then_some(reply)
+}
+
+/// The replies where no board can have the name of the set.
+fn without_board(
+    group: &[&CommandRequest<'_>],
+    host: &Host,
+    why: impl std::fmt::Display,
+) -> Vec<Reply> {
+    let refusal = Reply::err(format!("a sorted set is a board, and {why}"));
+    let reply = |request: &&CommandRequest<'_>| {
+        without_members(request.args, host).unwrap_or_else(|| refusal.clone())
+    };
+    group.iter().map(reply).collect()
 }
 
 fn wrong_types(group: &[&CommandRequest<'_>]) -> Vec<Reply> {

@@ -84,11 +84,12 @@ impl Access {
     ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"],
     ///              "delta_max":1, "allow":["decrement"]}]}
     /// ```
-    /// `name` is a note for people, and names the sender of idempotency keys: entries with one name are one sender, so a
-    /// retry is recognized after the key of its entry was replaced. Without `prefixes`, or one `prefix`, an entry covers all ids. A prefix is compared
-    /// as written: no slash is added. An entry covers limits only if a prefix begins with `limits/`, or if it has no
-    /// prefix and the scope `limits`. `rate_per_minute` is its budget, `expires_at` its end in unix milliseconds. The
-    /// same key may stand in several entries and then has the grants of all.
+    /// `name` is a note for people, and names the sender of idempotency keys: entries with one name are one sender, so
+    /// a retry is recognized after the key of its entry was replaced. Without `prefixes`, or one `prefix`, an entry
+    /// covers all ids. A prefix is compared as written: no slash is added. An entry covers limits only if a prefix
+    /// begins with `limits/`, or if it has no prefix and the scope `limits`. `rate_per_minute` is its budget,
+    /// `expires_at` its end in unix milliseconds. The same key may stand in several entries and then has the grants of
+    /// all.
     ///
     /// Without a key, `write` allows an increment, or a check of a limit, of at most `delta_max` (1 by default) at the
     /// current time. `allow` names what goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or

@@ -1,8 +1,8 @@
 //! Idempotency keys: their form, and what is stored of them.
 //!
-//! Invariants: keys and their requests are stored as keyed hashes only, because a key may identify a client. The name of
-//! a key contains its sender, so no caller reaches the keys of another. Two requests are the same if their calls, the
-//! values of their queries, and the bytes of their bodies are: [`BodyHash`] alone decides that. Source:
+//! Invariants: keys and their requests are stored as keyed hashes only, because a key may identify a client. The name
+//! of a key contains its sender, so no caller reaches the keys of another. Two requests are the same if their calls,
+//! the values of their queries, and the bytes of their bodies are: [`BodyHash`] alone decides that. Source:
 //! draft-ietf-httpapi-idempotency-key-header-07, section 2.
 
 use super::access::Sender;

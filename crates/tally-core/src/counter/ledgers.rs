@@ -1,7 +1,7 @@
 //! The ledgers of one object, each with a separate budget, so that a full ledger takes no room from the others.
 //!
-//! Invariants: slots of public keys are odd and all others even, so a slot tells the source of its records. The name of a
-//! key contains its sender, so a record stays in the ledger in which it was made.
+//! Invariants: slots of public keys are odd and all others even, so a slot tells the source of its records. The name of
+//! a key contains its sender, so a record stays in the ledger in which it was made.
 
 use super::ledger::{KeySource, Ledger};
 

@@ -329,15 +329,13 @@ impl BoardCore {
                 replies.push(counts.skip(error::replies_too_large()));
                 continue;
             }
-            if named.is_some() && !message.may_keep {
-                replies.push(counts.skip(no_room()));
-                continue;
-            }
-            let slot = self.slot_for(loaded, named.is_some(), now_ms)?;
-            if slot == Some(None) {
-                replies.push(counts.skip(ledger_full()));
-                continue;
-            }
+            let slot = match self.slot_for(loaded, message.may_keep, named.is_some(), now_ms)? {
+                Ok(slot) => slot,
+                Err(refusal) => {
+                    replies.push(counts.skip(refusal));
+                    continue;
+                }
+            };
             counts.look_ahead(&loaded.reader(&self.rows), &message.commands[index..])?;
             let mut ranking = Ranking {
                 loaded,
@@ -357,9 +355,8 @@ impl BoardCore {
                 Err(ReplyError::Fault(fault)) => return Err(fault),
             };
             changes[index] = ranking.change();
-            if let (Some(named), Some(Some(slot))) = (named, slot) {
-                self.put_reply(loaded, slot, named, &reply)?;
-                kept = kept.plus(KeptSize::of(&reply));
+            if let (Some(named), Some(slot)) = (named, slot) {
+                kept = kept.plus(self.put_reply(loaded, slot, named, &reply)?);
             }
             replies.push(reply);
         }
@@ -393,36 +390,45 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Stores the reply to an attempt that has a name.
+    /// Stores the reply to an attempt that has a name. Returns its size.
     fn put_reply(
         &self,
         loaded: &Loaded,
         slot: i64,
         (key, fingerprint): AttemptName,
         reply: &Reply,
-    ) -> Result<(), Fault> {
-        let reply = reply.clone();
+    ) -> Result<KeptSize, Fault> {
+        let (size, reply) = (KeptSize::of(reply), reply.clone());
         let record = StoredReply { fingerprint, reply };
         let is_noted = loaded.role.recording > 0;
-        self.rows.put_record(slot, key, &record, is_noted)
+        self.rows.put_record(slot, key, &record, is_noted)?;
+        Ok(size)
     }
 
-    /// The slot of the record of an attempt that has a name: `Some(None)` where the ledger is full.
+    /// The slot of the record of an attempt, if it has a name; or the refusal where there is no room.
     fn slot_for(
         &self,
         loaded: &mut Loaded,
+        may_keep: bool,
         is_named: bool,
         now_ms: i64,
-    ) -> Result<Option<Option<i64>>, Fault> {
+    ) -> Result<Result<Option<i64>, Reply>, Fault> {
         let mut ledgers = loaded.head.ledgers();
         if let Some(newest) = ledgers.expire(now_ms) {
             self.rows.delete_records(newest)?;
-        }
-        let slot = is_named.then(|| ledgers.admit(self.limits_of(KeySource::Clients), now_ms));
-        if slot != Some(None) {
             loaded.head.set_ledgers(&ledgers);
         }
-        Ok(slot)
+        if !is_named {
+            return Ok(Ok(None));
+        }
+        if !may_keep {
+            return Ok(Err(no_room()));
+        }
+        let Some(slot) = ledgers.admit(self.limits_of(KeySource::Clients), now_ms) else {
+            return Ok(Err(ledger_full()));
+        };
+        loaded.head.set_ledgers(&ledgers);
+        Ok(Ok(Some(slot)))
     }
 
     /// Drops all members, unless their replacements are refused. Returns the refusal.
