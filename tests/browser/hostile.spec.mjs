@@ -416,3 +416,20 @@ test("a beacon counts as the guide writes it; one of JSON is dropped by the brow
   await page.evaluate((url) => fetch(url, { method: "POST" }), `${tally}/counters/beacon-after/increment`);
   await world.refused(404, "counter-not-found", "GET", "/counters/beacon-json?consistency=strong", ADMIN);
 });
+
+test("a redirect is not taken for a count: the page says that nothing answered", async () => {
+  files["/redirected"] = html("", { head: script() });
+  files["/elsewhere"] = "counted";
+  const page = await browser.page();
+  opened.push(page);
+  const [warnings, asked] = [[], []];
+  page.on("console", (message) => message.text().startsWith("tally.js") && warnings.push(message.text()));
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+  browser.allow(/\/redirected: Failed to load resource/);
+  const headers = { location: `${site.url}/elsewhere`, "access-control-allow-origin": "*" };
+  await page.route("**/counters/**", (route) => route.fulfill({ status: 302, headers }));
+  await page.goto(`${site.url}/redirected`);
+  await until(() => warnings.length > 0, "a warning");
+  expect(warnings[0]).toMatch(/^tally\.js: .*\/increment: no answer/);
+  expect(asked).not.toContain("/elsewhere");
+});

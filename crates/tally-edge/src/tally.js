@@ -109,8 +109,8 @@
       warn(error);
     }
     const body = unique || dimensions ? JSON.stringify({ unique, by: dimensions }) : "";
-    // A text as body asks for no preflight. A beacon would not tell whether it was refused.
-    return ask(pageId(), "/increment", { method: "POST", body, keepalive: true });
+    // A text as body asks for no preflight. A redirected write would be a read, and its answer no count. A beacon would not tell whether it was refused.
+    return ask(pageId(), "/increment", { method: "POST", body, keepalive: true, redirect: "error" });
   }
 
   // Returns the answer's text, "" where there is no such counter, undefined where it was refused. Says once in the
