@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { test } from "node:test";
 import { Tally, TallyError } from "../client/index.ts";
+import { TALLY, run } from "./server.mjs";
 
 const { ids, calls, flush } = JSON.parse(
   readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"),
@@ -128,6 +129,21 @@ for (const { name, isKeyless, events, flush_ms, answers, sent, keys, refused = [
     });
   }
 }
+
+test("the command follows no redirect, and says what to set", async () => {
+  const other = await answering([{ status: 200, body: { id: "a", value: 7 } }]);
+  const redirect = { status: 302, headers: { location: "<other>" }, body: {} };
+  const server = await answering([redirect], `${other.url}/counters/a`);
+  const env = { TALLY_URL: server.url, TALLY_KEY: "secret" };
+  for (const args of [["get", "a"], ["top"]]) {
+    const { code, stderr } = await run(process.execPath, [TALLY, ...args], { env });
+    assert.equal(code, 1);
+    assert.match(stderr, /redirects to .*: set `url` to the address at which Tally itself answers/);
+  }
+  assert.deepEqual([server.asked.length, other.asked.length], [2, 0]);
+  server.end();
+  other.end();
+});
 
 test("events that nobody takes are bounded, and further ones are told", async () => {
   const told = [];
