@@ -500,8 +500,8 @@ fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
         .map(|place| json!([sorted[place].1, place + 1]))
         .collect();
     assert_eq!(names(&page), expected);
-    // While the board cannot be reached, the answer has the last known rows and their time. Each isolate of the site has
-    // read them before.
+    // While the board cannot be reached, the answer has the last known rows and their time. Each isolate of the site
+    // has read them before.
     for _ in 0..20 {
         get(&world, &clients[1], "/boards/b/top?limit=50");
     }

@@ -255,6 +255,34 @@ test("HEAD on a hit or a pixel counts nothing", async () => {
   await world.refused(404, "counter-not-found", "GET", "/counters/pub%2Fhead", as("admin"));
 });
 
+test("HEAD of no call changes a counter, a board, a key or a share, or makes one", async () => {
+  const own = await openWorld();
+  try {
+    await own.add("here", { delta: 3 });
+    await own.call("POST", "/boards/here/members/ann", { body: '{"score":1}' });
+    const state = async () => {
+      const reads = ["/counters?values=1", "/boards/here/members", "/keys", "/shares", "/alerts", "/limits"];
+      const answers = [];
+      for (const path of reads) answers.push((await own.call("GET", path)).json);
+      return JSON.stringify(answers, (name, value) => (/as_of|staleness|_at$|version/.test(name) ? undefined : value));
+    };
+    const before = await state();
+    const { paths } = (await own.call("GET", "/openapi.json")).json;
+    const gets = Object.keys(paths).filter((path) => paths[path].get);
+    expect(gets.length).toBeGreaterThan(30);
+    for (const name of ["here", "nobody"]) {
+      for (const path of gets) {
+        const { status } = await own.call("HEAD", path.replace(/\{[^}]*\}/g, name));
+        expect(status, path).toBeLessThan(500);
+      }
+    }
+    await own.advance(2_000);
+    expect(await state()).toBe(before);
+  } finally {
+    await own.close();
+  }
+});
+
 describe("what two requests under one key must have in common", () => {
   // The same meaning, other bytes: a space.
   const CALLS = [

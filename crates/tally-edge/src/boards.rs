@@ -450,6 +450,13 @@ fn once_of(context: &RequestContext, key: &RequestKey, kind: KeyKind, hash: u64)
     }
 }
 
+/// The key of a body of lines, for the board that it writes to too.
+fn of_lines(context: &RequestContext, key: RequestKey, body: &[u8]) -> (RequestKey, OnceKey) {
+    let hash = key.request_hash(&[b"members"], body);
+    let once = once_of(context, &key, KeyKind::Batch, hash);
+    (key, once)
+}
+
 /// The result of writes.
 struct Outcome {
     written: MemberOutcome,
@@ -674,11 +681,7 @@ pub async fn write_many(
     let count = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
     key_budget::spend_body(context, caller, count).await?;
     let _waiting = context.waiting();
-    let key = key.map(|key| {
-        let hash = key.request_hash(&[b"members"], &body);
-        let once = once_of(context, &key, KeyKind::Batch, hash);
-        (key, once)
-    });
+    let key = key.map(|key| of_lines(context, key, &body));
     let writes = std::mem::take(&mut lines.writes);
     let mut all: Option<(MemberOutcome, BoardVersion)> = None;
     let mut is_replay = key.is_some();
