@@ -45,6 +45,8 @@ pub struct Faults {
     pub enqueue_fails_once_in: u64,
     /// What is asked of the bucket that fails; half of the time it is done nevertheless, some of it much later.
     pub files_fail_once_in: u64,
+    /// Whether the platform has no randomness for secrets.
+    pub secrets_fail: bool,
 }
 
 impl Faults {
@@ -69,6 +71,7 @@ impl Faults {
         queue_ms_max: 5_000,
         enqueue_fails_once_in: 0,
         files_fail_once_in: 0,
+        secrets_fail: false,
     };
 
     /// Everything goes wrong now and then.
@@ -92,6 +95,7 @@ impl Faults {
         queue_ms_max: 10_000,
         enqueue_fails_once_in: 20,
         files_fail_once_in: 20,
+        secrets_fail: false,
     };
 }
 

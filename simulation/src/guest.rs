@@ -131,6 +131,16 @@ impl Platform for Guest {
         self.core.chance.bits()
     }
 
+    fn fill_secret(&self, secret: &mut [u8]) -> Result<(), String> {
+        if self.core.faults.get().secrets_fail {
+            return Err("the source is closed".to_owned());
+        }
+        for part in secret.chunks_mut(8) {
+            part.copy_from_slice(&self.random().to_le_bytes()[..part.len()]);
+        }
+        Ok(())
+    }
+
     fn sleep(&self, milliseconds: u64) -> Later<()> {
         let late_us = self
             .core

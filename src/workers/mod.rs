@@ -76,8 +76,16 @@ impl Platform for Workers {
         worker::js_sys::Date::now() as i64
     }
 
+    /// A failure is a trap, after which the next call begins a new instance.
     fn random(&self) -> u64 {
-        getrandom::u64().unwrap_or_else(|_| self.now_ms().unsigned_abs())
+        getrandom::u64().unwrap_or_else(|error| {
+            console_error!("The platform has no randomness: {error}");
+            std::process::abort()
+        })
+    }
+
+    fn fill_secret(&self, secret: &mut [u8]) -> Result<(), String> {
+        getrandom::fill(secret).map_err(|error| error.to_string())
     }
 
     fn sleep(&self, milliseconds: u64) -> Later<()> {

@@ -266,11 +266,8 @@ fn missing() -> Problem {
 /// A new token of a key, and its stored part.
 async fn new_token(host: &Host, id: KeyId) -> Result<(String, Digest), Problem> {
     let names = name_key(host).await?;
-    let mut random = [0; SECRET_BYTES];
-    for part in random.chunks_exact_mut(8) {
-        part.copy_from_slice(&host.random().to_le_bytes());
-    }
-    Ok(make_token(&names, id, &random))
+    let secret: [u8; SECRET_BYTES] = host.secret()?;
+    Ok(make_token(&names, id, &secret))
 }
 
 /// `POST /keys`.
@@ -282,7 +279,7 @@ pub async fn make(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let host = &context.host;
     let body = body::read_small(context).await?;
     let change = parse_change(&body, host.now_ms())?;
-    let id = KeyId(host.random());
+    let id = KeyId(u64::from_le_bytes(host.secret()?));
     let (token, secret) = new_token(host, id).await?;
     let by = caller.holder().map_or("", |holder| &holder.name);
     let key = change.make(by, secret, host.now_ms())?;

@@ -675,7 +675,7 @@ impl Import<'_> {
             let without = &mut self.report.alerts_without_secret;
             without.push(name.to_owned());
             if over.is_none() {
-                put.secret = Some(Secret::random(|| host.random()));
+                put.secret = Some(Secret::random(host.secret()?));
             }
         }
         if once.is_none() && over.as_ref() == Some(&put.alert) && put.secret.is_none() {

@@ -21,6 +21,8 @@ pub mod object;
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::pin;
@@ -30,8 +32,9 @@ use futures_util::future::{Either, LocalBoxFuture, select};
 
 use tally_core::counter::ledger::WriteKey;
 use tally_protocol::alerts::Outgoing;
+use tally_protocol::messages::Fault;
 use tally_protocol::names::Placement;
-use tally_protocol::problem::Problem;
+use tally_protocol::problem::{Code, Problem};
 use tally_protocol::settings;
 
 /// The answer to an unknown call, in place of the bytes of a result. Nothing was done.
@@ -101,6 +104,34 @@ pub enum MessageOutcome {
     },
 }
 
+/// The platform has no randomness, so no secret was made. The text says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRandomness(String);
+
+impl fmt::Display for NoRandomness {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(why) = self;
+        write!(
+            formatter,
+            "no secret was made, since the platform has no randomness: {why}"
+        )
+    }
+}
+
+impl Error for NoRandomness {}
+
+impl From<NoRandomness> for Problem {
+    fn from(missing: NoRandomness) -> Self {
+        Self::new(Code::Unavailable, missing.to_string())
+    }
+}
+
+impl From<NoRandomness> for Fault {
+    fn from(missing: NoRandomness) -> Self {
+        Self::Unavailable(missing.to_string())
+    }
+}
+
 /// Files that outlive the objects: a bucket, or a folder. Names have letters, digits, `-` and `/`.
 pub trait Files {
     /// Writes a file, completely or not at all. After a failure it may still appear later.
@@ -130,8 +161,15 @@ pub trait Platform {
     /// Now, in unix milliseconds. The platform may move its clock only when something arrives.
     fn now_ms(&self) -> i64;
 
-    /// 64 random bits.
+    /// 64 random bits, of which names are made that must not repeat. A platform without randomness ends the isolate: a
+    /// name that repeats takes a new write for one that was counted.
     fn random(&self) -> u64;
+
+    /// Fills a secret with random bytes.
+    ///
+    /// # Errors
+    /// The platform has no randomness now. The bytes are of no use then.
+    fn fill_secret(&self, secret: &mut [u8]) -> Result<(), String>;
 
     /// Waits, milliseconds. The timer wakes the task that polled it last.
     fn sleep(&self, milliseconds: u64) -> Later<()>;
@@ -243,9 +281,19 @@ impl Host {
         self.platform.now_ms()
     }
 
-    /// 64 random bits.
+    /// 64 random bits, see [`Platform::random`]. Secrets are made by [`Host::secret`].
     pub fn random(&self) -> u64 {
         self.platform.random()
+    }
+
+    /// Random bytes of a secret, or of a name that nobody may guess.
+    ///
+    /// # Errors
+    /// [`NoRandomness`]: there is no other source, and nothing is made.
+    pub fn secret<const BYTES: usize>(&self) -> Result<[u8; BYTES], NoRandomness> {
+        let mut secret = [0; BYTES];
+        let filled = self.platform.fill_secret(&mut secret);
+        filled.map(|()| secret).map_err(NoRandomness)
     }
 
     /// A name for a write that nobody else has.

@@ -54,12 +54,12 @@ impl DeploymentValues {
     pub(super) fn get_or_make(
         &self,
         name: &str,
-        make: impl FnOnce() -> Vec<u8>,
+        make: impl FnOnce() -> Result<Vec<u8>, Fault>,
     ) -> Result<Vec<u8>, Fault> {
         if let Some(body) = self.get(name)? {
             return Ok(body);
         }
-        let made = make();
+        let made = make()?;
         self.put(name, made.clone())?;
         Ok(made)
     }

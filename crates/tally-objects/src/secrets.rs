@@ -23,8 +23,8 @@ const SALT_PREFIX: &str = "salt/";
 /// The first text after all with the prefix [`SALT_PREFIX`].
 const SALT_END: &str = "salt0";
 
-fn random_bytes(host: &Host) -> Vec<u8> {
-    [host.random().to_le_bytes(), host.random().to_le_bytes()].concat()
+fn random_bytes(host: &Host) -> Result<Vec<u8>, Fault> {
+    Ok(host.secret::<16>()?.to_vec())
 }
 
 fn sixteen(bytes: Vec<u8>) -> Result<[u8; 16], Fault> {
@@ -62,7 +62,7 @@ impl SecretStore {
     /// be deleted in time.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read; as for all methods below.
+    /// `Unavailable` where SQLite refuses or nothing random is to be had, `Broken` where one cannot be read; as for all methods below.
     pub(super) fn get(&self, get: &GetSecrets) -> Result<(Secrets, bool), Fault> {
         let now_ms = self.host.now_ms();
         self.delete_old(now_ms)?;
@@ -80,7 +80,7 @@ impl SecretStore {
     pub(super) fn rotate_key(&self, rotate: &RotateKey) -> Result<Secrets, Fault> {
         let secrets = self.secrets()?;
         if HashKey::from(secrets.elements).id() == rotate.from {
-            self.values.put(ELEMENT_KEY, random_bytes(&self.host))?;
+            self.values.put(ELEMENT_KEY, random_bytes(&self.host)?)?;
         }
         self.secrets()
     }

@@ -41,7 +41,7 @@ impl ShareStore {
         if self.list(&ListShares)?.len() >= SHARES_MAX {
             return Ok(None);
         }
-        let id = ShareId(self.host.random());
+        let id = ShareId(u64::from_le_bytes(self.host.secret()?));
         self.values.put(&name_of(id), encode(&put.share)?)?;
         Ok(Some(id))
     }

@@ -913,3 +913,56 @@ fn patterns_of_all_streams_are_bounded_and_no_key_takes_what_others_need() {
     }
     assert_eq!(open(&clients[2], "*b"), 503);
 }
+
+#[test]
+fn without_randomness_no_secret_is_made_and_nothing_is_stored() {
+    let keys = Keys::new(60);
+    let secretless = |is_so| {
+        let faults = keys.world.faults();
+        keys.world.set_faults(Faults {
+            secrets_fail: is_so,
+            ..faults
+        });
+    };
+    let blog = json!({"name": "blog", "scopes": ["write"]});
+    let share = json!({"prefix": "blog/", "expires_in": 600});
+    let alert = json!({
+        "alert": "first",
+        "body": {
+            "counter": "blog/a", "when": {"value": {"above": 10}},
+            "webhook": "https://hooks.example.com/tally"
+        }
+    });
+    let refused = |path: &str, body: &Value| {
+        let answer = keys.ask("POST", path, body);
+        assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+        assert_eq!(answer.json()["code"], "unavailable");
+        let detail = answer.text();
+        assert!(detail.contains("no randomness"), "{path}: {detail}");
+    };
+    // The deployment has no keys of hashes yet: they are secrets too.
+    secretless(true);
+    refused("/counters/blog%2Fa/increment", &json!({"unique": "ann"}));
+    refused("/keys", &blog);
+    secretless(false);
+    let made = keys.make(blog.clone());
+    let answer = keys.ask("POST", "/shares", &share);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+
+    secretless(true);
+    refused("/keys", &blog);
+    refused(&format!("{}/rotate", path_of(&made)), &json!({}));
+    refused("/shares", &share);
+    refused("/uniques/rotate", &Value::Null);
+    let answer = keys.ask("POST", "/import", &alert);
+    assert!(answer.text().contains("no randomness"), "{}", answer.text());
+    // What is there goes on, and what was not made is not there.
+    assert_eq!(keys.status(&keys.client(0, &made), 0, HIT), 200);
+    let listed = |path: &str, list: &str| {
+        let answer = keys.ask("GET", path, &Value::Null).json();
+        answer[list].as_array().expect("a list").len()
+    };
+    assert_eq!(listed("/keys", "keys"), 1);
+    assert_eq!(listed("/shares", "shares"), 1);
+    assert_eq!(listed("/alerts", "alerts"), 0);
+}

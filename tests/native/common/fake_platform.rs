@@ -54,6 +54,10 @@ impl Platform for Messages {
         4
     }
 
+    fn fill_secret(&self, _secret: &mut [u8]) -> Result<(), String> {
+        Err("nothing here makes secrets".to_owned())
+    }
+
     fn sleep(&self, milliseconds: u64) -> Later<()> {
         let fake = self.0.clone();
         let until_ms = fake.now_ms.get() + i64::try_from(milliseconds).expect("small");

@@ -19,7 +19,10 @@ use tally_core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
 const SECRET_START: &str = "whsec_";
 
 /// How many bytes a secret has. Source: as above.
-const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = SECRET_BYTES_MIN..=64;
+
+/// The length of a secret that Tally makes.
+pub const SECRET_BYTES_MIN: usize = 24;
 
 /// The largest threshold: what a JavaScript number holds exactly.
 const THRESHOLD_MAX: i64 = 9_007_199_254_740_991;
@@ -62,10 +65,9 @@ impl Secret {
         SECRET_BYTES.contains(&bytes.len()).then_some(Self(bytes))
     }
 
-    /// A secret of random bits.
-    pub fn random(bits: impl Fn() -> u64) -> Self {
-        let bytes = (0..SECRET_BYTES.start() / 8).flat_map(|_| bits().to_le_bytes());
-        Self(bytes.collect())
+    /// A secret of random bytes.
+    pub fn random(bytes: [u8; SECRET_BYTES_MIN]) -> Self {
+        Self(bytes.into())
     }
 
     /// Its bytes.
