@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -309,3 +309,37 @@ for (const signal of ["SIGTERM", "SIGINT"]) {
     await assert.rejects(fetch(`${url}/healthz`));
   });
 }
+
+// The modes of a folder and of all in it: one text for each kind.
+function modesIn(path) {
+  const entries = readdirSync(path, { recursive: true, withFileTypes: true });
+  const modes = entries.map((entry) => {
+    const { mode } = statSync(join(entry.parentPath, entry.name));
+    return `${entry.isDirectory() ? "folder" : "file"} ${(mode & 0o777).toString(8)}`;
+  });
+  return [...new Set([`folder ${(statSync(path).mode & 0o777).toString(8)}`, ...modes])].sort();
+}
+
+test("data is open to its owner alone, whatever the umask, and data of before is closed to others", WITHIN, async () => {
+  const data = join(folder, "modes");
+  const before = process.umask(0o000);
+  try {
+    for (const isOpen of [false, true]) {
+      const server = start({ DATA: data });
+      const url = await server.ready;
+      await fetch(`${url}/counters/a/increment`, { method: "POST" });
+      await fetch(`${url}/snapshots`, { method: "POST" });
+      assert.deepEqual(modesIn(data), ["file 600", "folder 700"]);
+      assert.equal(/were open to other users/.test(server.errors()), isOpen);
+      server.child.kill("SIGTERM");
+      await server.ended;
+      // As the version before left them.
+      chmodSync(data, 0o755);
+      for (const entry of readdirSync(data, { recursive: true, withFileTypes: true })) {
+        chmodSync(join(entry.parentPath, entry.name), entry.isDirectory() ? 0o777 : 0o666);
+      }
+    }
+  } finally {
+    process.umask(before);
+  }
+});

@@ -6,11 +6,12 @@
 // by itself is started again, but for the fifth within a minute.
 import { spawn, spawnSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
-import { accessSync, constants, existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { accessSync, constants, existsSync, readFileSync, realpathSync } from "node:fs";
 import { createServer, isIPv6 } from "node:net";
 import { totalmem } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import workerd from "workerd";
+import { keepPrivate, makeFolder, tighten, writePrivate } from "./private-files.mjs";
 import { alarmsPerSecond, descriptorsMax, spreadAlarms } from "./serve-alarms.mjs";
 import { HOST_DEFAULT, SettingError, ailment, openObjectsMax, serveSettings } from "./serve-settings.mjs";
 import { UNIQUE_KEYS, networksOf, workerdConfig } from "./workerd-config.mjs";
@@ -32,6 +33,8 @@ const ENDS_WITHIN_MS = 60_000;
 const TABLETS_DEFAULT = "64";
 // TABLETS_MAX of crates/tally-protocol/src/settings.rs.
 const TABLETS_MAX = 4_096;
+// What the server makes in its data folder.
+const OWN_NAMES = ["objects", "snapshots", "lock", "tablets", "tablets.new", "workerd.capnp", "workerd.capnp.new"];
 // Fewer overdue alarms than this are nothing to tell of.
 const ALARMS_TOLD_MIN = 1_000;
 
@@ -68,12 +71,11 @@ function freePort(place, host, address, port) {
   });
 }
 
-// Makes a folder and those above it. Node's own `recursive` never returns where the system refuses with ENOENT, as in
-// /proc.
-function makeFolder(path) {
-  if (existsSync(path)) return;
-  makeFolder(dirname(path));
-  mkdirSync(path);
+// Takes the rights of others away from data of earlier versions, which left them to the umask.
+function closeToOthers(path, data) {
+  const { narrowed, failed } = tighten(path, OWN_NAMES);
+  if (narrowed > 0) console.error(`serve: ${narrowed} files and folders of DATA=${data} were open to other users of this machine: now their owner alone can read them`);
+  if (failed !== undefined) console.error(`serve: ${failed.path} is open to other users of this machine, and its mode cannot be changed (${failed.code}): give it to the user of the server, or run chmod -R go-rwx as its owner`);
 }
 
 // Returns the data folder as an absolute path without links, made if it was not there.
@@ -84,6 +86,7 @@ function dataFolder(place, data) {
     makeFolder(join(path, "snapshots"));
     accessSync(join(path, "objects"), constants.W_OK | constants.X_OK);
     accessSync(path, constants.W_OK | constants.X_OK);
+    closeToOthers(realpathSync(path), data);
     return realpathSync(path);
   } catch (error) {
     throw new SettingError(`DATA=${data} cannot be written (${error.code}): choose a folder of yours: ${place.withData("/path")}`);
@@ -175,12 +178,12 @@ async function start(place, env) {
   else settings.variables.TALLY_TABLETS = tablets;
   // What may not be so is said by the Workers, and not kept.
   if (tablets === "" || (/^\d+$/.test(tablets) && Number(tablets) >= 1 && Number(tablets) <= TABLETS_MAX)) {
-    writeFileSync(join(folder, "tablets"), `${tablets}\n`);
+    writePrivate(join(folder, "tablets"), `${tablets}\n`);
   }
   settings.variables.TALLY_OPEN_OBJECTS_MAX ??= String(openObjectsMax(descriptorsMax(), totalmem(), ports.length));
   const bracketed = (name) => (isIPv6(name) ? `[${name}]` : name);
   const config = join(folder, "workerd.capnp");
-  writeFileSync(
+  writePrivate(
     config,
     workerdConfig({
       addresses: ports.map((port) => `${bracketed(address)}:${port}`),
@@ -260,6 +263,7 @@ async function supervise(begin, { folder, urls, data, place }) {
  * given, is called once it answers; else that is printed.
  */
 export function serve(place, env) {
+  keepPrivate();
   return start(place, env).catch((error) => {
     if (error instanceof SettingError) refuse(error.message);
     throw error;

@@ -6,12 +6,13 @@
 // the smoke test runs in its local mode.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
 import { createInterface } from "node:readline/promises";
+import { makeFolder, writePrivate } from "../../scripts/private-files.mjs";
 import { Tally } from "../client/index.ts";
 import { configurations } from "./deploy/configurations.mjs";
 import { newKey, writeKeys } from "./keys.mjs";
@@ -116,12 +117,12 @@ class Deployment {
   // Writes both configurations, and returns their paths.
   write(settings) {
     this.folder = this.isDry ? mkdtempSync(join(tmpdir(), "tally-deploy-")) : resolve(this.options.folder);
-    mkdirSync(this.folder, { recursive: true });
+    makeFolder(this.folder);
     const files = configurations(ROOT, { ...settings, build: relative(this.folder, join(ROOT, "build")) || "." });
     this.edge = join(this.folder, "wrangler.toml");
     this.aggregator = join(this.folder, "wrangler.aggregator.toml");
-    writeFileSync(this.edge, files.edge);
-    writeFileSync(this.aggregator, files.aggregator);
+    writePrivate(this.edge, files.edge);
+    writePrivate(this.aggregator, files.aggregator);
     if (this.isDry) {
       this.screen.line(
         [`   # wrangler.aggregator.toml`, files.aggregator, "# wrangler.toml", files.edge]
@@ -266,16 +267,14 @@ class Deployment {
     probe.close();
     await once(probe, "close");
     for (const file of [this.edge, this.aggregator]) {
-      writeFileSync(
+      writePrivate(
         file,
         readFileSync(file, "utf8")
           .replace(/^routes = .*$/m, "")
           .replace(/^workers_dev = .*$/m, ""),
       );
     }
-    writeFileSync(join(this.folder, ".dev.vars"), `TALLY_KEYS='${JSON.stringify(JSON.parse(this.keys))}'\n`, {
-      mode: 0o600,
-    });
+    writePrivate(join(this.folder, ".dev.vars"), `TALLY_KEYS='${JSON.stringify(JSON.parse(this.keys))}'\n`);
     const args = [
       "dev", "-c", this.edge, "-c", this.aggregator, "--ip", "127.0.0.1", "--port", String(port), "--persist-to",
       join(this.folder, "state"), "--show-interactive-dev-session=false",

@@ -1,6 +1,6 @@
 // `tally export`, `snapshot`, `restore`, `repair`.
-import { createWriteStream } from "node:fs";
 import { crc32 } from "node:zlib";
+import { privateStream } from "../../scripts/private-files.mjs";
 import { path } from "../client/transport.ts";
 import { clientOf, newCall } from "./client.mjs";
 import { EXIT, Failure, number, table } from "./outcome.mjs";
@@ -11,6 +11,14 @@ const OPERATION_MS_MAX = 600_000;
 const LOOK_EVERY_MS = 1_000;
 
 const NEWLINE = 10;
+
+function fileOf(output) {
+  try {
+    return privateStream(output);
+  } catch (error) {
+    throw new Failure(EXIT.usage, `--output ${output} cannot be written (${error.code}): name a file in a folder of yours`);
+  }
+}
 
 // Writes one page of an export but for its last line, and returns that line; `state` has the checksum and the number of
 // bytes.
@@ -50,7 +58,7 @@ export async function exportAll({ args: [prefix], options, screen }) {
     ...Object.fromEntries(["history", "uniques", "samples"].filter((name) => options[name]).map((name) => [name, 1])),
     ...(options.csv ? { format: "csv" } : {}),
   };
-  const out = options.output === undefined ? process.stdout : createWriteStream(options.output);
+  const out = options.output === undefined ? process.stdout : fileOf(options.output);
   const write = (bytes) => (out.write(bytes) ? undefined : new Promise((done) => out.once("drain", done)));
   const state = { checksum: 0, bytes: 0, counters: 0, whole: true };
   const missing = new Set();

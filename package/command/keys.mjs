@@ -3,7 +3,8 @@
 // Invariant: a key is printed once, when it is made, and never again. A key of a deployment is named by its id, or by
 // its name where no other is called so. A file that holds keys is readable by its owner alone.
 import { randomBytes } from "node:crypto";
-import { chmodSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { writePrivate } from "../../scripts/private-files.mjs";
 import { path } from "../client/transport.ts";
 import { clientOf, newCall } from "./client.mjs";
 import { EXIT, Failure, table } from "./outcome.mjs";
@@ -29,9 +30,7 @@ export function readKeys(file) {
 
 /** Writes the keys of a file. */
 export function writeKeys(file, keys) {
-  writeFileSync(`${file}.new`, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
-  chmodSync(`${file}.new`, 0o600);
-  renameSync(`${file}.new`, file);
+  writePrivate(file, `${JSON.stringify(keys, null, 2)}\n`);
 }
 
 function scopesOf(text) {

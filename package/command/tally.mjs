@@ -1,5 +1,8 @@
 #!/usr/bin/env node
+import { keepPrivate } from "../../scripts/private-files.mjs";
 import { main } from "./main.mjs";
+
+keepPrivate();
 
 // A reader such as `head` that has enough ends the pipe.
 process.stdout.on("error", (error) => {

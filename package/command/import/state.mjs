@@ -9,9 +9,10 @@
 // hash of the bytes before its end; what the format knows after it; the lines that were counted, a bit each; the
 // settings by which all others were left out; and what was sent and not yet acknowledged, `{ key, lines, reader }`.
 import { randomUUID } from "node:crypto";
-import { appendFileSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { appendPrivate, makeFolder, tighten, writePrivate } from "../../../scripts/private-files.mjs";
 import { PART_BYTES_MAX, PART_LINES_MAX, digest } from "./parts.mjs";
 import { TAIL_BYTES_MAX, open, placeOf } from "./source.mjs";
 
@@ -71,13 +72,12 @@ export class Note {
   /** Writes all of it. */
   write() {
     const lines = [{ about: this.about }, ...this.parts.map((part) => ({ part }))];
-    writeFileSync(`${this.#path}.new`, lines.map((line) => `${JSON.stringify(line, packed)}\n`).join(""));
-    renameSync(`${this.#path}.new`, this.#path);
+    writePrivate(this.#path, lines.map((line) => `${JSON.stringify(line, packed)}\n`).join(""));
     this.#changes = lines.length;
   }
 
   #append(change) {
-    appendFileSync(this.#path, `${JSON.stringify(change, packed)}\n`);
+    appendPrivate(this.#path, `${JSON.stringify(change, packed)}\n`);
     this.#changes += 1;
     if (this.#changes > 2 * this.parts.length + CHANGES_MAX) this.write();
   }
@@ -113,7 +113,9 @@ export class Note {
 export class State {
   constructor(base, target) {
     this.folder = join(home(), "imports", digest(`${base}\n${target}`).slice(0, 16));
-    mkdirSync(this.folder, { recursive: true, mode: 0o700 });
+    makeFolder(this.folder);
+    // Notes of earlier versions name files and counters to everybody.
+    tighten(home(), ["imports"]);
   }
 
   /**

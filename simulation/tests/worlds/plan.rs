@@ -207,6 +207,7 @@ fn draw_faults(chance: &Chance) -> Faults {
         queue_ms_max: one_of(chance, &[1_000, 20_000]),
         files_fail_once_in: 0,
         enqueue_fails_once_in: rate(chance, 5, 50),
+        secrets_fail: false,
     }
 }
 
