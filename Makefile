@@ -40,9 +40,10 @@ build:
 dev: build
 	@exec $(NODE) scripts/dev.mjs
 
-# `exec`, so that a signal to make reaches the server and not a shell between them.
+# `exec`, so that a signal to make reaches the server and not a shell between them. A make that is killed sends none: the
+# server looks for it.
 serve: build
-	@exec $(NODE) scripts/serve.mjs
+	@exec $(NODE) scripts/serve.mjs --parent $$PPID
 
 package: build
 	@exec $(NODE) package/package.mjs

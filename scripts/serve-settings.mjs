@@ -32,12 +32,12 @@ export function isLoopback(address) {
 
 /**
  * Returns the TALLY_ variables to hand to the Workers: those of the environment that are set, with
- * TALLY_ACCESS decided here and TALLY_ROLE left to each Worker's own configuration.
+ * TALLY_ACCESS decided here, TALLY_STARTED_AT at each start, and TALLY_ROLE left to each Worker's own configuration.
  * TALLY_ACCESS=closed in the environment closes an instance that would be open; nothing opens one. What each of them
  * may be, the Workers know (crates/tally-protocol/src/settings.rs), and say: see `ailment`.
  */
 export function workerVariables(env, loopback) {
-  const own = ["TALLY_ROLE", "TALLY_ACCESS"];
+  const own = ["TALLY_ROLE", "TALLY_ACCESS", "TALLY_STARTED_AT"];
   const variables = Object.fromEntries(
     Object.entries(env).filter(([name, value]) => name.startsWith("TALLY_") && value !== "" && !own.includes(name)),
   );
@@ -48,18 +48,19 @@ export function workerVariables(env, loopback) {
 
 /**
  * Resolves to what the Workers at `url` say of themselves: undefined where they are well, else `{ status, detail,
- * isFinal }`. It is final where a variable may not be as it is: `detail` is the sentence. Rejects where nothing
- * answers.
+ * isFinal }`. It is final where a variable may not be as it is: `detail` is the sentence. Status 200 means that they are
+ * well and of another process than the one that began at `startedAt`, unix milliseconds. Rejects where nothing answers.
  */
-export async function ailment(url) {
+export async function ailment(url, startedAt) {
   const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
-  const text = await answer.text();
-  if (answer.status === 200) return undefined;
-  const { code, detail } = problemOf(text);
+  const { code, detail, started_at: began } = parsed(await answer.text());
+  if (answer.status === 200) {
+    return startedAt === undefined || began === undefined || began === startedAt ? undefined : { status: 200, isFinal: false };
+  }
   return { status: answer.status, detail, isFinal: code === "not-configured" };
 }
 
-function problemOf(text) {
+function parsed(text) {
   try {
     return JSON.parse(text) ?? {};
   } catch {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { DatabaseSync } from "node:sqlite";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { alarmsPerSecond, spreadAlarms } from "./serve-alarms.mjs";
-import { SettingError, openObjectsMax, serveSettings, workerVariables } from "./serve-settings.mjs";
+import { SettingError, ailment, openObjectsMax, serveSettings, workerVariables } from "./serve-settings.mjs";
 import { workerdConfig } from "./workerd-config.mjs";
 
 const LOOPBACK = ["127.0.0.1"];
@@ -154,13 +154,112 @@ function start(env) {
   return server;
 }
 
-test("a taken port is refused", WITHIN, async () => {
+test("a port that stays taken is refused, once a server that is ending would have ended", WITHIN, async () => {
   const other = createServer().listen(0, "127.0.0.1");
   await once(other, "listening");
   const { code, errors } = await start({ PORT: String(other.address().port) }).ended;
   other.close();
   assert.equal(code, 1);
-  assert.match(errors, /port \d+ on 127\.0\.0\.1 is taken/);
+  assert.match(errors, /port \d+ on 127\.0\.0\.1 is taken: waiting up to 7 s/);
+  assert.match(errors, /port \d+ on 127\.0\.0\.1 is taken: end what listens there/);
+});
+
+test("a start waits for a server that is ending: for its port, and for its folder", WITHIN, async () => {
+  const data = join(folder, "handed-over");
+  const first = start({ DATA: data });
+  const url = await first.ready;
+  // A stream that nobody closes holds the first for as long as it drains.
+  const stream = await fetch(`${url}/live?id=a`, { headers: { accept: "text/event-stream" } });
+  assert.equal(stream.status, 200);
+  first.child.kill("SIGTERM");
+  const second = start({ DATA: data, PORT: new URL(url).port });
+  assert.equal(await second.ready, url);
+  assert.equal((await first.ended).code, 0);
+  second.child.kill("SIGTERM");
+  assert.equal((await second.ended).code, 0);
+});
+
+// Whether a process is there and has not ended.
+function isAlive(pid) {
+  try {
+    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+// A PATH with all programs but these.
+function pathWithout(...missing) {
+  const bin = mkdtempSync(join(folder, "bin-"));
+  for (const place of process.env.PATH.split(":").toReversed()) {
+    for (const name of existsSync(place) ? readdirSync(place) : []) {
+      rmSync(join(bin, name), { force: true });
+      if (!missing.includes(name)) symlinkSync(join(place, name), join(bin, name));
+    }
+  }
+  return bin;
+}
+
+const ON_LINUX = { ...WITHIN, skip: process.platform !== "linux" };
+
+for (const [means, PATH] of [["the kernel", undefined], ["a pipe, where there is no setpriv", pathWithout("setpriv")]]) {
+  test(`a server that is killed leaves nothing behind, by ${means}, also while a stream is open`, ON_LINUX, async () => {
+    const data = mkdtempSync(join(folder, "killed-"));
+    const server = start({ DATA: data, ...(PATH === undefined ? {} : { PATH }) });
+    const url = await server.ready;
+    const stream = await fetch(`${url}/live?id=a`, { headers: { accept: "text/event-stream" } });
+    assert.equal(stream.status, 200);
+    const child = workerdOf(server);
+    server.child.kill("SIGKILL");
+    await eventually(() => !isAlive(child));
+    // Its successor has the same port and folder.
+    const next = start({ DATA: data, PORT: new URL(url).port });
+    assert.equal(await next.ready, url);
+    next.child.kill("SIGTERM");
+    assert.equal((await next.ended).code, 0);
+  });
+}
+
+test("a workerd that died leaves no watcher that could kill another process", ON_LINUX, async () => {
+  const server = start({ DATA: join(folder, "watched") });
+  await server.ready;
+  const died = workerdOf(server);
+  const [watcher] = readFileSync(`/proc/${died}/task/${died}/children`, "utf8").trim().split(" ").map(Number);
+  assert.ok(isAlive(watcher));
+  process.kill(died, "SIGKILL");
+  await eventually(() => !isAlive(watcher));
+  await eventually(() => server.errors().includes("workerd is ready again"));
+  server.child.kill("SIGTERM");
+  assert.equal((await server.ended).code, 0);
+});
+
+test("a make that is killed takes the server with it", ON_LINUX, async () => {
+  const makefile = join(folder, "Makefile");
+  const [, recipe] = readFileSync(new URL("../Makefile", import.meta.url), "utf8").match(/^serve: build\n\t(.*)$/m);
+  const root = fileURLToPath(new URL("..", import.meta.url));
+  writeFileSync(makefile, `NODE := ${process.execPath}\nserve:\n\t${recipe}\n`);
+  const make = spawn("make", ["-C", root, "-f", makefile, "serve"], {
+    env: { PATH: process.env.PATH, PORT: "0", DATA: join(folder, "made") }, stdio: ["ignore", "pipe", "ignore"],
+  });
+  const lines = createInterface({ input: make.stdout });
+  await eventually(async () => /is ready on/.test((await once(lines, "line"))[0]));
+  const childOf = (pid) => Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim());
+  const node = childOf(make.pid);
+  const pids = [node, childOf(node)];
+  assert.deepEqual(pids.map(isAlive), [true, true]);
+  make.kill("SIGKILL");
+  await eventually(() => !pids.some(isAlive));
+});
+
+test("/healthz names the process that answers, and a start is ready only by its own", WITHIN, async () => {
+  const begun = Date.now();
+  const first = start({ DATA: join(folder, "named") });
+  const { started_at: startedAt } = await (await fetch(`${await first.ready}/healthz`)).json();
+  assert.ok(startedAt >= begun && startedAt <= Date.now(), String(startedAt));
+  assert.equal(await ailment(await first.ready, startedAt), undefined);
+  assert.deepEqual(await ailment(await first.ready, startedAt + 1), { status: 200, isFinal: false });
+  first.child.kill("SIGTERM");
+  assert.equal((await first.ended).code, 0);
 });
 
 test("a data folder that cannot be written is refused", WITHIN, async () => {

@@ -1,12 +1,14 @@
 // Runs the built Workers on plain workerd with their data on local disk: `make serve` and `tally serve`.
 //
-// Invariants: one workerd per data folder (two would be two owners of one counter), the ready line
-// is printed once and only after /healthz answered 200, and workerd never outlives this process.
-// Life: settings → free ports → configuration → workerd → ready → signal → workerd's end → exit 0. A workerd that ends
-// by itself is started again, but for the fifth within a minute.
+// Invariants: one workerd per data folder (two would be two owners of one counter); the ready line is printed once and
+// only after /healthz of this very workerd answered 200; workerd never outlives this process, and this process never the
+// make or npx that started it, however they end.
+// Life: settings → free ports → configuration → free folder → workerd → ready → signal → workerd's end → exit 0. What a
+// server that is ending still has, its ports and its folder, is waited for. A workerd that ends by itself is started
+// again, but for the fifth within a minute.
 import { spawn, spawnSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
-import { accessSync, constants, existsSync, readFileSync, realpathSync } from "node:fs";
+import { accessSync, constants, existsSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { createServer, isIPv6 } from "node:net";
 import { totalmem } from "node:os";
 import { join, resolve } from "node:path";
@@ -23,6 +25,17 @@ const READY_POLL_MS = 50;
 const UNHEALTHY_POLL_MS = 1_000;
 // Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
 const DRAIN_MS_MAX = 5_000;
+// A server that is ending has its ports and its folder for as long as it drains, and a moment more.
+const PREDECESSOR_MS_MAX = DRAIN_MS_MAX + 2_000;
+const PREDECESSOR_POLL_MS = 100;
+// How often the process that started this one is looked for, where there is no other sign of its end.
+const PARENT_POLL_MS = 500;
+// How often a server that runs is looked at: a disk that takes no writes is said by then.
+const DISK_POLL_MS = 5_000;
+// What a Worker says of a disk that takes no writes (crates/tally-protocol/src/health.rs).
+const UNWRITABLE = /^storage takes no writes/;
+// The exit code of `flock` itself where the lock is another's.
+const LOCKED = 1;
 // `flock` answers with this exit code when another process holds the data folder.
 const EXIT_LOCKED = 75;
 // workerd ends where it cannot go on, as without file descriptors: a client can bring that about, so the server comes
@@ -34,7 +47,9 @@ const TABLETS_DEFAULT = "64";
 // TABLETS_MAX of crates/tally-protocol/src/settings.rs.
 const TABLETS_MAX = 4_096;
 // What the server makes in its data folder.
-const OWN_NAMES = ["objects", "snapshots", "lock", "tablets", "tablets.new", "workerd.capnp", "workerd.capnp.new"];
+const OWN_NAMES = ["objects", "snapshots", "lock", ...["tablets", "workerd.capnp", "proof"].flatMap((name) => [name, `${name}.new`])];
+// A block of most file systems.
+const PROOF_BYTES = 4_096;
 // Fewer overdue alarms than this are nothing to tell of.
 const ALARMS_TOLD_MIN = 1_000;
 
@@ -52,18 +67,25 @@ async function resolveHost(host) {
   }
 }
 
-// Resolves to a port that can be listened on: `port`, or any free one for 0.
-function freePort(place, host, address, port) {
-  return new Promise((done, failed) => {
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// Resolves to true once `isFree()` does; to false where it does not within the time that a server needs to end. `what`
+// is said once where it has to be waited for.
+async function freed(isFree, what) {
+  const deadline = performance.now() + PREDECESSOR_MS_MAX;
+  for (let isSaid = false; !(await isFree()); isSaid = true) {
+    if (performance.now() > deadline) return false;
+    if (!isSaid) console.error(`serve: ${what}: waiting up to ${PREDECESSOR_MS_MAX / 1000} s for a server that is ending`);
+    await pause(PREDECESSOR_POLL_MS);
+  }
+  return true;
+}
+
+// Resolves to a port that can be listened on, `port` or any free one for 0, or to what is wrong with it.
+function probed(address, port) {
+  return new Promise((done) => {
     const probe = createServer();
-    probe.once("error", ({ code, message }) => {
-      const sentence = {
-        EADDRINUSE: `port ${port} on ${host} is taken: end what listens there, or choose another one: ${place.withPort(port + 10)}`,
-        EADDRNOTAVAIL: `HOST=${host} is not an address of this machine`,
-        EACCES: `port ${port} needs more rights than this user has: choose one from 1024: ${place.withPort(8788)}`,
-      }[code];
-      failed(new SettingError(sentence ?? `cannot listen on ${host}:${port}: ${message}`));
-    });
+    probe.once("error", done);
     probe.listen({ host: address, port, exclusive: true }, () => {
       const found = probe.address().port;
       probe.close(() => done(found));
@@ -71,11 +93,54 @@ function freePort(place, host, address, port) {
   });
 }
 
+// Resolves to a port that can be listened on, once who had it has ended.
+async function freePort(place, host, address, port) {
+  let found;
+  const isFree = async () => {
+    found = await probed(address, port);
+    return found.code !== "EADDRINUSE";
+  };
+  await freed(isFree, `port ${port} on ${host} is taken`);
+  if (typeof found === "number") return found;
+  const sentence = {
+    EADDRINUSE: `port ${port} on ${host} is taken: end what listens there, or choose another one: ${place.withPort(port + 10)}`,
+    EADDRNOTAVAIL: `HOST=${host} is not an address of this machine`,
+    EACCES: `port ${port} needs more rights than this user has: choose one from 1024: ${place.withPort(8788)}`,
+  }[found.code];
+  throw new SettingError(sentence ?? `cannot listen on ${host}:${port}: ${found.message}`);
+}
+
 // Takes the rights of others away from data of earlier versions, which left them to the umask.
 function closeToOthers(path, data) {
   const { narrowed, failed } = tighten(path, OWN_NAMES);
   if (narrowed > 0) console.error(`serve: ${narrowed} files and folders of DATA=${data} were open to other users of this machine: now their owner alone can read them`);
   if (failed !== undefined) console.error(`serve: ${failed.path} is open to other users of this machine, and its mode cannot be changed (${failed.code}): give it to the user of the server, or run chmod -R go-rwx as its owner`);
+}
+
+// What is in the way of writes to a folder, and what to do, as one sentence.
+function diskSentence(folder, error) {
+  const what = {
+    ENOSPC: "its disk is full: free some space there",
+    EDQUOT: "the quota of this user is used up: free some space there, or raise the quota",
+    EROFS: "it is mounted read-only: mount it writable, and look for the reason in the log of the system",
+    EACCES: "its rights keep this user out: give it and all in it to the user of the server",
+    EPERM: "its rights keep this user out: give it and all in it to the user of the server",
+    EIO: "its disk fails: look at the log of the system, and put the data on another disk",
+  }[error?.code];
+  return `the data folder ${folder} takes no writes, so every write is answered 503: ${what ?? `look at its disk, its rights and the limits of this process (${error?.code ?? "the messages of workerd are above"})`}`;
+}
+
+// Writes to a folder as the server would; returns the error of the system, if there is one.
+function writeError(folder) {
+  const path = join(folder, "proof");
+  try {
+    writePrivate(path, "x".repeat(PROOF_BYTES));
+    return undefined;
+  } catch (error) {
+    return error;
+  } finally {
+    for (const left of [path, `${path}.new`]) if (existsSync(left)) rmSync(left, { force: true });
+  }
 }
 
 // Returns the data folder as an absolute path without links, made if it was not there.
@@ -99,29 +164,45 @@ function compatibilityDate(root) {
   return found[1];
 }
 
-// Starts workerd through a shell that raises the limit of open files first: one open object costs
-// about three. On Linux `flock` holds the data folder for as long as workerd lives, and `setpriv`
-// ends workerd should this process be killed; both become workerd, so there is no process between.
-function startWorkerd(folder, config, variables) {
-  const script = `ulimit -n "$(ulimit -Hn)"
+// What becomes workerd: a shell that raises the limit of open files first, since one open object costs about three. On
+// Linux `flock` holds the data folder for as long as workerd lives, and `setpriv` has the kernel kill workerd where this
+// process ends in any way. Both become workerd, so there is no process between. The watcher does the same where there is
+// no setpriv: it reads a pipe that this process alone can write to, whose end is this process's end. A line says that
+// workerd has ended before, so its number may be another's.
+const BECOME_WORKERD = `ulimit -n "$(ulimit -Hn)"
+(read -r ended <&3 || kill -KILL $$) >/dev/null 2>&1 &
 if command -v flock >/dev/null; then set -- flock --nonblock --no-fork --conflict-exit-code ${EXIT_LOCKED} "$0" "$@"; fi
-if command -v setpriv >/dev/null; then set -- setpriv --pdeathsig TERM "$@"; fi
-exec "$@"`;
+if command -v setpriv >/dev/null; then set -- setpriv --pdeathsig KILL "$@"; fi
+exec "$@" 3<&-`;
+
+function startWorkerd(folder, config, variables) {
   // The import path is the root of the file system: the configuration embeds by absolute path.
   const command = [workerd.default ?? workerd, "serve", "--import-path", "/", config];
-  return spawn("/bin/sh", ["-c", script, join(folder, "lock"), ...command], {
+  const child = spawn("/bin/sh", ["-c", BECOME_WORKERD, join(folder, "lock"), ...command], {
     // A group of its own: Ctrl-C reaches this process alone, which then ends workerd in order.
     detached: true,
-    stdio: ["ignore", "inherit", "inherit"],
+    stdio: ["ignore", "inherit", "inherit", "pipe"],
     env: { PATH: process.env.PATH, ...variables },
   });
+  const watcher = child.stdio[3];
+  watcher.on("error", () => {});
+  // The pipe alone keeps nothing running.
+  watcher.unref();
+  child.on("exit", () => watcher.end("ended\n"));
+  return child;
+}
+
+// Whether no other workerd has the folder, as far as this machine can tell.
+function isFolderFree(folder) {
+  const { error, status } = spawnSync("flock", ["--nonblock", join(folder, "lock"), "true"], { stdio: "ignore" });
+  // Other codes say that the file could not be made or locked: workerd's own attempt names that.
+  return error !== undefined || status !== LOCKED;
 }
 
 // Spreads what became due while no server ran. Only where no other workerd has the folder: that one's alarms are its
 // own.
 async function spreadOverdue(folder) {
-  const { error, status } = spawnSync("flock", ["--nonblock", join(folder, "lock"), "true"]);
-  if (error === undefined && status !== 0) return;
+  if (!isFolderFree(folder)) return;
   const spread = await spreadAlarms(
     join(folder, "objects", UNIQUE_KEYS.Cell), Date.now(), alarmsPerSecond(descriptorsMax()),
   );
@@ -129,13 +210,15 @@ async function spreadOverdue(folder) {
     console.error(`serve: ${spread} counters have something to do since before the start: it is spread over time`);
 }
 
-// Resolves to undefined when the Worker at `url` is well, else to what is wrong, when to ask again, and whether that
-// could help.
-async function wrongAt(url) {
+// Resolves to undefined when the Worker at `url` is well and of the workerd that began at `startedAt`, else to what is
+// wrong, when to ask again, and whether that could help.
+async function wrongAt(url, folder, startedAt) {
   try {
-    const found = await ailment(url);
+    const found = await ailment(url, startedAt);
     if (found === undefined) return undefined;
     const { status, detail, isFinal } = found;
+    if (status === 200) return { sentence: "another server answers on the port", pause_ms: READY_POLL_MS, isFinal: false };
+    if (UNWRITABLE.test(detail)) return { sentence: diskSentence(folder, writeError(folder)), pause_ms: UNHEALTHY_POLL_MS, isFinal: false, isDisk: true };
     const sentence = isFinal ? detail : `/healthz answers ${status}${detail === undefined ? "" : `: ${detail}`}`;
     return { sentence, pause_ms: UNHEALTHY_POLL_MS, isFinal };
   } catch {
@@ -143,15 +226,15 @@ async function wrongAt(url) {
   }
 }
 
-async function waitUntilHealthy(urls, stopped) {
+async function waitUntilHealthy(urls, folder, startedAt, stopped) {
   const deadline = performance.now() + READY_MS_MAX;
   for (const url of urls) {
-    let wrong = await wrongAt(url);
+    let wrong = await wrongAt(url, folder, startedAt);
     while (wrong !== undefined && !stopped()) {
       if (wrong.isFinal) return wrong.sentence;
-      if (performance.now() > deadline) return `${url}: ${wrong.sentence} after ${READY_MS_MAX / 1000} s`;
-      await new Promise((done) => setTimeout(done, wrong.pause_ms));
-      wrong = await wrongAt(url);
+      if (performance.now() > deadline) return wrong.isDisk ? wrong.sentence : `${url}: ${wrong.sentence} after ${READY_MS_MAX / 1000} s`;
+      await pause(wrong.pause_ms);
+      wrong = await wrongAt(url, folder, startedAt);
     }
   }
   return undefined;
@@ -172,6 +255,8 @@ async function start(place, env) {
   const ports = [];
   for (const port of settings.ports) ports.push(await freePort(place, host, address, port));
   const folder = dataFolder(place, settings.data);
+  const unwritable = writeError(folder);
+  if (unwritable !== undefined) throw new SettingError(diskSentence(folder, unwritable));
   // All objects share one thread here, and each costs three files: cold counters share objects.
   const tablets = tabletsOf(folder, env.TALLY_TABLETS);
   if (tablets === "") delete settings.variables.TALLY_TABLETS;
@@ -191,7 +276,7 @@ async function start(place, env) {
       objects: join(folder, "objects"),
       snapshots: join(folder, "snapshots"),
       compatibilityDate: compatibilityDate(place.root),
-      environment: Object.keys(settings.variables).sort(),
+      environment: [...Object.keys(settings.variables), "TALLY_STARTED_AT"].sort(),
       networks: networksOf(settings.variables.TALLY_ALERTS_ALLOW),
       cfBlobHeader: settings.cfBlobHeader,
     }),
@@ -200,10 +285,36 @@ async function start(place, env) {
   // A wildcard address is not one that can be called: ask on loopback, and say so.
   const called = { "0.0.0.0": "127.0.0.1", "::": "[::1]" }[address] ?? bracketed(host);
   const urls = ports.map((port) => `http://${called}:${port}`);
-  await supervise(() => startWorkerd(folder, config, settings.variables), { folder, urls, data: settings.data, place });
+  const begin = (startedAt) => startWorkerd(folder, config, { ...settings.variables, TALLY_STARTED_AT: String(startedAt) });
+  await supervise(begin, { folder, urls, data: settings.data, place });
 }
 
-// Runs workerd until a signal ends this process; `begin` starts one.
+// Calls `ended` once the process that started this one is gone: this one then has another parent.
+function watchParent(parent, ended) {
+  const look = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(look);
+    ended();
+  }, PARENT_POLL_MS);
+  look.unref();
+}
+
+// Says once that the disk takes no writes, and once that it does again, whoever asks.
+function watchDisk(url, folder, startedAt, isOver) {
+  let isSaid = false;
+  const look = async () => {
+    const found = await ailment(url, startedAt).catch(() => ({ detail: "" }));
+    if (isOver()) return;
+    const isFull = UNWRITABLE.test(found?.detail ?? "");
+    if (isFull && !isSaid) console.error(`serve: ${diskSentence(folder, writeError(folder))}`);
+    if (found === undefined && isSaid) console.error(`serve: the data folder ${folder} takes writes again`);
+    isSaid = isFull || (isSaid && found !== undefined);
+    setTimeout(look, DISK_POLL_MS).unref();
+  };
+  setTimeout(look, DISK_POLL_MS).unref();
+}
+
+// Runs workerd until a signal ends this process; `begin` starts one, which is told when.
 async function supervise(begin, { folder, urls, data, place }) {
   let child;
   let stopping = false;
@@ -219,6 +330,7 @@ async function supervise(begin, { folder, urls, data, place }) {
     setTimeout(() => child.kill("SIGKILL"), DRAIN_MS_MAX).unref();
   };
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => end(0));
+  if (place.parent !== undefined) watchParent(place.parent, () => end(0));
 
   const ended = (code, signal) => {
     if (stopping) process.exit();
@@ -234,16 +346,18 @@ async function supervise(begin, { folder, urls, data, place }) {
     run().catch((error) => refuse(error.message));
   };
   const run = async () => {
+    await freed(() => stopping || isFolderFree(folder), `DATA=${data} is in use`);
     await spreadOverdue(folder);
     if (stopping) return;
     let isGone = false;
-    child = begin();
+    const startedAt = Date.now();
+    child = begin(startedAt);
     child.on("error", (error) => refuse(`workerd could not be started: ${error.message}`));
     child.on("exit", (code, signal) => {
       isGone = true;
       ended(code, signal);
     });
-    const wrong = await waitUntilHealthy(urls, () => stopping || isGone);
+    const wrong = await waitUntilHealthy(urls, folder, startedAt, () => stopping || isGone);
     if (stopping || isGone) return;
     if (wrong !== undefined) console.error(`serve: ${wrong}`);
     else if (isReady) console.error("serve: workerd is ready again");
@@ -252,6 +366,7 @@ async function supervise(begin, { folder, urls, data, place }) {
     // One that was ready before may be busy: who watches /healthz sees so.
     if (wrong !== undefined && !isReady) end(1);
     isReady = true;
+    watchDisk(urls[0], folder, startedAt, () => stopping || isGone);
   };
   await run();
 }
@@ -259,8 +374,8 @@ async function supervise(begin, { folder, urls, data, place }) {
 /**
  * Serves until a signal ends this process, with the settings of `env`. What cannot be is said in one sentence, and ends
  * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative DATA is
- * below; and how the command is called: `command`, `withPort(port)`, `withData(path)`. `ready(urls)`, where it is
- * given, is called once it answers; else that is printed.
+ * below; and how the command is called: `command`, `withPort(port)`, `withData(path)`. `parent`: the process whose end
+ * ends this one, if any. `ready(urls)`, where it is given, is called once it answers; else that is printed.
  */
 export function serve(place, env) {
   keepPrivate();

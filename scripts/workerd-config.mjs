@@ -4,7 +4,7 @@
 // under which objects are stored (`uniqueKey`, the folder "objects") never change, because data on
 // disk is found by them.
 
-import { isIP } from "node:net";
+import { BlockList, isIP } from "node:net";
 
 /**
  * The classes of objects. workerd derives object ids and the folders of its storage from the values: a change loses all
@@ -33,27 +33,68 @@ function list(items, indent) {
   return `[\n${items.map((item) => `${indent}  ${item},\n`).join("")}${indent}]`;
 }
 
-/**
- * Returns the networks that workerd may connect to besides public ones, by TALLY_ALERTS_ALLOW: those that it names, and
- * for names of hosts the private ones, or this machine's. What is no such setting is refused by the Workers, and allows
- * nothing here.
- */
-export function networksOf(setting) {
-  let entries;
+// Networks that are not the Internet's, and that workerd counts as public: those that lead to addresses of version 4
+// by a translator, and reserved ones. INNER_V4 and INNER_V6 of crates/tally-protocol/src/alerts/webhook.rs.
+const NOT_PUBLIC = [
+  "0.0.0.0/8", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+  "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "2002::/16", "3fff::/20",
+  "fec0::/10",
+];
+// Where clouds tell a machine its secrets: METADATA there.
+const METADATA = [
+  "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fe80::/10", "fd00:ec2::254/128",
+  "fd20:ce::254/128",
+];
+
+// Whether a network has all of another. Of two that overlap, workerd goes by the narrower one, and refuses where both
+// are as wide.
+function covers(outer, inner) {
+  const [[base, bits], [address, innerBits]] = [outer, inner].map((network) => network.split("/"));
+  const family = (text) => (isIP(text) === 4 ? "ipv4" : "ipv6");
+  if (family(base) !== family(address) || Number(bits) > Number(innerBits)) return false;
+  const list = new BlockList();
+  list.addSubnet(base, Number(bits), family(base));
+  return list.check(address, family(address));
+}
+
+function entriesOf(setting) {
   try {
-    entries = JSON.parse(setting ?? "[]");
+    const entries = JSON.parse(setting ?? "[]");
+    return Array.isArray(entries) ? entries.filter((entry) => typeof entry === "string") : [];
   } catch {
     return [];
   }
-  const networkOf = (entry) => {
-    if (isIP(entry.split("/")[0]) !== 0) {
-      return entry.includes("/") ? entry : `${entry}/${isIP(entry) === 4 ? 32 : 128}`;
-    }
-    return /(^|[.])localhost$/i.test(entry) ? "local" : "private";
+}
+
+/**
+ * Returns what workerd may connect to by TALLY_ALERTS_ALLOW, whatever names resolve to: `internet` public addresses, and
+ * those that the setting names; `named` inner ones too, for the hosts that it names, or undefined where it names none.
+ * Each is `{ allow, deny }`. What is no such setting is refused by the Workers, and allows nothing here.
+ */
+export function networksOf(setting) {
+  const entries = entriesOf(setting);
+  const isAddress = (entry) => isIP(entry.split("/")[0]) !== 0;
+  const named = [...new Set(entries.filter(isAddress).map((entry) => (entry.includes("/") ? entry : `${entry}/${isIP(entry) === 4 ? 32 : 128}`)))];
+  // An entry as wide as a network of metadata names it; a wider one does not.
+  const metadata = METADATA.filter((network) => !named.some((entry) => covers(entry, network) && covers(network, entry)));
+  const reserved = NOT_PUBLIC.filter((network) => !named.some((entry) => covers(entry, network)));
+  const hosts = entries.filter((entry) => !isAddress(entry));
+  // This machine is reached by its own names alone.
+  const isLocal = hosts.some((host) => /(^|[.])localhost$/i.test(host));
+  return {
+    internet: { allow: ["public", ...named], deny: [...reserved, ...metadata] },
+    named: hosts.length === 0 ? undefined : { allow: ["public", "private", ...named], deny: [...metadata, ...(isLocal ? [] : ["local"])] },
   };
-  return Array.isArray(entries)
-    ? [...new Set(entries.filter((entry) => typeof entry === "string").map(networkOf))]
-    : [];
+}
+
+/**
+ * Returns the services by which Workers leave this machine: "internet", which is that of `fetch`, and "named-hosts".
+ * Addresses are looked at when a connection is made, so by whatever a name resolves to then.
+ */
+export function networkServices({ internet, named }) {
+  const service = (name, { allow, deny }) =>
+    `(name = ${text(name)}, network = (allow = ${list(allow.map(text), "  ")}, deny = ${list(deny.map(text), "  ")}, tlsOptions = (trustBrowserCas = true)))`;
+  return [service("internet", internet), ...(named === undefined ? [] : [service("named-hosts", named)])];
 }
 
 /**
@@ -64,13 +105,13 @@ export function networksOf(setting) {
  * build: absolute folder of index.js and index_bg.wasm. objects: absolute folder of the objects.
  * snapshots: absolute folder of the snapshots' files, or undefined: then none are made.
  * environment: names of the variables handed to both Workers as text bindings.
- * networks: what it may connect to besides public addresses, see `networksOf`.
+ * networks: what it may connect to, see `networksOf`.
  * cfBlobHeader: name of the request header that sets `request.cf`, or undefined: then
  * `request.cf` is undefined too.
  * Source: workerd.capnp in the npm package workerd.
  */
 export function workerdConfig({
-  addresses, build, objects, snapshots, compatibilityDate, environment, networks = [], cfBlobHeader,
+  addresses, build, objects, snapshots, compatibilityDate, environment, networks = networksOf(), cfBlobHeader,
 }) {
   const variables = environment.map((name) => `(name = ${text(name)}, fromEnvironment = ${text(name)})`);
   const edge = (index) => (index === 0 ? "edge" : `edge-${index + 1}`);
@@ -84,8 +125,7 @@ export function workerdConfig({
     `(name = "objects", disk = (path = ${text(objects)}, writable = true))`,
     ...(snapshots === undefined ? [] : [`(name = "snapshots", disk = (path = ${text(snapshots)}, writable = true))`]),
     ...addresses.map((_, index) => `(name = ${text(edge(index))}, worker = .edgeWorker)`),
-    // As workerd's own, which allows public addresses alone, whatever a name resolves to.
-    ...(networks.length === 0 ? [] : [`(name = "internet", network = (allow = ${list(["public", ...networks].map(text), "  ")}, tlsOptions = (trustBrowserCas = true)))`]),
+    ...networkServices(networks),
   ];
   const worker = (bindings, more = "") => `(
   compatibilityDate = ${text(compatibilityDate)},
@@ -130,6 +170,7 @@ const aggregatorWorker :Workerd.Worker = ${worker(
       `(name = "TABLETS", durableObjectNamespace = "Tablet")`,
       `(name = "KEYSPACES", durableObjectNamespace = "Keyspace")`,
       `(name = "WATCHERS", durableObjectNamespace = "Watcher")`,
+      ...(networks.named === undefined ? [] : [`(name = "TALLY_NAMED_HOSTS", service = "named-hosts")`]),
       ...(snapshots === undefined ? [] : [`(name = "TALLY_SNAPSHOTS_FOLDER", service = "snapshots")`]),
     ],
     `

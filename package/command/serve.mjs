@@ -27,6 +27,8 @@ export async function serve({ options, screen }) {
       root: ROOT,
       base: process.cwd(),
       command: "tally serve",
+      // npx that is killed sends no signal.
+      parent: process.env.npm_command === "exec" ? process.ppid : undefined,
       withPort: (other) => `tally serve --port ${other}`,
       withData: (path) => `tally serve --data ${path}`,
       ...(screen.isJson

@@ -41,6 +41,31 @@ fn acknowledged_and_read(seed: u64, statements: u64) -> (bool, u64) {
 }
 
 #[test]
+fn healthz_is_503_while_storage_takes_no_writes_where_one_process_has_all_objects() {
+    for has_all in [true, false] {
+        let world = World::new(7, Options::default());
+        deploy(&world);
+        let site = world.site("FRA", 1);
+        if has_all {
+            world.set(names::OPEN_OBJECTS_MAX, Some("1000"));
+        }
+        let client = world.client(site).with_key(ADMIN_KEY);
+        let health = || {
+            world.run_for_ms(1_500);
+            let answer = world.run(client.get("/healthz")).expect("no fault");
+            (answer.status, answer.text())
+        };
+        assert_eq!(health().0, 200);
+        assert!(world.fail_storage(&names::directory(0), 0, 10_000) || !has_all);
+        let (status, text) = health();
+        assert_eq!(status, if has_all { 503 } else { 200 }, "{text}");
+        assert_eq!(text.contains("storage takes no writes"), has_all, "{text}");
+        world.run_for_ms(20_000);
+        assert_eq!(health().0, 200);
+    }
+}
+
+#[test]
 fn an_increment_is_acknowledged_only_once_it_is_stored() {
     let mut acknowledged = 0;
     for statements in 0..12 {

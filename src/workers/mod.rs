@@ -165,8 +165,9 @@ impl Platform for Workers {
     }
 
     fn post(&self, request: Outgoing) -> Later<Result<u16, String>> {
+        let named = outside::bound(&self.0);
         Box::pin(async move {
-            let posted = outside::post(request).await;
+            let posted = outside::post(request, named).await;
             posted.map_err(|error| outside::said(&error))
         })
     }

@@ -5,6 +5,7 @@ use tally_core::alert::condition::{Bound, Measure, Reading};
 use tally_protocol::alerts::body::{parse_alert, parse_silence};
 use tally_protocol::alerts::delivery::refusal_of;
 use tally_protocol::alerts::webhook::Allowed;
+use tally_protocol::alerts::webhook::Reach;
 use tally_protocol::alerts::{AlertEvent, AlertName, AlertPut, Delivery, EventKind, Secret};
 use tally_protocol::problem::{Code, Problem};
 
@@ -248,7 +249,11 @@ fn deliveries_are_signed_as_standard_webhooks_says() {
     };
     assert_eq!(put.alert.condition.measure, Measure::Value);
     let delivery = Delivery::new(AlertName::parse("many").expect("a name"), event, 3_000);
-    let request = delivery.request("https://hooks.example.com/", &secret, 1_614_265_330_999);
+    let request = delivery.request(
+        ("https://hooks.example.com/", Reach::Public),
+        &secret,
+        1_614_265_330_999,
+    );
     let body = r#"{"type":"alert.firing","alert":"many","state":"firing","id":"alert_00000000000000ff_firing","incident":"00000000000000ff","counter":"orders","when":{"value":{"above":10}},"value":11,"threshold":10,"as_of":2000,"exact":true,"since":1000,"sent_at":1614265330999}"#;
     assert_eq!(String::from_utf8(request.body).expect("text"), body);
     let header = |name: &str| {

@@ -1,12 +1,12 @@
 //! Which addresses webhooks may have: a table, with the forms that are meant to slip through.
 
-use tally_protocol::alerts::webhook::{Allowed, check, host_name};
+use tally_protocol::alerts::webhook::{Allowed, Reach, check, host_name};
 use tally_protocol::problem::Code;
 
 fn is_taken(webhook: &str, allowed: &str) -> bool {
     let allowed = Allowed::parse(allowed).expect("a setting");
     match check(webhook, &allowed) {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(problem) => {
             assert_eq!(problem.code(), Code::WebhookNotAllowed, "{webhook}");
             assert!(problem.detail().starts_with("webhook "), "{problem}");
@@ -254,5 +254,101 @@ fn a_log_names_the_host_and_no_more() {
     ];
     for (webhook, host) in hosts {
         assert_eq!(host_name(webhook), host);
+    }
+}
+
+/// Where clouds tell a machine its secrets, in the spellings that clients take.
+const METADATA: &[&str] = &[
+    "http://169.254.169.254/latest/meta-data/",
+    "http://169.254.170.2/v2/credentials",
+    "http://[::ffff:169.254.169.254]/",
+    "http://[::ffff:a9fe:a9fe]/",
+    "http://100.100.100.200/",
+    "http://168.63.129.16/",
+    "http://192.0.0.192/",
+    "http://[fd00:ec2::254]/",
+    "http://[fd00:0ec2:0:0:0:0:0:0254]/",
+    "http://[fd20:ce::254]/",
+    "http://[fe80::a9fe:a9fe]/",
+    "http://metadata.google.internal/computeMetadata/v1/",
+    "http://METADATA.google.internal/",
+    "http://metadata.goog/",
+    "http://instance-data.ec2.internal/",
+    "http://metadata.tencentyun.com/",
+];
+
+#[test]
+fn metadata_is_refused_also_where_a_wider_network_or_an_ending_is_allowed() {
+    let wide = r#"["0.0.0.0/0","::/0","100.64.0.0/10","169.0.0.0/8","fd00::/8","*.internal","*.goog","*.tencentyun.com","*.ec2.internal"]"#;
+    for webhook in METADATA {
+        assert!(!is_taken(webhook, "[]"), "{webhook}");
+        assert!(!is_taken(webhook, wide), "{webhook}");
+        assert!(!is_taken(&webhook.replace("http:", "https:"), wide));
+    }
+    // Forms that no client and no check agree on are refused whatever is allowed.
+    for host in [
+        "2852039166",
+        "0xa9fea9fe",
+        "0xa9.0xfe.0xa9.0xfe",
+        "0251.0376.0251.0376",
+        "169.254.43518",
+        "169.16689662",
+        "169.254.169.254.",
+    ] {
+        assert!(!is_taken(&format!("http://{host}/"), wide), "{host}");
+    }
+    // NAT64 and 6to4 lead to addresses of version 4.
+    for host in [
+        "[64:ff9b::169.254.169.254]",
+        "[64:ff9b:1::a9fe:a9fe]",
+        "[2002:a9fe:a9fe::]",
+        "[::169.254.169.254]",
+    ] {
+        let narrow = r#"["169.254.169.254","10.0.0.0/8","hooks.corp"]"#;
+        assert!(!is_taken(&format!("https://{host}/"), narrow), "{host}");
+    }
+    // What is named is allowed, and nothing beside it.
+    let named = r#"["169.254.170.2","100.100.100.200","metadata.google.internal"]"#;
+    assert!(is_taken("http://169.254.170.2/", named));
+    assert!(is_taken("http://100.100.100.200/", named));
+    assert!(is_taken("http://metadata.google.internal/", named));
+    assert!(!is_taken("http://169.254.169.254/", named));
+    assert!(!is_taken("http://metadata.goog/", named));
+}
+
+#[test]
+fn names_that_resolve_to_the_address_in_them_are_refused_unless_they_are_named() {
+    for webhook in [
+        "https://127.0.0.1.nip.io/",
+        "https://a.b.10-0-0-1.nip.io/",
+        "https://7f000001.NIP.io/",
+        "https://nip.io/",
+        "https://169-254-169-254.sslip.io/",
+        "https://app.localtest.me/",
+        "https://lvh.me/",
+    ] {
+        assert!(!is_taken(webhook, "[]"), "{webhook}");
+        assert!(!is_taken(webhook, r#"["hooks.corp","10.0.0.0/8"]"#));
+    }
+    assert!(is_taken("https://snip.io/", "[]"));
+    assert!(is_taken(
+        "http://app.localtest.me/",
+        r#"["app.localtest.me"]"#
+    ));
+}
+
+#[test]
+fn only_a_name_that_the_operator_names_reaches_inner_networks() {
+    let allowed = Allowed::parse(r#"["hooks.corp","*.svc.internal","10.0.0.0/8"]"#);
+    let allowed = allowed.expect("a setting");
+    for (webhook, reach) in [
+        ("http://hooks.corp/", Reach::Named),
+        ("https://Hooks.Corp:8443/x", Reach::Named),
+        ("https://a.svc.internal/", Reach::Named),
+        ("http://10.1.2.3/", Reach::Public),
+        ("https://hooks.example.com/", Reach::Public),
+        ("https://hooks.corp.example.com/", Reach::Public),
+    ] {
+        assert_eq!(check(webhook, &allowed), Ok(reach), "{webhook}");
     }
 }

@@ -1,7 +1,9 @@
-//! Laws: `/healthz` looks at one partition of the directory at a time, and at all of them in turn.
+//! Laws: `/healthz` looks at one partition of the directory at a time, and at all of them in turn; where it writes, it
+//! writes once a second at most, and says what came of the last write.
 
-use tally_protocol::health::{Ailment, Health, LOOK_EVERY_MS};
+use tally_protocol::health::{Ailment, Health, LOOK_EVERY_MS, WRITE_EVERY_MS, WriteHealth};
 use tally_protocol::names::DIRECTORY_PARTITIONS;
+use tally_protocol::problem::{Code, Problem};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -46,4 +48,34 @@ fn where_one_process_has_all_of_them_a_look_is_at_all_once_a_second() {
         1,
         "the clock was put back"
     );
+}
+
+#[test]
+fn storage_counts_as_unwritable_until_a_write_has_succeeded_and_as_the_last_write_found_it() {
+    let mut health = WriteHealth::default();
+    assert!(matches!(health.ailment(), Some(Ailment::Unwritable(_))));
+    assert!(health.begin(NOW_MS));
+    assert!(health.ailment().is_some(), "it has not ended");
+    for is_full in [false, true, false] {
+        health.record(match is_full {
+            true => Err("the disk is full".to_owned()),
+            false => Ok(()),
+        });
+        let problem = health.ailment().map(Problem::from);
+        assert_eq!(problem.is_some(), is_full);
+        if let Some(problem) = problem {
+            assert_eq!(problem.code(), Code::Unavailable);
+            let detail = problem.detail();
+            let named = "storage takes no writes: the disk is full";
+            assert!(detail.starts_with(named), "{detail}");
+        }
+    }
+}
+
+#[test]
+fn any_rate_of_probes_is_one_write_a_second() {
+    let mut health = WriteHealth::default();
+    let writes = (0..10_000).filter(|ms| health.begin(NOW_MS + ms)).count();
+    assert_eq!(i64::try_from(writes), Ok(10_000 / WRITE_EVERY_MS));
+    assert!(health.begin(NOW_MS - 60_000), "the clock was put back");
 }

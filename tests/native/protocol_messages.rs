@@ -44,7 +44,7 @@ use tally_protocol::messages::{
     RepairRoot, ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken,
     RotateKey, RunCommands, RunSorted, Seal, ShardCommand, SilenceAlert, SizesOf, StoreAnswer,
     Subscribe, SumDatacenter, SumExplained, SumMany, Suspend, TakeOver, TestAlert, TopOf,
-    TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
+    TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, WriteProof, decode, encode,
 };
 use tally_protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally_protocol::problem::{Code, Problem};
@@ -347,6 +347,7 @@ const PATHS: &[(&str, &str)] = &[
     (AllDeliveries::PATH, "/alert-deliveries-all"),
     (ReadMetrics::PATH, "/measure"),
     (CheckStorage::PATH, "/check-storage"),
+    (WriteProof::PATH, "/write-proof"),
     (PushView::PATH, "/push"),
     (WatchLead::PATH, "/watch"),
     (ViewOf::PATH, "/view"),

@@ -390,10 +390,11 @@ impl Alerts {
         let failed = |status: Option<u16>, why: String| Attempt { at_ms, status, why };
         let allowed = Allowed::of(self.host.setting(ALERTS_ALLOW).as_deref());
         let webhook = &stored.alert.webhook;
-        if let Err(problem) = check(webhook, &allowed) {
-            return failed(None, problem.detail().to_owned());
-        }
-        let request = delivery.request(webhook, &stored.secret, at_ms);
+        let reach = match check(webhook, &allowed) {
+            Ok(reach) => reach,
+            Err(problem) => return failed(None, problem.detail().to_owned()),
+        };
+        let request = delivery.request((webhook, reach), &stored.secret, at_ms);
         let posting = self.host.platform().post(request);
         match self.host.within_ms(ANSWER_MS_MAX, posting).await {
             Some(Ok(status)) => failed(Some(status), refusal_of(status).unwrap_or_default()),

@@ -17,7 +17,7 @@ use super::batch::{BatchInFlight, answer_batch, arrived, bytes_of, refusal};
 use super::board_registry::{BOARDS_SCHEMA, BoardRegistry};
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
-use super::deployment_values::DEPLOYMENT_SCHEMA;
+use super::deployment_values::{DEPLOYMENT_SCHEMA, DeploymentValues};
 use super::directory_tablets::LeadSpreads;
 use super::directory_totals;
 use super::directory_totals::DirectoryTotals;
@@ -68,7 +68,7 @@ use tally_protocol::messages::{
     PutAlert, PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Reconcile, Register,
     RegisterBoard, RegisterInbox, RepairRoot, ReplaceKey, ReportCounts, ReportSizes, RevokeKey,
     RootTaken, RotateKey, Secrets, SilenceAlert, SizesOf, StoreAnswer, TestAlert, TopOf, UseKey,
-    ViewAnswer, ViewOf, batch, decode,
+    ViewAnswer, ViewOf, WriteProof, batch, decode,
 };
 use tally_shared::partitions::ask_some;
 use tally_shared::unreadable;
@@ -150,6 +150,12 @@ impl Shell for Directory {
         Box::pin(async move { self.0.ring().await })
     }
 }
+
+/// The row and the file that are written to show that storage takes writes.
+const PROOF: &str = "proof";
+
+/// The length of that file: a block of most file systems.
+const PROOF_BYTES: usize = 4_096;
 
 /// One partition of the directory.
 struct Partition {
@@ -375,6 +381,7 @@ impl Partition {
             StoreAnswer => self.ready(message).and_then(|message| self.operations.keep(&message)),
             Reconcile => self.when_ready(message, |message| self.roots.reconcile(message)).await,
             CheckStorage => message.map(|_| self.ailment()),
+            WriteProof => self.when_ready(message, |_| self.write_proof()).await,
             ListNames => self.ready(message).and_then(|message| self.roots.names(&message)),
             ListDatacenters => self.ready(message).and_then(|_| self.roots.datacenters()),
             RepairRoot => self.when_ready(message, |message| self.roots.repair(message)).await,
@@ -695,6 +702,20 @@ impl Partition {
             Err(fault) => fault.to_string(),
         };
         Some(Ailment::Unreadable(why))
+    }
+
+    /// Writes a row here, and a file where the deployment has a place for files: a database that has room of its own
+    /// takes rows also on a disk that is full.
+    async fn write_proof(&self) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        DeploymentValues::new(&self.store).put(PROOF, now_ms.to_le_bytes().to_vec())?;
+        match self.host.platform().files() {
+            Some(files) => {
+                let written = files.put(PROOF, vec![0; PROOF_BYTES]).await;
+                written.map_err(Fault::Unavailable)
+            }
+            None => Ok(()),
+        }
     }
 
     /// The deployment's data in this partition.

@@ -19,6 +19,8 @@ pub enum Ailment {
     NotConfigured(String),
     /// Why stored data cannot be read.
     Unreadable(String),
+    /// Why storage takes no writes.
+    Unwritable(String),
 }
 
 impl From<Ailment> for Problem {
@@ -31,7 +33,58 @@ impl From<Ailment> for Problem {
                 let detail = format!("stored data cannot be read: {why}");
                 Self::new(Code::Unavailable, detail)
             }
+            Ailment::Unwritable(why) => {
+                let detail = format!(
+                    "storage takes no writes: {why}; the log of the server names the folder and what to do"
+                );
+                Self::new(Code::Unavailable, detail)
+            }
         }
+    }
+}
+
+/// The time between writes that show whether storage takes them, milliseconds.
+pub const WRITE_EVERY_MS: i64 = 1_000;
+
+/// Whether storage takes writes, as an edge has last seen it.
+///
+/// Invariant: for any rate of requests there is at most one write in [`WRITE_EVERY_MS`], and until the first one has
+/// succeeded, storage counts as unwritable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteHealth {
+    begun_ms: i64,
+    outcome: Result<(), String>,
+}
+
+impl Default for WriteHealth {
+    fn default() -> Self {
+        Self {
+            begun_ms: i64::MIN,
+            outcome: Err("the first write has not ended yet".to_owned()),
+        }
+    }
+}
+
+impl WriteHealth {
+    /// Whether a write is due. It is then begun.
+    pub fn begin(&mut self, now_ms: i64) -> bool {
+        let due_ms = self.begun_ms.saturating_add(WRITE_EVERY_MS);
+        // A clock that stepped back makes a write due.
+        if (self.begun_ms..due_ms).contains(&now_ms) {
+            return false;
+        }
+        self.begun_ms = now_ms;
+        true
+    }
+
+    /// Records the outcome of a write.
+    pub fn record(&mut self, outcome: Result<(), String>) {
+        self.outcome = outcome;
+    }
+
+    /// The fault, if there is one.
+    pub fn ailment(&self) -> Option<Ailment> {
+        self.outcome.clone().err().map(Ailment::Unwritable)
     }
 }
 

@@ -155,7 +155,7 @@ pub use queue::{
     Append, AppendResult, AskInbox, CloseSession, DeadLetters, Drain, LetInboxesGo, OpenSession,
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
-pub use read::{CheckStorage, GlobalSum, List, Read, ReadEach, ReadMetrics, ReadParts};
+pub use read::{CheckStorage, GlobalSum, List, Read, ReadEach, ReadMetrics, ReadParts, WriteProof};
 pub use redis::{
     AttemptName, Attempts, FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe,
 };

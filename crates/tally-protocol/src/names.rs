@@ -63,6 +63,12 @@ pub const SUBREQUESTS: &str = "TALLY_SUBREQUESTS";
 /// How many objects each edge, and the aggregator, may have open at once, where one process runs all of them. Without
 /// it there is no bound.
 pub const OPEN_OBJECTS_MAX: &str = "TALLY_OPEN_OBJECTS_MAX";
+
+/// The network by which webhooks are reached whose hosts [`ALERTS_ALLOW`] names. `serve` binds it.
+pub const NAMED_HOSTS: &str = "TALLY_NAMED_HOSTS";
+
+/// When the process began, unix milliseconds: `serve` says so at each start.
+pub const STARTED_AT: &str = "TALLY_STARTED_AT";
 /// Flushes a second of one cell at which a datacenter gets more shards. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be idle before its shards are halved. Optional, on the aggregator.

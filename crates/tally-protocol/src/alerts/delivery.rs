@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Threshold;
+use super::webhook::Reach;
 use super::{Alert, AlertName, Secret};
 use crate::public::to_json;
 use tally_core::alert::condition::Reading;
@@ -21,6 +22,8 @@ pub struct Outgoing {
     pub headers: Vec<(&'static str, String)>,
     /// Its body.
     pub body: Vec<u8>,
+    /// What it may connect to.
+    pub reach: Reach,
 }
 
 /// What a delivery reports about its alert.
@@ -163,7 +166,12 @@ impl Delivery {
     }
 
     /// The request of an attempt, signed with the attempt's time.
-    pub fn request(&self, webhook: &str, secret: &Secret, now_ms: i64) -> Outgoing {
+    pub fn request(
+        &self,
+        (webhook, reach): (&str, Reach),
+        secret: &Secret,
+        now_ms: i64,
+    ) -> Outgoing {
         let (id, body) = (self.id(), self.body(now_ms));
         let seconds = now_ms.div_euclid(1_000).to_string();
         let signed = format!("{id}.{seconds}.{body}");
@@ -178,6 +186,7 @@ impl Delivery {
                 ("webhook-signature", format!("v1,{signature}")),
             ],
             body: body.into_bytes(),
+            reach,
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Invariant: an address is read here as every HTTP client reads it, or refused. Refused are user names, escapes, any
 //! form of an address that is not canonical, and names that a client takes for a number. An address is checked before a
 //! connection is made, and again at each delivery. A public name that resolves to an inner address cannot be recognised
-//! here: the platform must refuse the connection.
+//! here: the platform must refuse the connection. Under `serve` it does: names that the operator allows are reached by
+//! a network of their own ([`Reach`]), so that they open inner networks for no other name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -66,6 +67,54 @@ const INNER_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
+
+/// Networks and addresses at which clouds tell a machine its secrets. An entry that is wider than one of them does not
+/// allow it. Sources: the documents of AWS, Google Cloud, Azure, Oracle Cloud and Alibaba Cloud.
+const METADATA: [(IpAddr, u8); 7] = [
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
+    (IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), 32),
+    (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32),
+    (IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)), 32),
+    (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+        128,
+    ),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+        128,
+    ),
+];
+
+/// Names of such addresses. An ending does not allow them: only their whole name does.
+const METADATA_NAMES: [&str; 6] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "metadata.azure.internal",
+    "instance-data.ec2.internal",
+    "metadata.tencentyun.com",
+    "metadata.platformequinix.com",
+];
+
+/// Public suffixes of names that resolve to the address that is written in them, or to this machine.
+const RESOLVING_NAMES: [&str; 8] = [
+    "nip.io",
+    "sslip.io",
+    "xip.io",
+    "traefik.me",
+    "localtest.me",
+    "lvh.me",
+    "vcap.me",
+    "lacolhost.com",
+];
+
+/// How much of the metadata networks an entry must name to allow an address: the bits of the network that it lies in, 0
+/// where it lies in none.
+fn metadata_bits(address: IpAddr) -> u8 {
+    let holds = |(network, bits): &&(IpAddr, u8)| lies_in(address, *network, *bits);
+    let bits = METADATA.iter().filter(holds).map(|(_, bits)| *bits);
+    bits.max().unwrap_or(0)
+}
 
 /// Returns whether an address lies in a network. An IPv4 address in IPv6 form counts as IPv4.
 fn lies_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
@@ -165,8 +214,9 @@ impl Allowed {
 
     fn has_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
+        let bits_min = metadata_bits(address);
         let has = |entry: &Entry| match entry {
-            Entry::Network(network, bits) => lies_in(address, *network, *bits),
+            Entry::Network(network, bits) => *bits >= bits_min && lies_in(address, *network, *bits),
             Entry::Host(_) | Entry::Ending(_) => false,
         };
         self.0.iter().any(has)
@@ -175,7 +225,7 @@ impl Allowed {
     fn has_name(&self, name: &str) -> bool {
         let has = |entry: &Entry| match entry {
             Entry::Host(host) => host == name,
-            Entry::Ending(ending) => name.ends_with(ending),
+            Entry::Ending(ending) => name.ends_with(ending) && !METADATA_NAMES.contains(&name),
             Entry::Network(..) => false,
         };
         self.0.iter().any(has)
@@ -235,11 +285,36 @@ pub fn host_name(webhook: &str) -> &str {
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// Succeeds where a webhook may have this address.
+/// What a delivery may connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Public addresses, and those that the operator names.
+    Public,
+    /// Inner addresses too: the operator names the host.
+    Named,
+}
+
+/// Whether a name ends in a suffix, or is one.
+fn is_within(name: &str, suffix: &str) -> bool {
+    name.strip_suffix(suffix)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// Whether a name leads into an inner network.
+fn is_inner_name(name: &str) -> bool {
+    let mut parts = name.rsplit('.');
+    let last = parts.next().unwrap_or_default();
+    parts.next().is_none()
+        || INNER_NAMES.contains(&last)
+        || METADATA_NAMES.contains(&name)
+        || RESOLVING_NAMES.iter().any(|suffix| is_within(name, suffix))
+}
+
+/// Returns what a delivery to a webhook of this address may connect to.
 ///
 /// # Errors
-/// `webhook-not-allowed` saying why not.
-pub fn check(webhook: &str, allowed: &Allowed) -> Result<(), Problem> {
+/// `webhook-not-allowed` saying why it may not have this address.
+pub fn check(webhook: &str, allowed: &Allowed) -> Result<Reach, Problem> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\\\"<>^`{|}#@".contains(&byte);
     if webhook.len() > WEBHOOK_BYTES_MAX || !webhook.bytes().all(is_plain) {
         return refuse(format!(
@@ -286,17 +361,16 @@ pub fn check(webhook: &str, allowed: &Allowed) -> Result<(), Problem> {
         _ => return refuse("webhook must begin with https://"),
     }
     let is_refused = match &host {
-        Host::Address(address) => is_inner(*address),
-        Host::Name(name) => {
-            let mut parts = name.rsplit('.');
-            let last = parts.next().unwrap_or_default();
-            parts.next().is_none() || INNER_NAMES.contains(&last)
-        }
+        Host::Address(address) => is_inner(*address) || metadata_bits(address.to_canonical()) > 0,
+        Host::Name(name) => is_inner_name(name),
     };
     if is_refused && !is_allowed {
         return refuse(format!(
             "webhook leads into an inner network; the operator allows a host by {ALERTS_ALLOW}"
         ));
     }
-    Ok(())
+    Ok(match host {
+        Host::Name(_) if is_allowed => Reach::Named,
+        Host::Name(_) | Host::Address(_) => Reach::Public,
+    })
 }

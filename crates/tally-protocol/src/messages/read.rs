@@ -19,11 +19,19 @@ calls! {
     ReadEach => Vec<Result<Option<GlobalSum>, Fault>>, "/read-each", |_| Address::Aggregator;
     ReadMetrics => Snapshot, "/measure", |_| Address::Aggregator;
     CheckStorage => Option<Ailment>, "/check-storage", |it| Address::Directory(it.partition);
+    WriteProof => (), "/write-proof", |it| Address::Directory(it.partition);
 }
 
 /// Edge → one partition of the directory: asks for faults of the aggregator's configuration or storage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckStorage {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// Edge → one partition of the directory: has it write to storage, durably. Nothing reads what it writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteProof {
     /// The partition.
     pub partition: u32,
 }
