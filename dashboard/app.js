@@ -14,7 +14,7 @@ import { showOverview } from "./overview.js";
 import { overviewHash, parseRoute } from "./routes.js";
 import { completes } from "./search.js";
 import { showShares } from "./shares.js";
-import { forgetShare, sharedPrefix, takeShare } from "./share.js";
+import { forgetShare, openShare, sharedPrefix, takeShare } from "./share.js";
 
 const VIEWS = {
   alerts: showAlerts, boards: showBoards, costs: showCosts, counter: showCounter, counters: showCounters,
@@ -36,14 +36,15 @@ const main = document.getElementById("main");
 const chip = document.getElementById("connection");
 let end = () => {};
 let shown;
+// Why a link was not taken, until a view says so.
+let refusal;
 
 function show() {
   let route = parseRoute(location.hash);
   if (route.view === "share") {
-    takeShare(route.id, route.prefix);
     // The token does not stay in the address.
     location.replace(overviewHash({ prefix: route.prefix, range: route.range }));
-    return tellKey();
+    return offer(route);
   }
   const only = sharedPrefix();
   if (only !== undefined && route.view !== "counter" && !route.prefix.startsWith(only)) {
@@ -56,7 +57,9 @@ function show() {
   end();
   setChip(chip, { tone: "none", text: "connecting" });
   end = VIEWS[route.view](main, route, (status) => setChip(chip, status));
-  if (route.unknown !== undefined) main.prepend(el("p", { class: "sub unknown", role: "status" }, route.unknown));
+  const unknown = route.unknown ?? refusal;
+  refusal = undefined;
+  if (unknown !== undefined) main.prepend(el("p", { class: "sub unknown", role: "status" }, unknown));
   shown = route;
   document.title = TITLES[route.view](route);
   tellWhere(route.view);
@@ -98,6 +101,28 @@ const useKey = (text) => {
   tellKey();
   show();
 };
+const shareDialog = document.getElementById("share-dialog");
+let offered;
+/** Opens the share of a link, after a question where that would replace the tab's key. */
+function offer({ id: token, prefix }) {
+  const answer = openShare(token, prefix);
+  // Said by the view that the address without the token shows next.
+  if (answer === "refuse") refusal = "This is no share link: your key is the one of before.";
+  if (answer === "ask") {
+    offered = { token, prefix };
+    setText(document.getElementById("share-what"), prefix === "" ? "all counters" : `counters that begin with ${prefix}`);
+    shareDialog.showModal();
+  }
+  tellKey();
+}
+document.getElementById("share-close").addEventListener("click", () => shareDialog.close());
+document.getElementById("share-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  takeShare(offered.token, offered.prefix);
+  shareDialog.close();
+  tellKey();
+  show();
+});
 opener.addEventListener("click", () => dialog.showModal());
 document.getElementById("key-close").addEventListener("click", () => dialog.close());
 document.getElementById("key-forget").addEventListener("click", () => useKey(""));

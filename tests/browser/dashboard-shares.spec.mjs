@@ -41,3 +41,28 @@ test("a link opens the dashboard narrowed to its prefix, until it is revoked", a
   await guest.evaluate(() => (location.hash = "#/"));
   await says(guest, "h2", "A key is needed");
 });
+
+test("a link replaces no key of a tab unasked, and brings no key but a share's", async () => {
+  const { token } = await world.well("POST", "/shares", { body: '{"prefix":"blog/","expires_in":600}' });
+  const own = await dashboard.browser.page();
+  await own.goto(`${dashboard.gate.url}/dashboard/#/`);
+  const keyOf = () => own.evaluate(() => sessionStorage.getItem("tally-key"));
+  const visit = (text) => own.evaluate((hash) => (location.hash = hash), `#/share/${text}?prefix=blog/`);
+  await visit("admin-key-0123456789");
+  await says(own, ".unknown", /^This is no share link/);
+  expect(await keyOf()).toBe(null);
+  await own.evaluate(() => sessionStorage.setItem("tally-key", "my-own-key-0123456789"));
+  for (const how of ["#share-close", "Escape"]) {
+    await visit(token);
+    await says(own, "#share-what", "counters that begin with blog/");
+    expect(own.url()).not.toContain(token);
+    await (how === "Escape" ? own.keyboard.press(how) : own.click(how));
+    expect(await own.locator("#share-dialog").isHidden()).toBe(true);
+    expect(await keyOf()).toBe("my-own-key-0123456789");
+    expect(await own.evaluate(() => sessionStorage.getItem("tally-share-prefix"))).toBe(null);
+  }
+  await visit(token);
+  await own.click("text=Open the shared view");
+  await says(own, "h1", "blog/");
+  expect(await keyOf()).toBe(token);
+});
