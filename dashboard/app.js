@@ -110,7 +110,8 @@ function offer({ id: token, prefix }) {
   if (answer === "refuse") refusal = "This is no share link: your key is the one of before.";
   if (answer === "ask") {
     offered = { token, prefix };
-    setText(document.getElementById("share-what"), prefix === "" ? "all counters" : `counters that begin with ${prefix}`);
+    const what = prefix === "" ? "all counters" : `counters that begin with ${prefix}`;
+    setText(document.getElementById("share-what"), what);
     shareDialog.showModal();
   }
   tellKey();

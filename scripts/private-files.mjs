@@ -1,10 +1,10 @@
 // Files and folders that their owner alone can read: data, secrets, and what could tell of them.
 //
-// Invariant: every folder made here has the mode 0700 and every file 0600, whatever the umask. No file is open to others
-// for a moment: a file that exists is replaced or narrowed before anything is written to it.
+// Invariant: every folder made here has the mode 0700 and every file 0600, whatever the umask. No file is open to
+// others for a moment: a file that exists is replaced or narrowed before anything is written to it.
 import {
-  appendFileSync, chmodSync, createWriteStream, existsSync, fchmodSync, fstatSync, lstatSync, mkdirSync, openSync, readdirSync,
-  renameSync, rmSync, writeFileSync,
+  appendFileSync, chmodSync, createWriteStream, existsSync, fchmodSync, fstatSync, lstatSync, mkdirSync, openSync,
+  readdirSync, renameSync, rmSync, writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
 
@@ -18,8 +18,8 @@ export function keepPrivate() {
 }
 
 /**
- * Makes a folder and those above it that are missing. Node's own `recursive` never returns where the system refuses with
- * ENOENT, as in /proc.
+ * Makes a folder and those above it that are missing. Node's own `recursive` never returns where the system refuses
+ * with ENOENT, as in /proc.
  */
 export function makeFolder(path) {
   if (existsSync(path)) return;
@@ -42,7 +42,7 @@ export function appendPrivate(path, text) {
   appendFileSync(path, text, { mode: FILE });
 }
 
-/** Returns a stream into a file. One that exists is narrowed first; what is no file, such as a pipe, is left as it is. */
+/** Returns a stream into a file. One that exists is narrowed first; a pipe or a device keeps its mode. */
 export function privateStream(path) {
   const descriptor = openSync(path, "w", FILE);
   if (fstatSync(descriptor).isFile()) fchmodSync(descriptor, FILE);
@@ -67,7 +67,8 @@ function narrow(path, found) {
 /**
  * Takes the rights of others away from a folder's entries of these names, with all in them; from the folder itself too
  * where it has no other entries. A folder with other files is somebody's project, or the system's.
- * Returns `narrowed`, how many files and folders were open to others, and `failed`, the first that could not be changed.
+ * Returns `narrowed`, how many files and folders were open to others, and `failed`, the first that could not be
+ * changed.
  */
 export function tighten(folder, names) {
   const found = { narrowed: 0, failed: undefined };

@@ -1,7 +1,9 @@
 // What the programs write is open to its owner alone, whatever the umask; and all that writes goes through one module.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -22,13 +24,16 @@ test("folders are 0700 and files 0600 under any umask, also those that were ther
       assert.deepEqual([place, join(place, "a"), join(place, "a", "b")].map(modeOf), ["700", "700", "700"]);
       writePrivate(join(place, "new"), "one");
       process.umask(0o000);
-      for (const name of ["old", "old.new", "export"]) writeFileSync(join(place, name), "before, and longer", { mode: 0o666 });
+      for (const name of ["old", "old.new", "export"]) {
+        writeFileSync(join(place, name), "before, and longer", { mode: 0o666 });
+      }
       process.umask(umask);
       writePrivate(join(place, "old"), "two");
       const stream = privateStream(join(place, "export"));
       stream.end("three");
       await once(stream, "close");
-      const texts = ["new", "old", "export"].map((name) => [modeOf(join(place, name)), readFileSync(join(place, name), "utf8")]);
+      const files = ["new", "old", "export"].map((name) => join(place, name));
+      const texts = files.map((file) => [modeOf(file), readFileSync(file, "utf8")]);
       assert.deepEqual(texts, [["600", "one"], ["600", "two"], ["600", "three"]]);
     }
   } finally {
@@ -58,7 +63,8 @@ test("a folder that is there is tightened with all in it, and nothing beside it 
   symlinkSync(outside, join(data, "objects", "link"));
   assert.deepEqual(tighten(data, own), { narrowed: 6, failed: undefined });
   assert.deepEqual(["", "objects", "objects/deep"].map((name) => modeOf(join(data, name))), ["700", "700", "700"]);
-  assert.deepEqual(["lock", "objects/one.sqlite", "objects/deep/two.sqlite-wal"].map((name) => modeOf(join(data, name))), ["600", "600", "400"]);
+  const files = ["lock", "objects/one.sqlite", "objects/deep/two.sqlite-wal"];
+  assert.deepEqual(files.map((name) => modeOf(join(data, name))), ["600", "600", "400"]);
   assert.equal(modeOf(outside), "644");
   assert.deepEqual(tighten(data, own), { narrowed: 0, failed: undefined });
   // A project's own folder stays as it is.

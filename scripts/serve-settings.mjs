@@ -48,14 +48,16 @@ export function workerVariables(env, loopback) {
 
 /**
  * Resolves to what the Workers at `url` say of themselves: undefined where they are well, else `{ status, detail,
- * isFinal }`. It is final where a variable may not be as it is: `detail` is the sentence. Status 200 means that they are
- * well and of another process than the one that began at `startedAt`, unix milliseconds. Rejects where nothing answers.
+ * isFinal }`. It is final where a variable may not be as it is: `detail` is the sentence. Status 200 means that they
+ * are well and of another process than the one that began at `startedAt`, unix milliseconds. Rejects where nothing
+ * answers.
  */
 export async function ailment(url, startedAt) {
   const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
   const { code, detail, started_at: began } = parsed(await answer.text());
   if (answer.status === 200) {
-    return startedAt === undefined || began === undefined || began === startedAt ? undefined : { status: 200, isFinal: false };
+    const isOther = startedAt !== undefined && began !== undefined && began !== startedAt;
+    return isOther ? { status: 200, isFinal: false } : undefined;
   }
   return { status: answer.status, detail, isFinal: code === "not-configured" };
 }

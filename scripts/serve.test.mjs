@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -202,7 +205,8 @@ function pathWithout(...missing) {
 
 const ON_LINUX = { ...WITHIN, skip: process.platform !== "linux" };
 
-for (const [means, PATH] of [["the kernel", undefined], ["a pipe, where there is no setpriv", pathWithout("setpriv")]]) {
+const WAYS_TO_END = [["the kernel", undefined], ["a pipe, where there is no setpriv", pathWithout("setpriv")]];
+for (const [means, PATH] of WAYS_TO_END) {
   test(`a server that is killed leaves nothing behind, by ${means}, also while a stream is open`, ON_LINUX, async () => {
     const data = mkdtempSync(join(folder, "killed-"));
     const server = start({ DATA: data, ...(PATH === undefined ? {} : { PATH }) });

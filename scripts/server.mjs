@@ -1,11 +1,11 @@
 // Runs the built Workers on plain workerd with their data on local disk: `make serve` and `tally serve`.
 //
 // Invariants: one workerd per data folder (two would be two owners of one counter); the ready line is printed once and
-// only after /healthz of this very workerd answered 200; workerd never outlives this process, and this process never the
-// make or npx that started it, however they end.
-// Life: settings → free ports → configuration → free folder → workerd → ready → signal → workerd's end → exit 0. What a
-// server that is ending still has, its ports and its folder, is waited for. A workerd that ends by itself is started
-// again, but for the fifth within a minute.
+// only after /healthz of this very workerd answered 200; workerd never outlives this process, and this process never
+// the make or npx that started it, however they end.
+// Life: settings → free ports → configuration → free folder → workerd → ready → signal → workerd's end → exit 0. The
+// ports and the folder of a server that is ending are waited for. A workerd that ends by itself is started again, but
+// for the fifth within a minute.
 import { spawn, spawnSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
 import { accessSync, constants, existsSync, readFileSync, realpathSync, rmSync } from "node:fs";
@@ -47,7 +47,9 @@ const TABLETS_DEFAULT = "64";
 // TABLETS_MAX of crates/tally-protocol/src/settings.rs.
 const TABLETS_MAX = 4_096;
 // What the server makes in its data folder.
-const OWN_NAMES = ["objects", "snapshots", "lock", ...["tablets", "workerd.capnp", "proof"].flatMap((name) => [name, `${name}.new`])];
+const OWN_NAMES = [
+  "objects", "snapshots", "lock", "tablets", "tablets.new", "workerd.capnp", "workerd.capnp.new", "proof", "proof.new",
+];
 // A block of most file systems.
 const PROOF_BYTES = 4_096;
 // Fewer overdue alarms than this are nothing to tell of.
@@ -165,10 +167,10 @@ function compatibilityDate(root) {
 }
 
 // What becomes workerd: a shell that raises the limit of open files first, since one open object costs about three. On
-// Linux `flock` holds the data folder for as long as workerd lives, and `setpriv` has the kernel kill workerd where this
-// process ends in any way. Both become workerd, so there is no process between. The watcher does the same where there is
-// no setpriv: it reads a pipe that this process alone can write to, whose end is this process's end. A line says that
-// workerd has ended before, so its number may be another's.
+// Linux `flock` holds the data folder for as long as workerd lives, and `setpriv` has the kernel kill workerd where
+// this process ends in any way. Both become workerd, so there is no process between. The watcher does the same where
+// there is no setpriv: it reads a pipe that this process alone can write to, whose end is this process's end. A line
+// says that workerd has ended before, so its number may be another's.
 const BECOME_WORKERD = `ulimit -n "$(ulimit -Hn)"
 (read -r ended <&3 || kill -KILL $$) >/dev/null 2>&1 &
 if command -v flock >/dev/null; then set -- flock --nonblock --no-fork --conflict-exit-code ${EXIT_LOCKED} "$0" "$@"; fi
@@ -217,8 +219,10 @@ async function wrongAt(url, folder, startedAt) {
     const found = await ailment(url, startedAt);
     if (found === undefined) return undefined;
     const { status, detail, isFinal } = found;
-    if (status === 200) return { sentence: "another server answers on the port", pause_ms: READY_POLL_MS, isFinal: false };
-    if (UNWRITABLE.test(detail)) return { sentence: diskSentence(folder, writeError(folder)), pause_ms: UNHEALTHY_POLL_MS, isFinal: false, isDisk: true };
+    if (status === 200) return { sentence: "another server answers on the port", pause_ms: READY_POLL_MS };
+    if (UNWRITABLE.test(detail)) {
+      return { sentence: diskSentence(folder, writeError(folder)), pause_ms: UNHEALTHY_POLL_MS, isDisk: true };
+    }
     const sentence = isFinal ? detail : `/healthz answers ${status}${detail === undefined ? "" : `: ${detail}`}`;
     return { sentence, pause_ms: UNHEALTHY_POLL_MS, isFinal };
   } catch {
@@ -232,7 +236,9 @@ async function waitUntilHealthy(urls, folder, startedAt, stopped) {
     let wrong = await wrongAt(url, folder, startedAt);
     while (wrong !== undefined && !stopped()) {
       if (wrong.isFinal) return wrong.sentence;
-      if (performance.now() > deadline) return wrong.isDisk ? wrong.sentence : `${url}: ${wrong.sentence} after ${READY_MS_MAX / 1000} s`;
+      if (performance.now() > deadline) {
+        return wrong.isDisk ? wrong.sentence : `${url}: ${wrong.sentence} after ${READY_MS_MAX / 1000} s`;
+      }
       await pause(wrong.pause_ms);
       wrong = await wrongAt(url, folder, startedAt);
     }
@@ -285,7 +291,8 @@ async function start(place, env) {
   // A wildcard address is not one that can be called: ask on loopback, and say so.
   const called = { "0.0.0.0": "127.0.0.1", "::": "[::1]" }[address] ?? bracketed(host);
   const urls = ports.map((port) => `http://${called}:${port}`);
-  const begin = (startedAt) => startWorkerd(folder, config, { ...settings.variables, TALLY_STARTED_AT: String(startedAt) });
+  const begin = (startedAt) =>
+    startWorkerd(folder, config, { ...settings.variables, TALLY_STARTED_AT: String(startedAt) });
   await supervise(begin, { folder, urls, data: settings.data, place });
 }
 

@@ -67,23 +67,28 @@ function entriesOf(setting) {
 }
 
 /**
- * Returns what workerd may connect to by TALLY_ALERTS_ALLOW, whatever names resolve to: `internet` public addresses, and
- * those that the setting names; `named` inner ones too, for the hosts that it names, or undefined where it names none.
- * Each is `{ allow, deny }`. What is no such setting is refused by the Workers, and allows nothing here.
+ * Returns what workerd may connect to by TALLY_ALERTS_ALLOW, whatever names resolve to: `internet` public addresses,
+ * and those that the setting names; `named` inner ones too, for the hosts that it names, or undefined where it names
+ * none. Each is `{ allow, deny }`. What is no such setting is refused by the Workers, and allows nothing here.
  */
 export function networksOf(setting) {
   const entries = entriesOf(setting);
   const isAddress = (entry) => isIP(entry.split("/")[0]) !== 0;
-  const named = [...new Set(entries.filter(isAddress).map((entry) => (entry.includes("/") ? entry : `${entry}/${isIP(entry) === 4 ? 32 : 128}`)))];
+  const networkOf = (entry) => (entry.includes("/") ? entry : `${entry}/${isIP(entry) === 4 ? 32 : 128}`);
+  const named = [...new Set(entries.filter(isAddress).map(networkOf))];
   // An entry as wide as a network of metadata names it; a wider one does not.
-  const metadata = METADATA.filter((network) => !named.some((entry) => covers(entry, network) && covers(network, entry)));
+  const isSame = (one, other) => covers(one, other) && covers(other, one);
+  const metadata = METADATA.filter((network) => !named.some((entry) => isSame(entry, network)));
   const reserved = NOT_PUBLIC.filter((network) => !named.some((entry) => covers(entry, network)));
   const hosts = entries.filter((entry) => !isAddress(entry));
   // This machine is reached by its own names alone.
   const isLocal = hosts.some((host) => /(^|[.])localhost$/i.test(host));
   return {
     internet: { allow: ["public", ...named], deny: [...reserved, ...metadata] },
-    named: hosts.length === 0 ? undefined : { allow: ["public", "private", ...named], deny: [...metadata, ...(isLocal ? [] : ["local"])] },
+    named:
+      hosts.length === 0
+        ? undefined
+        : { allow: ["public", "private", ...named], deny: [...metadata, ...(isLocal ? [] : ["local"])] },
   };
 }
 

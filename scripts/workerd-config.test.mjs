@@ -52,7 +52,9 @@ const config :Workerd.Config = (
   services = [(name = "main", worker = (compatibilityDate = "2026-01-01", modules = [(name = "worker.js", esModule = embed "worker.js")], bindings = [${bindings}])),
     ${networkServices(networks).join(",\n    ")}],
 );`);
-  const child = spawn(workerd.default ?? workerd, ["serve", "--control-fd=3", join(place, "config.capnp")], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
+  const child = spawn(workerd.default ?? workerd, ["serve", "--control-fd=3", join(place, "config.capnp")], {
+    stdio: ["ignore", "ignore", "ignore", "pipe"],
+  });
   children.add(child);
   let output = "";
   const url = await new Promise((done, failed) => {
@@ -73,7 +75,10 @@ const config :Workerd.Config = (
 }
 
 // All of them lead to this machine.
-const SPELLINGS = ["127.0.0.1", "127.0.0.2", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "2130706433", "0x7f.1", "0177.0.0.1", "127.1"];
+const SPELLINGS = [
+  "127.0.0.1", "127.0.0.2", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]",
+  "2130706433", "0x7f.1", "0177.0.0.1", "127.1",
+];
 
 test("without a setting nothing of this machine is reached, in any spelling", WITHIN, async () => {
   const reaches = await caller(undefined);

@@ -62,7 +62,8 @@ impl SecretStore {
     /// be deleted in time.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses or nothing random is to be had, `Broken` where one cannot be read; as for all methods below.
+    /// `Unavailable` where SQLite refuses or the platform has no randomness, `Broken` where one cannot be read; as for
+    /// all methods below.
     pub(super) fn get(&self, get: &GetSecrets) -> Result<(Secrets, bool), Fault> {
         let now_ms = self.host.now_ms();
         self.delete_old(now_ms)?;
