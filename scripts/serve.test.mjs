@@ -1,6 +1,6 @@
 // `make serve`: what it refuses and why, and one life of the server from start to signal.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync,
@@ -157,6 +157,66 @@ function start(env) {
   return server;
 }
 
+// Whether a process is there and has not ended.
+function isAlive(pid) {
+  try {
+    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+// A PATH with all programs but these.
+function pathWithout(...missing) {
+  const bin = mkdtempSync(join(folder, "bin-"));
+  for (const place of process.env.PATH.split(":").toReversed()) {
+    for (const name of existsSync(place) ? readdirSync(place) : []) {
+      rmSync(join(bin, name), { force: true });
+      if (!missing.includes(name)) symlinkSync(join(place, name), join(bin, name));
+    }
+  }
+  return bin;
+}
+
+const ON_LINUX = { ...WITHIN, skip: process.platform !== "linux" };
+
+// A PATH whose setpriv starts workerd under these limits of the shell.
+function pathWithLimits(limits) {
+  const bin = pathWithout("setpriv");
+  const script = `#!/bin/sh\nshift 2\ntrap '' XFSZ\n${limits}\nexec "$@"\n`;
+  writeFileSync(join(bin, "setpriv"), script, { mode: 0o755 });
+  return bin;
+}
+
+test("a start on a disk that takes no writes is not ready, and says which folder and what to do", ON_LINUX, async () => {
+  const data = join(folder, "unwritable");
+  const { code, errors } = await start({ DATA: data, PATH: pathWithLimits("ulimit -f 0") }).ended;
+  assert.equal(code, 1);
+  assert.match(errors, new RegExp(`^serve: the data folder ${data} takes no writes, so every write is answered 503: `, "m"));
+});
+
+const WITH_PRLIMIT = { ...ON_LINUX, skip: ON_LINUX.skip || spawnSync("prlimit", ["--version"]).status !== 0 };
+
+test("/healthz and the log say that a disk takes no writes any more, and that it does again", WITH_PRLIMIT, async () => {
+  const data = join(folder, "filled");
+  const server = start({ DATA: data, PATH: pathWithLimits(":") });
+  const url = await server.ready;
+  const limit = (fsize) => {
+    const { status } = spawnSync("prlimit", ["--pid", String(workerdOf(server)), `--fsize=${fsize}`]);
+    assert.equal(status, 0);
+  };
+  const health = async () => (await fetch(`${url}/healthz`)).status;
+  limit("0:");
+  await eventually(async () => (await health()) === 503);
+  await eventually(() => server.errors().includes(`serve: the data folder ${data} takes no writes`));
+  limit("unlimited:");
+  await eventually(async () => (await health()) === 200);
+  await eventually(() => server.errors().includes(`serve: the data folder ${data} takes writes again`));
+  assert.equal(server.errors().match(/takes no writes/g).length, 1, "it is said once");
+  server.child.kill("SIGTERM");
+  assert.equal((await server.ended).code, 0);
+});
+
 test("a port that stays taken is refused, once a server that is ending would have ended", WITHIN, async () => {
   const other = createServer().listen(0, "127.0.0.1");
   await once(other, "listening");
@@ -181,29 +241,6 @@ test("a start waits for a server that is ending: for its port, and for its folde
   second.child.kill("SIGTERM");
   assert.equal((await second.ended).code, 0);
 });
-
-// Whether a process is there and has not ended.
-function isAlive(pid) {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
-}
-
-// A PATH with all programs but these.
-function pathWithout(...missing) {
-  const bin = mkdtempSync(join(folder, "bin-"));
-  for (const place of process.env.PATH.split(":").toReversed()) {
-    for (const name of existsSync(place) ? readdirSync(place) : []) {
-      rmSync(join(bin, name), { force: true });
-      if (!missing.includes(name)) symlinkSync(join(place, name), join(bin, name));
-    }
-  }
-  return bin;
-}
-
-const ON_LINUX = { ...WITHIN, skip: process.platform !== "linux" };
 
 const WAYS_TO_END = [["the kernel", undefined], ["a pipe, where there is no setpriv", pathWithout("setpriv")]];
 for (const [means, PATH] of WAYS_TO_END) {

@@ -156,6 +156,7 @@ function dataFolder(place, data) {
     closeToOthers(realpathSync(path), data);
     return realpathSync(path);
   } catch (error) {
+    if (["ENOSPC", "EDQUOT", "EROFS", "EIO"].includes(error.code)) throw new SettingError(diskSentence(path, error));
     throw new SettingError(`DATA=${data} cannot be written (${error.code}): choose a folder of yours: ${place.withData("/path")}`);
   }
 }
@@ -205,9 +206,10 @@ function isFolderFree(folder) {
 // own.
 async function spreadOverdue(folder) {
   if (!isFolderFree(folder)) return;
-  const spread = await spreadAlarms(
-    join(folder, "objects", UNIQUE_KEYS.Cell), Date.now(), alarmsPerSecond(descriptorsMax()),
-  );
+  const alarms = join(folder, "objects", UNIQUE_KEYS.Cell);
+  const spread = await spreadAlarms(alarms, Date.now(), alarmsPerSecond(descriptorsMax())).catch((error) => {
+    throw new SettingError(diskSentence(folder, writeError(folder) ?? { code: error.message }));
+  });
   if (spread > ALARMS_TOLD_MIN)
     console.error(`serve: ${spread} counters have something to do since before the start: it is spread over time`);
 }

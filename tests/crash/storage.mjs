@@ -9,6 +9,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, closeSync, mkdtempSync, openSync, readdirSync, rmSync, unlinkSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { send } from "./client.mjs";
 import { Load } from "./load.mjs";
 import { randomFrom, settings } from "./random.mjs";
 import { compare } from "./run.mjs";
@@ -56,7 +57,8 @@ async function restartWith({ server, folder }, file, directory) {
     chmodSync(join(entry.parentPath, entry.name), entry.isDirectory() ? directory : file);
   }
   chmodSync(objects, directory);
-  await server.start();
+  server.spawn();
+  await until(() => server.urls.length > 0, "workerd does not listen", WITHIN_MS_MAX);
 }
 
 // Ways to take the disk away: missing() says why it cannot be done here, take() does it and give() undoes it.
@@ -86,6 +88,8 @@ function limit({ pid }, fsize) {
   if (status !== 0) throw new Error(`prlimit: ${stderr}`);
 }
 
+const healthOf = async (server) => (await send(server.urls[0], "GET", "/healthz")).status;
+
 async function quiet(load) {
   load.halt();
   await until(() => load.inFlight === 0, "answers to what was in flight", WITHIN_MS_MAX);
@@ -94,7 +98,9 @@ async function quiet(load) {
 async function goThrough(name, way, seed) {
   const folder = mkdtempSync(join(tmpdir(), "tally-storage-"));
   if (way.mounts && !works("mount", "-t", "tmpfs", "-o", TMPFS, "tmpfs", folder)) throw new Error("mount failed");
-  const server = new Server({ folder, edges: EDGES, before: way.before });
+  // A limit of open objects says that one process has all of them, as under `make serve`.
+  const variables = { TALLY_OPEN_OBJECTS_MAX: "10000" };
+  const server = new Server({ folder, edges: EDGES, before: way.before, variables });
   const faults = [];
   try {
     await server.start();
@@ -114,9 +120,12 @@ async function goThrough(name, way, seed) {
     load.resume();
     await until(() => stats.refused >= refused + REFUSED_MIN, "refusals", WITHIN_MS_MAX);
     await quiet(load);
+    // Health tries what it promises, and says so whoever asks.
+    await until(async () => (await healthOf(server)) === 503, "503 of /healthz", WITHIN_MS_MAX);
     if (stats.acknowledged > known) faults.push(`${stats.acknowledged - known} writes were acknowledged while nothing could be written`);
     if (server.isGone) throw new Error(`workerd ended:\n${server.log}`);
     await way.give({ server, folder });
+    await until(async () => (await healthOf(server)) === 200, "200 of /healthz", WITHIN_MS_MAX);
     await more(ACKNOWLEDGED_MIN, "after it came back");
     load.halt();
     await server.kill();
