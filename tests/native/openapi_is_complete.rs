@@ -328,5 +328,5 @@ fn calls_that_ignore_unknown_parameters_say_so() {
         ignoring += usize::from(said != Value::Null);
         assert_eq!(operation["x-unknown-query"], said, "{}", name.call());
     }
-    assert_eq!(ignoring, 8);
+    assert!(ignoring >= 8, "{ignoring} calls");
 }

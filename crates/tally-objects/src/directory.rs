@@ -708,7 +708,10 @@ impl Partition {
     /// takes rows also on a disk that is full.
     async fn write_proof(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
-        DeploymentValues::new(&self.store).put(PROOF, now_ms.to_le_bytes().to_vec())?;
+        // Builds before read the tables after it as they did.
+        let values = DeploymentValues::new(&self.store);
+        values.remove(PROOF)?;
+        values.put_unread(PROOF, &now_ms.to_le_bytes())?;
         match self.host.platform().files() {
             Some(files) => {
                 let written = files.put(PROOF, vec![0; PROOF_BYTES]).await;
