@@ -95,7 +95,8 @@ const READS: [&str; 18] = [
     "/limits/api/ann",
     "/boards/game/top",
     "/redis/get/text",
-    "/redis/type/text",
+    // It changes nothing, and its reply is stored under a key.
+    "/redis/setnx/text/other",
     "/keys",
     "/alerts/many",
     "/alerts/many/deliveries",
@@ -316,7 +317,7 @@ fn golden_bytes_of_keys() {
     let keys: [(&str, &[u8], &SqlValue); 5] = [
         // A counter, of which the end alone lies here, and its generation after that: earlier builds read the first
         // byte.
-        ("counter", b"\x00\x00\xcc\xd0\xea\xb6\xb7\x33", &end),
+        ("counter", b"\x00\x00\xcd\xd0\xea\xb6\xb7\x33", &end),
         (
             "hash",
             b"\x01\x01\x02\x05field\x011\x05other\x00",
@@ -332,12 +333,11 @@ fn golden_bytes_of_keys() {
     });
     assert_eq!(world.look(&of, rows), Some(keys.to_vec()));
     let rows = "SELECT DISTINCT hex(reply) FROM tries ORDER BY length(reply), reply";
-    let replies: [&[u8]; 6] = [
-        b"\x00",
+    // Those of commands that may write: no reply of a read is stored.
+    let replies: [&[u8]; 4] = [
         b"\x01\x02",
         b"\x01\x04",
         b"\x02\x02OK",
-        b"\x03\x04\x02\x05field\x02\x011\x02\x05other\x02\x00",
         b"\x04\x2bERR value is not an integer or out of range",
     ];
     let mut replies = replies.map(|reply| hex(&framed(reply, FIRST)).to_uppercase());
