@@ -32,10 +32,10 @@ const NAMED = {
 };
 export const FILES = [...Object.keys(NAMED), "CHANGELOG.md"];
 
-const isAfter = (version, other) => {
+const isBefore = (version, other) => {
   const [one, two] = [version, other].map((text) => text.match(VERSION).slice(1).map(Number));
   const index = one.findIndex((part, place) => part !== two[place]);
-  return index >= 0 && one[index] > two[index];
+  return index >= 0 && one[index] < two[index];
 };
 
 // What stands under "Unreleased", without headings.
@@ -54,7 +54,8 @@ export function obstacles({ version, texts, status, tags }) {
     ...Object.keys(NAMED)
       .filter((path) => texts[path].match(NAMED[path]) === null)
       .map((path) => `${path} does not name the version where it should`),
-    ...(VERSION.test(now ?? "") && !isAfter(version, now) ? [`${version} does not come after ${now}`] : []),
+    // The tree names the version of the next release before its tag exists.
+    ...(VERSION.test(now ?? "") && isBefore(version, now) ? [`${version} comes before ${now}`] : []),
     ...(unreleased(texts["CHANGELOG.md"]) === "" ? [`CHANGELOG.md has nothing under "${UNRELEASED}"`] : []),
     ...(status === "" ? [] : ["there are uncommitted changes: commit or remove them"]),
     ...(tags.includes(`v${version}`) ? [`the tag v${version} exists`] : []),
@@ -74,8 +75,7 @@ const fixture = (version) => [`tests/fixtures/data/${version}.tar.br`, `tests/fi
 export function commands(version) {
   const data = fixture(version);
   return [
-    ["make", "build"],
-    ["node_modules/.bin/node", "tests/upgrade/make.mjs", version],
+    ["make", "fixture"],
     ["make", "check", "test"],
     ["git", "add", "--", ...FILES, ...data],
     ["git", "commit", "--quiet", "-m", `Release ${version}`],

@@ -1,215 +1,103 @@
-//! Two builds in one world: some isolates and objects run the former build, which knows the former protocol and no
-//! newer one.
+//! Two builds in one world: some isolates and objects run this build, others the next one.
 //!
-//! Who is of the build before says all messages in that protocol, in their forms of then: what was added to a message
-//! or an answer since is not there, whichever way it goes. It answers `Later` to what is newer, and knows none of the
-//! messages that are new. An upgrade ends the isolate, or the object, which starts again as of this build.
+//! The next build is this one with the next protocol. Its messages and answers have more at their end, which this build
+//! does not know. This build answers `Later` to what is newer. An upgrade ends the isolate, or the object, which starts
+//! again as of the next build.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use tally_core::cluster::apart::LeadsApart;
-use tally_core::cluster::tablets::Spreads;
 use tally_host::object::{IncomingCall, Reply};
-use tally_protocol::messages::{
-    AskBoard, AskHidden, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, CountKeyed, Fault,
-    Flush, GiveRoot, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, PutAlert, PutPolicy,
-    ReadOwnPastStates, Recall, RepairCell, RepairObject, RepairRoot, RootHandover, RootRepaired,
-    Subscribe, WriteBoard, decode, encode,
-};
+use tally_protocol::messages::{Fault, PROTOCOL, encode, later};
 
 use crate::chance::Chance;
 use crate::core::Core;
 use crate::isolate::Role;
 use crate::world::World;
 
+/// What the next build adds at the end of a message or an answer.
+const ADDED: [u8; 3] = [2, 1, 200];
+
 /// Which build an isolate or an object is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Build {
     /// This one.
     #[default]
-    Now,
-    /// The one before.
-    Before,
+    This,
+    /// The next one.
+    Next,
 }
 
 impl Build {
-    /// Draws the build of a new isolate or object; one in `once_in` runs the former one. Worlds of one build draw
-    /// nothing.
-    pub(crate) fn draw(chance: &Chance, once_in: u64) -> Self {
-        match once_in != 0 && chance.once_in(once_in) {
-            true => Self::Before,
-            false => Self::Now,
+    /// Draws the build of a new isolate or object. Worlds of one build draw nothing.
+    pub(crate) fn draw(chance: &Chance, mixture: &Mixture) -> Self {
+        match mixture.0.get() {
+            None => Self::This,
+            Some(once_in) if once_in != 0 && chance.once_in(once_in) => Self::This,
+            Some(_) => Self::Next,
         }
     }
 
-    /// The newest protocol that it understands.
-    pub(crate) fn newest(self) -> u8 {
+    /// How much higher its protocols are than those of this build.
+    fn rise(self) -> u8 {
         match self {
-            Self::Now => PROTOCOL,
-            Self::Before => PROTOCOL_BEFORE,
+            Self::This => 0,
+            Self::Next => 1,
         }
     }
 
     /// The protocol in which it says what this build would say in another.
     pub(crate) fn says_in(self, protocol: u8) -> u8 {
-        match self {
-            Self::Now => protocol,
-            Self::Before => protocol.min(PROTOCOL_BEFORE),
+        protocol + self.rise()
+    }
+
+    /// A message as it writes it.
+    pub(crate) fn message(self, mut message: Vec<u8>) -> Vec<u8> {
+        if self == Self::Next {
+            message.extend(ADDED);
+        }
+        message
+    }
+
+    /// An answer as it writes it.
+    pub(crate) fn answer(self, answer: Vec<u8>) -> Vec<u8> {
+        match answer.first() {
+            Some(0) => self.message(answer),
+            _ => answer,
         }
     }
 
-    /// A message as it writes and reads it.
-    pub(crate) fn message(self, path: &str, message: Vec<u8>) -> Vec<u8> {
-        match self {
-            Self::Now => message,
-            Self::Before => cut(path, &message).unwrap_or(message),
-        }
+    /// An answer as this build would get it: a refusal names the receiver's protocol.
+    pub(crate) fn hear(self, answer: Vec<u8>) -> Vec<u8> {
+        let lower = later(&answer).map(|protocol| Fault::Later(protocol - self.rise()));
+        lower.map_or(answer, |fault| {
+            encode(&Err::<(), Fault>(fault)).expect("a fault is encoded")
+        })
     }
 
-    /// An answer as it writes and reads it, to a message that had this form.
-    pub(crate) fn answer(self, path: &str, message: &[u8], answer: Vec<u8>) -> Vec<u8> {
-        match self {
-            Self::Now => answer,
-            Self::Before => cut_answer(path, message, &answer).unwrap_or(answer),
-        }
-    }
-
-    /// Whether it has a message of this name.
-    pub(crate) fn knows(self, path: &str) -> bool {
-        let since = [
-            AskHidden::PATH,
-            PlaceLead::PATH,
-            ReadOwnPastStates::PATH,
-            RepairObject::PATH,
-            Subscribe::PATH,
-        ];
-        self == Self::Now || !since.contains(&path)
-    }
-
-    /// A call, where it understands it, as it reads it.
+    /// A call, where it understands it.
     pub(crate) fn receive(self, arrived: IncomingCall) -> Result<IncomingCall, Reply> {
-        let mut arrived = arrived.understood_by(self.newest())?;
-        if !self.knows(&arrived.path) {
-            return Err(Reply::Unknown);
-        }
-        if self == Self::Before && is_of_several(&arrived) {
-            let broken = Err::<(), _>(Fault::Broken("it cannot be decoded".to_owned()));
-            return Err(encode(&broken).map_or(Reply::Unknown, Reply::Answer));
-        }
-        let message = std::mem::take(&mut arrived.message);
-        arrived.message = self.message(&arrived.path, message);
-        Ok(arrived)
+        arrived.understood_by(PROTOCOL + self.rise())
     }
 }
 
-/// Whether a board is asked what it had no question for: about more than one member that is watched.
-fn is_of_several(arrived: &IncomingCall) -> bool {
-    let message = (arrived.path == AskBoard::PATH).then(|| decode::<AskBoard>(&arrived.message));
-    let question = message.and_then(Result::ok).map(|message| message.question);
-    matches!(question, Some(BoardQuestion::Live(_, names)) if names.len() > 1)
-}
-
-/// The form of the protocol before of a message that had another.
-fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
-    if path == LocateLead::PATH {
-        let it: LocateLead = decode(message).ok()?;
-        return encode(&it.counter).ok();
-    }
-    if path == CountKeyed::PATH {
-        // Without the last two fields, an empty list and a 0: two bytes.
-        let it = decode::<CountKeyed>(message).ok()?.received();
-        let mut writes = it.writes;
-        (writes.iter_mut()).for_each(|write| write.within_64_bits = false);
-        let it = CountKeyed::new(it.to, writes, it.moves, it.keys);
-        let bytes = encode(&it).ok()?;
-        return Some(bytes.get(..bytes.len() - 2)?.to_vec());
-    }
-    if path == RepairRoot::PATH {
-        let it: RepairRoot = decode(message).ok()?;
-        return encode(&(it.counter, it.datacenters, it.is_dry)).ok();
-    }
-    if path == WriteBoard::PATH {
-        let it: WriteBoard = decode(message).ok()?;
-        return encode(&(it.board, it.at, it.home, it.writes, it.once)).ok();
-    }
-    if path == PutPolicy::PATH {
-        let it: PutPolicy = decode(message).ok()?;
-        return encode(&(it.name, it.policy)).ok();
-    }
-    if path == PutAlert::PATH {
-        let it: PutAlert = decode(message).ok()?;
-        return encode(&(it.name, it.put, it.over)).ok();
-    }
-    if path == Batch::PATH {
-        let mut batch: Batch = decode(message).ok()?;
-        for BatchedCall { path, message } in &mut batch.calls {
-            *message = Build::Before.message(path, std::mem::take(message));
-        }
-        return encode(&batch).ok();
-    }
-    None
-}
-
-/// The form of the protocol before of an answer that had another.
-fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
-    if path == RepairCell::PATH {
-        let it: Result<CellRepaired, Fault> = decode(answer).ok()?;
-        return encode(&it.map(|it| (it.damaged, it.totals_from))).ok();
-    }
-    if path == RepairRoot::PATH {
-        let it: Result<RootRepaired, Fault> = decode(answer).ok()?;
-        return encode(&it.map(|it| (it.damaged, it.sources, it.found))).ok();
-    }
-    if path == GiveRoot::PATH {
-        return cut_root(answer);
-    }
-    if path == Flush::PATH {
-        return cut_last::<Flush>(answer);
-    }
-    if [CountKeyed::PATH, Recall::PATH].contains(&path) {
-        return cut_last::<CountKeyed>(answer);
-    }
-    if path == Batch::PATH {
-        let batch: Batch = decode(message).ok()?;
-        let answers: Result<Vec<Option<Vec<u8>>>, Fault> = decode(answer).ok()?;
-        let cut = answers.map(|answers| {
-            let answers = answers.into_iter().zip(&batch.calls);
-            let answers = answers.map(|(answer, call)| {
-                answer.map(|answer| Build::Before.answer(&call.path, &call.message, answer))
-            });
-            answers.collect::<Vec<_>>()
-        });
-        return encode(&cut).ok();
-    }
-    None
-}
-
-/// A root that is given, without what is noted of leads that live apart.
-fn cut_root(answer: &[u8]) -> Option<Vec<u8>> {
-    let mut given: Result<RootHandover, Fault> = decode(answer).ok()?;
-    if let Ok(RootHandover::Rows { spreads, .. }) = &mut given {
-        let (all, _): (Spreads, LeadsApart) = decode(spreads).ok()?;
-        *spreads = encode(&all).ok()?;
-    }
-    encode(&given).ok()
-}
-
-/// An answer without its last byte, which says where the lead is. A refusal has no such byte, and an answer that was
-/// cut before is incomplete.
-fn cut_last<C: Call>(answer: &[u8]) -> Option<Vec<u8>> {
-    decode::<Result<C::Answer, Fault>>(answer).ok()?.ok()?;
-    Some(answer.split_last()?.1.to_vec())
-}
-
-/// How many new isolates and objects run the former build: one in this many, none if it is 0.
+/// How many new isolates and objects run this build in a world of two builds: one in this many, none if it is 0. `None`
+/// in a world of one build.
 #[derive(Default)]
-pub(crate) struct Mixture(pub(crate) Cell<u64>);
+pub(crate) struct Mixture(Cell<Option<u64>>);
 
 impl World {
-    /// From now on one in this many new isolates and objects runs the former build; none if it is 0.
+    /// From now on one in this many new isolates and objects runs this build, none if it is 0, and the others the next
+    /// one. What has begun before the first such setting runs the next one.
     pub fn set_before_once_in(&self, once_in: u64) {
-        self.core.builds.0.set(once_in);
+        if self.core.builds.0.replace(Some(once_in)).is_none() {
+            let isolates = self.core.all_isolates();
+            isolates
+                .iter()
+                .for_each(|isolate| isolate.build.set(Build::Next));
+            let places = self.core.all_places();
+            places.iter().for_each(|place| place.build.set(Build::Next));
+        }
     }
 
     /// Upgrades one isolate or object of the former build: its memory is lost. Returns whether there was any.
@@ -222,8 +110,11 @@ impl World {
         true
     }
 
-    /// Upgrades all that run the former build; new ones run the current one.
+    /// Upgrades all that run the former build; new ones run the next one. Changes nothing in a world of one build.
     pub fn upgrade_all(&self) {
+        if self.core.builds.0.get().is_none() {
+            return;
+        }
         self.set_before_once_in(0);
         for old in self.core.olds() {
             old.upgrade(&self.core);
@@ -247,12 +138,12 @@ impl Old {
         match self {
             Self::Isolate(isolate) => {
                 core.record(|| format!("upgrade  {}", isolate.label));
-                isolate.build.set(Build::Now);
+                isolate.build.set(Build::Next);
                 core.crash_isolate(isolate);
             }
             Self::Place(place) => {
                 core.record(|| format!("upgrade  {}", place.label()));
-                place.build.set(Build::Now);
+                place.build.set(Build::Next);
                 place.crash();
             }
         }
@@ -261,11 +152,14 @@ impl Old {
 
 impl Core {
     fn olds(&self) -> Vec<Old> {
+        if self.builds.0.get().is_none() {
+            return Vec::new();
+        }
         let isolates = self.all_isolates().into_iter();
         let isolates = isolates.filter(|isolate| isolate.role != Role::Objects);
-        let isolates = isolates.filter(|isolate| isolate.build.get() == Build::Before);
+        let isolates = isolates.filter(|isolate| isolate.build.get() == Build::This);
         let places = self.all_places().into_iter();
-        let places = places.filter(|place| place.build.get() == Build::Before);
+        let places = places.filter(|place| place.build.get() == Build::This);
         isolates
             .map(Old::Isolate)
             .chain(places.map(Old::Place))

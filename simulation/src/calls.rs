@@ -137,16 +137,9 @@ impl Core {
             Ok(arrived) => arrived,
             Err(refusal) => return self.end_call(target, Ok(refusal), way_back),
         };
-        // Worlds of one build keep no copy.
-        let request_copy = match build {
-            Build::Now => None,
-            Build::Before => Some((arrived.path.clone(), arrived.message.clone())),
-        };
-        let reply_of = move |ended: Result<Reply, Verdict>| match (ended, request_copy) {
-            (Ok(Reply::Answer(bytes)), Some((path, message))) => {
-                Ok(Reply::Answer(build.answer(&path, &message, bytes)))
-            }
-            (ended, _) => ended,
+        let reply_of = move |ended: Result<Reply, Verdict>| match ended {
+            Ok(Reply::Answer(bytes)) => Ok(Reply::Answer(build.answer(bytes))),
+            ended => ended,
         };
         match target {
             Receiver::Place(place) => {

@@ -165,18 +165,13 @@ impl Platform for Guest {
         let arrived = IncomingCall {
             protocol: build.says_in(protocol),
             path: path.to_owned(),
-            message: build.message(path, message),
+            message: build.message(message),
             upgrade: None,
         };
-        if !build.knows(path) {
-            // The former build has no such message, so nobody sends it.
-            return Box::pin(async { Ok(UNKNOWN_CALL.into()) });
-        }
-        let message = arrived.message.clone();
         let call = self.clone().call(to, arrived);
         Box::pin(async move {
             match call.await? {
-                Reply::Answer(bytes) => Ok(build.answer(path, &message, bytes)),
+                Reply::Answer(bytes) => Ok(build.hear(bytes)),
                 Reply::Refused(status, why) => Err(format!("it answered {status}: {why}")),
                 Reply::Unknown => Ok(UNKNOWN_CALL.into()),
                 Reply::Stream(_) => Err("it answered with a stream".to_owned()),

@@ -43,7 +43,7 @@ impl Isolate {
             role,
             site,
             label: format!("{role:?} {name}/{number}"),
-            build: Cell::new(Build::draw(&core.chance, core.builds.0.get())),
+            build: Cell::new(Build::draw(&core.chance, &core.builds)),
             skew_ms: Cell::new(core.chance.around(core.options.skew_ms_max)),
             memory: RefCell::default(),
             owner: Cell::new(core.executor.owner()),

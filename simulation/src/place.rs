@@ -84,7 +84,7 @@ impl Place {
             name: name.to_owned(),
             site,
             storage: Storage::new(file),
-            build: Cell::new(Build::draw(&core.chance, core.builds.0.get())),
+            build: Cell::new(Build::draw(&core.chance, &core.builds)),
             alarm: AlarmClock::default(),
             web_sockets: RefCell::default(),
             event_streams: RefCell::default(),

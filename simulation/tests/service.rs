@@ -519,12 +519,12 @@ fn only_a_view_that_changes_is_fetched_again_before_a_fetch_has_ended() {
 
 #[test]
 fn a_message_of_a_newer_protocol_is_not_done_and_its_sender_is_told_so() {
-    for path in ["/flush", "/2/flush", "/policy-put", "/200/x"] {
+    for path in ["/0/flush", "/2/flush", "/3/policy-put", "/200/x"] {
         let (protocol, bare) = protocol_of(path);
         assert_eq!(path_in(protocol, bare), path);
     }
     assert_eq!(protocol_of("/2/flush"), (2, "/flush"));
-    assert_eq!(protocol_of("/flush"), (1, "/flush"));
+    assert_eq!(protocol_of("/flush"), (0, "/flush"));
     let (world, sites) = service(3);
     let answers = Rc::new(std::cell::RefCell::new(Vec::new()));
     let answer_log = answers.clone();

@@ -1,10 +1,10 @@
-//! Bodies at rest in a whole service: what has changed bits is refused and never told wrongly, what earlier builds
-//! wrote is read as it is, and stays as it is until something is written.
+//! Bodies at rest in a whole service: what has changed bits is refused and never told wrongly, and so is
+//! what another schema has.
 
 use serde_json::{Value, json};
 use tally_host::object::SqlValue;
 use tally_protocol::names::Placement;
-use tally_protocol::stored::{FIRST, StoredBody, framed};
+use tally_protocol::stored::{FIRST, framed};
 use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
 
 /// Rows of one table and kind whose bits are changed: the others are read by the same code.
@@ -315,17 +315,16 @@ fn golden_bytes_of_keys() {
     let rows = "SELECT key, body, expires_ms FROM keys ORDER BY key";
     let end = SqlValue::Integer(2_000_000_000_000);
     let keys: [(&str, &[u8], &SqlValue); 5] = [
-        // A counter, of which the end alone lies here, and its generation after that: earlier builds read the first
-        // byte.
-        ("counter", b"\x00\x00\xcd\xd0\xea\xb6\xb7\x33", &end),
+        // A counter, of which the end alone lies here, and its generation after that.
+        ("counter", b"\x00\x01\x00\xcd\xd0\xea\xb6\xb7\x33", &end),
         (
             "hash",
-            b"\x01\x01\x02\x05field\x011\x05other\x00",
+            b"\x01\x01\x02\x05field\x011\x05other\x00\x00",
             &SqlValue::Null,
         ),
-        ("number", b"\x01\x00\x015", &end),
-        ("set", b"\x01\x02\x02\x01a\x01b", &SqlValue::Null),
-        ("text", b"\x01\x00\x07a value", &SqlValue::Null),
+        ("number", b"\x01\x00\x015\x00", &end),
+        ("set", b"\x01\x02\x02\x01a\x01b\x00", &SqlValue::Null),
+        ("text", b"\x01\x00\x07a value\x00", &SqlValue::Null),
     ];
     let keys = keys.map(|(key, body, expires_ms)| {
         let body = SqlValue::Blob(framed(body, FIRST));
@@ -407,26 +406,6 @@ fn a_changed_bit_of_a_tablets_log_is_found() {
     assert_eq!((status, &answer["value"]), (200, &json!(7)));
 }
 
-/// Turns everything into what the build before frames wrote. Returns how many bodies there were.
-fn make_bare(world: &World) -> usize {
-    let bodies = bodies(world);
-    for body in &bodies {
-        let bare = StoredBody::read(&body.bytes, FIRST, false).expect("a whole body");
-        let bare = bare.bytes.to_vec();
-        body.replace(world, &body.bytes, &bare);
-    }
-    for of in schemas(world).into_iter().map(|(of, _)| of) {
-        let version = match of.binding {
-            "CELLS" => 4,
-            "DIRECTORY" => 5,
-            _ => 1,
-        };
-        let update = format!("UPDATE tally_schema SET version = {version}");
-        assert!(world.look(&of, &update).is_some());
-    }
-    bodies.len()
-}
-
 /// The newest schema of each object.
 fn schemas(world: &World) -> Vec<(Placement, i64)> {
     let mut schemas = Vec::new();
@@ -482,159 +461,4 @@ fn a_newer_schema_is_named_and_refused() {
         health["detail"].to_string().contains("version 99"),
         "{health}"
     );
-}
-
-/// What is read by default, and has leads tell their roots that somebody watches.
-const WATCHED: [&str; 6] = [
-    "/counters/world",
-    "/counters/plain",
-    "/counters/site",
-    "/counters?prefix=&values=1",
-    "/top?by=count",
-    "/top?by=uniques&prefix=w",
-];
-
-/// Reads from two datacenters for longer than a root keeps what it is told of a watched counter in memory alone, and
-/// until nobody is taken for watching.
-fn watch_from_two_datacenters(world: &World, sites: &[Client]) {
-    for _ in 0..30 {
-        for client in sites {
-            for path in WATCHED {
-                let (status, answer) = ask(world, client, "GET", path, &Value::Null);
-                assert_eq!(status, 200, "{path}: {answer}");
-            }
-        }
-        world.run_for_ms(500);
-    }
-    world.run_for_ms(90_000);
-}
-
-/// The tables that the build before frames had not.
-const SINCE: [&str; 3] = ["acts", "fleet", "totals"];
-
-/// The bodies of all tables that the build before frames had.
-fn bodies_of_before(world: &World) -> Vec<(String, String)> {
-    let mut all = bodies(world);
-    all.retain(|body| !SINCE.contains(&body.table.as_str()));
-    let named = |body: Stored| {
-        let Stored { of, table, .. } = body;
-        let place = format!("{}/{} {table}", of.binding, of.name);
-        (place, hex(&body.bytes))
-    };
-    all.into_iter().map(named).collect()
-}
-
-/// Takes away the tables of totals, which the build before frames had not.
-fn drop_totals(world: &World) {
-    for (of, _) in schemas(world) {
-        for table in ["totals", "totals_progress"] {
-            world.look(&of, &format!("DROP TABLE IF EXISTS {table}"));
-        }
-    }
-}
-
-fn default_reads_leave_no_trace(tablets: Option<&str>) {
-    let world = deployed(19, Options::default());
-    world.set("TALLY_TABLETS", tablets);
-    let sites = ["FRA", "IAD"].map(|name| world.site(name, 1));
-    let clients = sites.map(|site| admin(&world, site));
-    for (client, unique) in clients.iter().zip(["ann", "bobby"]) {
-        for id in ["world", "plain", "site"] {
-            let body = json!({"delta": 5, "unique": unique, "sample": 2.5});
-            let path = format!("/counters/{id}/increment");
-            assert_eq!(ask(&world, client, "POST", &path, &body).0, 200);
-        }
-        let rotated = ask(&world, client, "POST", "/uniques/rotate", &Value::Null);
-        assert_eq!(rotated.0, 200, "{}", rotated.1);
-    }
-    world.run_for_ms(120_000);
-    world.restart(1_000);
-    assert!(make_bare(&world) > 10);
-    drop_totals(&world);
-    let (old, rows) = (schemas(&world), bodies_of_before(&world));
-    watch_from_two_datacenters(&world, &clients);
-    world.restart(1_000);
-    watch_from_two_datacenters(&world, &clients);
-    let mut written = bodies_of_before(&world);
-    // Of tablets that build knows nothing.
-    written.retain(|row| !rows.contains(row) && row.1 != hex(&framed(&[2], FIRST)));
-    assert_eq!(written, []);
-    // Objects that reads alone have made are open to the build before too. It has no tablets.
-    let mut risen = schemas(&world);
-    risen.retain(|known| !old.contains(known) && known.1 > 5 && known.0.binding != "TABLETS");
-    assert_eq!(risen, []);
-}
-
-#[test]
-fn default_reads_leave_no_trace_in_objects_of_their_own() {
-    default_reads_leave_no_trace(None);
-}
-
-#[test]
-fn default_reads_leave_no_trace_in_tablets() {
-    default_reads_leave_no_trace(Some("2"));
-}
-
-fn only_reads_leave_no_trace(tablets: Option<&str>) {
-    let world = deployed(9, Options::default());
-    world.set("TALLY_TABLETS", tablets);
-    world.set("TALLY_REDIS", Some("1"));
-    let client = admin(&world, world.site("FRA", 1));
-    write_all(&world, &client);
-    // It is measured, which writes; earlier builds had none.
-    assert_eq!(
-        ask(&world, &client, "DELETE", "/alerts/many", &Value::Null).0,
-        200
-    );
-    world.run_for_ms(120_000);
-    world.restart(1_000);
-    let before = read_all(&world, &client);
-    world.restart(1_000);
-    assert!(make_bare(&world) > 30);
-    let old = schemas(&world);
-    let again = read_all(&world, &client);
-    for (path, (again, before)) in READS.iter().zip(again.iter().zip(&before)) {
-        assert_eq!(again, before, "{path}");
-    }
-    world.run_for_ms(5_000);
-    assert_eq!(schemas(&world), old, "something was written");
-    let is_bare = |body: &Stored| StoredBody::read(&body.bytes, FIRST, false).is_err();
-    let mut read_before = bodies(&world);
-    read_before.retain(|body| !SINCE.contains(&body.table.as_str()));
-    assert!(read_before.iter().all(is_bare));
-    // What is written rises, and nothing else.
-    let write = json!({"delta": 10});
-    let (status, _) = ask(&world, &client, "POST", "/counters/plain/increment", &write);
-    assert_eq!(status, 200);
-    let risen = schemas(&world);
-    let risen: Vec<_> = risen
-        .iter()
-        .zip(&old)
-        .filter(|(new, old)| new != old)
-        .collect();
-    assert_eq!(
-        risen.len(),
-        2,
-        "the lead, and the root of its key: {risen:?}"
-    );
-    let path = "/counters/plain?consistency=strong";
-    assert_eq!(
-        ask(&world, &client, "GET", path, &Value::Null).1["value"],
-        17
-    );
-    world.restart(1_000);
-    assert_eq!(
-        ask(&world, &client, "GET", path, &Value::Null).1["value"],
-        17
-    );
-}
-
-#[test]
-fn only_reads_leave_no_trace_in_objects_of_their_own() {
-    only_reads_leave_no_trace(None);
-}
-
-#[test]
-fn only_reads_leave_no_trace_in_tablets() {
-    only_reads_leave_no_trace(Some("2"));
 }

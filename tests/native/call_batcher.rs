@@ -36,6 +36,7 @@ fn sum(number: usize, shard: u8) -> SumDatacenter {
     SumDatacenter {
         to,
         question: Question::plain(1),
+        explains: false,
     }
 }
 

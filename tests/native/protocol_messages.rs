@@ -28,7 +28,7 @@ use tally_core::counter::total::Value;
 use tally_core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally_protocol::messages::{
     AddAuditEntry, AllAlerts, AllDeliveries, AmountOf, AnnounceSizes, Append, Ask, AskBoard,
-    AskGrant, AskHidden, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call,
+    AskGrant, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call,
     CallAudited, CallLead, CallPartition, CallRoot, CellPart, CellRepaired, CheckKeys,
     CheckStorage, Claim, Close, CloseSession, CommandShard, Configure, ConfigureBoard, CountKeyed,
     DamagedTable, DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, Drain, EndBoard,
@@ -43,7 +43,7 @@ use tally_protocol::messages::{
     RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairObject,
     RepairRoot, ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken,
     RotateKey, RunCommands, RunSorted, Seal, ShardCommand, SilenceAlert, SizesOf, StoreAnswer,
-    Subscribe, SumDatacenter, SumExplained, SumMany, Suspend, TakeOver, TestAlert, TopOf,
+    Subscribe, SumDatacenter, SumMany, Suspend, TakeOver, TestAlert, TopOf,
     TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, WriteProof, decode, encode,
 };
 use tally_protocol::names::{CellAddress, LeadAt, TabletAddress};
@@ -353,7 +353,6 @@ const PATHS: &[(&str, &str)] = &[
     (ViewOf::PATH, "/view"),
     (AskGrant::PATH, "/held"),
     (Explain::PATH, "/explain"),
-    (SumExplained::PATH, "/sum-explained"),
     (TakeOver::PATH, "/take-over"),
     (Append::PATH, "/append"),
     (Drain::PATH, "/drain"),
@@ -394,7 +393,6 @@ const PATHS: &[(&str, &str)] = &[
     (ListPolicies::PATH, "/policy-list"),
     (WriteBoard::PATH, "/board-write"),
     (AskBoard::PATH, "/board-ask"),
-    (AskHidden::PATH, "/board-hidden"),
     (ConfigureBoard::PATH, "/board-configure"),
     (EndBoard::PATH, "/board-end"),
     (WriteBoards::PATH, "/board-writes"),
@@ -664,20 +662,10 @@ fn boards_are_asked_and_told_by_these_bytes() {
 }
 
 #[test]
-fn hidden_members_are_asked_for_by_a_message_of_its_own() {
+fn hidden_members_are_asked_for_by_a_question_about_a_board() {
     let board = CounterId::parse("b").expect("an id");
-    let hidden = AskHidden {
-        shard: AskBoard::new(&board, BoardQuestion::About),
-        after: b"m".to_vec(),
-        limit: 10,
-    };
-    assert_eq!(golden(&hidden), "0162000000000000016d0a");
-    // That question is no part of the message that builds of the protocol before read.
-    let message = AskBoard::from(hidden);
-    assert_eq!(message.question, BoardQuestion::Hidden(b"m".to_vec(), 10));
-    assert!(encode(&message).is_err());
-    let beyond = [b"\x01b\0\0\0\0\0\x09", &b"\x01m\x0a"[..]].concat();
-    assert!(decode::<AskBoard>(&beyond).is_err());
+    let question = BoardQuestion::Hidden(b"m".to_vec(), 10);
+    assert_eq!(golden(&AskBoard::new(&board, question)), "01620000000000000b016d0a");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn answer(cells: &BTreeMap<u8, u64>, missing: &BTreeSet<u8>) -> DatacenterSum {
         cells,
         shards: 1,
         missing: missing.iter().copied().collect(),
-        origin: Origin::Queried,
+        ..DatacenterSum::default()
     }
 }
 

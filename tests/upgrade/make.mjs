@@ -1,14 +1,14 @@
 // Writes a fixture: a data folder as this checkout's build leaves it, and what is read of it.
 //
-//   make build && node_modules/.bin/node tests/upgrade/make.mjs 0.2.0
+//   make fixture
 //
-// makes tests/fixtures/data/0.2.0.tar.br and 0.2.0.json. Do this once for each release, at the release's own commit
-// (from another build: BUILD_DIR=<folder>), and commit both files: every later build must open them (upgrade.test.mjs).
-// What a release stores besides is added to story.mjs and reads.mjs first; fixtures of before stay as they are.
+// builds, and writes tests/fixtures/data/<version>.tar.br and <version>.json, by the version of package.json. Until the
+// version is tagged it may be written again. After that it never changes: every later build must open it
+// (upgrade.test.mjs). Who stores something new adds it to story.mjs and reads.mjs first.
 //
 // Life: five acts, each with the server started anew at its own time; the reads; events that are acknowledged and not
 // yet counted; SIGKILL. What SQLite had not moved into its files by then is moved, so that a fixture is small.
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -22,6 +22,7 @@ import { Scene, json } from "./scene.mjs";
 import { ACTS, WAITING } from "./story.mjs";
 
 const FIXTURES = fileURLToPath(new URL("../fixtures/data/", import.meta.url));
+const PACKAGE = fileURLToPath(new URL("../../package.json", import.meta.url));
 // A root writes down what it knows of a counter that is watched every 10 s, a limiter what it judged every second.
 const WATCHED_MS = 11_000;
 const WATCHED_EVERY_MS = 250;
@@ -128,9 +129,4 @@ async function make(name) {
   }
 }
 
-const [name] = process.argv.slice(2);
-if (!/^\d+\.\d+\.\d+(-[a-z.\d]+)?$/.test(name ?? "")) {
-  console.error("make: name the release, as in: node tests/upgrade/make.mjs 0.2.0");
-  process.exit(1);
-}
-await make(name);
+await make(JSON.parse(readFileSync(PACKAGE, "utf8")).version);

@@ -10,7 +10,7 @@ use tally_core::counter::queue::InboxId;
 use tally_host::Host;
 use tally_protocol::messages::{
     Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxTrace, LeadTrace, LetInboxesGo,
-    ReadDrained, ReadTrace, SumDatacenter, SumExplained,
+    ReadDrained, ReadTrace, SumDatacenter,
 };
 use tally_protocol::open_slots::ObjectUser;
 use tally_shared::call_batcher::Batcher;
@@ -97,7 +97,7 @@ pub async fn ask_root<T>(
 /// that does not answer.
 pub async fn ask_lead(
     host: &Host,
-    sum: SumDatacenter,
+    mut sum: SumDatacenter,
     begun_ms: i64,
     options: ReadOptions<'_>,
 ) -> Result<DatacenterSum, Fault> {
@@ -128,11 +128,10 @@ pub async fn ask_lead(
     };
     let begun_ms = host.now_ms();
     let datacenter = sum.to.datacenter.clone();
-    let answer = call_within(host, &SumExplained { sum }, LEAD_MS_MAX).await;
-    let (answer, shards) = match answer {
-        Ok((sum, shards)) => (Ok(sum), shards),
-        Err(fault) => (Err(fault), Vec::new()),
-    };
+    sum.explains = true;
+    let mut answer = call_within(host, &sum, LEAD_MS_MAX).await;
+    let shards = answer.as_mut().map(|sum| std::mem::take(&mut sum.trace));
+    let shards = shards.unwrap_or_default();
     trace.borrow_mut().leads.push(LeadTrace {
         datacenter,
         latency_ms: since(host, begun_ms),

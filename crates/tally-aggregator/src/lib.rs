@@ -364,7 +364,12 @@ async fn sum_datacenters(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let datacenter = to.datacenter.clone();
-            let answer = ask_lead(host, SumDatacenter { to, question }, now_ms, options).await;
+            let sum = SumDatacenter {
+                to,
+                question,
+                explains: false,
+            };
+            let answer = ask_lead(host, sum, now_ms, options).await;
             (datacenter, answer)
         }
     };

@@ -204,6 +204,7 @@ async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, Dat
     let ask = |generation: u64| SumDatacenter {
         to: CellAddress::lead(&question.counter, &context.datacenter()),
         question: question.wanted.of(generation),
+        explains: false,
     };
     let host = &context.host;
     let answer = open_objects::call_admitted(host, &ask(0), ObjectUser::Single, LEAD_MS_MAX).await;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use futures_util::future::{LocalBoxFuture, ready};
 
 use super::{Later, Stream};
-use tally_protocol::messages::{Call, Fault, PROTOCOL, encode};
+use tally_protocol::messages::{Call, Fault, PROTOCOL, PROTOCOL_MIN, encode};
 use tally_protocol::names::Placement;
 
 /// A value of SQL. Integers are those that a JavaScript number holds.
@@ -166,17 +166,6 @@ pub trait Events {
     fn close(&self);
 }
 
-/// The forms in which an object's bodies are stored.
-#[derive(Debug, Default)]
-pub struct Forms {
-    /// Whether its schema says that bodies have frames.
-    pub has_frames: Cell<bool>,
-    /// Whether a build that wrote no frames has written here.
-    pub may_be_bare: Cell<bool>,
-    /// Whether its tables were created since it started, with the schema of the builds that wrote no frames.
-    pub is_fresh: Cell<bool>,
-}
-
 /// The alarm that was set last, as far as this incarnation knows.
 #[derive(Debug, Default)]
 struct SetAlarm {
@@ -193,14 +182,14 @@ const EARLY_MS_MAX: i64 = 100;
 /// a clock is corrected meanwhile.
 const PUT_OFF_MS_MAX: i64 = 1_000;
 
-/// An object's platform. A copy costs three reference counts.
+/// An object's platform. A copy costs two reference counts.
 #[derive(Clone)]
-pub struct Object(Rc<dyn ObjectPlatform>, Rc<Forms>, Rc<SetAlarm>);
+pub struct Object(Rc<dyn ObjectPlatform>, Rc<SetAlarm>);
 
 impl Object {
     /// The object that this platform carries.
     pub fn new(platform: Rc<dyn ObjectPlatform>) -> Self {
-        Self(platform, Rc::default(), Rc::default())
+        Self(platform, Rc::default())
     }
 
     /// Sets the alarm to a time, unix milliseconds.
@@ -209,11 +198,11 @@ impl Object {
     /// Where the platform refuses.
     pub fn set_alarm(&self, at_ms: i64) -> LocalBoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
-            self.2.due_ms.set(Some(at_ms));
-            self.2.set_ms.set(at_ms);
+            self.1.due_ms.set(Some(at_ms));
+            self.1.set_ms.set(at_ms);
             let set = self.0.set_alarm(at_ms).await;
             if set.is_err() {
-                self.2.due_ms.set(None);
+                self.1.due_ms.set(None);
             }
             set
         })
@@ -227,7 +216,7 @@ impl Object {
     /// Where the platform refuses.
     pub fn put_off_alarm(&self, now_ms: i64) -> LocalBoxFuture<'_, Result<bool, String>> {
         Box::pin(async move {
-            let SetAlarm { due_ms, set_ms } = &*self.2;
+            let SetAlarm { due_ms, set_ms } = &*self.1;
             let early_ms = due_ms
                 .get()
                 .map_or(0, |due_ms| due_ms.saturating_sub(now_ms));
@@ -244,11 +233,6 @@ impl Object {
     /// The platform itself.
     pub fn platform(&self) -> &dyn ObjectPlatform {
         &*self.0
-    }
-
-    /// The forms in which its bodies are stored.
-    pub fn forms(&self) -> &Forms {
-        &self.1
     }
 
     /// Lets work continue after the answer.
@@ -289,8 +273,7 @@ macro_rules! dispatch {
         let arrived: &$crate::object::IncomingCall = $arrived;
         match arrived.path.as_str() {
             $($(#[$built])* <$call as ::tally_protocol::messages::Call>::PATH => {
-                let lacks = <$call as ::tally_protocol::messages::Call>::LACKS.0;
-                let $request = ::tally_protocol::messages::decode_padded::<$call>(&arrived.message, lacks);
+                let $request = ::tally_protocol::messages::decode::<$call>(&arrived.message);
                 $crate::object::reply::<$call>(&$answer)
             })+
             _ => $crate::object::Reply::Unknown,
@@ -316,7 +299,7 @@ impl IncomingCall {
     pub fn understood_by(self, newest: u8) -> Result<Self, Reply> {
         let fault = match self.protocol {
             protocol if protocol > newest => Fault::Later(newest),
-            protocol if protocol < newest.saturating_sub(1) => Fault::Broken(format!(
+            protocol if protocol < PROTOCOL_MIN.max(newest.saturating_sub(1)) => Fault::Broken(format!(
                 "protocol {protocol} is not understood any more: deploy each release between"
             )),
             _ => return Ok(self),

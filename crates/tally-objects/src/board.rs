@@ -33,7 +33,7 @@ use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
 use tally_protocol::messages::{
-    AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten,
+    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten,
     CommandShard, ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome,
     MemberStanding, MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted,
     ShardCommand, WriteBoard, WriteBoards,
@@ -111,7 +111,6 @@ impl Shell for Board {
                 WriteBoard => core.on_write(message).await,
                 WriteBoards => core.on_write_many(message).await,
                 AskBoard => core.on_ask(message).await,
-                AskHidden => core.on_ask(message.map(AskBoard::from)).await,
                 ConfigureBoard => core.on_configure(message).await,
                 EndBoard => core.on_end(message).await,
                 RunSorted => core.on_run(message).await,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::store::{Store, blob, integer, text};
+use super::store::{Store, blob, framed, integer, text};
 use tally_core::board::directory::{MemberRows, SegmentDirectory};
 use tally_core::board::key::Key;
 use tally_core::board::member::Member;
@@ -250,7 +250,7 @@ impl BoardRows {
 
     /// Whether anything is stored.
     pub(super) fn is_created(&self) -> Result<bool, Fault> {
-        Ok(self.store.schema_version(1)?.is_some())
+        self.store.has_schema()
     }
 
     /// The role of the object; that of an owner with all members where nothing is stored.
@@ -275,9 +275,7 @@ impl BoardRows {
 
     pub(super) fn put_head(&self, head: &[u8]) -> Result<(), Fault> {
         let statement = "INSERT OR REPLACE INTO board VALUES (0, ?)";
-        self.store
-            .run(statement, vec![self.store.framed(head)?])
-            .map(drop)
+        self.store.run(statement, vec![framed(head)]).map(drop)
     }
 
     /// The segments of a period.
@@ -537,7 +535,7 @@ impl BoardRows {
         let statement = "SELECT 1 FROM records WHERE slot = ? AND key = ?";
         let is_new = self.store.run(statement, values.clone())?.is_empty();
         if is_new {
-            let values = [values, vec![self.store.framed(body)?]].concat();
+            let values = [values, vec![framed(body)]].concat();
             self.store
                 .run("INSERT INTO records VALUES (?, ?, ?)", values)?;
         }
@@ -756,8 +754,6 @@ impl BoardRows {
     ) -> Result<(), Fault> {
         let values: Vec<SqlValue> = vec![slot.into(), key.0.to_vec().into()];
         if is_noted {
-            // An earlier build without noted records may have begun the move.
-            self.store.run(NOTED, vec![])?;
             let note = "INSERT OR IGNORE INTO noted (slot, key) VALUES (?, ?)";
             self.store.run(note, values.clone())?;
         }

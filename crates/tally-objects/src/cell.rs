@@ -36,7 +36,7 @@ use tally_host::object::{IncomingCall, Object, Reply, Shell};
 use tally_protocol::messages::{
     Ask, AskGrant, Call, CallLead, CellAnswer, Claim, Close, Configure, CountKeyed, Fault, Flush,
     Flushed, GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
-    Register, RepairCell, Seal, SumDatacenter, SumExplained, Suspend, WatchLead,
+    Register, RepairCell, Seal, SumDatacenter, Suspend, WatchLead,
 };
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::CellAddress;
@@ -162,7 +162,6 @@ impl Core {
             RepairCell => core.on_repair(message).await,
             Ask => core.on_ask(message),
             SumDatacenter => core.on_sum(message).await,
-            SumExplained => core.on_sum_explained(message).await,
             Hello => core.on_hello(message).await,
             LoadReport => core.on_report(message),
             Seal => core.on_seal(message),

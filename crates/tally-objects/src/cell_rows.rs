@@ -8,14 +8,11 @@ use std::cell::Cell as Flag;
 use super::cell_repair::{damaged_in, named, placed};
 use super::cell_store::Kind;
 use super::hosted_rows::HostedRows;
-use super::store::{Store, WHOLE_MAX, integer};
+use super::store::{Store, WHOLE_MAX, framed, integer};
 use super::tablet_rows::LEDGER;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::{Rows, SqlValue};
 use tally_protocol::messages::Fault;
-
-/// The first schema with hours and days of unique elements and with the hash in sketches; all tables exist in it.
-const SCHEMA_VERSION_MIN: i64 = 4;
 
 /// WITHOUT ROWID: an upsert writes one row; a table with a separate index is billed as two.
 const SCHEMA: &[&str] = &[
@@ -58,11 +55,11 @@ impl OwnRows {
         }
     }
 
-    /// Reads the version of the tables; returns whether there are any.
+    /// Whether there are tables that this build knows.
     fn open(&self) -> Result<bool, Fault> {
-        let version = self.store.schema_version(SCHEMA_VERSION_MIN)?;
-        self.has_schema.set(version.is_some());
-        Ok(version.is_some())
+        let has_schema = self.store.has_schema()?;
+        self.has_schema.set(has_schema);
+        Ok(has_schema)
     }
 
     fn create(&self) -> Result<(), Fault> {
@@ -78,7 +75,7 @@ impl OwnRows {
     }
 
     pub(super) fn put(&self, kind: i32, start: i64, body: &[u8]) -> Result<(), Fault> {
-        let body = self.store.framed(body)?;
+        let body = framed(body);
         self.run(
             "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
             vec![kind.into(), start.into(), body],
@@ -331,7 +328,7 @@ impl CellRows {
             Self::Own(own) => own
                 .run(
                     "INSERT INTO ledger VALUES (?, ?, ?) ON CONFLICT (slot, key) DO UPDATE SET body = excluded.body",
-                    vec![slot.into(), key.0.to_vec().into(), own.store.framed(&body)?],
+                    vec![slot.into(), key.0.to_vec().into(), framed(&body)],
                 )
                 .map(|_| ()),
             Self::Hosted(hosted) => hosted.put_record(slot, key, body),
@@ -351,7 +348,7 @@ impl CellRows {
                     "UPDATE ledger SET slot = ?, body = ? WHERE slot = ? AND key = ?",
                     vec![
                         slot.into(),
-                        own.store.framed(&body)?,
+                        framed(&body),
                         replaced.into(),
                         key.0.to_vec().into(),
                     ],

@@ -1,15 +1,9 @@
 //! Values by name, few and small: what the deployment has created once for itself, at one partition of the directory;
 //! and the numbers of a partition's claims.
 
-use super::store::{Store, blob, text};
+use super::store::{Store, framed, text};
 use tally_host::object::SqlValue;
 use tally_protocol::messages::Fault;
-use tally_protocol::stored;
-
-/// The prefixes of the names of secrets, and the length of secrets. Builds before 0.2 stored them without a frame:
-/// random bytes, which may begin like a frame. With a frame they are longer.
-const SECRETS: [&str; 3] = ["hash-key", "element-key", "salt/"];
-const SECRET_BYTES: usize = 16;
 
 pub(super) const DEPLOYMENT_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
@@ -36,17 +30,10 @@ impl DeploymentValues {
             vec![name.into()],
         )?;
         let body = rows.first().and_then(|row| row.first());
-        body.map(|body| self.body(name, body)).transpose()
+        body.map(|body| self.body(body)).transpose()
     }
 
-    fn body(&self, name: &str, body: &SqlValue) -> Result<Vec<u8>, Fault> {
-        let is_secret = SECRETS.iter().any(|begin| name.starts_with(begin));
-        if is_secret
-            && self.store.may_be_bare()
-            && let Some(bytes) = blob(body).filter(|bytes| bytes.len() == SECRET_BYTES)
-        {
-            return Ok(bytes.to_vec());
-        }
+    fn body(&self, body: &SqlValue) -> Result<Vec<u8>, Fault> {
         Ok(self.store.body(body)?.to_vec())
     }
 
@@ -68,16 +55,8 @@ impl DeploymentValues {
     pub(super) fn put(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
-            vec![name.into(), self.store.framed(&body)?],
+            vec![name.into(), framed(&body)],
         )?;
-        Ok(())
-    }
-
-    /// Stores a value that no build before 0.2 reads: the schema need not rise for it.
-    pub(super) fn put_unread(&self, name: &str, body: &[u8]) -> Result<(), Fault> {
-        let values = vec![name.into(), stored::framed(body, stored::FIRST).into()];
-        self.store
-            .run("INSERT OR IGNORE INTO deployment VALUES (?, ?)", values)?;
         Ok(())
     }
 
@@ -90,7 +69,7 @@ impl DeploymentValues {
         let read = |row: &[_]| match row {
             [name, body] => {
                 let name = text(name)?;
-                Some(self.body(name, body).map(|body| (name.to_owned(), body)))
+                Some(self.body(body).map(|body| (name.to_owned(), body)))
             }
             _ => None,
         };

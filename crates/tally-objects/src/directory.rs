@@ -19,7 +19,6 @@ use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
 use super::deployment_values::{DEPLOYMENT_SCHEMA, DeploymentValues};
 use super::directory_tablets::LeadSpreads;
-use super::directory_totals;
 use super::directory_totals::DirectoryTotals;
 use super::duty_store::DUTIES_SCHEMA;
 use super::fleet_store::FleetStore;
@@ -64,7 +63,7 @@ use tally_protocol::messages::{
     GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot, KeyFound, LeadLocation, LetInboxesGo,
     List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
     ListNames, ListPastStates, ListPolicies, ListRows, ListRuns, ListShares, LocateLead, LookUp,
-    MakeKey, OpenSession, Operate, PROTOCOL, PartitionAnswer, PastState, PlaceLead, PushView,
+    MakeKey, OpenSession, Operate, PartitionAnswer, PastState, PlaceLead, PushView,
     PutAlert, PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Reconcile, Register,
     RegisterBoard, RegisterInbox, RepairRoot, ReplaceKey, ReportCounts, ReportSizes, RevokeKey,
     RootTaken, RotateKey, Secrets, SilenceAlert, SizesOf, StoreAnswer, TestAlert, TopOf, UseKey,
@@ -72,9 +71,6 @@ use tally_protocol::messages::{
 };
 use tally_shared::partitions::ask_some;
 use tally_shared::unreadable;
-
-/// The first schema whose settings have the hash function of a counter.
-const SCHEMA_VERSION_MIN: i64 = 5;
 
 const SCHEMA: &[&str] = &[
     ROOTS_SCHEMA[0],
@@ -461,7 +457,7 @@ impl Partition {
         if !is_of_root(&arrived.path) {
             let has_read = self.readable().is_ok();
             if has_read && is_of_all(&arrived.path) && !self.places.is_plain() {
-                return refusal(&repartitioned(arrived.protocol));
+                return refusal(&Fault::Repartitioned);
             }
             return self.answer_here(&arrived).await;
         }
@@ -779,37 +775,18 @@ impl Partition {
     }
 }
 
-/// The answer to a question for all partitions with outdated partition counts. The former protocol has no such fault:
-/// its callers get the answer that the partition is unavailable.
-fn repartitioned(protocol: u8) -> Fault {
-    match protocol {
-        PROTOCOL => Fault::Repartitioned,
-        _ => Fault::Unavailable(Fault::Repartitioned.to_string()),
-    }
-}
-
 /// Creates the tables where there are none.
 ///
 /// # Errors
-/// `Unreadable` for a schema from the future or a very old one, `Unavailable` where SQLite refuses.
+/// `Unreadable` for a schema that this build does not know, `Unavailable` where SQLite refuses.
 fn prepare(store: &Store, spreads: &LeadSpreads, places: &RootPlaces) -> Result<(), Fault> {
-    let version = store.schema_version(SCHEMA_VERSION_MIN)?;
-    match version {
-        // Earlier builds do not have these, and ignore them.
-        Some(_) => {
-            store.run(SENDERS_SCHEMA, vec![])?;
-            store.run(BOARDS_SCHEMA, vec![])?;
-            if !store.has_frames() {
-                for drop in directory_totals::DROPPED {
-                    store.run(drop, vec![])?;
-                }
-            }
-        }
-        None => store.create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?,
+    let is_new = !store.has_schema()?;
+    if is_new {
+        store.create_schema(SCHEMA)?;
     }
     // First, because a new partition has no counts yet.
-    spreads.open(version.is_none())?;
-    places.open(version.is_none())
+    spreads.open(is_new)?;
+    places.open(is_new)
 }
 
 /// Whether a call is for a root, whose name is the first field of its message.

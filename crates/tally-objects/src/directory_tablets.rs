@@ -18,20 +18,11 @@ use tally_core::cluster::root::RootEntry;
 use tally_core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::Host;
-use tally_protocol::messages::{
-    Fault, LeadLocation, PlaceLead, Register, decode, decode_padded, encode,
-};
+use tally_protocol::messages::{Fault, LeadLocation, PlaceLead, Register, decode, encode};
 use tally_protocol::names::{LeadAt, TABLET_COUNT};
 use tally_shared::call::place_among;
 
-/// Name of the row that earlier builds read: the number of tablets. They accept no other setting. Data without the row
-/// had no tablets.
-const FIXED: &str = "tablets";
-
-/// The value of that row once the setting has been changed: earlier builds then accept no setting.
-const CHANGED: u32 = 0;
-
-/// Name of the row with all spreads; it does not exist before the setting is changed.
+/// Name of the row with all spreads. Data without the row has no tablets.
 const SPREADS: &str = "spreads";
 
 /// Name of the row with the leads outside their tablets; it does not exist before the first one.
@@ -86,7 +77,7 @@ impl LeadSpreads {
         let set: Option<u32> = self.host.number(TABLET_COUNT);
         let mut all = match self.values.get(SPREADS)? {
             Some(body) => decode(&body)?,
-            None => Spreads::new(self.fixed(set, is_new)?),
+            None => self.first(set, is_new)?,
         };
         // An invalid setting changes nothing: the operator must correct it.
         let is_wrong = set.is_none() && self.host.setting(TABLET_COUNT).is_some();
@@ -144,8 +135,7 @@ impl LeadSpreads {
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub(super) fn join(&self, theirs: &[u8]) -> Result<ChangedPlaces, Fault> {
-        // Builds with the former protocol have no leads that live apart, and omit this part.
-        let (theirs, their_apart): (Spreads, LeadsApart) = decode_padded(theirs, 1)?;
+        let (theirs, their_apart): (Spreads, LeadsApart) = decode(theirs)?;
         let mut apart = self.apart.borrow().clone();
         apart.join(&their_apart);
         if apart != *self.apart.borrow() {
@@ -175,33 +165,25 @@ impl LeadSpreads {
         }
     }
 
-    /// Stores changed spreads, and a sweep that begins. The caller does it in one commit: the mark for earlier builds
-    /// replaces the number of tablets, and without the spreads the places of leads would be lost.
+    /// Stores changed spreads, and a sweep that begins. The caller does it in one commit.
     fn put(&self, all: &Spreads) -> Result<Sweep, Fault> {
-        self.put_spreads(all)?;
+        self.values.put(SPREADS, encode(all)?)?;
         let sweep = Sweep::begin(self.host.now_ms());
         self.values.put(SWEEP, encode(&sweep)?)?;
         Ok(sweep)
     }
 
-    fn put_spreads(&self, all: &Spreads) -> Result<(), Fault> {
-        self.values.put(FIXED, encode(&CHANGED)?)?;
-        self.values.put(SPREADS, encode(all)?)
-    }
-
-    /// The number of tablets of data whose setting was never changed.
-    fn fixed(&self, set: Option<u32>, is_new: bool) -> Result<Option<u32>, Fault> {
-        if let Some(body) = self.values.get(FIXED)? {
-            return decode(&body).map(Some);
-        }
+    /// The first spread: by the setting if no lead can be elsewhere, otherwise none.
+    fn first(&self, set: Option<u32>, is_new: bool) -> Result<Spreads, Fault> {
         // Roots of this partition may have left, with leads of that time.
         if !is_new && (!self.roots.is_empty()? || self.values.get(SIZES)?.is_some()) {
-            return Ok(None);
+            return Ok(Spreads::new(None));
         }
-        if let Some(tablets) = set {
-            self.values.put_unread(FIXED, &encode(&tablets)?)?;
+        let first = Spreads::new(set);
+        if set.is_some() {
+            self.values.put(SPREADS, encode(&first)?)?;
         }
-        Ok(set)
+        Ok(first)
     }
 
     /// The present place and the possible earlier places of a counter's lead in a datacenter. Without a datacenter they
@@ -344,7 +326,7 @@ impl LeadSpreads {
         let mut all = self.all.borrow().clone();
         all.raise(apart.forget(counter, datacenter));
         self.store.atomically(|| {
-            self.put_spreads(&all)?;
+            self.values.put(SPREADS, encode(&all)?)?;
             self.values.put(APART, encode(&apart)?)
         })?;
         self.all.replace(all);

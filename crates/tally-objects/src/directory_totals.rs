@@ -8,8 +8,6 @@
 //!
 //! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
 //! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
-//! If the schema of the partition is an earlier one, a build without this table may have written since it was built.
-//! Then it is dropped when the partition starts, and built again.
 
 use std::cell::{Cell, OnceCell};
 
@@ -48,7 +46,7 @@ const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER
 
 /// Orders use sizes, which rarely change for large numbers. A push sets only changed indexed columns, so it usually
 /// writes no index. Each index is made when an order first reads it, see `index_of` of tops: until then it costs no
-/// row. Earlier builds made all of them with the table.
+/// row.
 pub(super) const INDEXES: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS totals_hour ON totals (hour)",
     "CREATE INDEX IF NOT EXISTS totals_value ON totals (value_size)",
@@ -132,12 +130,8 @@ impl DirectoryTotals {
             return Ok(progress);
         }
         if !self.exists()? {
-            // A partition of earlier builds has counters without a view: those that were only set.
-            let query = match self.store.has_frames() {
-                true => "SELECT 1 FROM views LIMIT 1",
-                false => "SELECT 1 FROM roots LIMIT 1",
-            };
-            let is_new = self.store.run(query, vec![])?.is_empty();
+            let views = self.store.run("SELECT 1 FROM views LIMIT 1", vec![])?;
+            let is_new = views.is_empty();
             self.make(is_new, now_ms)?;
         }
         let sql = "SELECT after IS NULL, kept_from FROM totals_progress";
@@ -231,7 +225,7 @@ impl DirectoryTotals {
             value_size.into(),
             counted_size.into(),
             uniques_size.into(),
-            self.store.put_unread(&known)?,
+            self.store.put(&known)?,
             counter.as_str().into(),
         ];
         let indexed = changed_columns(row.as_ref(), hour, sizes);

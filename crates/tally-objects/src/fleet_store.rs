@@ -57,7 +57,7 @@ impl FleetStore {
     ) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO fleet VALUES (?, ?, ?) ON CONFLICT (incarnation) DO UPDATE SET heard_ms = excluded.heard_ms, body = excluded.body",
-            vec![incarnation.into(), reported_ms.into(), self.store.put_unread(counts)?],
+            vec![incarnation.into(), reported_ms.into(), self.store.put(counts)?],
         )?;
         Ok(())
     }
@@ -75,7 +75,7 @@ impl FleetStore {
         }
         if !self.has_table.get() {
             self.store.run(FLEET_SCHEMA, vec![])?;
-            let begun = self.store.put_unread(&IncarnationCounts::default())?;
+            let begun = self.store.put(&IncarnationCounts::default())?;
             self.store.run(
                 "INSERT INTO fleet SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM fleet)",
                 vec![BEGUN.into(), now_ms.into(), begun],

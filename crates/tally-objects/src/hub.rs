@@ -25,7 +25,7 @@ use tally_protocol::live::{
     ADDED_TOPIC_MS, ADDED_TOPICS_MAX, HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SNAPSHOT_MS_MAX,
     WATCHERS_MAX, part_of,
 };
-use tally_protocol::messages::{Call, Fault, Join, Look, decode_padded};
+use tally_protocol::messages::{Fault, Join, Look, decode};
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::LIVE_WATCHERS;
 use tally_protocol::problem::{Code, Problem};
@@ -91,7 +91,7 @@ impl Hub {
     /// Adds a watcher, and answers with its stream; 503 if the hub is full, 429 if its visitor has too many streams,
     /// 500 if no stream can be opened.
     pub(super) async fn on_join(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
-        let join: Join = match decode_padded(&arrived.message, Join::LACKS.0) {
+        let join: Join = match decode(&arrived.message) {
             Ok(join) => join,
             Err(fault) => return Reply::Refused(500, fault.to_string()),
         };

@@ -17,9 +17,6 @@ use tally_host::object::SqlValue;
 use tally_protocol::messages::{DeadLetters, Fault, decode, encode};
 use tally_protocol::stored;
 
-/// The schema of the builds before 0.2.
-const SCHEMA_VERSION_MIN: i64 = 1;
-
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, tries INTEGER NOT NULL, \
@@ -57,14 +54,13 @@ impl InboxStore {
     }
 
     /// Creates missing tables, and loads the state: only the heads of the newest rows of the log are read. Cost: O(rows
-    /// since the nonces were written). The previous build wrote those with batches only.
+    /// since the nonces were written).
     ///
     /// # Errors
     /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
     pub fn load(&self) -> Result<InboxState, Fault> {
-        if self.store.schema_version(SCHEMA_VERSION_MIN)?.is_none() {
-            self.store
-                .create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?;
+        if !self.store.has_schema()? {
+            self.store.create_schema(SCHEMA)?;
         }
         let nonces: Nonces = self.state("nonces")?.unwrap_or_default();
         let me = self.state("me")?;

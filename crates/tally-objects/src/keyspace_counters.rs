@@ -186,8 +186,7 @@ impl Counters {
         let Some((value, is_now)) = self.count(id, here, write, named.is_some()).await? else {
             return Ok(None);
         };
-        // A cell of the previous build does not know this bound.
-        let beyond = || Fault::Unavailable("the counter has passed 64 bits".to_owned());
+        let beyond = || Fault::Broken("the counter has passed 64 bits".to_owned());
         Ok(Some((value.to_i64().ok_or_else(beyond)?, is_now)))
     }
 

@@ -55,7 +55,7 @@ const PUT_VALUE: Insert<'_> = Insert {
 pub(super) struct Row {
     /// Its value; `None` for a counter, whose value is in cells.
     pub(super) value: Option<StoredValue>,
-    /// The target of the expiry, if the value is elsewhere; rows of earlier builds lack it.
+    /// The target of the expiry, if the value is elsewhere.
     pub(super) target: Option<ExpiryTarget>,
     /// Its expiry, unix milliseconds.
     pub(super) expires_ms: Option<i64>,
@@ -115,9 +115,9 @@ impl KeyspaceStore {
     /// # Errors
     /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn open(&self) -> Result<(), Fault> {
-        match self.store.schema_version(1)? {
-            Some(_) => self.store.run(KEPT_SIZES, vec![]).map(|_| ()),
-            None => self.store.create_schema(SCHEMA),
+        match self.store.has_schema()? {
+            true => Ok(()),
+            false => self.store.create_schema(SCHEMA),
         }
     }
 
@@ -143,17 +143,9 @@ impl KeyspaceStore {
         Ok(row)
     }
 
-    /// A value, or the expiry target that follows if the value is elsewhere; earlier builds do not read that.
+    /// A value, or the expiry target if the value is elsewhere.
     fn value(&self, body: &SqlValue) -> Result<(Option<StoredValue>, Option<ExpiryTarget>), Fault> {
-        let changed = |_| self.store.damaged(Damage::Changed);
-        let body = self.store.body(body)?;
-        let (value, rest) =
-            postcard::take_from_bytes::<Option<StoredValue>>(body).map_err(changed)?;
-        let target = match rest {
-            [] => None,
-            rest => Some(self.store.value(rest)?),
-        };
-        Ok((value, target))
+        self.store.get(body)
     }
 
     fn remember(&self, key: &str, row: &Option<Row>) {
@@ -227,10 +219,7 @@ impl KeyspaceStore {
     }
 
     fn put(&self, key: &str, row: &Row) -> Result<(), Fault> {
-        let body = match row.target {
-            Some(target) => self.store.put(&(&row.value, target))?,
-            None => self.store.put(&row.value)?,
-        };
+        let body = self.store.put(&(&row.value, row.target))?;
         let values = vec![key.into(), body, SqlValue::from(row.expires_ms)];
         let ends_as_before = {
             let known = self.known.borrow();

@@ -17,7 +17,7 @@ use tally_core::order::in_order;
 use tally_core::sketch::Uniques;
 use tally_protocol::messages::{
     Ask, AskGrant, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, ShardReadTrace,
-    SumDatacenter, SumExplained, Suspend,
+    SumDatacenter, Suspend,
 };
 use tally_protocol::names::CellAddress;
 use tally_protocol::open_slots::ObjectUser;
@@ -86,25 +86,22 @@ impl Core {
     /// Sums the datacenter: this cell and every shard that ever existed in this generation.
     pub(super) async fn on_sum(
         &self,
-        sum: Result<SumDatacenter, Fault>,
+        message: Result<SumDatacenter, Fault>,
     ) -> Result<DatacenterSum, Fault> {
-        self.sum(sum?, None).await
-    }
-
-    /// As [`Core::on_sum`], with the latency of each shard.
-    pub(super) async fn on_sum_explained(
-        &self,
-        message: Result<SumExplained, Fault>,
-    ) -> Result<(DatacenterSum, Vec<ShardReadTrace>), Fault> {
+        let message = message?;
+        if !message.explains {
+            return self.sum(message, None).await;
+        }
         let shards = RefCell::default();
-        let sum = self.sum(message?.sum, Some(&shards)).await?;
+        let mut sum = self.sum(message, Some(&shards)).await?;
         let in_turn = |one: &ShardReadTrace, other: &ShardReadTrace| one.shard.cmp(&other.shard);
-        Ok((sum, in_order(shards.into_inner(), in_turn)))
+        sum.trace = in_order(shards.into_inner(), in_turn);
+        Ok(sum)
     }
 
     /// Sums the datacenter, and adds the called shards to `trace`, if there is one.
     async fn sum(&self, sum: SumDatacenter, trace: ShardTrace<'_>) -> Result<DatacenterSum, Fault> {
-        let SumDatacenter { to, question } = sum;
+        let SumDatacenter { to, question, .. } = sum;
         self.readable()?;
         match self.state.borrow().generation() {
             Some(own) if own > question.generation => {

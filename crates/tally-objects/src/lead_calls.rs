@@ -44,7 +44,11 @@ pub(super) async fn sums(
     let ask = |datacenter: &Datacenter| {
         let to = CellAddress::lead(counter, datacenter);
         async move {
-            let ask = SumDatacenter { to, question };
+            let ask = SumDatacenter {
+                to,
+                question,
+                explains: false,
+            };
             let sum = outbox.notify(&ask).await.ok();
             (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
         }

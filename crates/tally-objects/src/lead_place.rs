@@ -19,7 +19,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::object::{IncomingCall, Reply};
 use tally_protocol::messages::{
     Call, CallLead, Claim, Close, Configure, Fault, LeadLocation, LeadPresence, LoadReport,
-    LocateLead, ReadContents, ReadNumbers, Recall, SumDatacenter, SumExplained, Suspend, WatchLead,
+    LocateLead, ReadContents, ReadNumbers, Recall, SumDatacenter, Suspend, WatchLead,
     batch, decode,
 };
 use tally_protocol::names::{self, CellAddress, LeadAt};
@@ -170,7 +170,6 @@ fn must_find(path: &str) -> bool {
         ReadNumbers::PATH,
         ReadContents::PATH,
         SumDatacenter::PATH,
-        SumExplained::PATH,
         LoadReport::PATH,
         Configure::PATH,
         Suspend::PATH,

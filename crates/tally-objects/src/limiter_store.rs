@@ -1,15 +1,12 @@
 //! The rows of a limiter: as its table hands them out.
 
-use super::store::{Store, integer};
+use super::store::{Store, framed, integer};
 use tally_core::callers::owner;
 use tally_core::cluster::spread::LimiterCounts;
 use tally_core::counter::memory::MemoryShare;
 use tally_core::limit::table::{Commit, Table};
 use tally_protocol::messages::Fault;
 use tally_protocol::stored::Damage;
-
-/// The schema of the builds before 0.2.
-const SCHEMA_VERSION_MIN: i64 = 1;
 
 const SCHEMA: &[&str] =
     &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
@@ -40,9 +37,8 @@ impl LimiterStore {
     /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
     pub(super) fn load(&self, memory: MemoryShare, now_ms: i64) -> Result<Table, Fault> {
         let mut table = empty_table().sharing(memory);
-        if self.store.schema_version(SCHEMA_VERSION_MIN)?.is_none() {
-            self.store
-                .create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?;
+        if !self.store.has_schema()? {
+            self.store.create_schema(SCHEMA)?;
             return Ok(table);
         }
         let rows = self
@@ -112,7 +108,7 @@ impl LimiterStore {
         self.store.atomically(|| {
             self.store.run(
                 "INSERT OR REPLACE INTO limits VALUES (?, ?)",
-                vec![number(commit.row).into(), self.store.framed(&commit.body)?],
+                vec![number(commit.row).into(), framed(&commit.body)],
             )?;
             self.store.run(
                 "DELETE FROM limits WHERE number < ?",

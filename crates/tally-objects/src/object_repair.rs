@@ -136,7 +136,7 @@ pub(super) fn answer(kind: &str, object: &Object, arrived: &IncomingCall) -> (Re
 type Keys = Vec<Vec<SqlValue>>;
 
 fn repair(kind: &str, store: &Store, discards: bool) -> Result<Vec<DamagedTable>, Fault> {
-    if store.schema_version(1)?.is_none() {
+    if !store.has_schema()? {
         return Ok(Vec::new());
     }
     let mut damaged = Vec::new();

@@ -181,7 +181,7 @@ impl Views {
             let watch_for_ms = watch.lease_ms(now_ms);
             let is_due = now_ms.abs_diff(gathered.written_ms) >= WRITE_EVERY_MS.unsigned_abs();
             let gathering = &gathered.gathering;
-            if (watch_for_ms == 0 || is_due) && !self.is_stored(&counter, gathering.view())? {
+            if watch_for_ms == 0 || is_due {
                 gathered.written_ms = now_ms;
                 let at_rest = gathering.view().at_rest();
                 gathered.bytes = bytes_of(gathering.view());
@@ -300,16 +300,6 @@ impl Views {
         let stored = row.map(|row| self.store.get(&row)).transpose()?;
         let stored: Option<(ViewAtRest, Marks)> = stored;
         Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
-    }
-
-    /// Whether earlier builds can read the row, and it differs from the view only in the times of reports. Leads report
-    /// these again when the counter is read.
-    fn is_stored(&self, counter: &CounterId, view: &View) -> Result<bool, Fault> {
-        if self.store.has_frames() {
-            return Ok(false);
-        }
-        let stored = self.stored(counter)?;
-        Ok(stored.is_some_and(|(stored, _)| stored.counts_as(view)))
     }
 
     fn put(&self, counter: &CounterId, view: &ViewAtRest, marks: &Marks) -> Result<(), Fault> {

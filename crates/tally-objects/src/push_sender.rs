@@ -240,6 +240,7 @@ impl Core {
         let sum = SumDatacenter {
             to: me.clone(),
             question: Question::plain(generation),
+            explains: false,
         };
         let sum = self.on_sum(Ok(sum)).await.ok()?;
         Some(View::of(DatacenterState {

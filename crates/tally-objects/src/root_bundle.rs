@@ -8,7 +8,7 @@
 
 use super::claim_store::{CLAIMS_SCHEMA, ClaimStore};
 use super::operation_store::OPERATIONS_SCHEMA;
-use super::store::{Store, blob, integer, text};
+use super::store::{Store, blob, framed, integer, text};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::KeySource;
 use tally_core::counter::ledgers::{Ledgers, is_public};
@@ -128,7 +128,7 @@ impl RootBundles {
     fn value(&self, column: Column, is_body: bool) -> Result<SqlValue, Fault> {
         Ok(match column {
             Column::Null => SqlValue::Null,
-            Column::Bytes(bytes) if is_body => self.store.framed(&bytes)?,
+            Column::Bytes(bytes) if is_body => framed(&bytes),
             Column::Whole(number) => number.into(),
             Column::Text(text) => text.into(),
             Column::Bytes(bytes) => bytes.into(),
@@ -242,7 +242,7 @@ impl RootBundles {
     pub(super) fn lay_aside(&self, name: &CounterId) -> Result<(), Fault> {
         let (mut page, mut bytes, mut number) = (Vec::new(), 0_usize, 0_i64);
         let write = |page: &mut Vec<RootRow>, number: i64| {
-            let body = self.store.framed(&encode(&std::mem::take(page))?)?;
+            let body = framed(&encode(&std::mem::take(page))?);
             let values = vec![name.as_str().into(), number.into(), body];
             let sql = "INSERT INTO leaving_rows VALUES (?, ?, ?)";
             self.store.run(sql, values).map(drop)

@@ -278,7 +278,7 @@ impl Roots {
             Some(RootEntry::Ended { generation, .. }) if generation == pushed => {
                 Err(Fault::Superseded(generation))
             }
-            // The lead was not notified of the end, and the root's row was lost, or forgotten by an earlier build.
+            // The lead was not notified of the end, and the root's row was lost.
             _ if self.duties.is_closing(&push.counter, pushed)? => Err(Fault::Superseded(pushed)),
             _ => Err(Fault::Refused(Refusal::NeedsGrant)),
         }

@@ -294,7 +294,7 @@ impl Snapshots {
                 "the file {name} of the snapshots is damaged ({why}): put it back from a copy"
             ))
         };
-        let body = StoredBody::read(bytes, stored::FIRST, false);
+        let body = StoredBody::read(bytes, stored::FIRST);
         let body = body.map_err(|damage| damaged(&damage.to_string()))?;
         decode(body.bytes).map_err(|fault| damaged(&fault.to_string()))
     }

@@ -1,9 +1,7 @@
 //! SQL for the objects, and stored values. Values that JavaScript numbers cannot hold exactly are bodies, in postcard
 //! or in a special form, each in a frame ([`stored`]).
 //!
-//! Invariant: the schema of an object rises in the commit of the first body that earlier builds cannot read, and never
-//! because of a read. So an object that was only read stays readable for them, and one that was written is refused by
-//! them.
+//! Invariant: an object with a schema that this build does not know is neither read nor written.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -267,75 +265,40 @@ impl Store {
         self.gathered.failures.get()
     }
 
-    /// The version of the object's tables: `None` for a fresh object, also if its tables were created only in part.
+    /// Whether the object has its tables: not if it is fresh, also if its tables were created only in part.
     ///
     /// # Errors
-    /// `Unreadable` for a schema from the future, which an older build must not touch, and for one that is older than
-    /// `oldest`.
-    pub fn schema_version(&self, oldest: i64) -> Result<Option<i64>, Fault> {
-        let forms = self.object.forms();
-        forms.has_frames.set(false);
-        forms.may_be_bare.set(false);
-        forms.is_fresh.set(false);
+    /// `Unreadable` for a schema from the future, which an older build must not touch, and for one that no build reads
+    /// any more.
+    pub fn has_schema(&self) -> Result<bool, Fault> {
         let tables = self.run(
             "SELECT 1 FROM sqlite_master WHERE name = 'tally_schema'",
             vec![],
         )?;
         if tables.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
         // Each schema that the object has had has a row.
         let rows = self.run(
             "SELECT MIN(version), MAX(version) FROM tally_schema",
             vec![],
         )?;
-        let column = |index: usize| {
-            rows.first()
-                .and_then(|row| row.get(index))
-                .and_then(integer)
-        };
-        let (Some(first), Some(version)) = (column(0), column(1)) else {
+        let mut versions = rows.iter().flatten().map(integer);
+        let (Some(Some(first)), Some(Some(last))) = (versions.next(), versions.next()) else {
             // Storage failed between the table and its row, before anything else was written.
-            return Ok(None);
+            return Ok(false);
         };
-        if version > SCHEMA_VERSION {
-            return Err(self.unreadable(&format!(
-                "the stored schema has version {version}, this build knows up to {SCHEMA_VERSION}: deploy a newer build"
-            )));
+        match stored::schema_fault(first, last) {
+            Some(why) => Err(self.unreadable(&why)),
+            None => Ok(true),
         }
-        if version < oldest {
-            return Err(self.unreadable(&format!(
-                "the stored schema has version {version}, this build reads from {oldest} on: delete the data, or go back to the build that wrote it"
-            )));
-        }
-        forms.has_frames.set(version == SCHEMA_VERSION);
-        forms.may_be_bare.set(first < SCHEMA_VERSION);
-        Ok(Some(version))
     }
 
-    /// Writes the schema of a fresh object that is about to be written.
+    /// Writes the schema of a fresh object.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub fn create_schema(&self, statements: &[&str]) -> Result<(), Fault> {
-        self.create_tables(statements)?;
-        self.raise_schema()
-    }
-
-    /// Writes the schema of a fresh object that may only be read. Until a body is written it is the schema of builds
-    /// before 0.2, so that they can read the object.
-    ///
-    /// # Errors
-    /// `Unavailable` where SQLite refuses.
-    pub fn create_schema_of_before(&self, statements: &[&str], before: i64) -> Result<(), Fault> {
-        self.create_tables(statements)?;
-        let values = vec![before.into()];
-        self.run("INSERT OR IGNORE INTO tally_schema VALUES (?)", values)?;
-        self.object.forms().is_fresh.set(true);
-        Ok(())
-    }
-
-    fn create_tables(&self, statements: &[&str]) -> Result<(), Fault> {
         for statement in statements {
             self.run(statement, vec![])?;
         }
@@ -343,22 +306,8 @@ impl Store {
             "CREATE TABLE IF NOT EXISTS tally_schema (version INTEGER PRIMARY KEY)",
             vec![],
         )?;
-        // Forgets the state of the schema: everything may have been deleted since.
-        self.object.forms().has_frames.set(false);
-        Ok(())
-    }
-
-    fn raise_schema(&self) -> Result<(), Fault> {
-        let forms = self.object.forms();
-        if !forms.has_frames.get() {
-            // No build before 0.2 has written to a fresh object.
-            let sql = match forms.is_fresh.get() {
-                true => "UPDATE tally_schema SET version = ?",
-                false => "INSERT OR IGNORE INTO tally_schema VALUES (?)",
-            };
-            self.run(sql, vec![SCHEMA_VERSION.into()])?;
-            forms.has_frames.set(true);
-        }
+        let version = vec![SCHEMA_VERSION.into()];
+        self.run("INSERT OR IGNORE INTO tally_schema VALUES (?)", version)?;
         Ok(())
     }
 
@@ -366,51 +315,15 @@ impl Store {
         Fault::Unreadable(format!("{why} (object {})", self.object.platform().id()))
     }
 
-    /// The stored form of a body; the schema is raised first if needed.
-    ///
-    /// # Errors
-    /// `Unavailable` where SQLite refuses.
-    pub fn framed(&self, body: &[u8]) -> Result<SqlValue, Fault> {
-        self.raise_schema()?;
-        Ok(stored::framed(body, stored::FIRST).into())
-    }
-
-    /// As [`Store::framed`], of a body written after [`stored::begin`].
-    ///
-    /// # Errors
-    /// `Unavailable` where SQLite refuses.
-    pub fn finished(&self, body: Vec<u8>) -> Result<SqlValue, Fault> {
-        self.raise_schema()?;
-        Ok(stored::finish(body, stored::FIRST).into())
-    }
-
-    /// The stored form of a value, see [`Store::framed`].
-    ///
-    /// # Errors
-    /// `Unavailable` where SQLite refuses, `Broken` if postcard refuses.
-    pub fn put<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
-        self.finished(in_room(value)?)
-    }
-
-    /// As [`Store::put`], for a table that no earlier build reads: the schema need not rise for it.
+    /// The stored form of a value.
     ///
     /// # Errors
     /// `Broken` if postcard refuses.
-    pub fn put_unread<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
-        Ok(stored::finish(in_room(value)?, stored::FIRST).into())
+    pub fn put<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
+        Ok(finished(in_room(value)?))
     }
 
-    /// Whether builds before 0.2 refuse the object, because this one or a later one has written here.
-    pub fn has_frames(&self) -> bool {
-        self.object.forms().has_frames.get()
-    }
-
-    /// Whether a build before 0.2 has written here.
-    pub fn may_be_bare(&self) -> bool {
-        self.object.forms().may_be_bare.get()
-    }
-
-    /// The body of a column, in the form of [`stored::FIRST`] or of the builds before it.
+    /// The body of a column, in the form of [`stored::FIRST`].
     ///
     /// # Errors
     /// `Unreadable` for a damaged or newer one.
@@ -421,7 +334,7 @@ impl Store {
             SqlValue::Null => &[],
             _ => return Err(self.damaged(Damage::Changed)),
         };
-        let read = StoredBody::read(bytes, stored::FIRST, self.may_be_bare());
+        let read = StoredBody::read(bytes, stored::FIRST);
         read.map(|body| body.bytes)
             .map_err(|damage| self.damaged(damage))
     }
@@ -445,7 +358,7 @@ impl Store {
     /// Whether the body of a column is damaged; a body of a newer build is not.
     pub fn is_damaged(&self, value: &SqlValue) -> bool {
         let bytes = blob(value).unwrap_or_default();
-        let read = StoredBody::read(bytes, stored::FIRST, self.may_be_bare());
+        let read = StoredBody::read(bytes, stored::FIRST);
         read == Err(Damage::Changed)
     }
 
@@ -477,8 +390,6 @@ impl Store {
         let done = outcome.and_then(|()| committed.map_err(broken("commit")));
         if done.is_err() {
             self.count_failure();
-            // The change of the schema may have been undone: it is repeated.
-            self.object.forms().has_frames.set(false);
         }
         done
     }
@@ -497,7 +408,6 @@ impl Store {
     /// # Errors
     /// `Unavailable` where the platform refuses.
     pub async fn delete_all(&self) -> Result<(), Fault> {
-        self.object.forms().has_frames.set(false);
         let deleted = self.object.platform().delete_all().await;
         deleted.map_err(broken("delete all"))
     }
@@ -530,6 +440,16 @@ impl Store {
         let set = self.object.set_alarm(at_ms).await;
         set.map_err(broken("alarm"))
     }
+}
+
+/// The stored form of a body.
+pub fn framed(body: &[u8]) -> SqlValue {
+    stored::framed(body, stored::FIRST).into()
+}
+
+/// As [`framed`], of a body written after [`stored::begin`].
+pub fn finished(body: Vec<u8>) -> SqlValue {
+    stored::finish(body, stored::FIRST).into()
 }
 
 /// A value after the room for its frame.

@@ -3,7 +3,7 @@
 //! Invariant: the changes of the log are written and the log is emptied in one transaction, so a restart finds each
 //! change in one of them.
 
-use super::store::statement_sizes;
+use super::store::{framed, statement_sizes};
 use super::tablet_rows::{ALARM, LOG_SCHEMA, Name, TabletRows, no_rows};
 use tally_host::object::SqlValue;
 use tally_protocol::messages::{Fault, decode};
@@ -67,7 +67,7 @@ impl TabletRows {
         ];
         let mut values: Vec<SqlValue> = Vec::with_capacity(3 * rows.len());
         for ((counter, key), body) in rows {
-            let body = self.store.framed(body)?;
+            let body = framed(body);
             values.extend([counter.as_str().into(), key.clone().into(), body]);
         }
         no_rows(self.store.run(&statement.concat(), values))

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::bundle::BundlePage;
 use super::cell_repair::{damaged_in, named};
-use super::store::{Store, in_room, integer};
+use super::store::{Store, finished, in_room, integer};
 use super::tablet_wakes::WakeRows;
 use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
@@ -121,11 +121,11 @@ impl TabletRows {
     /// # Errors
     /// `Unreadable` for data that this build cannot read.
     pub(super) fn read_log(&self) -> Result<(), Fault> {
-        let version = self.store.schema_version(1)?;
-        self.has_schema.set(version.is_some());
+        let has_schema = self.store.has_schema()?;
+        self.has_schema.set(has_schema);
         let mut unfolded = BTreeMap::new();
         let (mut rows, mut bytes, mut next) = (0, 0, 0);
-        if version.is_some() {
+        if has_schema {
             let log = self
                 .store
                 .run("SELECT number, body FROM log ORDER BY number", vec![])?;
@@ -217,7 +217,7 @@ impl TabletRows {
         let append = |(number, body): (i64, &Vec<u8>)| {
             no_rows(self.store.run(
                 "INSERT INTO log VALUES (?, ?)",
-                vec![number.into(), self.store.finished(body.clone())?],
+                vec![number.into(), finished(body.clone())],
             ))
         };
         match bodies.as_slice() {

@@ -2,11 +2,7 @@
 //! receiver.
 //!
 //! Messages are encoded with postcard, whose wire format is stable and specified. During a rollout, one end may be of
-//! the previous build. A field may be added at the end of a message or of its answer. A receiver that does not know the
-//! field ignores it. A receiver that expects the field reads zero, `None`, `false` or empty where it is missing
-//! ([`Call::LACKS`]). Any other change needs a message of a new name.
-
-use std::borrow::Cow;
+//! the previous build. A change of a message's bytes needs a message of a new name, or another protocol.
 
 use postcard::Serializer;
 use postcard::ser_flavors::{AllocVec, Flavor};
@@ -30,33 +26,30 @@ use tally_core::sketch::Uniques;
 /// The protocol of this build: the set of messages and the content of their bytes. It rises with each release that
 /// changes them.
 ///
-/// The path of a message of protocol N is `/N`, then the path that its type names. In protocol 1 nothing precedes that
-/// path. A receiver answers [`Fault::Later`] to a newer protocol than its own. The sender then knows that nothing was
-/// done, and sends the message again in the previous protocol. A build understands its own protocol and the previous
-/// one, and answers in the protocol of the request. The calls of a [`Batch`], and the call in a [`CallLead`], have the
-/// protocol of the message that carries them.
-///
-/// Messages of version 0.1.0 are of protocol 1. Their fields differ, also in the middle. Neither end understands the
-/// other, so nothing is misread.
+/// The path of a message of protocol N is `/N`, then the path that its type names. A receiver answers [`Fault::Later`]
+/// to a newer protocol than its own. The sender then knows that nothing was done, and sends the message again in the
+/// previous protocol. A build understands its own protocol and the previous one, from [`PROTOCOL_MIN`] on, and answers
+/// in the protocol of the request. The calls of a [`Batch`], and the call in a [`CallLead`], have the protocol of the
+/// message that carries them.
 pub const PROTOCOL: u8 = 3;
 
-/// The oldest protocol that this build understands. It is used with receivers that understand no newer one.
+/// The protocol that is used with receivers that understand no newer one.
 pub const PROTOCOL_BEFORE: u8 = PROTOCOL - 1;
+
+/// The first protocol that builds understand: that of 0.2.0.
+pub const PROTOCOL_MIN: u8 = 3;
 
 /// The path of a message in a given protocol.
 pub fn path_in(protocol: u8, path: &str) -> String {
-    match protocol {
-        0 | 1 => path.to_owned(),
-        protocol => format!("/{protocol}{path}"),
-    }
+    format!("/{protocol}{path}")
 }
 
-/// The protocol of a message by its path, and the path that its type names.
+/// The protocol of a message by its path, 0 if the path names none, and the path that its type names.
 pub fn protocol_of(path: &str) -> (u8, &str) {
     let rest = path.strip_prefix('/').unwrap_or(path);
     let numbered = rest.find('/').and_then(|end| rest.split_at_checked(end));
     let numbered = numbered.and_then(|(number, rest)| Some((number.parse().ok()?, rest)));
-    numbered.unwrap_or((1, path))
+    numbered.unwrap_or((0, path))
 }
 
 /// A message and its answer.
@@ -65,20 +58,16 @@ pub trait Call: Serialize + DeserializeOwned {
     const PATH: &'static str;
     /// The answer of a successful call.
     type Answer: Serialize + DeserializeOwned;
-    /// How many bytes the previous protocol lacks at the end of the message, and at the end of its answer. They are
-    /// read as zero, so zero in a new field must mean what a build without the field does.
-    const LACKS: (usize, usize) = (0, 0);
 
     /// The receiver.
     fn to(&self) -> Address<'_>;
 }
 
 macro_rules! calls {
-    ($($name:ty => $answer:ty, $path:literal, |$message:pat_param| $to:expr $(, lacks $lacks:expr)?;)*) => {
+    ($($name:ty => $answer:ty, $path:literal, |$message:pat_param| $to:expr;)*) => {
         $(impl Call for $name {
             const PATH: &'static str = $path;
             type Answer = $answer;
-            $(const LACKS: (usize, usize) = $lacks;)?
 
             fn to(&self) -> Address<'_> {
                 let $message = self;
@@ -121,7 +110,7 @@ pub use api_key::{
 };
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
-    AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardPosition, BoardQuestion, BoardSeen,
+    AskBoard, BoardAnswer, BoardConfigured, BoardPosition, BoardQuestion, BoardSeen,
     BoardWritten, BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards,
     ListBoards, MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding,
     MemberWrite, MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard,
@@ -129,7 +118,7 @@ pub use board::{
 };
 pub use converge::{AskGrant, PushView, ViewAnswer, ViewOf, WatchLead};
 pub use explain::{
-    Explain, Explained, InboxTrace, LeadTrace, ReadTrace, ShardReadTrace, SumExplained,
+    Explain, Explained, InboxTrace, LeadTrace, ReadTrace, ShardReadTrace,
 };
 pub use export::{
     ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,
@@ -181,7 +170,7 @@ pub use totals::{
 };
 
 calls! {
-    Flush => Flushed, "/flush", |it| Address::Cell(&it.to), lacks (0, 1);
+    Flush => Flushed, "/flush", |it| Address::Cell(&it.to);
     Hello => Grant, "/hello", |it| Address::Cell(&it.to);
     LoadReport => u8, "/report", |it| Address::Cell(&it.to);
     Seal => Option<Part>, "/seal", |it| Address::Cell(&it.to);
@@ -407,6 +396,8 @@ pub struct SumDatacenter {
     pub to: CellAddress,
     /// The question.
     pub question: Question,
+    /// Whether the answer says how long each shard took.
+    pub explains: bool,
 }
 
 /// A datacenter's sum.
@@ -422,6 +413,8 @@ pub struct DatacenterSum {
     pub missing: Vec<u8>,
     /// The source and time of the sum.
     pub origin: Origin,
+    /// The other shards as the lead saw them, in order, if the question explains; otherwise empty.
+    pub trace: Vec<ShardReadTrace>,
 }
 
 impl DatacenterSum {
@@ -487,32 +480,12 @@ fn encoded(
         .map_err(|error| Fault::Broken(format!("a message cannot be encoded: {error}")))
 }
 
-/// Decodes a message.
+/// Decodes a message. Bytes after its end are not read.
 ///
 /// # Errors
 /// `Broken` for bytes that are no such message.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
     postcard::from_bytes(bytes).map_err(undecodable)
-}
-
-/// Decodes a message, or an answer if `lacks` is that of the answer. The bytes that the previous protocol lacks at the
-/// end are read as zero.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_padded<T: DeserializeOwned>(bytes: &[u8], lacks: usize) -> Result<T, Fault> {
-    decode(&padded(bytes, lacks))
-}
-
-/// The bytes, followed by `lacks` zeros. Bytes after the end of a message are not read.
-fn padded(bytes: &[u8], lacks: usize) -> Cow<'_, [u8]> {
-    if lacks == 0 {
-        return Cow::Borrowed(bytes);
-    }
-    let mut whole = Vec::with_capacity(bytes.len() + lacks);
-    whole.extend_from_slice(bytes);
-    whole.resize(bytes.len() + lacks, 0);
-    Cow::Owned(whole)
 }
 
 fn undecodable(error: postcard::Error) -> Fault {

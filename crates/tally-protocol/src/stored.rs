@@ -9,17 +9,30 @@
 //! | 1 | 0 |
 //! | 2 to 5 | XXH32 of the body, seeded by the version, little-endian |
 //! | 6.. | the body |
-//!
-//! Builds before 0.2 wrote bodies without a frame. These are version 0. None of them begins like a frame. Each begins
-//! with a postcard number or with a small version byte. The first two bytes of a frame would be a postcard number with
-//! a superfluous byte, which postcard does not write. Random keys may begin with any bytes; their names distinguish
-//! them (`deployment_values`).
 
-/// The first version with a frame. A kind of body whose form has never changed has this version.
+/// The first version of a form. A kind of body whose form has never changed has this version.
 pub const FIRST: u8 = 1;
 
-/// The schema of every object whose bodies have frames. Before it, each kind of object had its own numbers, up to 5.
+/// The schema of the objects of this build. It rises with a release that changes a table, or the meaning of a row, so
+/// that earlier builds would misread it.
 pub const SCHEMA_VERSION: i64 = 6;
+
+/// The first schema that builds read: that of 0.2.0.
+const SCHEMA_VERSION_MIN: i64 = 6;
+
+/// Why an object with these schemas, the first and the last that it has had, cannot be read; `None` where it can.
+pub fn schema_fault(first: i64, last: i64) -> Option<String> {
+    if last > SCHEMA_VERSION {
+        return Some(format!(
+            "the stored schema has version {last}, this build knows up to {SCHEMA_VERSION}: deploy a newer build"
+        ));
+    }
+    (first < SCHEMA_VERSION_MIN).then(|| {
+        format!(
+            "the stored schema has version {first}, this build reads from {SCHEMA_VERSION_MIN} on: delete the data, or go back to the build that wrote it"
+        )
+    })
+}
 
 /// Bytes before a body.
 pub const FRAME_BYTES: usize = 6;
@@ -52,7 +65,7 @@ impl std::fmt::Display for Damage {
 /// A body that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredBody<'a> {
-    /// The version of its form; 0 for those of builds before 0.2.
+    /// The version of its form.
     pub version: u8,
     /// The body.
     pub bytes: &'a [u8],
@@ -84,38 +97,22 @@ fn frame_of(version: u8, body: &[u8]) -> [u8; FRAME_BYTES] {
     [VERSION_BIT | version, 0, a, b, c, d]
 }
 
-/// The version of the frame at the beginning of some bytes, if there is one.
-fn version_of(bytes: &[u8]) -> Option<u8> {
-    match bytes {
-        [version, 0, _, _, _, _, ..] if version & VERSION_BIT != 0 => Some(version & !VERSION_BIT),
-        _ => None,
-    }
-}
-
 impl<'a> StoredBody<'a> {
-    /// Reads a body whose form has at most the version `newest`. `may_be_bare` where a build before 0.2 may have
-    /// written it.
+    /// Reads a body whose form has at most the version `newest`.
     ///
     /// # Errors
     /// The damage of the bytes.
-    pub fn read(bytes: &'a [u8], newest: u8, may_be_bare: bool) -> Result<Self, Damage> {
-        let body = bytes.get(FRAME_BYTES..).unwrap_or_default();
-        let Some(version) = version_of(bytes) else {
-            // A frame whose first two bytes were changed must not be read as a bare body.
-            let is_frame = |version| bytes.get(2..FRAME_BYTES) == frame_of(version, body).get(2..);
-            return if may_be_bare && !(FIRST..=newest).any(is_frame) {
-                Ok(Self { version: 0, bytes })
-            } else {
-                Err(Damage::Changed)
-            };
-        };
-        if !bytes.starts_with(&frame_of(version, body)) {
+    pub fn read(bytes: &'a [u8], newest: u8) -> Result<Self, Damage> {
+        let (frame, body) = bytes
+            .split_first_chunk::<FRAME_BYTES>()
+            .ok_or(Damage::Changed)?;
+        let version = frame[0] & !VERSION_BIT;
+        if *frame != frame_of(version, body) || version < FIRST {
             return Err(Damage::Changed);
         }
-        match version {
-            0 => Err(Damage::Changed),
-            version if version > newest => Err(Damage::Newer(version, newest)),
-            version => Ok(Self {
+        match version > newest {
+            true => Err(Damage::Newer(version, newest)),
+            false => Ok(Self {
                 version,
                 bytes: body,
             }),
@@ -125,10 +122,7 @@ impl<'a> StoredBody<'a> {
 
 /// The beginning of a body whose end was not read: it is not checked.
 pub fn beginning(bytes: &[u8]) -> &[u8] {
-    match version_of(bytes) {
-        Some(_) => bytes.get(FRAME_BYTES..).unwrap_or_default(),
-        None => bytes,
-    }
+    bytes.get(FRAME_BYTES..).unwrap_or_default()
 }
 
 const PRIMES: [u32; 5] = [

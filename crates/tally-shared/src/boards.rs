@@ -24,7 +24,7 @@ use tally_core::order::{in_order, put_in_order};
 use tally_host::{Host, State};
 use tally_protocol::boards::BoardVersion;
 use tally_protocol::messages::{
-    AskBoard, AskHidden, BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, BoardWritten, Fault,
+    AskBoard, BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, BoardWritten, Fault,
     FindKey, MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
 };
 
@@ -224,20 +224,9 @@ impl<'a> BoardReader<'a> {
                 home: home_of(self.host, self.board),
                 period: self.period,
                 at_least,
-                ..AskBoard::new(self.board, BoardQuestion::About)
+                ..AskBoard::new(self.board, question)
             };
-            match question {
-                BoardQuestion::Hidden(after, limit) => {
-                    let shard = ask;
-                    let hidden = AskHidden {
-                        shard,
-                        after,
-                        limit,
-                    };
-                    call(self.host, &hidden).await
-                }
-                question => call(self.host, &AskBoard { question, ..ask }).await,
-            }
+            call(self.host, &ask).await
         })
     }
 }

@@ -12,10 +12,10 @@ use tally_core::cluster::region::location_hint;
 use tally_core::cluster::spread::{LimiterCounts, Rings};
 use tally_core::cluster::tablets::{LeadPlace, TabletSpread};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_host::{Host, LATER_STATUS, State, Stream, Target, UNKNOWN_CALL};
+use tally_host::{Host, LATER_STATUS, State, Stream, Target};
 use tally_protocol::limits::PolicyName;
 use tally_protocol::messages::{
-    Call, Fault, PROTOCOL, PROTOCOL_BEFORE, Receiver, decode, decode_padded, encode, later,
+    Call, Fault, PROTOCOL, PROTOCOL_BEFORE, Receiver, decode, encode, later,
 };
 use tally_protocol::names::{self, Address, CellAddress, LimiterAddress, Placement, TabletAddress};
 
@@ -311,7 +311,7 @@ async fn send_newest(
     }
     let answer = platform.send(to.clone(), protocol, path, message.clone());
     let answer = answer.await?;
-    if later(&answer) != Some(PROTOCOL_BEFORE) && answer != UNKNOWN_CALL.as_bytes() {
+    if later(&answer) != Some(PROTOCOL_BEFORE) {
         return Ok(answer);
     }
     fallback.fall_back(host.now_ms());
@@ -345,7 +345,7 @@ async fn open(
 /// What the receiver answers, or `Unavailable` for what is no answer.
 pub fn answer_of<C: Call>(host: &Host, bytes: &[u8]) -> Result<C::Answer, Fault> {
     let answer = granted(host, C::PATH, bytes)?;
-    decode_padded(answer, C::LACKS.1).map_err(|_| no_answer(C::PATH))
+    decode(answer).map_err(|_| no_answer(C::PATH))
 }
 
 /// The bytes of a successful answer. Not generic, so that the decoding of a refusal exists once.

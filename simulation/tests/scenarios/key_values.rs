@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tally_host::object::SqlValue;
 use tally_protocol::names::{BOARDS, KEYSPACES};
-use tally_protocol::stored::{FIRST, framed};
 use tally_simulation::ClientRequest;
 
 use super::scene::Scene;
@@ -133,30 +132,6 @@ fn an_end_that_no_longer_applies_is_not_told_of_the_next_value() {
     call(&scene, "DELETE", "/counters/w", &Value::Null);
     let left = one(&scene, "TTL w").as_i64().expect("a number");
     assert!((300..=400).contains(&left), "{left}");
-}
-
-#[test]
-fn ends_that_an_earlier_build_has_stored_hold() {
-    let scene = Scene::new(&["FRA"]);
-    ran(
-        &scene,
-        &[
-            "SET c 5",
-            "PEXPIRE c 60000",
-            "ZADD z 1 a",
-            "PEXPIRE z 60000",
-        ],
-    );
-    let before = framed(b"\x00", FIRST);
-    let hex: String = before.iter().map(|byte| format!("{byte:02x}")).collect();
-    rewrite(&scene, &format!("UPDATE keys SET body = x'{hex}'"));
-    let left = ran(&scene, &["PTTL c", "PTTL z"]);
-    assert!(
-        left.iter().all(|left| left.as_i64() > Some(1_000)),
-        "{left:?}"
-    );
-    scene.world.run_for_ms(60_000 + ENDED_MS);
-    assert_eq!(one(&scene, "EXISTS c z"), 0);
 }
 
 #[test]

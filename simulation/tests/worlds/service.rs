@@ -93,7 +93,9 @@ impl Service {
         for (name, value) in &plan.settings {
             world.set(name, Some(value));
         }
-        world.set_before_once_in(plan.before_once_in);
+        if plan.before_once_in > 0 {
+            world.set_before_once_in(plan.before_once_in);
+        }
         let sites = plan.sites.iter().map(|name| world.site(name, plan.edges));
         let sites = sites.collect();
         // One tick of the clock besides, since moments are whole milliseconds.

@@ -71,7 +71,7 @@ pub fn part(added: u128, removed: u128) -> DatacenterSum {
         )],
         shards: 2,
         missing: Vec::new(),
-        origin: Default::default(),
+        ..DatacenterSum::default()
     }
 }
 

@@ -78,7 +78,7 @@ pub struct PushAnswer {
     pub have: ReceiverState,
     /// For how long the lead should push often, milliseconds; 0 if the counter is not watched.
     pub watch_for_ms: u32,
-    /// The time of the answer, unix milliseconds by the root's clock; 0 from a root of the previous build.
+    /// The time of the answer, unix milliseconds by the root's clock.
     pub now_ms: i64,
 }
 

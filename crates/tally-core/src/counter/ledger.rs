@@ -161,7 +161,6 @@ pub struct Recorded {
 
 /// What is kept under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Recorded", into = "Recorded")]
 pub enum Record {
     /// It was counted.
     Counted(Recorded),
@@ -198,63 +197,6 @@ impl Record {
             KeyedOutcome::BelowFloor => Some(Self::BelowFloor { fingerprint, at_ms }),
             KeyedOutcome::Overflow => Some(Self::Overflow { fingerprint, at_ms }),
             _ => None,
-        }
-    }
-}
-
-/// The `operations` of a stored record that was not counted: they say why.
-const AT_REST_STRUCK: u64 = 0;
-const AT_REST_BELOW_FLOOR: u64 = 1;
-const AT_REST_OVERFLOW: u64 = 2;
-
-/// The stored form. A write that was not counted has the generation 0, which no counter has. Its operations are the
-/// reason, and its sequence the moves.
-impl From<Record> for Recorded {
-    fn from(record: Record) -> Self {
-        let uncounted = |at_ms: i64| Self {
-            fingerprint: 0,
-            generation: 0,
-            sequence: 0,
-            totals: (Sum::ZERO, Sum::ZERO),
-            is_exact: false,
-            at_ms,
-            operations: AT_REST_STRUCK,
-        };
-        match record {
-            Record::Counted(recorded) => recorded,
-            Record::Struck { moves, at_ms } => Self {
-                sequence: moves.into(),
-                ..uncounted(at_ms)
-            },
-            Record::BelowFloor { fingerprint, at_ms } => Self {
-                fingerprint,
-                operations: AT_REST_BELOW_FLOOR,
-                ..uncounted(at_ms)
-            },
-            Record::Overflow { fingerprint, at_ms } => Self {
-                fingerprint,
-                // An earlier build reads this as struck out for good.
-                sequence: u32::MAX.into(),
-                operations: AT_REST_OVERFLOW,
-                ..uncounted(at_ms)
-            },
-        }
-    }
-}
-
-impl From<Recorded> for Record {
-    fn from(rest: Recorded) -> Self {
-        let Recorded {
-            fingerprint, at_ms, ..
-        } = rest;
-        match (rest.generation, rest.operations) {
-            (1.., _) => Self::Counted(rest),
-            (0, AT_REST_BELOW_FLOOR) => Self::BelowFloor { fingerprint, at_ms },
-            (0, AT_REST_OVERFLOW) => Self::Overflow { fingerprint, at_ms },
-            (0, _) => Self::Struck {
-                moves: u32::try_from(rest.sequence).unwrap_or(u32::MAX),
-                at_ms,
-            },
         }
     }
 }

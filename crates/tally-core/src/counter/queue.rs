@@ -122,7 +122,7 @@ impl InboxId {
         }
     }
 
-    /// The entry of a root for the deployment's queue if a sender has no session: the sender is of an earlier build, or
+    /// The entry of a root for the deployment's queue if a sender has no session, because
     /// there are too many. No read of the counter is exact while the queue may hold events that were accepted on that
     /// day.
     pub fn of_queue_at(now_ms: i64) -> Self {
@@ -133,8 +133,7 @@ impl InboxId {
         }
     }
 
-    /// Whether it stands for the deployment's queue, and no event of its day can wait there any more. Never true
-    /// without a day, as earlier builds wrote it.
+    /// Whether it stands for the deployment's queue, and no event of its day can wait there any more.
     pub fn is_over(&self, now_ms: i64) -> bool {
         let day = self.datacenter.as_str().strip_prefix('Q');
         let day = day
@@ -219,8 +218,7 @@ impl QueuedDelivery {
     }
 }
 
-/// The source of a key, by whether it is a client's, and by its fingerprint. Builds before numbered keys drew keys,
-/// which keep the records of those builds.
+/// The source of a key, by whether it is a client's, and by its fingerprint.
 pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> KeySource {
     match is_clients {
         false if fingerprint == NUMBERED => KeySource::Numbered,

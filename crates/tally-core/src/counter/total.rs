@@ -107,7 +107,7 @@ impl Sum {
 }
 
 /// A total in the stored form of a cell: a varint of up to 192 bits, seven to a byte, the lowest first. Below 2^128 its
-/// bytes are those of postcard's `u128`, which earlier builds stored.
+/// bytes are those of postcard's `u128`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellTotal(Sum);
 

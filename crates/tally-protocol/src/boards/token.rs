@@ -79,7 +79,6 @@ pub fn cursor_of(row: &Ranked, period: &PeriodOf) -> String {
     let key = Key::new(row.score, row.tie, &row.member);
     let mut bytes = postcard::to_allocvec(&(&key.sort_key, &key.member)).unwrap_or_default();
     if period.end > 0 {
-        // Builds before this one skip it.
         bytes.extend(postcard::to_allocvec(&period.start).unwrap_or_default());
     }
     URL_SAFE_NO_PAD.encode(bytes)

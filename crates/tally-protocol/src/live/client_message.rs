@@ -11,7 +11,7 @@ use super::topic::{Topic, WatchedBoard};
 use super::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, LIVE_TOP_MAX, MESSAGE_BYTES_MAX, RETRY_MS,
 };
-use crate::messages::{Fault, decode_padded, encode};
+use crate::messages::{Fault, decode, encode};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
 use tally_core::counter::id::CounterId;
@@ -181,14 +181,11 @@ pub struct SocketAttachment {
     pub as_strings: bool,
     /// The prefixes of the ids that it may add.
     pub prefixes: Vec<String>,
-    /// A hash of its address, where it has no key. Earlier builds do not write this field, and ignore it.
+    /// A hash of its address, where it has no key.
     pub visitor: Option<u64>,
-    /// When it ends, unix milliseconds, where it has a share. Earlier builds do not write this field, and ignore it.
+    /// When it ends, unix milliseconds, where it has a share.
     pub ends_ms: Option<i64>,
 }
-
-/// The bytes of the fields that earlier builds do not write.
-const BEFORE_LACKS: usize = 2;
 
 impl SocketAttachment {
     /// The text stored with the socket: ASCII, so that each character takes one byte.
@@ -209,7 +206,7 @@ impl SocketAttachment {
 
     /// Reads the stored text; `None` where this build does not know its form.
     pub fn from_attachment(text: &str) -> Option<Self> {
-        decode_padded(&STANDARD_NO_PAD.decode(text).ok()?, BEFORE_LACKS).ok()
+        decode(&STANDARD_NO_PAD.decode(text).ok()?).ok()
     }
 }
 

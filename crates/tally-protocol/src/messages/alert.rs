@@ -10,7 +10,7 @@ use tally_core::alert::record::AlertRecord;
 use tally_core::counter::ledger::WriteKey;
 
 calls! {
-    PutAlert => AlertPutOutcome, "/alert-put", |it| Address::Alert(&it.name), lacks (1, 0);
+    PutAlert => AlertPutOutcome, "/alert-put", |it| Address::Alert(&it.name);
     GetAlert => Option<AlertDetails>, "/alert-get", |it| Address::Alert(&it.name);
     DeleteAlert => bool, "/alert-delete", |it| Address::Alert(&it.name);
     SilenceAlert => Option<AlertDetails>, "/alert-silence", |it| Address::Alert(&it.name);
@@ -47,7 +47,7 @@ pub struct PutAlert {
     pub put: AlertPut,
     /// The stored alert that the sender has read, if any. No other alert may be replaced.
     pub over: Option<Alert>,
-    /// The name of this step of an import: it is done once. The previous protocol lacks this field.
+    /// The name of this step of an import: it is done once.
     pub once: Option<WriteKey>,
 }
 

@@ -15,14 +15,12 @@ use tally_core::counter::ledger::{KeySource, WriteKey};
 use tally_core::order::put_in_order;
 
 calls! {
-    WriteBoard => BoardWritten, "/board-write", |it| Address::Board(&it.board, it.at, it.home.as_ref()),
-        lacks (1, 0);
+    WriteBoard => BoardWritten, "/board-write", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     WriteBoards => Vec<BoardWritten>, "/board-writes", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     AskBoard => BoardAnswer, "/board-ask", |it| Address::Board(&it.board, it.at, it.home.as_ref());
-    AskHidden => BoardAnswer, "/board-hidden", |it| it.shard.to();
     ConfigureBoard => BoardConfigured, "/board-configure",
         |it| Address::Board(&it.board, ShardAt::default(), it.placing.home.as_ref());
-    EndBoard => bool, "/board-end", |it| Address::Board(&it.board, ShardAt::default(), None), lacks (1, 0);
+    EndBoard => bool, "/board-end", |it| Address::Board(&it.board, ShardAt::default(), None);
     ReportShard => (), "/board-report", |it| Address::Board(&it.board, ShardAt::default(), None);
     CommandShard => ShardReply, "/board-shard", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     RegisterBoard => (), "/board-register", |it| Address::Root(&it.board);
@@ -286,9 +284,7 @@ pub enum BoardQuestion {
     Near(Key, u32),
     /// A summary of this shard: its first members, and how many are before some of the others.
     Summary,
-    /// Hidden members after a name, in the order of their names, and at most so many. It is sent as [`AskHidden`],
-    /// because builds of the previous protocol do not know this question.
-    #[serde(skip)]
+    /// Hidden members after a name, in the order of their names, and at most so many.
     Hidden(Vec<u8>, u32),
 }
 
@@ -319,26 +315,6 @@ impl AskBoard {
             period: None,
             at_least: None,
             question,
-        }
-    }
-}
-
-/// Edge → board: asks for hidden members.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskHidden {
-    /// The object that is asked, and what its answer must include. Its own question is not used.
-    pub shard: AskBoard,
-    /// Only those whose names are after this one.
-    pub after: Vec<u8>,
-    /// At most so many.
-    pub limit: u32,
-}
-
-impl From<AskHidden> for AskBoard {
-    fn from(message: AskHidden) -> Self {
-        Self {
-            question: BoardQuestion::Hidden(message.after, message.limit),
-            ..message.shard
         }
     }
 }

@@ -11,7 +11,7 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
 
 calls! {
-    PushView => push::PushAnswer, "/push", |it| Address::Root(&it.counter), lacks (1, 0);
+    PushView => push::PushAnswer, "/push", |it| Address::Root(&it.counter);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
     ViewOf => Option<ViewAnswer>, "/view", |it| Address::Root(&it.counter);
     AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
@@ -26,8 +26,7 @@ pub struct PushView {
     pub datacenter: Datacenter,
     /// The changes.
     pub push: push::Push,
-    /// No increment of the datacenter has a later time. Unix milliseconds; `None` where the lead does not know. The
-    /// previous protocol lacks this field.
+    /// No increment of the datacenter has a later time. Unix milliseconds; `None` where the lead does not know.
     pub newest_count_ms: Option<i64>,
 }
 

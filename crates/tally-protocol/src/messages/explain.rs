@@ -1,15 +1,14 @@
-//! Messages of explained reads: the sum, and how it was read. Plain reads carry none of this.
+//! Messages of explained reads: the sum, and how it was read.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Call, DatacenterSum, GlobalSum, Read, SumDatacenter};
+use super::{Call, GlobalSum, Read};
 use crate::names::Address;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::queue::InboxId;
 
 calls! {
     Explain => Option<Explained>, "/explain", |_| Address::Aggregator;
-    SumExplained => (DatacenterSum, Vec<ShardReadTrace>), "/sum-explained", |it| it.sum.to();
 }
 
 /// Edge → aggregator: sums a counter, and says how; `None` where it does not exist.
@@ -76,9 +75,3 @@ pub struct InboxTrace {
     pub is_drained: bool,
 }
 
-/// Aggregator → lead: sums its datacenter, and says how.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SumExplained {
-    /// What to sum.
-    pub sum: SumDatacenter,
-}

@@ -10,9 +10,9 @@ use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey}
 use tally_core::counter::samples::Samples;
 
 calls! {
-    CountKeyed => Counted, "/count", |it| Address::Cell(&it.to), lacks (2, 1);
+    CountKeyed => Counted, "/count", |it| Address::Cell(&it.to);
     Claim => ClaimAnswer, "/claim", |it| it.receiver();
-    Recall => Counted, "/recall", |it| Address::Cell(&it.to), lacks (0, 1);
+    Recall => Counted, "/recall", |it| Address::Cell(&it.to);
     FindClaims => ClaimAnswer, "/find-claims", |it| Address::Root(&it.counter);
 }
 
@@ -31,8 +31,7 @@ pub struct CountKeyed {
     samples: Vec<(u32, Samples)>,
     /// The dimensions of writes that have some, likewise.
     dimensions: Vec<(u32, DimensionLog)>,
-    /// The indexes of writes that are refused where the value would pass 64 bits. The previous protocol lacks this
-    /// field and the next.
+    /// The indexes of writes that are refused where the value would pass 64 bits.
     within_64_bits: Vec<u32>,
     /// The newest generation that the writes may count in, as in a flush. 0 stands for the living generation, and for
     /// the one that a claim names.

@@ -8,7 +8,7 @@ use tally_core::cluster::tablets::LeadPlace;
 use tally_core::counter::id::{CounterId, Datacenter};
 
 calls! {
-    LocateLead => LeadLocation, "/locate-lead", |it| Address::Root(&it.counter), lacks (1, 0);
+    LocateLead => LeadLocation, "/locate-lead", |it| Address::Root(&it.counter);
     PlaceLead => bool, "/place-lead", |it| Address::Root(&it.counter);
     GiveLead => LeadHandover, "/give-lead", |it| Address::LeadAt(&it.at);
     LeadTaken => (), "/lead-taken", |it| Address::LeadAt(&it.at);
@@ -20,8 +20,7 @@ calls! {
 pub struct LocateLead {
     /// The counter.
     pub counter: CounterId,
-    /// The lead's datacenter. The previous protocol lacks this field, and has no leads that live apart. The answer to
-    /// it is the place by the spread.
+    /// The lead's datacenter. Without it, the answer is the place by the spread.
     pub datacenter: Option<Datacenter>,
 }
 

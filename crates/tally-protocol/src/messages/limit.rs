@@ -18,12 +18,12 @@ use tally_core::limit::table::ReservationId;
 calls! {
     CheckKeys => CheckAnswer, "/limit-check", |it| Address::Limiter(&it.to);
     ForwardCheck => CheckAnswer, "/limit-sent-on", |it| it.check.to();
-    GiveKey => Handover, "/limit-hand-over", |it| Address::Limiter(&it.to), lacks (0, 2);
+    GiveKey => Handover, "/limit-hand-over", |it| Address::Limiter(&it.to);
     Reserve => Reserved, "/limit-reserve", |it| Address::Limiter(&it.to);
     EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
     LeaseReport => lease::LeaseAnswer, "/limit-lease", |it| Address::Limiter(&it.to);
     RecallLease => Option<lease::LeaseRequest>, "/limit-recall", |it| Address::Limiter(&it.to);
-    PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0), lacks (1, 0);
+    PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0);
     GetPolicy => Option<Policy>, "/policy-get", |_| Address::Directory(0);
     DeletePolicy => bool, "/policy-delete", |_| Address::Directory(0);
     ListPolicies => Vec<(PolicyName, Policy)>, "/policy-list", |_| Address::Directory(0);
@@ -96,7 +96,7 @@ pub struct ForwardCheck {
 }
 
 /// Limiter → the former limiter of a key, after the number of limiters was changed: stop deciding the key, and return
-/// its state. The previous protocol returns only the verdict, so what is lent counts as used.
+/// its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiveKey {
     /// The former limiter.
@@ -261,7 +261,7 @@ pub struct PutPolicy {
     pub name: PolicyName,
     /// The policy.
     pub policy: Policy,
-    /// The name of this step of an import: it is done once. The previous protocol lacks this field.
+    /// The name of this step of an import: it is done once.
     pub once: Option<WriteKey>,
 }
 

@@ -10,7 +10,7 @@ use tally_core::counter::id::Datacenter;
 
 calls! {
     Look => Vec<CounterSnapshot>, "/look", |it| Address::LiveReader(it.partition);
-    Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub), lacks (1, 0);
+    Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub);
 }
 
 /// Hub → live reader: asks for snapshots of these counters. Answered in their order.

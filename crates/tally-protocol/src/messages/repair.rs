@@ -15,8 +15,8 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::CellTotals;
 
 calls! {
-    RepairCell => CellRepaired, "/repair-cell", |it| Address::Cell(&it.to), lacks (0, 1);
-    RepairRoot => RootRepaired, "/repair-root", |it| Address::Root(&it.counter), lacks (1, 3);
+    RepairCell => CellRepaired, "/repair-cell", |it| Address::Cell(&it.to);
+    RepairRoot => RootRepaired, "/repair-root", |it| Address::Root(&it.counter);
     ListNames => Vec<String>, "/list-names", |it| Address::Directory(it.partition);
     ListDatacenters => BTreeSet<Datacenter>, "/list-datacenters", |it| Address::Directory(it.partition);
     RepairObject => Vec<DamagedTable>, "/repair-object", |it| it.to.address();

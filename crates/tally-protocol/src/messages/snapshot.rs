@@ -9,10 +9,10 @@ use tally_core::counter::id::CounterId;
 
 calls! {
     BeginRun => (), "/begin-run", |it| Address::Directory(it.partition);
-    ListRuns => PartitionRuns, "/list-runs", |it| Address::Directory(it.partition), lacks (0, 1);
+    ListRuns => PartitionRuns, "/list-runs", |it| Address::Directory(it.partition);
     ReadPastStates => Vec<PastState>, "/kept-on", |it| Address::Root(&it.counter);
     ReadOwnPastStates => Vec<PastState>, "/kept-in", |it| Address::Directory(it.partition);
-    ListPastStates => PastStatePage, "/kept-rows", |it| Address::Directory(it.partition), lacks (0, 1);
+    ListPastStates => PastStatePage, "/kept-rows", |it| Address::Directory(it.partition);
     AskRuns => AllRuns, "/ask-runs", |_| Address::Aggregator;
     ListAllPastStates => PastStateList, "/kept-all", |_| Address::Aggregator;
 }

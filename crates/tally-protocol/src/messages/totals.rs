@@ -15,10 +15,10 @@ use tally_core::counter::total::Value;
 calls! {
     ListRows => Vec<ListedCounter>, "/list-rows", |it| Address::Directory(it.partition);
     ListAll => CounterList, "/list-all-rows", |_| Address::Aggregator;
-    SumMany => Aggregate, "/sum-many", |_| Address::Aggregator, lacks (0, 1);
+    SumMany => Aggregate, "/sum-many", |_| Address::Aggregator;
     TopOf => PartitionTop, "/top-of", |it| Address::Directory(it.partition);
     AmountOf => Option<TopRow>, "/amount-of", |it| Address::Root(&it.counter);
-    AskTop => Top, "/top", |_| Address::Aggregator, lacks (1, 2);
+    AskTop => Top, "/top", |_| Address::Aggregator;
 }
 
 /// A counter, and its known totals where those were asked for.

@@ -312,7 +312,7 @@ impl<'a> Reader<'a> {
 /// # Errors
 /// The damage of the file.
 pub fn read_part(file: &[u8]) -> Result<Vec<PartEntry>, Damage> {
-    let body = StoredBody::read(file, stored::FIRST, false)?.bytes;
+    let body = StoredBody::read(file, stored::FIRST)?.bytes;
     let (length, deflated) = body.split_at_checked(LENGTH_BYTES).ok_or(Damage::Changed)?;
     let length = length.try_into().map_or(0, u32::from_le_bytes);
     let length = usize::try_from(length).map_err(|_| Damage::Changed)?;

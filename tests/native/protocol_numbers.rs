@@ -1,0 +1,62 @@
+//! The numbers of protocols: which a build understands, and how a message and a refusal say them.
+
+use tally_host::object::{IncomingCall, Reply as CallReply};
+use tally_protocol::messages::{
+    Call, Fault, Flush, PROTOCOL, PROTOCOL_MIN, decode, encode, later, path_in, protocol_of,
+};
+
+#[test]
+fn a_message_says_in_its_path_which_protocol_it_is_in() {
+    assert_eq!((PROTOCOL_MIN, PROTOCOL), (3, 3));
+    assert_eq!(path_in(PROTOCOL, Flush::PATH), "/3/flush");
+    for path in ["/0/flush", "/3/policy-put", "/4/flush", "/200/flush"] {
+        let (protocol, bare) = protocol_of(path);
+        assert_eq!(path_in(protocol, bare), path);
+    }
+    // None is a protocol.
+    for path in ["/flush", "/256/flush", "/x/flush"] {
+        assert_eq!(protocol_of(path), (0, path));
+    }
+}
+
+#[test]
+fn a_build_understands_its_own_protocol_and_the_one_before() {
+    let understands = |newest, protocol| {
+        let mut arrived = IncomingCall::within(Flush::PATH.to_owned(), vec![1]);
+        arrived.protocol = protocol;
+        match arrived.understood_by(newest) {
+            Ok(_) => Ok(()),
+            Err(CallReply::Answer(bytes)) => match later(&bytes) {
+                Some(known) => Err(Fault::Later(known)),
+                None => decode::<Result<(), Fault>>(&bytes).expect("a result"),
+            },
+            Err(_) => panic!("anything else is no answer"),
+        }
+    };
+    assert_eq!(understands(9, 9), Ok(()));
+    assert_eq!(understands(9, 8), Ok(()));
+    assert_eq!(understands(9, 10), Err(Fault::Later(9)));
+    assert!(matches!(understands(9, 7), Err(Fault::Broken(_))));
+    // No release had an earlier one than the first.
+    assert_eq!(understands(PROTOCOL_MIN, PROTOCOL_MIN), Ok(()));
+    for protocol in 0..PROTOCOL_MIN {
+        let refused = understands(PROTOCOL_MIN, protocol);
+        assert!(matches!(refused, Err(Fault::Broken(_))), "{protocol}");
+    }
+}
+
+#[test]
+fn no_other_answer_is_taken_for_that_of_an_older_build() {
+    let bytes = encode(&Err::<(), _>(Fault::Later(1))).expect("a message");
+    assert_eq!(bytes, [1, 9, 1]);
+    assert_eq!(later(&bytes), Some(1));
+    for fault in [Fault::NotLocated, Fault::Superseded(1), Fault::TooMany(1)] {
+        assert_eq!(
+            later(&encode(&Err::<(), _>(fault)).expect("a message")),
+            None
+        );
+    }
+    assert_eq!(later(&[]), None);
+    assert_eq!(later(&[0]), None);
+    assert_eq!(later(b"no such call"), None);
+}
