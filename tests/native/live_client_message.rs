@@ -15,9 +15,7 @@ use tally_protocol::live::topic::{Topic, WatchedBoard};
 use tally_protocol::live::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
 };
-use tally_protocol::messages::{
-    DatacenterSum, Join, Look, Origin, decode, encode,
-};
+use tally_protocol::messages::{DatacenterSum, Join, Look, Origin, decode, encode};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::SummedCounter;
 
@@ -471,7 +469,10 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         visitor: Some(7),
         ends_ms: Some(3),
     };
-    assert_eq!(hex(encode(&join).unwrap()), "03465241020100016101010101016201070106");
+    assert_eq!(
+        hex(encode(&join).unwrap()),
+        "03465241020100016101010101016201070106"
+    );
     let read_counter = tally_protocol::live::snapshot::ReadCounter {
         members: "m".to_owned(),
         members_of_strings: None,

@@ -665,7 +665,10 @@ fn boards_are_asked_and_told_by_these_bytes() {
 fn hidden_members_are_asked_for_by_a_question_about_a_board() {
     let board = CounterId::parse("b").expect("an id");
     let question = BoardQuestion::Hidden(b"m".to_vec(), 10);
-    assert_eq!(golden(&AskBoard::new(&board, question)), "01620000000000000b016d0a");
+    assert_eq!(
+        golden(&AskBoard::new(&board, question)),
+        "01620000000000000b016d0a"
+    );
 }
 
 #[test]

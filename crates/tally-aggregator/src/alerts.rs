@@ -290,10 +290,6 @@ async fn of_prefix(
     let total = top.sums.total;
     let missing = top.missing_partitions.iter();
     let missing = missing.map(|partition| format!("partition {partition} of the directory"));
-    // The times of counts are unknown from before the partition kept them.
-    let from_ms = since.map_or(i64::MAX, |since| since.seconds() * 1_000);
-    let late =
-        (top.sums.kept_from_ms > from_ms).then(|| "the hours before times were kept".to_owned());
     Ok(Measured {
         amount: match measure {
             Measure::Value | Measure::CountIn(_) => Amount::Number(total.within_62_bits()),
@@ -301,7 +297,7 @@ async fn of_prefix(
         },
         as_of_ms: top.sums.as_of_ms.or(Some(begun_ms)),
         is_exact: false,
-        missing: missing.chain(late).collect(),
+        missing: missing.collect(),
     })
 }
 

@@ -80,36 +80,29 @@ async fn candidates(
     among: u32,
 ) -> Result<Candidates, Fault> {
     let limit = among.div_ceil(partitions::count(host)) * SHARES;
-    let mut since = WindowStart::reaching(from, host.now_ms().div_euclid(1_000));
-    loop {
-        let order = TopOrder {
-            prefix: request.prefix.clone(),
-            by: OrderBy::Count,
-            since: Some(since),
-        };
-        let (parts, missing) = ask_top(host, &order, limit, None).await?;
-        let mut all = Candidates {
-            rows: Vec::new(),
-            sums: Sums::default(),
-            missing,
-            beyond: Value::default(),
-        };
-        for part in parts {
-            let is_full = u32::try_from(part.rows.len()).is_ok_and(|rows| rows >= limit);
-            if let Some(last) = part.rows.last().filter(|_| is_full) {
-                all.beyond = all.beyond.or_more(last.amount);
-            }
-            all.sums = all.sums.plus(part.sums);
-            all.rows.extend(part.rows);
+    let since = WindowStart::reaching(from, host.now_ms().div_euclid(1_000));
+    let order = TopOrder {
+        prefix: request.prefix.clone(),
+        by: OrderBy::Count,
+        since: Some(since),
+    };
+    let (parts, missing) = ask_top(host, &order, limit, None).await?;
+    let mut all = Candidates {
+        rows: Vec::new(),
+        sums: Sums::default(),
+        missing,
+        beyond: Value::default(),
+    };
+    for part in parts {
+        let is_full = u32::try_from(part.rows.len()).is_ok_and(|rows| rows >= limit);
+        if let Some(last) = part.rows.last().filter(|_| is_full) {
+            all.beyond = all.beyond.or_more(last.amount);
         }
-        // The table of a partition may have begun after the range.
-        if since.is_kept() && all.sums.kept_from_ms > since.seconds().saturating_mul(1_000) {
-            since = WindowStart::written(from);
-            continue;
-        }
-        all.rows = in_order(all.rows, compare);
-        return Ok(all);
+        all.sums = all.sums.plus(part.sums);
+        all.rows.extend(part.rows);
     }
+    all.rows = in_order(all.rows, compare);
+    Ok(all)
 }
 
 /// The most counters that are read for a request.

@@ -61,7 +61,7 @@ pub(super) async fn top(host: &Host, request: Result<AskTop, Fault>) -> Result<T
 }
 
 /// Asks every partition for the first counters of an order. Returns what they answered, and the partitions that did not
-/// answer or that did not consider every counter.
+/// answer.
 pub(super) async fn ask_top(
     host: &Host,
     order: &TopOrder,
@@ -74,14 +74,8 @@ pub(super) async fn ask_top(
         limit,
         above,
     };
-    let (answered, mut missing) = ask_all(host, ask).await.by_any()?;
-    let mut parts = Vec::with_capacity(answered.len());
-    for (partition, part) in answered {
-        if !part.is_whole {
-            missing.push(partition);
-        }
-        parts.push(part);
-    }
+    let (answered, missing) = ask_all(host, ask).await.by_any()?;
+    let parts = answered.into_iter().map(|(_, part)| part).collect();
     Ok((parts, missing))
 }
 

@@ -299,9 +299,11 @@ impl IncomingCall {
     pub fn understood_by(self, newest: u8) -> Result<Self, Reply> {
         let fault = match self.protocol {
             protocol if protocol > newest => Fault::Later(newest),
-            protocol if protocol < PROTOCOL_MIN.max(newest.saturating_sub(1)) => Fault::Broken(format!(
-                "protocol {protocol} is not understood any more: deploy each release between"
-            )),
+            protocol if protocol < PROTOCOL_MIN.max(newest.saturating_sub(1)) => {
+                Fault::Broken(format!(
+                    "protocol {protocol} is not understood any more: deploy each release between"
+                ))
+            }
             _ => return Ok(self),
         };
         let refusal = encode(&Err::<(), Fault>(fault));

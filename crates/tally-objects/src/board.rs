@@ -33,10 +33,10 @@ use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
 use tally_protocol::messages::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten,
-    CommandShard, ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome,
-    MemberStanding, MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted,
-    ShardCommand, WriteBoard, WriteBoards,
+    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, CommandShard,
+    ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome, MemberStanding,
+    MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted, ShardCommand,
+    WriteBoard, WriteBoards,
 };
 use tally_shared::call;
 

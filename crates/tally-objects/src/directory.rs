@@ -19,7 +19,7 @@ use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
 use super::deployment_values::{DEPLOYMENT_SCHEMA, DeploymentValues};
 use super::directory_tablets::LeadSpreads;
-use super::directory_totals::DirectoryTotals;
+use super::directory_totals::{DirectoryTotals, totals_schema};
 use super::duty_store::DUTIES_SCHEMA;
 use super::fleet_store::FleetStore;
 use super::import_steps::ImportSteps;
@@ -278,7 +278,7 @@ impl Partition {
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
             registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
-            listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
+            listings: Listings::new(&host, roots.clone(), views.clone(), totals),
             policies: PolicyStore::new(&store, steps),
             boards: BoardRegistry::new(&store),
             secrets: SecretStore::new(&host, &store),
@@ -382,8 +382,8 @@ impl Partition {
             ListDatacenters => self.ready(message).and_then(|_| self.roots.datacenters()),
             RepairRoot => self.when_ready(message, |message| self.roots.repair(message)).await,
             List => self.ready(message).and_then(|message| self.roots.list(message)),
-            ListRows => self.when_ready(message, |message| self.listings.rows(message)).await,
-            TopOf => self.when_ready(message, |message| self.listings.top(message)).await,
+            ListRows => self.ready(message).and_then(|message| self.listings.rows(message)),
+            TopOf => self.ready(message).and_then(|message| self.listings.top(message)),
             AmountOf => self.ready(message).and_then(|message| self.listings.amount(message)),
             PushView => self.ready(message).and_then(|message| self.push(message)),
             ViewOf => self.ready(message).and_then(|message| self.view(&message)),
@@ -622,10 +622,6 @@ impl Partition {
         (self.alarm)
             .arm(self.host.now_ms() + ALARM_SPACING_MS)
             .await?;
-        if let Err(fault) = self.listings.see_to_totals().await {
-            self.host
-                .fail(&format!("the totals of the directory: {fault}"));
-        }
         Ok(())
     }
 
@@ -641,7 +637,6 @@ impl Partition {
     fn reload(&self) {
         let read = prepare(&self.store, &self.spreads, &self.places);
         self.moves.totals.kept.clear();
-        self.moves.totals.forget_progress();
         self.storage.record(read);
     }
 
@@ -782,7 +777,8 @@ impl Partition {
 fn prepare(store: &Store, spreads: &LeadSpreads, places: &RootPlaces) -> Result<(), Fault> {
     let is_new = !store.has_schema()?;
     if is_new {
-        store.create_schema(SCHEMA)?;
+        let totals = totals_schema();
+        store.create_schema(&[SCHEMA, &[totals.as_str()]].concat())?;
     }
     // First, because a new partition has no counts yet.
     spreads.open(is_new)?;

@@ -36,7 +36,6 @@ impl DirectoryTotals {
         limit: u32,
         now_ms: i64,
     ) -> Result<(Vec<TopRow>, Sums), Fault> {
-        let progress = self.prepare(now_ms)?;
         self.ahead.clear();
         // The kept tops are of written rows.
         self.store.write_waiting()?;
@@ -76,10 +75,7 @@ impl DirectoryTotals {
             total: total.plus(top.wide),
             above: 0,
             as_of_ms: as_of_ms.min(),
-            kept_from_ms: match order.since {
-                Some(_) => progress.kept_from_ms,
-                None => 0,
-            },
+            kept_from_ms: 0,
         };
         self.kept.put(top);
         Ok((rows, sums))
@@ -236,8 +232,7 @@ impl DirectoryTotals {
     }
 
     /// The number of counters with more than an amount.
-    pub(super) fn above(&self, order: &TopOrder, than: Value, now_ms: i64) -> Result<u64, Fault> {
-        self.prepare(now_ms)?;
+    pub(super) fn above(&self, order: &TopOrder, than: Value) -> Result<u64, Fault> {
         let amount = amount_sql(order);
         let [hour, ..] = INDEXES;
         self.make_index(order.since.map_or_else(|| index_of(order), |_| hour));
@@ -328,9 +323,7 @@ impl DirectoryTotals {
         &self,
         counter: &CounterId,
         order: &TopOrder,
-        now_ms: i64,
     ) -> Result<Option<TopRow>, Fault> {
-        self.prepare(now_ms)?;
         let column = match order.since {
             Some(_) => format!("CAST({} AS TEXT)", amount_sql(order)),
             None => "body".to_owned(),

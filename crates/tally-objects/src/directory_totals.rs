@@ -5,18 +5,13 @@
 //! so the count of a window is one subtraction, modulo 2^62, which is more than a window counts. The hour of a row is
 //! that of the newest increment, not of its arrival: imported increments of old times are in no window. But if a
 //! counter also counts within the window, imported increments count at their arrival.
-//!
-//! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
-//! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 
 use super::kept_tops::{Before, KeptTops, Written, counted_of};
-use super::push_receiver::Views;
-use super::root_store::RootStore;
 use super::row_prefetch::RowPrefetch;
-use super::store::{Insert, Store, integer, text};
-use tally_core::cluster::root::{Root, RootEntry};
+use super::store::{Insert, Store, text};
+use tally_core::cluster::root::Root;
 use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
 use tally_core::counter::id::CounterId;
@@ -36,9 +31,6 @@ pub(super) const DAYS_KEPT: i64 = 31;
 const HOUR_MS: i64 = 3_600_000;
 pub(super) const DAY_HOURS: i64 = 24;
 
-/// The rows that one step builds, if the table is younger than the counters.
-const BUILT_AT_ONCE: u32 = 200;
-
 /// A row's columns besides the beginnings. Numbers that JavaScript cannot hold exactly are written and read as texts.
 const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER NOT NULL, \
     value INTEGER NOT NULL, counted INTEGER NOT NULL, uniques INTEGER NOT NULL, \
@@ -54,35 +46,23 @@ pub(super) const INDEXES: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS totals_uniques ON totals (uniques_size) WHERE uniques_size > 0",
 ];
 
-/// The progress of the build: the last name that was read, or nothing once all are there; and since when rows are
-/// written, unix milliseconds, 0 for always.
-const PROGRESS: &str =
-    "CREATE TABLE IF NOT EXISTS totals_progress (after TEXT, kept_from INTEGER NOT NULL)";
-
-/// Drops the table.
-pub(super) const DROPPED: [&str; 2] = [
-    "DROP TABLE IF EXISTS totals",
-    "DROP TABLE IF EXISTS totals_progress",
-];
+/// The statement that creates the table.
+pub(super) fn totals_schema() -> String {
+    let slots = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
+    let slots = slots.chain((0..DAYS_KEPT).map(|day| format!("d{day}")));
+    let slots: String = slots
+        .map(|slot| format!(", {slot} INTEGER NOT NULL DEFAULT 0"))
+        .collect();
+    format!("CREATE TABLE IF NOT EXISTS totals ({COLUMNS}{slots}) WITHOUT ROWID")
+}
 
 /// The totals of a partition.
 pub(super) struct DirectoryTotals {
     pub(super) store: Store,
-    /// The progress of the build; `None` before it was read.
-    progress: Cell<Option<Progress>>,
     /// What [`begun_between`] returns, once a row has needed it.
     begun: OnceCell<String>,
     pub(super) kept: KeptTops,
     pub(super) ahead: RowPrefetch,
-}
-
-/// The progress of the build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Progress {
-    /// Whether every counter with a push has a row.
-    pub(super) is_whole: bool,
-    /// Since when rows are written, unix milliseconds; 0 for always.
-    pub(super) kept_from_ms: i64,
 }
 
 /// The known totals of a counter, with its unique elements.
@@ -103,7 +83,6 @@ impl DirectoryTotals {
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
-            progress: Cell::new(None),
             begun: OnceCell::new(),
             kept: KeptTops::default(),
             ahead: RowPrefetch::new(store, "totals", "hour"),
@@ -111,8 +90,7 @@ impl DirectoryTotals {
     }
 
     /// Reads ahead the rows of counters that are about to be written.
-    pub(super) fn read_ahead(&self, counters: &[CounterId], now_ms: i64) -> Result<(), Fault> {
-        self.prepare(now_ms)?;
+    pub(super) fn read_ahead(&self, counters: &[CounterId]) -> Result<(), Fault> {
         self.ahead.read_as(counters, &self.kept.columns())
     }
 
@@ -121,74 +99,12 @@ impl DirectoryTotals {
         self.ahead.clear();
     }
 
-    /// Creates the table where there is none.
-    ///
-    /// # Errors
-    /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) fn prepare(&self, now_ms: i64) -> Result<Progress, Fault> {
-        if let Some(progress) = self.progress.get() {
-            return Ok(progress);
-        }
-        if !self.exists()? {
-            let views = self.store.run("SELECT 1 FROM views LIMIT 1", vec![])?;
-            let is_new = views.is_empty();
-            self.make(is_new, now_ms)?;
-        }
-        let sql = "SELECT after IS NULL, kept_from FROM totals_progress";
-        let rows = self.store.run(sql, vec![])?;
-        let mut columns = rows.iter().flatten().map(integer);
-        let progress = Progress {
-            is_whole: columns.next().flatten() == Some(1),
-            kept_from_ms: columns.next().flatten().unwrap_or(0),
-        };
-        self.progress.set(Some(progress));
-        Ok(progress)
-    }
-
     /// The columns whose numbers JavaScript may not hold exactly.
     pub(super) fn wide_columns() -> Vec<String> {
         let wide = ["value", "counted", "uniques"].map(str::to_owned);
         let hours = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
         let days = (0..DAYS_KEPT).map(|day| format!("d{day}"));
         wide.into_iter().chain(hours).chain(days).collect()
-    }
-
-    /// Records that rows have come from a table that was written only since a time. The progress is then read again.
-    pub(super) fn kept_from(&self, from_ms: i64) -> Result<(), Fault> {
-        let sql = "UPDATE totals_progress SET kept_from = MAX(kept_from, ?)";
-        self.store.run(sql, vec![from_ms.into()]).map(drop)
-    }
-
-    /// Makes the next use read the progress again.
-    pub(super) fn forget_progress(&self) {
-        self.progress.set(None);
-    }
-
-    fn exists(&self) -> Result<bool, Fault> {
-        let sql = "SELECT 1 FROM sqlite_master WHERE name = 'totals_progress'";
-        Ok(self.progress.get().is_some() || !self.store.run(sql, vec![])?.is_empty())
-    }
-
-    fn make(&self, is_new: bool, now_ms: i64) -> Result<(), Fault> {
-        let slots = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
-        let slots = slots.chain((0..DAYS_KEPT).map(|day| format!("d{day}")));
-        let slots: String = slots
-            .map(|slot| format!(", {slot} INTEGER NOT NULL DEFAULT 0"))
-            .collect();
-        let table = format!("CREATE TABLE IF NOT EXISTS totals ({COLUMNS}{slots}) WITHOUT ROWID");
-        self.store.atomically(|| {
-            self.store.run(&table, vec![])?;
-            self.store.run(PROGRESS, vec![])?;
-            let (after, kept_from_ms) = if is_new {
-                (None, 0)
-            } else {
-                (Some(""), now_ms)
-            };
-            let values = vec![after.into(), kept_from_ms.into()];
-            self.store
-                .run("INSERT INTO totals_progress VALUES (?, ?)", values)?;
-            Ok(())
-        })
     }
 
     /// Writes the pushed totals of a counter. `newest_ms` is an upper bound of the times of increments since the row
@@ -201,7 +117,6 @@ impl DirectoryTotals {
         newest_ms: Option<i64>,
         now_ms: i64,
     ) -> Result<(), Fault> {
-        let progress = self.prepare(now_ms)?;
         let known = known_of(root, view);
         let count = Value::new(known.total.count, 0);
         let row = match self.ahead.get(counter) {
@@ -243,21 +158,7 @@ impl DirectoryTotals {
             },
             values,
         )?;
-        let is_late = before.is_none() && root.created_at_ms < progress.kept_from_ms;
-        if is_late {
-            // The time of the counts is not known.
-            let all = (0..HOURS_KEPT).map(|hour| format!(", h{hour} = counted"));
-            let all: String = all
-                .chain((0..DAYS_KEPT).map(|day| format!(", d{day} = counted")))
-                .collect();
-            let sql = format!("UPDATE totals SET hour = hour{all} WHERE id = ?");
-            self.store.run(&sql, vec![counter.as_str().into()])?;
-        }
-        let written = Written {
-            hour,
-            known,
-            is_late,
-        };
+        let written = Written { hour, known };
         self.kept.written(counter, row.as_ref(), &written);
         Ok(())
     }
@@ -272,14 +173,13 @@ impl DirectoryTotals {
     /// Deletes the row of a counter that ends. The caller does it in one commit with the end.
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
         self.ahead.forget(counter);
-        if self.exists()? {
-            if !self.kept.is_empty() {
-                self.kept.leaves(counter, self.row_now(counter)?.as_ref());
-            }
-            let id = vec![counter.as_str().into()];
-            self.store.run("DELETE FROM totals WHERE id = ?", id)?;
+        if !self.kept.is_empty() {
+            self.kept.leaves(counter, self.row_now(counter)?.as_ref());
         }
-        Ok(())
+        let id = vec![counter.as_str().into()];
+        self.store
+            .run("DELETE FROM totals WHERE id = ?", id)
+            .map(drop)
     }
 
     /// Lets `write` write or delete the rows of a counter, for example when its root comes or leaves. The caller does
@@ -309,9 +209,7 @@ impl DirectoryTotals {
         &self,
         first: &CounterId,
         last: &CounterId,
-        now_ms: i64,
     ) -> Result<Vec<(String, KnownTotal)>, Fault> {
-        self.prepare(now_ms)?;
         let sql = "SELECT id, body FROM totals WHERE id >= ? AND id <= ? ORDER BY id";
         let rows = self
             .store
@@ -324,47 +222,6 @@ impl DirectoryTotals {
             _ => None,
         };
         rows.iter().filter_map(read).collect()
-    }
-
-    /// Builds the rows of the next counters, if the table is younger than they are. Returns whether it is complete.
-    pub(super) fn build(
-        &self,
-        roots: &RootStore,
-        views: &Views,
-        now_ms: i64,
-    ) -> Result<bool, Fault> {
-        let progress = self.prepare(now_ms)?;
-        if progress.is_whole {
-            return Ok(true);
-        }
-        let rows = self
-            .store
-            .run("SELECT after FROM totals_progress", vec![])?;
-        let after = rows
-            .first()
-            .and_then(|row| text(row.first()?))
-            .unwrap_or_default();
-        let page = roots.list("", Some(after), BUILT_AT_ONCE)?;
-        let last = page.last().map(|(counter, _)| counter.as_str());
-        let is_last = page.len() < usize::try_from(BUILT_AT_ONCE).unwrap_or(usize::MAX);
-        for (counter, entry) in &page {
-            let RootEntry::Live(root) = entry else {
-                continue;
-            };
-            // No lead pushes a counter that only operations have changed.
-            let nothing = root
-                .has_value_of_its_own()
-                .then(|| View::new(root.generation));
-            let stored = views.stored(counter)?.map(|(view, _)| view);
-            if let Some(view) = stored.or(nothing) {
-                self.record(counter, root, &view, None, now_ms)?;
-            }
-        }
-        let after: Option<&str> = last.filter(|_| !is_last);
-        self.store
-            .run("UPDATE totals_progress SET after = ?", vec![after.into()])?;
-        self.progress.set(None);
-        Ok(is_last)
     }
 }
 

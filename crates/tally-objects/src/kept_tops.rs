@@ -124,7 +124,6 @@ impl KeptTop {
             _ if matches!(since, WindowStart::Write(_)) => {
                 return amount_of(OrderBy::Count, &row.known).within_62_bits();
             }
-            None if row.is_late => 0,
             None => counted,
             Some((then, amount)) if then.hour >= hour_of(since) => {
                 amount + (counted - then.counted)
@@ -207,8 +206,6 @@ impl Before {
 pub(super) struct Written {
     pub(super) hour: i64,
     pub(super) known: KnownTotal,
-    /// Whether the time of its count is unknown.
-    pub(super) is_late: bool,
 }
 
 /// The kept tops of a partition.

@@ -7,9 +7,7 @@ use std::rc::Rc;
 use super::directory_tops::row_of_known;
 use super::directory_totals::{DirectoryTotals, known_of};
 use super::push_receiver::Views;
-use super::root_store::RootStore;
 use super::roots::Roots;
-use super::store::Store;
 use tally_core::cluster::root::Root;
 use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
@@ -19,14 +17,9 @@ use tally_protocol::messages::{
     AmountOf, Fault, KnownTotal, List, ListRows, ListedCounter, PartitionTop, TopOf, TopRow,
 };
 
-/// The pause of the alarm between two steps that build the table of totals.
-const STEP_MS: i64 = 100;
-
 /// Lists of the counters of one partition.
 pub(super) struct Listings {
     host: Host,
-    store: Store,
-    rows: RootStore,
     roots: Rc<Roots>,
     views: Rc<Views>,
     totals: Rc<DirectoryTotals>,
@@ -36,15 +29,12 @@ impl Listings {
     /// The lists of a partition.
     pub(super) fn new(
         host: &Host,
-        store: &Store,
         roots: Rc<Roots>,
         views: Rc<Views>,
         totals: Rc<DirectoryTotals>,
     ) -> Self {
         Self {
             host: host.clone(),
-            store: store.clone(),
-            rows: RootStore::new(store),
             roots,
             views,
             totals,
@@ -55,7 +45,7 @@ impl Listings {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) async fn rows(&self, request: ListRows) -> Result<Vec<ListedCounter>, Fault> {
+    pub(super) fn rows(&self, request: ListRows) -> Result<Vec<ListedCounter>, Fault> {
         let page = self.roots.list(List {
             partition: request.partition,
             prefix: request.prefix,
@@ -69,7 +59,7 @@ impl Listings {
                 .map(|(counter, _)| (counter, None))
                 .collect());
         };
-        let known = self.totals.between(first, last, self.host.now_ms())?;
+        let known = self.totals.between(first, last)?;
         let mut known = known.into_iter().peekable();
         let mut rows = Vec::new();
         for (counter, root) in page {
@@ -82,23 +72,17 @@ impl Listings {
             };
             rows.push((counter, Some(total)));
         }
-        self.see_to_totals().await?;
         Ok(rows)
     }
 
     /// The first counters of an order, and its sums.
-    pub(super) async fn top(&self, request: TopOf) -> Result<PartitionTop, Fault> {
+    pub(super) fn top(&self, request: TopOf) -> Result<PartitionTop, Fault> {
         let now_ms = self.host.now_ms();
-        let is_whole = self.see_to_totals().await?;
         let (rows, mut sums) = self.totals.top(&request.order, request.limit, now_ms)?;
         if let Some(than) = request.above {
-            sums.above = self.totals.above(&request.order, than, now_ms)?;
+            sums.above = self.totals.above(&request.order, than)?;
         }
-        Ok(PartitionTop {
-            rows,
-            sums,
-            is_whole,
-        })
+        Ok(PartitionTop { rows, sums })
     }
 
     /// The amount of a counter in an order; `None` where there is no such counter.
@@ -107,7 +91,7 @@ impl Listings {
         let Some(root) = self.roots.listed(&counter)? else {
             return Ok(None);
         };
-        let known = self.totals.amount(&counter, &order, self.host.now_ms())?;
+        let known = self.totals.amount(&counter, &order)?;
         if known.is_some() {
             return Ok(known);
         }
@@ -127,15 +111,5 @@ impl Listings {
             total: CounterTotal::reported(root, &view),
             ..known_of(root, &view)
         })
-    }
-
-    /// Builds the next rows of a table of totals that is younger than its counters. Returns whether it is complete.
-    pub(super) async fn see_to_totals(&self) -> Result<bool, Fault> {
-        let now_ms = self.host.now_ms();
-        let is_whole = self.totals.build(&self.rows, &self.views, now_ms)?;
-        if !is_whole {
-            self.store.set_alarm_by(now_ms + STEP_MS).await?;
-        }
-        Ok(is_whole)
     }
 }

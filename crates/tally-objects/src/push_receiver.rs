@@ -144,7 +144,7 @@ impl Views {
             unknown.cloned().collect()
         };
         self.ahead.read(&unknown)?;
-        self.totals.read_ahead(counters, self.host.now_ms())
+        self.totals.read_ahead(counters)
     }
 
     /// Drops the rows that were read ahead.

@@ -70,7 +70,6 @@ struct RootRowsPage {
     rows: Vec<RootRow>,
     next: Option<RootCursor>,
     spreads: Vec<u8>,
-    kept_from_ms: i64,
 }
 
 /// Moves the roots of a partition.
@@ -177,7 +176,6 @@ impl RootMoves {
                     rows,
                     next,
                     spreads,
-                    kept_from_ms,
                 } => {
                     let page = RootRowsPage {
                         from,
@@ -185,7 +183,6 @@ impl RootMoves {
                         rows,
                         next,
                         spreads,
-                        kept_from_ms,
                     };
                     return self.take(name, &sizes, give, page).await;
                 }
@@ -288,7 +285,6 @@ impl RootMoves {
     ) -> Result<Option<RootEntry>, Fault> {
         let bundles = &self.places.bundles;
         let (mut root, mut joined) = (None, None);
-        self.totals.prepare(self.host.now_ms())?;
         self.store.atomically(|| {
             self.totals.rewritten(name, || {
                 bundles.delete_rows(name)?;
@@ -301,13 +297,11 @@ impl RootMoves {
                 seal: page.seal,
             };
             bundles.put_note("arrived", name, &taken)?;
-            self.totals.kept_from(page.kept_from_ms)?;
             joined = Some(self.spreads.join(&page.spreads)?);
             self.places.add_moved(0, page.seal)?;
             root = self.stored(name)?;
             Ok(())
         })?;
-        self.totals.forget_progress();
         if let Some(joined) = joined {
             self.spreads.adopt(joined);
         }
@@ -441,7 +435,6 @@ impl RootMoves {
             rows,
             next,
             spreads: self.spreads.at_rest(name)?,
-            kept_from_ms: self.totals.prepare(self.host.now_ms())?.kept_from_ms,
         })
     }
 

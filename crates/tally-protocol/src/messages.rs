@@ -110,16 +110,14 @@ pub use api_key::{
 };
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardPosition, BoardQuestion, BoardSeen,
-    BoardWritten, BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards,
-    ListBoards, MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding,
-    MemberWrite, MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard,
-    ShardCommand, ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
+    AskBoard, BoardAnswer, BoardConfigured, BoardPosition, BoardQuestion, BoardSeen, BoardWritten,
+    BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards, ListBoards,
+    MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding, MemberWrite,
+    MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard, ShardCommand,
+    ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
 };
 pub use converge::{AskGrant, PushView, ViewAnswer, ViewOf, WatchLead};
-pub use explain::{
-    Explain, Explained, InboxTrace, LeadTrace, ReadTrace, ShardReadTrace,
-};
+pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace, ShardReadTrace};
 pub use export::{
     ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,
 };

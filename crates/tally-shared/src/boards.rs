@@ -24,8 +24,8 @@ use tally_core::order::{in_order, put_in_order};
 use tally_host::{Host, State};
 use tally_protocol::boards::BoardVersion;
 use tally_protocol::messages::{
-    AskBoard, BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, BoardWritten, Fault,
-    FindKey, MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
+    AskBoard, BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, BoardWritten, Fault, FindKey,
+    MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
 };
 
 /// The boards whose layout an isolate remembers; about 600 bytes each. A forgotten one costs a call or two.

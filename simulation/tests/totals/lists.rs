@@ -1,7 +1,7 @@
 //! Lists with values against plain integers.
 
 use super::away::lose_directory;
-use super::{PROPAGATION_MS, ask, client, forget_totals, get, service};
+use super::{PROPAGATION_MS, ask, client, get, service};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -276,40 +276,6 @@ fn a_list_names_the_partitions_that_are_missing_and_tells_the_rest() {
     lose_directory(&world);
     let none = world.run(client.get("/counters")).expect("an answer");
     assert_eq!(none.status, 503, "{}", none.text());
-}
-
-#[test]
-fn a_directory_of_before_tells_values_at_once_and_makes_its_totals() {
-    let (world, sites) = service(4, Options::default());
-    let client = client(&world, sites[0]);
-    let ring = Ring::new(DIRECTORY_PARTITIONS);
-    let all = (0..).map(|number| format!("page-{number:05}"));
-    // More than one step makes.
-    let ids: Vec<String> = all
-        .filter(|id| ring.partition_of(id) == 0)
-        .take(450)
-        .collect();
-    let line =
-        |(id, amount): (&String, i64)| format!("{{\"key\":\"{id}\",\"increment\":{amount}}}\n");
-    let body: String = ids.iter().zip(1..).map(line).collect();
-    let done = world.run(client.post("/events", &body)).expect("no fault");
-    assert_eq!(done.status, 200, "{}", done.text());
-    world.run_for_ms(PROPAGATION_MS);
-    forget_totals(&world, 0);
-    let list = get(&world, &client, "/counters?values=1&limit=1000");
-    let rows = list["counters"].as_array().expect("rows");
-    assert!(
-        rows.iter()
-            .zip(1..)
-            .all(|(row, value)| row["value"] == value),
-        "{list}"
-    );
-    assert_eq!(rows.len(), 450);
-    world.run_for_ms(10_000);
-    let made = world
-        .look(&directory(0), "SELECT COUNT(*) FROM totals")
-        .expect("a table");
-    assert_eq!(made, [[SqlValue::Integer(450)]]);
 }
 
 #[test]

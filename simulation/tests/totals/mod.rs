@@ -37,16 +37,6 @@ async fn ask(client: &Client, method: &str, path: &str, json: &str) -> Option<An
     answer.filter(|answer| answer.status < 300)
 }
 
-/// Lets a partition of the directory be as a build left it that knew no totals.
-fn forget_totals(world: &World, partition: u32) {
-    world.crash(&directory(partition));
-    for statement in ["DROP TABLE totals", "DROP TABLE totals_progress"] {
-        world
-            .look(&directory(partition), statement)
-            .expect("a table");
-    }
-}
-
 /// What rows say by this name, and the count of each.
 fn rows_of(answer: &serde_json::Value, name: &str) -> Vec<(String, i64)> {
     let rows = answer["rows"].as_array().expect("rows").iter();

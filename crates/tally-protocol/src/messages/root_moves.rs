@@ -79,8 +79,6 @@ pub enum RootHandover {
         next: Option<RootCursor>,
         /// The spreads of leads over tablets at the former place, in stored form.
         spreads: Vec<u8>,
-        /// Since when the former place keeps windows, unix milliseconds; 0 for always.
-        kept_from_ms: i64,
     },
 }
 

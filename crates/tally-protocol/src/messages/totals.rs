@@ -199,7 +199,7 @@ pub struct Sums {
     pub above: u64,
     /// The oldest `as_of` of them, unix milliseconds; `None` where there are none.
     pub as_of_ms: Option<i64>,
-    /// Since when counts of windows are stored, unix milliseconds; 0 for always.
+    /// Since when the days of the range are kept, unix milliseconds; 0 for all of it.
     pub kept_from_ms: i64,
 }
 
@@ -210,8 +210,6 @@ pub struct PartitionTop {
     pub rows: Vec<TopRow>,
     /// Sums over all of them.
     pub sums: Sums,
-    /// Whether every counter was considered that the partition knows.
-    pub is_whole: bool,
 }
 
 /// The first counters of an order.
@@ -221,7 +219,7 @@ pub struct Top {
     pub rows: Vec<TopRow>,
     /// Sums over all of them.
     pub sums: Sums,
-    /// Partitions of which not every counter was considered.
+    /// The partitions that did not answer: their counters are missing.
     pub missing_partitions: Vec<u32>,
     /// The counters that were not read, where counters were read.
     pub unasked: Option<UnreadCounters>,
