@@ -48,7 +48,11 @@ impl Build {
 
     /// The protocol in which it says what this build would say in another.
     pub(crate) fn says_in(self, protocol: u8) -> u8 {
-        protocol + self.rise()
+        match self {
+            // Places of both builds share an isolate here, and what it knows of its receivers.
+            Self::This => protocol.max(PROTOCOL),
+            Self::Next => protocol + self.rise(),
+        }
     }
 
     /// A message as it writes it.

@@ -667,7 +667,7 @@ fn hidden_members_are_asked_for_by_a_question_about_a_board() {
     let question = BoardQuestion::Hidden(b"m".to_vec(), 10);
     assert_eq!(
         golden(&AskBoard::new(&board, question)),
-        "01620000000000000b016d0a"
+        "0162000000000009016d0a"
     );
 }
 

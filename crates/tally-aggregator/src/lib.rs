@@ -364,11 +364,7 @@ async fn sum_datacenters(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let datacenter = to.datacenter.clone();
-            let sum = SumDatacenter {
-                to,
-                question,
-                explains: false,
-            };
+            let sum = SumDatacenter::new(to, question);
             let answer = ask_lead(host, sum, now_ms, options).await;
             (datacenter, answer)
         }

@@ -201,10 +201,9 @@ fn stale(host: &Host, sum: Rc<GlobalSum>, as_of_ms: i64) -> FetchedSum {
 /// The count of this datacenter's lead, and its generation: a lead that is asked for an earlier generation names the
 /// current one.
 async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, DatacenterSum)> {
-    let ask = |generation: u64| SumDatacenter {
-        to: CellAddress::lead(&question.counter, &context.datacenter()),
-        question: question.wanted.of(generation),
-        explains: false,
+    let ask = |generation: u64| {
+        let to = CellAddress::lead(&question.counter, &context.datacenter());
+        SumDatacenter::new(to, question.wanted.of(generation))
     };
     let host = &context.host;
     let answer = open_objects::call_admitted(host, &ask(0), ObjectUser::Single, LEAD_MS_MAX).await;

@@ -16,8 +16,7 @@ use tally_protocol::messages::{Fault, ListAuditEntries};
 const ACTS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS acts (place TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
-/// The keys of entries of refused calls. Earlier builds do not know this table, and it does not change the entries that
-/// they write. It may hold keys whose entries such a build has deleted.
+/// The keys of entries of refused calls.
 const REFUSED_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS acts_refused (place TEXT PRIMARY KEY) WITHOUT ROWID";
 

@@ -583,7 +583,7 @@ impl BoardCore {
         }
         let mut all = RecordCursor::default();
         let copied = self.carry_records(board, (source, to), u32::MAX, &mut all);
-        // A source of an earlier build refuses until it is sealed, and is asked again then.
+        // A source that refuses now is asked again once it is sealed.
         if copied.await?.is_some() {
             carrying.records.insert(source, FIRST_NOTED);
         }
@@ -681,7 +681,7 @@ impl BoardCore {
             };
             if let Some((slot, key, _)) = records.last() {
                 let next = (if is_noted { !*slot } else { *slot }, key.clone());
-                // A source that meanwhile runs an earlier build returns the first page again.
+                // The same page again would never end.
                 if next == *last {
                     return Ok(None);
                 }

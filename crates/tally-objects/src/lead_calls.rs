@@ -44,11 +44,7 @@ pub(super) async fn sums(
     let ask = |datacenter: &Datacenter| {
         let to = CellAddress::lead(counter, datacenter);
         async move {
-            let ask = SumDatacenter {
-                to,
-                question,
-                explains: false,
-            };
+            let ask = SumDatacenter::new(to, question);
             let sum = outbox.notify(&ask).await.ok();
             (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
         }

@@ -237,11 +237,7 @@ impl Core {
             .borrow_mut()
             .of(&self.host, generation)
             .as_of_ms(now_ms);
-        let sum = SumDatacenter {
-            to: me.clone(),
-            question: Question::plain(generation),
-            explains: false,
-        };
+        let sum = SumDatacenter::new(me.clone(), Question::plain(generation));
         let sum = self.on_sum(Ok(sum)).await.ok()?;
         Some(View::of(DatacenterState {
             generation,

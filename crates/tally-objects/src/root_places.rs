@@ -127,7 +127,7 @@ impl RootPlaces {
         self.sizes.borrow().clone()
     }
 
-    /// Whether the count is that of earlier builds, and was never changed.
+    /// Whether the count is the default, and was never changed.
     pub(super) fn is_plain(&self) -> bool {
         *self.sizes.borrow() == Sizes::new(DIRECTORY_PARTITIONS)
     }
@@ -170,7 +170,7 @@ impl RootPlaces {
         }
     }
 
-    /// Whether no partition but those of earlier builds ever had files of snapshots.
+    /// Whether no partition but those of the default count ever had files of snapshots.
     pub(super) fn is_ever_plain(&self) -> Result<bool, Fault> {
         Ok(self.is_plain() && self.ever()? == DIRECTORY_PARTITIONS)
     }

@@ -398,6 +398,17 @@ pub struct SumDatacenter {
     pub explains: bool,
 }
 
+impl SumDatacenter {
+    /// A question without an explanation.
+    pub fn new(to: CellAddress, question: Question) -> Self {
+        Self {
+            to,
+            question,
+            explains: false,
+        }
+    }
+}
+
 /// A datacenter's sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatacenterSum {

@@ -114,8 +114,6 @@ codes! {
     AlreadyExists "already-exists" 409 "There is such a counter, policy or board already"
         "A line of an import is about something that is there already: send it with `mode=replace` or \
          `mode=add`, or leave it out";
-    CounterOverflow "counter-overflow" 409 "The counter cannot hold this much"
-        "No call answers it any more; it stands in dead letters of earlier builds";
     CounterEnded "counter-ended" 409 "The counter has been deleted since"
         "Send the write with a new key: the counter it was for has been deleted";
     BoardEnded "board-ended" 409 "The board has been deleted since"

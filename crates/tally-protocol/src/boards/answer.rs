@@ -6,7 +6,6 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::body::MemberLines;
-use super::metadata::compact;
 use super::token::{BoardVersion, cursor_of};
 use crate::live::snapshot as live;
 use crate::live::topic::WatchedBoard;
@@ -69,8 +68,6 @@ impl<'a> RowView<'a> {
 
     /// A row whose rank may be higher by up to `slack`.
     fn within(row: &'a Ranked, slack: u64) -> Self {
-        // What an earlier build stored may have line breaks.
-        let metadata = row.metadata.as_deref().map(compact);
         Self {
             member: String::from_utf8_lossy(&row.member),
             score: Number(row.score),
@@ -78,7 +75,7 @@ impl<'a> RowView<'a> {
                 0 => Rank::Exactly(rank),
                 _ => Rank::Between(rank, rank + slack),
             }),
-            metadata: metadata.and_then(|text| RawValue::from_string(text).ok()),
+            metadata: (row.metadata.clone()).and_then(|text| RawValue::from_string(text).ok()),
             expires_at: row.expires_ms,
             hidden: row.rank.is_none().then_some(true),
         }

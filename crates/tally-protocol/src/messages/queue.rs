@@ -110,8 +110,8 @@ pub struct DeadLetters {
     pub dropped: u64,
 }
 
-/// Inbox → root: registers an inbox before it acknowledges events of this counter. An edge of an earlier build sends it
-/// for a queue of the platform. The answer is the current generation.
+/// Inbox → root: registers an inbox before it acknowledges events of this counter. The
+/// answer is the current generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterInbox {
     /// The counter; it is created if needed.

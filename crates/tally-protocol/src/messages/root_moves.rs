@@ -125,7 +125,7 @@ pub struct SizesOf {
     pub set: u32,
 }
 
-/// A call to one of all partitions. It is used where the number of partitions is not that of an earlier build, or is
+/// A call to one of all partitions. It is used where the number of partitions is not the default, or is
 /// being changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPartition {

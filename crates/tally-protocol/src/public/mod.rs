@@ -167,7 +167,6 @@ pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
         key: letter.counter,
         increment: Exact::new(Value::new(letter.increment, 0), strings),
         code: match letter.death {
-            DeadLetterReason::Overflow => Code::CounterOverflow,
             DeadLetterReason::Ended => Code::CounterEnded,
             DeadLetterReason::Reused => Code::IdempotencyKeyReused,
             DeadLetterReason::Broken => Code::Internal,

@@ -8,8 +8,6 @@ use crate::counter::ledger::KeyedOutcome;
 /// Why events were given up. A stored format: never renumbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeadLetterReason {
-    /// A total would have exceeded 2^128 − 1, in builds without wider totals.
-    Overflow,
     /// The counter has been deleted since.
     Ended,
     /// The key was used for another write.
