@@ -3,8 +3,6 @@
 
 use crate::common::sums;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally_core::counter::id::CounterId;
 use tally_protocol::live::client_message::{self, ClientMessage, SocketAttachment};

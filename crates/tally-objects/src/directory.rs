@@ -63,11 +63,11 @@ use tally_protocol::messages::{
     GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot, KeyFound, LeadLocation, LetInboxesGo,
     List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
     ListNames, ListPastStates, ListPolicies, ListRows, ListRuns, ListShares, LocateLead, LookUp,
-    MakeKey, OpenSession, Operate, PartitionAnswer, PastState, PlaceLead, PushView,
-    PutAlert, PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Reconcile, Register,
-    RegisterBoard, RegisterInbox, RepairRoot, ReplaceKey, ReportCounts, ReportSizes, RevokeKey,
-    RootTaken, RotateKey, Secrets, SilenceAlert, SizesOf, StoreAnswer, TestAlert, TopOf, UseKey,
-    ViewAnswer, ViewOf, WriteProof, batch, decode,
+    MakeKey, OpenSession, Operate, PartitionAnswer, PastState, PlaceLead, PushView, PutAlert,
+    PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Reconcile, Register, RegisterBoard,
+    RegisterInbox, RepairRoot, ReplaceKey, ReportCounts, ReportSizes, RevokeKey, RootTaken,
+    RotateKey, Secrets, SilenceAlert, SizesOf, StoreAnswer, TestAlert, TopOf, UseKey, ViewAnswer,
+    ViewOf, WriteProof, batch, decode,
 };
 use tally_shared::partitions::ask_some;
 use tally_shared::unreadable;
@@ -699,10 +699,7 @@ impl Partition {
     /// takes rows also on a disk that is full.
     async fn write_proof(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
-        // Builds before read the tables after it as they did.
-        let values = DeploymentValues::new(&self.store);
-        values.remove(PROOF)?;
-        values.put_unread(PROOF, &now_ms.to_le_bytes())?;
+        DeploymentValues::new(&self.store).put(PROOF, now_ms.to_le_bytes().to_vec())?;
         match self.host.platform().files() {
             Some(files) => {
                 let written = files.put(PROOF, vec![0; PROOF_BYTES]).await;

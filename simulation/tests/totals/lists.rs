@@ -5,9 +5,6 @@ use super::{PROPAGATION_MS, ask, client, get, service};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use tally_core::cluster::ring::Ring;
-use tally_host::object::SqlValue;
-use tally_protocol::names::{DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Faults, Options, Verdict};
 
 /// An increment that was begun and, where it was acknowledged, ended at these times.

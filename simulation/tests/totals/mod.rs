@@ -8,7 +8,6 @@ mod sums;
 mod tops;
 mod verdicts;
 
-use tally_protocol::names::directory;
 use tally_simulation::{
     Answer, Client, ClientRequest, Options, Site, World, admin as client, deployed,
 };
