@@ -12,6 +12,7 @@ import { fileURLToPath } from "node:url";
 import { compatibilityDate as workerdDate } from "workerd";
 import { WASM_GZIP_BYTES_MAX, wasmGzipBytes } from "../benches/wasm-size.mjs";
 import { allBut, features } from "./features.mjs";
+import { allowedOf, pagesOf, wrongs } from "./prose.mjs";
 import { tidy } from "./tidy.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -143,10 +144,17 @@ function tidiness() {
   return "";
 }
 
+function prose() {
+  const wrong = wrongs(pagesOf(ROOT), allowedOf(ROOT));
+  if (wrong.length > 0) throw new Failed(`${wrong.join("\n")}\n`);
+  return "";
+}
+
 const FIX_LINTS = "fix what is shown above; a lint that is wrong here gets #[expect(…, reason = \"…\")]";
 const building = beginBuild();
 const CHECKS = [
   ["tidy", tidiness, "each line above names the file, the line and the rule (scripts/tidy.mjs)"],
+  ["prose", prose, "rewrite each sentence above; node scripts/prose.mjs --all <page> shows all of a page"],
   ["formatting", () => run("cargo", ["fmt", "--check"]), "run cargo fmt"],
   ["clippy native", () => clippy("--all-targets"), FIX_LINTS],
   ["clippy wasm32", () => clippy("-p", "tally", "--lib", "--target", WASM), FIX_LINTS],

@@ -178,7 +178,7 @@ describe("without faults", () => {
     await world.refused(404, "counter-not-found", "GET", "/counters/a");
     await world.add("a");
     const queries = [
-      "", "?by=", "?by=A", "?by=page&window=5", "?by=page&window=1h", "?by=page&limit=0", "?by=page&limit=1001",
+      "", "?by=", "?by=A", "?by=page&window=0", "?by=page&window=1h", "?by=page&limit=0", "?by=page&limit=1001",
       "?by=page&from=9&to=8", "?by=page&to=8", "?by=page&window=7d&from=1", "?by=page&from=x",
       "?by=page&to=99999999999999&from=1", "?by=page&foo=1",
     ];

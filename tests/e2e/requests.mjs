@@ -77,7 +77,8 @@ export class Requests {
     if (schema["x-decimal"] && !(schema.pattern && this.often(0.5))) return String(this.whole(schema.minimum, schema.maximum));
     const shaped = [
       "FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring",
-      "referrer,browser", "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z", String(this.whole(0, 99)),
+      "referrer,browser", "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z",
+      String(this.whole(0, 99)),
     ];
     return schema.pattern && this.often(0.7)
       ? oneOf(this.random, shaped)

@@ -288,7 +288,7 @@ fn what_an_edge_had_not_told_when_it_ended_is_missing_and_no_more() {
 
 #[test]
 fn rows_of_isolates_that_are_gone_are_folded_and_their_counts_stay() {
-    let (world, sites) = service(9, Options::default());
+    let (world, sites) = service(90, Options::default());
     let client = client(&world, sites[0]);
     let rows = |world: &World| -> usize {
         let of = |partition| world.look(&directory(partition), "SELECT incarnation FROM fleet");
