@@ -119,7 +119,9 @@ function manifest() {
 function stage() {
   rmSync(STAGE, { recursive: true, force: true });
   mkdirSync(join(STAGE, "build"), { recursive: true });
-  for (const file of ["index.js", "index_bg.wasm"]) cpSync(join(ROOT, "build", file), join(STAGE, "build", file));
+  for (const file of ["index.js", "index_bg.wasm", "logs.wasm"]) {
+    cpSync(join(ROOT, "build", file), join(STAGE, "build", file));
+  }
   for (const file of ["LICENSE", "wrangler.toml", "wrangler.aggregator.toml"]) {
     cpSync(join(ROOT, file), join(STAGE, file));
   }

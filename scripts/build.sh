@@ -25,6 +25,7 @@ features=${FEATURES-default}
 # Folders count as well: removing a file changes only its folder.
 if [ -f build/.built ] && [ -f build/index_bg.wasm ] && [ "$(cat build/.features 2>/dev/null)" = "$features" ] && [ -z "$(find "${sources[@]}" -newer build/.built -print -quit)" ]; then
   scripts/setup.sh 9>&-
+  scripts/logs-wasm.sh 9>&-
   dashboard
   exit 0
 fi
@@ -43,6 +44,7 @@ trap 'kill $compiling 2>/dev/null || true' EXIT
 scripts/setup.sh 9>&-
 wait $compiling
 trap - EXIT
+scripts/logs-wasm.sh 9>&-
 module=${CARGO_TARGET_DIR:-target}/wasm32-unknown-unknown/release/tally.wasm
 export PATH=$PWD/node_modules/.bin:$PATH
 

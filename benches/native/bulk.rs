@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use tally_core::sketch::{HashKey, hash};
+use tally_logs::formats::clf;
 use tally_protocol::access::Caller;
 use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::clf::LogLine;
 use tally_protocol::batch::event::parse_line;
 use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
-use tally_protocol::batch::ingest::UniqueField;
+use tally_protocol::batch::ingest::Ingest;
 use tally_protocol::batch::split::Splitter;
-use tally_protocol::problem::Problem;
+use tally_protocol::problem::{Code, Problem};
 
 use crate::{BEGIN_MS, Chance};
 
@@ -91,8 +91,8 @@ impl Body {
     fn of_log() -> Self {
         let mut sums = BTreeMap::new();
         let lines: Vec<_> = LOG.trim_ascii_end().split(|&byte| byte == b'\n').collect();
-        for line in lines.iter().filter_map(|line| LogLine::parse(line).ok()) {
-            *sums.entry(line.path.to_owned()).or_default() += 1;
+        for line in lines.iter().filter_map(|line| clf::read(line).ok()) {
+            *sums.entry(line.path().into_owned()).or_default() += 1;
         }
         Self {
             bytes: LOG.to_vec(),
@@ -182,13 +182,15 @@ fn log_parse(bencher: Bencher) {
     let body = Body::of_log();
     body.count(bencher).bench(|| {
         body.split(Splitter::lines(), |_, line| {
-            let _ = black_box(LogLine::parse(line));
+            let _ = black_box(clf::read(line));
         })
     });
 }
 
 fn read_log(line: &[u8]) -> Result<BulkRecord<'_>, Problem> {
-    LogLine::parse(line).map(|line| line.record(UniqueField::Ip))
+    let ingest = Ingest::from_query(Some("clf"), None, Some("ip"))?;
+    let record = ingest.read(line)?;
+    record.ok_or_else(|| Problem::new(Code::InvalidLine, "a line of this log is a request"))
 }
 
 /// All of what `/ingest?format=clf&unique=ip` does with a log before it writes.

@@ -1,7 +1,7 @@
 // The client of the command: where Tally is, and by which key.
-import { readFileSync } from "node:fs";
 import { Tally, TallyError } from "../client/index.ts";
 import { EXIT, Failure } from "./outcome.mjs";
+import { readText } from "./text.mjs";
 
 export const URL_DEFAULT = "http://127.0.0.1:8788";
 
@@ -19,7 +19,7 @@ export function addressOf({ url }) {
 export function clientOf(options, more = {}) {
   const file = options.keyFile ?? process.env.TALLY_KEY_FILE;
   const key =
-    options.key ?? process.env.TALLY_KEY ?? (file === undefined ? undefined : readFileSync(file, "utf8").trim());
+    options.key ?? process.env.TALLY_KEY ?? (file === undefined ? undefined : readText(file).trim());
   return new Tally({ url: addressOf(options), retries: RETRIES, ...(key ? { key } : {}), ...more });
 }
 

@@ -18,6 +18,7 @@ import { configurations } from "./deploy/configurations.mjs";
 import { newKey, writeKeys } from "./keys.mjs";
 import { EXIT, Failure } from "./outcome.mjs";
 import { PACKAGE, ROOT } from "./place.mjs";
+import { readText } from "./text.mjs";
 
 const NODE_MIN = [22, 12];
 const HEALTHY_MS_MAX = 120_000;
@@ -186,7 +187,7 @@ class Deployment {
         public: [],
       });
     }
-    const text = readFileSync(file, "utf8");
+    const text = readText(file);
     const keys = JSON.parse(text).keys ?? [];
     await this.step(`Set the keys by standard input${isNew ? ", new ones" : ""}`, `wrangler secret put TALLY_KEYS -c ${this.shown(this.edge)} < ${this.shown(file)}`, () =>
       this.wrangler(["secret", "put", "TALLY_KEYS", "-c", this.edge], { input: text }),

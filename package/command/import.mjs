@@ -1,5 +1,4 @@
 // `tally import`: options into an import, with its progress and its summary.
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import progress from "cli-progress";
 import { addressOf, clientOf } from "./client.mjs";
@@ -8,6 +7,7 @@ import { Import } from "./import/run.mjs";
 import { open } from "./import/source.mjs";
 import { Values } from "./import/values.mjs";
 import { EXIT, Failure, number, table } from "./outcome.mjs";
+import { readText } from "./text.mjs";
 
 // A body with thousands of new counters takes a while. What fails is sent again for minutes: it counts once.
 const BODY_MS_MAX = 600_000;
@@ -30,18 +30,9 @@ export async function importAll({ args: [files], options, screen }) {
   await clientOf(options, { retries: 2 }).request("GET", "/healthz");
   if (isRedis) return values(client, options, screen, (run) => run.redis(from, options.match));
   if (from === "countapi" || from === "abacus") {
-    return values(client, options, screen, (run) => each(files, run, async (name) => run.list(textOf(name))));
+    return values(client, options, screen, (run) => each(files, run, async (name) => run.list(readText(name))));
   }
   return logs(client, files, { ...options, ...(from === "goatcounter" ? { format: "goatcounter" } : {}) }, screen);
-}
-
-function textOf(name) {
-  try {
-    return readFileSync(name === "-" ? 0 : name, "utf8");
-  } catch (error) {
-    const exit = error.code === "ENOENT" ? EXIT.notFound : EXIT.failed;
-    throw new Failure(exit, `${name} cannot be read (${error.code ?? error.message})`);
-  }
 }
 
 // Works with each file. One of several that cannot be read is named, and the others are brought in.

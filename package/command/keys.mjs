@@ -3,11 +3,12 @@
 // Invariant: a key is printed once, when it is made, and never again. A key of a deployment is named by its id, or by
 // its name where no other is called so. A file that holds keys is readable by its owner alone.
 import { randomBytes } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { writePrivate } from "../../scripts/private-files.mjs";
 import { path } from "../client/transport.ts";
 import { clientOf, newCall } from "./client.mjs";
 import { EXIT, Failure, table } from "./outcome.mjs";
+import { readText } from "./text.mjs";
 
 const SCOPES = ["read", "write", "limits", "refund", "admin"];
 
@@ -21,7 +22,7 @@ export const newKey = () => randomBytes(24).toString("hex");
 export function readKeys(file) {
   if (!existsSync(file)) return { keys: [], public: [] };
   try {
-    const read = JSON.parse(readFileSync(file, "utf8"));
+    const read = JSON.parse(readText(file));
     return { ...read, keys: read.keys ?? [] };
   } catch (error) {
     throw new Failure(EXIT.failed, `${file} is no JSON as docs/operate/keys.md shows it: ${error.message}`);

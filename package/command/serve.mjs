@@ -1,8 +1,8 @@
 // `tally serve`: the server of this package, its settings as options or in the environment.
-import { readFileSync } from "node:fs";
 import { serve as serveFrom } from "../../scripts/server.mjs";
 import { EXIT, Failure } from "./outcome.mjs";
 import { ROOT } from "./place.mjs";
+import { readText } from "./text.mjs";
 
 const DATA_DEFAULT = "tally-data";
 
@@ -17,9 +17,9 @@ export async function serve({ options, screen }) {
   for (const name of ["TALLY_URL", "TALLY_KEY", "TALLY_KEY_FILE", "TALLY_STATE", "TALLY_DEBUG"]) delete env[name];
   if (keys !== undefined) {
     try {
-      env.TALLY_KEYS = readFileSync(keys, "utf8");
+      env.TALLY_KEYS = readText(keys);
     } catch (error) {
-      throw new Failure(EXIT.usage, `--keys ${keys} cannot be read (${error.code})`);
+      throw new Failure(EXIT.usage, `--keys ${error.message}`);
     }
   }
   await serveFrom(

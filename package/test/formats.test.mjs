@@ -1,172 +1,108 @@
-// What logs of each server say, which of it counts, and how parts and their keys are made: without a server.
+// How the command reads logs, by the Wasm of crates/tally-logs, whose laws show what lines say; and how parts and their
+// keys are made: without a server.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { WORDS, isBot } from "../command/import/bots.mjs";
-import { filter, pathOf, statuses } from "../command/import/filters.mjs";
-import { FORMATS, formatOf } from "../command/import/formats.mjs";
 import { PART_BYTES_MAX, PART_LINES_MAX, keyOf, parts } from "../command/import/parts.mjs";
+import { FORMATS, createReader, formatOf } from "../command/import/reader.mjs";
 import { linesOf } from "../command/import/run.mjs";
 import { packing } from "../command/import/source.mjs";
 import { listed } from "../command/import/values.mjs";
-import { ROOT } from "./server.mjs";
+import { readText, textOf } from "../command/text.mjs";
+import { ROOT, folder } from "./server.mjs";
 
 const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
-const AT_MS = Date.UTC(2026, 10, 1, 12, 30, 5);
-const HIT = { target: "/a?b=c", at_ms: AT_MS, address: "203.0.113.9", method: "GET", status: "200" };
-
-// One request as each server writes it. Sources as in formats.mjs.
-const LINES = {
-  clf: [
-    `203.0.113.9 - - [01/Nov/2026:13:30:05 +0100] "GET /a?b=c HTTP/1.1" 200 512 "https://example.com/" "${FIREFOX}"`,
-    `203.0.113.9 - a user [01/Nov/2026:12:30:05 +0000] "GET /a?b=c HTTP/2.0" 200 512 "https://example.com/" "${FIREFOX}" "extra"`,
-    `www.example.com:443 203.0.113.9 - - [01/Nov/2026:12:30:05 +0000] "GET /a?b=c HTTP/1.1" 200 512 "https://example.com/" "${FIREFOX}"`,
-  ],
-  caddy: [
-    JSON.stringify({
-      level: "info", ts: AT_MS / 1000, logger: "http.log.access", msg: "handled request",
-      request: {
-        remote_ip: "203.0.113.9", client_ip: "203.0.113.9", proto: "HTTP/2.0", method: "GET", host: "example.com",
-        uri: "/a?b=c",
-        headers: { "User-Agent": [FIREFOX], Referer: ["https://example.com/"] },
-      },
-      duration: 0.001, size: 512, status: 200,
-    }),
-    JSON.stringify({
-      ts: "2026-11-01T12:30:05.000Z",
-      request: {
-        remote_addr: "203.0.113.9:40000", method: "GET", uri: "/a?b=c",
-        headers: { "User-Agent": [FIREFOX], Referer: ["https://example.com/"] },
-      },
-      status: 200,
-    }),
-  ],
-  cloudfront: [
-    [
-      "2026-11-01", "12:30:05", "FRA56-P1", "512", "203.0.113.9", "GET", "d1.cloudfront.net", "/a", "200",
-      "https://example.com/",
-      encodeURIComponent(FIREFOX), "b=c", "-", "Hit",
-    ].join("\t"),
-  ],
-  alb: [
-    `https 2026-11-01T12:30:05.000000Z app/my/50dc6c495c0c9188 203.0.113.9:2817 10.0.0.1:80 0.000 0.001 0.000 200 200 34 366 "GET https://www.example.com:443/a?b=c HTTP/2.0" "${FIREFOX}" ECDHE TLSv1.2 arn:aws "Root=1" "www.example.com"`,
-    `2026-11-01T12:30:05.000000Z my-elb 203.0.113.9:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 "GET http://www.example.com:80/a?b=c HTTP/1.1" "${FIREFOX}" - -`,
-  ],
-  logpush: [
-    JSON.stringify({
-      ClientRequestURI: "/a?b=c", ClientRequestPath: "/a", ClientIP: "203.0.113.9", EdgeStartTimestamp: AT_MS * 1e6,
-      ClientRequestMethod: "GET", EdgeResponseStatus: 200,
-      ClientRequestReferer: "https://example.com/",
-      ClientRequestUserAgent: FIREFOX, ClientCountry: "de",
-    }),
-    JSON.stringify({
-      ClientRequestURI: "/a?b=c", ClientIP: "203.0.113.9", EdgeStartTimestamp: "2026-11-01T12:30:05Z",
-      ClientRequestMethod: "GET", EdgeResponseStatus: 200,
-      ClientRequestReferer: "https://example.com/",
-      ClientRequestUserAgent: FIREFOX,
-    }),
-  ],
-  "nginx-json": [
-    JSON.stringify({
-      time_iso8601: "2026-11-01T12:30:05+00:00", remote_addr: "203.0.113.9", request_uri: "/a?b=c",
-      request_method: "GET", status: "200",
-      http_referer: "https://example.com/",
-      http_user_agent: FIREFOX,
-    }),
-    JSON.stringify({
-      msec: String(AT_MS / 1000), remote_addr: "203.0.113.9", request: "GET /a?b=c HTTP/1.1", status: 200,
-      http_referer: "https://example.com/",
-      http_user_agent: FIREFOX,
-    }),
-  ],
+const OPTIONS = {
+  format: "clf", status: "200-299,304", method: "GET", bots: false, statics: false, paths: "keep", rewrites: [],
+  stripQuery: true, prefix: "", by: [], unique: "ip",
 };
+const line = (target, { before = "203.0.113.9", status = 200, agent = FIREFOX, method = "GET" } = {}) =>
+  `${before} - - [17/May/2015:10:05:03 +0000] "${method} ${target} HTTP/1.1" ${status} 1 "-" "${agent}"\n`;
+const reader = (options = {}) => createReader({ ...OPTIONS, ...options });
+const ids = (options, targets) => reader(options).read(Buffer.from(targets.map((target) => line(target)).join(""))).ids;
 
-test("each server's lines are known by looking, and say the same of the same request", () => {
-  for (const [format, lines] of Object.entries(LINES)) {
-    for (const line of lines) {
-      assert.equal(formatOf([line]), format, line);
-      const { country, path, referrer, user_agent, ...hit } = FORMATS[format]()(line);
-      assert.deepEqual(hit, HIT, line);
-      assert.equal(user_agent, FIREFOX, line);
-      if (format !== "alb") assert.equal(referrer, "https://example.com/", line);
-    }
+test("lines are counted, left out for a reason, or unreadable", () => {
+  const log = [
+    line("/a?x=1"), line("/b"), "nonsense\n", "\n", line("http://shop.example:8080/a"), line("/a.css"),
+    line("/gone", { status: 404 }), line("/form", { method: "POST" }), line("/probe", { agent: "kube-probe/1.30" }),
+    line("/x").replace('"GET /x HTTP/1.1" 200', '"-" 408'),
+    line("/x").replace('"GET /x HTTP/1.1" 200', '"\\x16\\x03\\x01" 400'),
+    line("/x").replace("17/May", "31/Feb"),
+  ].join("");
+  const read = reader().read(Buffer.from(log));
+  assert.deepEqual(read.ids, ["/a", "/b", "/a"]);
+  assert.deepEqual(read.numbers, [0, 1, 4]);
+  assert.deepEqual(read.body.map((text) => JSON.parse(text)), ["/a", "/b", "/a"].map((key) => ({
+    key, at: Date.UTC(2015, 4, 17, 10, 5, 3), unique: "203.0.113.9",
+  })));
+  assert.deepEqual([read.lines, read.unreadable], [11, 2]);
+  assert.deepEqual(read.left, { status: 3, method: 1, static: 1, bots: 1 });
+  assert.equal(read.unread[0], "nonsense");
+  const all = reader({ status: "any", method: "any", bots: true, statics: true }).read(Buffer.from(log));
+  assert.deepEqual([all.body.length, all.left.request], [7, 2]);
+  assert.deepEqual(reader().query, { format: "ndjson" });
+});
+
+test("a reader goes on with the columns that a log named last", () => {
+  const named = "#Fields: date time s-ip cs-method cs-uri-stem c-ip cs(User-Agent) sc-status";
+  const row = `2026-11-01 12:30:05 10.0.0.1 GET /a 203.0.113.9 ${FIREFOX.replaceAll(" ", "+")} 200\n`;
+  const first = reader({ format: "iis" });
+  assert.equal(first.read(Buffer.from(`#Fields: date time cs-uri-stem\n${named}\n`)).lines, 0);
+  assert.equal(first.state, named);
+  assert.deepEqual(reader({ format: "iis", state: first.state }).read(Buffer.from(row)).ids, ["/a"]);
+  assert.equal(reader({ format: "iis", state: "#Fields: date time cs-uri-stem" }).read(Buffer.from(row)).unreadable, 1);
+});
+
+test("formats are known by looking, and UTF-16 is named", () => {
+  const first = Buffer.from(line("/a"));
+  assert.equal(formatOf(first), "clf");
+  assert.equal(formatOf(Buffer.from(`\ufeff${line("/a")}`)), "clf");
+  assert.equal(formatOf(Buffer.from("hello\nworld\n")), undefined);
+  for (const name of FORMATS) assert.equal(createReader({ ...OPTIONS, format: name }).format, name);
+  for (const head of [Buffer.from(`\ufeff${line("/a")}`, "utf16le"), Buffer.from(line("/a"), "utf16le")]) {
+    assert.throws(() => formatOf(head), /UTF-16, which is not read here: convert it by `iconv/);
   }
-  assert.equal(formatOf(["hello", "world"]), undefined);
 });
 
-test("columns are taken by their names, where a file names them", () => {
-  const cloudfront = FORMATS.cloudfront();
-  assert.equal(formatOf(["#Version: 1.0", "#Fields: date time cs-uri-stem sc-status"]), "cloudfront");
-  assert.equal(cloudfront("#Fields: time date cs-method cs-uri-stem sc-status c-ip"), null);
-  assert.deepEqual(
-    [cloudfront("12:30:05\t2026-11-01\tGET\t/a\t404\t203.0.113.9")].map(({ target, status, at_ms }) => [
-      target, status, at_ms,
-    ])[0],
-    ["/a", "404", AT_MS],
-  );
-  const goatcounter = FORMATS.goatcounter();
-  const names = "2Path,Title,Event,UserAgent,Browser,System,Session,Bot,Referrer,Referrer scheme,Screen size,Location,FirstVisit,Date";
-  assert.equal(formatOf([names]), "goatcounter");
-  assert.equal(goatcounter(names), null);
-  const row = goatcounter('/a,"A ""title"", quoted",,,Firefox 140,Linux,1a2b3c,0,https://example.com,h,"1920,1080,1",DE-BY,1,2026-11-01T12:30:05Z');
-  assert.deepEqual([row.path, row.address, row.country, row.at_ms], ["/a", "1a2b3c", "DE", AT_MS]);
-});
-
-test("lines that cannot be read are told apart from lines that are none", () => {
-  assert.equal(FORMATS.clf()('203.0.113.9 - - [01/Nov/2026:12:30:05 +0000] "\\x16\\x03\\x01" 400 0 "-" "-"'), undefined);
-  assert.equal(FORMATS.logpush()('{"content":"tests"}'), null);
-  assert.equal(FORMATS.caddy()('{"level":"info","logger":"admin","msg":"stopped"}'), null);
-  assert.equal(FORMATS.caddy()("{"), undefined);
-});
-
-test("page views count; pages' files, programs, errors and forms are left out, each for its reason", () => {
-  const page = { bots: false, statics: false, method: "GET", status: statuses("200-299,304") };
-  const reason = (hit, options = page) => filter(options)({ ...HIT, user_agent: FIREFOX, ...hit }, hit.path ?? "/a");
-  assert.equal(reason({}), undefined);
-  assert.equal(reason({ status: "304" }), undefined);
-  assert.equal(reason({ status: "404" }), "status");
-  assert.equal(reason({ method: "POST" }), "method");
-  for (const path of ["/a.css", "/b/c.JS", "/favicon.ico", "/x.min.js.map"]) {
-    assert.equal(reason({ path }), "static", path);
+test("what is wrong with an option is said by its name", () => {
+  for (const [options, said] of [
+    [{ format: "csv" }, /--format csv is not known: logpush, .*nginx/],
+    [{ status: "2xx" }, /--status 2xx is no list of statuses: write it as 200-299,304/],
+    [{ paths: "cut" }, /--paths cut is not known: keep, strip, add/],
+    [{ by: ["page", "page"] }, /--by page,page is no list of dimensions/],
+  ]) {
+    assert.throws(() => reader(options), (error) => error.exit === 2 && said.test(error.message));
   }
-  for (const path of ["/", "/a.html", "/v1.2", "/js", "/feed.xml"]) assert.equal(reason({ path }), undefined, path);
-  assert.equal(reason({ user_agent: "curl/8.0" }), "bots");
-  assert.equal(reason({ user_agent: "" }), "bots");
-  assert.equal(reason({ user_agent: undefined }), undefined, "Common Log Format says nothing of it");
-  assert.equal(
-    reason(
-      { status: "500", method: "POST", path: "/a.css", user_agent: "curl/8.0" },
-      { bots: true, statics: true, method: "any", status: statuses("any") },
-    ),
-    undefined,
-  );
-  assert.equal(statuses("2xx"), undefined);
 });
 
-test("programs are known by the words of the server", () => {
-  const source = readFileSync(join(ROOT, "crates/tally-protocol/src/bots.rs"), "utf8");
-  const words = source
-    .slice(source.indexOf("const WORDS"), source.indexOf("];\n\n"))
-    .match(/"[^"]*"/g)
-    .map((word) => word.slice(1, -1));
-  assert.deepEqual(WORDS, words);
-  assert.equal(isBot("Mozilla/5.0 (Linux; Android 9; CUBOT X19) Chrome/120"), false);
-  assert.equal(isBot("Mozilla/5.0 (Linux; Android 9; CUBOT X19) Googlebot/2.1"), true);
-});
-
-test("paths of one page become one counter, by a rule", () => {
-  const ids = (options, targets) =>
-    targets.map(
-      (target) => pathOf({ paths: "keep", rewrites: [], stripQuery: true, prefix: "", ...options })({ target }).id,
-    );
+test("paths of one page become one counter, by a rule or by the caller's own", () => {
   const same = ["/a", "/a/", "/a/index.html", "/", "/index.html", "/b.html"];
-  assert.deepEqual(ids({}, same), same);
   assert.deepEqual(ids({ paths: "strip" }, same), ["/a", "/a", "/a", "/", "/", "/b.html"]);
   assert.deepEqual(ids({ paths: "add" }, same), ["/a/", "/a/", "/a/", "/", "/", "/b.html"]);
-  assert.deepEqual(ids({ prefix: "x.com" }, ["/a?b"]), ["x.com/a"]);
+  assert.deepEqual(ids({ prefix: "https://x.com" }, ["/a?b"]), ["https://x.com/a"]);
   assert.deepEqual(ids({ stripQuery: false }, ["/a?b", "/a"]), ["/a?b", "/a"]);
-  assert.deepEqual(ids({ rewrites: [[/^\/old\/(.*)/, "/new/$1"]] }, ["/old/x"]), ["/new/x"]);
+  const rewrites = [[/^\/old\/(.*)/, "/new/$1"], [/ü/, "ue\n"]];
+  assert.deepEqual(ids({ rewrites }, ["/old/xü", "/y"]), ["/new/xue\n", "/y"]);
+  assert.deepEqual(ids({ site: "x.com", by: ["page"] }, ["/a", "/b"]), ["x.com", "x.com"]);
+});
+
+test("a text has no mark, and UTF-16 is named with the file", (context) => {
+  const place = folder();
+  context.after(() => rmSync(place, { recursive: true, force: true }));
+  const file = join(place, "list.txt");
+  writeFileSync(file, "\ufeffmysite/hits 12\n");
+  assert.equal(readText(file), "mysite/hits 12\n");
+  for (const text of ["\ufeffa 1", "a 1"]) {
+    assert.throws(() => textOf(Buffer.from(text, "utf16le"), "x.txt"), /x\.txt is UTF-16, .*iconv -f UTF-16 -t UTF-8/);
+  }
+  assert.throws(() => readText(join(place, "nothing")), (error) => error.exit === 3);
+});
+
+test("a log of a real server is read to its end", () => {
+  const log = readFileSync(join(ROOT, "tests/fixtures/access.log"));
+  const { lines, unreadable, body } = reader({ status: "any", bots: true, statics: true, method: "any" }).read(log);
+  assert.deepEqual([lines, unreadable, body.length], [2_000, 0, 2_000]);
 });
 
 async function partsOf(chunks, start, ends) {

@@ -78,3 +78,24 @@ fn other_forms_are_refused_with_the_command_that_converts_them() {
         assert!(refused.detail().contains(hint), "{}", refused.detail());
     }
 }
+
+#[test]
+fn a_body_in_utf16_is_named_as_such() {
+    let text = "1.2.3.4 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 5";
+    let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for body in [
+        [&b"\xff\xfe"[..], &little].concat(),
+        [&b"\xfe\xff"[..], &big].concat(),
+        little,
+        big,
+    ] {
+        let mut decoder = Decoder::new(None, 1_000).unwrap();
+        let pushed = decoder.push(&body, |_| Ok(()));
+        let problem = pushed
+            .and_then(|()| decoder.finish(|_| Ok(())))
+            .unwrap_err();
+        assert_eq!(problem.code(), Code::UnsupportedEncoding);
+        assert!(problem.detail().contains("UTF-16"), "{problem}");
+    }
+}

@@ -11,7 +11,7 @@ use tally_protocol::batch::event::{
 };
 use tally_protocol::batch::ingest::UniqueField;
 use tally_protocol::batch::json::DETAIL_CHARS_MAX;
-use tally_protocol::batch::logpush::parse_ndjson;
+use tally_protocol::batch::ndjson::parse_ndjson;
 use tally_protocol::problem::{Code, Problem};
 
 fn refused(json: &str) -> Problem {

@@ -6,10 +6,12 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::batch::json::Text;
-use super::batch::log_fields::{LogField, LoggedRequest};
 use super::problem::{Code, Problem};
-use super::user_agent::{browser, device};
-use tally_core::counter::dimensions::{DimensionFault, Dimensions};
+use tally_core::counter::dimensions::{
+    DIMENSION_VALUE_BYTES_MAX, DIMENSIONS_PER_WRITE_MAX, DimensionFault, Dimensions,
+};
+use tally_logs::fields::{LogField, LoggedRequest};
+use tally_logs::user_agent::{browser, device};
 
 /// The value that stands for what the request itself says.
 const AUTO: &str = "auto";
@@ -19,6 +21,22 @@ const AUTOMATIC: [&str; 3] = ["country", "device", "browser"];
 
 /// The dimensions that the address of a page gives.
 const OF_PAGE: [LogField; 2] = [LogField::Referrer, LogField::UtmSource];
+
+const _: () = assert!(LogField::ALL.len() <= DIMENSIONS_PER_WRITE_MAX);
+const _: () = assert!(tally_logs::reader::VALUE_BYTES_MAX == DIMENSION_VALUE_BYTES_MAX);
+
+/// Returns the dimensions of these fields of a request; `site` is the site's own host.
+pub fn of_request(
+    request: &LoggedRequest<'_>,
+    fields: &[LogField],
+    site: Option<&str>,
+) -> Dimensions {
+    let mut dimensions = Dimensions::default();
+    for field in fields {
+        dimensions.insert_cut(field.name(), &request.value(*field, site));
+    }
+    dimensions
+}
 
 impl From<DimensionFault> for Problem {
     fn from(fault: DimensionFault) -> Self {
@@ -112,7 +130,7 @@ pub fn parse_list(list: &str, referer: &str) -> Result<Dimensions, Problem> {
         referrer: referer,
         ..LoggedRequest::default()
     };
-    let of_page = page.dimensions(&OF_PAGE, None);
+    let of_page = of_request(&page, &OF_PAGE, None);
     let mut dimensions = Dimensions::default();
     let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
     let mut names = Vec::new();

@@ -6,8 +6,8 @@
 //! | [`query`], [`bodies`], [`delta`] | the parts of a request |
 //! | [`batch`] | bulk bodies, read as they stream |
 //! | [`public`], [`badge`] | answers to clients; badges |
-//! | [`dimensions`], [`user_agent`] | dimensions of writes |
-//! | [`visitor`], [`bots`] | visitors without their addresses, and programs that are no visitors |
+//! | [`dimensions`] | dimensions of writes |
+//! | [`visitor`] | visitors without their addresses |
 //! | [`problem`] | refusals |
 //! | [`access`] | rights of callers |
 //! | [`api_key`] | keys that calls make, and their stored form |
@@ -63,7 +63,6 @@ pub mod badge;
 pub mod batch;
 pub mod boards;
 pub mod bodies;
-pub mod bots;
 pub mod delta;
 pub mod dimensions;
 pub mod export;
@@ -92,7 +91,6 @@ pub mod share;
 pub mod shell_limits;
 pub mod snapshot;
 pub mod stored;
-pub mod user_agent;
 pub mod version;
 pub mod view_fallback;
 pub mod visitor;

@@ -9,7 +9,6 @@ mod verdicts;
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
 pub use top::TopQuery;
 
-use super::batch::civil::{parse_date, parse_rfc3339};
 use super::messages::ReadParts;
 use super::problem::{Code, Problem};
 use super::routes::{RouteName, percent_decoded};
@@ -19,6 +18,7 @@ use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::Range;
 use tally_core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
 use tally_core::counter::uniques_retention::{self, BY_DAYS_SECONDS};
+use tally_logs::time::{parse_date, parse_rfc3339};
 
 /// The longest window, in seconds: as long as days are stored, 1,826 × 86,400.
 pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;

@@ -1,4 +1,5 @@
-// The one interface of the command to the reader of logs: bytes in, lines of a body of /ingest out.
+// The one interface of the command to the reader of logs, crates/tally-logs as Wasm: bytes in, lines of a body of
+// /ingest out.
 //
 // interface ReaderOptions {
 //   format: string;             // one of FORMATS or ALIASES; `formatOf` finds it
@@ -24,92 +25,123 @@
 //     ids: string[];            // the counter of each of them
 //     numbers: number[];        // which line of `bytes` each of them is: so many newlines stand before it
 //     lines: number;            // how many there were, without comments, headers and blank ones
-//     left: { status: number; method: number; static: number; bots: number };  // left out, by reason
+//     left: { [reason in keyof typeof REASONS]?: number };  // left out, by reason
 //     unreadable: number;       // neither counted nor left out
 //     unread: string[];         // some of those
 //   };
 // }
 //
 // Invariant: what `read` returns depends on the options, the state before and the bytes alone.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { EXIT, Failure } from "../outcome.mjs";
-import { PATH_RULES, REASONS, filter, pathOf, statuses } from "./filters.mjs";
-import * as formats from "./formats.mjs";
+import { ROOT } from "../place.mjs";
+import { UTF16, isUtf16 } from "../text.mjs";
 
-export { PATH_RULES, REASONS };
-/** The names of formats. */
-export const FORMATS = Object.keys(formats.FORMATS);
+/** The names of formats, in the order in which they are tried. */
+export const FORMATS = ["logpush", "caddy", "nginx-json", "alb", "goatcounter", "cloudfront", "clf"];
 /** Other names of formats: what people have is called after their server. */
-export const ALIASES = formats.ALIASES;
+export const ALIASES = {
+  nginx: "clf", apache: "clf", common: "clf", combined: "clf", elb: "alb", w3c: "cloudfront", iis: "cloudfront",
+};
+/** The rules of `--paths`. */
+export const PATH_RULES = ["keep", "strip", "add"];
+/** Why hits are left out, in the order in which that is looked at, and how to count them all the same. */
+export const REASONS = {
+  status: "their status is not asked for (--status any)",
+  method: "their method is not asked for (--method any)",
+  static: "they are files that pages load (--static)",
+  bots: "their user agents are programs' (--bots)",
+  request: "their clients sent no request",
+};
 
-const SAMPLE_LINES = 50;
-const UNREAD_SHOWN_MAX = 5;
+// The outputs of a call, by crates/tally-logs-wasm.
+const [REPORT, BODY, COUNTERS, NUMBERS] = [0, 1, 2, 3];
+const DIMENSIONS = "page, referrer, status, method, browser, device, utm_source, country";
+const utf8 = new TextDecoder();
 
-const linesOf = (bytes) => new TextDecoder().decode(bytes).split(/\r?\n/);
+/** The Wasm, once it is needed; and the rules that the reader at work asks for. */
+let loaded;
+let rules = [];
+const closed = new FinalizationRegistry((number) => loaded.close(number));
+
+function wasm() {
+  if (loaded !== undefined) return loaded;
+  let bytes;
+  try {
+    bytes = readFileSync(join(ROOT, "build/logs.wasm"));
+  } catch (error) {
+    throw new Failure(EXIT.failed, `build/logs.wasm, which reads logs, cannot be read (${error.code}): run make build`);
+  }
+  // A rule of the caller's own is carried out here: the Wasm has no expressions.
+  const rewrite = (at, length) => {
+    const path = rules.reduce((text, [pattern, replacement]) => text.replace(pattern, replacement), textAt(at, length));
+    const changed = Buffer.from(path);
+    const room = loaded.exchange(changed.length);
+    new Uint8Array(loaded.memory.buffer).set(changed, room);
+  };
+  loaded = new WebAssembly.Instance(new WebAssembly.Module(bytes), { env: { rewrite } }).exports;
+  return loaded;
+}
+
+const textAt = (at, length) => utf8.decode(new Uint8Array(loaded.memory.buffer, at, length));
+const text = (output) => textAt(loaded.output(output), loaded.output_length(output));
+// The bytes may begin anywhere: numbers of four bytes are copied to where they may be read as such.
+const numbers = (output) => {
+  const at = loaded.output(output);
+  return new Uint32Array(loaded.memory.buffer.slice(at, at + loaded.output_length(output)));
+};
+
+function input(bytes) {
+  const room = wasm().input(bytes.length);
+  new Uint8Array(loaded.memory.buffer).set(bytes, room);
+}
 
 /** Returns the name of the format of a log that begins with these bytes; undefined where no format fits. */
 export function formatOf(head) {
-  const lines = linesOf(head).slice(0, SAMPLE_LINES + 1);
-  return formats.formatOf(lines.length > 1 ? lines.slice(0, -1) : lines);
+  if (isUtf16(head)) throw new Failure(EXIT.failed, `the log ${UTF16}`);
+  input(head);
+  loaded.format_of();
+  return text(REPORT) || undefined;
 }
 
 /** Returns a reader. Throws a failure of usage that names the option where one cannot be read. */
 export function createReader(options) {
-  const name = formats.ALIASES[options.format] ?? options.format;
-  if (!(name in formats.FORMATS)) {
-    throw new Failure(EXIT.usage, `--format ${options.format} is not known: ${[...FORMATS, ...Object.keys(ALIASES)].join(", ")}`);
-  }
-  const status = statuses(options.status);
-  if (status === undefined) throw new Failure(EXIT.usage, `--status ${options.status} is no list of statuses: write it as 200-299,304`);
-  if (!PATH_RULES.includes(options.paths)) throw new Failure(EXIT.usage, `--paths is one of ${PATH_RULES.join(", ")}`);
-  const { site, by, unique } = options;
-  const leaves = filter({ ...options, status });
-  const counterOf = pathOf(options);
-  const parse = formats.FORMATS[name]();
-  let state = options.state ?? "";
-  if (state !== "") parse(state);
-  const read = (bytes) => {
-    const all = {
-      body: [], ids: [], numbers: [], lines: 0, left: { status: 0, method: 0, static: 0, bots: 0 }, unreadable: 0, unread: [],
-    };
-    for (const [number, line] of linesOf(bytes).entries()) {
-      if (line === "") continue;
-      const hit = parse(line);
-      if (hit === null && (line.startsWith("#Fields:") || name === "goatcounter")) state = line;
-      if (hit === null) continue;
-      all.lines += 1;
-      if (hit === undefined) {
-        all.unreadable += 1;
-        if (all.unread.length < UNREAD_SHOWN_MAX) all.unread.push(line.slice(0, 200));
-        continue;
-      }
-      const { id, page, query } = counterOf(hit);
-      const reason = leaves(hit, page);
-      if (reason === undefined) {
-        all.body.push(bodyLine(hit, id, page + query, { by, unique }));
-        all.ids.push(site ?? id);
-        all.numbers.push(number);
-      } else all.left[reason] += 1;
-    }
-    return all;
+  const { status, method, bots, statics, paths, rewrites, stripQuery, prefix, site, by, state = "" } = options;
+  const format = ALIASES[options.format] ?? options.format;
+  const given = { format, state, status, method, bots, statics, paths, stripQuery, prefix, site };
+  input(Buffer.from(JSON.stringify({
+    ...given, rewrites: rewrites.length > 0, by: by.join(","), unique: options.unique === "ip",
+  })));
+  const number = loaded.open();
+  if (number === 0) throw unfit(text(REPORT), options);
+  const reader = {
+    format,
+    state,
+    query: { format: "ndjson" },
+    read(bytes) {
+      input(bytes);
+      rules = rewrites;
+      loaded.read(number);
+      const { ids, state: after, ...report } = JSON.parse(text(REPORT));
+      reader.state = after;
+      const body = text(BODY).split("\n");
+      body.pop();
+      const counted = Array.from(numbers(COUNTERS), (at) => ids[at]);
+      return { ...report, body, ids: counted, numbers: Array.from(numbers(NUMBERS)) };
+    },
   };
-  const query = {
-    format: "logpush", key: site === undefined ? "path" : "site", site,
-    by: by.length === 0 ? undefined : by.join(","), unique,
-  };
-  return { format: name, query, read, get state() { return state; } };
+  closed.register(reader, number);
+  return reader;
 }
 
-// A line as Logpush writes it, with what is counted of it alone.
-function bodyLine(hit, id, target, { by, unique }) {
-  const line = { ClientRequestPath: id, EdgeStartTimestamp: hit.at_ms };
-  if (unique === "ip") line.ClientIP = hit.address;
-  if (by.length > 0) {
-    line.ClientRequestURI = target;
-    line.ClientRequestMethod = hit.method;
-    if (hit.status !== undefined) line.EdgeResponseStatus = Number(hit.status);
-    line.ClientRequestReferer = hit.referrer;
-    line.ClientRequestUserAgent = hit.user_agent;
-    line.ClientCountry = hit.country;
-  }
-  return JSON.stringify(line);
+function unfit(option, options) {
+  const known = {
+    format: `is not known: ${[...FORMATS, ...Object.keys(ALIASES)].join(", ")}`,
+    status: "is no list of statuses: write it as 200-299,304",
+    paths: `is not known: ${PATH_RULES.join(", ")}`,
+    by: `is no list of dimensions: some of ${DIMENSIONS}, each once`,
+  };
+  const value = option === "by" ? options.by.join(",") : options[option];
+  return new Failure(EXIT.usage, `--${option} ${value} ${known[option] ?? "cannot be read"}`);
 }

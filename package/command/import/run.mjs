@@ -44,7 +44,7 @@ export function linesOf(text) {
 }
 
 // The time of a line of a body.
-const timeOf = (line) => new Date(JSON.parse(line).EdgeStartTimestamp).getTime();
+const timeOf = (line) => JSON.parse(line).at;
 const isExport = (head) => /^\{"(?:id|policy|board|end)":/.test(head.toString("latin1", 0, 16));
 const last = (bytes) => bytes.subarray(-TAIL_BYTES_MAX);
 

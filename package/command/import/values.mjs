@@ -8,6 +8,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
+import { UTF16, isUtf16 } from "../text.mjs";
 import { Checksum } from "./checksum.mjs";
 import { Redis, entries } from "./redis.mjs";
 
@@ -205,6 +206,7 @@ export class Values {
     const decoder = new TextDecoder();
     try {
       for await (const chunk of chunks) {
+        if (file.counters === 0 && isUtf16(chunk)) throw new Failure(EXIT.failed, `${name} ${UTF16}`);
         const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
         rest = lines.pop();
         for (const line of lines) await this.#lineOf(file, line);

@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::super::bots::is_bot;
 use super::super::problem::{Code, Problem};
 use super::super::visitor::ClientAddress;
 use super::json::Text;
+use tally_logs::bots::is_bot;
 
 /// The `unique` that stands for the visitor.
 pub const AUTO: &str = "auto";

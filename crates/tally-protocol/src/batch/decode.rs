@@ -5,6 +5,7 @@
 
 use super::super::problem::{Code, Problem};
 use super::inflate::Inflate;
+use tally_logs::text::{UTF16, is_utf16};
 
 /// The first bytes of a gzip file. No text begins with them, because no UTF-8 character begins with the second byte.
 /// Source: RFC 1952, section 2.3.1.
@@ -118,6 +119,10 @@ impl Decoder {
     fn form_of(&self, head: &[u8]) -> Result<Form, Problem> {
         if head.starts_with(GZIP) {
             return Ok(Form::Gzip(Box::new(Inflate::new(self.bytes_max))));
+        }
+        if is_utf16(head) {
+            let detail = format!("{UTF16}; nothing was counted");
+            return Err(Problem::new(Code::UnsupportedEncoding, detail));
         }
         match OTHERS.iter().find(|(begin, ..)| head.starts_with(begin)) {
             Some((_, name, command)) => Err(unsupported(name, command)),

@@ -3,14 +3,17 @@
 
 use std::borrow::Cow;
 
+use super::super::dimensions::of_request;
 use super::super::problem::{Code, Problem};
 use super::BulkRecord;
-use super::clf::LogLine;
-use super::log_fields::{LogField, LoggedRequest};
-use super::logpush::{LogpushLine, parse_ndjson};
+use super::json::{bytes_of, problem_of_line};
+use super::ndjson::parse_ndjson;
 use super::split::Splitter;
 use tally_core::counter::dimensions::Dimensions;
 use tally_core::counter::id::CounterId;
+use tally_logs::fields::{LogField, LoggedRequest};
+use tally_logs::formats::{clf, logpush};
+use tally_logs::hit::Hit;
 
 /// The format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub enum KeyField {
 /// The field that uniques are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UniqueField {
-    /// The client's address, as logged.
+    /// The client's address.
     Ip,
     /// None: no uniques are counted.
     None,
@@ -98,7 +101,10 @@ impl Ingest {
     /// `invalid-query`; `invalid-id` for a site that is no counter's name.
     pub fn saying(self, by: Option<&str>, site: Option<&str>) -> Result<Self, Problem> {
         let refuse = |detail: &str| Err(Problem::new(Code::InvalidQuery, detail));
-        let by = by.map_or(Ok(Vec::new()), LogField::list)?;
+        let known = LogField::ALL.map(LogField::name).join(", ");
+        let Some(by) = by.map_or(Some(Vec::new()), LogField::list) else {
+            return refuse(&format!("by is a list of some of {known}, each once"));
+        };
         let site = site.map(CounterId::parse).transpose()?;
         if self.format == Format::Ndjson && !(by.is_empty() && site.is_none()) {
             return refuse("NDJSON lines say `by` and `key` themselves; leave by and site out");
@@ -145,38 +151,48 @@ impl Ingest {
         }
     }
 
-    /// Returns what one line counts; `None` for a line that is no record (Logpush's destination check).
+    /// Returns what one line counts; `None` for a line that is no record, such as Logpush's destination check.
     ///
     /// # Errors
-    /// As [`LogLine::parse`], [`LogpushLine::parse`] and [`parse_ndjson`].
+    /// As [`clf::read`], [`logpush::read`] and [`parse_ndjson`].
     pub fn read<'a>(&self, line: &'a [u8]) -> Result<Option<BulkRecord<'a>>, Problem> {
-        let mut read = match self.format {
-            Format::Clf => {
-                let line = LogLine::parse(line)?;
-                let dimensions = self.dimensions(&line.hit());
-                let mut record = line.record(self.unique);
-                record.dimensions = dimensions;
-                Some(record)
-            }
-            Format::Ndjson => Some(parse_ndjson(line, self.unique)?),
-            Format::Logpush => LogpushLine::parse(line)?.map(|line| {
-                let dimensions = self.dimensions(&line.hit());
-                let mut record = line.record(self.unique);
-                record.dimensions = dimensions;
-                record
-            }),
+        let hit = match self.format {
+            Format::Clf => clf::read(line).map(Some),
+            Format::Logpush => logpush::read(line),
+            Format::Ndjson => return parse_ndjson(line, self.unique).map(Some),
         };
-        if let (Some(record), KeyField::Site, Some(site)) = (&mut read, self.key, &self.site) {
-            record.key = Cow::Owned(site.as_str().to_owned());
+        match hit {
+            Ok(Some(hit)) => self.record(hit).map(Some),
+            Ok(None) => Ok(None),
+            Err(unread) => Err(problem_of_line(&unread)),
         }
-        Ok(read)
     }
 
-    fn dimensions(&self, hit: &LoggedRequest<'_>) -> Dimensions {
-        match self.by.is_empty() {
-            true => Dimensions::default(),
-            false => hit.dimensions(&self.by, self.site.as_ref().map(CounterId::as_str)),
-        }
+    /// Returns what a request counts: one, for its path or the site.
+    fn record<'a>(&self, hit: Hit<'a>) -> Result<BulkRecord<'a>, Problem> {
+        let key = match (&hit.target, self.key, &self.site) {
+            (Err(why), ..) => return Err(Problem::new(Code::InvalidLine, *why)),
+            (Ok(_), KeyField::Site, Some(site)) => Cow::Owned(site.as_str().to_owned()),
+            _ => hit.path(),
+        };
+        Ok(BulkRecord {
+            key,
+            delta: 1,
+            dimensions: match self.by.is_empty() {
+                true => Dimensions::default(),
+                false => {
+                    let site = self.site.as_ref().map(CounterId::as_str);
+                    of_request(&LoggedRequest::from(&hit), &self.by, site)
+                }
+            },
+            unique: hit
+                .visitor
+                .filter(|_| self.unique == UniqueField::Ip)
+                .map(bytes_of),
+            at_ms: Some(hit.at_ms),
+            id: None,
+            sample: None,
+        })
     }
 }
 

@@ -1,11 +1,14 @@
 //! JSON objects into structs, and JSON errors into problems. How much of the input an error repeats is bounded.
 
-use serde::de::{self, IgnoredAny, Visitor};
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use std::borrow::Cow;
 
 use super::super::problem::{Code, Problem};
+use tally_logs::hit::Unread;
+pub(crate) use tally_logs::json::Text;
+use tally_logs::json::object;
 
 /// The longest detail of a JSON error, in characters. Errors quote the input, and one answer carries 100 of them: 100 *
 /// 256 = 25,600 characters, instead of 100 records of 64 KiB.
@@ -17,25 +20,18 @@ pub const DETAIL_CHARS_MAX: usize = 256;
 /// `invalid-json` for malformed JSON, `unknown-field` (it is named) and `invalid-body` for anything else
 /// that does not fit, which includes repeated fields and values that are not an object.
 pub fn read_object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
-    // A derived struct would also be read from an array, by position.
-    let first = bytes.trim_ascii_start().first();
-    if first.is_none() {
-        let detail = "there is none: send an object: `{…}`";
-        return Err(Problem::new(Code::InvalidJson, detail));
+    object(bytes).map_err(|unread| problem_of_line(&unread))
+}
+
+/// Returns what an unreadable line means to a caller.
+pub fn problem_of_line(unread: &Unread) -> Problem {
+    match unread {
+        Unread::Why(why) => Problem::new(Code::InvalidLine, *why),
+        Unread::NotUtf8 => Problem::new(Code::InvalidId, "the request target is not UTF-8"),
+        Unread::Empty => Problem::new(Code::InvalidJson, "there is none: send an object: `{…}`"),
+        Unread::NoObject => Problem::new(Code::InvalidBody, "send an object: `{…}`"),
+        Unread::Json(error) => problem_of(error),
     }
-    if first != Some(&b'{') {
-        return Err(match serde_json::from_slice::<IgnoredAny>(bytes) {
-            Ok(_) => Problem::new(Code::InvalidBody, "send an object: `{…}`"),
-            Err(error) => problem_of(&error),
-        });
-    }
-    // UTF-8 is checked once for the whole text, so that strings need no checks of their own. Text that is not UTF-8 is
-    // still parsed, so that the error names the place.
-    let read = match std::str::from_utf8(bytes) {
-        Ok(text) => serde_json::from_str(text),
-        Err(_) => serde_json::from_slice(bytes),
-    };
-    read.map_err(|error| problem_of(&error))
 }
 
 /// Returns what a JSON error means to a caller, with the place of the fault in the value.
@@ -79,10 +75,6 @@ fn in_words(message: &str) -> Cow<'_, str> {
     };
     [start, EXPECTED, words].concat().into()
 }
-
-/// A string of an object, borrowed where it has no escapes. (`Option<Cow<str>>` would always copy.)
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// Reads a field that may be missing but not `null`: a `null` from a broken client must not count as the default.
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>

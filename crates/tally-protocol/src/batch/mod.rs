@@ -2,7 +2,7 @@
 //! and the sums of one section.
 //!
 //! ```text
-//! chunk ─► decode ─► split ─► event | ingest (clf, logpush, ndjson) ─► gather ─► one sum per counter and section
+//! chunk ─► decode ─► split ─► event | ingest (`tally_logs`, ndjson) ─► gather ─► one sum per counter and section
 //! ```
 //!
 //! | module | does |
@@ -15,10 +15,7 @@
 //! | `plain_event` | the most common form of a record of `/events`, in one pass |
 //! | [`by`] | who caused a write |
 //! | [`ingest`] | the queries of `/ingest`: which format, which fields |
-//! | [`log_fields`] | the dimensions of log lines |
-//! | [`clf`] | lines in Common and Combined Log Format |
-//! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
-//! | [`civil`] | dates and times of day into unix time |
+//! | [`ndjson`] | NDJSON lines of `/ingest` |
 //! | [`gather`], [`gathered`] | records into one sum per counter |
 //! | [`hashes`] | the hashes of elements and idempotency keys |
 //! | [`plan`] | the cells that a body writes to, and the load of each |
@@ -38,8 +35,6 @@ use tally_core::sketch::Sample;
 
 pub mod body_memory;
 pub mod by;
-pub mod civil;
-pub mod clf;
 pub mod decode;
 pub mod event;
 pub mod gather;
@@ -50,8 +45,7 @@ pub mod ingest;
 pub mod json;
 pub mod keyed;
 pub mod lines;
-pub mod log_fields;
-pub mod logpush;
+pub mod ndjson;
 mod plain_event;
 pub mod plan;
 pub mod report;

@@ -16,9 +16,7 @@ pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// space counts as part of the record.
 const RAW_BYTES_MAX: usize = RECORD_BYTES_MAX + 1;
 
-/// The byte order mark of UTF-8, which some programs write at the beginning of a file; it is not part of the body.
-/// Source: RFC 8259, section 8.1.
-pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub use tally_logs::text::BYTE_ORDER_MARK;
 
 /// White space of JSON (RFC 8259, section 2).
 fn is_white(byte: u8) -> bool {

@@ -1,11 +1,11 @@
 //! The measure and the window by which counters are ordered.
 
 use super::{Query, WINDOW_SECONDS_MAX, refuse};
-use crate::batch::civil::parse_date;
 use crate::messages::{OrderBy, WindowStart};
 use crate::problem::Problem;
 use crate::snapshot::date_of;
 use tally_core::counter::history::DAYS_KEPT;
+use tally_logs::time::parse_date;
 
 /// The hours before this one, and the days before today, at whose beginnings the directory stores counts.
 pub(super) const HOURS_BEFORE: i64 = 24;

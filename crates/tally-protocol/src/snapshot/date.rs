@@ -1,7 +1,7 @@
 //! Days in requests and answers: `2026-11-01`, in UTC.
 
-use crate::batch::civil::parse_date as parse_civil;
 use crate::problem::{Code, Problem};
+use tally_logs::time::parse_date as parse_civil;
 
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 86_400_000;

@@ -1,7 +1,7 @@
-//! Dates and times of day into unix time. Every field is checked against the calendar, so that a damaged time is
-//! refused instead of counted in another hour. Times before 1970 or after 9999 are refused.
+//! Times of logs into unix time. Every field is checked against the calendar, so that a damaged time is refused instead
+//! of counted in another hour. Times before 1970 or after 9999 are refused.
 //!
-//! A leap second (`:60`) is read as the second before it: unix time cannot express it.
+//! A leap second (`:60`) is read as the second before it: unix time cannot express it. It belongs to its own minute.
 
 /// The seconds of a day; unix time gives every day the same length.
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -59,16 +59,85 @@ pub fn parse_clf_time(text: &[u8]) -> Option<i64> {
 /// Returns the unix milliseconds of an RFC 3339 time, `None` for anything else. The fraction may have any number of
 /// digits and is cut to milliseconds. The offset is required. Source: RFC 3339, section 5.6.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
+    let (local_ms, rest) = local_ms(text)?;
+    let offset_seconds = match *rest {
+        _ if text.contains('/') => return None,
+        [b'Z' | b'z'] => 0,
+        [sign, h0, h1, b':', m0, m1] => offset(sign, [h0, h1], [m0, m1])?,
+        _ => return None,
+    };
+    at_ms(local_ms, offset_seconds)
+}
+
+/// Returns the unix milliseconds of a time as servers write it: as RFC 3339, with `+0100` for its offset, without an
+/// offset (then it is UTC), with slashes in its date, in the form of Common Log Format, or as a unix time.
+pub fn parse_any(text: &str) -> Option<i64> {
+    if let Some((local_ms, rest)) = local_ms(text) {
+        let offset_seconds = match *rest {
+            [] | [b'Z' | b'z'] => 0,
+            [sign, h0, h1, b':', m0, m1] | [sign, h0, h1, m0, m1] => {
+                offset(sign, [h0, h1], [m0, m1])?
+            }
+            [sign, h0, h1] => offset(sign, [h0, h1], *b"00")?,
+            _ => return None,
+        };
+        return at_ms(local_ms, offset_seconds);
+    }
+    parse_clf_time(text.as_bytes())
+        .map(|seconds| seconds * 1000)
+        .or_else(|| parse_unix(text))
+}
+
+/// Returns the unix milliseconds of a JSON value: a time of [`parse_rfc3339`], or a unix time or its string.
+pub fn parse_timestamp(json: &str) -> Option<i64> {
+    let text = unquoted(json);
+    parse_rfc3339(text).or_else(|| parse_unix(text))
+}
+
+/// Returns a JSON string's text, if it has no escapes: no time has any.
+pub(crate) fn unquoted(json: &str) -> &str {
+    let inner = json
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    inner.unwrap_or(json)
+}
+
+/// Returns the unix milliseconds of a number whose size tells its unit. Seconds end at 10^11 (the year 5138), where
+/// milliseconds begin; microseconds begin at 10^14 and nanoseconds at 10^17: each in March 1973. Finer parts are cut
+/// off.
+fn parse_unix(text: &str) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    match whole.parse::<i64>().ok()? {
+        seconds @ 0..100_000_000_000 => Some(seconds * 1000 + milliseconds(fraction.as_bytes())),
+        at_ms @ 100_000_000_000..100_000_000_000_000 => Some(at_ms),
+        microseconds @ 100_000_000_000_000..100_000_000_000_000_000 => Some(microseconds / 1000),
+        nanoseconds => Some(nanoseconds / 1_000_000),
+    }
+}
+
+/// Returns the first three digits of a fraction as milliseconds.
+fn milliseconds(fraction: &[u8]) -> i64 {
+    let digits = fraction.iter().chain(b"000").take(3);
+    digits.fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'))
+}
+
+/// Reads a date and a time of day with its fraction: the milliseconds from 1970 on a clock that shows it, and what
+/// follows.
+fn local_ms(text: &str) -> Option<(i64, &[u8])> {
     let (fixed, rest) = text.as_bytes().split_at_checked(19)?;
     let &[
         y0,
         y1,
         y2,
         y3,
-        b'-',
+        dash @ (b'-' | b'/'),
         m0,
         m1,
-        b'-',
+        other,
         d0,
         d1,
         b'T' | b't' | b' ',
@@ -84,28 +153,29 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     else {
         return None;
     };
+    if dash != other {
+        return None;
+    }
     let date = days(
         number(&[y0, y1, y2, y3])?,
         number(&[m0, m1])?,
         number(&[d0, d1])?,
     )?;
     let time = time_of_day(number(&[h0, h1])?, number(&[n0, n1])?, number(&[s0, s1])?)?;
-    let (milliseconds, rest) = match rest.strip_prefix(b".") {
+    let (fraction_ms, rest) = match rest.strip_prefix(b".") {
         Some(rest) => {
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
             let (fraction, rest) = rest.split_at_checked(digits)?;
-            let digit = |at: usize| fraction.get(at).map_or(0, |digit| i64::from(digit - b'0'));
             fraction.first()?;
-            (100 * digit(0) + 10 * digit(1) + digit(2), rest)
+            (milliseconds(fraction), rest)
         }
         None => (0, rest),
     };
-    let offset_seconds = match *rest {
-        [b'Z' | b'z'] => 0,
-        [sign, h0, h1, b':', m0, m1] => offset(sign, [h0, h1], [m0, m1])?,
-        _ => return None,
-    };
-    Some(unix_seconds(date, time, offset_seconds)? * 1000 + milliseconds)
+    Some(((date * DAY_SECONDS + time) * 1000 + fraction_ms, rest))
+}
+
+fn at_ms(local_ms: i64, offset_seconds: i64) -> Option<i64> {
+    Some(local_ms - offset_seconds * 1000).filter(|at_ms| *at_ms >= 0)
 }
 
 /// Returns the days from 1970-01-01 to `yyyy-mm-dd`, `None` for anything else.

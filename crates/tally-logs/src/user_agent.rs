@@ -4,8 +4,7 @@
 //! few dozen words without versions, so that many visitors share each. Browsers also name the browsers that they
 //! resemble, so the first word that is found decides: the table goes from the specific to the general.
 
-use super::bots::is_bot;
-use super::visitor::USER_AGENT_BYTES_MAX;
+use super::bots::{USER_AGENT_BYTES_MAX, is_bot};
 
 /// The name of unknown browsers.
 const OTHER: &str = "Other";

@@ -1,8 +1,10 @@
-//! The dimensions of a log line's request.
+//! What may be counted of a request besides its path.
 
-use super::super::problem::{Code, Problem};
-use super::super::user_agent::{browser, device};
-use tally_core::counter::dimensions::{DIMENSIONS_PER_WRITE_MAX, Dimensions};
+use std::borrow::Cow;
+
+use crate::hit::Hit;
+use crate::target;
+use crate::user_agent::{browser, device};
 
 /// What may be counted of a log line besides its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,29 +54,21 @@ impl LogField {
         }
     }
 
-    /// Reads a list of names such as `referrer,browser`.
-    ///
-    /// # Errors
-    /// `invalid-query`.
-    pub fn list(names: &str) -> Result<Vec<Self>, Problem> {
+    /// Reads a list of names such as `referrer,browser`; `None` where one is not known or stands twice.
+    pub fn list(names: &str) -> Option<Vec<Self>> {
         let mut fields = Vec::new();
         for name in names.split(',') {
-            match Self::ALL.into_iter().find(|field| field.name() == name) {
-                Some(field) if !fields.contains(&field) => fields.push(field),
-                _ => {
-                    let known = Self::ALL.map(Self::name).join(", ");
-                    let detail = format!("by is a list of some of {known}, each once");
-                    return Err(Problem::new(Code::InvalidQuery, detail));
-                }
+            let field = Self::ALL.into_iter().find(|field| field.name() == name)?;
+            if fields.contains(&field) {
+                return None;
             }
+            fields.push(field);
         }
-        Ok(fields)
+        Some(fields)
     }
 }
 
-const _: () = assert!(LogField::ALL.len() <= DIMENSIONS_PER_WRITE_MAX);
-
-/// A request, as a log line describes it. A field that the line does not give is empty or a dash.
+/// A request, by what its fields say. A field that is not known is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoggedRequest<'a> {
     /// The target, with its query.
@@ -91,37 +85,36 @@ pub struct LoggedRequest<'a> {
     pub country: &'a str,
 }
 
-impl LoggedRequest<'_> {
-    /// The dimensions of these fields; `site` is the site's own host.
-    pub fn dimensions(&self, fields: &[LogField], site: Option<&str>) -> Dimensions {
-        let mut dimensions = Dimensions::default();
-        let (page, query) = self.target.split_once('?').unwrap_or((self.target, ""));
-        for field in fields {
-            let source;
-            let value = match field {
-                LogField::Page => page,
-                LogField::Referrer => {
-                    source = referrer_host(self.referrer, site).unwrap_or_default();
-                    &source
-                }
-                LogField::Status => self.status,
-                LogField::Method => self.method,
-                LogField::Browser => browser(self.user_agent).unwrap_or_default(),
-                LogField::Device => device(self.user_agent).unwrap_or_default(),
-                LogField::UtmSource => {
-                    source = utm_source(query);
-                    &source
-                }
-                LogField::Country => {
-                    source = self.country.to_ascii_uppercase();
-                    &source
-                }
-            };
-            if value != "-" {
-                dimensions.insert_cut(field.name(), value);
-            }
+impl<'a> From<&'a Hit<'_>> for LoggedRequest<'a> {
+    fn from(hit: &'a Hit<'_>) -> Self {
+        Self {
+            target: hit.target.as_deref().unwrap_or_default(),
+            method: &hit.method,
+            status: &hit.status,
+            referrer: &hit.referrer,
+            user_agent: hit.user_agent.as_deref().unwrap_or_default(),
+            country: &hit.country,
         }
-        dimensions
+    }
+}
+
+impl<'a> LoggedRequest<'a> {
+    /// Returns the value of a field; empty where there is none. `site` is the site's own host.
+    pub fn value(&self, field: LogField, site: Option<&str>) -> Cow<'a, str> {
+        let (page, query) = target::split(self.target);
+        let value = match field {
+            LogField::Page => Cow::Borrowed(page),
+            LogField::Referrer => referrer_host(self.referrer, site)
+                .unwrap_or_default()
+                .into(),
+            LogField::Status => self.status.into(),
+            LogField::Method => self.method.into(),
+            LogField::Browser => browser(self.user_agent).unwrap_or_default().into(),
+            LogField::Device => device(self.user_agent).unwrap_or_default().into(),
+            LogField::UtmSource => utm_source(query.strip_prefix('?').unwrap_or(query)).into(),
+            LogField::Country => self.country.to_ascii_uppercase().into(),
+        };
+        crate::hit::said(value)
     }
 }
 

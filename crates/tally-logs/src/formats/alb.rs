@@ -1,0 +1,58 @@
+//! Lines of AWS's load balancers: Application Load Balancers, whose lines begin with the type of the request, and
+//! classic ones.
+//!
+//! Identified by a time in RFC 3339 as the first or second word, eleven words in their order, and the request in
+//! quotes.
+//! Source: AWS, "Access logs for your Application Load Balancer" and "Access logs for your Classic Load Balancer".
+
+use std::borrow::Cow;
+
+use super::clf::target_of;
+use crate::address;
+use crate::hit::{Hit, Unread, said, visitor};
+use crate::time::parse_rfc3339;
+
+const TYPES: [&str; 6] = ["http", "https", "h2", "grpcs", "ws", "wss"];
+
+/// Returns the request of a line.
+///
+/// # Errors
+/// [`Unread`] that says what is missing.
+pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
+    let line = std::str::from_utf8(line).map_err(|_| Unread::NotUtf8)?;
+    let no_line =
+        || Unread::Why("the line has not the eleven words of a load balancer before its request");
+    let (head, rest) = line.split_once(" \"").ok_or_else(no_line)?;
+    let mut words = head.split(' ').peekable();
+    words.next_if(|word| TYPES.contains(word));
+    let time = words.next().unwrap_or_default();
+    let words: Vec<&str> = words.collect();
+    // The balancer, client, target, three times, two statuses, two sizes.
+    let &[_, client, _, _, _, _, status, _, _, _] = words.as_slice() else {
+        return Err(no_line());
+    };
+    let at_ms =
+        parse_rfc3339(time).ok_or(Unread::Why("the line does not begin with a real time"))?;
+    let mut quotes = rest.split('"');
+    let request = quotes.next().unwrap_or_default();
+    let user_agent = quotes.nth(1);
+    // What is no request is logged as `- http://shop.example:80- `.
+    let target = match request.starts_with("- ") {
+        true => Err("the request is empty: the client sent none"),
+        false => target_of(request.as_bytes()),
+    };
+    let target = target.and_then(|target| std::str::from_utf8(target).map_err(|_| ""));
+    let mut hit = Hit::at(at_ms, target.map(Cow::Borrowed));
+    // The port always stands behind the address, without brackets too.
+    let without_port = client.rsplit_once(':').map_or(client, |(before, _)| before);
+    hit.visitor = match address::parse(without_port) {
+        Some(_) => visitor(without_port),
+        None => visitor(client),
+    };
+    if hit.target.is_ok() {
+        hit.method = Cow::Borrowed(request.split(' ').next().unwrap_or_default());
+    }
+    hit.status = said(Cow::Borrowed(status));
+    hit.user_agent = user_agent.map(|text| said(Cow::Borrowed(text)));
+    Ok(Some(hit))
+}

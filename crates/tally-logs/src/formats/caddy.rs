@@ -1,0 +1,95 @@
+//! Lines of Caddy's JSON log.
+//!
+//! Identified by a logger of access logs, `http.log.access` or one below it. Caddy writes lines with the same `request`
+//! as `http.log.error`, and with `debug` as `http.handlers.reverse_proxy`: they are about requests that have a line of
+//! their own. A line without a logger, as of a changed encoder, is one of access if it has a status and no message but
+//! `handled request`. Source: Caddy, "Log format" and "How logging works".
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::hit::{Hit, Unread, said, visitor};
+use crate::json::{Text, object, plain_of, text_of};
+use crate::time::parse_any;
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    logger: Option<&'a RawValue>,
+    #[serde(borrow)]
+    msg: Option<&'a RawValue>,
+    #[serde(borrow)]
+    ts: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    uri: Option<Text<'a>>,
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    client_ip: Option<&'a RawValue>,
+    #[serde(borrow)]
+    remote_ip: Option<&'a RawValue>,
+    #[serde(borrow)]
+    remote_addr: Option<&'a RawValue>,
+    #[serde(borrow)]
+    headers: Option<Headers<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Headers<'a> {
+    #[serde(borrow, rename = "Referer")]
+    referrer: Option<Vec<Text<'a>>>,
+    #[serde(borrow, rename = "User-Agent")]
+    user_agent: Option<Vec<Text<'a>>>,
+}
+
+/// Returns the request of a line; `None` for a line of another logger.
+///
+/// # Errors
+/// [`Unread`] that says what is missing.
+pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
+    let wire: Wire<'_> = object(line)?;
+    let (logger, msg) = (text_of(wire.logger), text_of(wire.msg));
+    let is_access = match wire.logger {
+        Some(_) => logger == "http.log.access" || logger.starts_with("http.log.access."),
+        None => wire.status.is_some() && (wire.msg.is_none() || msg == "handled request"),
+    };
+    let Some(request) = wire.request.filter(|_| is_access) else {
+        return match wire.ts.is_some() && (wire.logger.is_some() || wire.msg.is_some()) {
+            true => Ok(None),
+            false => Err(Unread::Why("the line has no `request`, or no `status`")),
+        };
+    };
+    let at_ms = parse_any(plain_of(wire.ts)).ok_or(Unread::Why("`ts` is no time"))?;
+    let uri = request.uri.map(|text| text.0);
+    let mut hit = Hit::at(
+        at_ms,
+        uri.filter(|uri| !uri.is_empty())
+            .ok_or("the request has no target"),
+    );
+    let address = request
+        .client_ip
+        .or(request.remote_ip)
+        .or(request.remote_addr);
+    hit.visitor = visitor(&text_of(address));
+    hit.method = text_of(request.method);
+    hit.status = Cow::Borrowed(plain_of(wire.status));
+    if let Some(headers) = request.headers {
+        let first = |texts: Option<Vec<_>>| {
+            let text = texts.and_then(|texts| texts.into_iter().next());
+            said(text.map(|Text(text)| text).unwrap_or_default())
+        };
+        hit.referrer = first(headers.referrer);
+        hit.user_agent = Some(first(headers.user_agent));
+    }
+    Ok(Some(hit))
+}

@@ -1,0 +1,171 @@
+//! Lines in Common and Combined Log Format: `address ident user [time] "request" status bytes "referrer" "agent"`.
+//! A line is a request if its time and its request can be read; the rest of it may be damaged or missing.
+//!
+//! Identified by `[dd/Mon/yyyy:HH:MM:SS ±zzzz] "`, with a real time. The request is found by it. User names may hold
+//! spaces and brackets, but never a bare quote: servers write a quote as `\"` or `\x22`. Source: Apache HTTP Server,
+//! "Log Files", Common Log Format and Combined Log Format.
+
+use std::borrow::Cow;
+
+use crate::hit::{Hit, Unread, said, visitor};
+use crate::prefix::carried;
+use crate::time::{CLF_TIME_BYTES, parse_clf_time};
+
+/// Returns the request of a line, without its newline. A carrier's prefix and the name of a virtual host may stand
+/// before the address.
+///
+/// # Errors
+/// [`Unread`] that says what is missing.
+pub fn read(line: &[u8]) -> Result<Hit<'_>, Unread> {
+    match carried(line)? {
+        Cow::Borrowed(line) => read_plain(line),
+        Cow::Owned(line) => read_plain(&line).map(Hit::into_owned),
+    }
+}
+
+/// The same, of a line without a prefix.
+pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
+    let (head, unix_seconds, quoted) = find_request(line).ok_or(Unread::Why(
+        "there is no `[dd/Mon/yyyy:HH:MM:SS ±zzzz] \"` with a real time",
+    ))?;
+    let request = until_quote(quoted).ok_or(Unread::Why(
+        "the request has no closing quote, so its target may be cut off",
+    ))?;
+    let target = match target_of(request) {
+        Ok(target) => Ok(Cow::Borrowed(
+            std::str::from_utf8(target).map_err(|_| Unread::NotUtf8)?,
+        )),
+        Err(why) => Err(why),
+    };
+    let method = match &target {
+        Ok(_) => request.trim_ascii().split(|byte| *byte == b' ').next(),
+        Err(_) => None,
+    };
+    let (status, rest) = status_of(quoted.get(request.len() + 1..).unwrap_or_default());
+    let (referrer, rest) = quoted_text(rest);
+    let (user_agent, _) = quoted_text(rest);
+    let text = |bytes| said(String::from_utf8_lossy(bytes));
+    let mut hit = Hit::at(unix_seconds.saturating_mul(1000), target);
+    hit.visitor = client(head)?.and_then(visitor);
+    hit.method = text(method.unwrap_or_default());
+    hit.status = text(status);
+    hit.referrer = text(referrer.unwrap_or_default());
+    hit.user_agent = user_agent.map(text);
+    Ok(hit)
+}
+
+/// Returns the text of the client before the time: the first word, or the second behind the name of a virtual host.
+/// `None` for a client that is logged by its name, or not at all.
+fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
+    let mut words = head
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty())
+        .map(|word| std::str::from_utf8(word).unwrap_or_default());
+    let is_address = |word: &str| crate::address::parse(word).is_some();
+    let first = words.next().unwrap_or_default();
+    if is_address(first) || first.ends_with(',') {
+        return Ok(Some(first));
+    }
+    let (second, third) = (words.next(), words.next());
+    let is_more = words.next().is_some();
+    match (second, third) {
+        (Some(second), _) if is_address(second) => Ok(Some(second)),
+        // The client's name, perhaps behind that of a virtual host.
+        (Some("-"), _) | (_, Some("-")) => Ok(None),
+        _ if !is_more => Ok(None),
+        _ => Err(Unread::Why(
+            "what stands before the time begins with no address, and with no prefix that is known",
+        )),
+    }
+}
+
+/// Returns the status (the word after the request) and the text after it; nothing where that word is no number.
+fn status_of(after: &[u8]) -> (&[u8], &[u8]) {
+    let after = after.trim_ascii_start();
+    let end = after.iter().position(|byte| *byte == b' ');
+    let (status, rest) = after.split_at(end.unwrap_or(after.len()));
+    match status.len() == 3 && status.iter().all(u8::is_ascii_digit) {
+        true => (status, rest),
+        false => (&[], rest),
+    }
+}
+
+/// Returns what the next quotes hold, and what follows them. What is cut off says what is left of it.
+fn quoted_text(text: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let open = text.iter().position(|byte| *byte == b'"');
+    let rest = open
+        .and_then(|open| text.get(open + 1..))
+        .unwrap_or_default();
+    match until_quote(rest) {
+        Some(held) => (Some(held), rest.get(held.len() + 1..).unwrap_or_default()),
+        None => (open.map(|_| rest), &[]),
+    }
+}
+
+/// Returns what stands before the time, the time, and what follows the quote that opens the request.
+fn find_request(line: &[u8]) -> Option<(&[u8], i64, &[u8])> {
+    const FIELD_BYTES: usize = CLF_TIME_BYTES + 4;
+    line.windows(FIELD_BYTES)
+        .enumerate()
+        .find_map(|(at, field)| {
+            let time = field.strip_prefix(b"[")?.strip_suffix(b"] \"")?;
+            let (head, rest) = line.split_at(at);
+            Some((head, parse_clf_time(time)?, rest.get(FIELD_BYTES..)?))
+        })
+}
+
+/// Returns the text before the closing quote. That is the first quote that is not escaped and is followed by a space or
+/// by the end. If there is none (the target holds bare quotes, or the line is damaged), it is the first quote that is
+/// not escaped.
+fn until_quote(text: &[u8]) -> Option<&[u8]> {
+    let mut first = None;
+    let mut escaped = false;
+    for (at, &byte) in text.iter().enumerate() {
+        if escaped {
+            escaped = false;
+        } else if byte == b'\\' {
+            escaped = true;
+        } else if byte == b'"' {
+            if matches!(text.get(at + 1), None | Some(b' ')) {
+                return text.get(..at);
+            }
+            first = first.or(Some(at));
+        }
+    }
+    text.get(..first?)
+}
+
+/// Returns the target of `METHOD target HTTP/x`: all that is between the first word and a last word that begins with
+/// `HTTP/`, spaces included. HTTP/0.9 has no last word.
+pub(crate) fn target_of(request: &[u8]) -> Result<&[u8], &'static str> {
+    let request = request.trim_ascii();
+    if matches!(request, b"" | b"-") {
+        return Err("the request is empty: the client sent none");
+    }
+    let method_bytes = request
+        .iter()
+        .position(|&byte| byte == b' ')
+        .unwrap_or(request.len());
+    let (method, rest) = request.split_at(method_bytes);
+    if !method.iter().all(|&byte| is_token(byte)) {
+        return Err("the request does not begin with a method");
+    }
+    let last_word = rest
+        .iter()
+        .rposition(|&byte| byte == b' ')
+        .map_or(0, |space| space + 1);
+    let target = match rest.split_at(last_word) {
+        (target, protocol) if protocol.starts_with(b"HTTP/") => target,
+        _ => rest,
+    };
+    match target.trim_ascii() {
+        [] => Err("the request has no target"),
+        target => Ok(target),
+    }
+}
+
+/// The bytes of a method (RFC 9110, section 5.6.2). A request with other bytes is no HTTP: TLS sent to a plain port,
+/// for example, is logged as `\x16\x03\x01`.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

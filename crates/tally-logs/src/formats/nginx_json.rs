@@ -1,0 +1,102 @@
+//! JSON lines of nginx, by the names that its documentation gives its variables, and those that many a `log_format …
+//! escape=json` uses.
+//!
+//! Identified by `request_uri` or `request`, with a time (`time_iso8601`, `time_local`, `msec`, `time`, `@timestamp` or
+//! `timestamp`) and a `status`. Source: nginx, "ngx_http_log_module" and "Alphabetical index of variables".
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::clf::target_of;
+use crate::hit::{Hit, Unread, said, visitor};
+use crate::json::{Text, object, plain_of, text_of};
+use crate::time::parse_any;
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    request_uri: Option<Text<'a>>,
+    #[serde(borrow)]
+    request: Option<Text<'a>>,
+    #[serde(borrow)]
+    request_method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    time_iso8601: Option<&'a RawValue>,
+    #[serde(borrow)]
+    time_local: Option<&'a RawValue>,
+    #[serde(borrow)]
+    msec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    time: Option<&'a RawValue>,
+    #[serde(borrow, rename = "@timestamp")]
+    at_timestamp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timestamp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    remote_addr: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    http_referer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    http_referrer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    http_user_agent: Option<&'a RawValue>,
+}
+
+/// Returns the request of a line.
+///
+/// # Errors
+/// [`Unread`] that says what is missing.
+pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
+    let wire: Wire<'_> = object(line)?;
+    let times = [
+        wire.time_iso8601,
+        wire.time_local,
+        wire.msec,
+        wire.time,
+        wire.at_timestamp,
+        wire.timestamp,
+    ];
+    let time = times.into_iter().flatten().next();
+    // JSON may write a slash as `\/`.
+    let at_ms = time
+        .and_then(|json| {
+            parse_any(&text_of(Some(json))).or_else(|| parse_any(plain_of(Some(json))))
+        })
+        .ok_or(Unread::Why(
+            "the line has no `time_iso8601`, `time_local` or `msec` with a real time",
+        ))?;
+    if wire.status.is_none() || (wire.request.is_none() && wire.request_uri.is_none()) {
+        return Err(Unread::Why(
+            "the line has no `request` and no `request_uri`, or no `status`",
+        ));
+    }
+    let request = wire.request.map(|text| text.0).unwrap_or_default();
+    let words =
+        target_of(request.as_bytes()).map(|target| String::from_utf8_lossy(target).into_owned());
+    let target = match wire.request_uri.filter(|uri| !uri.0.is_empty()) {
+        Some(uri) => Ok(uri.0),
+        None => words.map(Cow::Owned),
+    };
+    let mut hit = Hit::at(at_ms, target);
+    hit.visitor = visitor(&text_of(wire.remote_addr));
+    hit.method = match wire.request_method {
+        Some(method) => text_of(Some(method)),
+        None if hit.target.is_ok() => Cow::Owned(
+            request
+                .trim_start()
+                .split(' ')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
+        None => Cow::Borrowed(""),
+    };
+    hit.status = Cow::Borrowed(plain_of(wire.status));
+    hit.referrer = said(text_of(wire.http_referer.or(wire.http_referrer)));
+    hit.user_agent = wire.http_user_agent.map(|json| said(text_of(Some(json))));
+    Ok(Some(hit))
+}

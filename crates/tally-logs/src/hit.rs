@@ -1,0 +1,117 @@
+//! What a line of a log says of one request.
+
+use std::borrow::Cow;
+
+use crate::{address, target};
+
+/// Why a line cannot be read.
+#[derive(Debug)]
+pub enum Unread {
+    /// A sentence that says what is missing.
+    Why(&'static str),
+    /// The target is not UTF-8.
+    NotUtf8,
+    /// There is no text.
+    Empty,
+    /// The line is JSON, but no object.
+    NoObject,
+    /// The line is no such JSON.
+    Json(serde_json::Error),
+}
+
+/// A request, as a line describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit<'a> {
+    /// The target with its query, not decoded; or why the line holds none: a client that connects and sends no request
+    /// is logged with its status.
+    pub target: Result<Cow<'a, str>, &'static str>,
+    /// The path, where it is a field of its own.
+    pub path: Option<Cow<'a, str>>,
+    /// When the request came, unix milliseconds.
+    pub at_ms: i64,
+    /// Who sent it, in one spelling: an address, or a session.
+    pub visitor: Option<Cow<'a, str>>,
+    /// The method; empty where the line does not say it, as are the other texts.
+    pub method: Cow<'a, str>,
+    /// The status.
+    pub status: Cow<'a, str>,
+    /// The address of the page before.
+    pub referrer: Cow<'a, str>,
+    /// The user agent; `None` where the log does not have it.
+    pub user_agent: Option<Cow<'a, str>>,
+    /// The client's country.
+    pub country: Cow<'a, str>,
+}
+
+impl<'a> Hit<'a> {
+    /// Returns a request at this time, of which nothing else is known.
+    pub fn at(at_ms: i64, target: Result<Cow<'a, str>, &'static str>) -> Self {
+        Self {
+            target,
+            path: None,
+            at_ms,
+            visitor: None,
+            method: Cow::Borrowed(""),
+            status: Cow::Borrowed(""),
+            referrer: Cow::Borrowed(""),
+            user_agent: None,
+            country: Cow::Borrowed(""),
+        }
+    }
+
+    /// Returns the path, borrowed where the line's own text has it; empty without a request.
+    pub fn path(&self) -> Cow<'a, str> {
+        match (&self.path, &self.target) {
+            (Some(Cow::Borrowed(path)), _) => Cow::Borrowed(target::origin_form(path)),
+            (None, Ok(Cow::Borrowed(target))) => Cow::Borrowed(target::split(target).0),
+            _ => Cow::Owned(
+                self.page()
+                    .map_or_else(String::new, |(path, _)| path.to_owned()),
+            ),
+        }
+    }
+
+    /// Returns the path, and the query with its mark; `None` without a request.
+    pub fn page(&self) -> Option<(&str, &str)> {
+        let (path, query) = match (&self.target, &self.path) {
+            (Ok(target), _) => target::split(target),
+            (Err(_), Some(path)) => (path.as_ref(), ""),
+            (Err(_), None) => return None,
+        };
+        Some((
+            self.path.as_deref().map_or(path, target::origin_form),
+            query,
+        ))
+    }
+}
+
+/// Returns who sent a request from this address: its one spelling. A text that is no address is no visitor.
+pub fn visitor(text: &str) -> Option<Cow<'static, str>> {
+    address::parse(text).map(|address| Cow::Owned(address.to_string()))
+}
+
+/// Returns a text that a line has; nothing for the dash that stands for no text.
+pub(crate) fn said<'a>(text: Cow<'a, str>) -> Cow<'a, str> {
+    match &*text {
+        "-" => Cow::Borrowed(""),
+        _ => text,
+    }
+}
+
+impl Hit<'_> {
+    /// The same, without borrowing.
+    pub(crate) fn into_owned(self) -> Hit<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Hit {
+            target: self.target.map(owned),
+            path: self.path.map(owned),
+            at_ms: self.at_ms,
+            visitor: self.visitor.map(owned),
+            method: owned(self.method),
+            status: owned(self.status),
+            referrer: owned(self.referrer),
+            user_agent: self.user_agent.map(owned),
+            country: owned(self.country),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What carriers of logs write before a line: syslog, Kubernetes (CRI), Docker, Docker Compose.
+//!
+//! Invariant: what is known to be a prefix is taken off whole. Anything else stays, and the format of the line decides.
+//! Sources: RFC 3164 and RFC 5424; Kubernetes, "CRI logging format"; Docker, "JSON File logging driver".
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::hit::Unread;
+use crate::json::{Text, object};
+use crate::text::unmarked;
+use crate::time::parse_any;
+
+#[derive(Deserialize)]
+struct Docker<'a> {
+    #[serde(borrow)]
+    log: Text<'a>,
+}
+
+/// Returns the line that a carrier's line carries.
+///
+/// # Errors
+/// A part of a line that the carrier has split is no line.
+pub fn carried(line: &[u8]) -> Result<Cow<'_, [u8]>, Unread> {
+    let line = unmarked(line);
+    if line.starts_with(b"{\"log\":\"") {
+        let Docker { log } = object(line)?;
+        return Ok(match log.0 {
+            Cow::Borrowed(text) => Cow::Borrowed(text.trim_end().as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.trim_end().as_bytes().to_vec()),
+        });
+    }
+    if let Some((first, rest)) = word(line)
+        && let Some((second, rest)) = word(rest)
+    {
+        if second == b"|" {
+            return Ok(Cow::Borrowed(rest));
+        }
+        if matches!(second, b"stdout" | b"stderr") && is_time(first) {
+            return match word(rest) {
+                Some((b"F", rest)) => Ok(Cow::Borrowed(rest)),
+                _ => Err(Unread::Why(
+                    "the line is a part of a longer one, which its carrier has split",
+                )),
+            };
+        }
+    }
+    Ok(Cow::Borrowed(syslog(line).unwrap_or(line)))
+}
+
+/// Returns the message of a line of syslog: behind its priority, its time, its host and the name of its program.
+fn syslog(line: &[u8]) -> Option<&[u8]> {
+    let rest = match line.strip_prefix(b"<") {
+        Some(rest) => {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            rest.get(digits..)?.strip_prefix(b">")?
+        }
+        None => line,
+    };
+    if let Some(rest) = rest.strip_prefix(b"1 ") {
+        return rfc5424(rest);
+    }
+    // `Nov  1 12:30:05 `, or an ISO time.
+    let after = match rest.get(..16) {
+        Some(
+            &[
+                m0,
+                _,
+                _,
+                b' ',
+                _,
+                d1,
+                b' ',
+                _,
+                _,
+                b':',
+                _,
+                _,
+                b':',
+                _,
+                _,
+                b' ',
+            ],
+        ) if m0.is_ascii_uppercase() && d1.is_ascii_digit() => rest.get(16..)?,
+        _ => {
+            let (time, rest) = word(rest)?;
+            is_time(time).then_some(rest)?
+        }
+    };
+    let (first, rest) = word(after)?;
+    if first.ends_with(b":") {
+        return Some(rest);
+    }
+    let (tag, rest) = word(rest)?;
+    tag.ends_with(b":").then_some(rest)
+}
+
+/// Returns the message behind time, host, program, process, message's name and structured data.
+fn rfc5424(line: &[u8]) -> Option<&[u8]> {
+    let mut rest = line;
+    for _ in 0..5 {
+        rest = word(rest)?.1;
+    }
+    if let Some(rest) = rest.strip_prefix(b"- ") {
+        return Some(unmarked(rest));
+    }
+    let end = rest.windows(2).position(|pair| pair == b"] ")?;
+    rest.starts_with(b"[")
+        .then(|| rest.get(end + 2..))
+        .flatten()
+}
+
+fn is_time(word: &[u8]) -> bool {
+    word.get(10) == Some(&b'T')
+        && std::str::from_utf8(word).is_ok_and(|text| parse_any(text).is_some())
+}
+
+/// Returns the first word of a text, and what follows the spaces behind it.
+fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|byte| *byte == b' ')?;
+    let (word, rest) = text.split_at(end);
+    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+    (end > 0).then_some((word, rest.get(spaces..)?))
+}

@@ -1,0 +1,266 @@
+//! Lines of Common and Combined Log Format are read exactly where their time and their request can be.
+
+use tally_logs::formats::clf::read;
+use tally_logs::hit::Hit;
+
+const TIME: &str = "[17/May/2015:10:05:03 +0000]";
+
+fn with_request(request: &str) -> String {
+    format!("1.2.3.4 - - {TIME} \"{request}\" 200 5 \"-\" \"agent\"")
+}
+
+fn path(line: &str) -> String {
+    match read(line.as_bytes()) {
+        Ok(line) => line.path().into_owned(),
+        Err(unread) => panic!("{line}: {unread:?}"),
+    }
+}
+
+/// Why a line is not read, or has no request.
+fn why_not(line: &[u8]) -> String {
+    match read(line) {
+        Ok(Hit {
+            target: Err(why), ..
+        }) => why.to_owned(),
+        Ok(line) => panic!("was read as {line:?}"),
+        Err(unread) => format!("{unread:?}"),
+    }
+}
+
+#[test]
+fn a_line_has_address_path_and_time() {
+    let line = with_request("GET /a/b?q=1 HTTP/1.1");
+    let line = read(line.as_bytes()).unwrap();
+    assert_eq!(
+        (&*line.path(), line.visitor.as_deref(), line.at_ms),
+        ("/a/b", Some("1.2.3.4"), 1_431_857_103_000)
+    );
+    let common = format!("::1 - - {TIME} \"GET / HTTP/1.0\" 200 5");
+    assert_eq!(path(&common), "/");
+}
+
+#[test]
+fn the_target_is_between_method_and_protocol() {
+    for (request, expected) in [
+        ("GET /x HTTP/1.1", "/x"),
+        ("GET /x", "/x"),
+        ("GET /x HTTP/2", "/x"),
+        ("GET /a b c HTTP/1.1", "/a b c"),
+        ("GET /a b", "/a b"),
+        ("GET /a HTTP/1.1 HTTP/1.1", "/a HTTP/1.1"),
+        ("GET  /x  HTTP/1.1", "/x"),
+        (r#"GET /a\"b HTTP/1.1"#, r#"/a\"b"#),
+        (r#"GET /a\" 200 HTTP/1.1"#, r#"/a\" 200"#),
+        (r"GET /a\\ HTTP/1.1", r"/a\\"),
+        (r#"GET /a"b HTTP/1.1"#, r#"/a"b"#),
+        ("GET /%2e%2F%20 HTTP/1.1", "/%2e%2F%20"),
+        ("GET /a?b?c HTTP/1.1", "/a"),
+        ("GET /a#b HTTP/1.1", "/a#b"),
+        ("GET http://h/p?q HTTP/1.1", "/p"),
+        ("OPTIONS * HTTP/1.1", "*"),
+        ("M-SEARCH /é HTTP/1.1", "/é"),
+    ] {
+        assert_eq!(path(&with_request(request)), expected, "{request}");
+    }
+}
+
+#[test]
+fn what_follows_the_request_may_be_damaged() {
+    for rest in [
+        "",
+        " ",
+        " 200",
+        " 200 -",
+        " 200 5 \"http://x",
+        " 200 5 \"-\" \"Mozilla/5.0 (comp",
+        " \u{1} ][",
+    ] {
+        assert_eq!(
+            path(&format!("1.2.3.4 - - {TIME} \"GET /x HTTP/1.1\"{rest}")),
+            "/x",
+            "{rest}"
+        );
+    }
+    assert_eq!(
+        path(&format!("1.2.3.4 - - {TIME} \"GET /x HTTP/1.1\"200 5")),
+        "/x"
+    );
+    let mut latin = with_request("GET /x HTTP/1.1").into_bytes();
+    latin.extend(b" \xe9");
+    assert_eq!(read(&latin).unwrap().path(), "/x");
+}
+
+#[test]
+fn a_line_that_says_no_request_says_why() {
+    for (line, why) in [
+        (with_request("-"), "the request is empty"),
+        (with_request(""), "the request is empty"),
+        (with_request("GET"), "no target"),
+        (with_request("GET HTTP/1.1"), "no target"),
+        (
+            with_request(r"\x16\x03\x01 \x02"),
+            "does not begin with a method",
+        ),
+        (
+            format!("1.2.3.4 - - {TIME} \"GET /cut/o"),
+            "no closing quote",
+        ),
+        (
+            format!("1.2.3.4 - - {TIME} \"GET /cut\\\""),
+            "no closing quote",
+        ),
+        (format!("1.2.3.4 - - {TIME}"), "there is no `["),
+        (
+            "1.2.3.4 - - [17/May/2015:25:05:03 +0000] \"GET / HTTP/1.1\" 200 5".to_owned(),
+            "there is no `[",
+        ),
+        ("1.2.3.4".to_owned(), "there is no `["),
+        (String::new(), "there is no `["),
+    ] {
+        let problem = why_not(line.as_bytes());
+        assert!(problem.contains(why), "{line}: {problem}");
+    }
+    assert!(
+        why_not(b"h - - [17/May/2015:10:05:03 +0000] \"GET /\xff HTTP/1.1\" 200 5")
+            .contains("NotUtf8")
+    );
+}
+
+#[test]
+fn a_user_name_cannot_forge_a_request() {
+    let line = format!(
+        "1.2.3.4 - a [b] [01/Jan/2000:00:00:00 +0000] \\\"GET /forged HTTP/1.1\\\" {TIME} \"GET /true HTTP/1.1\" 200 5"
+    );
+    let line = read(line.as_bytes()).unwrap();
+    assert_eq!((&*line.path(), line.at_ms), ("/true", 1_431_857_103_000));
+}
+
+#[test]
+fn a_client_has_one_address_behind_any_prefix_and_a_name_is_no_visitor() {
+    let line = with_request("GET /x HTTP/1.1");
+    let rest = line.strip_prefix("1.2.3.4").unwrap();
+    for (before, visitor) in [
+        ("203.0.113.9", Some("203.0.113.9")),
+        ("203.0.113.9:42918", Some("203.0.113.9")),
+        ("203.0.113.9, 10.0.0.5", Some("203.0.113.9")),
+        ("203.0.113.9,10.0.0.5", Some("203.0.113.9")),
+        ("[2001:DB8::1]:5000", Some("2001:db8::1")),
+        ("2001:db8:0:0::1", Some("2001:db8::1")),
+        ("fe80::1%eth0", Some("fe80::1")),
+        ("::ffff:203.0.113.9", Some("203.0.113.9")),
+        ("www.example.com:443 203.0.113.9", Some("203.0.113.9")),
+        ("www.example.com 203.0.113.9", Some("203.0.113.9")),
+        ("[::1]:80 203.0.113.9", Some("::1")),
+        ("- 203.0.113.9", Some("203.0.113.9")),
+        (
+            "Nov  1 12:30:05 web1 nginx: 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        (
+            "Nov 11 12:30:05 nginx[12]: 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        (
+            "<190>Nov  1 12:30:05 web1 nginx: 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        (
+            "<13>1 2026-11-01T12:30:05Z web1 nginx 12 - - 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        (
+            "<13>1 2026-11-01T12:30:05.1+01:00 web1 nginx - id [a@1 b=\"c\"] 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        (
+            "2026-11-01T12:30:05.123456+00:00 web1 nginx[12]: 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        (
+            "2026-11-01T12:30:05.123456789Z stdout F 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        (
+            "2026-11-01T12:30:05Z stderr F www.example.com 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        ("web-1  | 203.0.113.9", Some("203.0.113.9")),
+        ("client.example.com", None),
+        ("www.example.com client.example.com", None),
+        ("-", None),
+        ("unknown", None),
+        ("unknown, 10.0.0.5", None),
+    ] {
+        let line = [before, rest].concat();
+        let hit = read(line.as_bytes()).unwrap_or_else(|unread| panic!("{line}: {unread:?}"));
+        assert_eq!(
+            (&*hit.path(), hit.visitor.as_deref()),
+            ("/x", visitor),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_prefix_makes_a_line_unreadable() {
+    let line = with_request("GET /x HTTP/1.1");
+    let rest = line.strip_prefix("1.2.3.4").unwrap();
+    for before in [
+        "Nov  1 12:30:05 web1 203.0.113.9",
+        "a b 203.0.113.9",
+        "2026-11-01T12:30:05Z stdout P 203.0.113.9",
+        "level=info msg 203.0.113.9 x",
+    ] {
+        let line = [before, rest].concat();
+        assert!(read(line.as_bytes()).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn a_line_of_docker_is_the_line_that_it_holds() {
+    let line = with_request("GET /x HTTP/1.1").replace('"', "\\\"");
+    let docker = format!(r#"{{"log":"{line}\n","stream":"stdout","time":"2026-11-01T12:30:05Z"}}"#);
+    let hit = read(docker.as_bytes()).unwrap();
+    assert_eq!(
+        (&*hit.path(), hit.visitor.as_deref()),
+        ("/x", Some("1.2.3.4"))
+    );
+}
+
+#[test]
+fn a_mark_is_no_part_of_a_line() {
+    let line = ["\u{feff}", &with_request("GET /x HTTP/1.1")].concat();
+    assert_eq!(
+        read(line.as_bytes()).unwrap().visitor.as_deref(),
+        Some("1.2.3.4")
+    );
+}
+
+#[test]
+fn a_line_without_a_request_has_a_status() {
+    for (request, status) in [
+        ("-", "408"),
+        ("", "400"),
+        (r"\x16\x03\x01\x02", "400"),
+        ("GET", "400"),
+    ] {
+        let line = format!("1.2.3.4 - - {TIME} \"{request}\" {status} 0 \"-\" \"-\"");
+        let hit = read(line.as_bytes()).unwrap();
+        assert_eq!(
+            (hit.target.is_err(), &*hit.status),
+            (true, status),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_field_that_the_format_lacks_is_told_from_one_that_is_empty() {
+    let common = format!("1.2.3.4 - - {TIME} \"GET /x HTTP/1.1\" 200 5");
+    assert_eq!(read(common.as_bytes()).unwrap().user_agent, None);
+    let combined = format!("{common} \"-\" \"-\"");
+    assert_eq!(
+        read(combined.as_bytes()).unwrap().user_agent.as_deref(),
+        Some("")
+    );
+}

@@ -1,0 +1,277 @@
+//! Each server's lines say the same of the same request, are told from one another, and no others are taken for them.
+
+use tally_logs::formats::{LogFormat, LogLines, detect};
+use tally_logs::hit::Hit;
+
+const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const AT_MS: i64 = 1_793_536_205_000;
+const NAMES: &str = "2Path,Title,Event,UserAgent,Browser,System,Session,Bot,Referrer,Referrer scheme,Screen size,Location,FirstVisit,Date";
+
+/// One request as each server writes it; `AGENT` stands for the user agent.
+const LINES: [(LogFormat, &[&str]); 6] = [
+    (
+        LogFormat::Clf,
+        &[
+            r#"203.0.113.9 - - [01/Nov/2026:13:30:05 +0100] "GET /a?b=c HTTP/1.1" 200 512 "https://example.com/" "AGENT""#,
+            r#"203.0.113.9 - a user [01/Nov/2026:12:30:05 +0000] "GET /a?b=c HTTP/2.0" 200 512 "https://example.com/" "AGENT" "extra""#,
+            r#"www.example.com:443 203.0.113.9 - - [01/Nov/2026:12:30:05 +0000] "GET https://www.example.com/a?b=c HTTP/1.1" 200 512 "https://example.com/" "AGENT""#,
+        ],
+    ),
+    (
+        LogFormat::Caddy,
+        &[
+            r#"{"level":"info","ts":1793536205.0,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"203.0.113.9","client_ip":"203.0.113.9","proto":"HTTP/2.0","method":"GET","host":"example.com","uri":"/a?b=c","headers":{"User-Agent":["AGENT"],"Referer":["https://example.com/"]}},"duration":0.001,"size":512,"status":200}"#,
+            r#"{"ts":"2026-11-01T12:30:05.000Z","logger":"http.log.access.log0","request":{"remote_addr":"203.0.113.9:40000","method":"GET","uri":"http://example.com/a?b=c","headers":{"User-Agent":["AGENT"],"Referer":["https://example.com/"]}},"status":200}"#,
+            r#"{"ts":"2026/11/01 12:30:05.000","request":{"remote_ip":"203.0.113.9","method":"GET","uri":"/a?b=c","headers":{"User-Agent":["AGENT"],"Referer":["https://example.com/"]}},"status":200}"#,
+            r#"2026-11-01T12:30:06Z stderr F {"ts":1793536205.0,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"203.0.113.9","method":"GET","uri":"/a?b=c","headers":{"User-Agent":["AGENT"],"Referer":["https://example.com/"]}},"status":200}"#,
+        ],
+    ),
+    (
+        LogFormat::Cloudfront,
+        &[
+            "2026-11-01\t12:30:05\tFRA56-P1\t512\t203.0.113.9\tGET\td1.cloudfront.net\t/a\t200\thttps://example.com/\tPERCENT\tb=c\t-\tHit",
+        ],
+    ),
+    (
+        LogFormat::Alb,
+        &[
+            r#"https 2026-11-01T12:30:05.000000Z app/my/50dc6c495c0c9188 203.0.113.9:2817 10.0.0.1:80 0.000 0.001 0.000 200 200 34 366 "GET https://www.example.com:443/a?b=c HTTP/2.0" "AGENT" ECDHE TLSv1.2 arn:aws "Root=1" "www.example.com""#,
+            r#"2026-11-01T12:30:05.000000Z my-elb 203.0.113.9:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 "GET http://www.example.com:80/a?b=c HTTP/1.1" "AGENT" - -"#,
+        ],
+    ),
+    (
+        LogFormat::Logpush,
+        &[
+            r#"{"ClientRequestURI":"/a?b=c","ClientRequestPath":"/a","ClientIP":"203.0.113.9","EdgeStartTimestamp":1793536205000000000,"ClientRequestMethod":"GET","EdgeResponseStatus":200,"ClientRequestReferer":"https://example.com/","ClientRequestUserAgent":"AGENT","ClientRequestSource":"eyeball"}"#,
+            r#"{"ClientRequestURI":"http://example.com/a?b=c","ClientIP":"203.0.113.9","EdgeStartTimestamp":"2026-11-01T12:30:05Z","ClientRequestMethod":"GET","EdgeResponseStatus":200,"ClientRequestReferer":"https://example.com/","ClientRequestUserAgent":"AGENT","WorkerSubrequest":false}"#,
+        ],
+    ),
+    (
+        LogFormat::NginxJson,
+        &[
+            r#"{"time_iso8601":"2026-11-01T12:30:05+00:00","remote_addr":"203.0.113.9","request_uri":"/a?b=c","request_method":"GET","status":"200","http_referer":"https://example.com/","http_user_agent":"AGENT"}"#,
+            r#"{"msec":"1793536205.000","remote_addr":"203.0.113.9","request":"GET http://example.com/a?b=c HTTP/1.1","status":200,"http_referer":"https://example.com/","http_user_agent":"AGENT"}"#,
+            r#"{"time_local":"01\/Nov\/2026:12:30:05 +0000","remote_addr":"203.0.113.9","request":"GET /a?b=c HTTP/1.1","status":200,"http_referer":"https://example.com/","http_user_agent":"AGENT"}"#,
+        ],
+    ),
+];
+
+fn filled(line: &str) -> String {
+    let percent: String = FIREFOX
+        .bytes()
+        .map(|byte| match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
+            _ => format!("%25{byte:02X}"),
+        })
+        .collect();
+    line.replace("AGENT", FIREFOX).replace("PERCENT", &percent)
+}
+
+fn read<'a>(format: LogFormat, line: &'a str) -> Result<Option<Hit<'a>>, String> {
+    LogLines::new(format, "")
+        .read(line.as_bytes())
+        .map_err(|unread| format!("{unread:?}"))
+}
+
+fn hit(format: LogFormat, line: &str) -> Hit<'_> {
+    read(format, line)
+        .unwrap_or_else(|why| panic!("{line}: {why}"))
+        .expect(line)
+}
+
+#[test]
+fn each_servers_lines_are_known_by_looking_and_say_the_same_of_the_same_request() {
+    for (format, lines) in LINES {
+        for line in lines {
+            let line = filled(line);
+            assert_eq!(detect(&[line.as_bytes()]), Some(format), "{line}");
+            let hit = hit(format, &line);
+            let said = (
+                hit.page(),
+                hit.at_ms,
+                hit.visitor.as_deref(),
+                &*hit.method,
+                &*hit.status,
+            );
+            assert_eq!(
+                said,
+                (
+                    Some(("/a", "?b=c")),
+                    AT_MS,
+                    Some("203.0.113.9"),
+                    "GET",
+                    "200"
+                ),
+                "{line}"
+            );
+            assert_eq!(hit.user_agent.as_deref(), Some(FIREFOX), "{line}");
+            if format != LogFormat::Alb {
+                assert_eq!(hit.referrer, "https://example.com/", "{line}");
+            }
+        }
+    }
+    assert_eq!(detect(&[b"hello", b"world"]), None);
+    assert_eq!(
+        detect(&[br#"{"time":"2026-11-01T12:30:05Z","status":"ok","msg":"x"}"#]),
+        None
+    );
+}
+
+#[test]
+fn only_lines_of_access_are_caddys_requests() {
+    let line = |head: &str| {
+        format!(
+            r#"{{{head}"ts":1793536205.0,"request":{{"remote_ip":"203.0.113.9","method":"GET","uri":"/a","headers":{{}}}},"status":200}}"#
+        )
+    };
+    for (head, is_hit) in [
+        (
+            r#""logger":"http.log.access","msg":"handled request","#,
+            true,
+        ),
+        (r#""logger":"http.log.access.log0","#, true),
+        (r#""msg":"handled request","#, true),
+        ("", true),
+        (
+            r#""logger":"http.handlers.reverse_proxy","msg":"upstream roundtrip","#,
+            false,
+        ),
+        (r#""logger":"http.log.error","msg":"dial tcp","#, false),
+        (r#""logger":"http.log.error.log0","msg":"dial tcp","#, false),
+        (r#""logger":"http.log.accessory","#, false),
+        (
+            r#""logger":"http.handlers.rewrite","msg":"rewrote request","#,
+            false,
+        ),
+        (r#""msg":"upstream roundtrip","#, false),
+    ] {
+        assert_eq!(
+            read(LogFormat::Caddy, &line(head)).unwrap().is_some(),
+            is_hit,
+            "{head}"
+        );
+    }
+    let other = r#"{"level":"info","ts":1,"logger":"admin","msg":"stopped"}"#;
+    assert_eq!(read(LogFormat::Caddy, other), Ok(None));
+    assert!(read(LogFormat::Caddy, "{").is_err());
+}
+
+#[test]
+fn what_a_worker_fetches_is_no_request_of_a_client() {
+    for (field, is_hit) in [
+        (r#""ClientRequestSource":"eyeball""#, true),
+        (r#""ClientRequestSource":"orangeToOrange""#, true),
+        (r#""ClientRequestSource":"edgeWorkerFetch""#, false),
+        (r#""ClientRequestSource":"edgeWorkerCacheAPI""#, false),
+        (r#""WorkerSubrequest":true"#, false),
+        (r#""WorkerSubrequest":false"#, true),
+    ] {
+        let line =
+            format!(r#"{{"ClientRequestURI":"/a","EdgeStartTimestamp":1793536205,{field}}}"#);
+        assert_eq!(
+            read(LogFormat::Logpush, &line).unwrap().is_some(),
+            is_hit,
+            "{field}"
+        );
+    }
+    assert_eq!(read(LogFormat::Logpush, r#"{"content":"tests"}"#), Ok(None));
+}
+
+#[test]
+fn columns_are_those_that_were_named_last_also_after_a_run_was_resumed() {
+    let first = "#Fields: date time cs-method cs-uri-stem sc-status c-ip";
+    let second =
+        "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query c-ip cs(User-Agent) sc-status";
+    let line = "2026-11-01 12:30:05 10.0.0.1 GET /a b=c 203.0.113.9 Mozilla/5.0+(X11;+Linux) 200";
+    let mut lines = LogLines::new(LogFormat::Cloudfront, "");
+    let mut resumed = String::new();
+    for text in [
+        "\u{feff}#Software: Microsoft Internet Information Services 10.0",
+        first,
+        second,
+    ] {
+        assert_eq!(lines.read(text.as_bytes()).unwrap(), None, "{text}");
+        resumed = lines.state().to_owned();
+    }
+    assert_eq!(resumed, second);
+    for mut lines in [lines, LogLines::new(LogFormat::Cloudfront, &resumed)] {
+        let hit = lines.read(line.as_bytes()).unwrap().unwrap();
+        assert_eq!(hit.page(), Some(("/a", "?b=c")));
+        assert_eq!((&*hit.method, &*hit.status), ("GET", "200"));
+        assert_eq!(hit.user_agent.as_deref(), Some("Mozilla/5.0 (X11; Linux)"));
+    }
+    // Columns of another time are not taken for these.
+    assert!(
+        LogLines::new(LogFormat::Cloudfront, first)
+            .read(line.as_bytes())
+            .is_err()
+    );
+    assert_eq!(
+        detect(&[b"#Version: 1.0", first.as_bytes()]),
+        Some(LogFormat::Cloudfront)
+    );
+    for wrong in [
+        "2026-02-31 12:30:05 GET /a 200 203.0.113.9",
+        "2026-11-01 25:30:05 GET /a 200 203.0.113.9",
+    ] {
+        assert!(
+            LogLines::new(LogFormat::Cloudfront, first)
+                .read(wrong.as_bytes())
+                .is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn a_row_of_goatcounter_is_a_visit_of_a_session() {
+    let row = r#"/a,"A ""title"", quoted",,,Firefox 140,Linux,1a2b3c,0,https://example.com,h,"1920,1080,1",DE-BY,1,2026-11-01T12:30:05Z"#;
+    assert_eq!(detect(&[NAMES.as_bytes()]), Some(LogFormat::Goatcounter));
+    for state in ["", NAMES] {
+        let mut lines = LogLines::new(LogFormat::Goatcounter, state);
+        if state.is_empty() {
+            assert!(
+                lines.read(row.as_bytes()).is_err(),
+                "without names of columns"
+            );
+            assert_eq!(lines.read(NAMES.as_bytes()).unwrap(), None);
+        }
+        assert_eq!(lines.state(), NAMES);
+        let hit = lines.read(row.as_bytes()).unwrap().unwrap();
+        let said = (hit.page(), hit.visitor.as_deref(), &*hit.country, hit.at_ms);
+        assert_eq!(said, (Some(("/a", "")), Some("1a2b3c"), "DE", AT_MS));
+        // A browser's name alone would be a program's.
+        assert!(!tally_logs::bots::is_bot(&hit.user_agent.unwrap()));
+    }
+}
+
+#[test]
+fn a_load_balancers_line_without_a_request_has_a_status() {
+    let line = r#"http 2026-11-01T12:30:05.000000Z app/my/50dc6c495c0c9188 [2001:db8::1]:2817 - -1 -1 -1 460 - 0 0 "- http://shop.example:80- " "-" - - - "-" "-""#;
+    let hit = hit(LogFormat::Alb, line);
+    assert_eq!(
+        (hit.target.is_err(), &*hit.status, hit.visitor.as_deref()),
+        (true, "460", Some("2001:db8::1"))
+    );
+}
+
+#[test]
+fn impossible_times_are_unreadable_in_every_format() {
+    for (format, lines) in LINES {
+        for line in lines.iter().filter(|line| line.contains("2026")) {
+            for (real, wrong) in [
+                ("01/Nov/2026", "31/Feb/2026"),
+                ("01\\/Nov\\/2026", "31\\/Feb\\/2026"),
+                ("2026-11-01T12", "2026-11-01T25"),
+                ("2026-11-01\t12", "2026-02-31\t12"),
+                ("2026/11/01", "2026/02/31"),
+                (":30:05", ":30:61"),
+            ] {
+                let changed = filled(line).replace(real, wrong);
+                if changed != filled(line) && !line.contains("stderr F") {
+                    assert!(read(format, &changed).is_err(), "{changed}");
+                }
+            }
+        }
+    }
+}
