@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::policy::Policy;
+use tally_protocol::gift::Gift;
 use tally_protocol::limits::PolicyName;
 use tally_protocol::messages::{
     CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, GetPolicy, KeyDemand,
@@ -123,9 +124,15 @@ fn policies_have_these_bytes() {
         name: name(),
         policy: Policy::sliding(100, 60),
         once: None,
+        gift: Gift::default(),
     };
-    assert_eq!(golden(&put), "0361706964c0a9070064000000000000");
+    assert_eq!(golden(&put), "0361706964c0a9070064000000000000000000");
     assert_eq!(golden(&GetPolicy { name: name() }), "03617069");
-    let puts = [PolicyPut::Created, PolicyPut::Replaced, PolicyPut::Full];
-    assert_eq!(puts.map(|put| golden(&put)), ["00", "01", "02"]);
+    let puts = [
+        PolicyPut::Created,
+        PolicyPut::Replaced,
+        PolicyPut::Full,
+        PolicyPut::PartFull,
+    ];
+    assert_eq!(puts.map(|put| golden(&put)), ["00", "01", "02", "03"]);
 }

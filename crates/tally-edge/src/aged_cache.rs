@@ -83,4 +83,9 @@ impl<K: Eq + Hash, V: Clone, const MAX: usize> AgedCache<K, V, MAX> {
     {
         self.0.remove(key);
     }
+
+    /// Removes the values of which this is true.
+    pub fn remove_where(&mut self, is_old: impl Fn(&V) -> bool) {
+        self.0.retain(|entry| !is_old(&entry.value));
+    }
 }

@@ -3,6 +3,7 @@
 //! Invariant: a caller with scope `admin` on an alert's subject may do all of this, and no other caller learns of the
 //! alert.
 
+use super::api_keys;
 use super::body;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -13,12 +14,12 @@ use tally_protocol::alerts::answer::{
 };
 use tally_protocol::alerts::body::{parse_alert, parse_silence};
 use tally_protocol::alerts::webhook::Allowed;
-use tally_protocol::alerts::{Alert, AlertName, DELIVERIES_MAX, Watched};
+use tally_protocol::alerts::{ALERTS_MAX, Alert, AlertName, DELIVERIES_MAX};
 use tally_protocol::messages::{
     AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesOf, GetAlert,
     PutAlert, SilenceAlert, TestAlert,
 };
-use tally_protocol::names::{ALERTS_ALLOW, limit_right};
+use tally_protocol::names::ALERTS_ALLOW;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
 use tally_shared::{call, call_within};
@@ -31,11 +32,13 @@ const TEST_MS_MAX: u64 = ANSWER_MS_MAX + 3_000;
 /// # Errors
 /// `forbidden`.
 pub(super) fn may(caller: &Caller, alert: &Alert) -> Result<(), Problem> {
-    match &alert.watched {
-        Watched::Counter(counter) => caller.may(Scope::Admin, counter.as_str()),
-        Watched::Prefix(prefix) => caller.may(Scope::Admin, prefix),
-        Watched::Policy(policy) => caller.may_limit(Scope::Admin, &limit_right(policy, None)),
-    }
+    caller.may_watch(&alert.watched)
+}
+
+/// The refusal of an alert for which the caller's part of the table has no room.
+pub(super) fn part_full() -> Problem {
+    let what = api_keys::part_full("alerts of a partition", ALERTS_MAX, "DELETE /alerts/{name}");
+    Problem::new(Code::TooManyAlerts, what)
 }
 
 fn not_found(name: &AlertName) -> Problem {
@@ -102,6 +105,7 @@ pub async fn put(
         put,
         over,
         once: None,
+        gift: caller.gift(),
     };
     match call(&context.host, &put).await? {
         AlertPutOutcome::Created(seen) => Ok(answer(context, &seen).with_status(201)),
@@ -110,6 +114,7 @@ pub async fn put(
             Code::TooManyAlerts,
             "delete an alert that is not needed any more, or watch a prefix by one: DELETE /alerts/{name}",
         )),
+        AlertPutOutcome::PartFull => Err(part_full()),
         AlertPutOutcome::NeedsSecret => Err(Problem::new(
             Code::InvalidBody,
             "a new alert needs a secret, which its deliveries are signed with: echo whsec_$(openssl rand -base64 32)",

@@ -14,20 +14,25 @@ use super::hash_keys::name_key;
 use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::Answer;
+use super::shares;
+use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
 use tally_protocol::access::{Caller, Scope};
+use tally_protocol::alerts::AlertName;
 use tally_protocol::api_key::{
-    ApiKey, Digest, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json, make_token,
-    parse_change, parse_rotation,
+    ApiKey, Digest, KEYS_MAX, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json,
+    make_token, parse_change, parse_rotation,
 };
+use tally_protocol::gift::{HeldKey, KEY_DEPTH_MAX, KeyMade, account_max};
 use tally_protocol::messages::{
-    Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
+    EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
 };
-use tally_protocol::names::LIMIT_RIGHTS;
+use tally_protocol::names::{DIRECTORY_PARTITIONS, LIMIT_RIGHTS};
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::revoked_json;
+use tally_protocol::public::revoked_key_json;
 use tally_protocol::query::Query;
+use tally_shared::partitions::ask_some;
 use tally_shared::{call, call_within};
 
 /// How long an isolate uses a cached key without asking, milliseconds. After that it refreshes the key in the
@@ -60,7 +65,7 @@ const TRIES: u32 = 3;
 /// The cached keys of this isolate.
 #[derive(Default)]
 struct KeyCache {
-    known: AgedCache<KeyId, Option<ApiKey>, KNOWN_MAX>,
+    known: AgedCache<KeyId, Option<HeldKey>, KNOWN_MAX>,
     failed_ms: Option<i64>,
 }
 
@@ -77,7 +82,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut KeyCache) -> T) -> T {
 }
 
 /// Looks up a key at the directory, and caches the answer.
-async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<ApiKey>, Fault> {
+async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<HeldKey>, Fault> {
     let requested_ms = host.now_ms();
     let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
     with(host, |keys| match &found {
@@ -98,7 +103,7 @@ async fn look_up(
     context: &RequestContext,
     id: KeyId,
     secret: Digest,
-) -> Result<Option<ApiKey>, Problem> {
+) -> Result<Option<HeldKey>, Problem> {
     let host = &context.host;
     let now_ms = host.now_ms();
     let known = with(host, |keys| keys.known.find(&id, now_ms, KEY_FRESH_MS));
@@ -106,7 +111,9 @@ async fn look_up(
         && known.age_ms <= KEY_USABLE_MS
     {
         let key = &known.value;
-        let is_other = key.as_ref().is_some_and(|key| !key.knows(&secret, now_ms));
+        let is_other = key
+            .as_ref()
+            .is_some_and(|held| !held.key.knows(&secret, now_ms));
         if !is_other || known.age_ms < AGAIN_MS {
             if known.must_read {
                 let host = host.clone();
@@ -169,8 +176,10 @@ pub async fn caller_of(context: &RequestContext, token: &KeyToken) -> Result<Cal
     let (id, secret) = token.signed(&names).ok_or_else(unknown)?;
     let key = look_up(context, id, secret).await?;
     let now_ms = host.now_ms();
-    let key = key.filter(|key| key.knows(&secret, now_ms) && !key.has_expired(now_ms));
-    Ok(Caller::of_key(id, &key.ok_or_else(unknown)?))
+    let is_good =
+        |HeldKey { key, .. }: &HeldKey| key.knows(&secret, now_ms) && !key.has_expired(now_ms);
+    let held = key.filter(is_good);
+    Ok(Caller::of_held_key(id, &held.ok_or_else(unknown)?))
 }
 
 /// Whether a token is a configured key: those take precedence.
@@ -245,17 +254,29 @@ fn may_give(caller: &Caller, key: &ApiKey) -> Result<(), Problem> {
             "your own key ends at {end_ms}: send expires_at of that or before"
         ));
     }
-    if let Some(budget) = &holder.budget
-        && key
-            .rate_per_minute
-            .is_none_or(|rate| rate > budget.rate_per_minute)
+    let rates = caller.budgets().map(|budget| budget.rate_per_minute);
+    if let Some(rate_max) = rates.min()
+        && key.rate_per_minute.is_none_or(|rate| rate > rate_max)
     {
         return refuse(format!(
-            "your own key has a budget: send rate_per_minute of at most {}",
-            budget.rate_per_minute
+            "your own key has a budget: send rate_per_minute of at most {rate_max}"
         ));
     }
     Ok(())
+}
+
+/// The detail of a refusal where the caller's part of a table has no room.
+pub(super) fn part_full(what: &str, rows_max: u64, how: &str) -> String {
+    format!(
+        "a key that does not administer everything makes at most {} of the {rows_max} {what}, with all keys that it made; \
+         end one that is not used any more: {how}",
+        account_max(rows_max)
+    )
+}
+
+/// The refusal of a gift of a key that was revoked a moment ago.
+pub(super) fn giver_ended() -> Problem {
+    Problem::new(Code::Unauthorized, "your key was revoked or has ended")
 }
 
 fn missing() -> Problem {
@@ -285,10 +306,25 @@ pub async fn make(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let key = change.make(by, secret, host.now_ms())?;
     may_give(caller, &key)?;
     audit::about(context, &id.to_string());
-    let make = MakeKey { id, key };
-    if !audit::carry(context, &make).await? {
-        let detail = "revoke a key that is not used any more: DELETE /keys/{id}";
-        return Err(Problem::new(Code::TooManyKeys, detail));
+    let gift = caller.gift();
+    let make = MakeKey { id, key, gift };
+    match audit::carry(context, &make).await? {
+        KeyMade::Made => {}
+        KeyMade::Full => {
+            let detail = "revoke a key that is not used any more: DELETE /keys/{id}";
+            return Err(Problem::new(Code::TooManyKeys, detail));
+        }
+        KeyMade::PartFull => {
+            let what = part_full("keys", KEYS_MAX, "DELETE /keys/{id}");
+            return Err(Problem::new(Code::TooManyKeys, what));
+        }
+        KeyMade::TooDeep => {
+            let detail = format!(
+                "your key is the {KEY_DEPTH_MAX}th of which each was made by the one before: have one above it make this key"
+            );
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        KeyMade::GiverEnded => return Err(giver_ended()),
     }
     let json = key_json(id, &make.key, Some(&token), host.now_ms());
     Ok(Answer::json(json).with_status(201))
@@ -334,12 +370,12 @@ fn may_reach(caller: &Caller, key: &ApiKey) -> Result<(), Problem> {
 }
 
 /// A key that the caller administers.
-async fn own(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<ApiKey, Problem> {
+async fn own(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<HeldKey, Problem> {
     caller.may_somewhere(Scope::Admin, &[])?;
     let key = call(&context.host, &FindApiKey { id }).await?;
-    let key = key.ok_or_else(missing)?;
-    may_reach(caller, &key)?;
-    Ok(key)
+    let held = key.ok_or_else(missing)?;
+    may_reach(caller, &held.key)?;
+    Ok(held)
 }
 
 /// `GET /keys/{id}`.
@@ -348,7 +384,7 @@ async fn own(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<Api
 /// `key-not-found`, `forbidden`, `unavailable`.
 pub async fn get(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let key = own(context, caller, id).await?;
+    let HeldKey { key, .. } = own(context, caller, id).await?;
     let json = key_json(id, &key, None, context.host.now_ms());
     Ok(Answer::json(json))
 }
@@ -361,7 +397,7 @@ async fn replace(
     change: impl Fn(&mut ApiKey),
 ) -> Result<ApiKey, Problem> {
     for _ in 0..TRIES {
-        let mut key = own(context, caller, id).await?;
+        let HeldKey { mut key, .. } = own(context, caller, id).await?;
         change(&mut key);
         may_give(caller, &key)?;
         let replace = ReplaceKey { id, key };
@@ -403,6 +439,12 @@ pub async fn rotate(
     Query::parse(context.query(), &[])?;
     let host = &context.host;
     let keep_ms = parse_rotation(&body::read_small(context).await?)?;
+    let HeldKey { standing, .. } = own(context, caller, id).await?;
+    if !caller.may_rotate(id, &standing) {
+        let detail = "a secret is told only to the key itself, to keys above it, and to keys of TALLY_KEYS without an end and a budget: \
+            make another key instead, POST /keys";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
     let (token, secret) = new_token(host, id).await?;
     let now_ms = host.now_ms();
     let key = replace(context, caller, id, |key| {
@@ -424,12 +466,34 @@ pub async fn revoke(
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     own(context, caller, id).await?;
-    audit::carry(context, &RevokeKey { id }).await?;
-    forget(&context.host, id);
-    Ok(Answer::json(revoked_json(&id.to_string())))
+    let host = &context.host;
+    let revoked = audit::carry(context, &RevokeKey { id }).await?;
+    forget(host, id);
+    for (share, _) in &revoked.shares {
+        shares::host_forgets(host, *share);
+    }
+    let below = revoked.keys.iter().map(|(below, _)| *below);
+    let givers: Vec<KeyId> = [id].into_iter().chain(below).collect();
+    // What is not reached ends by itself: a partition looks for the key before it measures an alert.
+    let ended = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| EndAlerts {
+        partition,
+        givers: givers.clone(),
+    })
+    .await;
+    let alerts = ended.answers.into_iter().flat_map(|(_, names)| names);
+    let alerts: Vec<AlertName> = in_order(alerts.collect(), AlertName::cmp);
+    let json = revoked_key_json(id, &revoked, &alerts, &ended.missing);
+    Ok(Answer::json(json))
 }
 
-/// This isolate reads the changed key at once.
+/// This isolate reads the changed key at once, and those below it.
 fn forget(host: &Host, id: KeyId) {
-    with(host, |keys| keys.known.remove(&id));
+    let is_of = |held: &Option<HeldKey>| {
+        held.as_ref()
+            .is_some_and(|held| held.standing.above.contains(&id))
+    };
+    with(host, |keys| {
+        keys.known.remove(&id);
+        keys.known.remove_where(is_of);
+    });
 }

@@ -77,9 +77,11 @@ pub async fn begin_named(
 ) {
     let host = &context.host;
     let entry = AuditEntry::begun(caller, call, target, host.now_ms(), host.random());
-    context.set_audit_entry(entry.clone());
+    let account = caller.account().to_owned();
+    let add = AddAuditEntry { entry, account };
+    context.set_audit_entry(add.clone());
     if !is_logged_later {
-        let _ = call_within(host, &AddAuditEntry { entry }, LOG_MS_MAX).await;
+        let _ = call_within(host, &add, LOG_MS_MAX).await;
     }
 }
 
@@ -94,7 +96,7 @@ pub fn about(context: &RequestContext, target: &str) {
 /// The receiver's error, or `Unavailable`.
 pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::Answer, Fault> {
     let host = &context.host;
-    let Some(entry) = context.audit_entry() else {
+    let Some(AddAuditEntry { entry, account }) = context.audit_entry() else {
         return call(host, message).await;
     };
     let done = CallAudited {
@@ -104,6 +106,7 @@ pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::
         },
         path: C::PATH.to_owned(),
         message: encode(message)?,
+        account,
     };
     let bytes = call(host, &done).await?;
     context.change_audit_entry(|entry| entry.outcome = CallOutcome::Done);
@@ -117,7 +120,7 @@ pub async fn end(context: &RequestContext, answer: &Result<Answer, Problem>) {
 
 /// As [`end`], for a call without such an answer.
 pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
-    let Some(entry) = context.take_audit_entry() else {
+    let Some(AddAuditEntry { entry, account }) = context.take_audit_entry() else {
         return;
     };
     // An outcome that was committed with the call is stored already.
@@ -126,6 +129,7 @@ pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
     }
     let message = AddAuditEntry {
         entry: AuditEntry { outcome, ..entry },
+        account,
     };
     let host = context.host.clone();
     if call_within(&host, &message, LOG_MS_MAX).await.is_err() {

@@ -640,8 +640,10 @@ impl Import<'_> {
             name: name.clone(),
             policy: policy.clone(),
             once,
+            gift: self.caller.limit_gift(),
         };
-        if call(host, &put).await? == PolicyPut::Full {
+        let put = call(host, &put).await?;
+        if matches!(put, PolicyPut::Full | PolicyPut::PartFull) {
             let detail = "delete a policy that is not used";
             return Err(Problem::new(Code::TooManyPolicies, detail));
         }
@@ -686,6 +688,7 @@ impl Import<'_> {
             put,
             over,
             once,
+            gift: self.caller.gift(),
         };
         match call(host, &put).await? {
             AlertPutOutcome::Created(_) | AlertPutOutcome::Replaced(_) => Ok(()),
@@ -693,6 +696,7 @@ impl Import<'_> {
                 let detail = "delete an alert that is not needed any more";
                 Err(Problem::new(Code::TooManyAlerts, detail))
             }
+            AlertPutOutcome::PartFull => Err(alerts::part_full()),
             AlertPutOutcome::NeedsSecret | AlertPutOutcome::Changed => {
                 let detail = "somebody else has put the alert at the same time; try again";
                 Err(Problem::new(Code::Unavailable, detail))

@@ -1,4 +1,5 @@
-//! The budget of a key: a global limit, decided as those of policies are.
+//! The budgets of a caller: that of its key, and those of the keys above it. Each is a global limit, decided as those of
+//! policies are.
 //!
 //! Invariant: a request that is refused for its budget has counted nothing, and has used nothing of the budget.
 
@@ -23,15 +24,15 @@ const SHOWN: &str = "key";
 /// Its name in limiters: no client's policy can have it.
 const COUNTED: &str = "key~k60";
 
-/// Uses so much of the caller's budget, if it has one: one for a request. If the rest of the budget is not known, the
-/// request is admitted.
+/// Uses so much of the caller's budgets: one for a request. If the rest of a budget is not known, the request is
+/// admitted.
 ///
 /// # Errors
 /// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's budget.
 pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Result<(), Problem> {
-    match budget_of(caller) {
-        Some(budget) if cost > 0 => use_up(context, budget, cost, cost).await,
-        _ => Ok(()),
+    match cost {
+        0 => Ok(()),
+        cost => use_all(context, caller, cost, cost).await,
     }
 }
 
@@ -45,18 +46,36 @@ pub async fn spend_body(
     caller: &Caller,
     whole: u64,
 ) -> Result<(), Problem> {
-    let Some(budget) = budget_of(caller).filter(|_| whole > 1) else {
+    if whole <= 1 {
         return Ok(());
-    };
-    let spent = use_up(context, budget, whole - 1, whole).await;
+    }
+    let spent = use_all(context, caller, whole - 1, whole).await;
     if spent.is_err() {
-        give_back(context, budget, 1).await?;
+        for budget in caller.budgets() {
+            give_back(context, budget, 1).await?;
+        }
     }
     spent
 }
 
-fn budget_of(caller: &Caller) -> Option<&KeyBudget> {
-    caller.holder().and_then(|holder| holder.budget.as_ref())
+/// Uses so much of the caller's own budget, and of those of the keys above it, for a request that needs `whole` of
+/// each. What was used is given back where a later one refuses.
+async fn use_all(
+    context: &RequestContext,
+    caller: &Caller,
+    cost: u64,
+    whole: u64,
+) -> Result<(), Problem> {
+    for (index, budget) in caller.budgets().enumerate() {
+        let Err(problem) = use_up(context, budget, cost, whole).await else {
+            continue;
+        };
+        for used in caller.budgets().take(index) {
+            give_back(context, used, cost).await?;
+        }
+        return Err(problem);
+    }
+    Ok(())
 }
 
 /// Gives back what a refused request has used.

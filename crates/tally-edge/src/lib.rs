@@ -201,7 +201,9 @@ async fn identify(context: &RequestContext) -> Result<(), Problem> {
     let Some(authorization) = context.header("authorization") else {
         return Ok(());
     };
-    shares::identify(context, &authorization).await?;
+    if shares::identify(context, &authorization).await? {
+        return Ok(());
+    }
     api_keys::identify(context, &authorization).await
 }
 

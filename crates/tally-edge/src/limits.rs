@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::api_keys::part_full;
 use super::audit;
 use super::body;
 use super::lanes;
@@ -19,8 +20,8 @@ use tally_core::limit::meter::Verdict;
 use tally_protocol::access::{Caller, Permission, Scope as Right};
 use tally_protocol::limits::batch::{CheckBatch, CheckPosition};
 use tally_protocol::limits::{
-    CheckRequest, CheckResult, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
-    parse_check, parse_policy, policy_json,
+    CheckRequest, CheckResult, LIMIT_HEADER, POLICIES_MAX, POLICY_HEADER, PolicyName, deleted_json,
+    list_json, parse_check, parse_policy, policy_json,
 };
 use tally_protocol::messages::{
     CheckAnswer, CheckKeys, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut,
@@ -313,13 +314,18 @@ pub async fn refund(
 ///
 /// # Errors
 /// `invalid-policy`, `unknown-field`, `too-many-policies`, `unavailable`.
-pub async fn put_policy(context: &RequestContext, name: PolicyName) -> Result<Answer, Problem> {
+pub async fn put_policy(
+    context: &RequestContext,
+    caller: &Caller,
+    name: PolicyName,
+) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let policy = parse_policy(&body::read_small(context).await?)?;
     let put = PutPolicy {
         name: name.clone(),
         policy: policy.clone(),
         once: None,
+        gift: caller.limit_gift(),
     };
     let _waiting = context.waiting();
     let status = match audit::carry(context, &put).await? {
@@ -328,6 +334,10 @@ pub async fn put_policy(context: &RequestContext, name: PolicyName) -> Result<An
         PolicyPut::Full => {
             let detail = "delete a policy that is not used, or send policies with the checks";
             return Err(Problem::new(Code::TooManyPolicies, detail));
+        }
+        PolicyPut::PartFull => {
+            let what = part_full("policies", POLICIES_MAX, "DELETE /limits/{policy}");
+            return Err(Problem::new(Code::TooManyPolicies, what));
         }
     };
     let answer = Answer::json(policy_json(&name, &policy)).with_status(status);

@@ -14,6 +14,7 @@ use tally_host::http::{Context, Request};
 use tally_host::{Host, State};
 use tally_protocol::access::{Access, Caller, Right, origin_of_referrer};
 use tally_protocol::audit::AuditEntry;
+use tally_protocol::messages::AddAuditEntry;
 use tally_protocol::names::CLIENT_ADDRESS_HEADER;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::Rounding;
@@ -58,7 +59,7 @@ pub struct RequestContext {
     /// The state of the key's budget, as two headers.
     budget_headers: RefCell<Option<(String, Option<String>)>>,
     /// The entry of the audit log for this request, if there is one.
-    audit_entry: RefCell<Option<AuditEntry>>,
+    audit_entry: RefCell<Option<AddAuditEntry>>,
     path: String,
     query: String,
     id: OnceCell<String>,
@@ -176,24 +177,24 @@ impl RequestContext {
     }
 
     /// Stores the entry of the audit log.
-    pub fn set_audit_entry(&self, entry: AuditEntry) {
+    pub fn set_audit_entry(&self, entry: AddAuditEntry) {
         self.audit_entry.replace(Some(entry));
     }
 
     /// The entry of the audit log, if there is one.
-    pub fn audit_entry(&self) -> Option<AuditEntry> {
+    pub fn audit_entry(&self) -> Option<AddAuditEntry> {
         self.audit_entry.borrow().clone()
     }
 
     /// Changes the entry.
     pub fn change_audit_entry(&self, change: impl FnOnce(&mut AuditEntry)) {
         if let Some(entry) = &mut *self.audit_entry.borrow_mut() {
-            change(entry);
+            change(&mut entry.entry);
         }
     }
 
     /// Takes the entry, once.
-    pub fn take_audit_entry(&self) -> Option<AuditEntry> {
+    pub fn take_audit_entry(&self) -> Option<AddAuditEntry> {
         self.audit_entry.take()
     }
 

@@ -6,21 +6,26 @@
 use std::cell::RefCell;
 
 use super::aged_cache::AgedCache;
+use super::api_keys::{giver_ended, part_full};
 use super::audit;
 use super::body;
 use super::hash_keys::name_key;
+use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use tally_core::order::put_in_order;
 use tally_host::{Host, State};
 use tally_protocol::access::{Caller, Scope};
+use tally_protocol::gift::HeldShare;
 use tally_protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
-use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
+use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_json;
 use tally_protocol::query::Query;
 use tally_protocol::routes::RouteName;
-use tally_protocol::share::{Share, ShareId, ShareToken, parse_share, share_json, shares_json};
+use tally_protocol::share::{
+    SHARES_MAX, Share, ShareId, ShareToken, parse_share, share_json, shares_json,
+};
 use tally_shared::{call, call_within};
 
 /// How long an isolate uses a cached share without asking, milliseconds.
@@ -37,7 +42,7 @@ const ASK_MS_MAX: u64 = 3_000;
 const KNOWN_MAX: usize = 1_024;
 
 /// The cached shares of this isolate.
-struct KnownShares(RefCell<AgedCache<ShareId, Option<Share>, KNOWN_MAX>>);
+struct KnownShares(RefCell<AgedCache<ShareId, Option<HeldShare>, KNOWN_MAX>>);
 
 impl State for KnownShares {
     fn begin(_host: &Host) -> Self {
@@ -45,7 +50,7 @@ impl State for KnownShares {
     }
 }
 
-async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
+async fn look_up(host: &Host, id: ShareId) -> Result<Option<HeldShare>, Problem> {
     let shares = host.state::<KnownShares>();
     let find = || (shares.0.borrow_mut()).find(&id, host.now_ms(), FRESH_MS_MAX);
     if let Some(known) = find().filter(|known| known.age_ms <= FRESH_MS_MAX) {
@@ -67,15 +72,19 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
     }
 }
 
-/// Identifies the caller of a request with a share.
+/// Identifies the caller of a request with a share, and takes one from the budgets of the keys above it. Returns
+/// whether there was a share.
 ///
 /// # Errors
-/// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
-pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
-    if let Some(share) = share_of(context, authorization).await? {
-        context.set_caller(Caller::of_share(share.prefix));
-    }
-    Ok(())
+/// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`, `quota-exceeded`.
+pub async fn identify(context: &RequestContext, authorization: &str) -> Result<bool, Problem> {
+    let Some(share) = share_of(context, authorization).await? else {
+        return Ok(false);
+    };
+    let caller = Caller::of_held_share(share);
+    context.set_caller(caller.clone());
+    key_budget::spend(context, &caller, 1).await?;
+    Ok(true)
 }
 
 /// When a stream of the caller must end, unix milliseconds, if it has a share, or a key that ends or may be revoked.
@@ -97,10 +106,14 @@ pub async fn stream_ends_ms(
     let authorization = context.header("authorization").unwrap_or_default();
     let share = share_of(context, &authorization).await?;
     let latest_ms = now_ms.saturating_add(SHARE_STREAM_MS_MAX);
-    Ok(share.map(|share| share.expires_ms.unwrap_or(latest_ms).min(latest_ms)))
+    let ends_ms = |held: HeldShare| held.share.expires_ms.unwrap_or(latest_ms).min(latest_ms);
+    Ok(share.map(ends_ms))
 }
 
-async fn share_of(context: &RequestContext, authorization: &str) -> Result<Option<Share>, Problem> {
+async fn share_of(
+    context: &RequestContext,
+    authorization: &str,
+) -> Result<Option<HeldShare>, Problem> {
     let Some(token) = ShareToken::of(authorization) else {
         return Ok(None);
     };
@@ -109,7 +122,7 @@ async fn share_of(context: &RequestContext, authorization: &str) -> Result<Optio
         Some(id) => look_up(&context.host, id).await?,
         None => None,
     };
-    let share = share.filter(|share| !share.has_expired(context.host.now_ms()));
+    let share = share.filter(|held| !held.share.has_expired(context.host.now_ms()));
     let share = share.ok_or_else(|| {
         let detail =
             "this share was revoked, has expired, or is of another deployment; ask for a new link";
@@ -161,16 +174,42 @@ pub fn not_shared() -> Problem {
 pub async fn create(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
-    let share = parse_share(&body, context.host.now_ms())?;
+    let mut share = parse_share(&body, context.host.now_ms())?;
     caller.may(Scope::Admin, &share.prefix)?;
+    end_with(caller, &mut share)?;
     let names = name_key(&context.host).await?;
-    let put = PutShare { share };
+    let gift = caller.gift();
+    let put = PutShare { share, gift };
     audit::about(context, &put.share.prefix);
-    let id = audit::carry(context, &put).await?.ok_or_else(|| {
-        let detail = "revoke a share that is not used any more: DELETE /shares/{id}";
-        Problem::new(Code::TooManyShares, detail)
-    })?;
+    let id = match audit::carry(context, &put).await? {
+        SharePut::Made(id) => id,
+        SharePut::Full => {
+            let detail = "revoke a share that is not used any more: DELETE /shares/{id}";
+            return Err(Problem::new(Code::TooManyShares, detail));
+        }
+        SharePut::PartFull => {
+            let what = part_full("shares", SHARES_MAX, "DELETE /shares/{id}");
+            return Err(Problem::new(Code::TooManyShares, what));
+        }
+        SharePut::GiverEnded => return Err(giver_ended()),
+    };
     Ok(Answer::json(share_json(&names, id, &put.share)).with_status(201))
+}
+
+/// A share ends with the key that gives it.
+///
+/// # Errors
+/// `forbidden` where the body has a later end.
+fn end_with(caller: &Caller, share: &mut Share) -> Result<(), Problem> {
+    let Some(end_ms) = caller.holder().and_then(|holder| holder.expires_ms) else {
+        return Ok(());
+    };
+    if share.expires_ms.is_some_and(|own_ms| own_ms > end_ms) {
+        let detail = format!("your own key ends at {end_ms}: send a shorter expires_in, or none");
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    share.expires_ms.get_or_insert(end_ms);
+    Ok(())
 }
 
 /// `GET /shares`: those of prefixes that the caller administers.
@@ -207,13 +246,13 @@ pub async fn revoke(
         )
     };
     let share = call(&context.host, &GetShare { id }).await?;
-    caller.may(Scope::Admin, &share.ok_or_else(missing)?.prefix)?;
+    caller.may(Scope::Admin, &share.ok_or_else(missing)?.share.prefix)?;
     audit::carry(context, &DeleteShare { id }).await?;
     host_forgets(&context.host, id);
     Ok(Answer::json(revoked_json(&id.to_string())))
 }
 
 /// Removes a share from the cache of this isolate, so that it ends here at once.
-fn host_forgets(host: &Host, id: ShareId) {
+pub(super) fn host_forgets(host: &Host, id: ShareId) {
     host.state::<KnownShares>().0.borrow_mut().remove(&id);
 }

@@ -118,10 +118,10 @@ impl AlertStore {
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> Result<usize, Fault> {
+    pub(super) fn count(&self) -> Result<u64, Fault> {
         let rows = self.rows("SELECT count(*) FROM alerts", vec![])?;
         let count = rows.first().and_then(|row| row.first()).and_then(integer);
-        Ok(usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX))
+        Ok(u64::try_from(count.unwrap_or(0)).unwrap_or(u64::MAX))
     }
 
     /// All alerts, in order of their names.

@@ -14,12 +14,14 @@ use std::rc::Rc;
 
 use super::alarm::Alarm;
 use super::alert_store::{AlertStore, StoredAlert};
+use super::gifts::{GiftKind, GiftStore};
 use super::import_steps::ImportSteps;
 use tally_core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use tally_core::alert::condition::Reading;
 use tally_core::alert::record::{AlertRecord, EVERY_MS, Notice};
 use tally_host::Host;
 use tally_host::object::Object;
+use tally_protocol::access::Caller;
 use tally_protocol::alerts::answer::ScheduledDelivery;
 use tally_protocol::alerts::delivery::refusal_of;
 use tally_protocol::alerts::webhook::{Allowed, check, host_name};
@@ -27,11 +29,13 @@ use tally_protocol::alerts::{
     ALERTS_MAX, Alert, AlertEvent, AlertName, Attempt, DELIVERIES_MAX, Delivery, EventKind,
     Outcome, WAITING_MAX,
 };
+use tally_protocol::gift::{Gift, Giver, HeldKey, Room};
 use tally_protocol::messages::{
-    AlertDetails, AlertPutOutcome, DeleteAlert, DeliveriesOf, Fault, GetAlert, PutAlert,
-    SilenceAlert, TestAlert,
+    AlertDetails, AlertPutOutcome, DeleteAlert, DeliveriesOf, EndAlerts, Fault, FindHeldKey,
+    GetAlert, PutAlert, SilenceAlert, TestAlert,
 };
 use tally_protocol::names::ALERTS_ALLOW;
+use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 
 /// How long a measurement may take, milliseconds: twice the time that a reader waits for a datacenter, and the time for
@@ -49,6 +53,7 @@ pub(super) struct Alerts {
     host: Host,
     object: Object,
     store: AlertStore,
+    gifts: GiftStore,
     steps: ImportSteps,
     alarm: Rc<Alarm>,
     measured: RefCell<HashSet<AlertName>>,
@@ -76,13 +81,14 @@ impl Alerts {
     pub(super) fn new(
         host: &Host,
         object: Object,
-        (store, steps): (&AlertStore, ImportSteps),
+        (store, gifts, steps): (&AlertStore, GiftStore, ImportSteps),
         alarm: Rc<Alarm>,
     ) -> Self {
         Self {
             host: host.clone(),
             object,
             store: store.clone(),
+            gifts,
             steps,
             alarm,
             measured: RefCell::default(),
@@ -100,6 +106,7 @@ impl Alerts {
             put,
             over,
             once,
+            gift,
         } = put;
         let now_ms = self.host.now_ms();
         if self.steps.is_done(once)? {
@@ -118,8 +125,10 @@ impl Alerts {
         if alert != over.as_ref() && alert != Some(&put.alert) {
             return Ok(AlertPutOutcome::Changed);
         }
-        if before.is_none() && self.store.count()? >= ALERTS_MAX {
-            return Ok(AlertPutOutcome::Full);
+        match self.room(&name, before.is_some(), &gift)? {
+            Room::Full => return Ok(AlertPutOutcome::Full),
+            Room::PartFull => return Ok(AlertPutOutcome::PartFull),
+            Room::Free => {}
         }
         let kept = before.as_ref().map(|before| &before.secret);
         let Some(secret) = put.secret.as_ref().or(kept).cloned() else {
@@ -139,6 +148,7 @@ impl Alerts {
         self.store.prepare()?;
         self.store.atomically(|| {
             self.store.put(&name, &stored, now_ms)?;
+            self.gifts.put(GiftKind::Alert, name.as_str(), &gift)?;
             self.steps.record(once)
         })?;
         self.alarm.arm(now_ms).await?;
@@ -147,6 +157,54 @@ impl Alerts {
             None => AlertPutOutcome::Created(seen),
             Some(_) => AlertPutOutcome::Replaced(seen),
         })
+    }
+
+    /// Whether there is room for an alert. One that is put over another's moves into the part of who puts it.
+    fn room(&self, name: &AlertName, is_there: bool, gift: &Gift) -> Result<Room, Fault> {
+        let before = self.gifts.get(GiftKind::Alert, name.as_str())?;
+        if is_there && (before.account == gift.account || !gift.is_narrow) {
+            return Ok(Room::Free);
+        }
+        let rows = self.store.count()? - u64::from(is_there);
+        let filled = self.gifts.filled(GiftKind::Alert, gift, rows)?;
+        Ok(gift.room(filled, ALERTS_MAX))
+    }
+
+    /// Returns whether the key that put an alert is good and administers what the alert watches. If that is not known,
+    /// the alert goes on.
+    async fn is_given(&self, name: &AlertName, alert: &Alert) -> Result<bool, Fault> {
+        let gift = self.gifts.get(GiftKind::Alert, name.as_str())?;
+        let Giver::Key(id) = gift.giver else {
+            return Ok(!gift.has_ended(self.host.now_ms()));
+        };
+        let held = call(&self.host, &FindHeldKey { id }).await;
+        let may = |held: HeldKey| {
+            Caller::of_key(id, &held.key)
+                .may_watch(&alert.watched)
+                .is_ok()
+        };
+        Ok(held.map_or(true, |held| held.is_some_and(may)))
+    }
+
+    /// Deletes the alerts that these keys put. Returns their names.
+    pub(super) fn end(&self, end: &EndAlerts) -> Result<Vec<AlertName>, Fault> {
+        let mut ended = Vec::new();
+        for giver in &end.givers {
+            for name in self.gifts.given_by(GiftKind::Alert, &giver.to_string())? {
+                let Ok(name) = AlertName::parse(name) else {
+                    continue;
+                };
+                self.remove(&name)?;
+                ended.push(name);
+            }
+        }
+        Ok(ended)
+    }
+
+    fn remove(&self, name: &AlertName) -> Result<bool, Fault> {
+        let was_there = self.store.delete(name)?;
+        self.gifts.remove(GiftKind::Alert, name.as_str())?;
+        Ok(was_there)
     }
 
     /// An alert.
@@ -164,7 +222,7 @@ impl Alerts {
 
     /// Deletes an alert.
     pub(super) fn delete(&self, delete: &DeleteAlert) -> Result<bool, Fault> {
-        self.store.delete(&delete.name)
+        self.remove(&delete.name)
     }
 
     /// The last deliveries of an alert.
@@ -269,6 +327,14 @@ impl Alerts {
         let Some(before) = self.store.get(name)? else {
             return Ok(());
         };
+        if !self.is_given(name, &before.alert).await? {
+            let now = self.store.get(name)?;
+            // It may have been put anew meanwhile, by somebody else.
+            if now.is_some_and(|now| now.revision == before.revision) {
+                self.remove(name)?;
+            }
+            return Ok(());
+        }
         let begun_ms = self.host.now_ms();
         let measuring = tally_aggregator::measure_alert(&self.host, &before.alert, begun_ms);
         let measured = self.host.within_ms(MEASURE_MS_MAX, measuring).await;

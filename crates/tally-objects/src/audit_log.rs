@@ -1,12 +1,13 @@
 //! The audit log: all entries are at one partition of the directory.
 //!
 //! Invariant: at most [`AUDIT_ROWS_MAX`] entries. Entries older than [`AUDIT_MS`] are deleted by the next write, or by
-//! the alarm. Where there are too many, entries of refused calls go first: whoever may do little can have many calls
-//! refused, and must not push out what was done.
+//! the alarm. Where there are too many, entries of the account with the most go, those of its refused calls first. So
+//! no caller pushes out the acts of others: an account with at most its share, the log divided by the number of
+//! accounts, loses none.
 
 use std::cell::Cell;
 
-use super::store::{Store, integer};
+use super::store::{Store, integer, text};
 use tally_host::Host;
 use tally_host::object::SqlValue;
 use tally_protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, AuditEntry, CallOutcome};
@@ -19,6 +20,9 @@ const ACTS_SCHEMA: &str =
 /// The keys of entries of refused calls.
 const REFUSED_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS acts_refused (place TEXT PRIMARY KEY) WITHOUT ROWID";
+
+/// The account of each entry. An entry without a row is of the account without a name.
+const ACCOUNTS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS acts_by (place TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID";
 
 /// How many of the oldest entries are deleted at once when there are too many, so that not every write deletes one.
 const TOO_MANY: i64 = 100;
@@ -47,16 +51,17 @@ impl AuditLog {
         if !self.has_table.get() {
             self.store.run(ACTS_SCHEMA, vec![])?;
             self.store.run(REFUSED_SCHEMA, vec![])?;
+            self.store.run(ACCOUNTS_SCHEMA, vec![])?;
             self.has_table.set(true);
         }
         self.store.run(sql, values)
     }
 
-    /// Stores an entry, or the outcome of a stored one.
+    /// Stores an entry, or the outcome of a stored one. It fills the part of that account.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Unreadable` where a row cannot be read; as for all methods below.
-    pub(super) fn record(&self, entry: &AuditEntry) -> Result<(), Fault> {
+    pub(super) fn record(&self, entry: &AuditEntry, account: &str) -> Result<(), Fault> {
         let row_key = entry.log_key();
         let known = "SELECT 1 FROM acts WHERE place = ?";
         let is_known = !self.run(known, vec![row_key.as_str().into()])?.is_empty();
@@ -71,6 +76,10 @@ impl AuditLog {
         if matches!(entry.outcome, CallOutcome::Refused(_)) {
             let refused = "INSERT OR IGNORE INTO acts_refused VALUES (?)";
             self.run(refused, vec![row_key.as_str().into()])?;
+        }
+        if !is_known && !account.is_empty() {
+            let of = "INSERT OR IGNORE INTO acts_by VALUES (?, ?)";
+            self.run(of, vec![row_key.as_str().into(), account.into()])?;
         }
         let values = vec![row_key.into(), self.store.put(entry)?];
         // If the write fails, the count must be read again.
@@ -109,6 +118,7 @@ impl AuditLog {
             for statement in [
                 "DELETE FROM acts WHERE place < ?",
                 "DELETE FROM acts_refused WHERE place < ?",
+                "DELETE FROM acts_by WHERE place < ?",
             ] {
                 self.run(statement, vec![oldest.as_str().into()])?;
             }
@@ -121,20 +131,23 @@ impl AuditLog {
         if self.count()? < AUDIT_ROWS_MAX {
             return Ok(());
         }
-        for statement in [
-            "DELETE FROM acts WHERE place IN (SELECT place FROM acts_refused ORDER BY place LIMIT ?)",
-            "DELETE FROM acts_refused WHERE place IN (SELECT place FROM acts_refused ORDER BY place LIMIT ?)",
-        ] {
-            self.run(statement, vec![TOO_MANY.into()])?;
-        }
         self.count.set(None);
-        if self.count()? < AUDIT_ROWS_MAX {
-            return Ok(());
+        let largest = "SELECT coalesce(account, '') FROM acts LEFT JOIN acts_by USING (place) GROUP BY 1 \
+            ORDER BY count(*) DESC, 1 LIMIT 1";
+        let rows = self.run(largest, vec![])?;
+        let account = rows.first().and_then(|row| row.first()).and_then(text);
+        let victims = "SELECT place FROM acts LEFT JOIN acts_by USING (place) WHERE coalesce(account, '') = ? \
+            ORDER BY place IN (SELECT place FROM acts_refused) DESC, place LIMIT ?";
+        let victims = self.run(
+            victims,
+            vec![account.unwrap_or_default().into(), TOO_MANY.into()],
+        )?;
+        for place in victims.iter().filter_map(|row| row.first()) {
+            for table in ["acts", "acts_refused", "acts_by"] {
+                let statement = format!("DELETE FROM {table} WHERE place = ?");
+                self.run(&statement, vec![place.clone()])?;
+            }
         }
-        self.count.set(None);
-        let statement =
-            "DELETE FROM acts WHERE place IN (SELECT place FROM acts ORDER BY place LIMIT ?)";
-        self.run(statement, vec![TOO_MANY.into()])?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Values by name, few and small: what the deployment has created once for itself, at one partition of the directory;
 //! and the numbers of a partition's claims.
 
-use super::store::{Store, framed, text};
+use super::store::{Store, framed, integer, text};
 use tally_host::object::SqlValue;
 use tally_protocol::messages::Fault;
 
@@ -74,6 +74,17 @@ impl DeploymentValues {
             _ => None,
         };
         rows.iter().filter_map(|row| read(row)).collect()
+    }
+
+    /// How many values have names in a range.
+    pub(super) fn count_between(&self, from: &str, to: &str) -> Result<u64, Fault> {
+        let rows = self.store.run(
+            "SELECT count(*) FROM deployment WHERE name >= ? AND name < ?",
+            vec![from.into(), to.into()],
+        )?;
+        let count = rows.first().and_then(|row| row.first()).and_then(integer);
+        let count = count.and_then(|count| u64::try_from(count).ok());
+        count.ok_or_else(|| Fault::Broken("values cannot be counted".to_owned()))
     }
 
     /// The first name in a range.

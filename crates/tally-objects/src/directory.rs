@@ -22,6 +22,7 @@ use super::directory_tablets::LeadSpreads;
 use super::directory_totals::{DirectoryTotals, totals_schema};
 use super::duty_store::DUTIES_SCHEMA;
 use super::fleet_store::FleetStore;
+use super::gifts::GiftStore;
 use super::import_steps::ImportSteps;
 use super::inbox_registry::InboxRegistry;
 use super::inboxes::Inboxes;
@@ -41,7 +42,6 @@ use super::root_sweep::RootSweep;
 use super::roots::Roots;
 use super::secrets::SecretStore;
 use super::sender_sessions::SENDERS_SCHEMA;
-use super::shares::ShareStore;
 use super::sizes::Sizes;
 use super::snapshot_reads::kept_by_any;
 use super::snapshots::Snapshots;
@@ -59,7 +59,7 @@ use tally_protocol::health::Ailment;
 use tally_protocol::messages::{
     AddAuditEntry, AmountOf, AnnounceSizes, Batch, BatchedCall, BeginRun, Call, CallAudited,
     CallPartition, CallRoot, CheckStorage, Claim, CloseSession, DeleteAlert, DeletePolicy,
-    DeleteShare, DeliveriesOf, Fault, FindApiKey, FindClaims, FindKey, FleetOf, ForgetBoard,
+    DeleteShare, DeliveriesOf, EndAlerts, Fault, FindApiKey, FindClaims, FindHeldKey, FindKey, FleetOf, ForgetBoard,
     GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot, KeyFound, LeadLocation, LetInboxesGo,
     List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
     ListNames, ListPastStates, ListPolicies, ListRows, ListRuns, ListShares, LocateLead, LookUp,
@@ -171,7 +171,6 @@ struct Partition {
     policies: PolicyStore,
     boards: BoardRegistry,
     secrets: SecretStore,
-    shares: ShareStore,
     fleet: FleetStore,
     living: LivingCounters,
     keys: KeyStore,
@@ -271,7 +270,7 @@ impl Partition {
             sweep: tables.sweep,
         });
         let steps = ImportSteps::new(&host, &store);
-        let alert_rows = (&tables.alert_store, steps.clone());
+        let alert_rows = (&tables.alert_store, GiftStore::new(&store), steps.clone());
         let alerts = Alerts::new(&host, object.clone(), alert_rows, alarm.clone());
         Self {
             storage: tables.storage,
@@ -282,7 +281,6 @@ impl Partition {
             policies: PolicyStore::new(&store, steps),
             boards: BoardRegistry::new(&store),
             secrets: SecretStore::new(&host, &store),
-            shares: ShareStore::new(&host, &store),
             fleet: FleetStore::new(&host, &store),
             living: LivingCounters::new(&host, &store),
             keys: KeyStore::new(&host, &store),
@@ -405,19 +403,21 @@ impl Partition {
     /// Answers a call about the whole deployment, or about the partition itself.
     async fn answer_of_deployment(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         dispatch!(arrived, message, {
-            PutShare => self.ready(message).and_then(|message| self.shares.put(&message)),
-            GetShare => self.ready(message).and_then(|message| self.shares.get(&message)),
-            DeleteShare => self.ready(message).and_then(|message| self.shares.delete(&message)),
-            ListShares => self.ready(message).and_then(|message| self.shares.list(&message)),
+            PutShare => self.ready(message).and_then(|message| self.keys.put_share(&message)),
+            GetShare => self.ready(message).and_then(|message| self.keys.get_share(&message)),
+            DeleteShare => self.ready(message).and_then(|message| self.keys.delete_share(message.id)),
+            ListShares => self.ready(message).and_then(|_| self.keys.list_shares()),
             MakeKey => self.ready(message).and_then(|message| self.keys.make(&message)),
             UseKey => self.ready(message).and_then(|message| self.keys.used(&message)),
+            FindHeldKey => self.ready(message).and_then(|message| self.keys.find_held(&message)),
             FindApiKey => self.ready(message).and_then(|message| self.keys.find(&message)),
             ReplaceKey => self.ready(message).and_then(|message| self.keys.replace(&message)),
             RevokeKey => self.ready(message).and_then(|message| self.keys.revoke(&message)),
             ListKeys => self.ready(message).and_then(|message| self.keys.list(&message)),
-            AddAuditEntry => self.ready(message).and_then(|message| self.audit_log.record(&message.entry)),
+            AddAuditEntry => self.ready(message).and_then(|message| self.audit_log.record(&message.entry, &message.account)),
             ListAuditEntries => self.ready(message).and_then(|message| self.audit_log.list(&message)),
             PutAlert => self.when_ready(message, |message| self.alerts.put(message)).await,
+            EndAlerts => self.ready(message).and_then(|message| self.alerts.end(&message)),
             GetAlert => self.ready(message).and_then(|message| self.alerts.get(message)),
             DeleteAlert => self.ready(message).and_then(|message| self.alerts.delete(&message)),
             SilenceAlert => self.when_ready(message, |message| self.alerts.silence(message)).await,
@@ -539,9 +539,10 @@ impl Partition {
             mut entry,
             path,
             message,
+            account,
         } = audited;
         self.readable()?;
-        self.audit_log.record(&entry)?;
+        self.audit_log.record(&entry, &account)?;
         let call = arrived(BatchedCall { path, message });
         let Reply::Answer(bytes) = self.answer_here(&call).await else {
             return Err(Fault::Broken("an act that is no call".to_owned()));
@@ -549,7 +550,7 @@ impl Partition {
         // The encoding of a successful result begins with a zero.
         if bytes.first() != Some(&0) {
             entry.outcome = CallOutcome::Refused(FAILED);
-            self.audit_log.record(&entry)?;
+            self.audit_log.record(&entry, &account)?;
         }
         Ok(bytes)
     }

@@ -44,6 +44,7 @@
 //! | [`leases`], [`lease_recalls`] | how a limiter decides global limits, and how the global one recalls unused quota |
 //! | [`reservations`] | several checks of one call at their limiter: all or none |
 //! | [`api_keys`], [`shares`], [`audit_log`] | keys made by calls, shares, and the audit log, at one partition of the directory |
+//! | [`gifts`] | who gave keys, shares, alerts and policies |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`import_steps`] | which policies and alerts an import has put under a key |
 //! | [`watcher`] | the objects of live views: a hub or a live reader |
@@ -104,6 +105,7 @@ mod directory_tops;
 mod directory_totals;
 mod duty_store;
 mod fleet_store;
+mod gifts;
 mod group_commit;
 mod hosted_rows;
 mod hub;

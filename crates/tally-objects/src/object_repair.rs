@@ -52,7 +52,7 @@ const fn all(
     }
 }
 
-const TABLES: [Table; 18] = [
+const TABLES: [Table; 19] = [
     rows(
         "tablet",
         "log",
@@ -108,6 +108,12 @@ const TABLES: [Table; 18] = [
     ),
     rows("directory", "acts", "place", "what admins did"),
     rows("directory", "api_keys", "id", "keys that calls have made"),
+    rows(
+        "directory",
+        "gifts",
+        "name",
+        "who gave a key, a share, an alert or a policy: it goes on without its giver",
+    ),
     rows(
         "directory",
         "deployment",

@@ -2,16 +2,15 @@
 //!
 //! Invariant: a policy that is stored has passed [`Policy::check`].
 
+use super::gifts::{GiftKind, GiftStore};
 use super::import_steps::ImportSteps;
 use super::store::{Store, integer, text};
 use tally_core::limit::policy::Policy;
 use tally_host::object::SqlValue;
-use tally_protocol::limits::PolicyName;
+use tally_protocol::gift::Room;
+use tally_protocol::limits::{POLICIES_MAX, PolicyName};
 use tally_protocol::messages::{Fault, ListPolicies, PolicyPut, PutPolicy};
 use tally_protocol::stored::Damage;
-
-/// The most policies of a deployment: at most 100 bytes each, so 1 MB in the partition.
-const POLICIES_MAX: i64 = 10_000;
 
 pub(super) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (name TEXT PRIMARY KEY, \
     body BLOB NOT NULL) WITHOUT ROWID";
@@ -19,6 +18,7 @@ pub(super) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (n
 /// The policies of the deployment.
 pub(super) struct PolicyStore {
     store: Store,
+    gifts: GiftStore,
     steps: ImportSteps,
 }
 
@@ -27,6 +27,7 @@ impl PolicyStore {
     pub(super) fn new(store: &Store, steps: ImportSteps) -> Self {
         Self {
             store: store.clone(),
+            gifts: GiftStore::new(store),
             steps,
         }
     }
@@ -36,7 +37,12 @@ impl PolicyStore {
     /// # Errors
     /// `Broken` for an invalid one, `Unavailable` where SQLite refuses.
     pub(super) fn put(&self, put: &PutPolicy) -> Result<PolicyPut, Fault> {
-        let PutPolicy { name, policy, once } = put;
+        let PutPolicy {
+            name,
+            policy,
+            once,
+            gift,
+        } = put;
         if policy.check().is_err() {
             return Err(Fault::Broken("a policy that is not valid".to_owned()));
         }
@@ -44,14 +50,22 @@ impl PolicyStore {
             return Ok(PolicyPut::Replaced);
         }
         let is_there = self.get(name)?.is_some();
-        if !is_there && self.count()? >= POLICIES_MAX {
-            return Ok(PolicyPut::Full);
+        if !is_there {
+            let filled = self.gifts.filled(GiftKind::Policy, gift, self.count()?)?;
+            match gift.room(filled, POLICIES_MAX) {
+                Room::Full => return Ok(PolicyPut::Full),
+                Room::PartFull => return Ok(PolicyPut::PartFull),
+                Room::Free => {}
+            }
         }
         self.store.atomically(|| {
             self.store.run(
                 "INSERT INTO policies VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
                 vec![name.as_str().into(), self.store.put(policy)?],
             )?;
+            if !is_there {
+                self.gifts.put(GiftKind::Policy, name.as_str(), gift)?;
+            }
             self.steps.record(*once)
         })?;
         Ok(if is_there {
@@ -84,6 +98,7 @@ impl PolicyStore {
             let values = vec![name.as_str().into()];
             self.store
                 .run("DELETE FROM policies WHERE name = ?", values)?;
+            self.gifts.remove(GiftKind::Policy, name.as_str())?;
         }
         Ok(is_there)
     }
@@ -108,9 +123,10 @@ impl PolicyStore {
         rows.iter().map(read).collect()
     }
 
-    fn count(&self) -> Result<i64, Fault> {
+    fn count(&self) -> Result<u64, Fault> {
         let rows = self.store.run("SELECT count(*) FROM policies", vec![])?;
         let count = rows.first().and_then(|row| row.first()).and_then(integer);
+        let count = count.and_then(|count| u64::try_from(count).ok());
         count.ok_or_else(|| Fault::Broken("policies cannot be counted".to_owned()))
     }
 }

@@ -1,12 +1,10 @@
-//! The shares of the deployment, all at one partition of the directory: few, small, and read through a cache.
+//! The rows of shares. Whether a share is good depends on who gave it: [`KeyStore`](super::api_keys::KeyStore) decides.
 
 use super::deployment_values::DeploymentValues;
 use super::store::Store;
 use tally_host::Host;
-use tally_protocol::messages::{
-    DeleteShare, Fault, GetShare, ListShares, PutShare, decode, encode,
-};
-use tally_protocol::share::{SHARES_MAX, Share, ShareId};
+use tally_protocol::messages::{Fault, decode, encode};
+use tally_protocol::share::{Share, ShareId};
 
 /// The prefix of the names of shares. The id follows.
 const SHARE_PREFIX: &str = "share/";
@@ -33,28 +31,25 @@ impl ShareStore {
         }
     }
 
-    /// Stores a share under a new id; `None` where there are too many.
+    /// Stores a share under a new id.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read; as for all methods below.
-    pub(super) fn put(&self, put: &PutShare) -> Result<Option<ShareId>, Fault> {
-        if self.list(&ListShares)?.len() >= SHARES_MAX {
-            return Ok(None);
-        }
+    pub(super) fn put(&self, share: &Share) -> Result<ShareId, Fault> {
         let id = ShareId(u64::from_le_bytes(self.host.secret()?));
-        self.values.put(&name_of(id), encode(&put.share)?)?;
-        Ok(Some(id))
+        self.values.put(&name_of(id), encode(share)?)?;
+        Ok(id)
     }
 
     /// Reads a share, if it exists.
-    pub(super) fn get(&self, get: &GetShare) -> Result<Option<Share>, Fault> {
-        let body = self.values.get(&name_of(get.id))?;
+    pub(super) fn get(&self, id: ShareId) -> Result<Option<Share>, Fault> {
+        let body = self.values.get(&name_of(id))?;
         body.as_deref().map(decode).transpose()
     }
 
     /// Deletes a share. Returns whether it existed.
-    pub(super) fn delete(&self, delete: &DeleteShare) -> Result<bool, Fault> {
-        let name = name_of(delete.id);
+    pub(super) fn delete(&self, id: ShareId) -> Result<bool, Fault> {
+        let name = name_of(id);
         let is_there = self.values.get(&name)?.is_some();
         if is_there {
             self.values.remove(&name)?;
@@ -62,15 +57,19 @@ impl ShareStore {
         Ok(is_there)
     }
 
-    /// All that have not expired; expired ones are deleted.
-    pub(super) fn list(&self, _: &ListShares) -> Result<Vec<(ShareId, Share)>, Fault> {
+    /// How many there are.
+    pub(super) fn count(&self) -> Result<u64, Fault> {
+        self.values.count_between(SHARE_PREFIX, SHARE_END)
+    }
+
+    /// All shares.
+    pub(super) fn list(&self) -> Result<Vec<(ShareId, Share)>, Fault> {
         let mut shares = Vec::new();
         for (name, body) in self.values.between(SHARE_PREFIX, SHARE_END)? {
-            let share: Share = decode(&body)?;
             let id = name.strip_prefix(SHARE_PREFIX).and_then(ShareId::parse);
             match id {
-                Some(id) if !share.has_expired(self.host.now_ms()) => shares.push((id, share)),
-                _ => self.values.remove(&name)?,
+                Some(id) => shares.push((id, decode(&body)?)),
+                None => self.values.remove(&name)?,
             }
         }
         Ok(shares)

@@ -12,7 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::access::{NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope};
+use super::access::{KeyBudget, NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope};
 use super::batch::json::{WholeNumber, present, read_object};
 use super::problem::{Code, Problem};
 use super::public::to_json;
@@ -30,7 +30,7 @@ const SECRET_DIGITS: usize = 2 * SECRET_BYTES;
 const TAG_DIGITS: usize = 16;
 
 /// The most keys of a deployment: 10,000 of at most 2.6 KB are 26 MB in one partition of the directory.
-pub const KEYS_MAX: usize = 10_000;
+pub const KEYS_MAX: u64 = 10_000;
 
 /// The most prefixes of a key.
 pub const KEY_PREFIXES_MAX: usize = 16;
@@ -119,6 +119,14 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
+    /// Its budget, if it has one.
+    pub fn budget(&self, id: KeyId) -> Option<KeyBudget> {
+        self.rate_per_minute.map(|rate_per_minute| KeyBudget {
+            rate_per_minute,
+            subject: id.to_string(),
+        })
+    }
+
     /// Returns whether its end has passed.
     pub fn has_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|end_ms| end_ms <= now_ms)

@@ -14,8 +14,8 @@ use super::query::Query;
 /// How long an entry is kept: 400 days.
 pub const AUDIT_MS: i64 = 400 * 86_400_000;
 
-/// The most entries: 100,000 of at most 600 bytes are 60 MB in one partition of the directory. Those of refused calls
-/// go first, then the oldest.
+/// The most entries: 100,000 of at most 700 bytes are 70 MB in one partition of the directory. Beyond that, entries of
+/// the account with the most go: those of its refused calls first, then its oldest.
 pub const AUDIT_ROWS_MAX: u64 = 100_000;
 
 /// The most bytes of a target that are kept.

@@ -11,6 +11,7 @@
 //! | [`problem`] | refusals |
 //! | [`access`] | rights of callers |
 //! | [`api_key`] | keys that calls make, and their stored form |
+//! | [`gift`] | what a key gives away, whose part of a table it fills, and when it ends |
 //! | [`audit`] | the audit log of administrative calls |
 //! | [`messages`] | messages between Workers and objects |
 //! | [`view_fallback`] | the parts of a read that come from the root's memory |
@@ -68,6 +69,7 @@ pub mod dimensions;
 pub mod export;
 pub mod features;
 pub mod fleet;
+pub mod gift;
 pub mod health;
 pub mod joined_pages;
 pub mod keyed;

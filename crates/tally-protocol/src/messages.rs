@@ -102,11 +102,12 @@ mod totals;
 
 pub use alert::{
     AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesListed,
-    DeliveriesOf, GetAlert, ListAlerts, ListDeliveries, PutAlert, SilenceAlert, TestAlert,
+    DeliveriesOf, EndAlerts, GetAlert, ListAlerts, ListDeliveries, PutAlert, SilenceAlert,
+    TestAlert,
 };
 pub use api_key::{
-    AddAuditEntry, CallAudited, FindApiKey, ListAuditEntries, ListKeys, MakeKey, ReplaceKey,
-    RevokeKey, UseKey,
+    AddAuditEntry, CallAudited, FindApiKey, FindHeldKey, ListAuditEntries, ListKeys, MakeKey,
+    ReplaceKey, RevokeKey, Revoked, UseKey,
 };
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
@@ -155,7 +156,7 @@ pub use root_moves::{
     RootHandover, RootRow, RootTaken, SizesOf,
 };
 pub use secrets::{GetSecrets, RotateKey, Secrets};
-pub use share::{DeleteShare, GetShare, ListShares, PutShare};
+pub use share::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
 pub use snapshot::{
     AllRuns, AskRuns, BeginRun, ListAllPastStates, ListPastStates, ListRuns, PartitionRuns,
     PastState, PastStateList, PastStatePage, PastStateRow, ReadOwnPastStates, ReadPastStates,

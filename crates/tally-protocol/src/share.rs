@@ -29,7 +29,7 @@ pub const SHARE_SECONDS_MIN: u64 = 60;
 pub const SHARE_SECONDS_MAX: u64 = 3_650 * 86_400;
 
 /// The most shares of a deployment: 1,000 of at most 700 bytes are in one answer.
-pub const SHARES_MAX: usize = 1_000;
+pub const SHARES_MAX: u64 = 1_000;
 
 /// Names a share: 16 hexadecimal digits. It is no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

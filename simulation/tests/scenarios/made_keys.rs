@@ -891,6 +891,76 @@ fn refused_calls_push_no_call_that_was_done_out_of_the_log() {
 }
 
 #[test]
+fn acts_of_one_admin_push_no_act_of_another_out_of_the_log() {
+    let keys = Keys::new(16);
+    let log = names::directory(0);
+    let narrow = keys.make(json!({"name": "one", "scopes": ["admin"], "prefixes": ["one/"]}));
+    let attacker = keys.client(0, &narrow);
+    let child = keys.ask_as(
+        &attacker,
+        0,
+        "POST",
+        "/keys",
+        &json!({
+            "name": "below", "scopes": ["admin"], "prefixes": ["one/"]
+        }),
+    );
+    let child = keys.client(0, &child.json());
+    let delete = |client: &Client, id: &str| {
+        let path = format!("/counters/one%2F{id}");
+        keys.ask_as(client, 0, "DELETE", &path, &Value::Null).status
+    };
+    for client in [&attacker, &child] {
+        assert_eq!(keys.status(client, 0, "/counters/one%2Fa/increment"), 200);
+        assert_eq!(delete(client, "a"), 200);
+        assert_eq!(delete(client, "none"), 404);
+    }
+    // The attacker's acts fill the log, after those of the others.
+    let known = keys.acts().len();
+    let run = |sql: String| keys.world.look(&log, &sql).expect("the log");
+    let now_ms = keys.world.now_ms().unsigned_abs() - 1_000;
+    let rows = usize::try_from(AUDIT_ROWS_MAX).expect("few") - known;
+    run(format!(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {rows}) \
+         INSERT INTO acts SELECT printf('%015d/%016x', {now_ms}, i), \
+         (SELECT body FROM acts JOIN acts_by USING (place) WHERE account = '{id}' LIMIT 1) FROM n",
+        id = narrow["id"].as_str().expect("an id")
+    ));
+    run(format!(
+        "INSERT OR IGNORE INTO acts_by SELECT place, '{}' FROM acts WHERE place >= '{now_ms:015}' AND place < '{:015}'",
+        narrow["id"].as_str().expect("an id"),
+        now_ms + 1
+    ));
+    assert_eq!(delete(&attacker, "none"), 404);
+    assert!(keys.world.crash(&log));
+    let theirs = |keys: &Keys| {
+        let rows = run(
+            "SELECT place FROM acts WHERE place NOT IN (SELECT place FROM acts_by WHERE account = '"
+                .to_owned()
+                + narrow["id"].as_str().expect("an id") + "') ORDER BY place",
+        );
+        assert!(!rows.is_empty(), "{:?}", keys.world.now_ms());
+        rows
+    };
+    let before = theirs(&keys);
+    for round in 0..150 {
+        for client in [&attacker, &child] {
+            let expected = [404, 200][round % 2];
+            if expected == 200 {
+                assert_eq!(keys.status(client, 0, "/counters/one%2Fa/increment"), 200);
+            }
+            assert_eq!(delete(client, ["none", "a"][round % 2]), expected);
+        }
+    }
+    assert_eq!(theirs(&keys), before);
+    let count = run("SELECT count(*) FROM acts".to_owned());
+    assert!(
+        matches!(count[0][0], SqlValue::Integer(count) if count <= 100_000),
+        "{count:?}"
+    );
+}
+
+#[test]
 fn patterns_of_all_streams_are_bounded_and_no_key_takes_what_others_need() {
     let keys = Keys::new(22);
     let clients: Vec<Client> = (0..3)

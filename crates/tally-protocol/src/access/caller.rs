@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::grant::{Grant, Permission, Scope, Target};
-use super::holder::Holder;
+use super::holder::{Holder, KeyBudget};
 use super::sender::Sender;
+use crate::alerts::Watched;
 use crate::api_key::{ApiKey, KeyId};
-use crate::names::LIMIT_RIGHTS;
+use crate::gift::{Gift, Giver, HeldKey, HeldShare, Standing};
+use crate::names::{LIMIT_RIGHTS, limit_right};
 use crate::problem::{Code, Problem};
 use tally_core::callers::owner;
 use tally_core::limit::owner::Owner;
@@ -33,6 +35,7 @@ pub(super) enum CallerKind {
     },
     Share {
         grant: Arc<Grant>,
+        budgets: Vec<KeyBudget>,
     },
 }
 
@@ -59,7 +62,31 @@ impl Caller {
         };
         Self(CallerKind::Share {
             grant: Arc::new(grant),
+            budgets: Vec::new(),
         })
+    }
+
+    /// The holder of a share, which draws on the budgets of the keys above it.
+    pub fn of_held_share(held: HeldShare) -> Self {
+        let mut caller = Self::of_share(held.share.prefix);
+        if let CallerKind::Share { budgets, .. } = &mut caller.0 {
+            *budgets = held.standing.budgets;
+        }
+        caller
+    }
+
+    /// The holder of a key that was made by a call, with what it inherits.
+    pub fn of_held_key(id: KeyId, held: &HeldKey) -> Self {
+        let mut caller = Self::of_key(id, &held.key);
+        if let CallerKind::KeyHolder { holder, owner, .. } = &mut caller.0 {
+            let holder = Arc::make_mut(holder);
+            holder.standing = held.standing.clone();
+            // Keys of one account have one part of a limiter.
+            if let Some(account) = KeyId::parse(&held.standing.account) {
+                *owner = owner::of_made_key(account.0);
+            }
+        }
+        caller
     }
 
     /// The holder of a key that was made by a call.
@@ -130,7 +157,7 @@ impl Caller {
         match &self.0 {
             CallerKind::Anyone => &[],
             CallerKind::KeyHolder { grants, .. } | CallerKind::Public { grants, .. } => grants,
-            CallerKind::Share { grant } => std::slice::from_ref(grant),
+            CallerKind::Share { grant, .. } => std::slice::from_ref(grant),
         }
     }
 
@@ -174,6 +201,18 @@ impl Caller {
     /// As [`Caller::may`].
     pub fn may_limit(&self, scope: Scope, right: &str) -> Result<(), Problem> {
         self.may_on(scope, Target::Limits(right))
+    }
+
+    /// Succeeds if the caller may do anything with an alert that watches this: it administers that.
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_watch(&self, watched: &Watched) -> Result<(), Problem> {
+        match watched {
+            Watched::Counter(counter) => self.may(Scope::Admin, counter.as_str()),
+            Watched::Prefix(prefix) => self.may(Scope::Admin, prefix),
+            Watched::Policy(policy) => self.may_limit(Scope::Admin, &limit_right(policy, None)),
+        }
     }
 
     fn may_on(&self, scope: Scope, target: Target<'_>) -> Result<(), Problem> {
@@ -265,8 +304,64 @@ impl Caller {
     /// Returns whether an identical request of this caller may be answered from memory. It may if nothing is accounted
     /// for the caller.
     pub fn may_repeat(&self) -> bool {
-        let has_budget = |holder: &Holder| holder.budget.is_some();
-        !self.is_visitor() && !self.holder().is_some_and(has_budget)
+        !self.is_visitor() && self.budgets().next().is_none()
+    }
+
+    /// Returns the budgets that a request of the caller uses: its own, then those of the keys above it.
+    pub fn budgets(&self) -> impl Iterator<Item = &KeyBudget> {
+        let (own, above) = match &self.0 {
+            CallerKind::KeyHolder { holder, .. } => {
+                (holder.budget.as_ref(), holder.standing.budgets.as_slice())
+            }
+            CallerKind::Share { budgets, .. } => (None, budgets.as_slice()),
+            CallerKind::Anyone | CallerKind::Public { .. } => (None, &[][..]),
+        };
+        own.into_iter().chain(above)
+    }
+
+    /// Returns the gift of the caller in a table of counters: what it gives ends with its key and fills its part.
+    pub fn gift(&self) -> Gift {
+        self.gift_in(self.may(Scope::Admin, ""))
+    }
+
+    /// Returns the gift of the caller in a table of limits.
+    pub fn limit_gift(&self) -> Gift {
+        self.gift_in(self.may_limit(Scope::Admin, LIMIT_RIGHTS))
+    }
+
+    fn gift_in(&self, whole: Result<(), Problem>) -> Gift {
+        let Some(holder) = self.holder() else {
+            return Gift::default();
+        };
+        Gift {
+            giver: match holder.id {
+                Some(id) => Giver::Key(id),
+                None => Giver::Configured(holder.expires_ms, holder.budget.clone()),
+            },
+            account: holder.standing.account.clone(),
+            is_narrow: whole.is_err(),
+        }
+    }
+
+    /// Returns the account under which the audit log keeps the caller's acts.
+    pub fn account(&self) -> &str {
+        self.holder().map_or("", |holder| &holder.standing.account)
+    }
+
+    /// Returns whether the caller may have a new secret of this key. A secret is as good as the key: whoever has a key
+    /// that ends, has a budget or may be revoked would go on by it. So such a caller has secrets only of its own key
+    /// and of those below it.
+    pub fn may_rotate(&self, id: KeyId, standing: &Standing) -> bool {
+        let Some(holder) = self.holder() else {
+            return true;
+        };
+        match holder.id {
+            Some(own) => own == id || standing.above.contains(&own),
+            None => {
+                let is_unbound = holder.expires_ms.is_none() && holder.budget.is_none();
+                is_unbound || standing.root == holder.standing.account
+            }
+        }
     }
 
     /// Returns the prefixes of the ids that the caller may read; the empty text stands for every id.

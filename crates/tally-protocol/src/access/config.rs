@@ -18,6 +18,7 @@ use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
 use super::refusal::{check_count, named, unreadable, wrong};
 use super::sender::Sender;
 use crate::api_key::{KEY_PREFIXES_MAX, RATE_PER_MINUTE_MAX};
+use crate::gift::Standing;
 use crate::problem::Problem;
 use tally_core::counter::id::COUNTER_ID_BYTES_MAX;
 use tally_core::sha256;
@@ -276,12 +277,13 @@ fn key(at: usize, raw: RawKey, sender: Sender) -> Result<KeyEntry, Problem> {
     }
     let prefixes = prefixes.into_iter();
     let grants = prefixes.map(|prefix| grant(path, prefix, scopes.clone(), None));
+    let account = subject_of(&raw.key);
     let budget = raw.rate_per_minute.map(|rate| {
         let rate = u32::try_from(rate).ok();
         rate.filter(|rate| (1..=RATE_PER_MINUTE_MAX).contains(rate))
             .map(|rate_per_minute| KeyBudget {
                 rate_per_minute,
-                subject: subject_of(&raw.key),
+                subject: account.clone(),
             })
             .ok_or_else(|| {
                 wrong(format!(
@@ -297,6 +299,11 @@ fn key(at: usize, raw: RawKey, sender: Sender) -> Result<KeyEntry, Problem> {
             name,
             expires_ms: raw.expires_at,
             budget: budget.transpose()?,
+            standing: Standing {
+                account: account.clone(),
+                root: account,
+                ..Standing::default()
+            },
         },
         sender,
     })

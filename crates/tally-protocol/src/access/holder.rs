@@ -1,6 +1,9 @@
 //! The holder of a key: name, end and budget.
 
+use serde::{Deserialize, Serialize};
+
 use crate::api_key::{ApiKey, KeyId};
+use crate::gift::Standing;
 
 /// The holder of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,10 +16,12 @@ pub struct Holder {
     pub expires_ms: Option<i64>,
     /// How much it may do in a minute, if that is limited.
     pub budget: Option<KeyBudget>,
+    /// What it inherits from the keys above it, and its account.
+    pub standing: Standing,
 }
 
-/// What a key may do in a minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a key may do in a minute. A stored format and a part of messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyBudget {
     /// How much.
     pub rate_per_minute: u32,
@@ -31,10 +36,11 @@ impl Holder {
             id: Some(id),
             name: key.name.clone(),
             expires_ms: key.expires_ms,
-            budget: key.rate_per_minute.map(|rate_per_minute| KeyBudget {
-                rate_per_minute,
-                subject: id.to_string(),
-            }),
+            budget: key.budget(id),
+            standing: Standing {
+                account: id.to_string(),
+                ..Standing::default()
+            },
         }
     }
 

@@ -20,7 +20,7 @@ pub use name::AlertName;
 
 /// The most alerts of one partition of the directory: 2,048 in the deployment. They are 128 measurements a minute for
 /// an object that takes 1,000 messages a second.
-pub const ALERTS_MAX: usize = 128;
+pub const ALERTS_MAX: u64 = 128;
 
 /// The most deliveries that an answer lists, of one alert or of all: 100 of at most 1 KB.
 pub const DELIVERIES_MAX: usize = 100;

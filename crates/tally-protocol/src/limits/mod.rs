@@ -16,6 +16,9 @@ mod body;
 mod name;
 mod refused_key;
 
+/// The most policies of a deployment: at most 100 bytes each, so 1 MB in one partition of the directory.
+pub const POLICIES_MAX: u64 = 10_000;
+
 pub use answer::{
     CheckResult, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
     many_json, policy_json, policy_line, refused_many_json,

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::Call;
 use crate::alerts::answer::ScheduledDelivery;
 use crate::alerts::{Alert, AlertName, AlertPut, Delivery};
+use crate::api_key::KeyId;
+use crate::gift::Gift;
 use crate::names::Address;
 use tally_core::alert::record::AlertRecord;
 use tally_core::counter::ledger::WriteKey;
@@ -16,6 +18,7 @@ calls! {
     SilenceAlert => Option<AlertDetails>, "/alert-silence", |it| Address::Alert(&it.name);
     TestAlert => Option<Delivery>, "/alert-test", |it| Address::Alert(&it.name);
     DeliveriesOf => Vec<ScheduledDelivery>, "/alert-deliveries-of", |it| Address::Alert(&it.name);
+    EndAlerts => Vec<AlertName>, "/alert-end", |it| Address::Directory(it.partition);
     ListAlerts => Vec<AlertDetails>, "/alert-list", |it| Address::Directory(it.partition);
     ListDeliveries => Vec<(Alert, ScheduledDelivery)>, "/alert-deliveries", |it| Address::Directory(it.partition);
     AllAlerts => (Vec<AlertDetails>, Vec<u32>), "/alert-list-all", |_| Address::Aggregator;
@@ -49,6 +52,8 @@ pub struct PutAlert {
     pub over: Option<Alert>,
     /// The name of this step of an import: it is done once.
     pub once: Option<WriteKey>,
+    /// Who puts it: the alert ends with the key.
+    pub gift: Gift,
 }
 
 /// The result of a put.
@@ -64,6 +69,8 @@ pub enum AlertPutOutcome {
     NeedsSecret,
     /// The stored alert is not the one that the sender has read.
     Changed,
+    /// The caller's part of the table is full.
+    PartFull,
 }
 
 /// Edge → partition of the alert: reads the alert, if it exists.
@@ -102,6 +109,15 @@ pub struct TestAlert {
 pub struct DeliveriesOf {
     /// Its name.
     pub name: AlertName,
+}
+
+/// Edge → one partition: deletes the alerts that these keys put. The answer names them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndAlerts {
+    /// The partition.
+    pub partition: u32,
+    /// The keys.
+    pub givers: Vec<KeyId>,
 }
 
 /// Aggregator → one partition: its alerts, in order of their names.

@@ -5,30 +5,35 @@ use serde::{Deserialize, Serialize};
 use super::Call;
 use crate::api_key::{ApiKey, Digest, KeyId};
 use crate::audit::{AuditEntry, Span};
+use crate::gift::{Gift, HeldKey, KeyMade};
 use crate::names::Address;
+use crate::share::ShareId;
 
 calls! {
-    MakeKey => bool, "/key-make", |_| Address::Directory(0);
-    UseKey => Option<ApiKey>, "/key-use", |_| Address::Directory(0);
-    FindApiKey => Option<ApiKey>, "/key-find", |_| Address::Directory(0);
+    MakeKey => KeyMade, "/key-make", |_| Address::Directory(0);
+    UseKey => Option<HeldKey>, "/key-use", |_| Address::Directory(0);
+    FindApiKey => Option<HeldKey>, "/key-find", |_| Address::Directory(0);
+    FindHeldKey => Option<HeldKey>, "/key-held", |_| Address::Directory(0);
     ReplaceKey => bool, "/key-replace", |_| Address::Directory(0);
-    RevokeKey => bool, "/key-revoke", |_| Address::Directory(0);
+    RevokeKey => Revoked, "/key-revoke", |_| Address::Directory(0);
     ListKeys => Vec<(KeyId, ApiKey)>, "/key-list", |_| Address::Directory(0);
     AddAuditEntry => (), "/act-note", |_| Address::Directory(0);
     CallAudited => Vec<u8>, "/act-do", |_| Address::Directory(0);
     ListAuditEntries => Vec<AuditEntry>, "/act-list", |_| Address::Directory(0);
 }
 
-/// Edge → partition 0: stores a key. The answer says whether there was room. A repeat does nothing.
+/// Edge → partition 0: stores a key. A repeat does nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MakeKey {
     /// Its id.
     pub id: KeyId,
     /// The key.
     pub key: ApiKey,
+    /// Who gives it.
+    pub gift: Gift,
 }
 
-/// Edge → partition 0: reads a key, if it exists. Notes the use of the key if the secret is right.
+/// Edge → partition 0: reads a key as it is good now, if it exists. Notes the use of the key if the secret is right.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UseKey {
     /// Its id.
@@ -37,9 +42,16 @@ pub struct UseKey {
     pub secret: Digest,
 }
 
-/// Edge → partition 0: reads a key, if it exists.
+/// Edge → partition 0: reads a key as it was made or changed, if it exists. What it inherits is in the answer too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindApiKey {
+    /// Its id.
+    pub id: KeyId,
+}
+
+/// Partition of an alert → partition 0: reads a key as it is good now; `None` where it was revoked or has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindHeldKey {
     /// Its id.
     pub id: KeyId,
 }
@@ -53,7 +65,18 @@ pub struct ReplaceKey {
     pub key: ApiKey,
 }
 
-/// Edge → partition 0: deletes a key. The answer says whether it existed.
+/// The answer to a revocation: what fell with the key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoked {
+    /// Whether there was such a key.
+    pub was_there: bool,
+    /// The keys below it, with their names.
+    pub keys: Vec<(KeyId, String)>,
+    /// The shares that it and those keys gave, with their prefixes.
+    pub shares: Vec<(ShareId, String)>,
+}
+
+/// Edge → partition 0: deletes a key, the keys below it, and their shares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeKey {
     /// Its id.
@@ -75,6 +98,8 @@ pub struct ListKeys {
 pub struct AddAuditEntry {
     /// The entry.
     pub entry: AuditEntry,
+    /// Whose part of the log it fills.
+    pub account: String,
 }
 
 /// Edge → partition 0: a call to this partition that is logged and done in one commit. The answer is that of the call.
@@ -86,6 +111,8 @@ pub struct CallAudited {
     pub path: String,
     /// Its message.
     pub message: Vec<u8>,
+    /// Whose part of the log the entry fills.
+    pub account: String,
 }
 
 /// Edge → partition 0: entries of the audit log, newest first.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::gift::Gift;
 use crate::limits::PolicyName;
 use crate::names::{Address, LimiterAddress};
 use tally_core::cluster::spread::LimiterCounts;
@@ -263,6 +264,8 @@ pub struct PutPolicy {
     pub policy: Policy,
     /// The name of this step of an import: it is done once.
     pub once: Option<WriteKey>,
+    /// Whose part of the table a new policy fills.
+    pub gift: Gift,
 }
 
 /// The answer to a stored policy.
@@ -274,6 +277,8 @@ pub enum PolicyPut {
     Replaced,
     /// There are too many.
     Full,
+    /// The caller's part of the table is full.
+    PartFull,
 }
 
 /// Edge → partition 0: reads a policy.

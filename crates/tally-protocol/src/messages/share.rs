@@ -3,24 +3,40 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::gift::{Gift, HeldShare};
 use crate::names::Address;
 use crate::share::{Share, ShareId};
 
 calls! {
-    PutShare => Option<ShareId>, "/share-put", |_| Address::Directory(0);
-    GetShare => Option<Share>, "/share-get", |_| Address::Directory(0);
+    PutShare => SharePut, "/share-put", |_| Address::Directory(0);
+    GetShare => Option<HeldShare>, "/share-get", |_| Address::Directory(0);
     DeleteShare => bool, "/share-delete", |_| Address::Directory(0);
     ListShares => Vec<(ShareId, Share)>, "/share-list", |_| Address::Directory(0);
 }
 
-/// Edge → partition 0: stores a share under a new id; `None` where there are too many.
+/// Edge → partition 0: stores a share under a new id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutShare {
     /// The share.
     pub share: Share,
+    /// Who gives it.
+    pub gift: Gift,
 }
 
-/// Edge → partition 0: reads a share, if it exists.
+/// The answer to a share that is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SharePut {
+    /// There are too many.
+    Full,
+    /// It is stored under this id.
+    Made(ShareId),
+    /// The giver's part of the table is full.
+    PartFull,
+    /// The giver was revoked or has ended.
+    GiverEnded,
+}
+
+/// Edge → partition 0: reads a share as it is good now, if it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetShare {
     /// Its id.

@@ -21,7 +21,9 @@
 
 use serde::Serialize;
 
-use super::messages::{DeadLetters, Flushed};
+use super::alerts::AlertName;
+use super::api_key::KeyId;
+use super::messages::{DeadLetters, Flushed, Revoked};
 use super::names::CellAddress;
 use super::problem::Code;
 use super::shell_limits::KEY_MS_MAX;
@@ -195,16 +197,72 @@ pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
     })
 }
 
-/// The JSON of `DELETE /keys/{id}`, and of `DELETE /shares/{id}`.
+/// The JSON of `DELETE /shares/{id}`.
 pub fn revoked_json(id: &str) -> String {
-    #[derive(Serialize)]
-    struct RevokedView<'a> {
-        id: &'a str,
-        status: &'static str,
-    }
     to_json(&RevokedView {
         id,
         status: "revoked",
+        also: None,
+        missing_partitions: &[],
+    })
+}
+
+#[derive(Serialize)]
+struct RevokedView<'a> {
+    id: &'a str,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    also: Option<FallenView<'a>>,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    missing_partitions: &'a [u32],
+}
+
+#[derive(Serialize)]
+struct FallenView<'a> {
+    keys: Vec<FallenKeyView<'a>>,
+    shares: Vec<FallenShareView<'a>>,
+    alerts: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct FallenKeyView<'a> {
+    id: String,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct FallenShareView<'a> {
+    id: String,
+    prefix: &'a str,
+}
+
+/// The JSON of `DELETE /keys/{id}`: what ended with the key, if anything did, and the partitions whose alerts are not
+/// known.
+pub fn revoked_key_json(
+    id: KeyId,
+    revoked: &Revoked,
+    alerts: &[AlertName],
+    missing_partitions: &[u32],
+) -> String {
+    let keys = revoked.keys.iter().map(|(id, name)| FallenKeyView {
+        id: id.to_string(),
+        name,
+    });
+    let shares = revoked.shares.iter().map(|(id, prefix)| FallenShareView {
+        id: id.to_string(),
+        prefix,
+    });
+    let fallen = FallenView {
+        keys: keys.collect(),
+        shares: shares.collect(),
+        alerts: alerts.iter().map(AlertName::as_str).collect(),
+    };
+    let is_nothing = fallen.keys.is_empty() && fallen.shares.is_empty() && fallen.alerts.is_empty();
+    to_json(&RevokedView {
+        id: &id.to_string(),
+        status: "revoked",
+        also: (!is_nothing).then_some(fallen),
+        missing_partitions,
     })
 }
 

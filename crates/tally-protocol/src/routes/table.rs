@@ -106,7 +106,7 @@ macro_rules! route_table {
                 Right::Limit(Scope::Read, policy, None) => limits::get_policy(context, policy).await;
             #[cfg(feature = "limits")]
             PutPolicy(policy: PolicyName) "PUT" "/limits/{policy}" "limit_policy_put"
-                Right::Limit(Scope::Admin, policy, None) => limits::put_policy(context, policy).await;
+                Right::Limit(Scope::Admin, policy, None) => limits::put_policy(context, &caller, policy).await;
             #[cfg(feature = "limits")]
             DeletePolicy(policy: PolicyName) "DELETE" "/limits/{policy}" "limit_policy_delete"
                 Right::Limit(Scope::Admin, policy, None) => limits::delete_policy(context, policy).await;
