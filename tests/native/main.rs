@@ -8,6 +8,7 @@
 )]
 
 mod access_config;
+mod access_fuzz;
 mod access_laws;
 mod access_public;
 mod access_routes;

@@ -8,7 +8,7 @@ use super::body;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use tally_core::alert::backoff::ANSWER_MS_MAX;
-use tally_protocol::access::{Caller, Scope};
+use tally_protocol::access::{Caller, Scope, Subject};
 use tally_protocol::alerts::answer::{
     AlertSummary, alert_json, alerts_json, deleted_json, deliveries_json, tested_json,
 };
@@ -32,7 +32,7 @@ const TEST_MS_MAX: u64 = ANSWER_MS_MAX + 3_000;
 /// # Errors
 /// `forbidden`.
 pub(super) fn may(caller: &Caller, alert: &Alert) -> Result<(), Problem> {
-    caller.may_watch(&alert.watched)
+    caller.may_name(&Subject::Alert(&alert.watched))
 }
 
 /// The refusal of an alert for which the caller's part of the table has no room.

@@ -18,7 +18,7 @@ use super::shares;
 use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
-use tally_protocol::access::{Caller, Scope};
+use tally_protocol::access::{Caller, Scope, Subject};
 use tally_protocol::alerts::AlertName;
 use tally_protocol::api_key::{
     ApiKey, Digest, KEYS_MAX, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json,
@@ -28,7 +28,7 @@ use tally_protocol::gift::{HeldKey, KEY_DEPTH_MAX, KeyMade, account_max};
 use tally_protocol::messages::{
     EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
 };
-use tally_protocol::names::{DIRECTORY_PARTITIONS, LIMIT_RIGHTS};
+use tally_protocol::names::DIRECTORY_PARTITIONS;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_key_json;
 use tally_protocol::query::Query;
@@ -228,43 +228,6 @@ pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, 
     Ok(caller)
 }
 
-/// Succeeds if a caller administers everything that a key may do, so that no caller grants more than it has.
-///
-/// # Errors
-/// `forbidden`.
-fn may_give(caller: &Caller, key: &ApiKey) -> Result<(), Problem> {
-    for prefix in &key.prefixes {
-        if prefix.starts_with(LIMIT_RIGHTS) {
-            caller.may_limit(Scope::Admin, prefix)?;
-        } else {
-            caller.may(Scope::Admin, prefix)?;
-        }
-        if prefix.is_empty() && key.scopes.contains(&Scope::Limits) {
-            caller.may_limit(Scope::Admin, LIMIT_RIGHTS)?;
-        }
-    }
-    let Some(holder) = caller.holder() else {
-        return Ok(());
-    };
-    let refuse = |detail: String| Err(Problem::new(Code::Forbidden, detail));
-    if let Some(end_ms) = holder.expires_ms
-        && key.expires_ms.is_none_or(|own_ms| own_ms > end_ms)
-    {
-        return refuse(format!(
-            "your own key ends at {end_ms}: send expires_at of that or before"
-        ));
-    }
-    let rates = caller.budgets().map(|budget| budget.rate_per_minute);
-    if let Some(rate_max) = rates.min()
-        && key.rate_per_minute.is_none_or(|rate| rate > rate_max)
-    {
-        return refuse(format!(
-            "your own key has a budget: send rate_per_minute of at most {rate_max}"
-        ));
-    }
-    Ok(())
-}
-
 /// The detail of a refusal where the caller's part of a table has no room.
 pub(super) fn part_full(what: &str, rows_max: u64, how: &str) -> String {
     format!(
@@ -304,7 +267,7 @@ pub async fn make(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let (token, secret) = new_token(host, id).await?;
     let by = caller.holder().map_or("", |holder| &holder.name);
     let key = change.make(by, secret, host.now_ms())?;
-    may_give(caller, &key)?;
+    caller.may_give(&key)?;
     audit::about(context, &id.to_string());
     let gift = caller.gift();
     let make = MakeKey { id, key, gift };
@@ -354,19 +317,9 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let has_more = keys.len() > keys_max;
     keys.truncate(keys_max);
     let cursor = keys.last().filter(|_| has_more).map(|(id, _)| *id);
-    keys.retain(|(_, key)| may_reach(caller, key).is_ok());
+    keys.retain(|(_, key)| caller.may_name(&Subject::Key(key)).is_ok());
     let json = keys_json(&keys, cursor, context.host.now_ms());
     Ok(Answer::json(json))
-}
-
-/// Succeeds where a caller administers the ids of a key.
-fn may_reach(caller: &Caller, key: &ApiKey) -> Result<(), Problem> {
-    let unbound = ApiKey {
-        expires_ms: Some(i64::MIN),
-        rate_per_minute: Some(0),
-        ..key.clone()
-    };
-    may_give(caller, &unbound)
 }
 
 /// A key that the caller administers.
@@ -374,7 +327,7 @@ async fn own(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<Hel
     caller.may_somewhere(Scope::Admin, &[])?;
     let key = call(&context.host, &FindApiKey { id }).await?;
     let held = key.ok_or_else(missing)?;
-    may_reach(caller, &held.key)?;
+    caller.may_name(&Subject::Key(&held.key))?;
     Ok(held)
 }
 
@@ -399,7 +352,7 @@ async fn replace(
     for _ in 0..TRIES {
         let HeldKey { mut key, .. } = own(context, caller, id).await?;
         change(&mut key);
-        may_give(caller, &key)?;
+        caller.may_give(&key)?;
         let replace = ReplaceKey { id, key };
         if audit::carry(context, &replace).await? {
             forget(&context.host, id);
@@ -439,8 +392,8 @@ pub async fn rotate(
     Query::parse(context.query(), &[])?;
     let host = &context.host;
     let keep_ms = parse_rotation(&body::read_small(context).await?)?;
-    let HeldKey { standing, .. } = own(context, caller, id).await?;
-    if !caller.may_rotate(id, &standing) {
+    let HeldKey { inheritance, .. } = own(context, caller, id).await?;
+    if !caller.may_rotate(id, &inheritance) {
         let detail = "a secret is told only to the key itself, to keys above it, and to keys of TALLY_KEYS without an end and a budget: \
             make another key instead, POST /keys";
         return Err(Problem::new(Code::Forbidden, detail));
@@ -490,7 +443,7 @@ pub async fn revoke(
 fn forget(host: &Host, id: KeyId) {
     let is_of = |held: &Option<HeldKey>| {
         held.as_ref()
-            .is_some_and(|held| held.standing.above.contains(&id))
+            .is_some_and(|held| held.inheritance.above.contains(&id))
     };
     with(host, |keys| {
         keys.known.remove(&id);

@@ -1,5 +1,5 @@
-//! The budgets of a caller: that of its key, and those of the keys above it. Each is a global limit, decided as those of
-//! policies are.
+//! The budgets of a caller: that of its key, and those of the keys above it. Each is a global limit, decided as those
+//! of policies are.
 //!
 //! Invariant: a request that is refused for its budget has counted nothing, and has used nothing of the budget.
 

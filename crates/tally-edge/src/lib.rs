@@ -213,8 +213,7 @@ macro_rules! handlers {
             $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
     ) => {
         async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
-            let $caller = $context.caller_with(&route.right())?;
-            shares::check(&$caller, route.name())?;
+            let $caller = $context.caller_with(&route)?;
             audit::begin($context, &$caller, &route).await;
             let answer = match route { $($(#[$built])* Route::$variant $(($($parameter),+))? => $handler,)* };
             audit::end($context, &answer).await;

@@ -12,7 +12,7 @@ use tally_core::cluster::region::location_hint;
 use tally_core::sketch::hash;
 use tally_host::http::Response;
 use tally_host::{Host, State, Stream};
-use tally_protocol::access::Scope;
+use tally_protocol::access::{Scope, not_shared};
 use tally_protocol::live::client_message::{parse_topics, resumes};
 use tally_protocol::live::topic::Topic;
 use tally_protocol::live::{
@@ -95,7 +95,7 @@ async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
     for id in &ids {
         caller.may(Scope::Read, id.name().as_str())?;
         if caller.is_share() && matches!(id, Topic::Board(_)) {
-            return Err(shares::not_shared());
+            return Err(not_shared());
         }
     }
     // A possible upgrade to HTTP/2 does not concern this call.

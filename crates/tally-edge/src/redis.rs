@@ -13,10 +13,9 @@ use super::key_budget;
 use super::request_context::RequestContext;
 use super::request_key::RequestKey;
 use super::respond::{self, Answer};
-use super::shares;
 use tally_host::http::Response;
 use tally_host::{Host, State, Stream};
-use tally_protocol::access::{Caller, Scope};
+use tally_protocol::access::{Caller, Scope, not_shared};
 use tally_protocol::audit::CallOutcome;
 use tally_protocol::keys::{KeyKind, command_key};
 use tally_protocol::messages::{Attempts, Fault, RunCommands, Subscribe};
@@ -342,7 +341,7 @@ async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
     }
     // Keys are texts, hashes and sets too, which shares are not for.
     if caller.is_share() {
-        return Err(shares::not_shared());
+        return Err(not_shared());
     }
     Ok(caller)
 }

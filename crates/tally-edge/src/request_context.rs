@@ -18,6 +18,7 @@ use tally_protocol::messages::AddAuditEntry;
 use tally_protocol::names::CLIENT_ADDRESS_HEADER;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::Rounding;
+use tally_protocol::routes::Route;
 use tally_protocol::visitor::ClientAddress;
 
 /// Headers by which a proxy identifies itself.
@@ -274,17 +275,17 @@ impl RequestContext {
         self.header("origin").or_else(of_referrer)
     }
 
-    /// The caller, if it has a right.
+    /// The caller, if it may make a call.
     ///
     /// # Errors
-    /// As [`Self::caller`] and [`Caller::has`].
-    pub fn caller_with(&self, right: &Right<'_>) -> Result<Caller, Problem> {
-        let caller = match right {
+    /// As [`Self::caller`] and [`Caller::may_begin`].
+    pub fn caller_with(&self, route: &Route) -> Result<Caller, Problem> {
+        let caller = match route.right() {
             Right::Everybody => Caller::nobody(),
             Right::Image(..) => self.caller_of_image()?,
             _ => self.caller()?,
         };
-        caller.has(right)?;
+        caller.may_begin(route)?;
         Ok(caller)
     }
 

@@ -15,14 +15,13 @@ use super::request_context::RequestContext;
 use super::respond::Answer;
 use tally_core::order::put_in_order;
 use tally_host::{Host, State};
-use tally_protocol::access::{Caller, Scope};
+use tally_protocol::access::{Caller, Scope, Subject};
 use tally_protocol::gift::HeldShare;
 use tally_protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
 use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_json;
 use tally_protocol::query::Query;
-use tally_protocol::routes::RouteName;
 use tally_protocol::share::{
     SHARES_MAX, Share, ShareId, ShareToken, parse_share, share_json, shares_json,
 };
@@ -131,42 +130,6 @@ async fn share_of(
     Ok(Some(share))
 }
 
-/// Whether a call reads counters: their values, histories, tops, breakdowns, samples and unique elements.
-const fn is_of_counters(name: RouteName) -> bool {
-    matches!(
-        name,
-        RouteName::Read
-            | RouteName::History
-            | RouteName::PrefixHistory
-            | RouteName::Breakdown
-            | RouteName::PrefixBreakdown
-            | RouteName::Distribution
-            | RouteName::Aggregate
-            | RouteName::List
-            | RouteName::Top
-            | RouteName::Rank
-            | RouteName::Uniques
-            | RouteName::Badge
-    )
-}
-
-/// Succeeds unless the caller has a share and shares do not allow the call.
-///
-/// # Errors
-/// `forbidden`.
-pub fn check(caller: &Caller, name: RouteName) -> Result<(), Problem> {
-    match caller.is_share() && !is_of_counters(name) {
-        true => Err(not_shared()),
-        false => Ok(()),
-    }
-}
-
-/// The refusal of a call that shares do not allow.
-pub fn not_shared() -> Problem {
-    let detail = "a share reads counters of its prefix and nothing else; send a key";
-    Problem::new(Code::Forbidden, detail)
-}
-
 /// `POST /shares`.
 ///
 /// # Errors
@@ -175,7 +138,7 @@ pub async fn create(context: &RequestContext, caller: &Caller) -> Result<Answer,
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let mut share = parse_share(&body, context.host.now_ms())?;
-    caller.may(Scope::Admin, &share.prefix)?;
+    caller.may_name(&Subject::Share(&share.prefix))?;
     end_with(caller, &mut share)?;
     let names = name_key(&context.host).await?;
     let gift = caller.gift();
@@ -221,7 +184,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     caller.may_somewhere(Scope::Admin, &[])?;
     let names = name_key(&context.host).await?;
     let mut shares = call(&context.host, &ListShares).await?;
-    shares.retain(|(_, share)| caller.may(Scope::Admin, &share.prefix).is_ok());
+    shares.retain(|(_, share)| caller.may_name(&Subject::Share(&share.prefix)).is_ok());
     put_in_order(&mut shares, |(_, one), (_, other)| {
         one.created_ms.cmp(&other.created_ms)
     });
@@ -246,7 +209,8 @@ pub async fn revoke(
         )
     };
     let share = call(&context.host, &GetShare { id }).await?;
-    caller.may(Scope::Admin, &share.ok_or_else(missing)?.share.prefix)?;
+    let share = share.ok_or_else(missing)?.share;
+    caller.may_name(&Subject::Share(&share.prefix))?;
     audit::carry(context, &DeleteShare { id }).await?;
     host_forgets(&context.host, id);
     Ok(Answer::json(revoked_json(&id.to_string())))

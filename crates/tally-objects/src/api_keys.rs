@@ -64,7 +64,7 @@ impl KeyStore {
         }
         match self.good_giver(&make.gift)? {
             None => return Ok(KeyMade::GiverEnded),
-            Some(Some((_, giver))) if giver.standing.above.len() + 1 >= KEY_DEPTH_MAX => {
+            Some(Some((_, giver))) if giver.inheritance.above.len() + 1 >= KEY_DEPTH_MAX => {
                 return Ok(KeyMade::TooDeep);
             }
             Some(_) => {}
@@ -198,11 +198,11 @@ impl KeyStore {
 
     /// Reads a key as it was made or changed, if it exists, and what it inherits. One whose giver is gone is gone.
     pub(super) fn find(&self, find: &FindApiKey) -> Result<Option<HeldKey>, Fault> {
-        let Some(HeldKey { standing, .. }) = self.inherited(find.id)? else {
+        let Some(HeldKey { inheritance, .. }) = self.inherited(find.id)? else {
             return Ok(None);
         };
         let key = self.get(find.id)?;
-        Ok(key.map(|key| HeldKey { key, standing }))
+        Ok(key.map(|key| HeldKey { key, inheritance }))
     }
 
     /// Replaces a key, unless it has changed since it was read. Returns whether it was replaced.

@@ -414,7 +414,9 @@ impl Partition {
             ReplaceKey => self.ready(message).and_then(|message| self.keys.replace(&message)),
             RevokeKey => self.ready(message).and_then(|message| self.keys.revoke(&message)),
             ListKeys => self.ready(message).and_then(|message| self.keys.list(&message)),
-            AddAuditEntry => self.ready(message).and_then(|message| self.audit_log.record(&message.entry, &message.account)),
+            AddAuditEntry => self.ready(message).and_then(|AddAuditEntry { entry, account }| {
+                self.audit_log.record(&entry, &account)
+            }),
             ListAuditEntries => self.ready(message).and_then(|message| self.audit_log.list(&message)),
             PutAlert => self.when_ready(message, |message| self.alerts.put(message)).await,
             EndAlerts => self.ready(message).and_then(|message| self.alerts.end(&message)),

@@ -13,6 +13,7 @@
 
 mod caller;
 mod config;
+mod decision;
 mod grant;
 mod holder;
 mod key;
@@ -35,6 +36,7 @@ pub use self::config::{
     CONFIG_BYTES_MAX, DELTA_MAX_DEFAULT, KEYS_COUNT_MAX, NAME_BYTES_MAX, ORIGINS_COUNT_MAX,
     PREFIX_BYTES_MAX, PUBLIC_ENTRIES_COUNT_MAX,
 };
+pub use self::decision::{Subject, not_shared};
 pub use self::grant::{Permission, Scope};
 pub use self::holder::{Holder, KeyBudget};
 pub use self::key::{KEY_BYTES_MAX, KEY_BYTES_MIN};

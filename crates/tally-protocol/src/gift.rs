@@ -91,7 +91,7 @@ impl Gift {
 
 /// What a key or a share inherits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct Inheritance {
     /// Whose part of a table its own gifts fill.
     pub account: String,
     /// The account of the configured key at the beginning.
@@ -108,7 +108,7 @@ pub struct HeldKey {
     /// The key, with the end and the rights that the keys above it leave.
     pub key: ApiKey,
     /// What it inherits.
-    pub standing: Standing,
+    pub inheritance: Inheritance,
 }
 
 /// A share as it is good now, and what it inherits.
@@ -117,7 +117,7 @@ pub struct HeldShare {
     /// The share, with the end that the keys above it leave.
     pub share: Share,
     /// What it inherits.
-    pub standing: Standing,
+    pub inheritance: Inheritance,
 }
 
 /// The answer to a key that is to be stored.
@@ -189,9 +189,9 @@ fn narrow(key: &mut ApiKey, giver: &ApiKey) {
 /// Returns the key as it is good now: narrowed by each key above it. `above` are those, the nearest first, and `root`
 /// is the gift that made the outermost.
 pub fn held(id: KeyId, mut key: ApiKey, above: &[(KeyId, ApiKey)], root: &Gift) -> HeldKey {
-    let mut standing = Standing {
+    let mut inheritance = Inheritance {
         root: root.account.clone(),
-        ..Standing::default()
+        ..Inheritance::default()
     };
     let outermost_first = || {
         above
@@ -201,20 +201,20 @@ pub fn held(id: KeyId, mut key: ApiKey, above: &[(KeyId, ApiKey)], root: &Gift) 
             .chain([(id, &key)])
     };
     let outermost = outermost_first().find(|(_, key)| !is_wide(key));
-    standing.account = match outermost {
+    inheritance.account = match outermost {
         Some((narrow, _)) if !root.is_narrow => narrow.to_string(),
         _ => root.account.clone(),
     };
     for (id, giver) in above {
         narrow(&mut key, giver);
-        standing.above.push(*id);
-        standing.budgets.extend(giver.budget(*id));
+        inheritance.above.push(*id);
+        inheritance.budgets.extend(giver.budget(*id));
     }
     if let Giver::Configured(expires_ms, budget) = &root.giver {
         key.expires_ms = earlier(key.expires_ms, *expires_ms);
-        standing.budgets.extend(budget.clone());
+        inheritance.budgets.extend(budget.clone());
     }
-    HeldKey { key, standing }
+    HeldKey { key, inheritance }
 }
 
 impl HeldShare {
@@ -226,26 +226,26 @@ impl HeldShare {
         giver: Option<(KeyId, &HeldKey)>,
         now_ms: i64,
     ) -> Option<Self> {
-        let mut standing = Standing {
+        let mut inheritance = Inheritance {
             account: gift.account.clone(),
-            ..Standing::default()
+            ..Inheritance::default()
         };
         match (&gift.giver, giver) {
             (Giver::Nobody, _) => {}
             (Giver::Configured(expires_ms, budget), _) => {
                 share.expires_ms = earlier(share.expires_ms, *expires_ms);
-                standing.budgets.extend(budget.clone());
+                inheritance.budgets.extend(budget.clone());
             }
             (Giver::Key(_), Some((id, held))) => {
                 let giver = Caller::of_key(id, &held.key);
                 giver.may(Scope::Admin, &share.prefix).ok()?;
                 share.expires_ms = earlier(share.expires_ms, held.key.expires_ms);
-                standing = held.standing.clone();
-                standing.above.insert(0, id);
-                standing.budgets.extend(held.key.budget(id));
+                inheritance = held.inheritance.clone();
+                inheritance.above.insert(0, id);
+                inheritance.budgets.extend(held.key.budget(id));
             }
             (Giver::Key(_), None) => return None,
         }
-        (!share.has_expired(now_ms)).then_some(Self { share, standing })
+        (!share.has_expired(now_ms)).then_some(Self { share, inheritance })
     }
 }

@@ -7,7 +7,7 @@ use super::holder::{Holder, KeyBudget};
 use super::sender::Sender;
 use crate::alerts::Watched;
 use crate::api_key::{ApiKey, KeyId};
-use crate::gift::{Gift, Giver, HeldKey, HeldShare, Standing};
+use crate::gift::{Gift, Giver, HeldKey, HeldShare, Inheritance};
 use crate::names::{LIMIT_RIGHTS, limit_right};
 use crate::problem::{Code, Problem};
 use tally_core::callers::owner;
@@ -70,7 +70,7 @@ impl Caller {
     pub fn of_held_share(held: HeldShare) -> Self {
         let mut caller = Self::of_share(held.share.prefix);
         if let CallerKind::Share { budgets, .. } = &mut caller.0 {
-            *budgets = held.standing.budgets;
+            *budgets = held.inheritance.budgets;
         }
         caller
     }
@@ -80,9 +80,9 @@ impl Caller {
         let mut caller = Self::of_key(id, &held.key);
         if let CallerKind::KeyHolder { holder, owner, .. } = &mut caller.0 {
             let holder = Arc::make_mut(holder);
-            holder.standing = held.standing.clone();
+            holder.inheritance = held.inheritance.clone();
             // Keys of one account have one part of a limiter.
-            if let Some(account) = KeyId::parse(&held.standing.account) {
+            if let Some(account) = KeyId::parse(&held.inheritance.account) {
                 *owner = owner::of_made_key(account.0);
             }
         }
@@ -310,9 +310,10 @@ impl Caller {
     /// Returns the budgets that a request of the caller uses: its own, then those of the keys above it.
     pub fn budgets(&self) -> impl Iterator<Item = &KeyBudget> {
         let (own, above) = match &self.0 {
-            CallerKind::KeyHolder { holder, .. } => {
-                (holder.budget.as_ref(), holder.standing.budgets.as_slice())
-            }
+            CallerKind::KeyHolder { holder, .. } => (
+                holder.budget.as_ref(),
+                holder.inheritance.budgets.as_slice(),
+            ),
             CallerKind::Share { budgets, .. } => (None, budgets.as_slice()),
             CallerKind::Anyone | CallerKind::Public { .. } => (None, &[][..]),
         };
@@ -338,28 +339,29 @@ impl Caller {
                 Some(id) => Giver::Key(id),
                 None => Giver::Configured(holder.expires_ms, holder.budget.clone()),
             },
-            account: holder.standing.account.clone(),
+            account: holder.inheritance.account.clone(),
             is_narrow: whole.is_err(),
         }
     }
 
     /// Returns the account under which the audit log keeps the caller's acts.
     pub fn account(&self) -> &str {
-        self.holder().map_or("", |holder| &holder.standing.account)
+        self.holder()
+            .map_or("", |holder| &holder.inheritance.account)
     }
 
     /// Returns whether the caller may have a new secret of this key. A secret is as good as the key: whoever has a key
     /// that ends, has a budget or may be revoked would go on by it. So such a caller has secrets only of its own key
     /// and of those below it.
-    pub fn may_rotate(&self, id: KeyId, standing: &Standing) -> bool {
+    pub fn may_rotate(&self, id: KeyId, inheritance: &Inheritance) -> bool {
         let Some(holder) = self.holder() else {
             return true;
         };
         match holder.id {
-            Some(own) => own == id || standing.above.contains(&own),
+            Some(own) => own == id || inheritance.above.contains(&own),
             None => {
                 let is_unbound = holder.expires_ms.is_none() && holder.budget.is_none();
-                is_unbound || standing.root == holder.standing.account
+                is_unbound || inheritance.root == holder.inheritance.account
             }
         }
     }

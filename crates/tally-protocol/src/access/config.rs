@@ -18,7 +18,7 @@ use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
 use super::refusal::{check_count, named, unreadable, wrong};
 use super::sender::Sender;
 use crate::api_key::{KEY_PREFIXES_MAX, RATE_PER_MINUTE_MAX};
-use crate::gift::Standing;
+use crate::gift::Inheritance;
 use crate::problem::Problem;
 use tally_core::counter::id::COUNTER_ID_BYTES_MAX;
 use tally_core::sha256;
@@ -299,10 +299,10 @@ fn key(at: usize, raw: RawKey, sender: Sender) -> Result<KeyEntry, Problem> {
             name,
             expires_ms: raw.expires_at,
             budget: budget.transpose()?,
-            standing: Standing {
+            inheritance: Inheritance {
                 account: account.clone(),
                 root: account,
-                ..Standing::default()
+                ..Inheritance::default()
             },
         },
         sender,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api_key::{ApiKey, KeyId};
-use crate::gift::Standing;
+use crate::gift::Inheritance;
 
 /// The holder of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Holder {
     /// How much it may do in a minute, if that is limited.
     pub budget: Option<KeyBudget>,
     /// What it inherits from the keys above it, and its account.
-    pub standing: Standing,
+    pub inheritance: Inheritance,
 }
 
 /// What a key may do in a minute. A stored format and a part of messages.
@@ -37,9 +37,9 @@ impl Holder {
             name: key.name.clone(),
             expires_ms: key.expires_ms,
             budget: key.budget(id),
-            standing: Standing {
+            inheritance: Inheritance {
                 account: id.to_string(),
-                ..Standing::default()
+                ..Inheritance::default()
             },
         }
     }

@@ -17,7 +17,7 @@ macro_rules! route_table {
             Increment(id: CounterId) "POST" "/counters/{id}/increment" "increment"
                 Right::Counter(Scope::Write, id.as_str()) => write::increment(context, &caller, id).await;
             Decrement(id: CounterId) "POST" "/counters/{id}/decrement" "decrement"
-                Right::Counter(Scope::Write, id.as_str()) => write::decrement(context, &caller, id).await;
+                Right::Write(id.as_str(), Permission::Decrement) => write::decrement(context, &caller, id).await;
             Read(id: CounterId) "GET" "/counters/{id}" "read"
                 Right::Counter(Scope::Read, id.as_str()) => read::counter(context, id).await;
             Put(id: CounterId) "PUT" "/counters/{id}" "put"
