@@ -1,5 +1,5 @@
-//! Laws: the table of `docs/internals/access.md` has a row for each call of OpenAPI and no other. Random callers may make
-//! random calls if, and only if, a model that reads that table says so. The model shares no code with the service.
+//! Laws: the table of `docs/internals/access.md` has a row for each call of OpenAPI and no other. Random callers may
+//! make random calls if, and only if, a model that reads that table says so. The model shares no code with the service.
 //!
 //! `CASES=n` and `SEED=n` say how many cases, and which.
 
