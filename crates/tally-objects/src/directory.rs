@@ -59,15 +59,15 @@ use tally_protocol::health::Ailment;
 use tally_protocol::messages::{
     AddAuditEntry, AmountOf, AnnounceSizes, Batch, BatchedCall, BeginRun, Call, CallAudited,
     CallPartition, CallRoot, CheckStorage, Claim, CloseSession, DeleteAlert, DeletePolicy,
-    DeleteShare, DeliveriesOf, EndAlerts, Fault, FindApiKey, FindClaims, FindHeldKey, FindKey, FleetOf, ForgetBoard,
-    GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot, KeyFound, LeadLocation, LetInboxesGo,
-    List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
-    ListNames, ListPastStates, ListPolicies, ListRows, ListRuns, ListShares, LocateLead, LookUp,
-    MakeKey, OpenSession, Operate, PartitionAnswer, PastState, PlaceLead, PushView, PutAlert,
-    PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Reconcile, Register, RegisterBoard,
-    RegisterInbox, RepairRoot, ReplaceKey, ReportCounts, ReportSizes, RevokeKey, RootTaken,
-    RotateKey, Secrets, SilenceAlert, SizesOf, StoreAnswer, TestAlert, TopOf, UseKey, ViewAnswer,
-    ViewOf, WriteProof, batch, decode,
+    DeleteShare, DeliveriesOf, EndAlerts, Fault, FindApiKey, FindClaims, FindHeldKey, FindKey,
+    FleetOf, ForgetBoard, GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot, KeyFound,
+    LeadLocation, LetInboxesGo, List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters,
+    ListDeliveries, ListKeys, ListNames, ListPastStates, ListPolicies, ListRows, ListRuns,
+    ListShares, LocateLead, LookUp, MakeKey, OpenSession, Operate, PartitionAnswer, PastState,
+    PlaceLead, PushView, PutAlert, PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates,
+    Reconcile, Register, RegisterBoard, RegisterInbox, RepairRoot, ReplaceKey, ReportCounts,
+    ReportSizes, RevokeKey, RootTaken, RotateKey, Secrets, SilenceAlert, SizesOf, StoreAnswer,
+    TestAlert, TopOf, UseKey, ViewAnswer, ViewOf, WriteProof, batch, decode,
 };
 use tally_shared::partitions::ask_some;
 use tally_shared::unreadable;
