@@ -21,6 +21,28 @@ export function nodeCheck(node) {
   return ["node", "ok", `Node ${node}`];
 }
 
+// Reading a counter creates none. Its slashes are what proxies decode, the first one too.
+const PROBE_ID = "/tally-doctor/of/a/proxy";
+const MACHINE_PAGE = "see \"Behind a proxy\" in docs/operate/machine.md";
+
+/**
+ * Returns the check of what a proxy in front did with the `%2F` of an id, by the refusal of a read of the counter
+ * `id`; of none, the counter exists.
+ */
+export function pathCheck(id, refusal) {
+  const wrong = (what) => ["path", "wrong", `${what}: ${MACHINE_PAGE}`];
+  if (refusal === undefined) return ["path", "ok", "ids with %2F arrive as they are sent"];
+  const { status, code, message } = refusal;
+  if (code === "counter-not-found") {
+    if (message.includes(JSON.stringify(id))) return pathCheck(id);
+    if (message.includes(encodeURIComponent(id))) return wrong("the proxy encodes % again, so an id with a slash counts under another id");
+  }
+  if (["counter-not-found", "not-found"].includes(code)) return wrong("the proxy decodes %2F, so /blog counts as blog, and deeper ids are 404");
+  if ([401, 403].includes(status) && code !== "unknown") return ["path", "differs", "this key may not read an id with %2F, so what a proxy does with it is not known"];
+  if (code === "unknown") return wrong(`the proxy answers a path with %2F itself, with ${status}`);
+  return ["path", "wrong", `an id with %2F is answered with ${status} ${code}: ${message}`];
+}
+
 function machine() {
   const checks = [];
   checks.push(nodeCheck(process.versions.node));
@@ -69,6 +91,7 @@ async function deployment(options) {
     const what = { 401: "no key was sent, or an unknown one: set TALLY_KEY", 403: "the key may not list all counters: that is right for a key with a prefix" }[error.status] ?? error.message;
     checks.push(["key", error.status === 403 ? "differs" : "wrong", what]);
   }
+  checks.push(pathCheck(PROBE_ID, await client.get(PROBE_ID).then(() => undefined, (error) => error)));
   return checks;
 }
 

@@ -8,7 +8,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { nodeCheck } from "../command/doctor.mjs";
+import { nodeCheck, pathCheck } from "../command/doctor.mjs";
 import { everyCommand, program } from "../command/main.mjs";
 import { sparkline } from "../command/watch.mjs";
 import { ROOT, TALLY, openServer, run, until } from "./server.mjs";
@@ -197,6 +197,27 @@ test("the doctor knows which Node is too old, and which for a deploy alone", () 
     (version) => nodeCheck(version)[1],
   );
   assert.deepEqual(results, ["wrong", "wrong", "differs", "differs", "ok", "ok"]);
+});
+
+test("the doctor says what a proxy did with %2F", () => {
+  const id = "/a/b";
+  const answers = [
+    [undefined, "ok", /as they are sent/],
+    [{ status: 404, code: "counter-not-found", message: 'nothing has been counted as "/a/b"' }, "ok", /as they are sent/],
+    [{ status: 404, code: "counter-not-found", message: 'nothing has been counted as "a"' }, "wrong", /decodes %2F/],
+    [{ status: 404, code: "counter-not-found", message: 'nothing … as "%2Fa%2Fb"' }, "wrong", /encodes % again/],
+    [{ status: 404, code: "not-found", message: 'there is no "/counters//a/b"' }, "wrong", /decodes %2F.*machine\.md/],
+    [{ status: 404, code: "unknown", message: "Not Found" }, "wrong", /answers .* itself, with 404/],
+    [{ status: 400, code: "unknown", message: "Bad Request" }, "wrong", /answers .* itself, with 400/],
+    [{ status: 403, code: "unknown", message: "a firewall" }, "wrong", /answers .* itself, with 403/],
+    [{ status: 403, code: "forbidden", message: "the key may not" }, "differs", /not known/],
+    [{ status: 503, code: "unavailable", message: "the lead is away" }, "wrong", /503 unavailable: the lead/],
+  ];
+  for (const [refusal, result, sentence] of answers) {
+    const [name, found, detail] = pathCheck(id, refusal);
+    assert.deepEqual([name, found], ["path", result], detail);
+    assert.match(detail, sentence);
+  }
 });
 
 test("with --json a wrong command line is JSON too", async () => {

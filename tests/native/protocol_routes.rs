@@ -480,3 +480,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_path_with_the_slashes_of_an_id_is_refused_with_how_to_send_them() {
+    let detail = |path| {
+        resolve("POST", path)
+            .expect_err("a refusal")
+            .problem
+            .detail()
+            .to_owned()
+    };
+    let decoded = [
+        "/counters/blog/2026/first/increment",
+        "/counters//blog",
+        "/counters/blog/2026",
+        "/limits/api/a/b/c",
+        "/boards/b/members/a/b/c",
+        "/badge/blog/post.svg",
+        "/pixel/blog/post.gif",
+    ];
+    for path in decoded {
+        assert!(
+            detail(path).contains("Send each slash of an id as %2F"),
+            "{path}: {}",
+            detail(path)
+        );
+    }
+    for path in [
+        "/nothing",
+        "/counter/a/b",
+        "/counters-of/a/b/c",
+        "/dashboards/a",
+        "/",
+    ] {
+        let said = resolve("POST", path).map_err(|refused| refused.problem.detail().to_owned());
+        assert!(said.is_err_and(|detail| !detail.contains("%2F")), "{path}");
+    }
+}

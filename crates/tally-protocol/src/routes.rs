@@ -241,13 +241,28 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
     }
     let (Some(template), Some(allow)) = (template, allow_of(path)) else {
         let left_out = all_left_out();
-        let detail = format!("there is no {path:?}; GET /openapi.json lists every call{left_out}");
+        let slashes = if has_slashes_of_id(path) { SLASHES } else { "" };
+        let detail =
+            format!("there is no {path:?}; GET /openapi.json lists every call{left_out}{slashes}");
         return Err(Problem::new(Code::NotFound, detail).into());
     };
     let detail = format!("{template} knows {allow}, not {method}");
     Err(NoRoute {
         problem: Problem::new(Code::MethodNotAllowed, detail),
         allow: Some(allow),
+    })
+}
+
+/// What a caller reads whose id seems to have slashes of its own.
+const SLASHES: &str = ". Send each slash of an id as %2F, as in /counters/blog%2F2026, and let no proxy in front decode \
+    it (docs/operate/machine.md)";
+
+/// Whether a path has more parts than the template of a parameter that its beginning is.
+fn has_slashes_of_id(path: &str) -> bool {
+    let parts = path.split('/').count();
+    ROUTES.iter().any(|row| {
+        let begins = |(folder, _): (&str, &str)| path.starts_with(folder);
+        row.template.split_once('{').is_some_and(begins) && parts > row.template.split('/').count()
     })
 }
 
