@@ -180,26 +180,44 @@ function pathWithout(...missing) {
 
 const ON_LINUX = { ...WITHIN, skip: process.platform !== "linux" };
 
-// A PATH whose setpriv starts workerd under these limits of the shell.
-function pathWithLimits(limits) {
+// A PATH whose setpriv does this before it becomes workerd, by a shell.
+function pathWithSetpriv(script) {
   const bin = pathWithout("setpriv");
-  const script = `#!/bin/sh\nshift 2\ntrap '' XFSZ\n${limits}\nexec "$@"\n`;
-  writeFileSync(join(bin, "setpriv"), script, { mode: 0o755 });
+  writeFileSync(join(bin, "setpriv"), `#!/bin/sh\nshift 2\n${script}\n`, { mode: 0o755 });
   return bin;
 }
 
-test("a start on a disk that takes no writes is not ready, and says which folder and what to do", ON_LINUX, async () => {
+// Root may write what is read-only, unless it gives that right up.
+const CAPABILITIES = "-dac_override,-dac_read_search";
+const programOf = (name) => spawnSync("/bin/sh", ["-c", `command -v ${name}`], { encoding: "utf8" }).stdout.trim();
+const WITH_SETPRIV = { ...ON_LINUX, skip: ON_LINUX.skip || programOf("setpriv") === "" };
+
+test("a start where nothing can be written is not ready, and names the folder and what to do", WITH_SETPRIV, async () => {
   const data = join(folder, "unwritable");
-  const { code, errors } = await start({ DATA: data, PATH: pathWithLimits("ulimit -f 0") }).ended;
+  const server = start({ DATA: data });
+  await fetch(`${await server.ready}/counters/a/increment`, { method: "POST" });
+  server.child.kill("SIGTERM");
+  await server.ended;
+  const objects = join(data, "objects");
+  const entries = readdirSync(objects, { recursive: true, withFileTypes: true });
+  const chmodAll = (file, directory) => {
+    for (const entry of entries) chmodSync(join(entry.parentPath, entry.name), entry.isDirectory() ? directory : file);
+    chmodSync(objects, directory);
+  };
+  chmodAll(0o400, 0o500);
+  const dropped = `${programOf("setpriv")} --bounding-set=${CAPABILITIES} --inh-caps=${CAPABILITIES}`;
+  const PATH = pathWithSetpriv(`exec ${process.getuid() === 0 ? dropped : ""} "$@"`);
+  const { code, errors } = await start({ DATA: data, PATH }).ended;
+  chmodAll(0o600, 0o700);
   assert.equal(code, 1);
-  assert.match(errors, new RegExp(`^serve: the data folder ${data} takes no writes, so every write is answered 503: `, "m"));
+  assert.match(errors, new RegExp(`^serve: .*the data folder ${data} takes no writes.*give it and all in it to the user`, "m"));
 });
 
 const WITH_PRLIMIT = { ...ON_LINUX, skip: ON_LINUX.skip || spawnSync("prlimit", ["--version"]).status !== 0 };
 
 test("/healthz and the log say that a disk takes no writes any more, and that it does again", WITH_PRLIMIT, async () => {
   const data = join(folder, "filled");
-  const server = start({ DATA: data, PATH: pathWithLimits(":") });
+  const server = start({ DATA: data, PATH: pathWithSetpriv(`trap '' XFSZ\nexec "$@"`) });
   const url = await server.ready;
   const limit = (fsize) => {
     const { status } = spawnSync("prlimit", ["--pid", String(workerdOf(server)), `--fsize=${fsize}`]);

@@ -8,7 +8,7 @@
 // for the fifth within a minute.
 import { spawn, spawnSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
-import { accessSync, constants, existsSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { accessSync, constants, existsSync, readFileSync, readdirSync, realpathSync, rmSync } from "node:fs";
 import { createServer, isIPv6 } from "node:net";
 import { totalmem } from "node:os";
 import { join, resolve } from "node:path";
@@ -132,14 +132,24 @@ function diskSentence(folder, error) {
   return `the data folder ${folder} takes no writes, so every write is answered 503: ${what ?? `look at its disk, its rights and the limits of this process (${error?.code ?? "the messages of workerd are above"})`}`;
 }
 
-// Writes to a folder as the server would; returns the error of the system, if there is one.
+// Writes to the data folder and to those in it as workerd would; returns the first error of the system, if there is
+// one.
 function writeError(folder) {
-  const path = join(folder, "proof");
+  const objects = join(folder, "objects");
   try {
-    writePrivate(path, "x".repeat(PROOF_BYTES));
+    const entries = readdirSync(objects, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+    const classes = entries.map(({ name }) => join(objects, name));
+    for (const place of [folder, objects, join(folder, "snapshots"), ...classes]) proveWritable(place);
     return undefined;
   } catch (error) {
     return error;
+  }
+}
+
+function proveWritable(place) {
+  const path = join(place, "proof");
+  try {
+    writePrivate(path, "x".repeat(PROOF_BYTES));
   } finally {
     for (const left of [path, `${path}.new`]) if (existsSync(left)) rmSync(left, { force: true });
   }
@@ -349,7 +359,12 @@ async function supervise(begin, { folder, urls, data, place }) {
     ends_ms.push(now_ms);
     while (now_ms - ends_ms[0] > ENDS_WITHIN_MS) ends_ms.shift();
     if (ends_ms.length >= ENDS_MAX) {
-      refuse(`${how}. It did so ${ENDS_MAX} times within a minute, so it is not started again: mend what they name, then start anew`);
+      const unwritable = writeError(folder);
+      if (unwritable !== undefined) refuse(diskSentence(folder, unwritable));
+      const mend = isReady
+        ? "mend what they name, then start anew"
+        : `if they name SQLite or a disk, the data folder ${folder} takes no writes: free space on its disk, or give it and all in it to the user of the server; then start anew`;
+      refuse(`${how}. It did so ${ENDS_MAX} times within a minute, so it is not started again: ${mend}`);
     }
     console.error(`serve: ${how}. It is started again`);
     run().catch((error) => refuse(error.message));
