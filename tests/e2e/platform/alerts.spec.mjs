@@ -163,3 +163,30 @@ test("inner addresses that are not allowed are refused", async () => {
     expect([webhook, status, json.code]).toEqual([webhook, 400, "webhook-not-allowed"]);
   }
 });
+
+test("a host that is named is reached by its name, and its address is still refused", async () => {
+  const place = mkdtempSync(join(tmpdir(), "tally-named-"));
+  const named = new Server({
+    folder: place, variables: { TALLY_ALERTS_ALLOW: '["localhost","hooks.corp"]', TALLY_DATACENTERS: "one" },
+  });
+  try {
+    await named.start();
+    const send = async (method, path, body) => {
+      const answer = await fetch(`${named.urls[0]}${path}`, { method, body: body && JSON.stringify(body) });
+      return { status: answer.status, json: await answer.json() };
+    };
+    const alert = (webhook) => ({ counter: "a", when: { value: { above: 1 } }, webhook, secret: SECRET });
+    const { port } = receiver.address();
+    expect((await send("PUT", "/alerts/named", alert(`http://localhost:${port}/hook`))).status).toBe(201);
+    const { json } = await send("POST", "/alerts/named/test");
+    expect(json).toMatchObject({ outcome: "delivered", status: 200 });
+    expect(requests.map(({ path }) => path)).toEqual(["/hook"]);
+    for (const host of ["127.0.0.1", "[::1]", "127.0.0.1.nip.io", "a.localhost"]) {
+      const refused = await send("PUT", "/alerts/inner", alert(`http://${host}:${port}/`));
+      expect([host, refused.json.code]).toEqual([host, "webhook-not-allowed"]);
+    }
+  } finally {
+    await named.end();
+    rmSync(place, { recursive: true, force: true });
+  }
+});
