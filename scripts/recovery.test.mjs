@@ -151,10 +151,31 @@ export default {
 };
 ${Object.keys(UNIQUE_KEYS).map((name) => `export const ${name} = trapping(built.${name});`).join("\n")}`;
 
-function trappingBuild(folder) {
+// Randomness is taken away by a header, for as long as a request is begun.
+const SECRETLESS = `
+import * as built from "built";
+export * from "built";
+const given = crypto.getRandomValues.bind(crypto);
+let isClosed = false;
+crypto.getRandomValues = (bytes) => {
+  if (isClosed) throw new Error("the source is closed");
+  return given(bytes);
+};
+export default {
+  async fetch(request, env, ctx) {
+    isClosed = request.headers.has("x-no-randomness");
+    try {
+      return await built.default.fetch(request, env, ctx);
+    } finally {
+      isClosed = false;
+    }
+  },
+};`;
+
+function buildAround(contents, folder) {
   mkdirSync(folder);
   buildSync({
-    stdin: { contents: TRAPPING, resolveDir: folder },
+    stdin: { contents, resolveDir: folder },
     bundle: true,
     format: "esm",
     alias: { built: join(BUILD, "index.js") },
@@ -168,7 +189,7 @@ function trappingBuild(folder) {
 
 test("a trap ends one call: the next get a new instance, and objects read again what they had stored", WITHIN, async () => {
   const folder = mkdtempSync(join(tmpdir(), "tally-recovery-"));
-  const server = new Server({ folder: join(folder, "data"), build: trappingBuild(join(folder, "build")) });
+  const server = new Server({ folder: join(folder, "data"), build: buildAround(TRAPPING, join(folder, "build")) });
   const add = (id, headers) => send(server.urls[0], "POST", `/counters/${id}/increment`, { headers });
   const value = async (id) => (await send(server.urls[0], "GET", `/counters/${id}?consistency=strong`)).json.value ?? 0;
   try {
@@ -185,6 +206,34 @@ test("a trap ends one call: the next get a new instance, and objects read again 
     assert.ok(before === 1 || (before === 0 && trapped.status === 503), `${before} after ${trapped.status}`);
     assert.equal((await add("trap")).json.value, before + 1);
     assert.equal(await value("a"), 7);
+  } finally {
+    await server.end();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test("without randomness no secret is made, and no write has a name that could be another's", WITHIN, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "tally-secretless-"));
+  const server = new Server({ folder: join(folder, "data"), build: buildAround(SECRETLESS, join(folder, "build")) });
+  const closed = { headers: { "x-no-randomness": "1" } };
+  const body = '{"name":"a","scopes":["read"]}';
+  const makeKey = (options) => send(server.urls[0], "POST", "/keys", { body, ...options });
+  const add = (options) => send(server.urls[0], "POST", "/counters/a/increment", options);
+  try {
+    await server.start();
+    assert.equal((await makeKey()).status, 201, server.log);
+    // The entry of the log of acts needs a name of its own first: without one the isolate ends.
+    const refused = await makeKey(closed);
+    assert.ok([500, 503].includes(refused.status), refused.text);
+    assert.match(server.log, /The platform has no randomness/);
+    assert.equal((await send(server.urls[0], "GET", "/keys")).json.keys.length, 1);
+    assert.equal((await add()).json.value, 1);
+    // One that needs a new name fails, one that needs none counts: an answer is true either way.
+    const added = await add({ headers: { ...closed.headers, "idempotency-key": "one" } });
+    const value = added.status === 200 ? 2 : 1;
+    assert.ok([200, 500, 503].includes(added.status), added.text);
+    const read = await send(server.urls[0], "GET", "/counters/a?consistency=strong");
+    assert.equal(read.json.value, value, server.log);
   } finally {
     await server.end();
     rmSync(folder, { recursive: true, force: true });
