@@ -43,7 +43,8 @@ pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
     };
     let (status, rest) = status_of(quoted.get(request.len() + 1..).unwrap_or_default());
     let (referrer, rest) = quoted_text(rest);
-    let (user_agent, _) = quoted_text(rest);
+    let (user_agent, rest) = quoted_text(rest);
+    let user_agent = user_agent.filter(|_| referrer != Some(b"") || !is_of_haproxy(rest));
     let text = |bytes| said(String::from_utf8_lossy(bytes));
     let mut hit = Hit::at(unix_seconds.saturating_mul(1000), target);
     hit.visitor = client(head)?.and_then(visitor);
@@ -88,6 +89,19 @@ fn status_of(after: &[u8]) -> (&[u8], &[u8]) {
         true => (status, rest),
         false => (&[], rest),
     }
+}
+
+/// Whether this follows the user agent in a line of HAProxy, which is empty there whatever the client sent: the port of
+/// the client, milliseconds, and the name of the frontend in quotes. Source: HAProxy, `option httplog clf`.
+fn is_of_haproxy(after: &[u8]) -> bool {
+    let mut words = after.trim_ascii_start().split(|byte| *byte == b' ');
+    let mut is_number = || {
+        words
+            .next()
+            .is_some_and(|word| !word.is_empty() && word.iter().all(u8::is_ascii_digit))
+    };
+    let are_numbers = is_number() && is_number();
+    are_numbers && words.next().is_some_and(|word| word.starts_with(b"\""))
 }
 
 /// Returns what the next quotes hold, and what follows them. What is cut off says what is left of it.

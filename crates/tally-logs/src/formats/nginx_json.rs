@@ -46,11 +46,26 @@ struct Wire<'a> {
     http_user_agent: Option<&'a RawValue>,
 }
 
-/// Returns the request of a line.
+/// Returns the request of a line. nginx escapes no byte above 127, so a line may not be UTF-8: what is no text is no
+/// target, but the line has its status.
 ///
 /// # Errors
 /// [`Unread`] that says what is missing.
 pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
+    let read = read_utf8(line);
+    if read.is_ok() || std::str::from_utf8(line).is_ok() {
+        return read;
+    }
+    let text = String::from_utf8_lossy(line);
+    let hit = read_utf8(text.as_bytes())?.map(Hit::into_owned);
+    let target = hit.as_ref().and_then(|hit| hit.target.as_deref().ok());
+    match target.is_some_and(|target| target.contains(char::REPLACEMENT_CHARACTER)) {
+        true => Err(Unread::NotUtf8),
+        false => Ok(hit),
+    }
+}
+
+fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     let wire: Wire<'_> = object(line)?;
     let times = [
         wire.time_iso8601,

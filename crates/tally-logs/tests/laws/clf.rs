@@ -264,3 +264,34 @@ fn a_field_that_the_format_lacks_is_told_from_one_that_is_empty() {
         Some("")
     );
 }
+
+#[test]
+fn haproxy_writes_no_user_agent_where_others_have_an_empty_one() {
+    let haproxy = |referrer| {
+        format!(
+            "127.0.0.1 - - {TIME} \"GET /x HTTP/1.1\" 200 72 \"{referrer}\" \"\" 50442 452 \"site\" \"site\" \"<NOSRV>\" 0 -1"
+        )
+    };
+    assert_eq!(read(haproxy("").as_bytes()).unwrap().user_agent, None);
+    let others = [
+        haproxy("https://other.example/"),
+        format!("127.0.0.1 - - {TIME} \"GET /x HTTP/1.1\" 200 72 \"\" \"\""),
+        format!("127.0.0.1 - - {TIME} \"GET /x HTTP/1.1\" 200 72 \"\" \"\" 0.123 \"site\""),
+        format!("127.0.0.1 - - {TIME} \"GET /x HTTP/1.1\" 200 72 \"\" \"\" \"203.0.113.9\""),
+    ];
+    for line in others {
+        assert_eq!(
+            read(line.as_bytes()).unwrap().user_agent.as_deref(),
+            Some(""),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn the_request_that_haproxy_could_not_read_has_a_status() {
+    let line =
+        format!("127.0.0.1 - - {TIME} \"<BADREQ>\" 400 0 \"\" \"\" 50426 446 \"site\" \"site\"");
+    let hit = read(line.as_bytes()).unwrap();
+    assert_eq!((hit.target.is_err(), &*hit.status), (true, "400"));
+}

@@ -275,3 +275,30 @@ fn impossible_times_are_unreadable_in_every_format() {
         }
     }
 }
+
+#[test]
+fn bytes_that_nginx_leaves_in_its_json_take_nothing_from_the_rest_of_the_line() {
+    let line = |request: &[u8], uri: &[u8], agent: &[u8]| {
+        let mut line =
+            br#"{"time_iso8601":"2026-11-01T12:30:05+00:00","status":400,"request":""#.to_vec();
+        line.extend(request);
+        line.extend(br#"","request_uri":""#);
+        line.extend(uri);
+        line.extend(br#"","http_user_agent":""#);
+        line.extend(agent);
+        line.extend(br#""}"#);
+        line
+    };
+    // The head of a TLS handshake on a plain port.
+    let request = [br"\u0016\u0003\u0001\u0000".as_slice(), b"\xc8"].concat();
+    let handshake = line(&request, b"", b"");
+    let mut lines = LogLines::new(LogFormat::NginxJson, "");
+    let hit = lines.read(&handshake).unwrap().unwrap();
+    assert_eq!((hit.target.is_err(), &*hit.status), (true, "400"));
+    let agent = line(b"GET /a HTTP/1.1", b"/a", b"Mozilla/5.0 \xfc");
+    let hit = lines.read(&agent).unwrap().unwrap();
+    assert_eq!(hit.page(), Some(("/a", "")));
+    let target = line(b"GET /\xfc HTTP/1.1", b"/\xfc", b"Mozilla/5.0");
+    assert!(lines.read(&target).is_err());
+    assert_eq!(detect(&[&handshake[..]]), Some(LogFormat::NginxJson));
+}
