@@ -85,7 +85,9 @@ async function follows(place, server, log, prefix, { ports, sent }) {
   const env = { ...process.env, TALLY_URL: tally.url, TALLY_STATE: place.file(`state-${prefix}`) };
   const follower = spawn(process.execPath, [TALLY, "import", "--follow", "--json", "--prefix", prefix, log], { env });
   let said = "";
-  for (const stream of [follower.stdout, follower.stderr]) stream.on("data", (part) => (said += part));
+  let summary = "";
+  follower.stdout.on("data", (part) => (summary += part));
+  follower.stderr.on("data", (part) => (said += part));
   try {
     const reaches = (times) => async () => {
       assert.equal(follower.exitCode, null, said);
@@ -103,6 +105,8 @@ async function follows(place, server, log, prefix, { ports, sent }) {
     follower.kill("SIGINT");
     await once(follower, "close");
   }
+  const { counted: count, unreadable } = JSON.parse(summary);
+  assert.deepEqual([follower.exitCode, count, unreadable], [0, total(sent.expected) * 2, 0], said);
 }
 
 for (const [name, { needs, start }] of Object.entries(ALL)) {
@@ -129,3 +133,20 @@ for (const [name, { needs, start }] of Object.entries(ALL)) {
     }
   });
 }
+
+const programs = ALL.haproxy.needs;
+test("HAProxy's own format is refused, because its times have no offset", { skip: missing(...programs) }, async () => {
+  const place = new Place();
+  try {
+    const [port, http2Port] = await freePorts(2);
+    await ALL.haproxy.start(place, { port, http2Port, httplog: "option httplog" });
+    assert.equal((await fetch(`http://127.0.0.1:${port}/page.html`)).status, 200);
+    const log = place.file("access.log");
+    await until("it has logged the request", () => readFileSync(log, "utf8").includes("/page.html"));
+    const { code, stderr } = await tally.tally(["import", "--prefix", "haproxy-own:", log]);
+    assert.deepEqual([code, await sumOf("haproxy-own:")], [1, 0]);
+    assert.match(stderr, /access\.log: no format fits its first lines/);
+  } finally {
+    await place.end();
+  }
+});

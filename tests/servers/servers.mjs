@@ -110,7 +110,7 @@ accesslog.filename = "${place.file("access.log")}"
   return { logs: ["access.log"], job, postrotate: `kill -HUP ${job.pid}` };
 }
 
-async function haproxy(place, { port, http2Port }) {
+async function haproxy(place, { port, http2Port, httplog = "option httplog clf" }) {
   const bind = (number, more) => `    bind 127.0.0.1:${number}${more}\n    bind [::1]:${number}${more}`;
   const file = place.file("haproxy.cfg", `global
     log stdout len 65535 format raw local0
@@ -118,7 +118,7 @@ async function haproxy(place, { port, http2Port }) {
 defaults
     mode http
     log global
-    option httplog clf
+    ${httplog}
     timeout client 10s
     timeout http-request ${HEADER_SECONDS}s
 frontend site
