@@ -20,7 +20,7 @@ export const isRoot = process.getuid?.() === 0;
 export function missing(...names) {
   const without = names.filter((name) => findServer(name) === undefined);
   if (without.length === 0) return undefined;
-  const packages = without.map((name) => SERVERS[name]).join(" ");
+  const packages = without.map((name) => SERVERS[name] ?? name).join(" ");
   const sentence = `${without.join(", ")} not installed: apt-get install ${packages}`;
   if (process.env.CI) throw new Error(sentence);
   return sentence;
