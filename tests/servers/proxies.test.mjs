@@ -57,6 +57,20 @@ const PROXIES = {
     file: place.file("Caddyfile", `{\n\tadmin off\n\tauto_https off\n}\n${text}\n`),
     args: (file) => ["run", "--adapter", "caddyfile", "--config", file],
   }),
+  apache2: (text) => ({
+    file: place.file("apache.conf", `${["mpm_event", "authz_core", "proxy", "proxy_http"].map(
+      (name) => `LoadModule ${name}_module /usr/lib/apache2/modules/mod_${name}.so`,
+    ).join("\n")}
+ServerRoot ${place.folder}
+ServerName localhost
+PidFile apache.pid
+DefaultRuntimeDir ${place.folder}
+ErrorLog ${place.file("apache-errors.log")}
+${isRoot ? "User www-data\nGroup www-data" : ""}
+${text}
+`),
+    args: (file) => ["-f", file, "-DFOREGROUND"],
+  }),
   haproxy: (text) => ({
     file: place.file("haproxy.cfg", `global\n    maxconn 200\n${text}\n`),
     args: (file) => ["-db", "-f", file],
@@ -145,7 +159,7 @@ async function pathOf(url) {
   return JSON.parse(stdout).checks.find(({ check }) => check === "path");
 }
 
-for (const program of Object.keys(PROXIES)) {
+for (const program of ["nginx", "caddy", "haproxy"]) {
   for (const [name, below] of [[program, ""], [`${program} below`, "/tally"]]) {
     test(`through ${name}`, { skip: missing(program), timeout: 120_000 }, async () => {
       const proxy = await open(program, (port) => shown(name, port));
@@ -172,4 +186,23 @@ test("the doctor sees an nginx that decodes %2F, and the 404 says how ids are se
   assert.equal(status, 404);
   assert.match(json.detail, /Send each slash of an id as %2F/);
   await proxy.end();
+});
+
+// Settings of an Apache, and what the doctor says of each: the page tells what to do then.
+const APACHES = [
+  ["AllowEncodedSlashes Off", "nocanon", "wrong", /answers a path with %2F itself, with 404/],
+  ["AllowEncodedSlashes On", "", "wrong", /decodes %2F/],
+  ["AllowEncodedSlashes On", "nocanon", "ok", /arrive as they are sent/],
+  ["AllowEncodedSlashes NoDecode", "nocanon", "ok", /arrive as they are sent/],
+];
+
+test("the doctor tells what each setting of an Apache does with %2F", { skip: missing("apache2") }, async () => {
+  for (const [slashes, canon, result, sentence] of APACHES) {
+    const proxy = await open("apache2", (port) =>
+      `Listen 127.0.0.1:${port}\n${slashes}\nProxyPass / ${tally.url}/ ${canon}`);
+    const found = await pathOf(proxy.url);
+    assert.equal(found.result, result, `${slashes} ${canon}: ${found.detail}`);
+    assert.match(found.detail, sentence);
+    await proxy.end();
+  }
 });
