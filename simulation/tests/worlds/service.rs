@@ -69,6 +69,8 @@ pub fn judge(outcome: Result<Answer, NoAnswer>, what: &str) -> AskResult {
     let code = || answer.json()["code"].as_str().unwrap_or("none").to_owned();
     match answer.status {
         101 | 200..300 => AskResult::Done(answer),
+        // A body of which nothing was counted: the problem has the report, which says what became of each line.
+        400.. if answer.json()["errors"].is_array() => AskResult::Done(answer),
         503 if code() == "overloaded" => AskResult::Refused(code()),
         503 | 504 => AskResult::Unknown(code()),
         400..500 => AskResult::Refused(code()),
