@@ -30,9 +30,42 @@ export function withDatabase(path, work, options = {}) {
   }
 }
 
-/** Makes a database one of a build from before bodies were framed: what is put into it needs no frame. */
-export function unframe(database) {
-  database.exec("INSERT OR IGNORE INTO tally_schema VALUES (5)");
+/** The bytes before a stored body: the version of its form, 0, and a checksum. */
+export const FRAME_BYTES = 6;
+const [VERSION, VERSION_BIT] = [1, 0x80];
+
+/** A body as it is stored, in the first version of its form (crates/tally-protocol/src/stored.rs). */
+export function framed(body) {
+  const frame = Buffer.from([VERSION_BIT | VERSION, 0, 0, 0, 0, 0]);
+  frame.writeUInt32LE(xxh32(Buffer.from(body), VERSION), 2);
+  return Uint8Array.from(Buffer.concat([frame, Buffer.from(body)]));
+}
+
+const PRIMES = [2_654_435_761, 2_246_822_519, 3_266_489_917, 668_265_263, 374_761_393];
+const rotated = (number, bits) => (number << bits) | (number >>> (32 - bits));
+const round = (lane, input) => Math.imul(rotated(lane + Math.imul(input, PRIMES[1]), 13), PRIMES[0]);
+
+// XXH32. Source: the specification of xxHash, "XXH32 algorithm description".
+function xxh32(bytes, seed) {
+  let at = 0;
+  let hash = seed + PRIMES[4];
+  if (bytes.length >= 16) {
+    const lanes = [seed + PRIMES[0] + PRIMES[1], seed + PRIMES[1], seed, seed - PRIMES[0]].map((lane) => lane | 0);
+    for (; at + 16 <= bytes.length; at += 16) {
+      lanes.forEach((lane, index) => (lanes[index] = round(lane, bytes.readInt32LE(at + 4 * index))));
+    }
+    hash = [1, 7, 12, 18].reduce((sum, bits, index) => (sum + rotated(lanes[index], bits)) | 0, 0);
+  }
+  hash = (hash + bytes.length) | 0;
+  for (; at + 4 <= bytes.length; at += 4) {
+    hash = Math.imul(rotated(hash + Math.imul(bytes.readInt32LE(at), PRIMES[2]), 17), PRIMES[3]);
+  }
+  for (; at < bytes.length; at += 1) {
+    hash = Math.imul(rotated(hash + Math.imul(bytes[at], PRIMES[4]), 11), PRIMES[0]);
+  }
+  hash = Math.imul(hash ^ (hash >>> 15), PRIMES[1]);
+  hash = Math.imul(hash ^ (hash >>> 13), PRIMES[2]);
+  return (hash ^ (hash >>> 16)) >>> 0;
 }
 
 /** What `look` returns of databases that are in use, or undefined where one is being written just then. */

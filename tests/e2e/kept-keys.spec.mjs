@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { bearer, isReplay } from "./calls.mjs";
-import { databasesOf, unframe, withDatabase } from "./databases.mjs";
+import { FRAME_BYTES, databasesOf, framed, withDatabase } from "./databases.mjs";
 import { TABLETS, openWorld, until } from "./world.mjs";
 
 const KEY = "admin-key-0123456789";
@@ -18,7 +18,6 @@ const VARS = { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(CONFIG) };
 const LEDGER = 9;
 const MANY = 5_000_000;
 // Version, form and checksum before each stored body.
-const FRAME_BYTES = 6;
 
 let folder;
 let world;
@@ -58,12 +57,11 @@ async function fill(className, select, update) {
   let filled = 0;
   for (const path of databasesOf(folder, className)) {
     withDatabase(path, (database) => {
-      unframe(database);
       for (const row of database.prepare(select).all()) {
         const body = row.body.slice(FRAME_BYTES);
         // One slot, and how many records it has: fewer than 128.
         expect(body[0], "one slot").toBe(1);
-        database.prepare(update).run(Uint8Array.from([...body.slice(0, -1), ...varint(MANY)]), row.name);
+        database.prepare(update).run(framed([...body.slice(0, -1), ...varint(MANY)]), row.name);
         filled += 1;
       }
     });

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { databasesOf, unframe, withDatabase } from "./databases.mjs";
+import { databasesOf, framed, withDatabase } from "./databases.mjs";
 import { openWorld, until } from "./world.mjs";
 
 const LOG_ROWS_MAX = 20_000;
@@ -11,9 +11,9 @@ const DEAD_LETTERS_MAX = 10_000;
 // As many batches that are not done end all gathering.
 const BATCHES_MAX = 64;
 const LATER_MS = 4_000_000_000_000;
-const UNREADABLE = new Uint8Array([255]);
+const UNREADABLE = framed([255]);
 // 300 for the counter "a", which could not hold it.
-const LETTER = Uint8Array.from(Buffer.from("0161ac0200e0f4b18dbc67", "hex"));
+const LETTER = framed(Buffer.from("0161ac0200e0f4b18dbc67", "hex"));
 
 let folder;
 let world;
@@ -37,7 +37,6 @@ async function reopen(change, options = {}) {
   for (const path of databasesOf(folder, "Inbox")) {
     withDatabase(path, (database) => {
       database.exec("BEGIN");
-      unframe(database);
       change(database);
       database.exec("COMMIT");
     });
@@ -53,7 +52,7 @@ function insert(database, sql, count, values) {
 /** Keeps an inbox from gathering: batches of nothing, due in the far future. */
 const block = (database) =>
   insert(database, "INSERT INTO batches VALUES (?, 0, ?, ?)", BATCHES_MAX, (number) => [
-    number, LATER_MS, new Uint8Array([0]),
+    number, LATER_MS, framed([0]),
   ]);
 const unblock = (database) => database.exec("DELETE FROM batches");
 
@@ -99,7 +98,7 @@ test("a counter that cannot be reached holds up only itself, however many of its
   await reopen(
     (database) =>
       insert(database, "INSERT INTO batches VALUES (?, 1, 0, ?)", 2 * BATCHES_MAX, (number) => [
-        number, Uint8Array.from(due(number)),
+        number, framed(due(number)),
       ]),
     { faults: true },
   );

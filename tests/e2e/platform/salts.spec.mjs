@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { objectFolder, unframe, unlessWritten, withDatabase } from "../databases.mjs";
+import { framed, objectFolder, unlessWritten, withDatabase } from "../databases.mjs";
 import { openWorld, until } from "../world.mjs";
 
 let world;
@@ -39,9 +39,8 @@ const salts = () =>
 
 // As if a salt had been made so many days ago, of these letters.
 function age({ file, day }, days, letter) {
-  const values = [`salt/${String(day - days).padStart(7, "0")}`, Buffer.from(letter.repeat(16))];
+  const values = [`salt/${String(day - days).padStart(7, "0")}`, framed(letter.repeat(16))];
   inDirectory(file, (database) => {
-    unframe(database);
     database.prepare("INSERT INTO deployment VALUES (?, ?)").run(...values);
   });
 }
