@@ -99,7 +99,7 @@ export const MUTATIONS = [
   [
     "a key's payload is not compared",
     "crates/tally-core/src/counter/cell/keyed.rs",
-    "Record::Counted(recorded) if is_same(recorded.fingerprint, write.fingerprint) => {",
+    "Record::Counted(recorded) if recorded.fingerprint == write.fingerprint => {",
     "Record::Counted(recorded) if recorded.at_ms >= 0 => {",
     "keys::a_key_names_one_write",
   ],
@@ -539,9 +539,9 @@ export const MUTATIONS = [
   ],
   [
     "an admin of a prefix gives away what is beside it",
-    "crates/tally-edge/src/api_keys.rs",
-    "caller.may(Scope::Admin, prefix)?;",
-    "caller.may_somewhere(Scope::Admin, &[])?;",
+    "crates/tally-protocol/src/access/decision.rs",
+    "self.may(Scope::Admin, prefix)?;",
+    "self.may_somewhere(Scope::Admin, &[])?;",
     "made_keys::nobody_makes_a_key_that_may_do_more_than_their_own",
   ],
   [
@@ -582,8 +582,8 @@ export const MUTATIONS = [
   [
     "where a webhook leads is looked at when it is put, and not when it is told",
     "crates/tally-objects/src/alerts.rs",
-    "if let Err(problem) = check(webhook, &allowed) {",
-    "if let Err(problem) = check(webhook, &allowed).or(Ok::<(), crate::protocol::problem::Problem>(())) {",
+    "let reach = match check(webhook, &allowed) {",
+    "let reach = match check(webhook, &allowed).or(check(\"https://hooks.example.com/\", &allowed)) {",
     "services/alerts::rights::inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends",
   ],
   [
@@ -743,8 +743,15 @@ export const MUTATIONS = [
   [
     "an alarm that rings before its time is set again as it was",
     "crates/tally-host/src/object.rs",
-    "if early_ms <= EARLY_MS_MAX {",
+    "if is_first || early_ms <= EARLY_MS_MAX {",
     "if early_ms <= i64::MAX {",
     "endings::alarms_that_ring_before_their_time_by_the_clock_of_objects_are_put_off",
+  ],
+  [
+    "an alarm that starts its object is put off to the alarm that the start has set",
+    "crates/tally-host/src/object.rs",
+    "let is_first = !has_rung.replace(true);",
+    "let is_first = has_rung.replace(true) && false;",
+    "services/alerts::deliveries::an_alarm_that_starts_its_object_rings_whatever_the_start_has_set",
   ],
 ];

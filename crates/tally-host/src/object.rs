@@ -173,6 +173,9 @@ struct SetAlarm {
     due_ms: Cell<Option<i64>>,
     /// The time that was set at the platform, unix milliseconds.
     set_ms: Cell<i64>,
+    /// Whether an alarm has rung in this incarnation. The first one may be an earlier incarnation's, which started this
+    /// one: the platform names no alarm while it rings, so what the start sets may be far later.
+    has_rung: Cell<bool>,
 }
 
 /// How much earlier than its time an alarm may ring, milliseconds. Clocks of one machine differ by less.
@@ -210,17 +213,23 @@ impl Object {
 
     /// Postpones an alarm that rings too early, and returns whether it did. The clock by which alarms ring may be ahead
     /// of this isolate's clock. Then an alarm rings before anything is due. If it were set to the same time again, it
-    /// would ring at once, again and again until this clock reaches that time.
+    /// would ring at once, again and again until this clock reaches that time. The first alarm of an incarnation is not
+    /// postponed, because it may be another one than this incarnation has set.
     ///
     /// # Errors
     /// Where the platform refuses.
     pub fn put_off_alarm(&self, now_ms: i64) -> LocalBoxFuture<'_, Result<bool, String>> {
         Box::pin(async move {
-            let SetAlarm { due_ms, set_ms } = &*self.1;
+            let SetAlarm {
+                due_ms,
+                set_ms,
+                has_rung,
+            } = &*self.1;
+            let is_first = !has_rung.replace(true);
             let early_ms = due_ms
                 .get()
                 .map_or(0, |due_ms| due_ms.saturating_sub(now_ms));
-            if early_ms <= EARLY_MS_MAX {
+            if is_first || early_ms <= EARLY_MS_MAX {
                 due_ms.set(None);
                 return Ok(false);
             }

@@ -19,6 +19,39 @@ fn firing(seed: u64, status: u16) -> (World, Client, Receiver) {
 }
 
 #[test]
+fn an_alarm_that_starts_its_object_rings_whatever_the_start_has_set() {
+    // With snapshots: each partition sets its alarm for the next one when it starts.
+    let options = Options {
+        has_bucket: true,
+        ..Options::default()
+    };
+    let world = deployed(82, options);
+    let client = admin(&world, world.site("FRA", 2));
+    let receiver = Receiver::of(&world);
+    add(&world, &client, "c", 11);
+    let when = json!({"value": {"above": 10}});
+    receiver.answer_status(503);
+    // Some in each partition.
+    for number in 0..60 {
+        put(
+            &world,
+            &client,
+            &format!("a{number}"),
+            &alert("counter", "c", &when),
+        );
+    }
+    world.run_for_ms(65_000);
+    receiver.answer_status(200);
+    // All are overdue: each partition is started by its alarm.
+    world.restart(30_000);
+    world.run_for_ms(2 * EVALUATED_MS);
+    let answer = get(&world, &client, "/alert-deliveries");
+    let deliveries = answer["deliveries"].as_array().expect("a list");
+    let delivered = |one: &&serde_json::Value| one["outcome"] == "delivered";
+    assert_eq!(deliveries.iter().filter(delivered).count(), 60, "{answer}");
+}
+
+#[test]
 fn a_delivery_is_tried_for_a_day_under_one_id_and_then_given_up_by_name() {
     let (world, client, receiver) = firing(60, 503);
     world.run_for_ms(3 * 3_600_000);
