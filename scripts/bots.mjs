@@ -3,7 +3,8 @@
 //
 // Invariant: no expression is dropped in silence. One that is a word (with its anchors, its alternatives and what
 // must not stand around it) becomes bytes of the list. Any other must be named in SHAPES, as a function of
-// bots/shapes.rs, or in LEFT, with the reason; the script fails otherwise. The list is in the public domain (Unlicense).
+// crates/tally-logs/src/bots/shapes.rs, or in LEFT, with the reason; the script fails otherwise. The list is in the
+// public domain (Unlicense).
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +13,7 @@ import { fileURLToPath } from "node:url";
 
 const LIST = fileURLToPath(new URL("../crates/tally-logs/src/bots/list.rs", import.meta.url));
 
-// What is no word: functions of bots/shapes.rs.
+// What is no word: functions of crates/tally-logs/src/bots/shapes.rs.
 const SHAPES = {
   ";\\s\\w+;$": "ends_in_a_word_between_semicolons",
   "@[a-z][\\w-]+\\.": "has_a_mail_address",

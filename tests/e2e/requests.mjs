@@ -74,7 +74,9 @@ export class Requests {
       return Array.from({ length }, () => this.value(schema.items));
     }
     if (type === "object") return this.object(schema);
-    if (schema["x-decimal"] && !(schema.pattern && this.often(0.5))) return String(this.whole(schema.minimum, schema.maximum));
+    if (schema["x-decimal"] && !(schema.pattern && this.often(0.5))) {
+      return String(this.whole(schema.minimum, schema.maximum));
+    }
     const shaped = [
       "FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring",
       "referrer,browser", "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z",

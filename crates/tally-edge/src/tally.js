@@ -109,7 +109,8 @@
       warn(error);
     }
     const body = unique || dimensions ? JSON.stringify({ unique, by: dimensions }) : "";
-    // A text as body asks for no preflight. A redirected write would be a read, and its answer no count. A beacon would not tell whether it was refused.
+    // A text as body asks for no preflight. A redirected write would be a read, and its answer no count. A beacon
+    // would not say whether it was refused.
     return ask(pageId(), "/increment", { method: "POST", body, keepalive: true, redirect: "error" });
   }
 

@@ -90,7 +90,7 @@ codes! {
     WebhookNotAllowed "webhook-not-allowed" 400 "The webhook may not have this address"
         "Give a webhook an `https` address outside of your network, or have the operator allow it";
     NotFound "not-found" 404 "There is no such route"
-        "See the calls";
+        "See the calls. Send each slash of an id as `%2F`. If you do, look at the proxy";
     CounterNotFound "counter-not-found" 404 "There is no such counter"
         "Write to the counter first";
     ShareNotFound "share-not-found" 404 "There is no such share"
