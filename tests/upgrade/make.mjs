@@ -30,6 +30,7 @@ const WATCHED_EVERY_MS = 250;
 // bound; and what moved from objects of their own into tablets.
 const FLEETING = [
   ...["tally-directory-v1.duties", "tally-inbox-v1.batches", "tally-board-v1.changed", "tally-directory-v1.senders"],
+  "tally-directory-v1.alert_deliveries",
   ...["tally-board-v1.noted", "tally-tablet-v1.alarms", "tally-cell-v1.ledger"],
 ];
 // What lies in the log of a tablet is folded into its rows a minute later.

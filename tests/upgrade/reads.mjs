@@ -124,6 +124,7 @@ export const READS = [
   [counter("site", `/breakdown?consistency=strong&by=referrer&from=${OCTOBER}&to=${TODAY}`), UNIQUES_BY_DAYS_KEPT],
   [counter("site", `/breakdown?consistency=strong&by=site&from=${TODAY}&to=${NOON - 1}`), BREAKDOWN_HOURS_KEPT],
   ["/shares", SHARE_KEPT],
+  ["/keys", ALWAYS],
   ["/counters?prefix=uniques%2F&values=1&limit=20", ALWAYS],
   ["/top?prefix=uniques%2F&by=count&limit=5", ALWAYS],
 ];

@@ -240,6 +240,22 @@ async function queue(scene) {
   await scene.call("GET", "/api/counter?key=queued%2Fended&consistency=strong", { status: 404 });
 }
 
+const SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+// What an admin of a prefix does and gives away is of its account.
+async function gifts(scene) {
+  const made = { name: "blog", scopes: ["read", "write", "admin"], prefixes: ["blog/"], rate_per_minute: 6_000 };
+  const { json: blog } = await scene.call("POST", "/keys", json(made));
+  const headers = { authorization: `Bearer ${blog.key}` };
+  const child = { name: "reader", scopes: ["read"], prefixes: ["blog/ann/"], rate_per_minute: 60 };
+  await scene.call("POST", "/keys", json(child, { headers }));
+  await scene.call("PUT", "/counters/blog%2Fnarrow", json({ shards: 1 }, { headers }));
+  await scene.call("POST", "/shares", json({ prefix: "blog/ann/", name: "for Fay", expires_in: 31_536_000 }, { headers }));
+  const webhook = { webhook: "https://hooks.example.com/", secret: SECRET };
+  const alert = { counter: "blog/narrow", when: { value: { above: 1_000_000 } }, ...webhook };
+  await scene.call("PUT", "/alerts/quiet", json(alert, { headers }));
+}
+
 async function last(scene) {
   // The audit log has it as refused.
   await scene.call("DELETE", "/counters/nobody", { status: 404 });
@@ -258,6 +274,7 @@ async function last(scene) {
   await breakdowns(scene, 12);
   await dialect(scene);
   await scene.call("POST", "/shares", json({ prefix: "blog/", name: "for Ann", expires_in: 31_536_000 }));
+  await gifts(scene);
   await queue(scene);
   await scene.watch("/live?id=plain&id=world");
 }
