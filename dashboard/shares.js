@@ -121,7 +121,8 @@ function tableOf(shares, revoke) {
       el(
         "td", { "data-label": heads[4] },
         el(
-          "span", { class: "buttons" }, copy,
+          // A key sees the links of others without their tokens.
+          "span", { class: "buttons" }, share.url === undefined ? "" : copy,
           el("button", { type: "button", class: "quiet small", on: { click: () => revoke(share) } }, "Revoke"),
         ),
       ),

@@ -1,6 +1,6 @@
 // Pages that the script for pages did not expect, in a real browser. Law: nothing of it throws into the page; it counts
 // what can be counted, shows what can be shown, and warns once of each fault, with what to do.
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { openWorld, until } from "../e2e/world.mjs";
 import { openBrowser, openSite } from "./browser.mjs";
 
@@ -17,6 +17,10 @@ const add = (id, delta) => world.add(id, { delta }, ADMIN);
 
 beforeAll(async () => {
   site = await openSite(files);
+  browser = await openBrowser({ hasBackForwardCache: true });
+});
+// Each test has a service of its own: an address without a key may write to sixty new counters at once, and no more.
+beforeEach(async () => {
   const config = {
     keys: [{ key: KEY, scopes: ["admin"] }],
     public: [{ prefix: "", origins: [site.url], scopes: ["read", "write"] }],
@@ -26,15 +30,16 @@ beforeAll(async () => {
   });
   tally = (await world.url()).origin;
   source = (await world.call("GET", "/tally.js")).text;
-  browser = await openBrowser({ hasBackForwardCache: true });
+  await add("spoken", 1_234_567);
+  await add("kept", 1_234);
 });
 afterEach(async () => {
   for (const page of opened.splice(0)) await page.context().close();
+  await world?.close();
 });
 afterAll(async () => {
   await browser?.close();
   await site?.close();
-  await world?.close();
 });
 
 // Opens a page of the site, and notes what it sends, what it warns of, and what it throws.
@@ -70,7 +75,6 @@ const route = (page, path) =>
   }, path);
 
 test("a language that is none keeps no number and no route from the page", async () => {
-  await add("spoken", 1_234_567);
   for (const lang of ["en_US", "zh_CN", "C", "auto", "x", "12"]) {
     const path = `/lang/${lang}`;
     files[path] = html('<b data-tally="spoken">–</b>', { lang, head: script() });
@@ -178,7 +182,6 @@ const CHANGED = {
 };
 
 test("a page that changed its browser is neither broken nor silent", async () => {
-  await add("kept", 1_234);
   for (const [name, { before, counts = true, numbers, routes = true, warnings = 1 }] of Object.entries(CHANGED)) {
     const path = `/changed/${name}`;
     const attributes = name === "own-url" ? 'data-by="page,utm_source"' : "";

@@ -256,3 +256,46 @@ test("a key has no new secret of another that is not below it, and so does not o
   const bound = await make(OPS, { prefixes: ["bound/"], rate_per_minute: 20 });
   expect((await rotate(BOUND, bound)).status).toBe(403);
 });
+
+test("a key gets the tokens of the shares below it, and of no others", async () => {
+  const { id, token } = (await share(OPS, "one/")).json;
+  const made = await make(ONE, { prefixes: ["one/"] });
+  const own = (await share(made.key, "one/a/")).json;
+  const tokens = async (key) => (await well("GET", "/shares", key)).shares.map((one) => [one.id, one.token, one.url !== undefined]);
+  expect(await tokens(made.key)).toEqual([[id, undefined, false], [own.id, own.token, true]]);
+  expect((await tokens(OPS)).sort()).toEqual([[id, token, true], [own.id, own.token, true]].sort());
+});
+
+test("a change gives a key that is not below the caller nothing more, and may take from it", async () => {
+  const reader = await make(OPS, { scopes: ["read"], prefixes: ["one/r/"], rate_per_minute: 30 });
+  const narrow = await make(OPS, { prefixes: ["one/"] });
+  const change = (body) => status("PATCH", `/keys/${reader.id}`, narrow.key, body);
+  for (const more of [{ scopes: ["admin"] }, { prefixes: ["one/"] }, { rate_per_minute: null }, { rate_per_minute: 31 }]) {
+    expect(await change(more), JSON.stringify(more)).toBe(403);
+  }
+  expect(await change({ prefixes: ["one/r/a/"], rate_per_minute: 10 })).toBe(200);
+  const child = await make(narrow.key, { scopes: ["read"], prefixes: ["one/r/"] });
+  expect(await status("PATCH", `/keys/${child.id}`, narrow.key, { prefixes: ["one/"] })).toBe(200);
+});
+
+test("the alert of another says nothing of what it watches", async () => {
+  await alert(ONE, "orders", "one/secret-customer");
+  for (const [method, path] of [
+    ["GET", "/alerts/orders"], ["DELETE", "/alerts/orders"], ["GET", "/alerts/orders/deliveries"], ["POST", "/alerts/orders/test"],
+  ]) {
+    const answer = await send(method, path, TWO);
+    expect([answer.status, answer.json.code], path).toEqual([404, "alert-not-found"]);
+  }
+  const taken = await alert(TWO, "orders", "two/a");
+  expect(taken.status).toBe(403);
+  expect(taken.text).not.toContain("secret-customer");
+});
+
+test("what a change takes from a key it takes from the key's shares at once", async () => {
+  const giver = await make(OPS, { prefixes: ["one/", "two/"] });
+  await hit(OPS, "two/x");
+  const { token } = (await share(giver.key, "two/")).json;
+  expect(await status("GET", "/counters/two%2Fx", token)).toBe(200);
+  await well("PATCH", `/keys/${giver.id}`, OPS, { prefixes: ["one/"] });
+  expect(await status("GET", "/counters/two%2Fx", token)).toBe(401);
+});

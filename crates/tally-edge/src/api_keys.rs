@@ -375,6 +375,15 @@ pub async fn change(
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let change: KeyChange = parse_change(&body, context.host.now_ms())?;
+    let HeldKey { key, inheritance } = own(context, caller, id).await?;
+    let mut changed = key.clone();
+    change.apply(&mut changed);
+    // What a key gives away ends with it: rights that it adds to a key that is not below it would not.
+    if !caller.may_rotate(id, &inheritance) && !changed.is_within(&key) {
+        let detail = "only keys above this key, and keys of TALLY_KEYS without an end and a budget, may give it more: \
+            make another key instead, POST /keys";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
     let key = replace(context, caller, id, |key| change.apply(key)).await?;
     let json = key_json(id, &key, None, context.host.now_ms());
     Ok(Answer::json(json))
@@ -449,4 +458,5 @@ fn forget(host: &Host, id: KeyId) {
         keys.known.remove(&id);
         keys.known.remove_where(is_of);
     });
+    shares::forget_below(host, id);
 }

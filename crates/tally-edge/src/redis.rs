@@ -488,7 +488,7 @@ impl Work<'_> {
         let call = [b"redis", self.path.as_bytes(), query.as_bytes()];
         Some(Attempts {
             names: names.collect(),
-            caller: key.sender_hash(),
+            caller: key.account_hash(),
             request: key.request_hash(&call, self.body),
         })
     }

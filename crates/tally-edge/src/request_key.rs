@@ -18,6 +18,7 @@ use tally_protocol::problem::Problem;
 pub struct RequestKey {
     secret: Rc<HashKey>,
     sender: Sender,
+    account: String,
     text: String,
 }
 
@@ -35,6 +36,7 @@ impl RequestKey {
         Ok(Some(Self {
             secret: name_key(&context.host).await?,
             sender: caller.sender(),
+            account: caller.account().to_owned(),
             text,
         }))
     }
@@ -62,9 +64,13 @@ impl RequestKey {
         request_hash(&|bytes| self.hash(bytes), call, body)
     }
 
-    /// The caller, as quotas account for it.
-    pub fn sender_hash(&self) -> u64 {
-        self.hash(&self.sender.to_bytes())
+    /// The account whose quota the caller fills: all keys that a key of a prefix makes fill its own. A caller without
+    /// an account is one by itself.
+    pub fn account_hash(&self) -> u64 {
+        match self.account.as_str() {
+            "" => self.hash(&self.sender.to_bytes()),
+            account => self.hash(account.as_bytes()),
+        }
     }
 
     /// The keyed hash of names.

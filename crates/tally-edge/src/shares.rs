@@ -16,6 +16,7 @@ use super::respond::Answer;
 use tally_core::order::put_in_order;
 use tally_host::{Host, State};
 use tally_protocol::access::{Caller, Scope, Subject};
+use tally_protocol::api_key::KeyId;
 use tally_protocol::gift::HeldShare;
 use tally_protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
 use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
@@ -183,9 +184,20 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     Query::parse(context.query(), &[])?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let names = name_key(&context.host).await?;
-    let mut shares = call(&context.host, &ListShares).await?;
-    shares.retain(|(_, share)| caller.may_name(&Subject::Share(&share.prefix)).is_ok());
-    put_in_order(&mut shares, |(_, one), (_, other)| {
+    let shares = call(&context.host, &ListShares).await?;
+    let mut shares: Vec<(ShareId, Share, bool)> = shares
+        .into_iter()
+        .filter(|(_, held)| {
+            let subject = Subject::Share(&held.share.prefix);
+            caller.may_name(&subject).is_ok()
+        })
+        .map(|(id, held)| {
+            // Otherwise a key about to end would go on by the share of another.
+            let is_told = caller.may_have_secrets(&held.inheritance);
+            (id, held.share, is_told)
+        })
+        .collect();
+    put_in_order(&mut shares, |(_, one, _), (_, other, _)| {
         one.created_ms.cmp(&other.created_ms)
     });
     Ok(Answer::json(shares_json(&names, &shares)))
@@ -219,4 +231,14 @@ pub async fn revoke(
 /// Removes a share from the cache of this isolate, so that it ends here at once.
 pub(super) fn host_forgets(host: &Host, id: ShareId) {
     host.state::<KnownShares>().0.borrow_mut().remove(&id);
+}
+
+/// This isolate reads the shares below a changed key at once.
+pub(super) fn forget_below(host: &Host, id: KeyId) {
+    let is_below = |held: &Option<HeldShare>| {
+        held.as_ref()
+            .is_some_and(|held| held.inheritance.above.contains(&id))
+    };
+    let shares = host.state::<KnownShares>();
+    shares.0.borrow_mut().remove_where(is_below);
 }

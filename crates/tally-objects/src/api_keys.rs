@@ -172,11 +172,11 @@ impl KeyStore {
     }
 
     /// All shares that are good; the others are deleted.
-    pub(super) fn list_shares(&self) -> Result<Vec<(ShareId, Share)>, Fault> {
+    pub(super) fn list_shares(&self) -> Result<Vec<(ShareId, HeldShare)>, Fault> {
         let mut good = Vec::new();
         for (id, share) in self.shares.list()? {
             match self.good_share(id, share)? {
-                Some(held) => good.push((id, held.share)),
+                Some(held) => good.push((id, held)),
                 None => drop(self.delete_share(id)?),
             }
         }

@@ -119,6 +119,20 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
+    /// Whether it may do no more, no longer and no faster than another.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let has_prefix =
+            |prefix: &String| other.prefixes.iter().any(|known| prefix.starts_with(known));
+        let is_at_most = |own: Option<i64>, bound: Option<i64>| {
+            bound.is_none_or(|bound| own.is_some_and(|own| own <= bound))
+        };
+        let rate = |key: &Self| key.rate_per_minute.map(i64::from);
+        self.scopes.iter().all(|scope| other.scopes.contains(scope))
+            && self.prefixes.iter().all(has_prefix)
+            && is_at_most(self.expires_ms, other.expires_ms)
+            && is_at_most(rate(self), rate(other))
+    }
+
     /// Its budget, if it has one.
     pub fn budget(&self, id: KeyId) -> Option<KeyBudget> {
         self.rate_per_minute.map(|rate_per_minute| KeyBudget {

@@ -185,11 +185,13 @@ struct ShareView<'a> {
     name: &'a str,
     created_at: i64,
     expires_at: Option<i64>,
-    token: &'a str,
-    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
 }
 
-fn view<'a>(id: ShareId, share: &'a Share, token: &'a str) -> ShareView<'a> {
+fn view<'a>(id: ShareId, share: &'a Share, token: Option<&'a str>) -> ShareView<'a> {
     ShareView {
         id: id.to_string(),
         prefix: &share.prefix,
@@ -198,29 +200,34 @@ fn view<'a>(id: ShareId, share: &'a Share, token: &'a str) -> ShareView<'a> {
         expires_at: share.expires_ms,
         token,
         // A fragment: a server never sees the token in the address.
-        url: format!(
-            "/dashboard/#/share/{token}?prefix={}",
-            form_urlencoded::byte_serialize(share.prefix.as_bytes()).collect::<String>()
-        ),
+        url: token.map(|token| {
+            format!(
+                "/dashboard/#/share/{token}?prefix={}",
+                form_urlencoded::byte_serialize(share.prefix.as_bytes()).collect::<String>()
+            )
+        }),
     }
 }
 
 /// The JSON of `POST /shares`.
 pub fn share_json(names: &HashKey, id: ShareId, share: &Share) -> String {
-    to_json(&view(id, share, &token(names, id)))
+    to_json(&view(id, share, Some(&token(names, id))))
 }
 
-/// The JSON of `GET /shares`.
-pub fn shares_json(names: &HashKey, shares: &[(ShareId, Share)]) -> String {
+/// The JSON of `GET /shares`. The last part of each says whether the caller gets its token.
+pub fn shares_json(names: &HashKey, shares: &[(ShareId, Share, bool)]) -> String {
     #[derive(Serialize)]
     struct SharesView<'a> {
         shares: Vec<ShareView<'a>>,
     }
-    let tokens: Vec<String> = shares.iter().map(|(id, _)| token(names, *id)).collect();
+    let tokens = shares
+        .iter()
+        .map(|(id, _, is_told)| is_told.then(|| token(names, *id)));
+    let tokens: Vec<Option<String>> = tokens.collect();
     let views = shares.iter().zip(&tokens);
     to_json(&SharesView {
         shares: views
-            .map(|((id, share), token)| view(*id, share, token))
+            .map(|((id, share, _), token)| view(*id, share, token.as_deref()))
             .collect(),
     })
 }

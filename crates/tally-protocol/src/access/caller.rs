@@ -354,11 +354,17 @@ impl Caller {
     /// that ends, has a budget or may be revoked would go on by it. So such a caller has secrets only of its own key
     /// and of those below it.
     pub fn may_rotate(&self, id: KeyId, inheritance: &Inheritance) -> bool {
+        let is_own = self.holder().is_some_and(|holder| holder.id == Some(id));
+        is_own || self.may_have_secrets(inheritance)
+    }
+
+    /// Returns whether the caller may have the secrets of a key or a share that inherits this: whether it is above them.
+    pub fn may_have_secrets(&self, inheritance: &Inheritance) -> bool {
         let Some(holder) = self.holder() else {
             return true;
         };
         match holder.id {
-            Some(own) => own == id || inheritance.above.contains(&own),
+            Some(own) => inheritance.above.contains(&own),
             None => {
                 let is_unbound = holder.expires_ms.is_none() && holder.budget.is_none();
                 is_unbound || inheritance.root == holder.inheritance.account

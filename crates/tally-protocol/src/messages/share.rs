@@ -11,7 +11,7 @@ calls! {
     PutShare => SharePut, "/share-put", |_| Address::Directory(0);
     GetShare => Option<HeldShare>, "/share-get", |_| Address::Directory(0);
     DeleteShare => bool, "/share-delete", |_| Address::Directory(0);
-    ListShares => Vec<(ShareId, Share)>, "/share-list", |_| Address::Directory(0);
+    ListShares => Vec<(ShareId, HeldShare)>, "/share-list", |_| Address::Directory(0);
 }
 
 /// Edge → partition 0: stores a share under a new id.
