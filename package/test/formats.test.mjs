@@ -61,7 +61,7 @@ test("formats are known by looking, and UTF-16 is named", () => {
   assert.equal(formatOf(Buffer.from("hello\nworld\n")), undefined);
   for (const name of FORMATS) assert.equal(createReader({ ...OPTIONS, format: name }).format, name);
   for (const head of [Buffer.from(`\ufeff${line("/a")}`, "utf16le"), Buffer.from(line("/a"), "utf16le")]) {
-    assert.throws(() => formatOf(head), /UTF-16, which is not read here: convert it by `iconv/);
+    assert.throws(() => formatOf(head, "x.log"), /^Error: x\.log is UTF-16, which is not read here: convert it by `iconv/);
   }
 });
 

@@ -125,6 +125,9 @@ test("values of lists are kept whole, or their lines are named", async () => {
     ['[{"namespace":"s","key":"a \\" 1","value":9007199254740993},7,null]', [['s/a " 1', 9007199254740993n]], [2, 3]],
     ['{"key":"a","value":1}\n{"key":"b","value":9007199254740993}\n', [["a", 1n], ["b", 9007199254740993n]], []],
     ["twice 1\ntwice 2\n", [["twice", 1n]], [2]],
+    ['{"key":"a","value":1}\n\n{"key":"b","val\nnot json\n{"key":"c","value":3}\n', [["a", 1n], ["c", 3n]], [3, 4]],
+    ['[{"namespace":"s","value":3},{"namespace":"s","key":null,"value":3},{"key":{},"value":3},{"namespace":null,"key":"k","value":4}]', [["k", 4n]], [1, 2, 3]],
+    ["caf\ufffd 3\nlast 9\n", [["last", 9n]], [1]],
     ["# a comment\n#tag 3\n", [["#tag", 3n]], []],
   ]) {
     assert.deepEqual(read(text), [found, bad], text);

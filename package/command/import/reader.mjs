@@ -97,9 +97,9 @@ function input(bytes) {
   new Uint8Array(loaded.memory.buffer).set(bytes, room);
 }
 
-/** Returns the name of the format of a log that begins with these bytes; undefined where no format fits. */
-export function formatOf(head) {
-  if (isUtf16(head)) throw new Failure(EXIT.failed, `the log ${UTF16}`);
+/** Returns the name of the format of the log `name` that begins with these bytes; undefined where no format fits. */
+export function formatOf(head, name = "the log") {
+  if (isUtf16(head)) throw new Failure(EXIT.failed, `${name} ${UTF16}`);
   input(head);
   loaded.format_of();
   return text(REPORT) || undefined;

@@ -151,7 +151,7 @@ export class Import {
       }
       const { head, hole } = await source.head(SAMPLE_BYTES);
       if (!head.includes(10)) return poll();
-      if ((format ?? formatOf(head)) === undefined && head.length < SAMPLE_BYTES && !isExport(head)) {
+      if ((format ?? formatOf(head, name)) === undefined && head.length < SAMPLE_BYTES && !isExport(head)) {
         if (!isTold) this.options.note(`${name}: no format fits its first lines so far`);
         isTold = true;
         return poll();
@@ -189,7 +189,9 @@ export class Import {
   // Finds the format of a source, and what earlier runs have done of it. `isNew`: it took the place of another one.
   async #begin(source, head, isNew = false) {
     const { name } = source;
-    const format = this.options.format ?? formatOf(head);
+    // A named format does not make UTF-16 readable.
+    const found = formatOf(head, name);
+    const format = this.options.format ?? found;
     if (format === undefined && isExport(head)) throw new Failure(EXIT.usage, `${name} is an export of Tally: import it with --format tally`);
     if (format === undefined) throw new Failure(EXIT.failed, `${name}: no format fits its first lines; name it by --format (${FORMATS.join(", ")})`);
     const settings = { ...this.options.reader, format };

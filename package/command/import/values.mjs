@@ -49,7 +49,8 @@ export function listed(text, refuse = refuseAll) {
   const entry = (id, value, line) => {
     const shown = JSON.stringify(id);
     const number = String(value ?? "").trim();
-    const name = String(id ?? "").replace(/^https?:\/\/[^/]+\/(?:hit|get|info)\//, "");
+    const name = typeof id === "string" ? id.replace(/^https?:\/\/[^/]+\/(?:hit|get|info)\//, "") : "";
+    if (name.includes("\ufffd")) return refuse(line, `${shown}: the name is not UTF-8`);
     if (name === "") return refuse(line, `line ${line} is no counter with its number`);
     if (!/^-?\d+$/.test(number)) return refuse(line, `${shown}: ${JSON.stringify(value)} is no whole number`);
     if (known.has(name)) return refuse(line, `${shown} has a value in line ${known.get(name)} too`);
@@ -58,12 +59,13 @@ export function listed(text, refuse = refuseAll) {
   };
   const named = (one, line) => {
     const { namespace, key, id, name, value, count } = one ?? {};
-    return entry(id ?? name ?? (namespace === undefined ? key : `${namespace}/${key}`), value ?? count, line);
+    const hasBoth = typeof namespace === "string" && typeof key === "string";
+    return entry(id ?? name ?? (hasBoth ? `${namespace}/${key}` : key), value ?? count, line);
   };
   if (/^\s*[[{]/.test(text)) {
-    return entriesOf(text).flatMap(([id, one], at) => {
+    return entriesOf(text, refuse).flatMap(([id, one, line], at) => {
       const isPlain = one === null || typeof one !== "object";
-      return (isPlain ? entry(id, one, at + 1) : named({ key: id, ...one }, at + 1)) ?? [];
+      return (isPlain ? entry(id, one, at + 1) : named({ key: id, ...one }, line ?? at + 1)) ?? [];
     });
   }
   let columns;
@@ -88,17 +90,25 @@ function cellsOf(line) {
   return line.includes(",") ? csv(line) : (line.trim().match(/^(.*\S)\s+(\S+)$/)?.slice(1) ?? [line]);
 }
 
-// The entries of JSON, by their names where these are beside them: of an object, an array, or of an object a line.
-function entriesOf(text) {
+// The entries of JSON, by their names where these are beside them: of an object, an array, or of an object a line, with
+// the number of the line.
+function entriesOf(text, refuse) {
   try {
     const json = jsonOf(text);
     return Array.isArray(json) ? json.map((one) => [undefined, one]) : Object.entries(json);
   } catch (error) {
-    const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "");
-    const isOfLines = lines.length > 1 && lines.every((line) => /^\{.*\}$/.test(line.trim()));
-    if (isOfLines) return lines.map((line) => [undefined, jsonOf(line)]);
-    throw new Failure(EXIT.failed, `the list is no JSON: ${error.message}`);
+    const isOfLines = /^\s*\{.*\}[ \t\r]*\n\s*\S/.test(text);
+    if (!isOfLines) throw new Failure(EXIT.failed, `the list is no JSON: ${error.message}`);
   }
+  return text.split(/\r?\n/).flatMap((line, at) => {
+    if (line.trim() === "") return [];
+    try {
+      return [[undefined, jsonOf(line), at + 1]];
+    } catch (error) {
+      refuse(at + 1, `line ${at + 1} is no JSON: ${error.message}`);
+      return [];
+    }
+  });
 }
 
 /** Yields an entry as lines of an import. `now_ms`: from when on the time that it has left runs. */
