@@ -64,11 +64,13 @@ fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
         .map(|word| std::str::from_utf8(word).unwrap_or_default());
     let is_address = |word: &str| crate::address::parse(word).is_some();
     let first = words.next().unwrap_or_default();
-    if is_address(first) || first.ends_with(',') {
-        return Ok(Some(first));
-    }
     let (second, third) = (words.next(), words.next());
     let is_more = words.next().is_some();
+    // A virtual host without a name is an address too: `vhost client ident user`.
+    let has_host = is_more && second.is_some_and(is_address);
+    if first.ends_with(',') || is_address(first) && !has_host {
+        return Ok(Some(first));
+    }
     match (second, third) {
         (Some(second), _) if is_address(second) => Ok(Some(second)),
         // The client's name, perhaps behind that of a virtual host.

@@ -74,6 +74,13 @@ impl Columns {
         }
         let cells = cells_of(line);
         let (have, want) = (cells.len(), self.columns.len());
+        // Without names only CloudFront's columns are known, which tabs separate. A date and a time before a line of
+        // another format would be taken for its first two.
+        if !self.are_named && !line.contains('\t') {
+            return Err(Unread::Why(
+                "no `#Fields` named the columns, and tabs, as CloudFront writes them, separate none",
+            ));
+        }
         if have < want || (self.are_named && have > want) {
             return Err(Unread::Why(
                 "the line has not as many columns as `#Fields` names",

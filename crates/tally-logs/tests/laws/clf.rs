@@ -150,7 +150,11 @@ fn a_client_has_one_address_behind_any_prefix_and_a_name_is_no_visitor() {
         ("::ffff:203.0.113.9", Some("203.0.113.9")),
         ("www.example.com:443 203.0.113.9", Some("203.0.113.9")),
         ("www.example.com 203.0.113.9", Some("203.0.113.9")),
-        ("[::1]:80 203.0.113.9", Some("::1")),
+        // A virtual host without a name is the server's address.
+        ("[::1]:80 203.0.113.9", Some("203.0.113.9")),
+        ("127.0.1.1:80 203.0.113.9", Some("203.0.113.9")),
+        ("10.0.0.1 203.0.113.9", Some("203.0.113.9")),
+        ("203.0.113.9, 10.0.0.5", Some("203.0.113.9")),
         ("- 203.0.113.9", Some("203.0.113.9")),
         (
             "Nov  1 12:30:05 web1 nginx: 203.0.113.9",

@@ -302,3 +302,14 @@ fn bytes_that_nginx_leaves_in_its_json_take_nothing_from_the_rest_of_the_line() 
     assert!(lines.read(&target).is_err());
     assert_eq!(detect(&[&handshake[..]]), Some(LogFormat::NginxJson));
 }
+
+#[test]
+fn a_date_before_a_line_of_another_format_makes_no_columns_of_it() {
+    let line =
+        "203.0.113.9 - - [10/Nov/2025:12:00:00 +0000] \"GET /x HTTP/1.1\" 200 5 \"-\" \"agent\"";
+    for before in ["2025/11/10 12:00:00 ", "2025-11-10 12:00:00 "] {
+        let text = [before, line].concat();
+        let found = detect(&[text.as_bytes(); 5]);
+        assert_eq!(found, None, "{before}");
+    }
+}
