@@ -261,7 +261,8 @@ test("a key gets the tokens of the shares below it, and of no others", async () 
   const { id, token } = (await share(OPS, "one/")).json;
   const made = await make(ONE, { prefixes: ["one/"] });
   const own = (await share(made.key, "one/a/")).json;
-  const tokens = async (key) => (await well("GET", "/shares", key)).shares.map((one) => [one.id, one.token, one.url !== undefined]);
+  const seen = (one) => [one.id, one.token, one.url !== undefined];
+  const tokens = async (key) => (await well("GET", "/shares", key)).shares.map(seen);
   expect(await tokens(made.key)).toEqual([[id, undefined, false], [own.id, own.token, true]]);
   expect((await tokens(OPS)).sort()).toEqual([[id, token, true], [own.id, own.token, true]].sort());
 });
@@ -270,7 +271,9 @@ test("a change gives a key that is not below the caller nothing more, and may ta
   const reader = await make(OPS, { scopes: ["read"], prefixes: ["one/r/"], rate_per_minute: 30 });
   const narrow = await make(OPS, { prefixes: ["one/"] });
   const change = (body) => status("PATCH", `/keys/${reader.id}`, narrow.key, body);
-  for (const more of [{ scopes: ["admin"] }, { prefixes: ["one/"] }, { rate_per_minute: null }, { rate_per_minute: 31 }]) {
+  for (const more of [
+    { scopes: ["admin"] }, { prefixes: ["one/"] }, { rate_per_minute: null }, { rate_per_minute: 31 },
+  ]) {
     expect(await change(more), JSON.stringify(more)).toBe(403);
   }
   expect(await change({ prefixes: ["one/r/a/"], rate_per_minute: 10 })).toBe(200);

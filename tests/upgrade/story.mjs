@@ -250,7 +250,8 @@ async function gifts(scene) {
   const child = { name: "reader", scopes: ["read"], prefixes: ["blog/ann/"], rate_per_minute: 60 };
   await scene.call("POST", "/keys", json(child, { headers }));
   await scene.call("PUT", "/counters/blog%2Fnarrow", json({ shards: 1 }, { headers }));
-  await scene.call("POST", "/shares", json({ prefix: "blog/ann/", name: "for Fay", expires_in: 31_536_000 }, { headers }));
+  const fay = { prefix: "blog/ann/", name: "for Fay", expires_in: 31_536_000 };
+  await scene.call("POST", "/shares", json(fay, { headers }));
   const webhook = { webhook: "https://hooks.example.com/", secret: SECRET };
   const alert = { counter: "blog/narrow", when: { value: { above: 1_000_000 } }, ...webhook };
   await scene.call("PUT", "/alerts/quiet", json(alert, { headers }));

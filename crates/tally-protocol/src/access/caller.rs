@@ -358,7 +358,8 @@ impl Caller {
         is_own || self.may_have_secrets(inheritance)
     }
 
-    /// Returns whether the caller may have the secrets of a key or a share that inherits this: whether it is above them.
+    /// Returns whether the caller may have the secrets of a key or a share that inherits this: whether it is above
+    /// them.
     pub fn may_have_secrets(&self, inheritance: &Inheritance) -> bool {
         let Some(holder) = self.holder() else {
             return true;
