@@ -59,8 +59,8 @@ fn answer(context: &RequestContext, seen: &AlertDetails) -> Answer {
     Answer::json(alert_json(&summary_of(seen), context.host.now_ms()))
 }
 
-/// The alert, for a caller that may know of it; parameters of the query are refused.
-async fn seen(
+/// The alert, whoever administers what it watches; parameters of the query are refused.
+async fn stored(
     context: &RequestContext,
     caller: &Caller,
     name: &AlertName,
@@ -68,7 +68,16 @@ async fn seen(
     Query::parse(context.query(), &[])?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let get = GetAlert { name: name.clone() };
-    let seen = call(&context.host, &get).await?;
+    Ok(call(&context.host, &get).await?)
+}
+
+/// The alert that a caller is about to replace. A refusal does not name what another's alert watches.
+async fn seen(
+    context: &RequestContext,
+    caller: &Caller,
+    name: &AlertName,
+) -> Result<Option<AlertDetails>, Problem> {
+    let seen = stored(context, caller, name).await?;
     if let Some(seen) = &seen
         && may(caller, &seen.alert).is_err()
     {
@@ -84,10 +93,7 @@ async fn found(
     caller: &Caller,
     name: &AlertName,
 ) -> Result<AlertDetails, Problem> {
-    Query::parse(context.query(), &[])?;
-    caller.may_somewhere(Scope::Admin, &[])?;
-    let get = GetAlert { name: name.clone() };
-    let found = call(&context.host, &get).await?;
+    let found = stored(context, caller, name).await?;
     let found = found.filter(|found| may(caller, &found.alert).is_ok());
     found.ok_or_else(|| not_found(name))
 }

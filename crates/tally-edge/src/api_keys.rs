@@ -347,11 +347,11 @@ async fn replace(
     context: &RequestContext,
     caller: &Caller,
     id: KeyId,
-    change: impl Fn(&mut ApiKey),
+    change: impl Fn(&HeldKey) -> Result<ApiKey, Problem>,
 ) -> Result<ApiKey, Problem> {
     for _ in 0..TRIES {
-        let HeldKey { mut key, .. } = own(context, caller, id).await?;
-        change(&mut key);
+        // Decided by the key that is replaced: it may have been changed meanwhile.
+        let key = change(&own(context, caller, id).await?)?;
         caller.may_give(&key)?;
         let replace = ReplaceKey { id, key };
         if audit::carry(context, &replace).await? {
@@ -375,16 +375,18 @@ pub async fn change(
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let change: KeyChange = parse_change(&body, context.host.now_ms())?;
-    let HeldKey { key, inheritance } = own(context, caller, id).await?;
-    let mut changed = key.clone();
-    change.apply(&mut changed);
-    // What a key gives away ends with it: rights that it adds to a key that is not below it would not.
-    if !caller.may_rotate(id, &inheritance) && !changed.is_within(&key) {
-        let detail = "only keys above this key, and keys of TALLY_KEYS without an end and a budget, may give it more: \
-            make another key instead, POST /keys";
-        return Err(Problem::new(Code::Forbidden, detail));
-    }
-    let key = replace(context, caller, id, |key| change.apply(key)).await?;
+    let key = replace(context, caller, id, |held| {
+        let mut changed = held.key.clone();
+        change.apply(&mut changed);
+        // What a key gives away ends with it: rights that it adds to a key that is not below it would not.
+        if !caller.may_rotate(id, &held.inheritance) && !changed.is_within(&held.key) {
+            let detail = "only keys above this key, and keys of TALLY_KEYS without an end and a budget, may give it more: \
+                make another key instead, POST /keys";
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        Ok(changed)
+    })
+    .await?;
     let json = key_json(id, &key, None, context.host.now_ms());
     Ok(Answer::json(json))
 }
@@ -409,8 +411,10 @@ pub async fn rotate(
     }
     let (token, secret) = new_token(host, id).await?;
     let now_ms = host.now_ms();
-    let key = replace(context, caller, id, |key| {
-        key.rotate(secret, keep_ms, now_ms)
+    let key = replace(context, caller, id, |held| {
+        let mut key = held.key.clone();
+        key.rotate(secret, keep_ms, now_ms);
+        Ok(key)
     })
     .await?;
     let json = key_json(id, &key, Some(&token), now_ms);

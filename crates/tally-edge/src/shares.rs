@@ -193,8 +193,8 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         })
         .map(|(id, held)| {
             // Otherwise a key about to end would go on by the share of another.
-            let is_told = caller.may_have_secrets(&held.inheritance);
-            (id, held.share, is_told)
+            let has_token = caller.may_have_secrets(&held.inheritance);
+            (id, held.share, has_token)
         })
         .collect();
     put_in_order(&mut shares, |(_, one, _), (_, other, _)| {

@@ -171,7 +171,7 @@ impl Alerts {
     }
 
     /// Returns whether the key that put an alert is good and administers what the alert watches. If that is not known,
-    /// the alert goes on.
+    /// the alert continues.
     async fn is_given(&self, name: &AlertName, alert: &Alert) -> Result<bool, Fault> {
         let gift = self.gifts.get(GiftKind::Alert, name.as_str())?;
         let Giver::Key(id) = gift.giver else {

@@ -222,7 +222,7 @@ pub fn shares_json(names: &HashKey, shares: &[(ShareId, Share, bool)]) -> String
     }
     let tokens = shares
         .iter()
-        .map(|(id, _, is_told)| is_told.then(|| token(names, *id)));
+        .map(|(id, _, has_token)| has_token.then(|| token(names, *id)));
     let tokens: Vec<Option<String>> = tokens.collect();
     let views = shares.iter().zip(&tokens);
     to_json(&SharesView {
