@@ -55,7 +55,8 @@ function featuresBuilt(root) {
 }
 
 /**
- * Returns all files that are served as they stand, by the names that `crates/tally-edge/src/files.rs` finds them by.
+ * Returns all files that are served as they stand, by the names
+ * that `crates/tally-edge/src/pages/files.rs` finds them by.
  * root: the project's folder.
  */
 export function servedFiles(root = ROOT) {

@@ -16,9 +16,9 @@
 //! Where the three things live that a counter is made of:
 //!
 //! - The counter, totals of one cell: `Cell` in `crates/tally-core/src/counter/cell.rs` decides,
-//!   `CellStore` in `crates/tally-objects/src/cell_store.rs` stores.
+//!   `CellStore` in `crates/tally-objects/src/cell/store.rs` stores.
 //! - The bucket, a count of a second, minute, hour or day: `History` in `crates/tally-core/src/counter/history.rs`
-//!   decides, `CellRows` in `crates/tally-objects/src/cell_rows.rs` stores.
+//!   decides, `CellRows` in `crates/tally-objects/src/cell/rows.rs` stores.
 //! - The register, of which 16,384 are a HyperLogLog: `Sketch` in `crates/tally-sketch/src/hyperloglog.rs`. Its bytes
 //!   are a row of the cell too.
 //!

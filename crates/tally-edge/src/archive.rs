@@ -1,0 +1,14 @@
+//! The deployment's data as files: exports, imports, snapshots, repairs.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`export`], [`import`] | the deployment's data as a file |
+//! | [`snapshots`], [`restore`] | snapshots, and counters that are restored from one |
+//! | [`repair`], [`repair_objects`] | repairs of damaged data; damage in objects that hold more than one counter |
+
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod repair;
+pub(crate) mod repair_objects;
+pub(crate) mod restore;
+pub(crate) mod snapshots;

@@ -1,0 +1,735 @@
+//! Boards: members with scores. Each call is one message to the object of its board, which decides.
+
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+
+use super::lanes;
+use super::summary::{self, is_elsewhere, rank_among_all, top_of};
+use crate::deployment::key_budget;
+use crate::kit::body;
+use crate::kit::request_context::RequestContext;
+use crate::kit::request_key::RequestKey;
+use crate::kit::respond::Answer;
+use tally_core::counter::id::CounterId;
+use tally_protocol::access::Caller;
+use tally_protocol::boards::{
+    BoardQuery, BoardVersion, MemberLines, ReadBoard, WRITES_AT_ONCE, configured_json, count_json,
+    cursor_of, deleted_json, list_json, members_json, not_found, one_json, parse_hidden,
+    parse_if_match, parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of,
+    rows_json, rows_ndjson, tag_text, written_json,
+};
+use tally_protocol::keys::{KeyKind, section_key};
+use tally_protocol::messages::{
+    BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
+    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberWrite, OnceKey,
+    WriteBoard,
+};
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::query::{LIST_LIMIT, Query};
+use tally_shared::boards::{self, BoardReader};
+use tally_shared::{call, partitions};
+
+/// Media type of an export.
+const NDJSON: &str = "application/x-ndjson";
+
+/// Header of an incomplete export: where the next one begins.
+const CURSOR_HEADER: &str = "tally-cursor";
+
+/// The problem of a read without an answer.
+fn unread(fault: Fault) -> Problem {
+    match fault {
+        Fault::Unavailable(what) => Problem::new(Code::Unavailable, format!("{what}; try again")),
+        other => Problem::from(other),
+    }
+}
+
+/// `GET /boards`
+///
+/// # Errors
+/// `invalid-query`, `quota-exceeded`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["prefix", "cursor", "limit"])?;
+    let prefix = query.get("prefix").unwrap_or_default().to_owned();
+    caller.may_list(&prefix)?;
+    let limit = query.limit()?;
+    context
+        .visitor()
+        .read(partitions::count(&context.host).into())?;
+    let _waiting = context.waiting();
+    let as_of_ms = context.host.now_ms();
+    // One more than asked for shows whether there is another page.
+    let list = ListAllBoards {
+        prefix,
+        after: query.get("cursor").map(str::to_owned),
+        limit: limit + 1,
+    };
+    let mut listed = call(&context.host, &list).await.map_err(unread)?;
+    let boards_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = listed.boards.len() > boards_max;
+    listed.boards.truncate(boards_max);
+    let cursor = listed.boards.last().filter(|_| has_more);
+    Ok(Answer::json(list_json(&listed, cursor, as_of_ms)))
+}
+
+/// `PUT /boards/{board}`
+///
+/// # Errors
+/// `invalid-body`, `unknown-field`, `board-settings-fixed`, `unavailable`.
+pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let (settings, placing) = parse_settings(&body::read_small(context).await?)?;
+    let _waiting = context.waiting();
+    let configure = ConfigureBoard {
+        board: board.clone(),
+        settings,
+        placing,
+        here: context.datacenter(),
+    };
+    match call(&context.host, &configure).await? {
+        BoardConfigured::Done(seen, is_new) => {
+            // The owner of a spread board does not know how many members there are.
+            let seen = match seen.layout.number {
+                0 => seen,
+                _ => {
+                    ask(
+                        context,
+                        &board,
+                        &BoardQuery::parse("", &[])?,
+                        BoardQuestion::About,
+                    )
+                    .await?
+                }
+            };
+            let json = configured_json(&board_view(context, &board, &seen));
+            let status = if is_new { 201 } else { 200 };
+            Ok(Answer::json(json).with_status(status))
+        }
+        BoardConfigured::Fixed => Err(Problem::new(
+            Code::BoardSettingsFixed,
+            "order, ties, scores, period and zone stay while a board has members or periods, and where it was ever spread over shards or moved; delete it first, or take another name",
+        )),
+    }
+}
+
+/// `DELETE /boards/{board}`
+///
+/// # Errors
+/// `board-not-found`, `unavailable`.
+pub async fn delete(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let _waiting = context.waiting();
+    let end = EndBoard {
+        board: board.clone(),
+        generation: None,
+    };
+    if boards::is_there(&context.host, &board).await? && call(&context.host, &end).await? {
+        Ok(Answer::json(deleted_json(&board)))
+    } else {
+        Err(not_found(&BoardAnswer::Absent))
+    }
+}
+
+fn board_view<'a>(
+    context: &RequestContext,
+    board: &'a CounterId,
+    seen: &'a BoardSeen,
+) -> ReadBoard<'a> {
+    ReadBoard {
+        board,
+        seen,
+        now_ms: context.host.now_ms(),
+    }
+}
+
+/// Asks a board.
+async fn ask(
+    context: &RequestContext,
+    board: &CounterId,
+    query: &BoardQuery,
+    question: BoardQuestion,
+) -> Result<Box<BoardSeen>, Problem> {
+    let reading = BoardReader {
+        host: &context.host,
+        board,
+        period: query.period()?,
+        at_least: query.at_least()?,
+    };
+    query.is_exact()?;
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    match reading.ask(question).await.map_err(unread)? {
+        BoardAnswer::Seen(seen) => Ok(seen),
+        other => Err(unseen(context, board, &other).await),
+    }
+}
+
+/// The problem of a read that a board does not answer. If a version was not reached, the problem has the version that
+/// the board has reached. On a board of several shards, all shards are asked for it.
+async fn unseen(context: &RequestContext, board: &CounterId, answer: &BoardAnswer) -> Problem {
+    let problem = not_found(answer);
+    let is_spread = boards::layout_of(&context.host, board).number > 0;
+    if !is_spread || !matches!(answer, BoardAnswer::NotReached(..)) {
+        return problem;
+    }
+    let reading = BoardReader::new(&context.host, board);
+    match reading.ask(BoardQuestion::About).await {
+        Ok(BoardAnswer::Seen(seen)) => problem.with_seen(BoardVersion::of(&seen).to_string()),
+        _ => problem,
+    }
+}
+
+/// `GET /boards/{board}`: its settings, and how many members it has.
+///
+/// # Errors
+/// `invalid-query`, `board-not-found`, `period-not-found`, `version-not-reached`, `unavailable`; as for all reads
+/// below.
+pub async fn about(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let seen = ask(context, &board, &query, BoardQuestion::About).await?;
+    Ok(Answer::json(configured_json(&board_view(
+        context, &board, &seen,
+    ))))
+}
+
+/// `GET /boards/{board}/periods`
+pub async fn periods(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let seen = ask(context, &board, &query, BoardQuestion::Periods).await?;
+    Ok(Answer::json(periods_json(&board_view(
+        context, &board, &seen,
+    ))))
+}
+
+/// A range of the board's order, by these parameters.
+async fn read_range(
+    context: &RequestContext,
+    board: &CounterId,
+    known: &[&str],
+    counts: bool,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), known)?;
+    let question = BoardQuestion::Range(query.range()?);
+    let seen = ask(context, board, &query, question).await?;
+    Ok(Answer::json(rows_json(
+        &board_view(context, board, &seen),
+        counts,
+    )))
+}
+
+/// `GET /boards/{board}/top`
+pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &["limit"])?;
+    let range = query.range()?;
+    let far = match may_be_far(context, &board, &query)? {
+        true => far_summary(context, &board).await?,
+        false => None,
+    };
+    if let Some(seen) = far.and_then(|seen| top_of(&seen, range.limit)) {
+        return Ok(Answer::json(rows_json(
+            &board_view(context, &board, &seen),
+            false,
+        )));
+    }
+    let limit = range.limit;
+    let seen = match ask(context, &board, &query, BoardQuestion::Range(range)).await {
+        // The cached summary is better than nothing, and the answer has its age.
+        Err(problem) if problem.code() == Code::Unavailable && is_plain(&query)? => {
+            let known = summary::known(&context.host, &board);
+            let seen = known.and_then(|seen| top_of(&seen, limit)).ok_or(problem)?;
+            Box::new(seen)
+        }
+        seen => seen?,
+    };
+    Ok(Answer::json(rows_json(
+        &board_view(context, &board, &seen),
+        false,
+    )))
+}
+
+/// Whether a read asks for no period, no version and no exact answer.
+fn is_plain(query: &BoardQuery) -> Result<bool, Problem> {
+    Ok(query.period()?.is_none() && query.at_least()?.is_none() && !query.is_exact()?)
+}
+
+/// Whether a read may be answered by a summary: the board is in another datacenter.
+fn may_be_far(
+    context: &RequestContext,
+    board: &CounterId,
+    query: &BoardQuery,
+) -> Result<bool, Problem> {
+    Ok(is_plain(query)? && is_elsewhere(context, board))
+}
+
+/// The summary of a board in another datacenter; `None` where there is none, and the board itself must be asked.
+async fn far_summary(
+    context: &RequestContext,
+    board: &CounterId,
+) -> Result<Option<Rc<BoardSeen>>, Problem> {
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    let read = summary::summary(context, board).await;
+    Ok(read.ok().and_then(Result::ok))
+}
+
+/// `GET /boards/{board}/range`
+pub async fn range(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    read_range(context, &board, &["min", "max", "limit", "cursor"], true).await
+}
+
+/// `GET /boards/{board}/members`: the named ones, or a page.
+pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let is_named = Query::parse(context.query(), &["id", "period", "at_least", "exact"])
+        .is_ok_and(|query| query.get("id").is_some());
+    if !is_named {
+        return read_range(context, &board, &["rank", "cursor", "limit"], false).await;
+    }
+    let query = BoardQuery::parse(context.query(), &["id"])?;
+    let names = query.members()?;
+    let wanted = names.iter().map(bytes_of).collect();
+    let seen = ask(context, &board, &query, BoardQuestion::Members(wanted)).await?;
+    Ok(Answer::json(members_json(
+        &board_view(context, &board, &seen),
+        &names,
+    )))
+}
+
+/// `GET /boards/{board}/count`
+pub async fn count(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &["min", "max"])?;
+    let range = MemberRange {
+        limit: 0,
+        ..query.range()?
+    };
+    let seen = ask(context, &board, &query, BoardQuestion::Range(range)).await?;
+    Ok(Answer::json(count_json(&board_view(
+        context, &board, &seen,
+    ))))
+}
+
+fn bytes_of(name: &CounterId) -> Vec<u8> {
+    name.as_str().as_bytes().to_vec()
+}
+
+fn no_member(name: &CounterId) -> Problem {
+    let detail = format!("the board has no member {:?} in its order", name.as_str());
+    Problem::new(Code::MemberNotFound, detail)
+}
+
+/// `GET /boards/{board}/members/{member}`
+pub async fn member(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let seen = match may_be_far(context, &board, &query)? {
+        true => far_member(context, &board, &name).await?,
+        false => None,
+    };
+    let seen = match seen {
+        Some(seen) => seen,
+        None => {
+            let question = BoardQuestion::Members(vec![bytes_of(&name)]);
+            ask(context, &board, &query, question).await?
+        }
+    };
+    let json = one_json(&board_view(context, &board, &seen)).ok_or_else(|| no_member(&name))?;
+    let tag = seen.rows.first().map_or(0, |row| row.tag);
+    Ok(Answer::json(json).with_header("etag", tag_text(tag)))
+}
+
+/// A member of a board with several shards in another datacenter. Its own shard is asked, and a summary has the ranks
+/// in the others.
+async fn far_member(
+    context: &RequestContext,
+    board: &CounterId,
+    name: &CounterId,
+) -> Result<Option<Box<BoardSeen>>, Problem> {
+    if boards::layout_of(&context.host, board).shards <= 1 {
+        return Ok(None);
+    }
+    let Some(seen) = far_summary(context, board).await? else {
+        return Ok(None);
+    };
+    let reading = BoardReader::new(&context.host, board);
+    let at = seen.layout.shard_of_member(&bytes_of(name));
+    let question = BoardQuestion::Members(vec![bytes_of(name)]);
+    let own = reading.ask_shard(seen.layout, at, question).await;
+    let is_same = |one: &BoardSeen, other: &BoardSeen| {
+        one.generation == other.generation && one.period.start == other.period.start
+    };
+    Ok(match own {
+        Ok(BoardAnswer::Seen(own)) if is_same(&own, &seen) => {
+            Some(Box::new(rank_among_all(&seen, *own, at.shard)))
+        }
+        // The members have moved since, or another period has begun: the board itself is asked.
+        _ => None,
+    })
+}
+
+/// `GET /boards/{board}/members/{member}/around`
+pub async fn around(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &["limit"])?;
+    let question = BoardQuestion::Around(bytes_of(&name), query.around()?);
+    let seen = ask(context, &board, &query, question).await?;
+    if seen.rows.is_empty() {
+        return Err(no_member(&name));
+    }
+    Ok(Answer::json(rows_json(
+        &board_view(context, &board, &seen),
+        false,
+    )))
+}
+
+/// `GET /boards/{board}/rank/{rank}`
+pub async fn at_rank(
+    context: &RequestContext,
+    board: CounterId,
+    rank: String,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let question = BoardQuestion::Range(BoardQuery::at_rank(&rank)?);
+    let seen = ask(context, &board, &query, question).await?;
+    let absent = || {
+        Problem::new(
+            Code::MemberNotFound,
+            "the board has fewer members than this",
+        )
+    };
+    let json = one_json(&board_view(context, &board, &seen)).ok_or_else(absent)?;
+    Ok(Answer::json(json))
+}
+
+/// `GET /boards/{board}/export`: members in order, a line for each. The header has the cursor of the next part.
+pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let mut query = BoardQuery::parse(context.query(), &["cursor", "limit"])?;
+    let mut left = query.exported()?;
+    let mut range = query.exported_after()?;
+    let (mut text, mut cursor) = (String::new(), None);
+    let (mut is_exact, mut as_of_ms) = (true, i64::MAX);
+    while left > 0 {
+        range.limit = left.min(LIST_LIMIT.1);
+        left -= range.limit;
+        let question = BoardQuestion::Range(range.clone());
+        let seen = ask(context, &board, &query, question).await?;
+        rows_ndjson(&mut text, &seen.rows);
+        is_exact &= seen.is_exact;
+        as_of_ms = as_of_ms.min(seen.as_of_ms);
+        query.pin_period(&seen.period);
+        let last = seen.rows.last().filter(|_| seen.has_more);
+        cursor = last.map(|last| cursor_of(last, &seen.period));
+        let Some(last) = last else {
+            break;
+        };
+        range.after = Some(tally_core::board::key::Key::new(
+            last.score,
+            last.tie,
+            &last.member,
+        ));
+    }
+    let staleness_ms = context.host.now_ms().saturating_sub(as_of_ms).max(0);
+    let answer = Answer::text(text).of_type(NDJSON);
+    let answer = answer.fresh(is_exact, as_of_ms, staleness_ms);
+    Ok(match cursor {
+        Some(cursor) => answer.with_header(CURSOR_HEADER, cursor),
+        None => answer,
+    })
+}
+
+/// A key for the board that its request writes to.
+fn once_of(context: &RequestContext, key: &RequestKey, kind: KeyKind, hash: u64) -> OnceKey {
+    OnceKey {
+        key: key.name(kind),
+        fingerprint: hash,
+        keys: context.keys(),
+    }
+}
+
+/// The key of a body of lines, for the board that it writes to too.
+fn of_lines(context: &RequestContext, key: RequestKey, body: &[u8]) -> (RequestKey, OnceKey) {
+    let hash = key.request_hash(&[b"members"], body);
+    let once = once_of(context, &key, KeyKind::Batch, hash);
+    (key, once)
+}
+
+/// The result of writes.
+struct Outcome {
+    written: MemberOutcome,
+    version: BoardVersion,
+    is_replay: bool,
+}
+
+/// Makes writes.
+async fn send(
+    context: &RequestContext,
+    board: &CounterId,
+    writes: Vec<MemberWrite>,
+    once: Option<OnceKey>,
+) -> Result<Outcome, Problem> {
+    let carry = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
+        // Only single writes use a lane: it does not keep the order of a body over several shards.
+        if write.writes.len() == 1 && write.sequences.is_empty() {
+            return Box::pin(lanes::send(context, write));
+        }
+        Box::pin(async move { call(&context.host, &write).await })
+    };
+    let here = context.datacenter();
+    let sent = boards::write(&context.host, board, &here, (writes, once), &carry);
+    let (written, version) = sent.await?;
+    match (problem_of(&written), written) {
+        (None, BoardWritten::Done(written)) => Ok(Outcome {
+            written,
+            version,
+            is_replay: false,
+        }),
+        (None, BoardWritten::Replayed(written)) => Ok(Outcome {
+            written,
+            version,
+            is_replay: true,
+        }),
+        // Only writes with a key can be of a board that has been deleted since.
+        (_, BoardWritten::Ended) if once.is_none() => Err(not_found(&BoardAnswer::Absent)),
+        (problem, _) => Err(problem.unwrap_or_else(|| not_found(&BoardAnswer::Absent))),
+    }
+}
+
+/// Asks all shards of a board for a member's rank and the total, because the shard that wrote knows only its own
+/// members. A board of one object is asked too if the member has no rank: it is hidden or gone, or expired members were
+/// still counted. Returns the total, as far as it is known, and whether it and the rank are exact.
+async fn stand_among_all(
+    context: &RequestContext,
+    board: &CounterId,
+    name: Option<&CounterId>,
+    written: &mut MemberOutcome,
+) -> (Option<u64>, bool) {
+    let layout = boards::layout_of(&context.host, board);
+    let is_told = match &written.stand {
+        Some(stand) => stand.rank.is_some(),
+        // Joined results of several groups of members do not tell whether expired ones were still counted.
+        None => layout.number == 0,
+    };
+    if layout.shards <= 1 && is_told {
+        return (Some(written.total), true);
+    }
+    let reading = BoardReader::new(&context.host, board);
+    let names = name.map(bytes_of).into_iter().collect();
+    let Ok(BoardAnswer::Seen(seen)) = reading.ask(BoardQuestion::Members(names)).await else {
+        // The rank within one shard is not the rank in the board.
+        if let Some(stand) = &mut written.stand {
+            stand.rank = None;
+        }
+        let total = (layout.shards <= 1).then_some(written.total);
+        return (total, false);
+    };
+    if let Some(stand) = &mut written.stand {
+        stand.rank = seen.rows.first().and_then(|row| row.rank);
+    }
+    written.at_ms = seen.as_of_ms;
+    (Some(seen.period.total), seen.is_exact)
+}
+
+/// One write to a member.
+async fn write_one(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+    action: MemberAction,
+    once: Option<OnceKey>,
+) -> Result<Answer, Problem> {
+    let condition = context.header("if-match");
+    let condition = condition.as_deref().map(parse_if_match).transpose()?;
+    context.visitor().admit(board.as_str())?;
+    let _waiting = context.waiting();
+    // A removal or hiding must not create a board.
+    if !matches!(action, MemberAction::Put(_)) && !boards::is_there(&context.host, &board).await? {
+        return Err(not_found(&BoardAnswer::Absent));
+    }
+    let is_hidden = matches!(action, MemberAction::Hide(_));
+    let writes = vec![MemberWrite {
+        member: bytes_of(&name),
+        action,
+        condition,
+    }];
+    let sent = send(context, &board, writes, once).await?;
+    let Outcome {
+        mut written,
+        version,
+        is_replay,
+    } = sent;
+    if let Some((_, refusal)) = written.refused.first() {
+        return Err(refusal_of(*refusal));
+    }
+    let is_absent = written.stand.is_some_and(|stand| stand.score.is_none());
+    if is_hidden && is_absent {
+        return Err(no_member(&name));
+    }
+    let known = stand_among_all(context, &board, Some(&name), &mut written).await;
+    let json = written_json(&board, Some(&name), (&written, &version), None, known);
+    let mut answer = Answer::json(json);
+    if let Some(tag) = written.stand.and_then(|stand| stand.tag) {
+        answer = answer.with_header("etag", tag_text(tag));
+    }
+    Ok(if is_replay { answer.replayed() } else { answer })
+}
+
+/// `POST /boards/{board}/members/{member}`
+///
+/// # Errors
+/// Any refusal; then nothing was written, except `unavailable`, which says so.
+pub async fn write(
+    context: &RequestContext,
+    caller: &Caller,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let put = parse_write(&body, context.host.now_ms())?;
+    let key = RequestKey::of(context, caller).await?;
+    let once = key.map(|key| {
+        let hash = key.request_hash(&[b"member", name.as_str().as_bytes()], &body);
+        once_of(context, &key, KeyKind::Write, hash)
+    });
+    write_one(context, board, name, MemberAction::Put(put), once).await
+}
+
+/// `PUT /boards/{board}/members/{member}/hidden`
+///
+/// # Errors
+/// As [`fn@write`], `board-not-found` and `member-not-found`.
+pub async fn hide(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let is_hidden = parse_hidden(&body::read_small(context).await?)?;
+    write_one(context, board, name, MemberAction::Hide(is_hidden), None).await
+}
+
+/// `DELETE /boards/{board}/members/{member}`
+///
+/// # Errors
+/// As [`fn@write`], and `board-not-found`.
+pub async fn remove(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    write_one(context, board, name, MemberAction::Remove, None).await
+}
+
+/// Takes one from the budgets of a caller without a key for each line, and rejects the lines that find nothing left. A
+/// body with an `Idempotency-Key` is refused whole: a repeat must have the same lines in the same groups.
+fn admit_lines(
+    context: &RequestContext,
+    board: &CounterId,
+    lines: &mut MemberLines,
+    has_key: bool,
+) -> Result<(), Problem> {
+    let visitor = context.visitor();
+    if has_key {
+        let count = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
+        visitor.may_write(board.as_str(), count)?;
+    }
+    for (line, write) in std::mem::take(&mut lines.writes) {
+        match visitor.admit(board.as_str()) {
+            Ok(()) => lines.writes.push((line, write)),
+            Err(problem) if has_key => return Err(problem),
+            Err(problem) => lines.reject(line, problem),
+        }
+    }
+    Ok(())
+}
+
+/// The problem of a section of a body whose earlier sections were written. The refusal of a full ledger says that
+/// nothing was written, and offers to send the body without its key, which would write the earlier sections again.
+fn after_others(problem: Problem) -> Problem {
+    if problem.code() != Code::Overloaded {
+        return problem;
+    }
+    Problem::new(
+        Code::Unavailable,
+        "too many keys are remembered for this board, and some lines were written; try again later with the same key",
+    )
+}
+
+/// `POST /boards/{board}/members`: many writes, a line for each.
+///
+/// # Errors
+/// As [`fn@write`]; the answer says why lines were refused.
+pub async fn write_many(
+    context: &RequestContext,
+    caller: &Caller,
+    board: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    if context.header("if-match").is_some() {
+        let detail = "`If-Match` is about one member: write to it alone; nothing was written";
+        return Err(Problem::new(Code::InvalidPrecondition, detail));
+    }
+    let body = body::read_small(context).await?;
+    let mut lines: MemberLines = parse_lines(&body, context.host.now_ms())?;
+    let key = RequestKey::of(context, caller).await?;
+    admit_lines(context, &board, &mut lines, key.is_some())?;
+    let count = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
+    key_budget::spend_body(context, caller, count).await?;
+    let _waiting = context.waiting();
+    let key = key.map(|key| of_lines(context, key, &body));
+    let writes = std::mem::take(&mut lines.writes);
+    let mut all: Option<(MemberOutcome, BoardVersion)> = None;
+    let mut is_replay = key.is_some();
+    for (some, section) in writes.chunks(WRITES_AT_ONCE).zip(0..) {
+        let once = key.as_ref().map(|(key, once)| OnceKey {
+            key: section_key(&|bytes| key.hash(bytes), once.key, section),
+            ..*once
+        });
+        let made = some.iter().map(|(_, write)| write.clone()).collect();
+        let sent = send(context, &board, made, once).await;
+        let sent = sent.map_err(|problem| match all {
+            Some(_) => after_others(problem),
+            None => problem,
+        })?;
+        let written = sent.written;
+        is_replay &= sent.is_replay;
+        for (index, refusal) in &written.refused {
+            let index = usize::try_from(*index).unwrap_or(usize::MAX);
+            let line = some.get(index).map_or(0, |(line, _)| *line);
+            lines.reject(line, refusal_of(*refusal));
+        }
+        let (accepted, changed) = all
+            .as_ref()
+            .map_or((0, 0), |(all, _)| (all.accepted, all.changed));
+        let all_of = MemberOutcome {
+            accepted: accepted + written.accepted,
+            changed: changed + written.changed,
+            ..written
+        };
+        all = Some((all_of, sent.version));
+    }
+    let Some((mut written, version)) = all else {
+        let why = lines.errors.into_iter().next().map(|(_, why)| why);
+        let empty = || {
+            Problem::new(
+                Code::InvalidBody,
+                "send lines, each with a `member` and a `score` or a `delta`",
+            )
+        };
+        return Err(why.unwrap_or_else(empty));
+    };
+    if written.accepted == 0
+        && let Some((_, why)) = lines.errors.first()
+    {
+        return Err(why.clone());
+    }
+    let known = stand_among_all(context, &board, None, &mut written).await;
+    let json = written_json(&board, None, (&written, &version), Some(&lines), known);
+    let answer = Answer::json(json);
+    Ok(if is_replay { answer.replayed() } else { answer })
+}

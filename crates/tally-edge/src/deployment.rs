@@ -1,0 +1,22 @@
+//! Keys, shares, alerts, and the state of the deployment.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`api_keys`], [`key_budget`] | keys that calls make, their holders, and their budgets |
+//! | [`shares`] | keys for reading one prefix, and their holders |
+//! | [`audit`] | the audit log |
+//! | [`alerts`] | alerts, and their deliveries |
+//! | [`health`] | whether this edge can work |
+//! | [`metrics`] | metrics of the service |
+//! | [`fleet_state`] | the state of the deployment for operators |
+//! | [`canary`] | measurement of convergence |
+
+pub(crate) mod alerts;
+pub(crate) mod api_keys;
+pub(crate) mod audit;
+pub(crate) mod canary;
+pub(crate) mod fleet_state;
+pub(crate) mod health;
+pub(crate) mod key_budget;
+pub(crate) mod metrics;
+pub(crate) mod shares;

@@ -1,0 +1,466 @@
+//! Keys made by calls: making, changing and revoking them, and identifying their holders.
+//!
+//! Invariants: a revoked key is valid nowhere for longer than [`KEY_USABLE_MS`] while the directory answers, and never
+//! for longer than [`KEY_STALE_MS_MAX`]. Whether a key exists is never guessed. An invented token costs no call,
+//! because its tag is wrong.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::audit;
+use super::key_budget;
+use super::shares;
+use crate::kit::aged_cache::AgedCache;
+use crate::kit::body;
+use crate::kit::hash_keys::name_key;
+use crate::kit::request_context::RequestContext;
+use crate::kit::respond::Answer;
+use tally_core::order::in_order;
+use tally_core::sketch::HashKey;
+use tally_host::{Host, State};
+use tally_protocol::access::{Caller, Scope, Subject};
+use tally_protocol::alerts::AlertName;
+use tally_protocol::api_key::{
+    ApiKey, Digest, KEYS_MAX, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json,
+    make_token, parse_change, parse_rotation,
+};
+use tally_protocol::gift::{HeldKey, KEY_DEPTH_MAX, KeyMade, account_max};
+use tally_protocol::messages::{
+    EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
+};
+use tally_protocol::names::DIRECTORY_PARTITIONS;
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::public::revoked_key_json;
+use tally_protocol::query::Query;
+use tally_shared::partitions::ask_some;
+use tally_shared::{call, call_within};
+
+/// How long an isolate uses a cached key without asking, milliseconds. After that it refreshes the key in the
+/// background.
+const KEY_FRESH_MS: i64 = 10_000;
+
+/// The age from which a cached key is used only after a refresh, milliseconds. So a revoked key ends within this time
+/// while the directory answers.
+pub const KEY_USABLE_MS: i64 = 30_000;
+
+/// The age up to which a cached key is used while the directory does not answer, milliseconds.
+pub const KEY_STALE_MS_MAX: i64 = 900_000;
+
+/// How long the directory may take, milliseconds.
+const ASK_MS_MAX: u64 = 3_000;
+
+/// How long an isolate does not look up unknown keys after the directory did not answer, milliseconds.
+const PAUSE_MS: i64 = 1_000;
+
+/// How soon a key with an unknown secret is looked up again, milliseconds. So a new secret is valid within a second,
+/// and a replaced one costs at most a call a second.
+const AGAIN_MS: i64 = 1_000;
+
+/// The most keys that an isolate caches, also unknown ones: 2,048 of at most 2.6 KB are 5.3 MB.
+const KNOWN_MAX: usize = 2_048;
+
+/// The most attempts of a change that conflicts with others.
+const TRIES: u32 = 3;
+
+/// The cached keys of this isolate.
+#[derive(Default)]
+struct KeyCache {
+    known: AgedCache<KeyId, Option<HeldKey>, KNOWN_MAX>,
+    failed_ms: Option<i64>,
+}
+
+struct KnownKeys(RefCell<KeyCache>);
+
+impl State for KnownKeys {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut KeyCache) -> T) -> T {
+    work(&mut host.state::<KnownKeys>().0.borrow_mut())
+}
+
+/// Looks up a key at the directory, and caches the answer.
+async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<HeldKey>, Fault> {
+    let requested_ms = host.now_ms();
+    let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
+    with(host, |keys| match &found {
+        Ok(key) => keys.known.put(id, key.clone(), requested_ms),
+        Err(_) => {
+            keys.failed_ms = Some(host.now_ms());
+            keys.known.fail(&id);
+        }
+    });
+    found
+}
+
+/// The key of that id, within the allowed age.
+///
+/// # Errors
+/// `unavailable` where it is not cached and the directory does not answer.
+async fn look_up(
+    context: &RequestContext,
+    id: KeyId,
+    secret: Digest,
+) -> Result<Option<HeldKey>, Problem> {
+    let host = &context.host;
+    let now_ms = host.now_ms();
+    let known = with(host, |keys| keys.known.find(&id, now_ms, KEY_FRESH_MS));
+    if let Some(known) = &known
+        && known.age_ms <= KEY_USABLE_MS
+    {
+        let key = &known.value;
+        let is_other = key
+            .as_ref()
+            .is_some_and(|held| !held.key.knows(&secret, now_ms));
+        if !is_other || known.age_ms < AGAIN_MS {
+            if known.must_read {
+                let host = host.clone();
+                context.wait_until(async move { drop(ask(&host, id, secret).await) });
+            }
+            return Ok(key.clone());
+        }
+    }
+    let stale = known.filter(|known| known.age_ms <= KEY_STALE_MS_MAX);
+    let is_paused = with(host, |keys| keys.is_paused(now_ms));
+    let answer = match is_paused {
+        true => Err(Fault::Unavailable(
+            "the directory does not answer".to_owned(),
+        )),
+        false => ask(host, id, secret).await,
+    };
+    match (answer, stale) {
+        (Ok(key), _) => Ok(key),
+        (Err(_), Some(known)) => Ok(known.value),
+        (Err(fault), None) => Err(unread(&fault)),
+    }
+}
+
+impl KeyCache {
+    fn is_paused(&self, now_ms: i64) -> bool {
+        let failed_ms = self.failed_ms;
+        failed_ms.is_some_and(|failed_ms| now_ms.abs_diff(failed_ms) < PAUSE_MS.unsigned_abs())
+    }
+}
+
+fn unread(fault: &Fault) -> Problem {
+    let detail = format!("the key cannot be looked up ({fault}); try again");
+    Problem::new(Code::Unavailable, detail)
+}
+
+/// The deployment's secret that signs tokens. Invented tokens make an isolate ask for it at most once a second.
+async fn names(host: &Host) -> Result<Rc<HashKey>, Problem> {
+    if with(host, |keys| keys.is_paused(host.now_ms())) {
+        let fault = Fault::Unavailable("the directory does not answer".to_owned());
+        return Err(unread(&fault));
+    }
+    let names = name_key(host).await;
+    if names.is_err() {
+        with(host, |keys| keys.failed_ms = Some(host.now_ms()));
+    }
+    names
+}
+
+/// The caller with a token.
+///
+/// # Errors
+/// `unauthorized` for one that was revoked, has ended or was never made here; `unavailable`.
+pub async fn caller_of(context: &RequestContext, token: &KeyToken) -> Result<Caller, Problem> {
+    let host = &context.host;
+    let names = names(host).await?;
+    let unknown = || {
+        let detail = "this key was revoked, has ended, or was never made here; ask who administers the deployment for another";
+        Problem::new(Code::Unauthorized, detail)
+    };
+    let (id, secret) = token.signed(&names).ok_or_else(unknown)?;
+    let key = look_up(context, id, secret).await?;
+    let now_ms = host.now_ms();
+    let is_good =
+        |HeldKey { key, .. }: &HeldKey| key.knows(&secret, now_ms) && !key.has_expired(now_ms);
+    let held = key.filter(is_good);
+    Ok(Caller::of_held_key(id, &held.ok_or_else(unknown)?))
+}
+
+/// Whether a token is a configured key: those take precedence.
+fn is_configured(context: &RequestContext, authorization: &str) -> bool {
+    let now_ms = context.host.now_ms();
+    context.access().is_ok_and(|access| {
+        !access.is_open() && access.identify(Some(authorization), None, now_ms).is_ok()
+    })
+}
+
+/// Identifies the caller of a request with a key that a call has made, and takes one from the key's budget.
+///
+/// # Errors
+/// `unauthorized`, `unavailable`, `quota-exceeded`.
+pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
+    match KeyToken::of(authorization) {
+        Some(token) if !is_configured(context, authorization) => {
+            context.set_caller(caller_of(context, &token).await?);
+        }
+        _ => {
+            let access = context.access();
+            if !access.is_ok_and(|access| access.has_budgets()) {
+                return Ok(());
+            }
+            let Ok(caller) = context.caller() else {
+                return Ok(());
+            };
+            context.set_caller(caller);
+        }
+    }
+    key_budget::spend(context, &context.caller()?, 1).await
+}
+
+/// Identifies the caller with a key that was not sent in the header; takes one from its budget.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, Problem> {
+    let authorization = ["Bearer ", key].concat();
+    if KeyToken::parse(key).is_some() && !is_configured(context, &authorization) {
+        identify(context, &authorization).await?;
+        return context.caller();
+    }
+    let caller = context.caller_with_key(key)?;
+    key_budget::spend(context, &caller, 1).await?;
+    Ok(caller)
+}
+
+/// The detail of a refusal where the caller's part of a table has no room.
+pub(crate) fn part_full(what: &str, rows_max: u64, how: &str) -> String {
+    format!(
+        "a key that does not administer everything makes at most {} of the {rows_max} {what}, with all keys that it made; \
+         end one that is not used any more: {how}",
+        account_max(rows_max)
+    )
+}
+
+/// The refusal of a gift of a key that was revoked a moment ago.
+pub(super) fn giver_ended() -> Problem {
+    Problem::new(Code::Unauthorized, "your key was revoked or has ended")
+}
+
+fn missing() -> Problem {
+    let detail = "GET /keys lists those that there are";
+    Problem::new(Code::KeyNotFound, detail)
+}
+
+/// A new token of a key, and its stored part.
+async fn new_token(host: &Host, id: KeyId) -> Result<(String, Digest), Problem> {
+    let names = name_key(host).await?;
+    let secret: [u8; SECRET_BYTES] = host.secret()?;
+    Ok(make_token(&names, id, &secret))
+}
+
+/// `POST /keys`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `forbidden`, `too-many-keys`, `unavailable`.
+pub async fn make(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let host = &context.host;
+    let body = body::read_small(context).await?;
+    let change = parse_change(&body, host.now_ms())?;
+    let id = KeyId(u64::from_le_bytes(host.secret()?));
+    let (token, secret) = new_token(host, id).await?;
+    let by = caller.holder().map_or("", |holder| &holder.name);
+    let key = change.make(by, secret, host.now_ms())?;
+    caller.may_give(&key)?;
+    audit::about(context, &id.to_string());
+    let gift = caller.gift();
+    let make = MakeKey { id, key, gift };
+    match audit::carry(context, &make).await? {
+        KeyMade::Made => {}
+        KeyMade::Full => {
+            let detail = "revoke a key that is not used any more: DELETE /keys/{id}";
+            return Err(Problem::new(Code::TooManyKeys, detail));
+        }
+        KeyMade::PartFull => {
+            let what = part_full("keys", KEYS_MAX, "DELETE /keys/{id}");
+            return Err(Problem::new(Code::TooManyKeys, what));
+        }
+        KeyMade::TooDeep => {
+            let detail = format!(
+                "your key is the {KEY_DEPTH_MAX}th of which each was made by the one before: have one above it make this key"
+            );
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        KeyMade::GiverEnded => return Err(giver_ended()),
+    }
+    let json = key_json(id, &make.key, Some(&token), host.now_ms());
+    Ok(Answer::json(json).with_status(201))
+}
+
+/// `GET /keys`: those whose rights are all within what the caller administers.
+///
+/// # Errors
+/// `invalid-query`, `forbidden`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["cursor", "limit"])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let limit = query.limit()?;
+    let wrong = || {
+        let detail = "send the cursor of the page before as it was answered";
+        Problem::new(Code::InvalidQuery, detail)
+    };
+    let after = query.get("cursor");
+    let after = after.map(|text| KeyId::parse(text).ok_or_else(wrong));
+    // One more than asked for shows whether there is another page.
+    let list = ListKeys {
+        after: after.transpose()?,
+        limit: limit + 1,
+    };
+    let mut keys = call(&context.host, &list).await?;
+    let keys_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = keys.len() > keys_max;
+    keys.truncate(keys_max);
+    let cursor = keys.last().filter(|_| has_more).map(|(id, _)| *id);
+    keys.retain(|(_, key)| caller.may_name(&Subject::Key(key)).is_ok());
+    let json = keys_json(&keys, cursor, context.host.now_ms());
+    Ok(Answer::json(json))
+}
+
+/// A key that the caller administers.
+async fn own(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<HeldKey, Problem> {
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let key = call(&context.host, &FindApiKey { id }).await?;
+    let held = key.ok_or_else(missing)?;
+    caller.may_name(&Subject::Key(&held.key))?;
+    Ok(held)
+}
+
+/// `GET /keys/{id}`.
+///
+/// # Errors
+/// `key-not-found`, `forbidden`, `unavailable`.
+pub async fn get(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let HeldKey { key, .. } = own(context, caller, id).await?;
+    let json = key_json(id, &key, None, context.host.now_ms());
+    Ok(Answer::json(json))
+}
+
+/// Changes the present key, also if others change it at the same time.
+async fn replace(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+    change: impl Fn(&HeldKey) -> Result<ApiKey, Problem>,
+) -> Result<ApiKey, Problem> {
+    for _ in 0..TRIES {
+        // Decided by the key that is replaced: it may have been changed meanwhile.
+        let key = change(&own(context, caller, id).await?)?;
+        caller.may_give(&key)?;
+        let replace = ReplaceKey { id, key };
+        if audit::carry(context, &replace).await? {
+            forget(&context.host, id);
+            return Ok(replace.key);
+        }
+    }
+    let detail = "others change this key at the same time; nothing was changed, try again";
+    Err(Problem::new(Code::Overloaded, detail))
+}
+
+/// `PATCH /keys/{id}`.
+///
+/// # Errors
+/// As [`make`], and `key-not-found`.
+pub async fn change(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let change: KeyChange = parse_change(&body, context.host.now_ms())?;
+    let key = replace(context, caller, id, |held| {
+        let mut changed = held.key.clone();
+        change.apply(&mut changed);
+        // What a key gives away ends with it: rights that it adds to a key that is not below it would not.
+        if !caller.may_rotate(id, &held.inheritance) && !changed.is_within(&held.key) {
+            let detail = "only keys above this key, and keys of TALLY_KEYS without an end and a budget, may give it more: \
+                make another key instead, POST /keys";
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        Ok(changed)
+    })
+    .await?;
+    let json = key_json(id, &key, None, context.host.now_ms());
+    Ok(Answer::json(json))
+}
+
+/// `POST /keys/{id}/rotate`: makes a new secret. The former one stays valid for a while.
+///
+/// # Errors
+/// As [`change`].
+pub async fn rotate(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let host = &context.host;
+    let keep_ms = parse_rotation(&body::read_small(context).await?)?;
+    let HeldKey { inheritance, .. } = own(context, caller, id).await?;
+    if !caller.may_rotate(id, &inheritance) {
+        let detail = "a secret is told only to the key itself, to keys above it, and to keys of TALLY_KEYS without an end and a budget: \
+            make another key instead, POST /keys";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    let (token, secret) = new_token(host, id).await?;
+    let now_ms = host.now_ms();
+    let key = replace(context, caller, id, |held| {
+        let mut key = held.key.clone();
+        key.rotate(secret, keep_ms, now_ms);
+        Ok(key)
+    })
+    .await?;
+    let json = key_json(id, &key, Some(&token), now_ms);
+    Ok(Answer::json(json))
+}
+
+/// `DELETE /keys/{id}`.
+///
+/// # Errors
+/// `key-not-found`, `forbidden`, `unavailable`.
+pub async fn revoke(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    own(context, caller, id).await?;
+    let host = &context.host;
+    let revoked = audit::carry(context, &RevokeKey { id }).await?;
+    forget(host, id);
+    for (share, _) in &revoked.shares {
+        shares::host_forgets(host, *share);
+    }
+    let below = revoked.keys.iter().map(|(below, _)| *below);
+    let givers: Vec<KeyId> = [id].into_iter().chain(below).collect();
+    // What is not reached ends by itself: a partition looks for the key before it measures an alert.
+    let ended = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| EndAlerts {
+        partition,
+        givers: givers.clone(),
+    })
+    .await;
+    let alerts = ended.answers.into_iter().flat_map(|(_, names)| names);
+    let alerts: Vec<AlertName> = in_order(alerts.collect(), AlertName::cmp);
+    let json = revoked_key_json(id, &revoked, &alerts, &ended.missing);
+    Ok(Answer::json(json))
+}
+
+/// This isolate reads the changed key at once, and those below it.
+fn forget(host: &Host, id: KeyId) {
+    let is_of = |held: &Option<HeldKey>| {
+        held.as_ref()
+            .is_some_and(|held| held.inheritance.above.contains(&id))
+    };
+    with(host, |keys| {
+        keys.known.remove(&id);
+        keys.known.remove_where(is_of);
+    });
+    shares::forget_below(host, id);
+}

@@ -1,0 +1,36 @@
+//! The handler of each route, from the table of routes in `tally-protocol`.
+
+use crate::archive::{export, import, repair, restore, snapshots};
+use crate::boards::calls as boards;
+use crate::bulk::calls as bulk;
+use crate::deployment::{alerts, api_keys, audit, health, metrics, shares};
+use crate::kit::request_context::RequestContext;
+use crate::kit::respond::Answer;
+use crate::limits::{calls as limits, checks as limit_checks, verdict_reads};
+use crate::pages::{embeds, files};
+use crate::queue::calls as queue;
+use crate::read::{
+    aggregate, breakdown, counter as read, distribution, hot, listing, top, uniques,
+};
+use crate::redis::hyll;
+use crate::write::{administration, counter as write};
+use tally_protocol::problem::Problem;
+use tally_protocol::routes::{Route, route_table};
+
+macro_rules! handlers {
+    (($context:ident, $caller:ident)
+        $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
+            $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
+    ) => {
+        /// Answers a request whose route is known, if its caller may ask this.
+        pub(crate) async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
+            let $caller = $context.caller_with(&route)?;
+            audit::begin($context, &$caller, &route).await;
+            let answer = match route { $($(#[$built])* Route::$variant $(($($parameter),+))? => $handler,)* };
+            audit::end($context, &answer).await;
+            answer
+        }
+    };
+}
+
+route_table!(handlers);

@@ -1,0 +1,23 @@
+//! What each call needs, whatever it asks for.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`request_context`] | one request, its caller and its times |
+//! | [`body`] | bodies, bounded, drained where they are refused |
+//! | [`respond`] | responses, problems, CORS |
+//! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
+//! | [`lanes`] | lanes, in which clients' requests join into messages to objects |
+//! | [`aged_cache`] | cached values of the directory, and their ages |
+//! | [`request_key`] | the keys that name writes which count once |
+//! | [`hash_keys`] | keys and salts of hashes |
+//! | [`visitors`] | the limits of visitors without keys and of holders of shares |
+
+pub(crate) mod aged_cache;
+pub(crate) mod body;
+pub(crate) mod hash_keys;
+pub(crate) mod isolate;
+pub(crate) mod lanes;
+pub(crate) mod request_context;
+pub(crate) mod request_key;
+pub(crate) mod respond;
+pub(crate) mod visitors;

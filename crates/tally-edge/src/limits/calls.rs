@@ -1,0 +1,407 @@
+//! Rate limits: checks, looks, refunds, and the policies.
+
+use std::rc::Rc;
+
+use super::limiters::{
+    self, CHECK_MS_MAX, GLOBAL_MS_MAX, Limiters, cache_denial, cache_policy, denied, forget_denial,
+};
+use super::local_quota;
+use super::repeated_checks::Repeatable;
+use super::resolved_check::ResolvedCheck;
+use super::verdicts;
+use crate::deployment::api_keys::part_full;
+use crate::deployment::audit;
+use crate::kit::body;
+use crate::kit::lanes;
+use crate::kit::request_context::RequestContext;
+use crate::kit::respond::Answer;
+use tally_core::counter::id::CounterId;
+use tally_core::limit::meter::Verdict;
+use tally_protocol::access::{Caller, Permission, Scope as Right};
+use tally_protocol::limits::batch::{CheckBatch, CheckPosition};
+use tally_protocol::limits::{
+    CheckRequest, CheckResult, LIMIT_HEADER, POLICIES_MAX, POLICY_HEADER, PolicyName, deleted_json,
+    list_json, parse_check, parse_policy, policy_json,
+};
+use tally_protocol::messages::{
+    CheckAnswer, CheckKeys, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut,
+    PutPolicy,
+};
+use tally_protocol::metrics::Metric;
+use tally_protocol::names::{self};
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::query::Query;
+use tally_shared::call;
+use tally_shared::metrics;
+
+/// Header of an answer without the limiter, with the policy's rule for errors.
+pub const ON_ERROR_HEADER: &str = "tally-on-error";
+
+/// `POST /limits/{policy}/{key}`: admits the call, or refuses it.
+///
+/// # Errors
+/// `invalid-policy`, `invalid-cost`, `cost-exceeds-limit`, `policy-not-found`, `limiter-unavailable`.
+pub async fn check(
+    context: &RequestContext,
+    caller: &Caller,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    let right = names::limit_right(&name, Some(&key));
+    caller.may_limit(Right::Write, &right)?;
+    Query::parse(context.query(), &[])?;
+    let request = parse_check(&body::read_small(context).await?)?;
+    may_check(caller, &right, &request)?;
+    let here = context.datacenter();
+    let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
+    context.visitor().admit(&right)?;
+    if let Some(verdict) = denied(&context.host, &resolved) {
+        metrics::count(&context.host, Metric::LimitDenialCached);
+        verdicts::record(context, &resolved, Some(verdict));
+        let answer = answer_of(&resolved.result(&here, Some(verdict)));
+        // A shadow policy refuses nobody.
+        return Ok(if resolved.policy.is_shadow || !caller.may_repeat() {
+            answer
+        } else {
+            answer.repeatable(Repeatable::Refused(resolved, verdict))
+        });
+    }
+    if let Some(verdict) = local_quota::take(context, &resolved) {
+        verdicts::record(context, &resolved, Some(verdict));
+        let answer = answer_of(&resolved.result(&here, Some(verdict)));
+        return Ok(if !caller.may_repeat() {
+            answer
+        } else {
+            answer.repeatable(Repeatable::LocalQuota(resolved))
+        });
+    }
+    let verdict = ask(context, &resolved).await;
+    if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
+        cache_denial(&context.host, &resolved, verdict);
+    }
+    verdicts::record(context, &resolved, verdict);
+    Ok(answer_of(&resolved.result(&here, verdict)))
+}
+
+/// Succeeds if a caller may consume the cost of a request, by the policy of the request if it has one.
+pub fn may_check(caller: &Caller, right: &str, request: &CheckRequest) -> Result<(), Problem> {
+    let needs: &[Permission] = match request.policy {
+        Some(_) => &[Permission::Policy],
+        None => &[],
+    };
+    caller.may_check(right, request.cost, needs)
+}
+
+/// The verdict by the lane to the limiter. `None` where it is not known.
+pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
+    let _waiting = context.waiting();
+    let batch = resolved.batch(DemandKind::Consume);
+    let arrival = lanes::carry::<Limiters>(context, &resolved.to, batch, context.host.now_ms())
+        .await
+        .ok()?;
+    let CheckPosition { ask, ordinal } = arrival.later;
+    let checked = arrival.outcome.ok()?;
+    match checked.outcomes.get(ask)? {
+        DemandOutcome::Full | DemandOutcome::Unreachable => None,
+        judged => match judged.verdict_of(ordinal, resolved.cost) {
+            Some(verdict) => Some(verdict),
+            // The global limiter must be asked, and the other checks of the message need not wait for that.
+            None => ask_alone(context, resolved, DemandKind::Consume).await,
+        },
+    }
+}
+
+/// Asks a limiter for one thing, and waits for the global limiter if needed. `None` where it is not known.
+pub async fn ask_alone(
+    context: &RequestContext,
+    resolved: &ResolvedCheck,
+    kind: DemandKind,
+) -> Option<Verdict> {
+    let judged = judge_alone(context, resolved, kind).await;
+    judged.verdict_of(0, resolved.cost)
+}
+
+async fn judge_alone(
+    context: &RequestContext,
+    resolved: &ResolvedCheck,
+    kind: DemandKind,
+) -> DemandOutcome {
+    // Questions that only the global limiter can answer are sent there at once.
+    let is_for_global =
+        resolved.is_global() && matches!(kind, DemandKind::Look | DemandKind::Forget);
+    let to = if is_for_global {
+        call::limiter_of(&context.host, None, &resolved.name, &resolved.key)
+    } else {
+        resolved.to.clone()
+    };
+    let CheckBatch {
+        policies, demands, ..
+    } = resolved.batch(kind);
+    let check = CheckKeys {
+        to,
+        policies,
+        demands,
+        waits: true,
+    };
+    let milliseconds = if resolved.is_global() {
+        GLOBAL_MS_MAX
+    } else {
+        CHECK_MS_MAX
+    };
+    let checked = limiters::send(&context.host, &check, milliseconds).await;
+    let first = |checked: CheckAnswer| checked.outcomes.first().copied();
+    checked
+        .ok()
+        .and_then(first)
+        .unwrap_or(DemandOutcome::Unreachable)
+}
+
+/// The answer to a check.
+fn answer_of(result: &CheckResult<'_>) -> Answer {
+    let answer = if result.is_closed() {
+        unreachable(result.name)
+    } else if result.is_allowed() {
+        Answer::json(result.to_json())
+    } else {
+        Answer::refused(Code::QuotaExceeded, result.refused_json())
+    };
+    with_headers(answer, &[*result])
+}
+
+/// The problem of a closed policy whose limiter cannot be reached.
+pub fn unreachable(name: &PolicyName) -> Answer {
+    let detail = format!("policy {name} refuses while its limiter cannot be reached; try again");
+    Answer::from(Problem::new(Code::LimiterUnavailable, detail))
+}
+
+/// The headers of an answer about these checks.
+pub fn with_headers(answer: Answer, results: &[CheckResult<'_>]) -> Answer {
+    let join = |items: Vec<String>| items.join(", ");
+    let mut answer = answer.with_header(
+        POLICY_HEADER,
+        join(results.iter().map(CheckResult::policy_item).collect()),
+    );
+    let left: Vec<String> = results.iter().filter_map(CheckResult::limit_item).collect();
+    if !left.is_empty() {
+        answer = answer.with_header(LIMIT_HEADER, join(left));
+    }
+    let waits = results
+        .iter()
+        .filter_map(CheckResult::retry_after_seconds)
+        .max();
+    if let Some(seconds) = waits {
+        answer = answer.with_header("retry-after", seconds.to_string());
+    }
+    if results.iter().any(|one| one.verdict.is_none()) {
+        // A closed policy decides for all.
+        let is_closed = results.iter().any(CheckResult::is_closed);
+        let word = if is_closed { "closed" } else { "open" };
+        answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
+    }
+    answer
+}
+
+/// A call about a key that never takes quota: a look, a refund, a reset.
+async fn about(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+    request: CheckRequest,
+    kind: DemandKind,
+) -> Result<Answer, Problem> {
+    let here = context.datacenter();
+    let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
+    let _waiting = context.waiting();
+    let judged = match kind {
+        DemandKind::Refund => give_back(context, &resolved).await,
+        DemandKind::Look | DemandKind::Forget | DemandKind::Consume => {
+            judge_alone(context, &resolved, kind).await
+        }
+    };
+    forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
+    if judged == DemandOutcome::Full {
+        let detail = "the limiter has no room for this key alone, which shares a meter with others: nothing is given back of that, \
+            since what the key has used of it is not known; it comes back with time";
+        return Err(Problem::new(Code::MeterShared, detail));
+    }
+    let Some(verdict) = judged.verdict_of(0, resolved.cost) else {
+        let detail =
+            "the limiter did not answer; whether anything was changed is unknown, try again";
+        return Err(Problem::new(Code::LimiterUnavailable, detail));
+    };
+    let result = resolved.result(&here, Some(verdict));
+    let answer = Answer::json(result.to_json());
+    Ok(with_headers(answer, &[result]))
+}
+
+/// Gives back what a check has consumed: to the isolate's part, and the rest to the limiter.
+pub async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> DemandOutcome {
+    let returned = local_quota::refund(&context.host, resolved);
+    if returned < resolved.cost {
+        let rest = ResolvedCheck {
+            cost: resolved.cost - returned,
+            ..resolved.clone()
+        };
+        return judge_alone(context, &rest, DemandKind::Refund).await;
+    }
+    let Some(verdict) = ask_alone(context, resolved, DemandKind::Look).await else {
+        return DemandOutcome::Unreachable;
+    };
+    // The limiter gets it with the next report, within a second.
+    let remaining = verdict.remaining.saturating_add(returned);
+    DemandOutcome::of(Verdict {
+        remaining: remaining.min(resolved.policy.capacity()),
+        ..verdict
+    })
+}
+
+/// `GET /limits/{policy}/{key}`: the state of the key; consumes nothing.
+///
+/// # Errors
+/// `policy-not-found`, `limiter-unavailable`.
+pub async fn peek(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    context.visitor().read(1)?;
+    about(
+        context,
+        name,
+        key,
+        CheckRequest::default(),
+        DemandKind::Look,
+    )
+    .await
+}
+
+/// `DELETE /limits/{policy}/{key}`: resets the use of the key.
+///
+/// # Errors
+/// As [`peek`].
+pub async fn forget(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    about(
+        context,
+        name,
+        key,
+        CheckRequest::default(),
+        DemandKind::Forget,
+    )
+    .await
+}
+
+/// `POST /limits/{policy}/{key}/refund`: gives back what a check has consumed.
+///
+/// # Errors
+/// As [`check`].
+pub async fn refund(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let request = parse_check(&body::read_small(context).await?)?;
+    about(context, name, key, request, DemandKind::Refund).await
+}
+
+/// `PUT /limits/{policy}`: creates a policy, or replaces it.
+///
+/// # Errors
+/// `invalid-policy`, `unknown-field`, `too-many-policies`, `unavailable`.
+pub async fn put_policy(
+    context: &RequestContext,
+    caller: &Caller,
+    name: PolicyName,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let policy = parse_policy(&body::read_small(context).await?)?;
+    let put = PutPolicy {
+        name: name.clone(),
+        policy: policy.clone(),
+        once: None,
+        gift: caller.limit_gift(),
+    };
+    let _waiting = context.waiting();
+    let status = match audit::carry(context, &put).await? {
+        PolicyPut::Created => 201,
+        PolicyPut::Replaced => 200,
+        PolicyPut::Full => {
+            let detail = "delete a policy that is not used, or send policies with the checks";
+            return Err(Problem::new(Code::TooManyPolicies, detail));
+        }
+        PolicyPut::PartFull => {
+            let what = part_full("policies", POLICIES_MAX, "DELETE /limits/{policy}");
+            return Err(Problem::new(Code::TooManyPolicies, what));
+        }
+    };
+    let answer = Answer::json(policy_json(&name, &policy)).with_status(status);
+    cache_policy(&context.host, &name, Some(Rc::new(policy)));
+    Ok(answer)
+}
+
+/// `GET /limits/{policy}`
+///
+/// # Errors
+/// `policy-not-found`, `unavailable`.
+pub async fn get_policy(context: &RequestContext, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    let policy = limiters::read_policy(&context.host, &name).await;
+    match policy.map_err(|fault| limiters::unread(&fault))? {
+        Some(policy) => Ok(Answer::json(policy_json(&name, &policy))),
+        None => Err(limiters::not_found(&name)),
+    }
+}
+
+/// `DELETE /limits/{policy}`: deletes the policy. Checks that name it are refused from then on, in other isolates a few
+/// seconds later.
+///
+/// # Errors
+/// `policy-not-found`, `unavailable`.
+pub async fn delete_policy(context: &RequestContext, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let delete = DeletePolicy { name: name.clone() };
+    let _waiting = context.waiting();
+    let was_there = audit::carry(context, &delete).await?;
+    cache_policy(&context.host, &name, None);
+    verdicts::forget(context, &name).await;
+    if was_there {
+        Ok(Answer::json(deleted_json(&name)))
+    } else {
+        Err(limiters::not_found(&name))
+    }
+}
+
+/// `GET /limits`: the policies that the caller may see, in order of their names, page by page.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn list_policies(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["cursor", "limit"])?;
+    caller.may_limit(Right::Read, names::LIMIT_RIGHTS)?;
+    let limit = query.limit()?;
+    let after = query.get("cursor").map(PolicyName::parse).transpose()?;
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    // One more than asked for shows whether there is another page.
+    let list = ListPolicies {
+        after,
+        limit: limit + 1,
+    };
+    let mut policies = call(&context.host, &list)
+        .await
+        .map_err(|fault| limiters::unread(&fault))?;
+    let policies_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = policies.len() > policies_max;
+    policies.truncate(policies_max);
+    let cursor = policies.last().filter(|_| has_more);
+    let cursor = cursor.map(|(name, _)| name.as_str());
+    Ok(Answer::json(list_json(&policies, cursor)))
+}

@@ -1,0 +1,277 @@
+//! The lanes of checks to limiters, and the limits that an isolate caches: policies, and refusals.
+//!
+//! Invariant: a message of unknown outcome is not sent again, because it may have consumed. Its checks are answered by
+//! the policy's rule for errors.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::local_quota::LocalQuota;
+use super::repeated_checks;
+use super::resolved_check::ResolvedCheck;
+use crate::kit::aged_cache::AgedCache;
+use crate::kit::lanes::{LaneKind, Lanes, complete};
+use crate::kit::request_context::RequestContext;
+use tally_core::counter::autoscale::FlushMeter;
+use tally_core::counter::bounded_map::BoundedMap;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::nonces::Nonce;
+use tally_core::limit::meter::Verdict;
+use tally_core::limit::policy::Policy;
+use tally_host::{Host, State};
+use tally_protocol::limits::PolicyName;
+use tally_protocol::limits::batch::{CheckBatch, gather_ms};
+use tally_protocol::messages::{CheckAnswer, CheckKeys, Fault, GetPolicy};
+use tally_protocol::metrics::Metric;
+use tally_protocol::names::LimiterAddress;
+use tally_protocol::problem::{Code, Problem};
+use tally_shared::call_within;
+use tally_shared::metrics;
+
+/// How long a limiter of the own datacenter may take to decide a check, milliseconds: the caller waits for it.
+pub const CHECK_MS_MAX: u64 = 1_500;
+
+/// How long a limiter may take that asks the global one, milliseconds: two round trips around the world.
+pub const GLOBAL_MS_MAX: u64 = 2_500;
+
+/// The most policies that an isolate caches: 200 bytes each, so 2 MB.
+const POLICIES_MAX: usize = 10_000;
+
+/// The ages of a cached policy, milliseconds. Up to the first it is used as it is. Up to the second, a use refreshes it
+/// in the background. Up to the third, it is used if it cannot be read.
+const POLICY_FRESH_MS: i64 = 5_000;
+const POLICY_USABLE_MS: i64 = 15_000;
+const POLICY_STALE_MS_MAX: i64 = 3_600_000;
+
+/// How many limiters' batches are measured: 100 bytes each. A lane to a limiter without measurements does not gather.
+const METERS_MAX: usize = 1_000;
+
+/// The most refusals that an isolate caches: at most 1 KB each and an answer of 2 KB, so 30 MB.
+const DENIALS_MAX: usize = 10_000;
+
+/// The longest time for which a key is refused from memory: refunds and resets by others take effect by then.
+const DENIAL_MS_MAX: i64 = 1_000;
+
+/// The limits that an isolate caches.
+#[derive(Default)]
+pub struct LimitMemory {
+    /// The rates of messages and checks of each lane.
+    meters: BoundedMap<LimiterAddress, FlushMeter, METERS_MAX>,
+    policies: AgedCache<PolicyName, Rc<Policy>, POLICIES_MAX>,
+    denials: BoundedMap<String, Denial, DENIALS_MAX>,
+    /// The part of the limits that this isolate has been lent.
+    pub(super) local_quota: LocalQuota,
+}
+
+/// The cache of this isolate.
+struct IsolateLimits(RefCell<LimitMemory>);
+
+impl State for IsolateLimits {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// Works with this isolate's cached limits.
+pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> T {
+    work(&mut host.state::<IsolateLimits>().0.borrow_mut())
+}
+
+impl LimitMemory {
+    /// How long a lane that has sent this many checks should gather, see [`gather_ms`]. A message costs both ends as
+    /// much as several answers. Messages of a hot key carried 13 checks without gathering, and carry 30 with it.
+    fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
+        let meter = self.meters.entry(to, FlushMeter::default);
+        meter.record(checks, now_ms);
+        gather_ms(meter.per_second(now_ms))
+    }
+}
+
+/// A refusal that is valid for a while.
+struct Denial {
+    policy: Rc<Policy>,
+    cost: u64,
+    verdict: Verdict,
+    since_ms: i64,
+    until_ms: i64,
+}
+
+/// The kind of lanes to limiters.
+pub struct Limiters;
+
+impl LaneKind for Limiters {
+    type Target = LimiterAddress;
+    type Batchable = CheckBatch;
+    type Outcome = Result<Rc<CheckAnswer>, Fault>;
+    type Watcher = ();
+
+    fn lost() -> Self::Outcome {
+        Err(Fault::Unavailable(
+            "the request that carried this check was ended".to_owned(),
+        ))
+    }
+
+    fn notify((): (), _: &Self::Outcome) {}
+
+    async fn send(host: &Host, to: &LimiterAddress, nonce: Nonce, load: CheckBatch) {
+        let CheckBatch {
+            policies, demands, ..
+        } = load;
+        let check = CheckKeys {
+            to: to.clone(),
+            policies,
+            demands,
+            waits: false,
+        };
+        let checks = check.demands.iter().map(|demand| demand.times).sum();
+        let outcome = send(host, &check, CHECK_MS_MAX).await.map(Rc::new);
+        let linger_ms = with_limits(host, |limits| limits.linger_ms(to, checks, host.now_ms()));
+        Lanes::<Self>::with(host, |lanes| {
+            if let Some(lane) = lanes.known(to) {
+                lane.linger(linger_ms);
+                complete::<Self>(host, lane, nonce, outcome);
+            }
+        });
+    }
+}
+
+/// Sends a message to a limiter.
+///
+/// # Errors
+/// The limiter's, or `Unavailable`.
+pub async fn send(host: &Host, check: &CheckKeys, milliseconds: u64) -> Result<CheckAnswer, Fault> {
+    metrics::count(host, Metric::LimitMessage);
+    let checked = call_within(host, check, milliseconds).await;
+    if let Ok(CheckAnswer { remote_calls, .. }) = &checked {
+        metrics::add(host, Metric::LimitRemoteCall, u64::from(*remote_calls));
+    }
+    checked
+}
+
+/// The policy of a name; a caller without a key pays for a look-up. Another isolate's change is seen within
+/// [`POLICY_USABLE_MS`], most often within [`POLICY_FRESH_MS`].
+///
+/// # Errors
+/// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not cached.
+pub async fn policy_of(context: &RequestContext, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
+    let now_ms = context.host.now_ms();
+    let known = with_limits(&context.host, |limits| {
+        limits.policies.find(name, now_ms, POLICY_FRESH_MS)
+    });
+    if let Some(known) = &known
+        && known.age_ms <= POLICY_USABLE_MS
+    {
+        if known.must_read {
+            let (host, name) = (context.host.clone(), name.clone());
+            context.wait_until(async move {
+                let _ = read_policy(&host, &name).await;
+            });
+        }
+        return Ok(known.value.clone());
+    }
+    context.visitor().read(1)?;
+    match read_policy(&context.host, name).await {
+        Ok(Some(policy)) => Ok(policy),
+        Ok(None) => Err(not_found(name)),
+        Err(fault) => match known {
+            Some(known) if known.age_ms <= POLICY_STALE_MS_MAX => Ok(known.value),
+            _ => Err(unread(&fault)),
+        },
+    }
+}
+
+/// The problem of a missing policy.
+pub fn not_found(name: &PolicyName) -> Problem {
+    Problem::new(
+        Code::PolicyNotFound,
+        format!(
+            "there is no policy {name}; PUT /limits/{name} makes it, or send it with the check"
+        ),
+    )
+}
+
+/// The problem of policies that cannot be read now.
+pub fn unread(fault: &Fault) -> Problem {
+    let detail = format!("the policy cannot be read now ({fault}); try again");
+    Problem::new(Code::Unavailable, detail)
+}
+
+/// Reads a policy, and caches it.
+///
+/// # Errors
+/// `Unavailable`.
+pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Policy>>, Fault> {
+    let get = GetPolicy { name: name.clone() };
+    let read = call_within(host, &get, CHECK_MS_MAX).await;
+    let read = read.map(|policy| policy.map(Rc::new));
+    match &read {
+        Ok(policy) => cache_policy(host, name, policy.clone()),
+        Err(_) => with_limits(host, |limits| limits.policies.fail(name)),
+    }
+    read
+}
+
+/// Caches a policy, or that there is none.
+pub fn cache_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
+    repeated_checks::forget(host);
+    let read_ms = host.now_ms();
+    with_limits(host, |limits| match policy {
+        Some(policy) => limits.policies.put(name.clone(), policy, read_ms),
+        None => limits.policies.remove(name),
+    });
+}
+
+/// The key of a refusal in the cache: the limiter, the policy's name and the key, none of which has control characters.
+fn cache_key(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
+    let datacenter = to.datacenter.as_ref().map_or("", Datacenter::as_str);
+    [datacenter, name.as_str(), key.as_str()].join("\0")
+}
+
+/// The cached refusal of a check, if there is one and it is still valid.
+pub fn denied(host: &Host, resolved: &ResolvedCheck) -> Option<Verdict> {
+    with_limits(host, |limits| {
+        if limits.denials.is_empty() {
+            return None;
+        }
+        let cache_key = cache_key(&resolved.to, &resolved.name, &resolved.key);
+        let denial = limits.denials.get(&cache_key)?;
+        let now_ms = host.now_ms();
+        let holds = (denial.since_ms..denial.until_ms).contains(&now_ms)
+            && resolved.cost >= denial.cost
+            && *denial.policy == *resolved.policy;
+        if !holds {
+            return None;
+        }
+        let passed_ms = u64::try_from(now_ms.saturating_sub(denial.since_ms)).unwrap_or(0);
+        Some(denial.verdict.later(passed_ms))
+    })
+}
+
+/// Caches a refusal for a while.
+pub fn cache_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
+    let now_ms = host.now_ms();
+    let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
+    with_limits(host, |limits| {
+        let denial = Denial {
+            policy: resolved.policy.clone(),
+            cost: resolved.cost,
+            verdict,
+            since_ms: now_ms,
+            until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
+        };
+        let cache_key = cache_key(&resolved.to, &resolved.name, &resolved.key);
+        // If all are still valid, all are dropped: that costs only calls.
+        limits
+            .denials
+            .make_room(&cache_key, |denial| denial.until_ms > now_ms);
+        limits.denials.insert(cache_key, denial);
+    });
+}
+
+/// Drops a refusal: something was given back.
+pub fn forget_denial(host: &Host, to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
+    repeated_checks::forget(host);
+    with_limits(host, |limits| {
+        limits.denials.remove(&cache_key(to, name, key))
+    });
+}

@@ -1,0 +1,112 @@
+//! A check of a limit with its policy and its limiter.
+
+use std::rc::Rc;
+
+use super::limiters::policy_of;
+use crate::kit::request_context::RequestContext;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::limit::meter::Verdict;
+use tally_core::limit::owner::Owner;
+use tally_core::limit::policy::{Policy, Scope};
+use tally_core::limit::table::Check;
+use tally_protocol::limits::batch::CheckBatch;
+use tally_protocol::limits::{CheckRequest, CheckResult, PolicyName, check_cost};
+use tally_protocol::messages::{DemandKind, KeyDemand};
+use tally_protocol::names::LimiterAddress;
+use tally_protocol::problem::Problem;
+use tally_shared::call;
+
+/// A check and its target.
+#[derive(Clone)]
+pub struct ResolvedCheck {
+    /// The policy's name, as the client sent it.
+    pub client_name: PolicyName,
+    /// The name under which it is counted: another one if the check brings its policy.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Rc<Policy>,
+    /// The key.
+    pub key: CounterId,
+    /// What it costs.
+    pub cost: u64,
+    /// Who sends the policy along.
+    pub owner: Owner,
+    /// The limiter.
+    pub to: LimiterAddress,
+}
+
+impl ResolvedCheck {
+    /// A check, by the policy that it brings or by the one of that name. It is asked for after
+    /// [`RequestContext::caller`].
+    ///
+    /// # Errors
+    /// `policy-not-found`, `cost-exceeds-limit`, `unavailable`.
+    pub async fn new(
+        context: &RequestContext,
+        here: &Datacenter,
+        client_name: PolicyName,
+        key: CounterId,
+        request: CheckRequest,
+    ) -> Result<Self, Problem> {
+        let (policy, name, owner) = match request.policy {
+            Some(policy) => {
+                let name = client_name.counted_inline(&policy, !context.is_public());
+                (Rc::new(policy), name, context.owner())
+            }
+            None => {
+                let policy = policy_of(context, &client_name).await?;
+                (policy, client_name.clone(), Owner::default())
+            }
+        };
+        check_cost(&client_name, &policy, request.cost)?;
+        Ok(Self {
+            to: call::limiter_of(&context.host, Some(here), &name, &key),
+            client_name,
+            name,
+            policy,
+            key,
+            cost: request.cost,
+            owner,
+        })
+    }
+
+    /// The message of this check alone.
+    pub fn batch(&self, kind: DemandKind) -> CheckBatch {
+        CheckBatch::of(&self.name, &self.policy, self.demand(kind))
+    }
+
+    /// Its demand.
+    pub fn demand(&self, kind: DemandKind) -> KeyDemand {
+        KeyDemand {
+            owner: self.owner,
+            ..KeyDemand::of(&self.key, self.cost, kind)
+        }
+    }
+
+    /// The check in the form of limits.
+    pub fn check(&self) -> Check<'_> {
+        Check {
+            name: self.name.as_str(),
+            policy: &self.policy,
+            key: self.key.as_str(),
+            cost: self.cost,
+            owner: self.owner,
+        }
+    }
+
+    /// Its result.
+    pub fn result<'a>(&'a self, here: &'a Datacenter, verdict: Option<Verdict>) -> CheckResult<'a> {
+        CheckResult {
+            name: &self.client_name,
+            key: &self.key,
+            policy: &self.policy,
+            datacenter: here,
+            verdict,
+        }
+    }
+
+    /// Whether the global limiter decides.
+    pub fn is_global(&self) -> bool {
+        self.policy.scope == Scope::Global
+    }
+}

@@ -1,0 +1,123 @@
+//! The results of a policy's checks over time, and the keys that were refused most.
+
+use super::limiters;
+use super::verdicts::{SEND_MS, send};
+use crate::kit::request_context::RequestContext;
+use crate::kit::respond::Answer;
+use crate::read::fetch::{FetchedSum, see};
+use tally_core::counter::id::CounterId;
+use tally_protocol::limits::PolicyName;
+use tally_protocol::messages::{Read, ReadParts};
+use tally_protocol::names::{self, VerdictKind};
+use tally_protocol::problem::Problem;
+use tally_protocol::public::{SummedCounter, VerdictCounts};
+use tally_protocol::query::Query;
+use tally_shared::concurrency::all_in_order;
+
+/// `GET /limits/{policy}/history`: how many checks were allowed and refused, bucket by bucket.
+///
+/// # Errors
+/// `policy-not-found`, `invalid-query`, `range-too-large`, `unavailable`.
+pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Answer, Problem> {
+    let known = [
+        "window",
+        "from",
+        "to",
+        "step",
+        "consistency",
+        "numbers",
+        "zeros",
+    ];
+    let query = Query::parse(context.query(), &known)?;
+    let range = query.verdict_history(context.host.now_ms().div_euclid(1_000))?;
+    let format = query.history_format()?;
+    let wanted = ReadParts {
+        history: Some(range),
+        totals_only: true,
+        ..ReadParts::default()
+    };
+    let is_strong = query.is_strong()?;
+    let read = read(context, &policy, &VerdictKind::ALL, wanted, is_strong).await?;
+    let counts = counts_of(context, &policy, &read);
+    let mut kinds = read.iter().map(PolicyCounter::view);
+    let kinds = VerdictKind::ALL.map(|_| kinds.next().flatten());
+    Ok(Answer::json(counts.history_json(&kinds, range, format)))
+}
+
+/// `GET /limits/{policy}/refused`: the keys that were refused most.
+///
+/// # Errors
+/// `policy-not-found`, `invalid-query`, `unavailable`.
+pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Answer, Problem> {
+    let known = ["window", "from", "to", "limit", "consistency", "numbers"];
+    let query = Query::parse(context.query(), &known)?;
+    let selection = query.refused_keys(context.host.now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let is_strong = query.is_strong()?;
+    let kinds = [VerdictKind::Refused];
+    let read = read(context, &policy, &kinds, selection.wanted(), is_strong).await?;
+    let counts = counts_of(context, &policy, &read);
+    let keys = read.first().and_then(PolicyCounter::view);
+    Ok(Answer::json(counts.refused_json(
+        keys.as_ref(),
+        &selection,
+        strings,
+    )))
+}
+
+/// A counter of a policy that was read.
+struct PolicyCounter {
+    id: CounterId,
+    seen: FetchedSum,
+}
+
+impl PolicyCounter {
+    fn view(&self) -> Option<SummedCounter<'_>> {
+        let sum = self.seen.sum.as_deref()?;
+        Some(SummedCounter::new(&self.id, sum, self.seen.freshness))
+    }
+}
+
+/// Reads counters of an existing policy, after this isolate's results were sent to them.
+async fn read(
+    context: &RequestContext,
+    policy: &PolicyName,
+    kinds: &[VerdictKind],
+    wanted: ReadParts,
+    is_strong: bool,
+) -> Result<Vec<PolicyCounter>, Problem> {
+    limiters::policy_of(context, policy).await?;
+    let _waiting = context.waiting();
+    send(&context.host, &context.datacenter()).await;
+    let ids = kinds
+        .iter()
+        .filter_map(|kind| names::verdicts(policy, *kind));
+    let all = ids.map(|id| async move {
+        let question = Read {
+            counter: id.clone(),
+            datacenter: None,
+            wanted,
+        };
+        let seen = see(context, &question, is_strong).await?;
+        Ok(PolicyCounter { id, seen })
+    });
+    all_in_order(all).await.into_iter().collect()
+}
+
+/// As old as the oldest counter, and as the verdicts that other isolates have not sent yet.
+fn counts_of<'a>(
+    context: &RequestContext,
+    policy: &'a PolicyName,
+    read: &[PolicyCounter],
+) -> VerdictCounts<'a> {
+    let as_of_ms = read.iter().map(|of| match of.view() {
+        Some(view) => view.as_of_ms(),
+        None => of.seen.freshness.as_of_ms,
+    });
+    let now_ms = context.host.now_ms();
+    VerdictCounts {
+        policy,
+        as_of_ms: as_of_ms.min().unwrap_or(now_ms) - SEND_MS,
+        now_ms,
+    }
+}

@@ -1,0 +1,11 @@
+//! What pages embed and show.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`embeds`] | elements of pages: the pixel, badges |
+//! | [`files`] | static files: the dashboard, the script for pages, the API's description |
+//! | [`live`] | streams of watched counters |
+
+pub(crate) mod embeds;
+pub(crate) mod files;
+pub(crate) mod live;

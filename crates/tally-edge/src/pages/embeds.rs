@@ -1,0 +1,146 @@
+//! What pages embed: the pixel for mail and for pages without scripts, hits by `GET`, and badges. The script is one of
+//! the [`files`](super::files).
+//!
+//! Images send no `Origin`: the page is known by the `Referer`, if there is one.
+
+use crate::kit::request_context::RequestContext;
+use crate::kit::respond::Answer;
+use crate::read::counter::see;
+use crate::write::counter;
+use tally_core::counter::dimensions::Dimensions;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::total::Value;
+use tally_protocol::access::Caller;
+use tally_protocol::badge::{Badge, FRESH_SECONDS, NONE_YET};
+use tally_protocol::batch::event::UNIQUE_BYTES_MAX;
+use tally_protocol::dimensions::parse_list;
+use tally_protocol::messages::Read;
+use tally_protocol::problem::{Code, Problem};
+use tally_protocol::public::SummedCounter;
+use tally_protocol::query::{Query, Window};
+use tally_protocol::routes::RouteName;
+
+/// One transparent point. Source: GIF89a specification, sections 17 to 27.
+const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
+
+/// A badge opened by itself is a document: it may load and run nothing.
+const BADGE_POLICY: &str = "default-src 'none'; sandbox";
+
+/// A hash of bytes, for entity tags: FNV-1a. Source: draft-eastlake-fnv, section 2.
+fn tag_of(bytes: &[u8]) -> u64 {
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash)
+}
+
+/// `GET /pixel/{id}.gif`: counts one, then answers with the image. `HEAD` counts nothing.
+///
+/// # Errors
+/// As an increment: the answer to a failed one is no image, so that it does not pass for a counted one.
+pub async fn pixel(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    let query = Query::parse_for(RouteName::Pixel, context.query(), &["unique", "by"])?;
+    let (unique, dimensions) = said(context, &query)?;
+    if context.method() != "HEAD" {
+        caller.may_write(id.as_str(), 1, &[])?;
+        counter::one(context, id, unique, dimensions, false).await?;
+    }
+    Ok(Answer::bytes("image/gif", PIXEL).for_images())
+}
+
+/// `GET /hit/{id}`: counts one, then answers as an increment does. For pages that can use no other method. `HEAD`
+/// counts nothing.
+///
+/// # Errors
+/// As an increment.
+pub async fn hit(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    let query = Query::parse_for(
+        RouteName::Hit,
+        context.query(),
+        &["unique", "by", "numbers"],
+    )?;
+    let (unique, dimensions) = said(context, &query)?;
+    let strings = query.numbers_as_strings()?;
+    if context.method() == "HEAD" {
+        return Ok(Answer::json(String::new()));
+    }
+    caller.may_write(id.as_str(), 1, &[])?;
+    counter::one(context, id, unique, dimensions, strings).await
+}
+
+/// The element and the dimensions of a query.
+fn said(context: &RequestContext, query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
+    let unique = query.get("unique").map(str::to_owned);
+    if unique
+        .as_ref()
+        .is_some_and(|unique| unique.is_empty() || unique.len() > UNIQUE_BYTES_MAX)
+    {
+        let detail = format!("unique has 1 to {UNIQUE_BYTES_MAX} bytes of UTF-8");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let dimensions = match query.get("by") {
+        Some(list) => parse_list(list, &context.header("referer").unwrap_or_default())?,
+        None => Dimensions::default(),
+    };
+    Ok((unique, dimensions))
+}
+
+/// `GET /badge/{id}.svg`. The badge of a counter that does not exist says so, with status 200, because image proxies
+/// show no other status.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn badge(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    let badge = Badge::parse(context.query())?;
+    let window = badge.window(context.host.now_ms().div_euclid(1_000));
+    let question = Read {
+        counter: id,
+        datacenter: None,
+        wanted: Window::wanted(window),
+    };
+    let waiting = context.waiting();
+    let seen = see(context, &question, false).await?;
+    drop(waiting);
+    let view = seen
+        .sum
+        .as_ref()
+        .map(|sum| SummedCounter::new(&question.counter, sum, seen.freshness));
+    let text = match &view {
+        Some(view) => {
+            let value = match window {
+                Some(_) => Value::new(view.window_count(), 0),
+                None => view.value(),
+            };
+            badge.text_of(&value.to_string())
+        }
+        None => NONE_YET.to_owned(),
+    };
+    let svg = badge.draw(&text);
+    let tag = format!("\"{:016x}\"", tag_of(svg.as_bytes()));
+    // A badge read with a key must not be stored in shared caches.
+    let whose = if caller.is_public() {
+        "public"
+    } else {
+        "private"
+    };
+    let answer = Answer::text(svg)
+        .of_type("image/svg+xml")
+        .tagged(tag)
+        .cached(format!("{whose}, max-age={FRESH_SECONDS}"))
+        .with_header("content-security-policy", BADGE_POLICY.to_owned())
+        .for_images();
+    Ok(match view {
+        Some(view) => answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()),
+        None => answer,
+    })
+}

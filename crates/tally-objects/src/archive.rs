@@ -1,0 +1,12 @@
+//! Snapshots, imports and repairs.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`snapshots`], [`snapshot_reads`] | writing snapshots of a partition, and reading them |
+//! | [`object_repair`] | damage of an object, and its removal |
+//! | [`import_steps`] | which policies and alerts an import has put under a key |
+
+pub(crate) mod import_steps;
+pub(crate) mod object_repair;
+pub(crate) mod snapshot_reads;
+pub(crate) mod snapshots;

@@ -1,0 +1,415 @@
+//! The place of a lead: this object, or another one in its datacenter.
+//!
+//! Invariants: a lead counts at one place at a time. A place without a lead's rows waits until the partition confirms
+//! the place, by the present spread, and the places of earlier spreads have handed over their rows. A call that arrives
+//! at another place is forwarded. A lead that was never moved has no row here, and sends no request about its place.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::memory::Busy;
+use super::object::Core;
+use super::store::LoadedCell;
+use crate::kit::batch::{bytes_of, refusal};
+use futures_channel::oneshot;
+use futures_util::future::FutureExt;
+use futures_util::lock::Mutex;
+use tally_core::cluster::tablets::LeadPlace;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_host::object::{IncomingCall, Reply};
+use tally_protocol::messages::{
+    Call, CallLead, Claim, Close, Configure, Fault, LeadLocation, LeadPresence, LoadReport,
+    LocateLead, ReadContents, ReadNumbers, Recall, SumDatacenter, Suspend, WatchLead, batch,
+    decode,
+};
+use tally_protocol::names::{self, CellAddress, LeadAt};
+use tally_shared::call::{self, tablet_by_setting};
+
+/// How long a partition may take to locate a lead, milliseconds: less than a read waits for a datacenter.
+const LOCATE_MS_MAX: u64 = 1_500;
+
+/// How often a call is forwarded: the spread may change meanwhile.
+const FORWARDS_MAX: usize = 4;
+
+/// The name of a lead.
+#[derive(Clone)]
+pub(super) struct LeadName {
+    pub(super) counter: CounterId,
+    pub(super) datacenter: Datacenter,
+}
+
+impl LeadName {
+    /// The lead of a cell's datacenter.
+    pub(super) fn of(cell: &CellAddress) -> Self {
+        Self {
+            counter: cell.counter.clone(),
+            datacenter: cell.datacenter.clone(),
+        }
+    }
+
+    /// The lead at a place.
+    pub(super) fn at(&self, place: LeadPlace) -> LeadAt {
+        LeadAt {
+            counter: self.counter.clone(),
+            datacenter: self.datacenter.clone(),
+            place,
+        }
+    }
+}
+
+/// The place of a lead, seen from here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeadRole {
+    /// Here, or never moved.
+    Here,
+    /// Unknown: there are no rows of it here.
+    Unknown,
+    /// It was handed to that place.
+    Away(LeadPlace),
+}
+
+/// The known state of a lead's place, at one cell.
+#[derive(Default)]
+pub(super) struct LeadPlaceState {
+    presence: RefCell<Option<LeadPresence>>,
+    /// Its place at the last search, while there are no rows of it here; in memory only, and possibly outdated.
+    cached_location: Cell<Option<LeadPlace>>,
+    /// The newest spread under which no rows of the lead were found elsewhere; in memory only.
+    located_epoch: Cell<Option<u32>>,
+    /// How often this place has handed over the rows of the lead, or has answered that it has none; in memory only.
+    /// Requests from before the last such answer are void.
+    handovers: Cell<u64>,
+    /// Held during a search.
+    locating: Mutex<()>,
+    /// Held while the former place is notified that the transfer is complete.
+    pub(super) confirming: Mutex<()>,
+}
+
+impl LeadPlaceState {
+    /// Takes over the stored state.
+    pub(super) fn adopt(&self, loaded: &LoadedCell) {
+        let presence = match &loaded.presence {
+            // Its rows were deleted.
+            Some(LeadPresence::Arriving) => {
+                self.record_handover();
+                None
+            }
+            presence => presence.clone(),
+        };
+        self.set(presence);
+    }
+
+    pub(super) fn presence(&self) -> Option<LeadPresence> {
+        self.presence.borrow().clone()
+    }
+
+    pub(super) fn set(&self, presence: Option<LeadPresence>) {
+        self.presence.replace(presence);
+    }
+
+    /// Caches the lead's place, which is not here. `None` makes the next caller request it again.
+    pub(super) fn cache_location(&self, place: Option<LeadPlace>) {
+        self.cached_location.set(place);
+    }
+
+    /// Refuses calls of a lead that was handed to another place.
+    pub(super) fn is_not_away(&self) -> Result<(), Fault> {
+        match &*self.presence.borrow() {
+            Some(LeadPresence::Leaving { to, .. }) => Err(Fault::Moved(*to)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn record_handover(&self) {
+        self.handovers.set(self.handovers.get() + 1);
+        self.located_epoch.set(None);
+    }
+
+    pub(super) fn handover_count(&self) -> u64 {
+        self.handovers.get()
+    }
+
+    /// Refuses work that began before the last handover: before the lead, or the answer that it is not here, was sent
+    /// to another place.
+    pub(super) fn has_no_handover_since(&self, handover_count: u64) -> Result<(), Fault> {
+        if self.handovers.get() == handover_count {
+            return Ok(());
+        }
+        let what = "the counter is moving to another object";
+        Err(Fault::Unavailable(what.to_owned()))
+    }
+
+    /// The newest spread for which it is known that the lead is nowhere else.
+    pub(super) fn located_epoch(&self) -> Option<u32> {
+        let here = match &*self.presence.borrow() {
+            Some(LeadPresence::Here { epoch, .. }) => Some(*epoch),
+            _ => None,
+        };
+        self.located_epoch.get().max(here)
+    }
+}
+
+/// The place to which a call must go, if that is its answer.
+pub(super) fn moved_to(reply: &Reply) -> Option<LeadPlace> {
+    let Reply::Answer(bytes) = reply else {
+        return None;
+    };
+    // The encoding of a fault begins with a one.
+    bytes.first().filter(|first| **first == 1)?;
+    match decode::<Result<(), Fault>>(bytes) {
+        Ok(Err(Fault::Moved(place))) => Some(place),
+        _ => None,
+    }
+}
+
+/// Whether a call needs the lead's rows although it requests no grant, in which the root would name the place.
+fn must_find(path: &str) -> bool {
+    [
+        Claim::PATH,
+        Recall::PATH,
+        ReadNumbers::PATH,
+        ReadContents::PATH,
+        SumDatacenter::PATH,
+        LoadReport::PATH,
+        Configure::PATH,
+        Suspend::PATH,
+        WatchLead::PATH,
+        Close::PATH,
+    ]
+    .contains(&path)
+}
+
+impl Core {
+    /// Refuses calls of a lead without rows here that is known to be elsewhere.
+    pub(super) fn is_not_known_away(&self) -> Result<(), Fault> {
+        match self.lead.cached_location.get() {
+            Some(place) if self.lead_role() == LeadRole::Unknown => Err(Fault::Moved(place)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The place of the lead, seen from here.
+    pub(super) fn lead_role(&self) -> LeadRole {
+        match &*self.lead.presence.borrow() {
+            Some(LeadPresence::Leaving { to, .. }) => LeadRole::Away(*to),
+            Some(LeadPresence::Arriving) => LeadRole::Unknown,
+            Some(LeadPresence::Here { .. }) => LeadRole::Here,
+            None if self.address.borrow().is_none() && self.state.borrow().is_blank() => {
+                LeadRole::Unknown
+            }
+            None => LeadRole::Here,
+        }
+    }
+
+    /// The place that this object is; `None` for a tablet that does not know its number.
+    pub(super) fn place(&self, name: &LeadName) -> Option<LeadPlace> {
+        let Some(tenancy) = &self.tenancy else {
+            return Some(LeadPlace::Own);
+        };
+        if let Some(number) = tenancy.number.get() {
+            return Some(LeadPlace::Tablet(number));
+        }
+        let lead = CellAddress::lead(&name.counter, &name.datacenter);
+        let place = LeadPlace::Tablet(tablet_by_setting(&self.host, &lead)?.number);
+        self.is_place(name, place).then_some(place)
+    }
+
+    /// Whether this object is that place of a lead.
+    pub(super) fn is_place(&self, name: &LeadName, place: LeadPlace) -> bool {
+        let (tenancy, number) = match (&self.tenancy, place) {
+            (None, place) => return place == LeadPlace::Own,
+            (Some(_), LeadPlace::Own) => return false,
+            (Some(tenancy), LeadPlace::Tablet(number)) => (tenancy, number),
+        };
+        if let Some(own) = tenancy.number.get() {
+            return own == number;
+        }
+        let placement = names::lead_at(&name.at(place));
+        let is_own = self.object.platform().is_at(&placement);
+        if is_own {
+            tenancy.number.set(Some(number));
+        }
+        is_own
+    }
+
+    /// Finds the lead before a call that needs it and would not search for it.
+    pub(super) async fn locate_before(
+        self: &Rc<Self>,
+        arrived: &IncomingCall,
+    ) -> Result<(), Fault> {
+        if self.lead_role() != LeadRole::Unknown || !must_find(&arrived.path) {
+            return Ok(());
+        }
+        self.loaded()?;
+        let (counter, datacenter) = batch::prefix(&arrived.message)?;
+        let name = LeadName {
+            counter,
+            datacenter,
+        };
+        // A claim is only sent to leads, and names no shard.
+        let is_lead = arrived.path == Claim::PATH
+            || batch::prefix::<CellAddress>(&arrived.message)?.is_lead();
+        if self.lead_role() != LeadRole::Unknown || !is_lead {
+            return Ok(());
+        }
+        self.is_not_known_away()?;
+        self.locate(name).await
+    }
+
+    /// Asks for the lead's place, and takes the lead over if its place is here.
+    ///
+    /// # Errors
+    /// `Moved` if it is elsewhere; `Unavailable` if its place is not known, or its holder does not hand it over.
+    pub(super) async fn locate(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
+        let (answer_sender, answer) = oneshot::channel();
+        let core = self.clone();
+        // In a task of its own: its writes must not be part of a turn that sends before they are written.
+        self.object.wait_until(async move {
+            // There is no receiver if the request has ended.
+            let _ = answer_sender.send(core.locate_alone(&name).await);
+        });
+        let ended = || Fault::Unavailable("the object was ended".to_owned());
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    async fn locate_alone(self: &Rc<Self>, name: &LeadName) -> Result<(), Fault> {
+        let _busy = Busy::new(self);
+        let _alone = self.lead.locating.lock().await;
+        let handover_count = self.lead.handover_count();
+        let located = self.request_location(name).await?;
+        self.loaded()?;
+        if !self.is_place(name, located.place) {
+            self.lead.cache_location(Some(located.place));
+            return Err(Fault::Moved(located.place));
+        }
+        self.lead.cache_location(None);
+        let given_to = match self.lead_role() {
+            LeadRole::Here => {
+                self.lead.located_epoch.set(Some(located.epoch));
+                return Ok(());
+            }
+            LeadRole::Away(place) => Some(place),
+            LeadRole::Unknown => None,
+        };
+        for place in given_to.into_iter().chain(located.former_places) {
+            if !self.is_place(name, place)
+                && self
+                    .take_from(name, place, located.epoch, handover_count)
+                    .await?
+            {
+                return Ok(());
+            }
+        }
+        self.loaded()?;
+        self.lead.has_no_handover_since(handover_count)?;
+        match self.lead_role() {
+            LeadRole::Here => Ok(()),
+            // No other place has stored it.
+            LeadRole::Away(_) => self.reopen(located.epoch).await,
+            LeadRole::Unknown => {
+                self.lead.located_epoch.set(Some(located.epoch));
+                Ok(())
+            }
+        }
+    }
+
+    async fn request_location(&self, name: &LeadName) -> Result<LeadLocation, Fault> {
+        let locate = LocateLead {
+            counter: name.counter.clone(),
+            datacenter: Some(name.datacenter.clone()),
+        };
+        let location = self.host.within_ms(LOCATE_MS_MAX, self.call_root(&locate));
+        let silent = || Fault::Unavailable("the root does not say where the lead lives".to_owned());
+        location.await.unwrap_or_else(|| Err(silent()))
+    }
+
+    /// Forwards a call to the place of the lead.
+    pub(super) async fn call_elsewhere(
+        self: &Rc<Self>,
+        place: LeadPlace,
+        arrived: IncomingCall,
+    ) -> Reply {
+        let name = match batch::prefix::<(CounterId, Datacenter)>(&arrived.message) {
+            Ok((counter, datacenter)) => LeadName {
+                counter,
+                datacenter,
+            },
+            Err(fault) => return refusal(&fault),
+        };
+        let mut place = place;
+        for _ in 0..FORWARDS_MAX {
+            let reply = if self.is_place(&name, place) {
+                match self.locate(name.clone()).await {
+                    Ok(()) => self.answer_here(&arrived).await,
+                    Err(fault) => {
+                        if let Fault::Moved(next) = fault {
+                            // That place forwarded the call here: it does not know yet that the lead must move back.
+                            self.make_take(&name, next).await;
+                        }
+                        refusal(&fault)
+                    }
+                }
+            } else {
+                let message = CallLead {
+                    at: name.at(place),
+                    path: arrived.path.clone(),
+                    message: arrived.message.clone(),
+                };
+                match call::call(&self.host, &message).await {
+                    Ok(bytes) => Reply::Answer(bytes),
+                    Err(fault) => refusal(&fault),
+                }
+            };
+            match moved_to(&reply) {
+                None => return reply,
+                Some(next) => place = next,
+            }
+        }
+        let what = "the counter is moving to another object".to_owned();
+        refusal(&Fault::Unavailable(what))
+    }
+
+    /// Makes the lead's new place take it over, if that is not here.
+    pub(super) async fn move_on(self: &Rc<Self>, me: &CellAddress) {
+        let name = LeadName::of(me);
+        if let Err(Fault::Moved(place)) = self.locate(name.clone()).await {
+            self.make_take(&name, place).await;
+        }
+    }
+
+    /// Makes a place take the lead over.
+    async fn make_take(&self, name: &LeadName, place: LeadPlace) {
+        let take = CallLead {
+            at: name.at(place),
+            path: String::new(),
+            message: Vec::new(),
+        };
+        // If it fails, the next call takes the lead over.
+        let _ = call::call(&self.host, &take).await;
+    }
+
+    /// Answers a call that another place of the lead has forwarded.
+    pub(super) async fn on_call_lead(
+        self: &Rc<Self>,
+        call: Result<CallLead, Fault>,
+    ) -> Result<Vec<u8>, Fault> {
+        let CallLead { at, path, message } = call?;
+        if path.is_empty() {
+            let name = LeadName {
+                counter: at.counter,
+                datacenter: at.datacenter,
+            };
+            self.loaded()?;
+            if self.lead_role() != LeadRole::Here {
+                self.locate(name).await?;
+            }
+            self.confirm_taken().await?;
+            return Ok(Vec::new());
+        }
+        // Only the root knows the place: the cached location may be outdated.
+        self.lead.cache_location(None);
+        let arrived = IncomingCall::within(path, message);
+        let answered = async move { self.answer_here(&arrived).await };
+        Ok(bytes_of(answered.boxed_local().await))
+    }
+}

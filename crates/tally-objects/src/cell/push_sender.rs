@@ -1,0 +1,357 @@
+//! Pushes of a lead to its root with the counts of its datacenter: often while the counter is watched elsewhere,
+//! otherwise at most once a minute.
+//!
+//! Invariant: a push is state, collected from all cells of the datacenter, so a lost, late or repeated push is
+//! harmless. No acknowledgement waits for a push.
+
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+
+use super::object::Core;
+use tally_core::cluster::push::{CHECKPOINT_MS, PUSH_MS, PushAnswer, Pusher};
+use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::counter::flush::Refusal;
+use tally_core::counter::merge::Question;
+use tally_host::Host;
+use tally_protocol::messages::{Fault, PushView, SumDatacenter, Suspend, WatchLead, encode};
+use tally_protocol::metrics::Metric;
+use tally_protocol::names::CellAddress;
+use tally_shared::metrics;
+
+/// The shortest time until the alarm rings for a push.
+const ALARM_MS_MIN: i64 = 1_000;
+
+/// The state of a lead's pushes, in memory.
+#[derive(Default)]
+pub(super) struct PushState {
+    /// The pusher, with its generation.
+    pusher: Option<(u64, Pusher)>,
+    /// Whether a loop sends the due pushes while the counter is watched.
+    is_driven: bool,
+    /// Wakes that loop while it waits for the next push to be due.
+    wake: Option<oneshot::Sender<()>>,
+    /// When the alarm rings for the next push, unix milliseconds; 0 for never.
+    armed_ms: i64,
+}
+
+impl PushState {
+    /// Forgets earlier pushes, as a restart does. The alarm stays.
+    pub(super) fn forget(&mut self) {
+        self.pusher = None;
+    }
+
+    /// Records that the alarm for pushes is not set any more.
+    pub(super) fn unarm(&mut self) {
+        self.armed_ms = 0;
+    }
+
+    fn of(&mut self, host: &Host, generation: u64) -> &mut Pusher {
+        if self
+            .pusher
+            .as_ref()
+            .is_none_or(|(own, _)| *own != generation)
+        {
+            self.pusher = None;
+        }
+        let made = || (generation, Pusher::new(generation, host.random()));
+        let (_, pusher) = self.pusher.get_or_insert_with(made);
+        pusher
+    }
+}
+
+impl Core {
+    /// Lead: records that the counts of its datacenter have changed, or may have.
+    pub(super) fn record_change(self: &Rc<Self>, now_ms: i64) {
+        let Some(generation) = self.led_generation() else {
+            return;
+        };
+        self.pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .changed(now_ms);
+        self.see_to_pushes(now_ms);
+    }
+
+    /// Its generation, if it is a lead that counts. Called with every commit, so nothing is copied.
+    fn led_generation(&self) -> Option<u64> {
+        let generation = self.state.borrow().generation()?;
+        let me = self.address.borrow();
+        me.as_ref()
+            .is_some_and(CellAddress::is_lead)
+            .then_some(generation)
+    }
+
+    /// Its address and generation.
+    fn as_lead(&self) -> Option<(CellAddress, u64)> {
+        let generation = self.led_generation()?;
+        let me = self.address.borrow().clone();
+        me.map(|me| (me, generation))
+    }
+
+    /// Lead: handles the message that the counter is watched elsewhere.
+    pub(super) fn on_watch(self: &Rc<Self>, watch: Result<WatchLead, Fault>) -> Result<(), Fault> {
+        let watch = watch?;
+        self.readable()?;
+        if let Some((_, generation)) = self.as_lead().filter(|(_, own)| *own == watch.generation) {
+            let now_ms = self.host.now_ms();
+            let mut pushing = self.pushing.borrow_mut();
+            pushing
+                .of(&self.host, generation)
+                .watch(now_ms, watch.for_ms);
+            drop(pushing);
+            self.see_to_pushes(now_ms);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the next push is sent when it is due: by the present loop, by a new loop while the counter is
+    /// watched, or by the alarm.
+    fn see_to_pushes(self: &Rc<Self>, now_ms: i64) {
+        self.see_to_pushes_in(now_ms, ALARM_MS_MIN);
+    }
+
+    /// As [`Core::see_to_pushes`]; the alarm rings in `alarm_ms_min` at the earliest.
+    fn see_to_pushes_in(self: &Rc<Self>, now_ms: i64, alarm_ms_min: i64) {
+        let mut pushing = self.pushing.borrow_mut();
+        if pushing.is_driven {
+            // The next push may be due sooner now.
+            if let Some(wake) = pushing.wake.take() {
+                let _ = wake.send(());
+            }
+            drop(pushing);
+            return self.arm_for_restart(now_ms);
+        }
+        // Its generation has ended: nothing is pushed of it any more.
+        if pushing.pusher.as_ref().map(|(own, _)| *own) != self.led_generation() {
+            pushing.pusher = None;
+        }
+        let Some((_, pusher)) = pushing.pusher.as_ref() else {
+            return;
+        };
+        if pusher.is_watched(now_ms) && pusher.due_ms(now_ms).is_some() {
+            pushing.is_driven = true;
+            let core = self.clone();
+            self.object
+                .wait_until(async move { core.push_while_watched().await });
+            drop(pushing);
+            return self.arm_for_restart(now_ms);
+        }
+        let Some(due_ms) = pusher.due_ms(now_ms) else {
+            return;
+        };
+        // A push that could not be sent now is not repeated at once.
+        let due_ms = due_ms.max(now_ms.saturating_add(alarm_ms_min));
+        if pushing.armed_ms < now_ms || pushing.armed_ms > due_ms {
+            pushing.armed_ms = due_ms;
+            drop(pushing);
+            self.arm_at(due_ms);
+        }
+    }
+
+    /// While the counter is watched, the root has pushes in memory only, and the loop is in memory too: if both crash,
+    /// the alarm pushes again.
+    fn arm_for_restart(self: &Rc<Self>, now_ms: i64) {
+        let mut pushing = self.pushing.borrow_mut();
+        if pushing.armed_ms < now_ms {
+            let due_ms = now_ms.saturating_add(CHECKPOINT_MS);
+            pushing.armed_ms = due_ms;
+            drop(pushing);
+            self.arm_at(due_ms);
+        }
+    }
+
+    async fn push_while_watched(self: Rc<Self>) {
+        while let Some(due_ms) = self.next_watched_push() {
+            let now_ms = self.host.now_ms();
+            if due_ms > now_ms {
+                let (wake, woken) = oneshot::channel();
+                self.pushing.borrow_mut().wake = Some(wake);
+                let wait_ms = u64::try_from(due_ms - now_ms).unwrap_or(1);
+                self.host.within_ms(wait_ms, woken).await;
+                continue;
+            }
+            // Pushes are not awaited: a lost one must not delay the next by its timeout.
+            match self.gather_push(now_ms).await {
+                Some(push) => {
+                    let core = self.clone();
+                    self.object
+                        .wait_until(async move { core.send_push(push).await });
+                }
+                // Without any wait the clock would not advance.
+                None => {
+                    let wait_ms = u64::try_from(PUSH_MS).unwrap_or(1);
+                    self.host.sleep_ms(wait_ms).await;
+                }
+            }
+        }
+        self.pushing.borrow_mut().is_driven = false;
+        self.see_to_pushes(self.host.now_ms());
+    }
+
+    /// When the next push is due; `None` once the counter is not watched any more.
+    fn next_watched_push(&self) -> Option<i64> {
+        let now_ms = self.host.now_ms();
+        let (_, generation) = self.as_lead()?;
+        let has_shards = self.state.borrow().spread() > 1;
+        let mut pushing = self.pushing.borrow_mut();
+        let pusher = pushing.of(&self.host, generation);
+        if has_shards {
+            // Shards do not report each flush, so they are asked.
+            pusher.changed(now_ms);
+        }
+        pusher.due_ms(now_ms).filter(|_| pusher.is_watched(now_ms))
+    }
+
+    /// The due push.
+    async fn gather_push(&self, now_ms: i64) -> Option<PushView> {
+        let (me, generation) = self.as_lead()?;
+        let wants_state = self
+            .pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .wants_state(now_ms);
+        let state = if wants_state {
+            Some(self.gather(&me, generation).await?)
+        } else {
+            None
+        };
+        let push = self
+            .pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .take(now_ms, state.as_ref())?;
+        Some(PushView {
+            counter: me.counter,
+            datacenter: me.datacenter,
+            push,
+            newest_count_ms: self.state.borrow().newest_count_ms(),
+        })
+    }
+
+    /// The counts of the datacenter, of the shards that answer.
+    async fn gather(&self, me: &CellAddress, generation: u64) -> Option<View> {
+        let now_ms = self.host.now_ms();
+        let as_of_ms = self
+            .pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .as_of_ms(now_ms);
+        let sum = SumDatacenter::new(me.clone(), Question::plain(generation));
+        let sum = self.on_sum(Ok(sum)).await.ok()?;
+        Some(View::of(DatacenterState {
+            generation,
+            datacenter: &me.datacenter,
+            cells: &sum.cells,
+            // The present counts of shards that do not answer are unknown.
+            as_of_ms: if sum.missing.is_empty() { as_of_ms } else { 0 },
+            last_write_ms: sum.summary.last_write_ms,
+            uniques: sum.summary.uniques,
+        }))
+    }
+
+    /// Sends a push. If the root answers with its digests of unique elements, sends the missing ones too.
+    async fn send_push(self: Rc<Self>, push: PushView) {
+        let mut next = Some(push);
+        while let Some(push) = next {
+            next = self.send_one_push(push).await;
+        }
+    }
+
+    /// Returns the push that the root asks for.
+    async fn send_one_push(self: &Rc<Self>, push: PushView) -> Option<PushView> {
+        count_push(&self.host, &push);
+        let answer = self.call_root(&push).await;
+        let now_ms = self.host.now_ms();
+        match answer {
+            Ok(pushed) => {
+                if self.confirm_push(now_ms, &pushed)
+                    && let Some(push) = self.gather_push(now_ms).await
+                {
+                    return Some(push);
+                }
+                self.see_to_pushes(self.host.now_ms());
+            }
+            // The root has lost its row: the lead reports its grant again.
+            Err(Fault::Refused(Refusal::NeedsGrant)) => {
+                if let Some((me, _)) = self.as_lead()
+                    && self.register_again(&me).await == Err(Fault::NotLocated)
+                {
+                    self.move_on(&me).await;
+                }
+            }
+            Err(Fault::Superseded(_)) => self.stop_counting(push.push.delta.generation).await,
+            Err(_) => self.see_to_pushes(now_ms),
+        }
+        None
+    }
+
+    /// Takes the root's answer. Returns whether the root waits for unique elements.
+    fn confirm_push(&self, now_ms: i64, answer: &PushAnswer) -> bool {
+        let Some((_, generation)) = self.as_lead() else {
+            return false;
+        };
+        let mut pushing = self.pushing.borrow_mut();
+        let pusher = pushing.of(&self.host, generation);
+        pusher.confirmed(now_ms, answer);
+        pusher.is_requested()
+    }
+
+    /// Lead: its generation is over, although no message to drop it has come yet. Sums would lack writes that it
+    /// acknowledged from now on, so it and its shards stop counting until they have asked the root.
+    async fn stop_counting(&self, generation: u64) {
+        let Some((to, _)) = self.as_lead().filter(|(_, own)| *own == generation) else {
+            return;
+        };
+        if self
+            .on_suspend(Ok(Suspend { to, generation }))
+            .await
+            .is_ok()
+        {
+            self.pushing.borrow_mut().pusher = None;
+        }
+    }
+
+    /// Lead: sends a due push, from its alarm. After a restart it does not know the root's state.
+    pub(super) async fn push_from_alarm(self: &Rc<Self>) {
+        let Some((_, generation)) = self.as_lead() else {
+            return;
+        };
+        let now_ms = self.host.now_ms();
+        {
+            let mut pushing = self.pushing.borrow_mut();
+            pushing.armed_ms = 0;
+            if pushing.pusher.is_none() {
+                let since_ms = now_ms.saturating_sub(CHECKPOINT_MS);
+                pushing.of(&self.host, generation).changed(since_ms);
+            }
+        }
+        match self.gather_push(now_ms).await {
+            Some(push) => {
+                self.clone().send_push(push).await;
+                self.see_to_pushes(now_ms);
+            }
+            // The counter is still being written.
+            None => {
+                let again_ms = {
+                    let mut pushing = self.pushing.borrow_mut();
+                    let pusher = pushing.of(&self.host, generation);
+                    pusher.check_again_in_ms(now_ms).max(ALARM_MS_MIN)
+                };
+                self.see_to_pushes_in(now_ms, again_ms);
+            }
+        }
+    }
+}
+
+/// Counts a push and its size.
+fn count_push(host: &Host, push: &PushView) {
+    let bytes = encode(push).map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    let (pushes, pushed_bytes) = if push.push.watched_for_ms > 0 {
+        (Metric::PushWatched, Metric::PushBytesWatched)
+    } else {
+        (Metric::PushCheckpoint, Metric::PushBytesCheckpoint)
+    };
+    metrics::count(host, pushes);
+    metrics::add(host, pushed_bytes, bytes);
+}

@@ -1,0 +1,21 @@
+//! What a deployment has once, at one partition of the directory or at each.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`api_keys`], [`shares`] | keys made by calls, and shares |
+//! | [`gifts`] | who gave keys, shares, alerts and policies |
+//! | [`policies`] | the deployment's policies |
+//! | [`secrets`] | keys of hashes and salts of visitors |
+//! | [`audit_log`] | the audit log |
+//! | [`alerts`], [`alert_store`] | alerts: evaluation, delivery, and their rows |
+//! | [`fleet_store`] | the reports of isolates to a partition of the directory |
+
+pub(crate) mod alert_store;
+pub(crate) mod alerts;
+pub(crate) mod api_keys;
+pub(crate) mod audit_log;
+pub(crate) mod fleet_store;
+pub(crate) mod gifts;
+pub(crate) mod policies;
+pub(crate) mod secrets;
+mod shares;

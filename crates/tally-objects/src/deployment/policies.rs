@@ -1,0 +1,132 @@
+//! The policies of the deployment, all at one partition of the directory: few, small, and read through a cache.
+//!
+//! Invariant: a policy that is stored has passed [`Policy::check`].
+
+use super::gifts::{GiftKind, GiftStore};
+use crate::archive::import_steps::ImportSteps;
+use crate::kit::store::{Store, integer, text};
+use tally_core::limit::policy::Policy;
+use tally_host::object::SqlValue;
+use tally_protocol::gift::Room;
+use tally_protocol::limits::{POLICIES_MAX, PolicyName};
+use tally_protocol::messages::{Fault, ListPolicies, PolicyPut, PutPolicy};
+use tally_protocol::stored::Damage;
+
+pub(crate) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (name TEXT PRIMARY KEY, \
+    body BLOB NOT NULL) WITHOUT ROWID";
+
+/// The policies of the deployment.
+pub(crate) struct PolicyStore {
+    store: Store,
+    gifts: GiftStore,
+    steps: ImportSteps,
+}
+
+impl PolicyStore {
+    /// The policies in an object's database.
+    pub(crate) fn new(store: &Store, steps: ImportSteps) -> Self {
+        Self {
+            store: store.clone(),
+            gifts: GiftStore::new(store),
+            steps,
+        }
+    }
+
+    /// Stores a policy, unless the same step of an import has stored it before.
+    ///
+    /// # Errors
+    /// `Broken` for an invalid one, `Unavailable` where SQLite refuses.
+    pub(crate) fn put(&self, put: &PutPolicy) -> Result<PolicyPut, Fault> {
+        let PutPolicy {
+            name,
+            policy,
+            once,
+            gift,
+        } = put;
+        if policy.check().is_err() {
+            return Err(Fault::Broken("a policy that is not valid".to_owned()));
+        }
+        if self.steps.is_done(*once)? {
+            return Ok(PolicyPut::Replaced);
+        }
+        let is_there = self.get(name)?.is_some();
+        if !is_there {
+            let filled = self.gifts.filled(GiftKind::Policy, gift, self.count()?)?;
+            match gift.room(filled, POLICIES_MAX) {
+                Room::Full => return Ok(PolicyPut::Full),
+                Room::PartFull => return Ok(PolicyPut::PartFull),
+                Room::Free => {}
+            }
+        }
+        self.store.atomically(|| {
+            self.store.run(
+                "INSERT INTO policies VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+                vec![name.as_str().into(), self.store.put(policy)?],
+            )?;
+            if !is_there {
+                self.gifts.put(GiftKind::Policy, name.as_str(), gift)?;
+            }
+            self.steps.record(*once)
+        })?;
+        Ok(if is_there {
+            PolicyPut::Replaced
+        } else {
+            PolicyPut::Created
+        })
+    }
+
+    /// A policy, if there is one of that name.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(crate) fn get(&self, name: &PolicyName) -> Result<Option<Policy>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM policies WHERE name = ?",
+            vec![name.as_str().into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.store.get(body)).transpose()
+    }
+
+    /// Deletes a policy. Returns whether there was one.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(crate) fn delete(&self, name: &PolicyName) -> Result<bool, Fault> {
+        let is_there = self.get(name)?.is_some();
+        if is_there {
+            let values = vec![name.as_str().into()];
+            self.store
+                .run("DELETE FROM policies WHERE name = ?", values)?;
+            self.gifts.remove(GiftKind::Policy, name.as_str())?;
+        }
+        Ok(is_there)
+    }
+
+    /// The policies whose names come after one, in order.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read.
+    pub(crate) fn list(&self, list: &ListPolicies) -> Result<Vec<(PolicyName, Policy)>, Fault> {
+        let after = list.after.as_ref().map_or("", PolicyName::as_str);
+        let rows = self.store.run(
+            "SELECT name, body FROM policies WHERE name > ? ORDER BY name LIMIT ?",
+            vec![after.into(), i64::from(list.limit).into()],
+        )?;
+        let damaged = || self.store.damaged(Damage::Changed);
+        let read = |row: &Vec<SqlValue>| {
+            let name = row.first().and_then(text).ok_or_else(damaged)?;
+            let body = row.get(1).ok_or_else(damaged)?;
+            let name = PolicyName::parse(name).map_err(|_| damaged())?;
+            Ok((name, self.store.get(body)?))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    fn count(&self) -> Result<u64, Fault> {
+        let rows = self.store.run("SELECT count(*) FROM policies", vec![])?;
+        let count = rows.first().and_then(|row| row.first()).and_then(integer);
+        let count = count.and_then(|count| u64::try_from(count).ok());
+        count.ok_or_else(|| Fault::Broken("policies cannot be counted".to_owned()))
+    }
+}

@@ -1,0 +1,60 @@
+//! The calls of a root to the leads of its counter, many at once.
+
+use std::rc::Rc;
+
+use crate::kit::outbox::Outbox;
+use tally_core::cluster::root::Root;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_protocol::messages::{DatacenterSum, Fault, ReadParts, SumDatacenter, Suspend};
+use tally_protocol::names::CellAddress;
+use tally_shared::concurrency::all_settled;
+
+/// How many leads are called at once for one counter.
+pub(crate) const LEADS_AT_ONCE: usize = 64;
+
+/// Stops leads. Returns those that did not answer.
+pub(super) async fn suspend(
+    outbox: &Rc<Outbox>,
+    counter: &CounterId,
+    root: &Root,
+    datacenters: &[Datacenter],
+) -> Vec<Datacenter> {
+    let generation = root.generation;
+    let suspend_lead = |datacenter: &Datacenter| {
+        let to = CellAddress::lead(counter, datacenter);
+        let suspend = Suspend { to, generation };
+        async move {
+            let answer = outbox.notify(&suspend).await;
+            answer.err().map(|_| suspend.to.datacenter)
+        }
+    };
+    let answers = all_settled(datacenters.iter().map(suspend_lead), LEADS_AT_ONCE).await;
+    answers.into_iter().flatten().collect()
+}
+
+/// Sums datacenters; `None` for one that does not answer with all of its shards.
+pub(super) async fn sums(
+    outbox: &Rc<Outbox>,
+    counter: &CounterId,
+    root: &Root,
+    datacenters: &[Datacenter],
+    wanted: ReadParts,
+) -> Vec<(Datacenter, Option<DatacenterSum>)> {
+    let question = wanted.of(root.generation);
+    let ask = |datacenter: &Datacenter| {
+        let to = CellAddress::lead(counter, datacenter);
+        async move {
+            let ask = SumDatacenter::new(to, question);
+            let sum = outbox.notify(&ask).await.ok();
+            (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
+        }
+    };
+    all_settled(datacenters.iter().map(ask), LEADS_AT_ONCE).await
+}
+
+/// The fault where a needed lead does not answer.
+pub(super) fn silent(datacenter: &Datacenter) -> Fault {
+    Fault::Unavailable(format!(
+        "datacenter {datacenter} does not answer, and this needs it; nothing was changed"
+    ))
+}

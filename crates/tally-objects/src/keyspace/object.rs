@@ -1,0 +1,643 @@
+//! The Durable Object that owns all keys of Redis's dialect: a single one, as in a Redis.
+//!
+//! Invariants: no other command changes the keys of a command while it runs, see [`super::locks`]. Its changes
+//! are written in one commit, or are one step of the cell or root that holds the counter. Small values are stored here.
+//! A counter is in cells, and is the same counter as in the other calls. A repeated named attempt gets its first
+//! answer.
+//!
+//! A command: lock its keys, load them, decide, write, answer. If others have counted meanwhile, it is decided again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+
+use super::boards::Boards;
+use super::counters::{Counters, UpdateOutcome, kept_end};
+use super::ends::PostponedEnds;
+use super::lanes::AddLanes;
+use super::listeners::Listeners;
+use super::loads::KeysRead;
+use super::locks::Locks;
+use super::sketches::ElementLine;
+use super::store::{ExpiryTarget, KeyspaceStore, Row, Try};
+use crate::cell::keyed_writes::kept_ms;
+use crate::kit::storage_guard::StorageGuard;
+use crate::kit::store::Store;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::order::set_of;
+use tally_host::Host;
+use tally_host::dispatch;
+use tally_host::object::{IncomingCall, Object, Reply as Sent, Shell};
+use tally_protocol::access::Scope;
+use tally_protocol::messages::{AttemptName, Call, Fault, RunCommands, Subscribe, decode};
+use tally_protocol::redis::command::{Act, Command, Elements, run, script_words};
+use tally_protocol::redis::error;
+use tally_protocol::redis::glob::StepsLeft;
+use tally_protocol::redis::kept_replies::{self, KeptSize};
+use tally_protocol::redis::notifications;
+use tally_protocol::redis::reply::{Reply, ReplyError, ReplyRoom, UNAVAILABLE};
+use tally_protocol::redis::request::Arguments;
+use tally_protocol::redis::script_table::Script;
+use tally_protocol::redis::scripts;
+use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
+use tally_shared::concurrency::all_settled;
+
+/// The most times that a command is decided, because others may count meanwhile.
+pub(super) const ROUNDS_MAX: usize = 8;
+
+/// How many counters are read or added to at once.
+pub(super) const COUNTERS_AT_ONCE: usize = 64;
+
+/// The keyspace, as the platform sees it.
+pub struct Keyspace {
+    core: Rc<KeyspaceCore>,
+}
+
+/// The keyspace.
+pub(super) struct KeyspaceCore {
+    pub(super) host: Host,
+    pub(super) rows: KeyspaceStore,
+    pub(super) counters: Rc<Counters>,
+    pub(super) lanes: Rc<AddLanes>,
+    pub(super) boards: Boards,
+    pub(super) elements: ElementLine,
+    pub(super) locks: Locks,
+    pub(super) listeners: Rc<Listeners>,
+    pub(super) ends: PostponedEnds,
+    storage: StorageGuard,
+}
+
+impl Keyspace {
+    /// Starts the object from what is stored.
+    pub fn start(object: Object, host: Host) -> Self {
+        let counters = Rc::new(Counters::new(host.clone()));
+        let core = KeyspaceCore {
+            rows: KeyspaceStore::new(Store::new(object.clone())),
+            lanes: AddLanes::new(object.clone(), host.clone(), counters.clone()),
+            counters,
+            boards: Boards::new(host.clone()),
+            elements: ElementLine::new(&host),
+            listeners: Rc::new(Listeners::new(object, host.clone())),
+            host,
+            locks: Locks::default(),
+            ends: PostponedEnds::default(),
+            storage: StorageGuard::default(),
+        };
+        core.storage.record(core.rows.open());
+        Self {
+            core: Rc::new(core),
+        }
+    }
+}
+
+impl Shell for Keyspace {
+    fn answer(&self, arrived: IncomingCall) -> LocalBoxFuture<'_, Sent> {
+        Box::pin(async move {
+            if arrived.path == Subscribe::PATH {
+                return self.core.on_subscribe(decode(&arrived.message)).await;
+            }
+            dispatch!(&arrived, message, {
+                RunCommands => {
+                    let ran = self.core.on_run(message).await;
+                    self.core.listeners.send();
+                    ran
+                },
+            })
+        })
+    }
+
+    fn alarm(&self) -> LocalBoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async move { self.core.on_alarm().await })
+    }
+}
+
+/// A command as it arrived, with the name of its attempt.
+pub(super) struct CommandRequest<'a> {
+    pub(super) command: &'static Command,
+    pub(super) args: &'a Arguments,
+    pub(super) named: Option<AttemptName>,
+    /// The caller, as the quota of stored replies accounts for it.
+    pub(super) caller: u64,
+}
+
+impl CommandRequest<'_> {
+    /// Whether its reply may be large.
+    pub(super) fn returns_stored(&self) -> bool {
+        self.command.returns_stored(self.args)
+    }
+}
+
+impl KeyspaceCore {
+    pub(crate) fn readable(&self) -> Result<(), Fault> {
+        self.storage.check(|| self.storage.record(self.rows.open()))
+    }
+
+    async fn on_run(&self, message: Result<RunCommands, Fault>) -> Result<Vec<Reply>, Fault> {
+        let message = message?;
+        self.readable()?;
+        let here = &message.datacenter;
+        let attempts = message.attempts.as_ref();
+        let named = |index: usize| {
+            let attempts = attempts?;
+            let name = attempts.names.get(index).copied().flatten()?;
+            Some((name, attempts.request))
+        };
+        let mut commands = Vec::with_capacity(message.commands.len());
+        for (index, args) in message.commands.iter().enumerate() {
+            commands.push(CommandRequest {
+                command: Command::find(args)
+                    .map_err(|_| Fault::Broken("a command was sent that is none".to_owned()))?,
+                args,
+                named: named(index),
+                caller: attempts.map_or(0, |attempts| attempts.caller),
+            });
+        }
+        let mut all = BTreeSet::new();
+        if message.is_transaction {
+            for command in &commands {
+                all.extend(keys_of(command));
+            }
+        }
+        let _held = self.locks.hold(&self.host, all.clone(), true).await?;
+        for key in &all {
+            if let Err(ReplyError::Fault(fault)) = self.living_row(key, here).await {
+                return Err(fault);
+            }
+        }
+        let holds = !message.is_transaction;
+        let room = ReplyRoom::default();
+        let mut replies = Vec::with_capacity(commands.len());
+        while replies.len() < commands.len() {
+            let rest = &commands[replies.len()..];
+            replies.extend(self.run_some(rest, here, holds, &room).await);
+        }
+        self.arm().await;
+        Ok(replies)
+    }
+
+    /// Runs the first of these commands, with those that may be joined with it.
+    async fn run_some(
+        &self,
+        rest: &[CommandRequest<'_>],
+        here: &Datacenter,
+        holds: bool,
+        room: &ReplyRoom,
+    ) -> Vec<Reply> {
+        let Some(next) = rest.first() else {
+            return Vec::new();
+        };
+        if room.is_full() && next.returns_stored() {
+            return vec![error::replies_too_large()];
+        }
+        let adds = rest.iter().take_while(|request| adds(request)).count();
+        let sorted = sorted_together(rest);
+        let elements = rest
+            .iter()
+            .take_while(|request| adds_elements(request))
+            .count();
+        let scripts = self.run_scripts(rest, holds, room);
+        if !scripts.is_empty() {
+            scripts
+        } else if sorted > 0 {
+            self.sorted_all(&rest[..sorted], here, holds, room).await
+        } else if elements > 1 {
+            self.add_elements_all(&rest[..elements], here, holds).await
+        } else if adds > 0 {
+            let added = self.add_all(&rest[..adds], here, holds).await;
+            added.unwrap_or_else(|fault| vec![unavailable(&fault); adds])
+        } else {
+            let reply = self.one(next, here, holds, room.steps()).await;
+            let reply = reply.unwrap_or_else(|fault| unavailable(&fault));
+            vec![room.admit(reply, next.command.scope == Scope::Read)]
+        }
+    }
+
+    async fn on_subscribe(&self, message: Result<Subscribe, Fault>) -> Sent {
+        let opened = match message {
+            Ok(message) => self.listeners.take(message),
+            Err(fault) => Sent::Refused(500, fault.to_string()),
+        };
+        // Without an alarm, listeners are not notified of keys that expire, and get no pings.
+        self.arm().await;
+        opened
+    }
+
+    /// Notifies listeners of the effect of a command on its key.
+    pub(super) fn notify_of(&self, request: &CommandRequest<'_>) {
+        self.listeners
+            .notify(|| vec![notifications::of_command(request.command, request.args)]);
+    }
+
+    /// Runs one command, or returns its first answer.
+    async fn one(
+        &self,
+        request: &CommandRequest<'_>,
+        here: &Datacenter,
+        holds: bool,
+        steps: &StepsLeft,
+    ) -> Result<Reply, Fault> {
+        if let Some((name, fingerprint)) = request.named
+            && let Some((known, reply)) = self.rows.answered(name)?
+        {
+            return Ok(if known == fingerprint {
+                reply
+            } else {
+                error::key_reused()
+            });
+        }
+        // The cell of a counter knows its own attempts, and may have counted this one.
+        if !matches!(request.command.act, Act::Add) && !self.may_keep(&[request])? {
+            return Ok(kept_replies::no_room());
+        }
+        if matches!(request.command.act, Act::Elements(Elements::Add)) {
+            let added = self
+                .add_elements(&request.args[1], &[request], here, holds)
+                .await;
+            let first = added.map(|mut replies| replies.pop());
+            return Ok(reply_of(first.map(|reply| reply.unwrap_or(Reply::Nil))));
+        }
+        let is_add = matches!(request.command.act, Act::Add);
+        let keys = if holds {
+            keys_of(request)
+        } else {
+            BTreeSet::new()
+        };
+        let _held = if is_add {
+            self.hold_to_add(keys, here).await?
+        } else {
+            self.locks.hold(&self.host, keys, true).await?
+        };
+        let done = if is_add {
+            self.add_one(request, here).await
+        } else if matches!(
+            request.command.act,
+            Act::All(_) | Act::Elements(Elements::Merge)
+        ) || is_reset(request)
+        {
+            let done = self.run_unstored(request, here, steps).await;
+            self.keep_reply(request, done)
+        } else if matches!(request.command.act, Act::Elements(_)) {
+            let keys = request.command.keys_of(request.args).unwrap_or_default();
+            self.count_elements(&keys, here).await
+        } else if matches!(request.command.act, Act::SortedSets) {
+            self.join_sets(request, here).await
+        } else if let Some(script) = script_of_sets(request) {
+            self.read_sets(script, request.args).await
+        } else {
+            self.decide(request, here).await
+        };
+        Ok(reply_of(done))
+    }
+
+    /// Runs a command whose changes are not one commit with the reply to it.
+    async fn run_unstored(
+        &self,
+        request: &CommandRequest<'_>,
+        here: &Datacenter,
+        steps: &StepsLeft,
+    ) -> Result<Reply, ReplyError> {
+        if let Act::All(whole) = request.command.act {
+            return self.whole(whole, request.args, steps).await;
+        }
+        if is_reset(request) {
+            return self.reset(request.args, steps).await;
+        }
+        let keys = request.command.keys_of(request.args).unwrap_or_default();
+        let merged = self.merge_elements(&keys, here).await?;
+        self.notify_of(request);
+        Ok(merged)
+    }
+
+    /// Stores the reply to an attempt that has a name.
+    fn keep_reply(
+        &self,
+        request: &CommandRequest<'_>,
+        done: Result<Reply, ReplyError>,
+    ) -> Result<Reply, ReplyError> {
+        let reply = done?;
+        self.rows
+            .write(&[], self.try_of(request, &reply).as_ref())?;
+        Ok(reply)
+    }
+
+    /// Whether the replies to those of these commands that have names may be stored. Cost: none once the sizes of
+    /// stored replies are read.
+    pub(super) fn may_keep(&self, requests: &[&CommandRequest<'_>]) -> Result<bool, Fault> {
+        let named = requests.iter().filter(|request| request.named.is_some());
+        let more = named.map(|request| KeptSize::most(request.returns_stored()));
+        let more = more.reduce(KeptSize::plus);
+        let caller = requests.first().map_or(0, |request| request.caller);
+        let has_room = |more| self.rows.has_room(caller, more, self.host.now_ms());
+        more.map_or(Ok(true), has_room)
+    }
+
+    /// Runs a command on its keys and stores its changes, if the keys are as they were read.
+    pub(super) async fn run_once(
+        &self,
+        request: &CommandRequest<'_>,
+        here: &Datacenter,
+        (mut space, read): (Space, &KeysRead),
+        is_blind: bool,
+    ) -> Result<(Reply, UpdateOutcome), ReplyError> {
+        let before = space.clone();
+        let reply = run(request.command, &mut space, request.args);
+        let writes = Writes {
+            before: &before,
+            after: &space,
+            read,
+            is_blind,
+        };
+        let kept = self.keep(&writes, here, request, &reply).await?;
+        Ok((reply, kept))
+    }
+
+    /// Runs commands of one key each: those of one key together, and at most `at_once` keys at once. A refusal is the
+    /// reply to each command of its key.
+    pub(super) async fn by_key(
+        &self,
+        requests: &[CommandRequest<'_>],
+        at_once: usize,
+        run: impl AsyncFn(String, Vec<&CommandRequest<'_>>) -> Result<Vec<Reply>, ReplyError>,
+    ) -> Vec<Reply> {
+        let mut keys = BTreeMap::<&String, Vec<usize>>::new();
+        for (index, request) in requests.iter().enumerate() {
+            keys.entry(&request.args[1]).or_default().push(index);
+        }
+        let run = |(key, indices): (&String, Vec<usize>)| {
+            let group = indices
+                .iter()
+                .filter_map(|index| requests.get(*index))
+                .collect();
+            let ran = run(key.clone(), group);
+            async move {
+                let refused = |refused| vec![reply_of(Err(refused)); indices.len()];
+                let replies = ran.await.unwrap_or_else(refused);
+                (indices, replies)
+            }
+        };
+        let mut replies = vec![Reply::Nil; requests.len()];
+        for (indices, group) in all_settled(keys.into_iter().map(run), at_once).await {
+            for (index, reply) in indices.into_iter().zip(group) {
+                if let Some(known) = replies.get_mut(index) {
+                    *known = reply;
+                }
+            }
+        }
+        replies
+    }
+
+    /// Loads the keys, decides, and stores the changes.
+    async fn decide(
+        &self,
+        request: &CommandRequest<'_>,
+        here: &Datacenter,
+    ) -> Result<Reply, ReplyError> {
+        let keys = keys_of(request);
+        let limit = limit_key(request);
+        for _ in 0..ROUNDS_MAX {
+            // The keys of a script are no counters, except known ones and the key that may hold a limit.
+            let own_alone = matches!(request.command.act, Act::Script) && self.are_own(&keys)?;
+            let (mut space, read) = self.load(&keys, here, own_alone, request.command).await?;
+            if request.command.scope == Scope::Read {
+                read.show(&mut space);
+            }
+            if let Some(key) = limit {
+                self.load_limit(key, &mut space).await?;
+            }
+            let (reply, kept) = self
+                .run_once(request, here, (space, &read), is_blind(request.args))
+                .await?;
+            if kept == UpdateOutcome::Done {
+                return Ok(reply);
+            }
+        }
+        Err(busy())
+    }
+
+    /// Stores the changes of a command: counters by their roots and cells, one after the other, then all rows at once.
+    pub(super) async fn keep(
+        &self,
+        writes: &Writes<'_>,
+        here: &Datacenter,
+        request: &CommandRequest<'_>,
+        reply: &Reply,
+    ) -> Result<UpdateOutcome, ReplyError> {
+        self.prepare(writes, here).await?;
+        let (mut rows, mut gone) = (Vec::new(), Vec::new());
+        let is_script = matches!(request.command.act, Act::Script);
+        for key in writes.after.changed() {
+            let (before, after) = (writes.before.get(key), writes.after.get(key));
+            let is_sorted = |entry: Option<&KeyspaceEntry>| {
+                entry.is_some_and(|entry| matches!(entry.value, StoredValue::Sorted))
+            };
+            if let Ok(id) = CounterId::parse(key.as_str())
+                && is_sorted(before)
+                && !is_sorted(after)
+            {
+                self.boards.end(&id, None).await?;
+            }
+            let counted =
+                |entry: Option<&KeyspaceEntry>| entry.filter(|entry| entry.is_counter).cloned();
+            let (was, is) = (counted(before), counted(after));
+            if let Ok(id) = CounterId::parse(key.as_str())
+                && was.as_ref().map(|entry| &entry.value) != is.as_ref().map(|entry| &entry.value)
+            {
+                let value = is.as_ref().and_then(number_of);
+                let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
+                let changed = match (before, value) {
+                    // If another caller has created it meanwhile, both count, unless the sum has more than 64 bits.
+                    (None, Some(value)) => match self.counters.add(&id, here, value, None).await {
+                        Err(ReplyError::Reply(full)) if full == error::overflow() => {
+                            UpdateOutcome::Conflict
+                        }
+                        added => match added? {
+                            Some(_) => UpdateOutcome::Done,
+                            None => UpdateOutcome::Conflict,
+                        },
+                    },
+                    _ => self.counters.replace(&id, here, value, seen).await?,
+                };
+                if changed == UpdateOutcome::Conflict {
+                    return Ok(UpdateOutcome::Conflict);
+                }
+            }
+            if before.is_some() && after.is_none() && !is_sorted(before) && !is_script {
+                gone.push((key, was.is_some()));
+            }
+            let mut row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
+            if let Some(expires_ms) = row.as_mut().and_then(|row| row.expires_ms.as_mut()) {
+                // The value that was just set must not expire in the past, however long setting it took.
+                *expires_ms = (*expires_ms).max(self.host.now_ms());
+                self.ends.record_expiry(*expires_ms);
+            }
+            rows.push((key.clone(), row));
+        }
+        // Other calls may have made a counter and a board of the same name: a deleted key is neither.
+        let gone = gone.into_iter();
+        let ends = gone.map(|(key, was_counter)| self.end_others(key, was_counter, here));
+        for ended in all_settled(ends, COUNTERS_AT_ONCE).await {
+            ended?;
+        }
+        self.rows
+            .write(&rows, self.try_of(request, reply).as_ref())?;
+        self.listeners.notify(|| {
+            notifications::of_keys(request.command, request.args, writes.before, writes.after)
+        });
+        Ok(UpdateOutcome::Done)
+    }
+
+    /// Fails before any change if a command that changes several keys cannot set one of them.
+    async fn prepare(&self, writes: &Writes<'_>, here: &Datacenter) -> Result<(), ReplyError> {
+        if writes.after.changed().nth(1).is_none() {
+            return Ok(());
+        }
+        for key in writes.after.changed() {
+            let after = writes.after.get(key).filter(|entry| entry.is_counter);
+            if let Some(seen) = writes.read.counters.get(key)
+                && let Some(value) = after.and_then(number_of)
+                && let Ok(id) = CounterId::parse(key.as_str())
+            {
+                self.counters.prepare(&id, here, value, seen).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot of replies that are stored now.
+    pub(super) fn slot(&self) -> i64 {
+        kept_replies::slot_of(self.host.now_ms(), kept_ms(&self.host))
+    }
+
+    pub(super) fn try_of(&self, request: &CommandRequest<'_>, reply: &Reply) -> Option<Try> {
+        let (name, fingerprint) = request.named?;
+        Some(Try {
+            name,
+            fingerprint,
+            reply: reply.clone(),
+            caller: request.caller,
+            slot: self.slot(),
+        })
+    }
+}
+
+/// The refusal of a command whose keys do not stay as they were read.
+pub(super) fn busy() -> ReplyError {
+    let text = "others count this key all the time; nothing was done, try again";
+    ReplyError::Reply(Reply::err(text))
+}
+
+/// The reply to a command of unknown outcome.
+pub(super) fn unavailable(fault: &Fault) -> Reply {
+    let sentence = "the command may or may not have been carried out";
+    Reply::Error(match fault {
+        Fault::Unavailable(what) => format!("{UNAVAILABLE} {what}; {sentence}"),
+        Fault::TooMany(limit) => {
+            format!("ERR there are more than {limit} keys; give a longer prefix")
+        }
+        other => format!("{UNAVAILABLE} {other}; {sentence}"),
+    })
+}
+
+pub(super) fn reply_of(done: Result<Reply, ReplyError>) -> Reply {
+    match done {
+        Ok(reply) | Err(ReplyError::Reply(reply)) => reply,
+        Err(ReplyError::Fault(fault)) => unavailable(&fault),
+    }
+}
+
+/// The changes of a command.
+pub(super) struct Writes<'a> {
+    pub(super) before: &'a Space,
+    pub(super) after: &'a Space,
+    pub(super) read: &'a KeysRead,
+    /// Whether they are stored whatever the former state of the keys is.
+    pub(super) is_blind: bool,
+}
+
+/// The stored row of a key; `None` for a counter or a board without expiry. A row with an expiry has the target that
+/// expires.
+pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Option<Row> {
+    let expires_ms = kept_end(entry.expires_ms);
+    let is_elsewhere = entry.is_counter || matches!(entry.value, StoredValue::Sorted);
+    let value = (!is_elsewhere).then(|| entry.value.clone());
+    (value.is_some() || expires_ms.is_some()).then_some(Row {
+        value,
+        target: target.filter(|_| is_elsewhere),
+        expires_ms,
+    })
+}
+
+fn number_of(entry: &KeyspaceEntry) -> Option<i64> {
+    match &entry.value {
+        StoredValue::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The keys that a command locks.
+pub(super) fn keys_of(request: &CommandRequest<'_>) -> BTreeSet<String> {
+    let keys = request.command.keys_of(request.args).unwrap_or_default();
+    let limit = limit_key(request);
+    let held = keys.into_iter().filter(|key| limit != Some(*key));
+    set_of(held.cloned())
+}
+
+/// The key from which a script reads a limit.
+fn limit_key<'a>(request: &CommandRequest<'a>) -> Option<&'a String> {
+    if !matches!(request.command.act, Act::Script) {
+        return None;
+    }
+    let (keys, _) = script_words(request.args).ok()?;
+    scripts::named(request.args).ok()?.limit_key(keys)
+}
+
+/// Whether commands may be joined with their neighbours.
+fn adds(request: &CommandRequest<'_>) -> bool {
+    matches!(request.command.act, Act::Add) && request.named.is_none()
+}
+
+fn adds_elements(request: &CommandRequest<'_>) -> bool {
+    matches!(request.command.act, Act::Elements(Elements::Add)) && request.named.is_none()
+}
+
+/// How many of the first commands are about one sorted set each. A command that removes members is the last one,
+/// because it may delete the set.
+fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
+    let sorted = rest
+        .iter()
+        .take_while(|request| matches!(request.command.act, Act::Sorted));
+    let sorted = sorted.count();
+    let mut adds = rest.iter().take(sorted);
+    let last = adds.position(|request| request.command.scope == Scope::Admin);
+    last.map_or(sorted, |last| last + 1)
+}
+
+/// The script that reads sorted sets, if the command is one.
+fn script_of_sets(request: &CommandRequest<'_>) -> Option<Script> {
+    if !matches!(request.command.act, Act::Script) {
+        return None;
+    }
+    let script = scripts::named(request.args).ok()?;
+    matches!(script, Script::FieldSums | Script::Union | Script::Tops).then_some(script)
+}
+
+fn is_reset(request: &CommandRequest<'_>) -> bool {
+    matches!(request.command.act, Act::Script)
+        && scripts::named(request.args) == Ok(Script::Reset)
+        && script_words(request.args).is_ok_and(|(keys, _)| !keys.is_empty())
+}
+
+/// Whether the effect and the reply of a command do not depend on the state of its keys.
+fn is_blind(args: &Arguments) -> bool {
+    let asks = |word: &String| {
+        ["NX", "XX", "GET"]
+            .iter()
+            .any(|name| word.eq_ignore_ascii_case(name))
+    };
+    match args[0].to_ascii_uppercase().as_str() {
+        "DEL" | "UNLINK" | "MSET" | "SETEX" | "PSETEX" => true,
+        "SET" => !args.iter().skip(3).any(asks),
+        _ => false,
+    }
+}
