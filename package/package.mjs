@@ -62,7 +62,7 @@ function command() {
 function licences() {
   const bundled = [
     "commander", "cli-progress", "string-width", "strip-ansi", "ansi-regex", "emoji-regex", "is-fullwidth-code-point",
-    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754", "fzstd", "@redis/client",
+    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754", "@redis/client",
   ];
   const texts = bundled.map((name) => {
     const folder = join(ROOT, "node_modules", name);
@@ -96,7 +96,7 @@ function manifest() {
     license,
     type: "module",
     // `zlib.crc32` is the newest of what it needs.
-    engines: { node: ">=20.15" },
+    engines: { node: ">=22.15" },
     bin: { tally: "bin/tally.mjs" },
     main: "./client/index.js",
     types: "./client/index.d.ts",

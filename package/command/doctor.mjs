@@ -6,18 +6,17 @@ import { addressOf, clientOf } from "./client.mjs";
 import { EXIT } from "./outcome.mjs";
 import { PACKAGE, ROOT } from "./place.mjs";
 
-// As `engines` of the package has it; wrangler, which `tally deploy` runs, and Miniflare need a later one.
-const NODE_MIN = [20, 15];
-const NODE_DEPLOY_MIN = [22, 12];
+// As `engines` of the package has it: from there on Node unpacks zstd.
+const NODE_MIN = [22, 15];
 // TALLY warns at this offset of clocks: times of events are refused beyond 5 s.
 const CLOCK_MS_MAX = 2_000;
 
 /** Returns the check of a version of Node. */
 export function nodeCheck(node) {
   const [major, minor] = node.split(".").map(Number);
-  const isFrom = ([first, second]) => major > first || (major === first && minor >= second);
-  if (!isFrom(NODE_MIN)) return ["node", "wrong", `Node ${node} is too old: install Node 22`];
-  if (!isFrom(NODE_DEPLOY_MIN)) return ["node", "differs", `Node ${node}; for tally deploy and startTally() install Node ${NODE_DEPLOY_MIN.join(".")} or later`];
+  const [first, second] = NODE_MIN;
+  const isFrom = major > first || (major === first && minor >= second);
+  if (!isFrom) return ["node", "wrong", `Node ${node} is too old: install Node ${NODE_MIN.join(".")} or later`];
   return ["node", "ok", `Node ${node}`];
 }
 

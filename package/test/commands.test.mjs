@@ -192,11 +192,9 @@ test("the doctor says what is well and what is not", async () => {
   assert.match(away.stdout, /start it \(tally serve\)/);
 });
 
-test("the doctor knows which Node is too old, and which for a deploy alone", () => {
-  const results = ["18.20.8", "20.14.0", "20.15.0", "22.11.0", "22.12.0", "24.0.0"].map(
-    (version) => nodeCheck(version)[1],
-  );
-  assert.deepEqual(results, ["wrong", "wrong", "differs", "differs", "ok", "ok"]);
+test("the doctor knows which Node is too old", () => {
+  const results = ["20.19.0", "22.14.0", "22.15.0", "24.0.0"].map((version) => nodeCheck(version)[1]);
+  assert.deepEqual(results, ["wrong", "wrong", "ok", "ok"]);
 });
 
 test("the doctor says what a proxy did with %2F", () => {

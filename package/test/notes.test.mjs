@@ -294,6 +294,50 @@ for (const [kind, pack] of Object.entries(packers)) {
   });
 }
 
+const garbage = {
+  text: Buffer.from("\nthe disk was full\n".repeat(30)), head: Buffer.from([0x1f, 1, 2, 3]),
+  long: Buffer.alloc(50_000, 0x41),
+};
+for (const [kind, pack] of Object.entries(packers)) {
+  test(`bytes behind a ${kind} are named, and all lines before them count`, async (context) => {
+    for (const [what, bytes] of Object.entries(garbage)) {
+      const { receiver, imported, write } = open();
+      const lines = Array.from({ length: 3_000 }, (_, index) => clf(`/${index % 7}`, { at_ms: 1.4e12 + index * 1000 }));
+      const packed = pack(Buffer.from(lines.join("")));
+      if (packed === null) return context.skip(`${kind} is not installed`);
+      const { failed } = await imported(write(`a.log.${kind}`, Buffer.concat([packed, packed, bytes])));
+      assert.deepEqual([receiver.sum, failed.length], [6_000, 1], what);
+      assert.match(failed[0].why, /a\.log\.\w+ is damaged or cut \(.+\): what could be read of it is counted/);
+    }
+  });
+}
+
+test("members and frames one behind the other, and zeros of a tape behind them, are one log", async () => {
+  for (const pack of [gzipSync, zstdCompressSync]) {
+    const { receiver, imported, write } = open();
+    const [first, second] = [pack(Buffer.from(clf("/1").repeat(9))), pack(Buffer.from(clf("/2").repeat(9)))];
+    const { failed } = await imported(write("a.log.packed", Buffer.concat([first, second, first, Buffer.alloc(512)])));
+    assert.deepEqual([receiver.sum, failed], [27, []]);
+  }
+  // All that the head of a member may have: extra bytes, a name, a comment, a checksum.
+  const { receiver, imported, write } = open();
+  const packed = gzipSync(clf("/1"));
+  const fields = [2, 0, 7, 7, ...Buffer.from("a\0b\0cc")];
+  const head = Buffer.from([0x1f, 0x8b, 8, 0x1e, 0, 0, 0, 0, 0, 3, ...fields]);
+  assert.deepEqual((await imported(write("a.gz", Buffer.concat([head, packed.subarray(10)])))).failed, []);
+  assert.equal(receiver.sum, 1);
+});
+
+test("a gzip or zstd whose checksum is another one is named", async () => {
+  for (const pack of [gzipSync, (input) => spawnSync("zstd", ["-qc"], { input }).stdout]) {
+    const { imported, write } = open();
+    const packed = Buffer.from(pack(Buffer.from(clf("/1").repeat(9))));
+    packed[packed.length - (pack === gzipSync ? 5 : 1)] ^= 1;
+    const { failed } = await imported(write("a.log.packed", packed));
+    assert.match(failed[0].why, /damaged or cut \(.*checksum/);
+  }
+});
+
 test("a bad file among many is named, and all good ones count; the command ends with 6", async () => {
   const { receiver, place, write } = open();
   mkdirSync(join(place, "folder"));

@@ -10,13 +10,14 @@
 )]
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tally_logs::fields::LogField;
 use tally_logs::filter::{Filter, Paths, Reason, Statuses};
 use tally_logs::formats::{LogFormat, LogLines, detect};
 use tally_logs::reader::{CountingRule, LogReader, ReadPart};
+use tally_logs::user_agent::Agents;
 
 /// How many lines a format is known by.
 const SAMPLE_LINES: usize = 50;
@@ -64,7 +65,7 @@ struct Report<'a> {
     lines: u32,
     left: BTreeMap<&'static str, u32>,
     unreadable: u32,
-    unread: &'a [String],
+    unread: Vec<&'a str>,
     state: &'a str,
 }
 
@@ -179,7 +180,7 @@ fn reader(options: Options) -> Result<(LogReader, bool), &'static str> {
             methods,
             bots: options.bots,
             statics: options.statics,
-            agents: HashMap::new(),
+            agents: Agents::default(),
         },
         counting: CountingRule {
             paths: Paths::named(&options.paths).ok_or("paths")?,
@@ -217,7 +218,7 @@ fn leave(part: ReadPart, state: &str) {
         lines: part.lines,
         left: left(part.left),
         unreadable: part.unreadable,
-        unread: &part.unread,
+        unread: part.unread.iter().map(|line| line.text.as_str()).collect(),
         state,
     };
     set(REPORT, serde_json::to_vec(&report).unwrap_or_default());

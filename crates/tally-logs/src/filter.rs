@@ -3,10 +3,9 @@
 //! Invariant: a field that a line does not say leaves nothing out.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use crate::bots::is_bot;
 use crate::hit::Hit;
+use crate::user_agent::Agents;
 
 /// What pages load besides themselves, by the end of its name.
 const STATIC: [&str; 40] = [
@@ -52,9 +51,6 @@ const STATIC: [&str; 40] = [
     "jxl",
 ];
 
-/// How many user agents are remembered: few of them write most lines.
-const AGENTS_MAX: usize = 10_000;
-
 /// Why a hit is left out, in the order in which that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -66,7 +62,7 @@ pub enum Reason {
     Static,
     /// A program sent it.
     Bots,
-    /// The client sent no request, and its status is asked for.
+    /// The client sent no request, or one for no page, and its status is asked for.
     Request,
 }
 
@@ -135,7 +131,7 @@ pub struct Filter {
     /// Whether what pages load counts.
     pub statics: bool,
     /// What is known of user agents.
-    pub agents: HashMap<String, bool>,
+    pub agents: Agents,
 }
 
 impl Filter {
@@ -157,20 +153,8 @@ impl Filter {
         }
         let agent = hit.user_agent.as_deref().filter(|_| !self.bots);
         agent
-            .is_some_and(|agent| self.is_bot(agent))
+            .is_some_and(|agent| self.agents.of(agent).is_bot)
             .then_some(Reason::Bots)
-    }
-
-    fn is_bot(&mut self, agent: &str) -> bool {
-        if let Some(known) = self.agents.get(agent) {
-            return *known;
-        }
-        if self.agents.len() >= AGENTS_MAX {
-            self.agents.clear();
-        }
-        let found = is_bot(agent);
-        self.agents.insert(agent.to_owned(), found);
-        found
     }
 }
 

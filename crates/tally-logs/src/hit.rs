@@ -19,6 +19,22 @@ pub enum Unread {
     Json(serde_json::Error),
 }
 
+impl Unread {
+    /// Returns the sentence that says why.
+    pub fn why(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Why(why) => why,
+            Self::NotUtf8 => "the request target is not UTF-8",
+            Self::Empty => "the line is empty",
+            Self::NoObject => "the line is JSON, but no object",
+            Self::Json(error) => return Cow::Owned(format!("the line is no such JSON: {error}")),
+        })
+    }
+}
+
+/// Why a request whose target is `*`, or the host and port of CONNECT, has no path. Source: RFC 9112, 3.2.3 and 3.2.4.
+const NO_PAGE: &str = "the request asks for no page: `*` and the target of CONNECT have no path";
+
 /// A request, as a line describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit<'a> {
@@ -47,7 +63,10 @@ impl<'a> Hit<'a> {
     /// Returns a request at this time, of which nothing else is known.
     pub fn at(at_ms: i64, target: Result<Cow<'a, str>, &'static str>) -> Self {
         Self {
-            target,
+            target: target.and_then(|target| match &*target {
+                "*" => Err(NO_PAGE),
+                _ => Ok(target),
+            }),
             path: None,
             at_ms,
             visitor: None,
@@ -57,6 +76,14 @@ impl<'a> Hit<'a> {
             user_agent: None,
             country: Cow::Borrowed(""),
         }
+    }
+
+    /// Sets the method. CONNECT names a host and a port, and no page.
+    pub(crate) fn set_method(&mut self, method: Cow<'a, str>) {
+        if method == "CONNECT" && self.target.is_ok() {
+            self.target = Err(NO_PAGE);
+        }
+        self.method = method;
     }
 
     /// Returns the path, borrowed where the line's own text has it; empty without a request.

@@ -10,6 +10,7 @@ use crate::fields::{LogField, LoggedRequest};
 use crate::filter::{Filter, Paths, Reason};
 use crate::formats::LogLines;
 use crate::hit::Hit;
+use crate::user_agent::Agents;
 
 /// The most bytes of a dimension's value, as the service allows them.
 pub const VALUE_BYTES_MAX: usize = 256;
@@ -52,7 +53,18 @@ pub struct ReadPart {
     /// How many can not be read.
     pub unreadable: u32,
     /// Some of those.
-    pub unread: Vec<String>,
+    pub unread: Vec<UnreadLine>,
+}
+
+/// A line that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadLine {
+    /// How many newlines stand before it.
+    pub number: u32,
+    /// A sentence that says why.
+    pub why: String,
+    /// Its beginning.
+    pub text: String,
 }
 
 /// Changes the path of a page, by rules that only the caller can carry out.
@@ -100,13 +112,16 @@ impl LogReader {
                         }
                     }
                 }
-                Err(_) => {
+                Err(unread) => {
                     part.lines += 1;
                     part.unreadable += 1;
                     if part.unread.len() < UNREAD_SHOWN_MAX {
                         let shown = String::from_utf8_lossy(line);
-                        part.unread
-                            .push(shown.chars().take(UNREAD_SHOWN_CHARS).collect());
+                        part.unread.push(UnreadLine {
+                            number,
+                            why: unread.why().into_owned(),
+                            text: shown.chars().take(UNREAD_SHOWN_CHARS).collect(),
+                        });
                     }
                 }
             }
@@ -147,7 +162,13 @@ fn add(
         body.push_str(",\"unique\":");
         push_json(body, visitor);
     }
-    push_dimensions(body, counting, hit, &[&*page, query].concat());
+    push_dimensions(
+        body,
+        counting,
+        &mut filter.agents,
+        hit,
+        &[&*page, query].concat(),
+    );
     body.push_str("}\n");
     let next = u32::try_from(part.ids.len()).unwrap_or(u32::MAX);
     let counter = match known.get(&id) {
@@ -162,14 +183,32 @@ fn add(
     None
 }
 
-fn push_dimensions(body: &mut String, counting: &CountingRule, hit: &Hit<'_>, target: &str) {
+fn push_dimensions(
+    body: &mut String,
+    counting: &CountingRule,
+    agents: &mut Agents,
+    hit: &Hit<'_>,
+    target: &str,
+) {
     let request = LoggedRequest {
         target,
         ..LoggedRequest::from(hit)
     };
     let mut separator = ",\"by\":{";
     for field in &counting.by {
-        let value = request.value(*field, counting.site.as_deref());
+        let value = match field {
+            LogField::Browser => agents
+                .of(request.user_agent)
+                .browser
+                .unwrap_or_default()
+                .into(),
+            LogField::Device => agents
+                .of(request.user_agent)
+                .device
+                .unwrap_or_default()
+                .into(),
+            _ => request.value(*field, counting.site.as_deref()),
+        };
         let value = cut(&value);
         let value = value.trim();
         if value.is_empty() {

@@ -4,6 +4,8 @@
 //! few dozen words without versions, so that many visitors share each. Browsers also name the browsers that they
 //! resemble, so the first word that is found decides: the table goes from the specific to the general.
 
+use std::collections::HashMap;
+
 use super::bots::{USER_AGENT_BYTES_MAX, is_bot};
 
 /// The name of unknown browsers.
@@ -85,20 +87,64 @@ fn first_of(words: &[(&str, &'static str)], user_agent: &str) -> Option<&'static
 
 /// The browser's family; `None` where there is no user agent.
 pub fn browser(user_agent: &str) -> Option<&'static str> {
-    let user_agent = looked_at(user_agent);
-    match user_agent {
-        "" | "-" => None,
-        _ if is_bot(user_agent) => Some(BOT),
-        _ => first_of(&BROWSERS, user_agent).or(Some(OTHER)),
-    }
+    Agent::of(user_agent).browser
 }
 
 /// `phone`, `tablet` or `desktop`; `None` where the user agent does not say, and for bots.
 pub fn device(user_agent: &str) -> Option<&'static str> {
-    let user_agent = looked_at(user_agent);
-    match user_agent {
-        "" | "-" => None,
-        _ if is_bot(user_agent) => None,
-        _ => first_of(&DEVICES, user_agent),
+    Agent::of(user_agent).device
+}
+
+/// What a user agent says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// Whether it is a program's.
+    pub is_bot: bool,
+    /// The browser's family; `None` where there is no user agent.
+    pub browser: Option<&'static str>,
+    /// `phone`, `tablet` or `desktop`; `None` where the user agent does not say, and for bots.
+    pub device: Option<&'static str>,
+}
+
+impl Agent {
+    /// Returns what a user agent says.
+    pub fn of(user_agent: &str) -> Self {
+        let user_agent = looked_at(user_agent);
+        let is_bot = is_bot(user_agent);
+        let (browser, device) = match (user_agent, is_bot) {
+            ("" | "-", _) => (None, None),
+            (_, true) => (Some(BOT), None),
+            (_, false) => (
+                first_of(&BROWSERS, user_agent).or(Some(OTHER)),
+                first_of(&DEVICES, user_agent),
+            ),
+        };
+        Self {
+            is_bot,
+            browser,
+            device,
+        }
+    }
+}
+
+/// How many user agents are remembered: few of them write most lines.
+const AGENTS_MAX: usize = 10_000;
+
+/// Remembers what user agents say. To look at one costs as much as to read ten lines.
+#[derive(Default)]
+pub struct Agents(HashMap<String, Agent>);
+
+impl Agents {
+    /// Returns what a user agent says.
+    pub fn of(&mut self, user_agent: &str) -> Agent {
+        if let Some(known) = self.0.get(user_agent) {
+            return *known;
+        }
+        if self.0.len() >= AGENTS_MAX {
+            self.0.clear();
+        }
+        let agent = Agent::of(user_agent);
+        self.0.insert(user_agent.to_owned(), agent);
+        agent
     }
 }

@@ -4,7 +4,6 @@
 import { createReadStream, promises as files } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import zlib from "node:zlib";
-import { Decompress } from "fzstd";
 import bzip2 from "unbzip2-stream";
 import { EXIT, Failure } from "../outcome.mjs";
 
@@ -30,36 +29,107 @@ export function packing(head) {
   return MAGIC.find(([, bytes]) => bytes.every((byte, at) => head[at] === byte))?.[0];
 }
 
+// What is packed in members, which `cat a.gz b.gz` puts one behind the other. `head` returns how many bytes stand
+// before what a member packs: -1 where none begins, undefined where more bytes say. Behind it come `tail` bytes, which
+// `check` compares.
+const MEMBERS = {
+  gzip: {
+    open: () => zlib.createInflateRaw(), head: headOfGzip, tail: 8,
+    check: (tail, sum, size) => tail.readUInt32LE(0) === sum && tail.readUInt32LE(4) === size % 2 ** 32,
+  },
+  // The decoder compares the checksum.
+  zstd: {
+    open: () => zlib.createZstdDecompress(), tail: 0, check: () => true,
+    head: (bytes) => (bytes.length < 4 ? undefined : packing(bytes) === "zstd" || isSkippable(bytes) ? 0 : -1),
+  },
+};
+const isSkippable = (bytes) => bytes.readUInt32LE(0) >>> 4 === 0x184d2a5;
+
+// Source: RFC 1952, section 2.3.
+function headOfGzip(bytes) {
+  if (bytes.some((byte, at) => at < 3 && byte !== [0x1f, 0x8b, 8][at])) return -1;
+  const flags = bytes[3];
+  let end = 10 + (flags & 4 ? 2 + (bytes[10] ?? 0) + 256 * (bytes[11] ?? 0) : 0);
+  // The name, and a comment, each with a zero behind it.
+  for (const flag of [8, 16]) if (flags & flag) end = (bytes.indexOf(0, end) + 1 || Infinity);
+  if (flags & 2) end += 2;
+  return end < bytes.length ? end : undefined;
+}
+
 // Each takes bytes, calls `out` with what they hold, and rejects where they are damaged, or end too early.
 const UNPACKERS = {
   undefined: (out) => async (bytes) => out(bytes),
-  gzip: (out) => streamed(zlib.createGunzip(), out),
-  bzip2: (out) => streamed(bzip2(), out),
-  zstd: (out) => {
-    const stream = new Decompress((bytes) => out(Buffer.from(bytes)));
-    return async (bytes, isLast) => stream.push(bytes, isLast);
+  gzip: (out) => members(MEMBERS.gzip, out),
+  zstd: (out) => members(MEMBERS.zstd, out),
+  bzip2: (out) => {
+    const stream = bzip2().on("data", out);
+    let failure;
+    stream.on("error", (error) => (failure ??= error));
+    return async (bytes, isLast) => {
+      if (isLast) stream.end();
+      else stream.write(bytes);
+      if (failure !== undefined) throw failure;
+    };
   },
 };
 
-function streamed(stream, out) {
-  let failure;
-  let isOver = false;
-  let next = () => {};
-  stream.on("data", out);
-  stream.on("error", (error) => next((failure ??= error)));
-  stream.on("end", () => next((isOver = true)));
+function members({ open: openOne, head, tail, check }, out) {
+  let rest = Buffer.alloc(0);
+  let one;
+  let isFirst = true;
   return async (bytes, isLast) => {
-    // What comes behind the packed bytes is no part of them.
-    if (isOver) return;
-    await new Promise((done) => {
-      next = done;
-      if (isLast) stream.end();
-      // Streams of the first kind take all at once, and call nobody.
-      else if (stream.write.length < 2) done(stream.write(bytes));
-      else stream.write(bytes, done);
-    });
-    if (failure !== undefined) throw failure;
+    rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes]);
+    for (;;) {
+      if (one === undefined) {
+        // Tapes end in zeros.
+        if (!isFirst && rest.every((byte) => byte === 0)) rest = rest.subarray(rest.length);
+        const begin = rest.length === 0 ? undefined : head(rest);
+        if (begin === -1) throw new Error(isFirst ? "its head is damaged" : "other bytes follow what is packed");
+        if (begin === undefined && isLast && rest.length > 0) throw new Error("unexpected end");
+        if (begin === undefined) return;
+        rest = rest.subarray(begin);
+        one = inflating(openOne(), out);
+      }
+      rest = rest.subarray(await one.push(rest, isLast));
+      if (!one.isOver || rest.length < tail) {
+        if (isLast) throw new Error("unexpected end");
+        return;
+      }
+      if (!check(rest, one.sum, one.size)) throw new Error("its checksum is another one");
+      rest = rest.subarray(tail);
+      [one, isFirst] = [undefined, false];
+    }
   };
+}
+
+// One member. `push` resolves to how many of the bytes belong to it. No decoder says that the last byte was its end,
+// but none takes one more: that of zstd takes it for the beginning of another frame, and refuses it.
+function inflating(stream, out) {
+  const one = { sum: 0, size: 0, isOver: false };
+  let failure;
+  let next = () => {};
+  stream.on("data", (bytes) => {
+    one.sum = zlib.crc32(bytes, one.sum);
+    one.size += bytes.length;
+    out(bytes);
+  });
+  stream.on("error", (error) => {
+    if (error.code === "ZSTD_error_prefix_unknown" && one.size > 0) one.isOver = true;
+    else failure ??= error;
+    next();
+  });
+  stream.on("end", () => next((one.isOver = true)));
+  one.push = async (bytes, isLast) => {
+    if (one.isOver) return 0;
+    const before = stream.bytesWritten;
+    const write = (some) => new Promise((done) => ((next = done), stream.write(some, done)));
+    if (bytes.length > 0) await write(bytes);
+    const taken = stream.errored === null ? stream.bytesWritten - before : 0;
+    if (isLast && !one.isOver && failure === undefined) await write(Buffer.alloc(1));
+    if (failure !== undefined) throw failure;
+    return taken;
+  };
+  return one;
 }
 
 // Yields the bytes that a stream holds, and keeps how many of its own were read.
@@ -88,7 +158,7 @@ async function* unpacked(stream, source, start) {
     yield* ready.splice(0);
     if (error instanceof Failure) throw error;
     const why = error instanceof TypeError ? "unexpected end" : (error.message ?? error);
-    throw new Failure(EXIT.partly, `${name} is damaged or cut (${why}): the lines before that are counted; import it again once it is whole`);
+    throw new Failure(EXIT.partly, `${name} is damaged or cut (${why}): what could be read of it is counted; import it again once it is whole`);
   }
   yield* ready;
 }

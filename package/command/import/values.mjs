@@ -300,7 +300,13 @@ export class Values {
     const { isLocal } = this.options;
     const mode = goesOn ? "add" : this.options.mode;
     const hash = createHash("sha256").update(`${mode}\n${text}`).digest("base64url").slice(0, 32);
-    const report = await this.client.request("POST", "/import", {
+    const refused = (error) => {
+      // A body of which nothing was imported is refused, by a problem that has the report.
+      if (error.problem?.refused === undefined) throw error;
+      return error.problem;
+    };
+    const request = (...call) => this.client.request(...call).catch(refused);
+    const report = await request("POST", "/import", {
       query: { mode },
       body: isLocal ? text : gzipSync(text),
       headers: { "content-type": "application/x-ndjson" },

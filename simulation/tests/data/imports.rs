@@ -506,6 +506,58 @@ fn an_import_needs_a_body() {
 }
 
 #[test]
+fn an_import_of_which_nothing_is_imported_is_refused_with_its_report() {
+    let service = Service::new(12, None);
+    let ask = |file: &str| service.ask(0, "POST", "/import", file, None);
+    let good = "{\"id\":\"there\",\"value\":7}\n";
+    assert_eq!(ask(good).status, 200);
+    for (file, status, code) in [
+        (good, 409, "already-exists"),
+        ("{\"id\":\"a\",\"value\":\"x\"}\n", 400, "invalid-line"),
+        ("nonsense\nnonsense\n", 400, "invalid-json"),
+    ] {
+        let answer = ask(file);
+        let report = answer.json();
+        assert_eq!(
+            (answer.status, &report["code"]),
+            (status, &code.into()),
+            "{report}"
+        );
+        assert_eq!(report["refused"][0]["code"], code, "{report}");
+        assert_eq!(report["rejected"], file.lines().count(), "{report}");
+    }
+    let mixed = ask(&[good, "{\"id\":\"other\",\"value\":1}\n"].concat());
+    assert_eq!((mixed.status, &mixed.json()["rejected"]), (200, &1.into()));
+}
+
+#[test]
+fn a_body_of_utf16_is_named_by_every_call() {
+    let service = Service::new(12, None);
+    let text: String = "{\"delta\":2}"
+        .chars()
+        .flat_map(|sign| [sign, '\0'])
+        .collect();
+    for (method, path) in [
+        ("POST", "/counters/a/increment"),
+        ("POST", "/events"),
+        ("POST", "/ingest?format=clf"),
+        ("POST", "/import"),
+        ("PUT", "/counters/a"),
+        ("PUT", "/boards/b"),
+        ("POST", "/limits"),
+    ] {
+        let answer = service.ask(0, method, path, &text, None);
+        let body = answer.json();
+        assert_eq!(
+            (answer.status, &body["code"]),
+            (415, &"unsupported-encoding".into()),
+            "{path} {body}"
+        );
+        assert!(answer.text().contains("iconv -f UTF-16"), "{path} {body}");
+    }
+}
+
+#[test]
 fn what_was_imported_is_as_of_its_import() {
     let service = Service::new(13, None);
     let begun_ms = service.world.now_ms();

@@ -120,6 +120,9 @@ pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer,
     }
     import.bring_back_some(&mut lines, true).await;
     import.write_members().await;
+    if let Some((problem, json)) = import.report.refusal() {
+        return Ok(Answer::from(problem).reported(json));
+    }
     let answer = Answer::json(import.report.to_json());
     Ok(match import.is_replay {
         Some(true) => answer.replayed(),

@@ -5,7 +5,7 @@ use std::pin::pin;
 use super::request_context::RequestContext;
 use tally_host::Host;
 use tally_host::http::{Pieces, Request};
-use tally_protocol::batch::decode::Decoder;
+use tally_protocol::batch::decode::{Decoder, of_utf16};
 use tally_protocol::batch::split::BYTE_ORDER_MARK;
 use tally_protocol::bodies::{
     ARRIVAL_MS_MAX, BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, DRAIN_PIECE_MS_MAX,
@@ -153,6 +153,9 @@ pub async fn read_up_to(context: &RequestContext, bytes_max: u64) -> Result<Vec<
             Ok(())
         })
         .await?;
+    }
+    if let Some(problem) = of_utf16(&body) {
+        return Err(problem);
     }
     if body.starts_with(BYTE_ORDER_MARK) {
         body.drain(..BYTE_ORDER_MARK.len());

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::clf::target_of;
+use super::clf::{quoted_text, target_of, text_of_log};
 use crate::address;
 use crate::hit::{Hit, Unread, said, visitor};
 use crate::time::parse_rfc3339;
@@ -22,7 +22,7 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     let line = std::str::from_utf8(line).map_err(|_| Unread::NotUtf8)?;
     let no_line =
         || Unread::Why("the line has not the eleven words of a load balancer before its request");
-    let (head, rest) = line.split_once(" \"").ok_or_else(no_line)?;
+    let (head, _) = line.split_once(" \"").ok_or_else(no_line)?;
     let mut words = head.split(' ').peekable();
     words.next_if(|word| TYPES.contains(word));
     let time = words.next().unwrap_or_default();
@@ -33,16 +33,15 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     };
     let at_ms =
         parse_rfc3339(time).ok_or(Unread::Why("the line does not begin with a real time"))?;
-    let mut quotes = rest.split('"');
-    let request = quotes.next().unwrap_or_default();
-    let user_agent = quotes.nth(1);
+    let (request, rest) = quoted_text(line.as_bytes().get(head.len()..).unwrap_or_default());
+    let request = request.unwrap_or_default();
+    let user_agent = quoted_text(rest).0;
     // What is no request is logged as `- http://shop.example:80- `.
-    let target = match request.starts_with("- ") {
+    let target = match request.starts_with(b"- ") {
         true => Err("the request is empty: the client sent none"),
-        false => target_of(request.as_bytes()),
+        false => target_of(request),
     };
-    let target = target.and_then(|target| std::str::from_utf8(target).map_err(|_| ""));
-    let mut hit = Hit::at(at_ms, target.map(Cow::Borrowed));
+    let mut hit = Hit::at(at_ms, target.map(text_of_log));
     // The port always stands behind the address, without brackets too.
     let without_port = client.rsplit_once(':').map_or(client, |(before, _)| before);
     hit.visitor = match address::parse(without_port) {
@@ -50,9 +49,14 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         None => visitor(client),
     };
     if hit.target.is_ok() {
-        hit.method = Cow::Borrowed(request.split(' ').next().unwrap_or_default());
+        hit.set_method(text_of_log(
+            request
+                .split(|byte| *byte == b' ')
+                .next()
+                .unwrap_or_default(),
+        ));
     }
     hit.status = said(Cow::Borrowed(status));
-    hit.user_agent = user_agent.map(|text| said(Cow::Borrowed(text)));
+    hit.user_agent = user_agent.map(|text| said(text_of_log(text)));
     Ok(Some(hit))
 }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use crate::hit::{Hit, Unread, said, visitor};
 use crate::prefix::carried;
+use crate::text::{unescaped, unescaped_of_haproxy};
 use crate::time::{CLF_TIME_BYTES, parse_clf_time};
 
 /// Returns the request of a line, without its newline. A carrier's prefix and the name of a virtual host may stand
@@ -31,12 +32,7 @@ pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
     let request = until_quote(quoted).ok_or(Unread::Why(
         "the request has no closing quote, so its target may be cut off",
     ))?;
-    let target = match target_of(request) {
-        Ok(target) => Ok(Cow::Borrowed(
-            std::str::from_utf8(target).map_err(|_| Unread::NotUtf8)?,
-        )),
-        Err(why) => Err(why),
-    };
+    let target = target_of(request);
     let method = match &target {
         Ok(_) => request.trim_ascii().split(|byte| *byte == b' ').next(),
         Err(_) => None,
@@ -44,15 +40,43 @@ pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
     let (status, rest) = status_of(quoted.get(request.len() + 1..).unwrap_or_default());
     let (referrer, rest) = quoted_text(rest);
     let (user_agent, rest) = quoted_text(rest);
-    let user_agent = user_agent.filter(|_| referrer != Some(b"") || !is_of_haproxy(rest));
-    let text = |bytes| said(String::from_utf8_lossy(bytes));
+    let is_of_haproxy = referrer == Some(b"") && is_of_haproxy(rest);
+    let user_agent = user_agent.filter(|_| !is_of_haproxy);
+    let text = |bytes| said(text_of_log(bytes));
+    let target = match (target, is_of_haproxy) {
+        (Ok(target), true) => Ok(text_of(unescaped_of_haproxy(target))),
+        (Ok(target), false) => Ok(match unescaped(target) {
+            Cow::Borrowed(target) => {
+                Cow::Borrowed(std::str::from_utf8(target).map_err(|_| Unread::NotUtf8)?)
+            }
+            // A server of JSON writes what is no text in the same way.
+            Cow::Owned(target) => text_of(Cow::Owned(target)),
+        }),
+        (Err(why), _) => Err(why),
+    };
     let mut hit = Hit::at(unix_seconds.saturating_mul(1000), target);
     hit.visitor = client(head)?.and_then(visitor);
-    hit.method = text(method.unwrap_or_default());
+    hit.set_method(text(method.unwrap_or_default()));
     hit.status = text(status);
     hit.referrer = text(referrer.unwrap_or_default());
     hit.user_agent = user_agent.map(text);
     Ok(hit)
+}
+
+/// Returns what a server wrote into its log as a text.
+pub(crate) fn text_of_log(bytes: &[u8]) -> Cow<'_, str> {
+    text_of(unescaped(bytes))
+}
+
+/// Returns the text of bytes; a mark for each that is none.
+fn text_of(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
+    match bytes {
+        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Owned(bytes) => Cow::Owned(
+            String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        ),
+    }
 }
 
 /// Returns the text of the client before the time: the first word, or the second behind the name of a virtual host.
@@ -107,7 +131,7 @@ fn is_of_haproxy(after: &[u8]) -> bool {
 }
 
 /// Returns what the next quotes hold, and what follows them. What is cut off says what is left of it.
-fn quoted_text(text: &[u8]) -> (Option<&[u8]>, &[u8]) {
+pub(crate) fn quoted_text(text: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let open = text.iter().position(|byte| *byte == b'"');
     let rest = open
         .and_then(|open| text.get(open + 1..))

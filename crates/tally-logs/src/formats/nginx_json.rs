@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::clf::target_of;
 use crate::hit::{Hit, Unread, said, visitor};
 use crate::json::{Text, object, plain_of, text_of};
+use crate::text::hex;
 use crate::time::parse_any;
 
 #[derive(Deserialize)]
@@ -46,23 +47,48 @@ struct Wire<'a> {
     http_user_agent: Option<&'a RawValue>,
 }
 
-/// Returns the request of a line. nginx escapes no byte above 127, so a line may not be UTF-8: what is no text is no
-/// target, but the line has its status.
+/// Returns the request of a line. nginx escapes no byte above 127, so a line may not be UTF-8: a byte that is no text
+/// becomes a mark, as in a log of Caddy. A `log_format` without `escape=json` writes `\x22` for a quote.
 ///
 /// # Errors
 /// [`Unread`] that says what is missing.
 pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     let read = read_utf8(line);
-    if read.is_ok() || std::str::from_utf8(line).is_ok() {
+    let bytes = unescaped_hex(line);
+    if read.is_ok() || (matches!(bytes, Cow::Borrowed(_)) && std::str::from_utf8(line).is_ok()) {
         return read;
     }
-    let text = String::from_utf8_lossy(line);
-    let hit = read_utf8(text.as_bytes())?.map(Hit::into_owned);
-    let target = hit.as_ref().and_then(|hit| hit.target.as_deref().ok());
-    match target.is_some_and(|target| target.contains(char::REPLACEMENT_CHARACTER)) {
-        true => Err(Unread::NotUtf8),
-        false => Ok(hit),
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(read_utf8(text.as_bytes())?.map(Hit::into_owned))
+}
+
+/// Returns a line whose `\xHH`, which JSON does not know, are bytes, or escapes of JSON for those that JSON escapes.
+fn unescaped_hex(line: &[u8]) -> Cow<'_, [u8]> {
+    if !line.windows(2).any(|pair| pair == b"\\x") {
+        return Cow::Borrowed(line);
     }
+    let (mut whole, mut rest) = (Vec::with_capacity(line.len()), line);
+    while let Some((byte, mut after)) = rest.split_first() {
+        match (byte, after) {
+            (b'\\', [b'x', high, low, behind @ ..]) => {
+                match hex(*high, *low) {
+                    Some(byte) if byte < b' ' || matches!(byte, b'"' | b'\\') => {
+                        whole.extend([b'\\', b'u', b'0', b'0', *high, *low]);
+                    }
+                    Some(byte) => whole.push(byte),
+                    None => whole.extend([b'\\', b'x', *high, *low]),
+                }
+                after = behind;
+            }
+            (b'\\', [sign, behind @ ..]) => {
+                whole.extend([b'\\', *sign]);
+                after = behind;
+            }
+            _ => whole.push(*byte),
+        }
+        rest = after;
+    }
+    Cow::Owned(whole)
 }
 
 fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
@@ -98,7 +124,7 @@ fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     };
     let mut hit = Hit::at(at_ms, target);
     hit.visitor = visitor(&text_of(wire.remote_addr));
-    hit.method = match wire.request_method {
+    hit.set_method(match wire.request_method {
         Some(method) => text_of(Some(method)),
         None if hit.target.is_ok() => Cow::Owned(
             request
@@ -109,7 +135,7 @@ fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
                 .to_owned(),
         ),
         None => Cow::Borrowed(""),
-    };
+    });
     hit.status = Cow::Borrowed(plain_of(wire.status));
     hit.referrer = said(text_of(wire.http_referer.or(wire.http_referrer)));
     hit.user_agent = wire.http_user_agent.map(|json| said(text_of(Some(json))));

@@ -49,15 +49,16 @@ fn the_target_is_between_method_and_protocol() {
         ("GET /a b", "/a b"),
         ("GET /a HTTP/1.1 HTTP/1.1", "/a HTTP/1.1"),
         ("GET  /x  HTTP/1.1", "/x"),
-        (r#"GET /a\"b HTTP/1.1"#, r#"/a\"b"#),
-        (r#"GET /a\" 200 HTTP/1.1"#, r#"/a\" 200"#),
-        (r"GET /a\\ HTTP/1.1", r"/a\\"),
+        (r#"GET /a\"b HTTP/1.1"#, r#"/a"b"#),
+        (r#"GET /a\" 200 HTTP/1.1"#, r#"/a" 200"#),
+        (r"GET /a\\ HTTP/1.1", r"/a\"),
         (r#"GET /a"b HTTP/1.1"#, r#"/a"b"#),
         ("GET /%2e%2F%20 HTTP/1.1", "/%2e%2F%20"),
         ("GET /a?b?c HTTP/1.1", "/a"),
         ("GET /a#b HTTP/1.1", "/a#b"),
         ("GET http://h/p?q HTTP/1.1", "/p"),
-        ("OPTIONS * HTTP/1.1", "*"),
+        (r"GET /a\x22b\x5Cc\xC3\xA9\x7e HTTP/1.1", "/a\"b\\cé~"),
+        (r"GET /a\xe9\t\q\x4 HTTP/1.1", "/a\u{fffd}\t\\q\\x4"),
         ("M-SEARCH /é HTTP/1.1", "/é"),
     ] {
         assert_eq!(path(&with_request(request)), expected, "{request}");
@@ -97,6 +98,8 @@ fn a_line_that_says_no_request_says_why() {
         (with_request(""), "the request is empty"),
         (with_request("GET"), "no target"),
         (with_request("GET HTTP/1.1"), "no target"),
+        (with_request("OPTIONS * HTTP/1.1"), "asks for no page"),
+        (with_request("CONNECT a:443 HTTP/1.1"), "asks for no page"),
         (
             with_request(r"\x16\x03\x01 \x02"),
             "does not begin with a method",
@@ -298,4 +301,47 @@ fn the_request_that_haproxy_could_not_read_has_a_status() {
         format!("127.0.0.1 - - {TIME} \"<BADREQ>\" 400 0 \"\" \"\" 50426 446 \"site\" \"site\"");
     let hit = read(line.as_bytes()).unwrap();
     assert_eq!((hit.target.is_err(), &*hit.status), (true, "400"));
+}
+
+#[test]
+fn a_target_is_one_counter_in_whatever_way_a_server_escapes_it() {
+    use tally_logs::formats::{LogFormat, LogLines};
+    let json =
+        |text: &str| format!(r#"{{"msec":"1.5","request":"GET {text} HTTP/1.1","status":"200"}}"#);
+    let alb = |text: &str| {
+        format!(
+            "http 2026-11-01T12:30:05Z lb 1.2.3.4:1 - -1 -1 -1 200 - 1 2 \"GET {text} HTTP/1.1\" \"a\\\"b\""
+        )
+    };
+    let haproxy = |text: &str| {
+        format!(
+            "1.2.3.4 - - {TIME} \"GET {text} HTTP/1.1\" 200 72 \"\" \"\" 50442 452 \"site\" \"site\""
+        )
+    };
+    let caddy = |text: &str| {
+        format!(
+            r#"{{"logger":"http.log.access","ts":1,"request":{{"method":"GET","uri":"{text}"}},"status":200}}"#
+        )
+    };
+    for (format, line) in [
+        (
+            LogFormat::Clf,
+            with_request(r"GET /a\x22\x5C\xC3\xA9%7E~ HTTP/1.1"),
+        ),
+        (
+            LogFormat::Clf,
+            with_request(r#"GET /a\"\\\xc3\xa9%7E~ HTTP/1.1"#),
+        ),
+        (LogFormat::Clf, haproxy("/a#22#5C#C3#A9%7E~")),
+        (LogFormat::Caddy, caddy(r#"/a\"\\é%7E~"#)),
+        (LogFormat::NginxJson, json(r#"/a\"\\é%7E~"#)),
+        (LogFormat::NginxJson, json(r"/a\x22\x5C\xC3\xA9%7E~")),
+        (LogFormat::Alb, alb(r"/a\x22\x5C\xC3\xA9%7E~")),
+    ] {
+        let hit = LogLines::new(format, "")
+            .read(line.as_bytes())
+            .unwrap()
+            .unwrap();
+        assert_eq!(hit.path(), "/a\"\\é%7E~", "{line}");
+    }
 }

@@ -1,9 +1,8 @@
 //! Page views count; what is left out is left out for its reason.
 
-use std::collections::HashMap;
-
 use tally_logs::filter::{Filter, Paths, Reason, Statuses};
 use tally_logs::hit::Hit;
+use tally_logs::user_agent::Agents;
 
 const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
@@ -13,7 +12,7 @@ fn filter(status: &str, methods: &[&str], all: bool) -> Filter {
         methods: methods.iter().map(|method| (*method).to_owned()).collect(),
         bots: all,
         statics: all,
-        agents: HashMap::new(),
+        agents: Agents::default(),
     }
 }
 
@@ -75,6 +74,54 @@ fn a_line_without_a_request_is_left_out_by_its_status() {
         without("400"),
         [Some(Reason::Status), Some(Reason::Request)]
     );
+}
+
+#[test]
+fn a_request_for_no_page_is_left_out_because_its_id_would_be_no_path() {
+    use tally_logs::formats::{LogFormat, LogLines};
+    let clf = |request: &str| {
+        format!("203.0.113.9 - - [17/May/2015:10:05:03 +0000] \"{request}\" 200 1 \"-\" \"x\"")
+    };
+    let caddy = |method: &str, uri: &str| {
+        format!(
+            r#"{{"logger":"http.log.access","ts":1,"request":{{"method":"{method}","uri":"{uri}"}},"status":200}}"#
+        )
+    };
+    let nginx = |request: &str| format!(r#"{{"msec":"1.5","request":"{request}","status":"200"}}"#);
+    let alb = |request: &str| {
+        format!(
+            "http 2026-11-01T12:30:05Z lb 203.0.113.9:1 - -1 -1 -1 200 - 1 2 \"{request}\" \"x\""
+        )
+    };
+    let w3c = |method: &str, stem: &str| {
+        format!("2026-11-01\t12:30:05\tX\t1\t203.0.113.9\t{method}\th\t{stem}\t200\t-\tx\t-")
+    };
+    for (format, line) in [
+        (LogFormat::Clf, clf("CONNECT shop.example:443 HTTP/1.1")),
+        (LogFormat::Clf, clf("OPTIONS * HTTP/1.1")),
+        (LogFormat::Clf, clf("PRI * HTTP/2.0")),
+        (LogFormat::Caddy, caddy("CONNECT", "shop.example:443")),
+        (LogFormat::Caddy, caddy("OPTIONS", "*")),
+        (
+            LogFormat::NginxJson,
+            nginx("CONNECT shop.example:443 HTTP/1.1"),
+        ),
+        (LogFormat::NginxJson, nginx("OPTIONS * HTTP/1.1")),
+        (LogFormat::Alb, alb("CONNECT shop.example:443 HTTP/1.1")),
+        (LogFormat::Alb, alb("OPTIONS * HTTP/1.1")),
+        (LogFormat::Cloudfront, w3c("OPTIONS", "*")),
+    ] {
+        let hit = LogLines::new(format, "")
+            .read(line.as_bytes())
+            .unwrap()
+            .unwrap();
+        let page = hit.page().map(|(path, _)| path.to_owned());
+        assert_eq!(page, None, "{line}");
+        assert_eq!(
+            filter("any", &[], true).reason(&hit, None),
+            Some(Reason::Request)
+        );
+    }
 }
 
 #[test]

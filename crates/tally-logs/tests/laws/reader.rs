@@ -1,11 +1,10 @@
 //! A log becomes a body of `/ingest?format=ndjson`, and every line of it is accounted for.
 
-use std::collections::HashMap;
-
 use tally_logs::fields::LogField;
 use tally_logs::filter::{Filter, Paths, Statuses};
 use tally_logs::formats::{LogFormat, LogLines};
-use tally_logs::reader::{CountingRule, LogReader, ReadPart};
+use tally_logs::reader::{CountingRule, LogReader, ReadPart, UnreadLine};
+use tally_logs::user_agent::Agents;
 
 const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
@@ -17,7 +16,7 @@ fn reader(site: Option<&str>, by: &[LogField]) -> LogReader {
             methods: vec!["GET".to_owned()],
             bots: false,
             statics: false,
-            agents: HashMap::new(),
+            agents: Agents::default(),
         },
         counting: CountingRule {
             paths: Paths::Keep,
@@ -70,7 +69,13 @@ fn each_line_is_counted_left_out_or_unreadable() {
         (part.lines, part.left, part.unreadable),
         (10, [2, 1, 1, 1, 0], 1)
     );
-    assert_eq!(part.unread, ["nonsense"]);
+    let why = "there is no `[dd/Mon/yyyy:HH:MM:SS ±zzzz] \"` with a real time";
+    let unread = UnreadLine {
+        number: 3,
+        why: why.to_owned(),
+        text: "nonsense".to_owned(),
+    };
+    assert_eq!(part.unread, [unread]);
     assert_eq!(
         part.body.lines().next(),
         Some(r#"{"key":"x:/a","at":1431857103000,"unique":"203.0.113.9"}"#)
@@ -93,7 +98,7 @@ fn a_site_is_one_counter_with_dimensions_and_a_rule_may_change_its_pages() {
     assert_eq!(of(&part).0, ["shop.example"]);
     assert_eq!(
         part.body.trim_end(),
-        r#"{"key":"shop.example","at":1431857103000,"unique":"203.0.113.9","by":{"page":"/new/x\\\"","referrer":"t.co","browser":"Firefox","utm_source":"mail"}}"#
+        r#"{"key":"shop.example","at":1431857103000,"unique":"203.0.113.9","by":{"page":"/new/x\"","referrer":"t.co","browser":"Firefox","utm_source":"mail"}}"#
     );
 }
 

@@ -120,15 +120,20 @@ impl Decoder {
         if head.starts_with(GZIP) {
             return Ok(Form::Gzip(Box::new(Inflate::new(self.bytes_max))));
         }
-        if is_utf16(head) {
-            let detail = format!("{UTF16}; nothing was counted");
-            return Err(Problem::new(Code::UnsupportedEncoding, detail));
+        if let Some(problem) = of_utf16(head) {
+            return Err(problem);
         }
         match OTHERS.iter().find(|(begin, ..)| head.starts_with(begin)) {
             Some((_, name, command)) => Err(unsupported(name, command)),
             None => Ok(Form::Plain),
         }
     }
+}
+
+/// Returns the problem of a body in UTF-16, by its first bytes.
+pub fn of_utf16(head: &[u8]) -> Option<Problem> {
+    let detail = || format!("{UTF16}; nothing was counted");
+    is_utf16(head).then(|| Problem::new(Code::UnsupportedEncoding, detail()))
 }
 
 fn unsupported(name: &str, command: &str) -> Problem {

@@ -414,6 +414,39 @@ impl Report {
         }
     }
 
+    /// The problem of an import of which nothing was imported because lines were refused, and its JSON, which has the
+    /// report too; `None` otherwise. A code whose lines may be imported later comes first, so that the sender repeats
+    /// the body.
+    pub fn refusal(&self) -> Option<(Problem, String)> {
+        let imported = [
+            self.counters,
+            self.policies,
+            self.alerts,
+            self.boards,
+            self.members,
+        ];
+        if imported.into_iter().any(|count| count > 0) {
+            return None;
+        }
+        let is_for_now = |(_, _, why): &&(u64, Option<String>, Problem)| {
+            matches!(why.code().status(), 429 | 500..)
+        };
+        let first = self.refused.iter().find(is_for_now);
+        let (line, _, why) = first.or(self.refused.first())?;
+        let detail = format!(
+            "none of {} lines was imported; the reason of line {line}: {}",
+            self.rejected,
+            why.detail()
+        );
+        let mut problem = Problem::new(why.code(), detail);
+        if let Some(seconds) = why.retry_after_seconds() {
+            problem = problem.with_retry_after(seconds);
+        }
+        let (members, report) = (problem.to_json(), self.to_json());
+        let json = [members.strip_suffix('}')?, report.strip_prefix('{')?].join(",");
+        Some((problem, json))
+    }
+
     /// The JSON of the answer.
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
