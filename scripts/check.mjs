@@ -13,6 +13,7 @@ import { compatibilityDate as workerdDate } from "workerd";
 import { WASM_GZIP_BYTES_MAX, wasmGzipBytes } from "../benches/wasm-size.mjs";
 import { allBut, features } from "./features.mjs";
 import { allowedOf, pagesOf, wrongs } from "./prose.mjs";
+import { findingsOf, roomsAllowed, wrongs as roomWrongs } from "./rooms.mjs";
 import { tidy } from "./tidy.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -150,11 +151,18 @@ function prose() {
   return "";
 }
 
+function rooms() {
+  const wrong = roomWrongs(findingsOf(ROOT), roomsAllowed(ROOT));
+  if (wrong.length > 0) throw new Failed(`${wrong.join("\n")}\n`);
+  return "";
+}
+
 const FIX_LINTS = "fix what is shown above; a lint that is wrong here gets #[expect(…, reason = \"…\")]";
 const building = beginBuild();
 const CHECKS = [
   ["tidy", tidiness, "each line above names the file, the line and the rule (scripts/tidy.mjs)"],
   ["prose", prose, "rewrite each sentence above; node scripts/prose.mjs --all <page> shows all of a page"],
+  ["rooms", rooms, "divide a file, or turn an import around (scripts/rooms.mjs); what is allowed only shrinks"],
   ["formatting", () => run("cargo", ["fmt", "--check"]), "run cargo fmt"],
   ["clippy native", () => clippy("--all-targets"), FIX_LINTS],
   ["clippy wasm32", () => clippy("-p", "tally", "--lib", "--target", WASM), FIX_LINTS],
