@@ -34,7 +34,7 @@ export function dashboardFiles(root = ROOT) {
  * it is undefined.
  */
 export function described(root, features) {
-  const text = readFileSync(join(root, "crates/tally-protocol/src/openapi.json"), "utf8");
+  const text = readFileSync(join(root, "crates/tally-protocol/openapi.json"), "utf8");
   if (features === undefined) return text;
   const built = withNeeds(features, featuresOf(root));
   const api = JSON.parse(text);

@@ -22,6 +22,8 @@ const NAMED = {
   "package.json": /(?<="name": "tally",\n {2}"version": ")[^"]+/,
   "package-lock.json": /(?<="name": "tally",\n +"version": ")[^"]+/g,
   "crates/tally-protocol/src/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
+  // Made of the one above, and of the types.
+  "crates/tally-protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
   "package/Containerfile": /(?<=\btally-)\d+\.\d+\.\d+(?=\.tgz)/g,
   "package/python/pyproject.toml": /(?<=^name = "tally-client"\nversion = ")[^"]+/m,
   // What pages show of the package's archive, and of the answer of /healthz.

@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 
 // Whole numbers that a double would not hold are bigints.
 export const API = JSON.parse(
-  readFileSync(new URL("../../crates/tally-protocol/src/openapi.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../crates/tally-protocol/openapi.json", import.meta.url), "utf8"),
   (_, value, { source } = {}) =>
     typeof value === "number" && /^-?\d+$/.test(source) && !Number.isSafeInteger(value) ? BigInt(source) : value,
 );
@@ -24,6 +24,9 @@ const TYPES = {
   array: Array.isArray,
   object: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
 };
+
+// The part of the description that a reference is of.
+const referred = (reference) => reference.slice(2).split("/").reduce((part, name) => part[name], API);
 
 const isText = TYPES.string;
 const isNumber = TYPES.number;
@@ -49,8 +52,7 @@ const KEYWORDS = {
 
 const NESTED = {
   $ref: (reference, value, at) => {
-    const schema = reference.slice(2).split("/").reduce((part, name) => part[name], API);
-    return faults(schema, value, at);
+    return faults(referred(reference), value, at);
   },
   allOf: (schemas, value, at) => schemas.flatMap((schema) => faults(schema, value, at)),
   oneOf: (schemas, value, at) => {
@@ -119,7 +121,7 @@ export function faults(schema, value, at = "$") {
 // Names of an answer that its schema does not describe: a client could not know them.
 function undescribed(schema, value, at = "$") {
   if (schema.$ref) {
-    return undescribed(schema.$ref.slice(2).split("/").reduce((part, name) => part[name], API), value, at);
+    return undescribed(referred(schema.$ref), value, at);
   }
   if (TYPES.object(value) && schema.properties) {
     return Object.keys(value).flatMap((name) =>
@@ -130,6 +132,8 @@ function undescribed(schema, value, at = "$") {
   }
   return [];
 }
+
+const resolved = (part) => (part?.$ref ? resolved(referred(part.$ref)) : part);
 
 function operationOf(method, path) {
   const wanted = path.split("/");
@@ -150,11 +154,12 @@ function operationOf(method, path) {
 export function answerFaults(method, path, status, contentType, json, text) {
   const type = contentType.split(";")[0];
   if (status >= 400) {
-    const ofClass = operationOf(method, path)?.responses[`${Math.floor(status / 100)}XX`]?.content[type]?.schema;
-    if (type === "application/json" && ofClass) return faults(ofClass, json);
+    // Each call names the codes of its refusals: only what is no call is refused with any.
+    const refusals = operationOf(method, path)?.responses;
+    if (refusals && !refusals[status]) return [`${method} ${path} is refused with ${status} ${json?.code}, not described`];
+    const own = resolved(refusals?.[status])?.content[type]?.schema;
+    if (type === "application/json" && own) return faults(own, json);
     const wanted = type === "application/problem+json" ? [] : [`a refusal is ${type}, not application/problem+json`];
-    // One that has a description of its own says more.
-    const own = operationOf(method, path)?.responses[String(status)]?.content[type]?.schema;
     const problem = own ?? { $ref: "#/components/schemas/Problem" };
     const statusFaults = json?.status === status ? [] : [`the problem says status ${json?.status}, the answer ${status}`];
     return [...wanted, ...faults(problem, json), ...statusFaults];

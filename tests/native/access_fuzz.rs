@@ -14,7 +14,7 @@ use tally_protocol::limits::PolicyName;
 use tally_protocol::routes::{Route, resolve};
 
 const TABLE: &str = include_str!("../../docs/internals/access.md");
-const OPENAPI: &str = include_str!("../../crates/tally-protocol/src/openapi.json");
+const OPENAPI: &str = include_str!("../../crates/tally-protocol/openapi.json");
 const CASES: u64 = 100_000;
 const CALLERS: usize = 1_000;
 const SEED: u64 = 0xacce55;

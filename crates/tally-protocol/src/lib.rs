@@ -19,6 +19,7 @@
 //! | [`health`] | the partitions' health for `/healthz` |
 //! | [`keys`], [`keyed`] | idempotency keys, and the routing of keyed writes |
 //! | [`export`] | the file of an export, which an import reads |
+//! | [`fields`] | types of fields, as OpenAPI names them |
 //! | [`features`] | the features of this build |
 //! | [`alerts`] | alerts: requests, answers, and the signature of deliveries |
 //! | [`boards`] | boards: requests and answers |
@@ -68,6 +69,7 @@ pub mod delta;
 pub mod dimensions;
 pub mod export;
 pub mod features;
+pub mod fields;
 pub mod fleet;
 pub mod gift;
 pub mod health;

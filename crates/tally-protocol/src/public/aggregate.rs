@@ -10,6 +10,7 @@ use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name}
 use super::number::Exact;
 use super::to_json;
 use super::top::{UnaskedView, share};
+use crate::fields::{Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
 use crate::query::{BreakdownQuery, HistoryFormat};
 use tally_core::counter::breakdown::Breakdown;
@@ -226,13 +227,14 @@ impl Aggregate {
         #[derive(Serialize)]
         struct AggregateView<'a> {
             prefix: &'a str,
+            /// How many were summed.
             counters: u64,
-            value: Exact,
-            exact: bool,
-            as_of: i64,
-            staleness_ms: i64,
+            value: Total,
+            exact: Exactness,
+            as_of: Moment,
+            staleness_ms: Staleness,
             #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-            missing_partitions: &'a [u32],
+            missing_partitions: MissingPartitions<'a>,
         }
         to_json(&AggregateView {
             prefix,

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
+use crate::fields::{CountValue, Exactness, Moment, Staleness, Total, UniquesCover};
 use crate::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::query::{HistoryFormat, Window};
 use crate::version::Version;
@@ -46,22 +47,24 @@ impl Freshness {
 #[derive(Serialize)]
 struct DatacenterView {
     id: Datacenter,
-    value: Exact,
+    value: Total,
     shards: u8,
-    as_of: i64,
-    staleness_ms: i64,
+    as_of: Moment,
+    staleness_ms: Staleness,
+    /// Whether all of it answered, since the last set or reset too; `exact` is false otherwise.
     reachable: bool,
 }
 
 #[derive(Serialize)]
 struct WindowView {
     seconds: u64,
-    count: Exact,
-    max_error: Exact,
+    count: CountValue,
+    /// `count` is at most this much too large: 0 up to 900 s, what the partial bucket holds beyond.
+    max_error: CountValue,
+    /// `null` too for windows that began more than 400 days ago, for which none are kept.
     uniques: Option<Estimate>,
-    /// The first and the last second of `uniques`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    uniques_cover: Option<(i64, i64)>,
+    uniques_cover: Option<UniquesCover>,
 }
 
 #[derive(Serialize)]
@@ -345,10 +348,11 @@ impl<'a> SummedCounter<'a> {
         struct HistoryView<'a> {
             id: &'a CounterId,
             step: &'static str,
+            /// Unix second from which points of this step are complete; `null` where nothing was let go.
             kept_from: Option<i64>,
-            exact: bool,
-            as_of: i64,
-            staleness_ms: i64,
+            exact: Exactness,
+            as_of: Moment,
+            staleness_ms: Staleness,
             points: Vec<Point>,
         }
         to_json(&HistoryView {

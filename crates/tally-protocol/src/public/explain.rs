@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
+use crate::fields::{Latency, Moment, ObjectName, Total, VersionText};
 use crate::messages::{DatacenterSum, LeadTrace, Origin, ReadTrace, ShardReadTrace};
 use crate::names::{self, CellAddress};
 use crate::query::Window;
@@ -19,49 +20,59 @@ use tally_core::counter::total::Value;
 struct Tree {
     root: RootView,
     datacenters: Vec<Branch>,
+    /// Asked by strong reads alone, where events of the counter may be queued.
     inboxes: Vec<InboxView>,
 }
 
 #[derive(Serialize)]
 struct RootView {
-    object: String,
-    latency_ms: u64,
+    object: ObjectName,
+    latency_ms: Latency,
+    /// Which creation of the counter; what earlier ones counted is gone.
     generation: u64,
+    /// How often what is granted to its cells has changed.
     revision: u64,
+    /// Sets and resets so far.
     operations: u64,
 }
 
 #[derive(Serialize)]
 struct Branch {
     id: Datacenter,
-    object: String,
-    /// `asked`, `pushed`, `known`, or `none` where nothing is known.
+    object: ObjectName,
+    /// `asked` for this read; `pushed` by its lead within 3 s; `known` from before, since it does not answer; `none`
+    /// where nothing is known.
     origin: &'static str,
-    as_of: i64,
-    latency_ms: Option<u64>,
-    /// `null` where nothing is known.
-    version: Option<String>,
+    as_of: Moment,
+    /// How long its lead took, as the aggregator measured it; `null` where it was not asked.
+    latency_ms: Option<Latency>,
+    /// What its cells alone had counted; `null` where nothing is known.
+    version: Option<VersionText>,
     cells: Vec<CellView>,
+    /// Shards that did not answer; what was last known of them is among the cells.
     missing: Vec<u8>,
 }
 
 #[derive(Serialize)]
 struct CellView {
     shard: u8,
-    object: String,
+    object: ObjectName,
     generation: u64,
+    /// Flushes that it has counted.
     sequence: u64,
-    added: Exact,
-    removed: Exact,
-    /// `null` where its lead was not asked.
+    added: Total,
+    removed: Total,
+    /// Whether writes no longer spread to it; `null` where its lead was not asked.
     sealed: Option<bool>,
-    latency_ms: Option<u64>,
+    /// How long it took, as its lead measured it; `null` where the lead did not ask.
+    latency_ms: Option<Latency>,
 }
 
 #[derive(Serialize)]
 struct InboxView {
-    object: String,
-    latency_ms: u64,
+    object: ObjectName,
+    latency_ms: Latency,
+    /// Whether all that it had acknowledged is counted.
     drained: bool,
 }
 

@@ -24,8 +24,11 @@ struct DatacenterRateView<'a> {
 #[derive(Serialize)]
 struct RowView<'a> {
     id: &'a CounterId,
+    /// Writes a second, at least.
     rate_per_second: f64,
+    /// How many more they may be.
     error_per_second: f64,
+    /// Over how many cells they are spread, all datacenters together.
     shards: u64,
     datacenters: Vec<DatacenterRateView<'a>>,
 }
@@ -33,8 +36,11 @@ struct RowView<'a> {
 #[derive(Serialize)]
 struct HotView<'a> {
     exact: bool,
+    /// When the newest report came, unix milliseconds.
     as_of: i64,
+    /// The most that is written a second of any counter that is not named.
     others_per_second_max: f64,
+    /// Partitions of the directory that did not answer: what was reported there is missing.
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
     missing_partitions: &'a [u32],
     rows: Vec<RowView<'a>>,

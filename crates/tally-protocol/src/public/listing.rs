@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
+use crate::fields::{Exactness, MissingPartitions};
 use crate::messages::{CounterList, KnownTotal};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
@@ -28,12 +29,12 @@ struct RowView<'a> {
 #[derive(Serialize)]
 struct ListView<'a> {
     counters: Vec<RowView<'a>>,
+    /// Opaque: begins the next page; `null` at the end.
     cursor: Option<&'a str>,
-    /// Omitted where the answer holds only names, and all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    exact: Option<bool>,
+    exact: Option<Exactness>,
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-    missing_partitions: &'a [u32],
+    missing_partitions: MissingPartitions<'a>,
 }
 
 /// The JSON of `GET /counters`.

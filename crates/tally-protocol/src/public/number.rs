@@ -40,9 +40,10 @@ impl Serialize for Exact {
 pub struct Estimate {
     /// The estimate, to the nearest whole element.
     pub estimate: u64,
-    /// Its standard error, in elements: about two thirds of such estimates are within it.
+    /// Standard error in elements: two thirds of such estimates are this near or nearer.
     pub standard_error: f64,
-    /// How many epochs it is the sum of; omitted for one.
+    /// How many epochs of the hash's key it is the sum of; left out for one. A visitor counts once for each key under
+    /// which it came. 4 stands for four or more.
     #[serde(skip_serializing_if = "is_one")]
     pub epochs: usize,
 }

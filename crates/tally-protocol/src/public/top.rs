@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
+use crate::fields::{Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{OrderBy, Sums, Top, TopRow, UnreadCounters, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
@@ -50,9 +51,10 @@ struct RowView<'a> {
     id: &'a CounterId,
     #[serde(flatten)]
     amount: Amount,
+    /// Which part of `total` it is; `null` where that says nothing.
     share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    as_of: Option<i64>,
+    as_of: Option<Moment>,
 }
 
 /// The counters that were not read, and bounds of their counts.
@@ -77,18 +79,23 @@ impl UnaskedView {
 struct TopView<'a> {
     prefix: &'a str,
     by: &'static str,
+    /// As it was asked for; `null` for all time.
     window: Option<&'a str>,
+    /// Unix second since which it was counted; `null` for all time.
     from: Option<i64>,
+    /// The last unix second that is counted, where `from` was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<i64>,
+    /// Unix second from which the directory keeps what windows count; `null` where it always did.
     kept_from: Option<i64>,
-    exact: bool,
-    as_of: i64,
-    staleness_ms: i64,
+    exact: Exactness,
+    as_of: Moment,
+    staleness_ms: Staleness,
+    /// How many there are, of a window those that counted in it.
     counters: u64,
-    total: Exact,
+    total: Total,
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-    missing_partitions: &'a [u32],
+    missing_partitions: MissingPartitions<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unasked: Option<UnaskedView>,
     #[serde(skip_serializing_if = "Option::is_none")]
