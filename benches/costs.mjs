@@ -75,7 +75,7 @@ async function views(server, { pages, each_ms, writes, isPlain = false, body_eve
     const key = page + choose();
     if (body_events === undefined) {
       post(`/counters/${encodeURIComponent(key)}/increment`, isPlain ? undefined : JSON.stringify(fields));
-    } else if (events.push(JSON.stringify({ key, ...fields })) === body_events) {
+    } else if (events.push(JSON.stringify({ id: key, ...fields })) === body_events) {
       post("/events", events.splice(0).join("\n"));
     }
   }

@@ -24,7 +24,7 @@ if (!Number.isSafeInteger(COUNTERS) || COUNTERS < 1) throw new BenchError("COUNT
 async function fill(url) {
   for (let from = 0; from < COUNTERS; from += BODY_EVENTS) {
     const ids = Array.from({ length: Math.min(BODY_EVENTS, COUNTERS - from) }, (_, index) => `page/${from + index}`);
-    const body = ids.map((key, index) => JSON.stringify({ key, unique: `visitor ${index % 97}` })).join("\n");
+    const body = ids.map((key, index) => JSON.stringify({ id: key, unique: `visitor ${index % 97}` })).join("\n");
     const answer = await fetch(`${url}/events`, { method: "POST", body });
     const { accepted } = await answer.json();
     if (accepted !== ids.length) throw new BenchError(`${accepted} of ${ids.length} new counters were counted`);
@@ -59,7 +59,7 @@ function stream(url, query) {
         const end = tail.lastIndexOf(10, tail.length - 2) + 1;
         const summary = JSON.parse(tail.subarray(end).toString());
         const sum = crc32(tail.subarray(0, end), checksum).toString(16).padStart(8, "0");
-        if (!summary.end || !summary.whole || summary.counters !== COUNTERS || summary.checksum !== `crc32:${sum}`) {
+        if (!summary.end || !summary.complete || summary.counters !== COUNTERS || summary.checksum !== `crc32:${sum}`) {
           return failed(new BenchError(`the export ends ${JSON.stringify(summary)}, and its bytes make crc32:${sum}`));
         }
         done({ seconds: (performance.now() - began) / 1_000, bytes, first_ms, pause_ms });

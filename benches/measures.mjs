@@ -24,7 +24,7 @@ const BATCH_COUNTERS = Array.from({ length: 1_000 }, (_, index) => `bench-batch-
 // line names another counter, as in a log. About 40 bytes a line: 50,000 × 40 = 2 MB.
 const BATCH = Array.from(
   { length: BATCH_EVENTS },
-  (_, index) => `{"key":"${BATCH_COUNTERS[(index * 37) % BATCH_COUNTERS.length]}","increment":1}\n`,
+  (_, index) => `{"id":"${BATCH_COUNTERS[(index * 37) % BATCH_COUNTERS.length]}","delta":1}\n`,
 ).join("");
 
 const stateless = {

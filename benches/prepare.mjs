@@ -33,7 +33,8 @@ export function cellsOf(version) {
 
 async function spread(url, id, shards) {
   await send("PUT", `${url}/counters/${id}`, JSON.stringify({ shards }), "application/json");
-  const lines = Array.from({ length: ELEMENTS }, (_, index) => `{"key":"${id}","increment":1,"unique":"element-${index}"}\n`);
+  const line = (_, index) => `{"id":"${id}","delta":1,"unique":"element-${index}"}\n`;
+  const lines = Array.from({ length: ELEMENTS }, line);
   for (let batch = 0; batch < BATCHES; batch += 1) {
     const { accepted } = await send("POST", `${url}/events`, lines.join(""), "application/x-ndjson");
     if (accepted !== ELEMENTS) throw new BenchError(`${id}: ${accepted} of ${ELEMENTS} events were accepted`);
@@ -49,7 +50,7 @@ const SETTLED_MS_MAX = 120_000;
 const LOOK_EVERY_MS = 500;
 
 async function name(url, prefix, count) {
-  const lines = Array.from({ length: count }, (_, index) => `{"key":"${prefix}${index}","increment":${index + 1}}\n`);
+  const lines = Array.from({ length: count }, (_, index) => `{"id":"${prefix}${index}","delta":${index + 1}}\n`);
   await send("POST", `${url}/events`, lines.join(""), "application/x-ndjson");
   const sum = (count * (count + 1)) / 2;
   for (const begun = Date.now(); Date.now() - begun < SETTLED_MS_MAX; ) {

@@ -114,7 +114,7 @@ const memory = (pid, what) =>
 const diskBytes = (folder) =>
   Number(spawnSync("du", ["-s", "--block-size=1", folder], { encoding: "utf8" }).stdout.split("\t")[0]);
 
-const eventsOf = (ids) => ids.map((id) => `{"key":"${id}"}`).join("\n");
+const eventsOf = (ids) => ids.map((id) => `{"id":"${id}"}`).join("\n");
 
 function check(what, is, expected) {
   if (is !== expected) throw new BenchError(`${what}: ${is}, and ${expected} were acknowledged`);
@@ -151,7 +151,7 @@ async function importLog({ url, pid, counters }) {
   let lines = 0;
   const { ms } = await timed(async () => {
     for (const body of bodies(counters, SEED, BODY_BYTES, Date.now())) {
-      const answer = await ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", body);
+      const answer = await ask(url, "POST", "/ingest?format=clf&id=path&unique=ip", body);
       if (answer.rejected > 0) throw new BenchError(`${answer.rejected} lines were rejected: ${JSON.stringify(answer.errors[0])}`);
       lines += answer.accepted;
     }
@@ -267,8 +267,8 @@ async function smallLog({ url, folder, name }) {
   const log = Buffer.from(
     [...bodies(SMALL_LOG_COUNTERS, SEED, BODY_BYTES, Date.now(), (counter) => `/small/${counter}`)].join(""),
   );
-  const { ms: first } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
-  const { ms: second } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
+  const { ms: first } = await timed(() => ask(url, "POST", "/ingest?format=clf&id=path&unique=ip", log));
+  const { ms: second } = await timed(() => ask(url, "POST", "/ingest?format=clf&id=path&unique=ip", log));
   // Without Node's notice that the module is new.
   const { emitWarning } = process;
   process.emitWarning = () => {};

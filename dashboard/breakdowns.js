@@ -259,7 +259,7 @@ export class Breakdowns {
 
   #empty() {
     const page = pageScript(location.origin, this.#id);
-    const log = `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=site&site=example.com&by=page,referrer,browser,device'`;
+    const log = `curl --data-binary @access.log '${location.origin}/ingest?format=clf&id=site&site=example.com&by=page,referrer,browser,device'`;
     this.#say(
       el("p", { class: "sub" }, "Nothing was counted with these dimensions yet. The script for pages sends them, and an access log has them:"),
       el("pre", {}, el("code", {}, page)),

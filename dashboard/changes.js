@@ -55,15 +55,15 @@ const larger = (one, other) => (one > other ? one : other);
  * with a top.
  */
 export function countsIn(answer, { from, until }) {
-  const { window, unasked } = answer;
+  const { window, omitted } = answer;
   const isOther = window !== undefined && (window.from !== from || window.to !== until - 1);
-  const isStale = !answer.exact && !unasked && answer.staleness_ms >= FRESH_MS;
+  const isStale = !answer.exact && !omitted && answer.staleness_ms >= FRESH_MS;
   const isCut = answer.kept_from !== null && answer.kept_from > from;
   if (isOther || isStale || isCut || answer.missing_partitions?.length > 0) return undefined;
   const rows = answer.rows ?? answer.top;
   const known = new Map(rows.map((row) => [row.value ?? row.id, [whole(row.count), whole(row.error ?? 0)]]));
   // Counters that were not asked may have any value of a dimension, but are in no row themselves.
-  const hidden = whole((answer.by !== undefined && answer.value === undefined ? unasked?.count_max : 0) ?? 0);
+  const hidden = whole((answer.by !== undefined && answer.value === undefined ? omitted?.count_max : 0) ?? 0);
   const absent = absentMost(answer, rows);
   return (key) => {
     const [least, error] = known.get(key) ?? [0n, absent];
@@ -72,11 +72,11 @@ export function countsIn(answer, { from, until }) {
 }
 
 /** The most that was counted of what is in no row. */
-function absentMost({ other, error, unasked }, rows) {
+function absentMost({ other, error, omitted }, rows) {
   if (other?.each_max !== undefined) return whole(other.each_max);
-  const of_unasked = whole(unasked?.each_max ?? 0);
-  if (other !== undefined) return larger(whole(other) + whole(error), of_unasked);
-  return rows.length < ROWS_COMPARED ? of_unasked : larger(whole(rows.at(-1).count), of_unasked);
+  const of_omitted = whole(omitted?.each_max ?? 0);
+  if (other !== undefined) return larger(whole(other) + whole(error), of_omitted);
+  return rows.length < ROWS_COMPARED ? of_omitted : larger(whole(rows.at(-1).count), of_omitted);
 }
 
 const percentOf = (part) => Math.round(part * 10_000) / 100;

@@ -81,8 +81,8 @@ export function showKeys(main, { id }, status) {
 /** Shows what admins did, to those who may see it. */
 async function showActs(node, signal) {
   try {
-    const { acts } = await json(`/audit?limit=${ACTS_MAX}`, signal);
-    node.replaceChildren(acts.length === 0 ? el("p", { class: "sub" }, "Nothing yet.") : actsOf(acts));
+    const { entries } = await json(`/audit?limit=${ACTS_MAX}`, signal);
+    node.replaceChildren(entries.length === 0 ? el("p", { class: "sub" }, "Nothing yet.") : actsOf(entries));
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Failure) || error.status !== 403) throw error;

@@ -203,7 +203,7 @@ function follow(frame, route, status, signal) {
 function tellTruth(frame, answer, status) {
   const missing = (answer.missing_partitions ?? []).map((partition) => `partition ${partition} of the directory`);
   // Counters that are left out are told of by themselves.
-  const staleness_ms = missing.length > 0 || answer.unasked ? 0 : answer.staleness_ms;
+  const staleness_ms = missing.length > 0 || answer.omitted ? 0 : answer.staleness_ms;
   const reading = { exact: answer.exact, staleness_ms, unreachable: missing };
   status(freshness({ connection: "polling", reading }));
   const clock = new Date(Date.now() - staleness_ms).toLocaleTimeString("en-GB");
@@ -212,15 +212,15 @@ function tellTruth(frame, answer, status) {
   setText(frame.truth, truth.text);
   setText(
     frame.trouble,
-    unaskedWords(answer.unasked) ??
+    omittedWords(answer.omitted) ??
       (answer.exact || answer.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here."),
   );
 }
 
 /** Returns what is said of counters that were too many to ask; undefined where all were asked. */
-function unaskedWords(unasked) {
-  if (!unasked) return undefined;
-  const { counters, count_max, each_max } = unasked;
+function omittedWords(omitted) {
+  if (!omitted) return undefined;
+  const { counters, count_max, each_max } = omitted;
   return `These are too many counters to read all: ${count(counters)} small ones are not in the numbers above. Each counted at most ${count(each_max)}, all of them together at most ${count(count_max)}. Choose a prefix to see them.`;
 }
 
@@ -291,7 +291,7 @@ async function showValue(frame, route, range, status, signal) {
   frame.totals = { ...frame.totals, count: whole(answer.total) };
   frame.headline.show(range, frame.totals);
   // The answer says how many were asked, not how many have the value.
-  const hasMore = answer.unasked || whole(answer.other) > 0n;
+  const hasMore = answer.omitted || whole(answer.other) > 0n;
   setText(frame.counters, `${answer.rows.length}${hasMore ? " or more" : ""}`);
   frame.shown = { range, window: answer.window, points: [], before: [], top: answer.rows, total: answer.total };
   showTop(frame, route);
@@ -311,7 +311,7 @@ async function compareValue(frame, route, range, own) {
   frame.changes = found?.of;
   frame.compared = found === undefined ? "" : timesWords(range, times);
   showTop(frame, route);
-  const isSure = (answer) => answer !== undefined && whole(answer.error) === 0n && !answer.unasked;
+  const isSure = (answer) => answer !== undefined && whole(answer.error) === 0n && !answer.omitted;
   const [now, before] = [whole(found?.now.total), whole(found?.before.total)];
   const isBoth = isSure(found?.now) && isSure(found.before);
   frame.totals = { count: whole(own.total), ...(isBoth ? { now, before, part: partOf(now, before) } : {}) };
@@ -321,7 +321,7 @@ async function compareValue(frame, route, range, own) {
 function empty(frame, { prefix }, status) {
   status({ tone: "none", text: "no counters" });
   const first = el("pre", {}, el("code", {}, `curl -X POST ${location.origin}/counters/hello/increment`));
-  const log = el("pre", {}, el("code", {}, `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=path&unique=ip'`));
+  const log = el("pre", {}, el("code", {}, `curl --data-binary @access.log '${location.origin}/ingest?format=clf&id=path&unique=ip'`));
   frame.body.replaceChildren(
     prefix === ""
       ? notice(

@@ -92,11 +92,11 @@ async function events(request, env) {
   let accepted = 0;
   for (const line of (await request.text()).split("\n")) {
     if (line === "") continue;
-    const { key, increment = 1 } = JSON.parse(line);
-    sums.set(key, (sums.get(key) ?? 0) + increment);
+    const { id, delta = 1 } = JSON.parse(line);
+    sums.set(id, (sums.get(id) ?? 0) + delta);
     accepted += 1;
   }
-  await Promise.all([...sums].map(([key, sum]) => env.COUNTERS.getByName(key).increment(sum)));
+  await Promise.all([...sums].map(([id, sum]) => env.COUNTERS.getByName(id).increment(sum)));
   return Response.json({ accepted, rejected: 0, errors: [] });
 }
 

@@ -35,13 +35,13 @@ const LOG: &[u8] = include_bytes!("../../tests/fixtures/access.log");
 /// What an event says beside its key.
 #[derive(Clone, Copy, Debug)]
 enum Events {
-    /// `"increment":1`, in lines; 40 bytes each.
+    /// `"delta":1`, in lines; 40 bytes each.
     Increment,
     /// The same in one JSON array.
     Array,
-    /// `"increment":1` and a visitor.
+    /// `"delta":1` and a visitor.
     Unique,
-    /// `"increment":1` and a time within the 5 s that are allowed.
+    /// `"delta":1` and a time within the 5 s that are allowed.
     Time,
 }
 
@@ -72,7 +72,7 @@ impl Body {
                     Events::Unique => format!(",\"unique\":\"visitor-{}\"", draw(VISITORS)),
                     Events::Time => format!(",\"at\":{}", BEGIN_MS.unsigned_abs() - draw(5_000)),
                 };
-                let event = format!("{{\"key\":\"{key}\",\"increment\":1{more}}}");
+                let event = format!("{{\"id\":\"{key}\",\"delta\":1{more}}}");
                 *sums.entry(key).or_default() += 1;
                 event
             })

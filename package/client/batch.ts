@@ -118,10 +118,10 @@ export class Batch {
   // Whether an event may be counted is not always the same: not for a caller whom budgets judge event by event, not for
   // a visitor whose day's salt is not known, and not for an old time. Such an event needs a key of its own.
   #waiting(event: Event, body: Body): Waiting {
-    checked("id", event.key);
+    checked("id", event.id);
     const needsKey = this.#transport.options.key === undefined || event.unique === "auto" || event.at !== undefined;
-    const own = event.id ?? (needsKey ? `${body.key}-${body.waiting.length}` : undefined);
-    const line = JSON.stringify(own === undefined ? event : { ...event, id: own });
+    const own = event.idempotency_key ?? (needsKey ? `${body.key}-${body.waiting.length}` : undefined);
+    const line = JSON.stringify(own === undefined ? event : { ...event, idempotency_key: own });
     return { event, line, isKeyed: own !== undefined, isDone: false };
   }
 
@@ -296,7 +296,7 @@ function openOf({ waiting }: Body): Waiting[] {
 function refusalOf(events: RejectedEvent[]): TallyError {
   const [{ code, detail } = { code: "unknown", detail: "" }] = events;
   const others = events.length === 1 ? "" : ` (and ${events.length - 1} more)`;
-  return new TallyError(400, code, `an event of ${JSON.stringify(events[0]?.event.key)} was refused: ${detail}${others}`, { events });
+  return new TallyError(400, code, `an event of ${JSON.stringify(events[0]?.event.id)} was refused: ${detail}${others}`, { events });
 }
 
 function sendBody(transport: Transport, body: string, call: Partial<Call>): Promise<Report> {

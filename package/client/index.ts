@@ -106,8 +106,8 @@ export class Tally {
    * Adds to a counter soon, with others in one body. `flush()` waits for all of them. An id that is not valid is
    * reported to `batch.onError`; without it this throws.
    */
-  count(id: string, change: Omit<Event, "key"> = {}): void {
-    this.#batch.add(this.#about({ key: id, ...change }));
+  count(id: string, change: Omit<Event, "id"> = {}): void {
+    this.#batch.add(this.#about({ id, ...change }));
   }
 
   /**
@@ -257,7 +257,7 @@ async function verdictOf(policy: string, check: LimitCheck, answer: Response): P
     policy,
     limit: whole(number("ratelimit-policy", "q"), check.limit ?? 0),
     remaining: whole(number("ratelimit", "r"), 0),
-    reset_ms: 1000 * whole(number("ratelimit", "t"), 0),
+    reset_after_ms: 1000 * whole(number("ratelimit", "t"), 0),
     retry_after_ms: 1000 * whole(Number(answer.headers.get("retry-after") ?? NaN), 0),
   } as Verdict;
 }

@@ -111,7 +111,7 @@ async function keyOf<Context>(
 function answerOf({ policy }: LimitOptions<any>, verdict: Verdict): Judged {
   const headers: Record<string, string> = {};
   if (typeof verdict.remaining === "number") {
-    headers["ratelimit"] = `"${policy}";r=${verdict.remaining};t=${Math.ceil((verdict.reset_ms ?? 0) / 1000)}`;
+    headers["ratelimit"] = `"${policy}";r=${verdict.remaining};t=${Math.ceil((verdict.reset_after_ms ?? 0) / 1000)}`;
   }
   if (verdict.allowed) return { verdict, headers, refusal: undefined };
   const after = seconds(verdict.retry_after_ms ?? 0);

@@ -226,7 +226,7 @@ async function values(client, options, screen, carry) {
 // A board that was begun is there: another `create` would leave the rest of its members out.
 const UNFINISHED = "tally: boards may lack members; import again with --mode replace, by which counters and boards become what the file has";
 
-const isWhole = ({ rejected, whole }) => rejected === 0 && whole !== false;
+const isWhole = ({ rejected, complete }) => rejected === 0 && complete !== false;
 
 function valuesText(summary, { paint }) {
   const lines = [`${paint("bold", number(summary.counters))} counters, ${number(summary.boards)} boards with ${number(summary.members)} members, ${number(summary.policies)} policies, in ${summary.seconds} s`];

@@ -49,7 +49,7 @@ function endOf(line) {
 
 /**
  * Writes all counters to stdout or a file. Pages are joined to one file, with one last line that says how many there
- * are and the checksum of all. One that is not whole makes the exit code 6.
+ * are and the checksum of all. One that is not complete makes the exit code 6.
  */
 export async function exportAll({ args: [prefix], options, screen }) {
   const client = clientOf(options, { timeout_ms: STREAM_MS_MAX });
@@ -60,7 +60,7 @@ export async function exportAll({ args: [prefix], options, screen }) {
   };
   const out = options.output === undefined ? process.stdout : fileOf(options.output);
   const write = (bytes) => (out.write(bytes) ? undefined : new Promise((done) => out.once("drain", done)));
-  const state = { checksum: 0, bytes: 0, counters: 0, whole: true };
+  const state = { checksum: 0, bytes: 0, counters: 0, complete: true };
   const missing = new Set();
   let cursor;
   do {
@@ -72,30 +72,30 @@ export async function exportAll({ args: [prefix], options, screen }) {
     }
     const end = endOf(line);
     state.counters += end.counters ?? 0;
-    state.whole &&= end.whole !== false;
+    state.complete &&= end.complete !== false;
     for (const partition of end.missing_partitions ?? []) missing.add(partition);
     cursor = end.end ? undefined : end.cursor;
   } while (cursor !== undefined);
   const end = {
     end: true, counters: state.counters, checksum: `crc32:${state.checksum.toString(16).padStart(8, "0")}`,
-    whole: state.whole, ...(missing.size > 0 ? { missing_partitions: [...missing] } : {}),
+    complete: state.complete, ...(missing.size > 0 ? { missing_partitions: [...missing] } : {}),
   };
   if (!options.csv) await write(`${JSON.stringify(end)}\n`);
   if (options.output !== undefined) {
     await new Promise((done) => out.end(done));
     screen.show({ file: options.output, bytes: state.bytes, ...end }, () => `${options.output}: ${number(state.counters)} counters, ${number(state.bytes)} bytes`);
   }
-  if (!state.whole) screen.note("tally: the export is not whole: parts of the deployment did not answer; its last line and the lines with unreachable name them");
-  return state.whole ? EXIT.done : EXIT.partly;
+  if (!state.complete) screen.note("tally: the export is not complete: parts of the deployment did not answer; its last line and the lines with unreachable name them");
+  return state.complete ? EXIT.done : EXIT.partly;
 }
 
-const isWaited = (all) => all.under_way.length > 0 && all.under_way.every(({ why }) => why === undefined);
-const dayRow = ({ date, full, counters, changed, bytes, whole }) => [
-  date, full ? "full" : "changes", number(counters), number(changed), number(bytes), whole ? "" : "not whole",
+const isWaited = (all) => all.in_progress.length > 0 && all.in_progress.every(({ why }) => why === undefined);
+const dayRow = ({ date, full, counters, changed, bytes, complete }) => [
+  date, full ? "full" : "changes", number(counters), number(changed), number(bytes), complete ? "" : "not complete",
 ];
 
 /**
- * Makes a snapshot and waits for its end, or lists those that there are. One that does not go on, or is not whole,
+ * Makes a snapshot and waits for its end, or lists those that there are. One that does not go on, or is not complete,
  * makes the exit code 6.
  */
 export async function snapshot({ options, screen }) {
@@ -116,14 +116,14 @@ export async function snapshot({ options, screen }) {
     all = await list();
   }
   made ??= all.snapshots[0];
-  const stuck = all.under_way.find(({ why }) => why !== undefined);
+  const stuck = all.in_progress.find(({ why }) => why !== undefined);
   if (stuck !== undefined) {
     throw new Failure(EXIT.partly, `partition ${stuck.partition} does not go on: ${stuck.why}`, {
-      under_way: all.under_way,
+      in_progress: all.in_progress,
     });
   }
   screen.show(made, () => table([dayRow(made)], [2, 3, 4]));
-  return made.whole ? EXIT.done : EXIT.partly;
+  return made.complete ? EXIT.done : EXIT.partly;
 }
 
 /** Puts counters back as a snapshot has them, or says what that would change. */

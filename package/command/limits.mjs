@@ -15,8 +15,8 @@ const policyText = (one) => [
   one.policy, `${number(one.limit)} in ${number(one.window_seconds)} s`, one.algorithm, one.scope,
   one.shadow ? "watches only" : "",
 ];
-const verdictText = ({ allowed, remaining, limit, reset_ms, retry_after_ms }) =>
-  `${allowed === false ? "refused" : "allowed"}, ${number(remaining)} of ${number(limit)} left${retry_after_ms > 0 ? `, come again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_ms > 0 ? `, more in ${Math.ceil(reset_ms / 1000)} s` : ""}`;
+const verdictText = ({ allowed, remaining, limit, reset_after_ms, retry_after_ms }) =>
+  `${allowed === false ? "refused" : "allowed"}, ${number(remaining)} of ${number(limit)} left${retry_after_ms > 0 ? `, come again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
 
 /** Lists policies, or does to one, or to a key of it, what the options say. */
 export async function limits({ args: [policy, key], options, screen }) {

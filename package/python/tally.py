@@ -363,12 +363,12 @@ class Tally:
 
     # Many at once.
 
-    def count(self, id: str, increment: int = 1, **event: Any) -> None:
+    def count(self, id: str, delta: int = 1, **event: Any) -> None:
         """Adds to a counter soon, with others in one body. Call flush() before the program ends.
 
         An id that is not valid goes to on_error; without it this raises. Each batch_events-th call sends, as flush() does.
         """
-        record = {"key": id, "increment": increment, **event}
+        record = {"id": id, "delta": delta, **event}
         try:
             _checked("id", id)
             json.dumps(record)
@@ -395,8 +395,8 @@ class Tally:
         # Whether an event may be counted is not always the same: not for whom budgets judge event by event, not for a visitor whose day's
         # salt is not known, and not for an old time. Such an event needs a key of its own.
         needs_key = self._key is None or record.get("unique") == "auto" or "at" in record
-        own = record.get("id", f"{body.key}-{len(body.waiting)}" if needs_key else None)
-        line = json.dumps(record if own is None else {**record, "id": own})
+        own = record.get("idempotency_key", f"{body.key}-{len(body.waiting)}" if needs_key else None)
+        line = json.dumps(record if own is None else {**record, "idempotency_key": own})
         body.waiting.append(_Waiting(record, line, own is not None))
         body.size += len(line)
         self._count += 1
@@ -568,7 +568,7 @@ class Tally:
             "policy": policy,
             "limit": quota.get("q", check.get("limit", 0)),
             "remaining": left.get("r", 0),
-            "reset_ms": 1000 * left.get("t", 0),
+            "reset_after_ms": 1000 * left.get("t", 0),
             "retry_after_ms": int(1000 * (_retry_after(headers) or 0)),
         }
 
@@ -662,7 +662,7 @@ def _codes(report: dict) -> dict:
 
 def _rejection(events: list[dict]) -> TallyError:
     others = "" if len(events) == 1 else f" (and {len(events) - 1} more)"
-    detail = f"an event of {events[0]['event'].get('key')!r} was refused: {events[0]['detail']}{others}"
+    detail = f"an event of {events[0]['event'].get('id')!r} was refused: {events[0]['detail']}{others}"
     return TallyError(400, events[0]["code"], detail, events=events)
 
 

@@ -69,7 +69,7 @@ class Answering:
         return [[json.loads(line) for line in body.split("\n")] for _, _, body in self.asked]
 
     def sent(self):
-        return [[event["key"] for event in lines] for lines in self.lines()]
+        return [[event["id"] for event in lines] for lines in self.lines()]
 
 
 def text_of(value):
@@ -152,10 +152,10 @@ class Dialogues(unittest.TestCase):
             raised.append(error)
         self.assertFalse(told is not None and raised)
         said = raised if told is None else told
-        self.assertEqual([[one["event"]["key"], one["code"]] for error in said for one in error.events], case.get("refused", []))
+        self.assertEqual([[one["event"]["id"], one["code"]] for error in said for one in error.events], case.get("refused", []))
         self.assertEqual([error.code for error in said if not error.events], [case["late"]] if "late" in case else [])
         self.assertEqual((server.sent(), server.keys()), (case["sent"], case["keys"]))
-        self.assertTrue(all(("id" in event) == case.get("isKeyless", False) for lines in server.lines() for event in lines))
+        self.assertTrue(all(("idempotency_key" in event) == case.get("isKeyless", False) for lines in server.lines() for event in lines))
         if "then" in case:
             server.answers[:] = case["then"]["answers"]
             tally.flush()
@@ -169,7 +169,7 @@ class Dialogues(unittest.TestCase):
         tally = Tally("http://127.0.0.1:1", "k", retries=0, queue_events=3, flush_timeout=0.001, on_error=told.append)
         for id in "abcde":
             tally.count(id)
-        self.assertEqual([(error.code, error.events[0]["event"]["key"]) for error in told], [("queue-full", "d"), ("queue-full", "e")])
+        self.assertEqual([(error.code, error.events[0]["event"]["id"]) for error in told], [("queue-full", "d"), ("queue-full", "e")])
         tally.flush()
         self.assertEqual((len(told), told[2].code, str(told[2]).startswith("3 events wait")), (3, "no-answer", True))
 

@@ -43,7 +43,7 @@ const members = (board, count) =>
 const fileOf = (lines, { counters, checksum } = {}) => {
   const text = lines.map((line) => `${line}\n`).join("");
   const sum = checksum ?? `crc32:${crc32(text).toString(16).padStart(8, "0")}`;
-  return `${text}{"end":true,"counters":${counters ?? lines.filter((line) => line.startsWith('{"id"')).length},"checksum":"${sum}","whole":true}\n`;
+  return `${text}{"end":true,"counters":${counters ?? lines.filter((line) => line.startsWith('{"id"')).length},"checksum":"${sum}","complete":true}\n`;
 };
 const chunks = (text) => [Buffer.from(text)];
 
@@ -63,7 +63,7 @@ test("a board of more members than a body has lines goes on behind its line, and
     }
     assert.equal(new Set(bodies.map((body) => body.key)).size, 5);
     assert.deepEqual(
-      [values.counters, values.boards, values.members, values.rejected, values.whole], [2, 2, 2_502, 0, true],
+      [values.counters, values.boards, values.members, values.rejected, values.complete], [2, 2, 2_502, 0, true],
     );
   }
 });
@@ -109,7 +109,7 @@ test("a file that was cut, changed or joined to another is told", async () => {
     const { client } = receiver();
     const values = run(client);
     await values.lines(chunks(text), "x.ndjson");
-    const { whole: isWhole, why } = values.summary();
+    const { complete: isWhole, why } = values.summary();
     return [isWhole, why?.[0]];
   };
   for (const text of [whole, whole.replaceAll("\n", "\r\n"), `\ufeff${whole}`]) {
@@ -120,7 +120,7 @@ test("a file that was cut, changed or joined to another is told", async () => {
     [whole.replace(`${counter("a")}\n`, ""), /has 1 counters, and its last line says 2/],
     [whole.replace('"value":1', '"value":2'), /it was changed or damaged/],
     [`${whole}${counter("c")}\n`, /goes on behind its last line/],
-    [whole.replace('"whole":true', '"whole":false'), /was not whole/],
+    [whole.replace('"complete":true', '"complete":false'), /was not complete/],
   ]) {
     const [isWhole, reason] = await outcomeOf(text);
     assert.equal(isWhole, false);

@@ -92,7 +92,7 @@ test("reads, lists and settings are called by their names", async () => {
   assert.ok(listed);
   await tally.delete("named/b");
   await assert.rejects(tally.get("named/b", strong), { status: 404 });
-  await tally.ingest({ format: "ndjson" }, '{"key":"named/c"}\n');
+  await tally.ingest({ format: "ndjson" }, '{"id":"named/c"}\n');
   assert.equal((await tally.get("named/c", strong)).value, 1);
 });
 

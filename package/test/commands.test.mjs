@@ -154,7 +154,7 @@ test("what an earlier build does not know is said, with an exit code of its own;
 test("a snapshot is made, listed and restored", async () => {
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":41}' });
   const [made] = await json("snapshot");
-  assert.deepEqual([made.whole, made.partitions], [true, 16]);
+  assert.deepEqual([made.complete, made.partitions], [true, 16]);
   assert.equal((await json("snapshot", "--list"))[0].snapshots[0].date, made.date);
   assert.match((await server.tally(["snapshot", "--list"])).stdout, new RegExp(`${made.date} +full`));
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":0}' });

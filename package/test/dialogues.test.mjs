@@ -36,7 +36,7 @@ async function answering(answers, other = "") {
     asked,
     say: (more) => answers.splice(0, answers.length, ...more),
     keys: () => new Set(asked.map(({ headers }) => headers["idempotency-key"])).size,
-    sent: () => asked.map(({ body }) => body.split("\n").map((line) => JSON.parse(line).key)),
+    sent: () => asked.map(({ body }) => body.split("\n").map((line) => JSON.parse(line).id)),
     end: () => (listener.closeAllConnections(), listener.close()),
   };
 }
@@ -100,7 +100,7 @@ async function flushed(tally, events, told) {
   const all = told ?? said;
   assert.ok(all.every((error) => error instanceof TallyError));
   return {
-    refused: all.flatMap((error) => error.events.map(({ event, code }) => [event.key, code])),
+    refused: all.flatMap((error) => error.events.map(({ event, code }) => [event.id, code])),
     late: all.find((error) => error.events.length === 0)?.code,
   };
 }
@@ -114,7 +114,7 @@ for (const { name, isKeyless, events, flush_ms, answers, sent, keys, refused = [
       const tally = new Tally({ url: server.url, ...(isKeyless ? {} : { key: "secret" }), batch });
       assert.deepEqual(await flushed(tally, events, told), { refused, late });
       assert.deepEqual([server.sent(), server.keys()], [sent, keys]);
-      const own = server.asked.flatMap(({ body }) => body.split("\n").map((line) => JSON.parse(line).id));
+      const own = server.asked.flatMap(({ body }) => body.split("\n").map((line) => JSON.parse(line).idempotency_key));
       assert.equal(own.every((id) => (id === undefined) !== (isKeyless === true)), true);
       if (then !== undefined) {
         server.say(then.answers);
@@ -150,7 +150,7 @@ test("events that nobody takes are bounded, and further ones are told", async ()
   const batch = { queue_max: 3, flush_ms: 1, onError: (error) => told.push(error) };
   const tally = new Tally({ url: "http://127.0.0.1:1", key: "k", retries: 0, batch });
   for (const id of ["a", "b", "c", "d", "e"]) tally.count(id);
-  const refused = told.map(({ code, events }) => [code, events[0].event.key]);
+  const refused = told.map(({ code, events }) => [code, events[0].event.id]);
   assert.deepEqual(refused, [["queue-full", "d"], ["queue-full", "e"]]);
   await tally.flush();
   assert.deepEqual([told.length, told[2].code, told[2].message.startsWith("3 events wait")], [3, "no-answer", true]);

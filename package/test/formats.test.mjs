@@ -34,7 +34,7 @@ test("lines are counted, left out for a reason, or unreadable", () => {
   assert.deepEqual(read.ids, ["/a", "/b", "/a"]);
   assert.deepEqual(read.numbers, [0, 1, 4]);
   assert.deepEqual(read.body.map((text) => JSON.parse(text)), ["/a", "/b", "/a"].map((key) => ({
-    key, at: Date.UTC(2015, 4, 17, 10, 5, 3), unique: "203.0.113.9",
+    id: key, at: Date.UTC(2015, 4, 17, 10, 5, 3), unique: "203.0.113.9",
   })));
   assert.deepEqual([read.lines, read.unreadable], [11, 2]);
   assert.deepEqual(read.left, { status: 3, method: 1, static: 1, bots: 1 });

@@ -12,7 +12,7 @@ import { Tally } from "../client/index.ts";
 const json = (status, body, headers = {}) => () =>
   new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json", ...headers } });
 const problem = (status, code, detail, headers) => json(status, { code, detail, status }, headers);
-const allowed = json(200, { allowed: true, remaining: 4, reset_ms: 1_000, retry_after_ms: 0 });
+const allowed = json(200, { allowed: true, remaining: 4, reset_after_ms: 1_000, retry_after_ms: 0 });
 const hang = () => new Promise(() => {});
 const lost = () => Promise.reject(new TypeError("fetch failed"));
 

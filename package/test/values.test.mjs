@@ -153,8 +153,8 @@ test("of several lists and exports those that cannot be read are named, and the 
   const cut = join(server.place, "cut.ndjson.gz");
   writeFileSync(cut, gzipSync(exported.stdout).subarray(0, -6));
   const back = await server.tally(["import", "--json", "--format", "tally", "--mode", "replace", missing, cut]);
-  const { counters, why, whole } = JSON.parse(back.stdout);
-  assert.deepEqual([back.code, counters, whole, why.length], [6, 1, false, 2], back.stderr);
+  const { counters, why, complete } = JSON.parse(back.stdout);
+  assert.deepEqual([back.code, counters, complete, why.length], [6, 1, false, 2], back.stderr);
   assert.match(why[1], /cut\.ndjson\.gz is damaged or cut/);
 });
 
@@ -194,9 +194,9 @@ test("an export goes to a file and comes back in another deployment", async () =
   const file = join(server.place, "export.ndjson");
   const first = await server.tally(["export", "my", "--output", file, "--json"]);
   assert.equal(first.code, 0, first.stderr);
-  const { counters, whole, checksum } = JSON.parse(first.stdout);
-  assert.deepEqual([counters, whole], [2, true]);
-  assert.ok(readFileSync(file, "utf8").trimEnd().endsWith(`"checksum":"${checksum}","whole":true}`));
+  const { counters, complete, checksum } = JSON.parse(first.stdout);
+  assert.deepEqual([counters, complete], [2, true]);
+  assert.ok(readFileSync(file, "utf8").trimEnd().endsWith(`"checksum":"${checksum}","complete":true}`));
   const other = await openServer();
   try {
     const back = await other.tally(["import", "--format", "tally", "--json", file]);

@@ -67,7 +67,7 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
     let top = get(
         world,
         client,
-        &format!("/boards/{board}/top?limit=1000&exact=1"),
+        &format!("/boards/{board}/top?limit=1000&consistency=strong"),
     );
     assert_eq!(rows(&top), (0..total).map(row).collect::<Vec<_>>());
     assert_eq!(
@@ -79,7 +79,7 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
         let member = get(
             world,
             client,
-            &format!("/boards/{board}/members/{name}?exact=1"),
+            &format!("/boards/{board}/members/{name}?consistency=strong"),
         );
         assert_eq!(
             json!([member["member"], member["score"], member["rank"]]),
@@ -458,7 +458,7 @@ fn elsewhere_a_rank_lies_between_two() {
         );
         ranges += u32::from(low < high);
         widest = widest.max(high - low);
-        let exact = get(&world, &clients[1], &format!("{path}?exact=1"));
+        let exact = get(&world, &clients[1], &format!("{path}?consistency=strong"));
         assert_eq!(
             (&exact["rank"], &exact["exact"]),
             (&json!(rank), &json!(true))
@@ -563,7 +563,7 @@ fn a_busy_board_gets_more_shards_and_a_quiet_one_fewer() {
     assert!(most > 1, "{most}");
     world.run_for_ms(120_000);
     assert_eq!(shards(), Some(1));
-    let top = get(&world, &clients[0], "/boards/b/top?exact=1");
+    let top = get(&world, &clients[0], "/boards/b/top?consistency=strong");
     let scores = top["rows"].as_array().expect("rows").iter();
     let added: i64 = scores.filter_map(|row| row["score"].as_i64()).sum();
     assert_eq!(added, sum);

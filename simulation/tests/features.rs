@@ -74,7 +74,7 @@ fn what_a_write_says_of_itself_is_said_once_and_as_text() {
     let client = admin(&world, world.site("FRA", 1));
     for (path, body) in [
         ("/counters/hits/increment", r#"{"by":{"a":5}}"#),
-        ("/events", "{\"key\":\"hits\",\"by\":{\"a\":null}}\n"),
+        ("/events", "{\"id\":\"hits\",\"by\":{\"a\":null}}\n"),
     ] {
         let answer = ask(&world, "POST", path, body).text();
         assert!(
@@ -138,7 +138,7 @@ fn a_sample_is_counted_or_refused_by_name() {
 #[test]
 fn a_line_for_a_board_is_written_or_refused() {
     let world = deployed(3, Options::default());
-    let lines = "{\"key\":\"hits\"}\n{\"board\":\"game\",\"member\":\"ada\",\"score\":5}\n";
+    let lines = "{\"id\":\"hits\"}\n{\"board\":\"game\",\"member\":\"ada\",\"score\":5}\n";
     let answer = ask(&world, "POST", "/events", lines);
     let report = answer.json();
     let refused = u64::from(FEATURES.contains(&("boards", false)));

@@ -114,7 +114,7 @@ fn lasting(answer: &Value) -> Value {
                     "exact",
                     "version",
                     "detail",
-                    "reset_ms",
+                    "reset_after_ms",
                     "from",
                     "to",
                 ];

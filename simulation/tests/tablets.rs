@@ -65,7 +65,7 @@ fn many_counters_are_begun_told_of_and_found_again_by_few_statements() {
     world.set_faults(Faults::NONE);
     let client = client(&world, site);
     let body: String = (0..COUNTERS)
-        .map(|number| format!("{{\"key\":\"c{number}\"}}\n"))
+        .map(|number| format!("{{\"id\":\"c{number}\"}}\n"))
         .collect();
     let count = || {
         let answer = world.run(client.post("/events", &body)).expect("no fault");
@@ -167,7 +167,7 @@ fn many_counters(seed: u64, ttl: Option<&str>) -> (World, Client) {
     world.set_faults(Faults::NONE);
     let client = client(&world, site);
     let body: String = (0..MANY)
-        .map(|number| format!("{{\"key\":\"c{number}\",\"unique\":\"visitor {number}\"}}\n"))
+        .map(|number| format!("{{\"id\":\"c{number}\",\"unique\":\"visitor {number}\"}}\n"))
         .collect();
     if let Some(ttl) = ttl {
         let put = |number| ClientRequest::new("PUT", format!("/counters/c{number}")).json(ttl);

@@ -13,7 +13,7 @@ let dashboard, world;
 beforeAll(async () => {
   dashboard = await openDashboard({ vars: { TALLY_TABLETS: "16" } });
   world = dashboard.world;
-  const report = await world.well("POST", "/ingest?format=clf&key=path&unique=ip", { body: LOG });
+  const report = await world.well("POST", "/ingest?format=clf&id=path&unique=ip", { body: LOG });
   expect(report.accepted).toBe(LINES);
 });
 afterAll(() => dashboard?.close());
@@ -173,7 +173,7 @@ test("today is compared with yesterday until the same hour", async () => {
   const midnight = now - (now % (24 * hour));
   // In the first hour of a day there is nothing to compare.
   if (now === midnight) return;
-  const line = (at, increment) => JSON.stringify({ key: "compared/a", at, increment });
+  const line = (at, increment) => JSON.stringify({ id: "compared/a", at, delta: increment });
   await world.well("POST", "/ingest?format=ndjson", {
     body: [
       line(midnight + 1, 30), line(midnight - 24 * hour + 1, 20), line(now - 24 * hour + hour / 2, 1_000),
@@ -184,7 +184,7 @@ test("today is compared with yesterday until the same hour", async () => {
   await says(page, ".compare", /^\+50 % against the same part of yesterday/);
 });
 
-const line = (key, at, increment, by) => JSON.stringify({ key, at, increment, by });
+const line = (key, at, increment, by) => JSON.stringify({ id: key, at, delta: increment, by });
 /** Returns what is shown as CSV. */
 async function saved(page) {
   const [download] = await Promise.all([page.waitForEvent("download"), page.click(".export >> text=CSV")]);

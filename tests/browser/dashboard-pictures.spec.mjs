@@ -56,7 +56,8 @@ beforeAll(async () => {
         const second = now_s - 60 - hour * HOUR_S;
         const by = Object.fromEntries(Object.entries(BY).map(([name, values]) => [name, likely(chance, values)]));
         const increment = Math.max(1, Math.round((PAGES.length - page) * 9 * busy(second, place)));
-        return JSON.stringify({ key, increment, at: second * 1000, unique: `v${between(chance, 1, VISITORS)}`, by });
+        const unique = `v${between(chance, 1, VISITORS)}`;
+        return JSON.stringify({ id: key, delta: increment, at: second * 1000, unique, by });
       }),
     );
     await dashboard.world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n"), colo });

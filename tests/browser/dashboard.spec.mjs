@@ -84,7 +84,7 @@ test("cut off it says so and keeps the last numbers, and goes on when the servic
 
 test("a history is charted, zoomed, and told as a table", async () => {
   const now = Math.floor(Date.now() / 1000);
-  const line = (ago_s, increment) => JSON.stringify({ key: "charted", increment, at: (now - ago_s) * 1000 });
+  const line = (ago_s, increment) => JSON.stringify({ id: "charted", delta: increment, at: (now - ago_s) * 1000 });
   await world.well("POST", "/ingest?format=ndjson", {
     body: [line(600, 20), line(1_800, 7), line(80_000, 100), line(2_000_000, 1_000)].join("\n"),
   });
@@ -183,7 +183,7 @@ test("a page that nobody sees asks for nothing, and is current when it is seen a
 
 test("the list shows the busiest and the largest of any number of counters", async () => {
   const lines = Array.from({ length: 101 }, (_, index) =>
-    JSON.stringify({ key: `many/${String(index).padStart(3, "0")}`, increment: index + 1 }),
+    JSON.stringify({ id: `many/${String(index).padStart(3, "0")}`, delta: index + 1 }),
   );
   await world.well("POST", "/events", { body: lines.join("\n") });
   // The directory hears of them within seconds.

@@ -336,7 +336,7 @@ test("badges are drawn as wide as their text, in every style, and pass axe-core"
     `<div id="badges" style="padding:0 1em">${[
       badge(""),
       badge("label=views&color=green"),
-      badge("label=views&style=flat-square&color=yellow&numbers=full"),
+      badge("label=views&style=flat-square&color=yellow&format=full"),
       badge("label=visits today&style=for-the-badge&color=purple&show=today"),
       badge("label=visiteurs d’été&color=red"),
       badge("label=", "stars"),

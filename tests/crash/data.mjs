@@ -23,7 +23,7 @@ const MADE_MS_MAX = 30_000;
 async function snapshot(server) {
   const made = await until(async () => {
     const { status, json } = await send(server.urls[0], "POST", "/snapshots");
-    return status === 200 && json.whole && json;
+    return status === 200 && json.complete && json;
   }, "a snapshot", MADE_MS_MAX);
   return made.date;
 }

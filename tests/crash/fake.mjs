@@ -151,8 +151,8 @@ export class Fake {
 
   #events(body) {
     const events = body.split("\n").map((line) => JSON.parse(line));
-    for (const { key, increment, id } of events) {
-      this.#once(id && `${key}/${id}`, "", () => this.#count(key, "increment", { delta: increment }));
+    for (const { id, delta, idempotency_key: key } of events) {
+      this.#once(key && `${id}/${key}`, "", () => this.#count(id, "increment", { delta }));
     }
     return [200, { accepted: events.length, rejected: 0, errors: [] }];
   }

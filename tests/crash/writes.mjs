@@ -52,14 +52,14 @@ function one(id, call, delta, unique) {
 
 function lines(random, ids, keys) {
   const events = Array.from({ length: between(random, 1, LINES_MAX) }, (_, index) => ({
-    key: oneOf(random, ids),
-    increment: amount(random),
-    id: keys ? `${keys}/${index}` : undefined,
+    id: oneOf(random, ids),
+    delta: amount(random),
+    idempotency_key: keys ? `${keys}/${index}` : undefined,
   }));
   return {
     path: "/events",
     body: events.map((event) => JSON.stringify(event)).join("\n"),
-    parts: events.map(({ key, increment }) => ({ id: key, added: BigInt(increment) })),
+    parts: events.map(({ id, delta }) => ({ id, added: BigInt(delta) })),
   };
 }
 

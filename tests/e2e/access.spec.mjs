@@ -33,8 +33,8 @@ const CALLS = [
 ];
 const MAY = { admin: ["read", "write", "admin"], reader: ["read"], writer: ["write"], blog: ["read", "write"] };
 const BATCHES = [
-  ["/events", '{"key":"blog/b"}\n{"key":"shop/b"}'],
-  ["/ingest?format=ndjson", '{"key":"blog/b"}\n{"key":"shop/b"}'],
+  ["/events", '{"id":"blog/b"}\n{"id":"shop/b"}'],
+  ["/ingest?format=ndjson", '{"id":"blog/b"}\n{"id":"shop/b"}'],
 ];
 
 
@@ -54,7 +54,7 @@ describe("nothing is configured", () => {
         expect(headers.get("retry-after")).toBeNull();
         await world.refused(503, "not-configured", "POST", "/counters/a/increment");
         await world.refused(503, "not-configured", "POST", "/events", {
-          ...bearer("0123456789abcdef"), body: '{"key":"a"}',
+          ...bearer("0123456789abcdef"), body: '{"id":"a"}',
         });
         if (isUnreadable) await world.refused(503, "not-configured", "GET", "/healthz");
         else await world.well("GET", "/healthz");
@@ -208,7 +208,7 @@ describe("keys", () => {
 
 describe("without a key", () => {
   let world;
-  const all = ["at", "decrement", "hyll", "if-match", "ingest", "policy"];
+  const all = ["at", "decrement", "hll", "if-match", "ingest", "policy"];
   const config = {
     keys: [{ key: KEYS.admin, scopes: ["admin"] }, { key: KEYS.admin, scopes: ["admin"], prefix: "limits/" }],
     public: [
@@ -231,16 +231,16 @@ describe("without a key", () => {
   // What is an increment of one and of now is not among them.
   const beyond = async (id) => {
     const { version } = await state(id);
-    const { bytes } = await world.call("GET", `/counters/${encodeURIComponent(id)}/uniques/hyll?consistency=strong`, admin);
+    const { bytes } = await world.call("GET", `/counters/${encodeURIComponent(id)}/uniques/hll?consistency=strong`, admin);
     const octets = { "content-type": "application/octet-stream" };
     return [
-      ["PUT", `/counters/${encodeURIComponent(id)}/uniques/hyll`, { body: bytes, headers: octets }],
+      ["PUT", `/counters/${encodeURIComponent(id)}/uniques/hll`, { body: bytes, headers: octets }],
       post(id, "decrement"),
       post(id, "increment", { delta: 5 }),
       post(id, "increment", { delta: "5" }),
       post(id, "increment", { at: world.now() }),
       ["POST", "/api/event", { body: JSON.stringify({ key: id, increment: 5 }) }],
-      ["POST", "/ingest?format=ndjson", { body: JSON.stringify({ key: id, at: Date.parse("2024-05-01T12:00:00Z") }) }],
+      ["POST", "/ingest?format=ndjson", { body: JSON.stringify({ id, at: Date.parse("2024-05-01T12:00:00Z") }) }],
       // Last, as it gives the counter a home.
       post(id, "increment", undefined, { "if-match": `"${version}"` }),
       post(id, "increment", undefined, { "if-match": "*" }),
@@ -254,8 +254,8 @@ describe("without a key", () => {
     expect((await world.call("GET", "/pixel/page%2Fb.gif?unique=bob")).status).toBe(200);
     expect((await world.call("POST", "/api/event", { body: '{"key":"page/b"}' })).status).toBe(202);
     const lines = [
-      { key: "page/b", unique: "cy" }, { key: "page/b", increment: 2 }, { key: "page/b", at: world.now() },
-      { key: "page/b", id: "x" },
+      { id: "page/b", unique: "cy" }, { id: "page/b", delta: 2 }, { id: "page/b", at: world.now() },
+      { id: "page/b", idempotency_key: "x" },
     ];
     const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
     expect(report.errors.map(({ line, code }) => [line, code])).toEqual([[2, "unauthorized"], [3, "unauthorized"]]);

@@ -29,10 +29,10 @@ async function unchanged(work) {
 
 test("a byte order mark before a body is no part of it, and too large is told as too large", async () => {
   const mark = "\ufeff";
-  expect(await world.well("POST", "/events", { body: `${mark}{"key":"marked"}\n{"key":"marked"}` })).toMatchObject({
+  expect(await world.well("POST", "/events", { body: `${mark}{"id":"marked"}\n{"id":"marked"}` })).toMatchObject({
     accepted: 2, rejected: 0,
   });
-  expect(await world.well("POST", "/events", { body: gzipSync(`${mark}[{"key":"marked"}]`) })).toMatchObject({
+  expect(await world.well("POST", "/events", { body: gzipSync(`${mark}[{"id":"marked"}]`) })).toMatchObject({
     accepted: 1,
   });
   expect(await world.well("POST", "/counters/marked/increment", { body: `${mark}{"delta":2}` })).toMatchObject({

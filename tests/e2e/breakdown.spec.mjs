@@ -49,7 +49,7 @@ describe("without faults", () => {
       world.add("site", { delta: 2, by: dimensions }, { colo: COLOS[index % 3], edge: index % 2 }),
     );
     await each(COLOS, 3, (colo, index) => {
-      const lines = numbers(40).map(() => JSON.stringify({ key: "site", increment: 2, by: by() }));
+      const lines = numbers(40).map(() => JSON.stringify({ id: "site", delta: 2, by: by() }));
       return world.well("POST", "/events", { body: lines.join("\n"), colo, edge: index % 2 });
     });
     await world.add("site", { delta: 100 });
@@ -88,14 +88,16 @@ describe("without faults", () => {
       expect((await add({ page: "/x" }, options)).text).toBe(first.text);
     }
     expect((await add({ page: "/y" })).json.code).toBe("idempotency-key-reused");
-    const lines = JSON.stringify([{ key: "a", by: { page: "/x" }, id: "e" }, { key: "a", by: { page: "/z" } }]);
+    const lines = JSON.stringify([
+      { id: "a", by: { page: "/x" }, idempotency_key: "e" }, { id: "a", by: { page: "/z" } },
+    ]);
     for (const colo of ["FRA", "IAD"]) {
       const headers = { "idempotency-key": "batch" };
       expect(await world.well("POST", "/events", { body: lines, headers, colo })).toMatchObject({
         accepted: 2, rejected: 0,
       });
     }
-    const body = '[{"key":"a","by":{"page":"/q"},"id":"e"}]';
+    const body = '[{"id":"a","by":{"page":"/q"},"idempotency_key":"e"}]';
     await world.refused(422, "idempotency-key-reused", "POST", "/events", { body });
     const answer = await look("a", "page");
     expect(counts(answer)).toEqual({ "/x": 2, "/z": 1 });
@@ -171,7 +173,7 @@ describe("without faults", () => {
       await world.refused(400, "invalid-query", "GET", `/pixel/a.gif?by=${by}`);
     }
     const lines = [
-      '{"key":"a","by":{"page":1}}', '{"key":"a","by":{"country":"auto"}}', JSON.stringify({ key: "a", by: nine }),
+      '{"id":"a","by":{"page":1}}', '{"id":"a","by":{"country":"auto"}}', JSON.stringify({ id: "a", by: nine }),
     ];
     const { json } = await world.refused(400, "invalid-body", "POST", "/events", { body: lines.join("\n") });
     expect(json).toMatchObject({ accepted: 0, rejected: 3 });
@@ -223,7 +225,7 @@ test("a log of a site is one counter with its pages, referrers and browsers, and
   world = await openWorld();
   const log = readFileSync(new URL("../fixtures/access.log", import.meta.url));
   const lines = log.toString().trimEnd().split("\n");
-  const path = "/ingest?format=clf&key=site&site=semicomplete.com&by=page,referrer,browser,status";
+  const path = "/ingest?format=clf&id=site&site=semicomplete.com&by=page,referrer,browser,status";
   expect(await world.well("POST", path, { body: log })).toMatchObject({ accepted: lines.length, rejected: 0 });
   // By another way: what the lines say, taken apart here.
   const truth = { page: {}, status: {}, referrer: {} };
@@ -249,7 +251,7 @@ test("a log of a site is one counter with its pages, referrers and browsers, and
   const page = await look("/", "referrer");
   expect(page.total).toBe(truth.page["/"]);
   expectSums(page);
-  for (const query of ["key=site", "by=agent", "by=page,page", "by=country", "by="]) {
+  for (const query of ["id=site", "by=agent", "by=page,page", "by=country", "by="]) {
     await world.refused(400, "invalid-query", "POST", `/ingest?format=clf&${query}`, { body: log });
   }
   // The same body under a key, asked otherwise, is another.

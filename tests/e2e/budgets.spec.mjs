@@ -30,7 +30,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const from = (address, more = {}) => ({ headers: { "cf-connecting-ip": address, ...more } });
-const lines = (keys) => keys.map((key) => JSON.stringify({ key })).join("\n");
+const lines = (keys) => keys.map((key) => JSON.stringify({ id: key })).join("\n");
 const write = (id, options) => world.call("POST", `/counters/${encodeURIComponent(id)}/increment`, options);
 const refusals = (report) => [...new Set(report.errors.map(({ code }) => code))];
 
@@ -68,8 +68,8 @@ test("counters that others have made cost an address nothing of its own", async 
 test("lines and writes that are refused for another reason use nothing", async () => {
   const one = from("192.0.2.5");
   const bad = [
-    ...Array(800).fill('{"key":"valid","increment":0}'), ...Array(800).fill('{"key":"valid","increment":2}'),
-    ...Array(400).fill('{"key":""}'),
+    ...Array(800).fill('{"id":"valid","delta":0}'), ...Array(800).fill('{"id":"valid","delta":2}'),
+    ...Array(400).fill('{"id":""}'),
   ];
   const { json } = await world.refused(400, "invalid-delta", "POST", "/events", { body: bad.join("\n"), ...one });
   expect([json.accepted, json.rejected]).toEqual([0, 2_000]);

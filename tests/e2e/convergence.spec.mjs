@@ -43,7 +43,7 @@ function watched(id, colos = COLOS) {
 
 /** Writes without reading: the answers of increments look at the value. */
 async function sendEvents(key, colo, count = 1) {
-  const body = JSON.stringify(Array.from({ length: count }, () => ({ key })));
+  const body = JSON.stringify(Array.from({ length: count }, () => ({ id: key })));
   expect((await world.well("POST", "/events", { body, colo })).accepted).toBe(count);
 }
 

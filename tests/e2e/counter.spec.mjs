@@ -183,7 +183,7 @@ test("an amount is at most 2^63, whichever way it comes", async () => {
     const { status, json } = await send(path, body);
     expect([status, json.code], path).toEqual([400, "invalid-delta"]);
   }
-  const { json } = await send("/events", { key: "too-wide", increment: wide });
+  const { json } = await send("/events", { id: "too-wide", delta: wide });
   expect(json.errors).toMatchObject([{ line: 1, code: "invalid-delta" }]);
   await world.refused(404, "counter-not-found", "GET", "/counters/too-wide");
 });

@@ -87,7 +87,7 @@ test("only a write makes a datacenter appear", async () => {
   await world.refused(400, "invalid-delta", "POST", "/counters/appear/increment", {
     ...elsewhere, body: '{"delta":0}',
   });
-  const skewed = JSON.stringify([{ key: "appear", at: 1 }]);
+  const skewed = JSON.stringify([{ id: "appear", at: 1 }]);
   await world.refused(400, "clock-skew", "POST", "/events", { ...elsewhere, body: skewed });
   expect(namesOf(await world.strong("appear"))).toEqual(["FRA"]);
   await world.add("appear", undefined, elsewhere);

@@ -56,7 +56,7 @@ describe("without faults", () => {
     await each(COLOS, 3, (colo, index) => {
       const lines = many
         .filter((_, place) => place % 3 === index)
-        .map((sample) => JSON.stringify({ key: "latency", sample }));
+        .map((sample) => JSON.stringify({ id: "latency", sample }));
       return world.well("POST", "/events", { body: lines.join("\n"), colo, edge: index % 2 });
     });
     // Writes without samples are in no distribution.
@@ -84,14 +84,14 @@ describe("without faults", () => {
     for (const options of [{}, { colo: "IAD" }, { edge: 1 }]) expect((await add(12.3, options)).text).toBe(first.text);
     // Another sample is another write.
     expect((await add(12.4)).json.code).toBe("idempotency-key-reused");
-    const lines = JSON.stringify([{ key: "a", sample: 1, id: "e" }, { key: "a", sample: 2 }]);
+    const lines = JSON.stringify([{ id: "a", sample: 1, idempotency_key: "e" }, { id: "a", sample: 2 }]);
     const headers = { "idempotency-key": "batch" };
     for (const colo of ["FRA", "IAD"]) {
       expect(await world.well("POST", "/events", { body: lines, headers, colo })).toMatchObject({
         accepted: 2, rejected: 0,
       });
     }
-    const body = '[{"key":"a","sample":3,"id":"e"}]';
+    const body = '[{"id":"a","sample":3,"idempotency_key":"e"}]';
     await world.refused(422, "idempotency-key-reused", "POST", "/events", { body });
     expect(await look("a")).toMatchObject({ count: 3, min: 1, max: 12.3, mean: expect.closeTo(5.1, 9) });
     expect((await world.strong("a")).value).toBe(3);
@@ -161,7 +161,7 @@ describe("without faults", () => {
     await world.refused(400, "invalid-json", "POST", "/counters/a/increment", { body: '{"sample":NaN}' });
     await world.refused(400, "invalid-body", "POST", "/counters/a/decrement", { body: '{"sample":1}' });
     await world.refused(400, "unknown-field", "POST", "/api/event", { body: '{"key":"a","sample":1}' });
-    const report = await world.well("POST", "/events", { body: '[{"key":"a","sample":-1},{"key":"a","sample":4}]' });
+    const report = await world.well("POST", "/events", { body: '[{"id":"a","sample":-1},{"id":"a","sample":4}]' });
     expect(report).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 1, code: "invalid-body" }] });
     expect(await look("a")).toMatchObject({ count: 2, min: 0, max: 4, mean: 2 });
     expect((await world.strong("a")).value).toBe(2);

@@ -20,21 +20,21 @@ const nothingOf = (id) => world.refused(404, "counter-not-found", "GET", `/count
 const lines = (events) => events.map((event) => JSON.stringify(event)).join("\n");
 
 test("an array counts", async () => {
-  const body = JSON.stringify([{ key: "array" }, { key: "array", increment: 4 }, { key: "array/2", increment: "5" }]);
+  const body = JSON.stringify([{ id: "array" }, { id: "array", delta: 4 }, { id: "array/2", delta: "5" }]);
   expect(await post(body)).toEqual({ accepted: 3, rejected: 0, errors: [] });
   expect([await valueOf("array"), await valueOf("array/2")]).toEqual([5, 5]);
 });
 
 test("NDJSON counts, with any line ends and empty lines", async () => {
-  const body = '{"key":"lines"}\n\r\n{"key":"lines","increment":2}\r\n  {"key":"lines"}  \n\n{"key":"lines"}';
+  const body = '{"id":"lines"}\n\r\n{"id":"lines","delta":2}\r\n  {"id":"lines"}  \n\n{"id":"lines"}';
   expect(await post(body)).toEqual({ accepted: 4, rejected: 0, errors: [] });
   expect(await valueOf("lines")).toBe(5);
 });
 
 test("gzip counts, in one member or several", async () => {
-  const events = Array.from({ length: 500 }, (_, index) => ({ key: "zipped", unique: `u${index % 50}` }));
+  const events = Array.from({ length: 500 }, (_, index) => ({ id: "zipped", unique: `u${index % 50}` }));
   expect(await post(gzipSync(lines(events)), { headers: gzip })).toMatchObject({ accepted: 500, rejected: 0 });
-  const two = Buffer.concat([gzipSync('{"key":"zipped"}\n'), gzipSync('{"key":"zipped"}')]);
+  const two = Buffer.concat([gzipSync('{"id":"zipped"}\n'), gzipSync('{"id":"zipped"}')]);
   expect(await post(two, { headers: gzip })).toMatchObject({ accepted: 2, rejected: 0 });
   const answer = await world.strong("zipped");
   expect([answer.value, answer.uniques.estimate]).toEqual([502, 50]);
@@ -48,7 +48,7 @@ test("an empty batch counts nothing", async () => {
 
 test("a body of which nothing was counted is refused by its common reason, with the report of its lines", async () => {
   const send = (lines, status, code) => world.refused(status, code, "POST", "/events", { body: lines.join("\n") });
-  const bad = ['{"key":"none"', '{"key":"none","increment":0}', '{"key":"none","increment":0}'];
+  const bad = ['{"id":"none"', '{"id":"none","delta":0}', '{"id":"none","delta":0}'];
   const { json, headers } = await send(bad, 400, "invalid-delta");
   expect(headers.get("content-type")).toBe("application/problem+json");
   expect(json).toMatchObject({
@@ -58,39 +58,39 @@ test("a body of which nothing was counted is refused by its common reason, with 
     rejected_lines: [{ code: "invalid-json", lines: "1" }, { code: "invalid-delta", count: 2, lines: "2-3" }],
   });
   await send(bad.slice(0, 1), 400, "invalid-json");
-  await world.refused(400, "invalid-line", "POST", "/ingest?format=clf&key=path", { body: "nonsense" });
+  await world.refused(400, "invalid-line", "POST", "/ingest?format=clf&id=path", { body: "nonsense" });
   await world.refused(404, "counter-not-found", "GET", "/counters/none");
 });
 
 const BAD = [
-  ["invalid-json", '{"key":"mixed"'],
+  ["invalid-json", '{"id":"mixed"'],
   ["invalid-json", "nonsense"],
   ["invalid-body", '"mixed"'],
-  ["invalid-body", '{"increment":1}'],
-  ["invalid-body", '{"key":7}'],
-  ["invalid-body", '{"key":"mixed","unique":7}'],
-  ["invalid-body", '{"key":"mixed","unique":""}'],
-  ["invalid-body", '{"key":"mixed","at":"noon"}'],
-  ["unknown-field", '{"key":"mixed","incremnt":2}'],
-  ["invalid-delta", '{"key":"mixed","increment":0}'],
-  ["invalid-delta", '{"key":"mixed","increment":-1}'],
-  ["invalid-delta", '{"key":"mixed","increment":1.5}'],
-  ["invalid-delta", `{"key":"mixed","increment":"${2n ** 128n}"}`],
-  ["invalid-id", '{"key":""}'],
-  ["invalid-id", '{"key":"."}'],
-  ["invalid-id", '{"key":"a\\u0000b"}'],
-  ["invalid-id", JSON.stringify({ key: "x".repeat(513) })],
-  ["clock-skew", '{"key":"mixed","at":1000}'],
+  ["invalid-body", '{"delta":1}'],
+  ["invalid-body", '{"id":7}'],
+  ["invalid-body", '{"id":"mixed","unique":7}'],
+  ["invalid-body", '{"id":"mixed","unique":""}'],
+  ["invalid-body", '{"id":"mixed","at":"noon"}'],
+  ["unknown-field", '{"id":"mixed","dleta":2}'],
+  ["invalid-delta", '{"id":"mixed","delta":0}'],
+  ["invalid-delta", '{"id":"mixed","delta":-1}'],
+  ["invalid-delta", '{"id":"mixed","delta":1.5}'],
+  ["invalid-delta", `{"id":"mixed","delta":"${2n ** 128n}"}`],
+  ["invalid-id", '{"id":""}'],
+  ["invalid-id", '{"id":"."}'],
+  ["invalid-id", '{"id":"a\\u0000b"}'],
+  ["invalid-id", JSON.stringify({ id: "x".repeat(513) })],
+  ["clock-skew", '{"id":"mixed","at":1000}'],
 ];
 
 test("a bad line costs that line alone, and is named", async () => {
-  const body = BAD.flatMap(([, bad]) => ['{"key":"mixed","unique":"ann"}', bad]).join("\n");
+  const body = BAD.flatMap(([, bad]) => ['{"id":"mixed","unique":"ann"}', bad]).join("\n");
   const report = await post(body);
   expect([report.accepted, report.rejected]).toEqual([BAD.length, BAD.length]);
   expect(report.errors.map(({ line, code }) => [line, code])).toEqual(
     BAD.map(([code], index) => [2 * index + 2, code]),
   );
-  expect(report.errors[8].detail).toContain("incremnt");
+  expect(report.errors[8].detail).toContain("dleta");
   const answer = await world.strong("mixed", "&window=300");
   expect(answer).toMatchObject({ value: BAD.length, window: { count: BAD.length } });
   expect(answer.uniques.estimate).toBe(1);
@@ -98,7 +98,7 @@ test("a bad line costs that line alone, and is named", async () => {
 
 test("a bad element of an array costs that element alone", async () => {
   const good = BAD.filter(([code]) => code !== "invalid-json");
-  const body = `[${good.map(([, bad]) => `{"key":"mixed-array"},${bad}`).join(",")}]`;
+  const body = `[${good.map(([, bad]) => `{"id":"mixed-array"},${bad}`).join(",")}]`;
   const report = await post(body);
   expect(report.errors.map(({ line, code }) => [line, code])).toEqual(
     good.map(([code], index) => [2 * index + 2, code]),
@@ -107,7 +107,7 @@ test("a bad element of an array costs that element alone", async () => {
 });
 
 test("only the first errors are listed, all are counted", async () => {
-  const body = Array.from({ length: 250 }, (_, index) => (index % 2 ? '{"key":"many-errors"}' : "bad")).join("\n");
+  const body = Array.from({ length: 250 }, (_, index) => (index % 2 ? '{"id":"many-errors"}' : "bad")).join("\n");
   const report = await post(body);
   expect([report.accepted, report.rejected, report.errors.length]).toEqual([125, 125, ERRORS_MAX]);
   expect(report.errors.at(-1).line).toBe(2 * ERRORS_MAX - 1);
@@ -119,10 +119,10 @@ test("an event's own time is taken near the clock and refused beyond", async () 
   const now_ms = world.now();
   const report = await post(
     lines([
-      { key: "skew", at: now_ms - 1_000 },
-      { key: "skew", at: now_ms + 3_000 },
-      { key: "skew", at: now_ms - 20_000 },
-      { key: "skew", at: now_ms + 20_000 },
+      { id: "skew", at: now_ms - 1_000 },
+      { id: "skew", at: now_ms + 3_000 },
+      { id: "skew", at: now_ms - 20_000 },
+      { id: "skew", at: now_ms + 20_000 },
     ]),
   );
   expect(report.errors.map(({ line, code }) => [line, code])).toEqual([
@@ -138,7 +138,7 @@ test("a batch goes to all shards, and adds up", async () => {
   await world.put("batch-shards", { shards: 8 });
   await world.add("batch-shards");
   const events = Array.from({ length: 400 }, (_, index) => ({
-    key: "batch-shards", increment: 2, unique: `u${index % 160}`,
+    id: "batch-shards", delta: 2, unique: `u${index % 160}`,
   }));
   expect(await post(lines(events))).toMatchObject({ accepted: 400 });
   const answer = await world.strong("batch-shards", "&window=300");
@@ -147,7 +147,7 @@ test("a batch goes to all shards, and adds up", async () => {
 });
 
 test("batches at once lose and repeat nothing", async () => {
-  const body = lines(Array.from({ length: 300 }, (_, index) => ({ key: `at-once/${index % 7}`, increment: 2 })));
+  const body = lines(Array.from({ length: 300 }, (_, index) => ({ id: `at-once/${index % 7}`, delta: 2 })));
   const reports = await Promise.all(
     Array.from({ length: 12 }, (_, index) => post(body, { colo: index % 2 ? "FRA" : "IAD" })),
   );
@@ -158,7 +158,7 @@ test("batches at once lose and repeat nothing", async () => {
 });
 
 describe("a body that cannot be read counts nothing", () => {
-  const good = '{"key":"whole-body"}\n';
+  const good = '{"id":"whole-body"}\n';
 
   test("too large as it is: the client sees 413", async () => {
     const body = Buffer.alloc(BULK_MIB_MAX * MIB + 1, " ");
@@ -169,7 +169,7 @@ describe("a body that cannot be read counts nothing", () => {
 
   test("exactly the limit is read", async () => {
     const body = Buffer.alloc(BULK_MIB_MAX * MIB, "\n");
-    body.write('{"key":"full-body"}');
+    body.write('{"id":"full-body"}');
     expect(await post(body)).toEqual({ accepted: 1, rejected: 0, errors: [] });
   });
 

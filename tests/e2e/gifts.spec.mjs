@@ -217,7 +217,7 @@ test("a body of a child that its parent's budget refuses counts nothing and uses
   const parent = await make(OPS, { prefixes: ["p/"], rate_per_minute: 20 });
   const child = await make(parent.key, { scopes: ["write"], prefixes: ["p/"], rate_per_minute: 20 });
   for (const _ of numbers(10)) expect(await hit(parent.key, "p/a")).toBe(200);
-  const lines = numbers(15).map(() => '{"key":"p/a"}').join("\n");
+  const lines = numbers(15).map(() => '{"id":"p/a"}').join("\n");
   expect((await world.call("POST", "/events", bearer(child.key, { body: lines }))).status).toBe(429);
   for (const _ of numbers(9)) expect(await hit(child.key, "p/a")).toBe(200);
   expect(await hit(child.key, "p/a")).toBe(429);

@@ -11,16 +11,16 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-// Brings events of the past in: `{ at, increment, unique }`, `at` in unix seconds.
+// Brings events of the past in: `{ at, delta, unique }`, `at` in unix seconds.
 async function bringIn(key, events, options) {
-  const lines = events.map(({ at, ...event }) => JSON.stringify({ key, at: at * 1000, ...event }));
+  const lines = events.map(({ at, ...event }) => JSON.stringify({ id: key, at: at * 1000, ...event }));
   const body = lines.join("\n");
   const report = await world.well("POST", "/ingest?format=ndjson", { body, ...options });
   expect(report).toEqual({ accepted: events.length, rejected: 0, errors: [] });
 }
 
 const count = (events, from, to) =>
-  events.filter(({ at }) => at >= from && at <= to).reduce((sum, { increment }) => sum + increment, 0);
+  events.filter(({ at }) => at >= from && at <= to).reduce((sum, { delta }) => sum + delta, 0);
 
 test("history equals the events, by every step", async () => {
   const now = Math.floor(world.now() / 1000);
@@ -30,7 +30,7 @@ test("history equals the events, by every step", async () => {
     const id = `by-${step}`;
     const events = Array.from({ length: 120 }, () => ({
       at: now - 5 - Math.floor(random() * reach[step]),
-      increment: 1 + Math.floor(random() * 5),
+      delta: 1 + Math.floor(random() * 5),
     }));
     await bringIn(id, events.slice(0, 60), { colo: "FRA" });
     await bringIn(id, events.slice(60), { colo: "IAD" });
@@ -48,9 +48,9 @@ test("history equals the events, by every step", async () => {
 test("the past of years ago is kept by hours and days", async () => {
   const may_2015 = Date.UTC(2015, 4, 17, 10) / 1000;
   await bringIn("years", [
-    { at: may_2015 + 5, increment: 2 },
-    { at: may_2015 + 3_599, increment: 3 },
-    { at: may_2015 + 3_600, increment: 4 },
+    { at: may_2015 + 5, delta: 2 },
+    { at: may_2015 + 3_599, delta: 3 },
+    { at: may_2015 + 3_600, delta: 4 },
   ]);
   const hours = await world.history("years", `&step=1h&from=${may_2015}&to=${may_2015 + 3_600}`);
   expect(hours.points).toEqual([
@@ -72,7 +72,7 @@ test("windows equal the events, exactly up to 900 s and within max_error beyond"
   const random = randomFrom(SEED + 1);
   const events = Array.from({ length: 400 }, (_, index) => ({
     at: now - 1 - Math.floor(random() ** 2 * 7_000),
-    increment: 1 + Math.floor(random() * 3),
+    delta: 1 + Math.floor(random() * 3),
     unique: `visitor-${index % 37}`,
   }));
   await bringIn("windows", events.slice(0, 200), { colo: "FRA" });
@@ -115,7 +115,7 @@ test("a union counts an element of several counters once", async () => {
   const visit = (id, from, to, colo) =>
     world.well("POST", "/events", {
       body: JSON.stringify(
-        Array.from({ length: to - from }, (_, index) => ({ key: id, unique: `visitor-${from + index}` })),
+        Array.from({ length: to - from }, (_, index) => ({ id, unique: `visitor-${from + index}` })),
       ),
       colo,
     });
@@ -139,7 +139,7 @@ test("a union counts an element of several counters once", async () => {
 const LISTED = Array.from({ length: 230 }, (_, index) => `list/${String((index * 97) % 230).padStart(3, "0")}`);
 
 test("a listing is in order, page by page, over all partitions", async () => {
-  const body = LISTED.map((key, index) => JSON.stringify({ key, increment: index + 1 })).join("\n");
+  const body = LISTED.map((key, index) => JSON.stringify({ id: key, delta: index + 1 })).join("\n");
   expect(await world.well("POST", "/events", { body })).toMatchObject({ accepted: 230, rejected: 0 });
   const pages = [];
   let cursor = "";

@@ -39,13 +39,13 @@ describe("without faults", () => {
     await each(COLOS, COLOS.length, async (colo, index) => {
       const options = { colo, edge: index % 2 };
       const events = numbers(50)
-        .map(() => '{"key":"/a","increment":2}')
+        .map(() => '{"id":"/a","delta":2}')
         .join("\n");
       expect(await world.well("POST", "/events", { body: events, ...options })).toMatchObject({
         accepted: 50, rejected: 0,
       });
       const keys = numbers(5)
-        .map((number) => JSON.stringify({ key: "/a", id: `${colo}-${number}` }))
+        .map((number) => JSON.stringify({ id: "/a", idempotency_key: `${colo}-${number}` }))
         .join("\n");
       expect(await world.well("POST", "/events", { body: keys, ...options })).toMatchObject({
         accepted: 5, rejected: 0,
@@ -249,7 +249,7 @@ describe("with parts that do not answer", () => {
     await unavailable("POST", "/counters/a/increment", { colo: "IAD" });
     await unavailable("POST", "/counters/a/decrement", { colo: "FRA" });
     await unavailable("POST", "/counters/a/increment", keyed("k", { colo: "IAD", body: '{"delta":2}' }));
-    const report = await world.well("POST", "/events", { body: '{"key":"a"}\n{"key":"b"}', colo: "SYD" });
+    const report = await world.well("POST", "/events", { body: '{"id":"a"}\n{"id":"b"}', colo: "SYD" });
     expect(report).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 1, code: "unavailable" }] });
     await unavailable("PUT", "/counters/a", { body: '{"home":"IAD"}' });
     await unavailable("PUT", "/counters/a", { body: "{}" });

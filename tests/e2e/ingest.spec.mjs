@@ -6,7 +6,7 @@ import { each, openWorld } from "./world.mjs";
 
 const LOG = readFileSync(new URL("../fixtures/access.log", import.meta.url));
 const LINES = LOG.toString("utf8").trimEnd().split("\n");
-const CLF = "/ingest?format=clf&key=path&unique=ip";
+const CLF = "/ingest?format=clf&id=path&unique=ip";
 // Worlds that are compared hash elements alike.
 const vars = { TALLY_HASH_KEY: "000102030405060708090a0b0c0d0e0f" };
 const MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -141,10 +141,10 @@ test("Logpush is counted, and its destination check answered", async () => {
 test("NDJSON brings its own times and amounts", async () => {
   const hour = Date.UTC(2019, 6, 1, 12) / 1000;
   const body = [
-    JSON.stringify({ key: "nd", increment: 3, at: hour * 1000, unique: "ann" }),
-    JSON.stringify({ key: "nd", increment: "4", at: (hour + 3_600) * 1000, unique: "ann" }),
-    JSON.stringify({ key: "nd", at: world.now() + 60_000 }),
-    JSON.stringify({ key: "nd", wrong: 1 }),
+    JSON.stringify({ id: "nd", delta: 3, at: hour * 1000, unique: "ann" }),
+    JSON.stringify({ id: "nd", delta: "4", at: (hour + 3_600) * 1000, unique: "ann" }),
+    JSON.stringify({ id: "nd", at: world.now() + 60_000 }),
+    JSON.stringify({ id: "nd", wrong: 1 }),
   ].join("\n");
   const report = await world.well("POST", "/ingest?format=ndjson", { body });
   expect(report.errors.map(({ line, code }) => [line, code])).toEqual([
@@ -161,7 +161,7 @@ test("NDJSON brings its own times and amounts", async () => {
 
 test("a query that is not known is refused with what is", async () => {
   const body = LINES[0].replace("GET ", "GET /never");
-  for (const query of ["", "?format=csv", "?format=clf&key=host", "?format=clf&unique=cookie", "?format=clf&forma=x"]) {
+  for (const query of ["", "?format=csv", "?format=clf&id=host", "?format=clf&unique=cookie", "?format=clf&forma=x"]) {
     await world.refused(400, "invalid-query", "POST", `/ingest${query}`, { body });
   }
 });

@@ -38,7 +38,7 @@ const send = (call, key, { body, admin = false, address = "203.0.113.7" } = {}) 
 };
 const CALLS = [
   ["/counters/a/increment", undefined],
-  ["/events", '{"key":"a"}\n'],
+  ["/events", '{"id":"a"}\n'],
   ["/api/event", '{"key":"a"}'],
 ];
 const value = async () => (await world.well("GET", "/counters/a?consistency=strong")).value;

@@ -43,7 +43,7 @@ describe("without faults", () => {
     await world.refused(
       422, "idempotency-key-reused", "POST", "/counters/a/decrement", keyed("k", { body: '{"delta":5}' }),
     );
-    await world.well("POST", "/events", keyed("k", { body: '{"key":"a","increment":2}\n' }));
+    await world.well("POST", "/events", keyed("k", { body: '{"id":"a","delta":2}\n' }));
     expect(await world.strong("a")).toMatchObject({ value: 7, uniques: null });
     expect((await world.strong("b")).value).toBe(5);
   });
@@ -110,7 +110,7 @@ describe("without faults", () => {
   });
 
   test("a batch with a key counts once, per counter, and a changed body is refused", async () => {
-    const lines = numbers(300).map((index) => JSON.stringify({ key: `c${index % 20}`, increment: 2 }));
+    const lines = numbers(300).map((index) => JSON.stringify({ id: `c${index % 20}`, delta: 2 }));
     const send = (options) => world.call("POST", "/events", keyed("batch", { body: lines.join("\n"), ...options }));
     expect((await send()).json).toMatchObject({ accepted: 300, rejected: 0 });
     const again = await send({ colo: "IAD" });
@@ -123,10 +123,10 @@ describe("without faults", () => {
   });
 
   test("a batch asks for something else under another call or another query", async () => {
-    const body = '{"key":"a","unique":"u"}\n';
+    const body = '{"id":"a","unique":"u"}\n';
     const reused = [422, "idempotency-key-reused", "POST"];
     await world.well("POST", "/ingest?format=ndjson", keyed("batch", { body }));
-    const named = await world.call("POST", "/ingest?format=ndjson&key=path&unique=none", keyed("batch", { body }));
+    const named = await world.call("POST", "/ingest?format=ndjson&id=path&unique=none", keyed("batch", { body }));
     expect([named.json.accepted, isReplay(named)]).toEqual([1, true]);
     await world.refused(...reused, "/ingest?format=ndjson&unique=ip", keyed("batch", { body }));
     await world.refused(...reused, "/events", keyed("batch", { body }));
@@ -136,7 +136,7 @@ describe("without faults", () => {
   test("a retry that comes late with its own time gets the first answer, and what was never counted is refused", async () => {
     const at = world.now() - 500;
     const write = { body: JSON.stringify({ delta: 5, at }) };
-    const events = { body: JSON.stringify({ key: "b", at, id: "1" }) };
+    const events = { body: JSON.stringify({ id: "b", at, idempotency_key: "1" }) };
     const first = await world.call("POST", increment("a"), keyed("k", write));
     expect(first.status).toBe(200);
     expect(await world.well("POST", "/events", events)).toMatchObject({ accepted: 1 });
@@ -152,7 +152,7 @@ describe("without faults", () => {
     await world.refused(422, "idempotency-key-reused", "POST", increment("a"), keyed("k", { body }));
     await world.refused(400, "clock-skew", "POST", increment("a"), keyed("new", write));
     await world.refused(400, "clock-skew", "POST", increment("nobody"), keyed("k", { ...write, colo: "SYD" }));
-    const late = ["b", "nobody"].map((key) => JSON.stringify({ key, at, id: "2" })).join("\n");
+    const late = ["b", "nobody"].map((key) => JSON.stringify({ id: key, at, idempotency_key: "2" })).join("\n");
     const refused = await world.refused(400, "clock-skew", "POST", "/events", { body: late, colo: "SYD" });
     expect(refused.json).toMatchObject({
       accepted: 0,
@@ -168,7 +168,7 @@ describe("without faults", () => {
   });
 
   test("the element of a line counts if the line does, and not if its key was used for another", async () => {
-    const event = (id, increment, unique) => JSON.stringify({ key: "a", increment, id, unique });
+    const event = (id, increment, unique) => JSON.stringify({ id: "a", delta: increment, idempotency_key: id, unique });
     await world.well("POST", "/events", { body: event("1", 1, "u") });
     const body = [event("1", 1, "u"), event("1", 2, "v"), event("2", 1, "w"), event("1", 1, "x")].join("\n");
     expect(await world.well("POST", "/events", { body })).toMatchObject({
@@ -180,8 +180,8 @@ describe("without faults", () => {
   });
 
   test("events with ids count once each, within a body and over bodies", async () => {
-    const event = (id, increment = 1, key = "a") => JSON.stringify({ key, increment, id });
-    const body = [event("1"), event("2"), event("1"), event("1", 1, "b"), JSON.stringify({ key: "a" })].join("\n");
+    const event = (id, increment = 1, key = "a") => JSON.stringify({ id: key, delta: increment, idempotency_key: id });
+    const body = [event("1"), event("2"), event("1"), event("1", 1, "b"), JSON.stringify({ id: "a" })].join("\n");
     expect(await world.well("POST", "/events", { body })).toMatchObject({ accepted: 5, rejected: 0 });
     expect(await world.well("POST", "/events", { body: `${event("2")}\n${event("3")}`, colo: "IAD" })).toMatchObject({
       accepted: 2,

@@ -40,7 +40,7 @@ test("a key is made, changed, rotated and revoked, and each is noted", async () 
   expect(await world.well("DELETE", `/keys/${made.id}`, admin)).toEqual({ id: made.id, status: "revoked" });
   await world.refused(401, "unauthorized", "GET", "/counters/news%2Fa", bearer(key));
   await world.refused(404, "key-not-found", "GET", `/keys/${made.id}`, admin);
-  const { acts } = await world.well("GET", "/audit?limit=4", admin);
+  const { entries: acts } = await world.well("GET", "/audit?limit=4", admin);
   expect(acts.map(({ by, call, target, outcome }) => [by, call, target, outcome])).toEqual(
     ["DELETE /keys/{id}", "POST /keys/{id}/rotate", "PATCH /keys/{id}", "POST /keys"].map((call) => [
       "admin", call, made.id, "done",

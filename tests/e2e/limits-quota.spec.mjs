@@ -145,7 +145,7 @@ test("a request that is known again is not another's, and not known once its pol
     expect([who, status]).toEqual([who, who === "reader" ? 403 : 200]);
     if (who === "reader") return;
     left.push(json.remaining);
-    expect(headers.get("ratelimit")).toBe(`"ample";r=${json.remaining};t=${Math.ceil(json.reset_ms / 1_000)}`);
+    expect(headers.get("ratelimit")).toBe(`"ample";r=${json.remaining};t=${Math.ceil(json.reset_after_ms / 1_000)}`);
     expect(headers.get("ratelimit-policy")).toBe('"ample";q=1000000;w=3600');
   });
   expect(await localChecks()).toBeGreaterThan(1_500);

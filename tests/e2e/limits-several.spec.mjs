@@ -137,7 +137,7 @@ test("looks, refunds and resets have the headers of a check", async () => {
     const answer = await world.call(method, path);
     expect([method, answer.status]).toEqual([method, 200]);
     expect(items(answer, "ratelimit-policy")).toEqual([["p", { q: 4, w: 3_600 }]]);
-    expect(items(answer, "ratelimit")).toEqual([["p", { r: left, t: Math.ceil(answer.json.reset_ms / 1_000) }]]);
-    expect([answer.json.reset_ms > 3_500_000, answer.json.reset_ms === 0]).toEqual([left < 4, left === 4]);
+    expect(items(answer, "ratelimit")).toEqual([["p", { r: left, t: Math.ceil(answer.json.reset_after_ms / 1_000) }]]);
+    expect([answer.json.reset_after_ms > 3_500_000, answer.json.reset_after_ms === 0]).toEqual([left < 4, left === 4]);
   }
 });

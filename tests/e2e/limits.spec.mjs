@@ -56,8 +56,9 @@ describe("without faults", () => {
         allowed: true, limit: 3, remaining: left, retry_after_ms: 0, policy: "login", datacenter: "FRA",
       });
       expect(items(answer, "ratelimit-policy")).toEqual([["login", { q: 3, w: 60 }]]);
-      expect(items(answer, "ratelimit")).toEqual([["login", { r: left, t: Math.ceil(answer.json.reset_ms / 1_000) }]]);
-      expect([answer.json.reset_ms > 50_000, answer.json.reset_ms <= 61_000]).toEqual([true, true]);
+      const { reset_after_ms } = answer.json;
+      expect(items(answer, "ratelimit")).toEqual([["login", { r: left, t: Math.ceil(reset_after_ms / 1_000) }]]);
+      expect([reset_after_ms > 50_000, reset_after_ms <= 61_000]).toEqual([true, true]);
       expect(answer.headers.get("retry-after")).toBe(null);
     }
     for (const edge of [0, 0, 1]) {
@@ -78,7 +79,7 @@ describe("without faults", () => {
       expect([t >= 50, t <= 61]).toEqual([true, true]);
     }
     expect(await peek(world, "login", "a/b c")).toMatchObject({ allowed: false, remaining: 0 });
-    expect(await peek(world, "login", "another")).toMatchObject({ allowed: true, remaining: 3, reset_ms: 0 });
+    expect(await peek(world, "login", "another")).toMatchObject({ allowed: true, remaining: 3, reset_after_ms: 0 });
     // Each datacenter for itself.
     expect((await check(world, "login", "a/b c", undefined, { colo: "SYD" })).json).toMatchObject({
       remaining: 2, datacenter: "SYD",
@@ -123,7 +124,8 @@ describe("without faults", () => {
     expect(await refund(5)).toMatchObject({ remaining: 5 });
     await check(world, "api", "a", { cost: 5 });
     expect((await check(world, "api", "a")).status).toBe(429);
-    expect(await world.well("DELETE", "/limits/api/a")).toMatchObject({ allowed: true, remaining: 5, reset_ms: 0 });
+    const left = { allowed: true, remaining: 5, reset_after_ms: 0 };
+    expect(await world.well("DELETE", "/limits/api/a")).toMatchObject(left);
     expect((await check(world, "api", "a")).json).toMatchObject({ remaining: 4 });
   });
 
@@ -147,7 +149,7 @@ describe("without faults", () => {
     expect(refused.status).toBe(429);
     expect([refused.json.retry_after_ms > 55_000, refused.json.retry_after_ms <= 60_000]).toEqual([true, true]);
     const precise = { limit: 1, window_seconds: 60, precise: true };
-    expect((await check(world, "precise", "a", precise)).json.reset_ms).toBe(60_000);
+    expect((await check(world, "precise", "a", precise)).json.reset_after_ms).toBe(60_000);
     const shadow = { limit: 1, window_seconds: 60, shadow: true };
     expect((await check(world, "shadow", "a", shadow)).json).toMatchObject({
       allowed: true, shadow: { would_allow: true },
@@ -358,7 +360,7 @@ test("what was refused is told again alike, and no longer once it was given back
   for (const { status, json, headers } of answers) {
     expect([status, json.allowed, json.remaining, json["violated-policies"]]).toEqual([429, false, 0, ["p"]]);
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(3_500);
-    expect(headers.get("ratelimit")).toBe(`"p";r=0;t=${Math.ceil(json.reset_ms / 1_000)}`);
+    expect(headers.get("ratelimit")).toBe(`"p";r=0;t=${Math.ceil(json.reset_after_ms / 1_000)}`);
   }
   // Another datacenter has quota of its own, also for one that asks at the same moment.
   const places = await each(numbers(300), 30, (index) =>

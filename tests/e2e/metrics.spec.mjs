@@ -110,7 +110,7 @@ test("a refusal is counted by its code, a skewed time besides", async () => {
 
 test("lines of a body are counted one by one, and join in a flush", async () => {
   world = await openWorld();
-  const lines = ['{"key":"a"}', '{"key":"a","increment":4}', "bad", '{"key":"a","at":1000}', '{"key":"a","at":2000}'];
+  const lines = ['{"id":"a"}', '{"id":"a","delta":4}', "bad", '{"id":"a","at":1000}', '{"id":"a","at":2000}'];
   const body = async () => {
     expect(await world.well("POST", "/events", { body: lines.join("\n") })).toMatchObject({ accepted: 2, rejected: 3 });
   };
@@ -123,7 +123,7 @@ test("lines of a body are counted one by one, and join in a flush", async () => 
     [`${COUNT}{route="events"}`]: 1,
   });
   const log = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /x HTTP/1.1" 200 1 "-" "-"\n'.repeat(3);
-  const steps = await moved(() => world.well("POST", "/ingest?format=clf&key=path", { body: log }));
+  const steps = await moved(() => world.well("POST", "/ingest?format=clf&id=path", { body: log }));
   expect(steps).toMatchObject({ 'tally_acknowledged_total{operation="ingest"}': 3, [`${COUNT}{route="ingest"}`]: 1 });
 });
 
@@ -306,7 +306,7 @@ test("a replay is counted as one, and not as acknowledged again", async () => {
     for (let round = 0; round < 3; round++) await world.add("a", { delta: 3 }, { headers });
   };
   expect(await moved(again)).toEqual({ tally_replayed_total: 3, [`${COUNT}{route="increment"}`]: 3 });
-  const body = () => world.well("POST", "/events", { body: '{"key":"b"}\n{"key":"c"}\nbad', headers });
+  const body = () => world.well("POST", "/events", { body: '{"id":"b"}\n{"id":"c"}\nbad', headers });
   expect(await moved(body)).toMatchObject({
     'tally_acknowledged_total{operation="event"}': 2, [`${LINES}{code="invalid-json"}`]: 1,
   });

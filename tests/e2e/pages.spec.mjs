@@ -89,10 +89,10 @@ describe("in an open deployment", () => {
       headers: { "if-none-match": headers.get("etag") },
     });
     expect(again.status).toBe(304);
-    expect(valueOf((await world.call("GET", "/badge/badged.svg?numbers=full&show=today")).text)).toBe("12345");
+    expect(valueOf((await world.call("GET", "/badge/badged.svg?format=full&show=today")).text)).toBe("12345");
     // Logs of another day are in the total, and not in today's.
     await world.well("POST", "/ingest?format=ndjson", {
-      body: `{"key":"old","at":${Date.parse("2024-05-01T12:00:00Z")}}`,
+      body: `{"id":"old","at":${Date.parse("2024-05-01T12:00:00Z")}}`,
     });
     await world.add("old");
     await world.strong("old");
@@ -212,7 +212,7 @@ describe("under public entries", () => {
     expect(await statuses(() => world.call("GET", "/pixel/mail%2Fb.gif", { headers }))).toBe(429);
     expect(await statuses(() => world.call("POST", "/counters/blog%2Fd/decrement", { headers }))).toBe(429);
     // A line counts as a write: the rest of a body is taken, and of other counters all.
-    const lines = [...Array(100).fill('{"key":"blog/e"}'), '{"key":"blog/f"}'];
+    const lines = [...Array(100).fill('{"id":"blog/e"}'), '{"id":"blog/f"}'];
     const { accepted, rejected, errors } = await world.well("POST", "/events", { headers, body: lines.join("\n") });
     expect([accepted, rejected, errors[0].line, errors[0].code]).toEqual([61, 40, 61, "quota-exceeded"]);
     expect((await strong("blog/e")).value).toBe(60);

@@ -159,7 +159,7 @@ describe("with faults,", () => {
     world.mend();
     await reaches(world, "a", 8);
     const dead = await until(async () => (await letters(world, "IAD"))[0], "a dead letter");
-    expect(dead).toMatchObject({ key: "a", increment: 4, code: "idempotency-key-reused" });
+    expect(dead).toMatchObject({ id: "a", delta: 4, code: "idempotency-key-reused" });
     expect(await valueOf(world, "a")).toBe(8);
     expect(await world.metric("tally_dead_letters_total")).toBe(1);
   });

@@ -85,7 +85,7 @@ test("of too many dead letters the oldest go, and are counted", async () => {
   await until(async () => (await countOf("b")) === 1, "the count");
   const { dead_letters, dropped } = await world.well("GET", "/api/dead-letters");
   expect(dropped).toBe(3);
-  expect(dead_letters.filter(({ code }) => code === "internal").map(({ key }) => key)).toEqual(["", "", ""]);
+  expect(dead_letters.filter(({ code }) => code === "internal").map(({ id }) => id)).toEqual(["", "", ""]);
   const kept = [];
   await reopen((database) => kept.push(database.prepare("SELECT COUNT(*) AS count FROM dead").get().count));
   expect(kept).toEqual([1, 1, 1, 1].map(() => DEAD_LETTERS_MAX));
@@ -121,7 +121,7 @@ test("a row that cannot be read becomes a dead letter, and those before and afte
   await until(async () => (await countOf("b")) === 4, "the count");
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
   const { dead_letters } = await world.well("GET", "/api/dead-letters");
-  expect(dead_letters).toMatchObject([{ key: "", increment: 0, code: "internal" }]);
+  expect(dead_letters).toMatchObject([{ id: "", delta: 0, code: "internal" }]);
 });
 
 test("a batch that cannot be read becomes a dead letter, and holds up no other", async () => {
@@ -132,5 +132,5 @@ test("a batch that cannot be read becomes a dead letter, and holds up no other",
   await until(async () => (await countOf("a")) === 3, "the count");
   expect(await world.strong("a")).toMatchObject({ value: 3, exact: true });
   const { dead_letters } = await world.well("GET", "/api/dead-letters");
-  expect(dead_letters).toMatchObject([{ key: "", increment: 0, code: "internal" }]);
+  expect(dead_letters).toMatchObject([{ id: "", delta: 0, code: "internal" }]);
 });

@@ -218,7 +218,7 @@ test("an event whose key cannot be looked at is queued under it: it counts once,
   await until(async () => (await world.strong("a")).exact, "an exact read");
   expect(await world.strong("a")).toMatchObject({ value: 10, exact: true });
   const { dead_letters } = await world.well("GET", "/api/dead-letters");
-  expect(dead_letters).toMatchObject([{ key: "a", increment: 5, code: "idempotency-key-reused" }]);
+  expect(dead_letters).toMatchObject([{ id: "a", delta: 5, code: "idempotency-key-reused" }]);
   // What takes long to look up is taken without.
   const isReplayed = async () =>
     isReplay(await post(world, "a", 7, keyed("k2")));

@@ -174,13 +174,13 @@ export class Requests {
       }
     }
     // What a log is of: the description says so in words, too.
-    if (given.key === "site") given.site = "example.com";
+    if (given.id === "site") given.site = "example.com";
     // Lines of an access log say no country: the description says so in words, too.
     if (given.format === "clf" && given.by?.includes("country")) given.by = "referrer,browser";
     // Rows of an export are values, and alerts have no prefix: the description says so in words.
     if (given.format === "csv") for (const name of ["history", "uniques", "samples", "alerts"]) delete given[name];
     if (given.alerts === "1") delete given.prefix;
-    if (given.format === "ndjson") for (const name of ["key", "site", "by"]) delete given[name];
+    if (given.format === "ndjson") for (const name of ["id", "site", "by"]) delete given[name];
     if (Array.isArray(given.id) && given.op === "intersection") given.id = ["one", "two"];
     return given;
   }

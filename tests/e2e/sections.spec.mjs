@@ -14,10 +14,10 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const lineOf = (name) => (_, index) => `{"key":"${name}/${index % 7}","unique":"${index}","increment":${1 + (index % 3)}}`;
+const lineOf = (name) => (_, index) => `{"id":"${name}/${index % 7}","unique":"${index}","delta":${1 + (index % 3)}}`;
 const linesOf = (name, length) => Array.from({ length }, lineOf(name));
 const sumOf = (length) => length + Math.floor(length / 3) + 2 * Math.floor(length / 3);
-const namesOf = (name, length) => Array.from({ length }, (_, index) => `{"key":"${name}/${index}"}`);
+const namesOf = (name, length) => Array.from({ length }, (_, index) => `{"id":"${name}/${index}"}`);
 
 test("a body of several sections under a key counts once, however often it is sent", async () => {
   const headers = { "idempotency-key": "sections" };
@@ -29,7 +29,7 @@ test("a body of several sections under a key counts once, however often it is se
     expect((await world.well("GET", "/counters/keyed%2F*/aggregate")).value).toBe(sumOf(LINES));
   }
   // Another body that begins with the same section: what follows is another write.
-  const { json } = await world.call("POST", "/events", { body: `${body}\n{"key":"keyed/1"}`, headers });
+  const { json } = await world.call("POST", "/events", { body: `${body}\n{"id":"keyed/1"}`, headers });
   expect(json.accepted).toBeGreaterThan(LINES / 2);
   expect(json.rejected_lines[0].code).toBe("idempotency-key-reused");
   expect((await world.well("GET", "/counters/keyed%2F*/aggregate")).value).toBe(sumOf(LINES));

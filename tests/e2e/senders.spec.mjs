@@ -48,8 +48,8 @@ const valueOf = async (id) => {
 const SHARED = [
   ["increment", (id) => [`/counters/${encoded(id)}/increment`, '{"delta":2}'], 2],
   ["event", (id) => ["/api/event", JSON.stringify({ key: id, increment: 2 })], 2],
-  ["events", (id) => ["/events", JSON.stringify({ key: id, increment: 2 })], 2],
-  ["ingest", (id) => ["/ingest?format=ndjson", JSON.stringify({ key: id, increment: 2 })], 2],
+  ["events", (id) => ["/events", JSON.stringify({ id, delta: 2 })], 2],
+  ["ingest", (id) => ["/ingest?format=ndjson", JSON.stringify({ id, delta: 2 })], 2],
 ];
 
 describe("a visitor who guesses a key", () => {
@@ -79,7 +79,7 @@ describe("a visitor who guesses a key", () => {
   }
 
   test("an id of an event is its sender's too", async () => {
-    const line = (increment) => JSON.stringify({ key: "pub/ids", increment, id: "e-1" });
+    const line = (increment) => JSON.stringify({ id: "pub/ids", delta: increment, idempotency_key: "e-1" });
     await world.well("POST", "/events", { ...as("visitor"), body: line(1) });
     for (const again of [false, true]) {
       const report = await world.well("POST", "/events", { ...as("shop"), body: line(2) });
@@ -292,8 +292,8 @@ describe("what two requests under one key must have in common", () => {
     ["PUT", "/counters/same", '{"floor":null}'],
     ["POST", "/counters/same/reset", "{}"],
     ["POST", "/api/event", '{"key":"same","increment":1}'],
-    ["POST", "/events", '{"key":"same","increment":1}'],
-    ["POST", "/ingest?format=ndjson", '{"key":"same","increment":1}'],
+    ["POST", "/events", '{"id":"same","delta":1}'],
+    ["POST", "/ingest?format=ndjson", '{"id":"same","delta":1}'],
     ["POST", "/boards/same-board/members/ann", '{"score":1}'],
     ["POST", "/boards/same-board/members", '{"member":"ann","score":1}'],
     ["POST", "/redis", '["SADD","same-set","m"]'],

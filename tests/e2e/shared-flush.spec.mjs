@@ -17,7 +17,7 @@ afterEach(() => world.close());
 test("where the flush fails that bodies share, none of them is told that its lines count", async () => {
   await world.add("a");
   world.fail(({ path }) => (path === "/flush" ? "before" : undefined));
-  const body = ["a", "a"].map((key) => JSON.stringify({ key })).join("\n");
+  const body = ["a", "a"].map((key) => JSON.stringify({ id: key })).join("\n");
   for (let round = 0; round < ROUNDS; round += 1) {
     // Whoever flushes an increment flushes what has joined meanwhile too.
     const writes = numbers(INCREMENTS).map(() => world.refused(503, "unavailable", "POST", "/counters/a/increment"));

@@ -72,7 +72,7 @@ test("a share reads no boards, no exports and nothing of Redis's keys below its 
   const guest = bearer(token);
   for (const path of [
     "/boards", "/boards?prefix=blog%2F", "/boards/blog%2Fgame", "/boards/blog%2Fgame/top",
-    "/boards/blog%2Fgame/export", "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hyll",
+    "/boards/blog%2Fgame/export", "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hll",
     "/export?prefix=blog%2F", "/keys", "/audit", "/alerts",
   ])
     await world.refused(403, "forbidden", "GET", path, guest);

@@ -54,7 +54,7 @@ test("a snapshot tells the day, and comes back here and in an empty deployment",
   }
   await well(server, "PUT", "/counters/other/value", { value: 5 });
   const made = await well(server, "POST", "/snapshots");
-  expect([made.whole, made.full, made.counters, made.partitions]).toEqual([true, true, 41, 16]);
+  expect([made.complete, made.full, made.counters, made.partitions]).toEqual([true, true, 41, 16]);
   expect(filesOf("one", "runs").length).toBe(16);
   const day = made.date;
 

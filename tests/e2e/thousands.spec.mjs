@@ -27,9 +27,9 @@ beforeAll(async () => {
 afterAll(() => Promise.all([world.close(), narrow.close(), hosted.close()]));
 
 const eventsOf = (length, name) =>
-  Array.from({ length }, (_, index) => ({ key: `${name}/${index}`, increment: (index % 3) + 1 }));
+  Array.from({ length }, (_, index) => ({ id: `${name}/${index}`, delta: (index % 3) + 1 }));
 const bodyOf = (events) => events.map((event) => JSON.stringify(event)).join("\n");
-const sumOf = (events) => events.reduce((total, { increment }) => total + increment, 0);
+const sumOf = (events) => events.reduce((total, { delta }) => total + delta, 0);
 
 test("a batch counts thousands of counters, and others are answered meanwhile", async () => {
   const events = eventsOf(3_200, "thousands");
@@ -79,7 +79,7 @@ test("so it is under a key, where what is counted is counted once, however often
     });
   }
   const answer = await narrow.well("GET", "/counters/keyed%2F*/aggregate");
-  expect(answer).toMatchObject({ counters: 133, value: sumOf(events) - events[99].increment, exact: true });
+  expect(answer).toMatchObject({ counters: 133, value: sumOf(events) - events[99].delta, exact: true });
 });
 
 test("where tablets host counters a body names as many as it likes, with few calls and few objects", async () => {

@@ -24,8 +24,8 @@ const KEYS = JSON.stringify({
   ],
   public: [{ prefix: "", origins: ["*"], scopes: ["read", "write"] }],
 });
-const visitors = (key, first, count) =>
-  Array.from({ length: count }, (_, index) => JSON.stringify({ key, unique: `visitor ${first + index}` })).join("\n");
+const visitors = (id, first, count) =>
+  Array.from({ length: count }, (_, index) => JSON.stringify({ id, unique: `visitor ${first + index}` })).join("\n");
 const strong = (query, options) => world.well("GET", `/uniques?consistency=strong&${query}`, options);
 
 test("an intersection is of two counters, and says how far it may be off", async () => {
@@ -136,7 +136,7 @@ test("a rotation begins an epoch: elements of both are other elements, and retri
   // The names of idempotency keys do not rotate: a retry counts nothing.
   expect((await world.add("a", { unique: "bob" }, keyed)).value).toBe(1);
   expect(await world.strong("a")).toMatchObject({ value: 1 });
-  const line = { key: "c", id: "1" };
+  const line = { id: "c", idempotency_key: "1" };
   await world.well("POST", "/events", { body: JSON.stringify(line) });
   const again = await world.well("POST", "/uniques/rotate", { body: "{}" });
   expect(again.previous_hash_id).toBe(rotated.hash_id);
@@ -152,7 +152,7 @@ test("only an admin of all ids rotates, with nothing in the body, and not a key 
   world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: KEYS } });
   await world.refused(401, "unauthorized", "POST", "/uniques/rotate");
   await world.refused(403, "forbidden", "POST", "/uniques/rotate", bearer(BLOG));
-  await world.refused(400, "unknown-field", "POST", "/uniques/rotate", { body: '{"key":1}', ...bearer(ADMIN) });
+  await world.refused(400, "unknown-field", "POST", "/uniques/rotate", { body: '{"id":1}', ...bearer(ADMIN) });
   await world.refused(405, "method-not-allowed", "GET", "/uniques/rotate");
   await world.well("POST", "/uniques/rotate", bearer(ADMIN));
   await world.close();

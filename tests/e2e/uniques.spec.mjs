@@ -12,7 +12,7 @@ const FRA = { colo: "FRA" };
 const IAD = { colo: "IAD" };
 
 const visitors = (key, from, to) => {
-  const line = (_, index) => JSON.stringify({ key, unique: `visitor ${from + index}` });
+  const line = (_, index) => JSON.stringify({ id: key, unique: `visitor ${from + index}` });
   return Array.from({ length: to - from }, line).join("\n");
 };
 
@@ -107,13 +107,13 @@ test("the first body of a counter by Redis's hash counts whole, and so does that
   const world = await openWorld();
   try {
     const names = Array.from({ length: 40 }, (_, index) => index);
-    const send = async (path, key, more) => {
-      const body = names.map((index) => JSON.stringify({ key, unique: `visitor ${index}`, ...more(index) })).join("\n");
+    const send = async (path, id, more) => {
+      const body = names.map((index) => JSON.stringify({ id, unique: `visitor ${index}`, ...more(index) })).join("\n");
       expect(await world.well("POST", path, { body })).toEqual({ accepted: 40, rejected: 0, errors: [] });
     };
     const bodies = {
       plain: (key) => send("/events", key, () => ({})),
-      keyed: (key, generation) => send("/events", key, (index) => ({ id: `${generation} ${index}` })),
+      keyed: (key, generation) => send("/events", key, (index) => ({ idempotency_key: `${generation} ${index}` })),
       past: (key) => send("/ingest?format=ndjson", key, () => ({ at: world.now() - 3_600_000 })),
     };
     for (const [name, sendAll] of Object.entries(bodies)) {
@@ -143,7 +143,7 @@ test("windows of minutes, hours and days hold who came in them, also of a log th
     const agos = [5 * 60, 3 * 3_600, 3 * day, 20 * day, 300 * day, 450 * day];
     const lines = agos.flatMap((ago, index) =>
       [`visitor ${index}`, "who always comes"].map((name) =>
-        JSON.stringify({ key: "w", unique: name, at: stamp(ago) }),
+        JSON.stringify({ id: "w", unique: name, at: stamp(ago) }),
       ),
     );
     const accepted = await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });

@@ -43,7 +43,7 @@ test("without its cell a write is refused and counts nothing", async () => {
   failing(is("cell"), "before");
   await unavailable("POST", INCREMENT, { body: '{"delta":5}' });
   await unavailable("POST", "/counters/a/decrement");
-  const body = '{"key":"a"}\n{"key":"new"}\nbad';
+  const body = '{"id":"a"}\n{"id":"new"}\nbad';
   // What may count later takes precedence over what never does.
   const { json: report, headers } = await world.refused(503, "unavailable", "POST", "/events", { body });
   expect(headers.get("retry-after")).toBe("1");

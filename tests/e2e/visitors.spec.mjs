@@ -91,9 +91,9 @@ test("a server says who its visitors are, in increments and in lines, both addre
   // The server's own user agent is no browser's, and its address is nobody's.
   await world.add("a", visitor, { headers: { "user-agent": "python-requests/2.32" } });
   await world.add("a", auto, from("203.0.113.9"));
-  const line = (more) => ({ key: "a", ...visitor, ...more });
+  const line = (more) => ({ id: "a", ...visitor, ...more });
   const lines = [
-    line(), line({ ip: "203.0.113.10" }), line({ id: "1", ip: "203.0.113.11" }), line({ user_agent: BOT }),
+    line(), line({ ip: "203.0.113.10" }), line({ idempotency_key: "1", ip: "203.0.113.11" }), line({ user_agent: BOT }),
     line({ user_agent: BOT, bots: "count" }),
   ];
   const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
@@ -105,13 +105,13 @@ test("a server says who its visitors are, in increments and in lines, both addre
 test("a line that lacks what it needs costs that line only", async () => {
   world = await openWorld();
   const lines = [
-    { key: "a", unique: "auto" },
-    { key: "a", unique: "auto", ip: "203.0.113.9" },
-    { key: "a", unique: "auto", ip: "here", user_agent: FIREFOX },
-    { key: "a", unique: "bob", ip: "203.0.113.9" },
-    { key: "a", bots: "ignore" },
-    { key: "a", bots: "sometimes", user_agent: FIREFOX },
-    { key: "a", bots: "ignore", user_agent: FIREFOX },
+    { id: "a", unique: "auto" },
+    { id: "a", unique: "auto", ip: "203.0.113.9" },
+    { id: "a", unique: "auto", ip: "here", user_agent: FIREFOX },
+    { id: "a", unique: "bob", ip: "203.0.113.9" },
+    { id: "a", bots: "ignore" },
+    { id: "a", bots: "sometimes", user_agent: FIREFOX },
+    { id: "a", bots: "ignore", user_agent: FIREFOX },
   ];
   const body = lines.map((line) => JSON.stringify(line)).join("\n");
   const report = await world.well("POST", "/events", { body, ...from("203.0.113.9") });
@@ -196,8 +196,8 @@ test("without the directory visitors wait, and everything else is counted by the
     world.fail(({ path }) => (path === "/secrets" ? "before" : undefined));
     const body = JSON.stringify(auto);
     await world.refused(503, "unavailable", "POST", "/counters/a/increment", { body, ...from("203.0.113.9") });
-    const visitor = { key: "a", unique: "auto", ip: "203.0.113.9", user_agent: FIREFOX };
-    const lines = [{ key: "a", unique: "bob" }, visitor, { key: "a" }, { key: "a", id: "1" }];
+    const visitor = { id: "a", unique: "auto", ip: "203.0.113.9", user_agent: FIREFOX };
+    const lines = [{ id: "a", unique: "bob" }, visitor, { id: "a" }, { id: "a", idempotency_key: "1" }];
     const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
     const refused = key === undefined ? [2] : [2, 4];
     expect(report.errors.map(({ line, code }) => [line, code])).toEqual(refused.map((line) => [line, "unavailable"]));
@@ -232,7 +232,7 @@ test("no address, no user agent and no element is on disk, in metrics or in an a
         body: JSON.stringify(auto), headers: { ...headers, "idempotency-key": address },
       }),
     );
-    const line = { key: "kept-id", unique: "auto", ip: address, user_agent: agent, id: `line ${address}` };
+    const line = { id: "kept-id", unique: "auto", ip: address, user_agent: agent, idempotency_key: `line ${address}` };
     answers.push(
       await world.call("POST", "/events", {
         body: JSON.stringify(line), headers: { "idempotency-key": `body ${address}` },

@@ -102,7 +102,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         r#"{"public":[{"origins":["*"],"scopes":[],"allow":["at","set"]}]}"#,
-        "public[0].allow[1] `set` is not known: it may name `at`, `board`, `decrement`, `hyll`, `if-match`, `ingest`, `policy`",
+        "public[0].allow[1] `set` is not known: it may name `at`, `board`, `decrement`, `hll`, `if-match`, `ingest`, `policy`",
     ),
     (
         r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":[],"allow":[]}]}"#,

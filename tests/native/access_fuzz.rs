@@ -190,7 +190,7 @@ impl Chance {
 }
 
 const SCOPES: [&str; 6] = ["read", "write", "limits", "refund", "admin", "admin"];
-const PERMISSIONS: [&str; 4] = ["decrement", "hyll", "ingest", "board"];
+const PERMISSIONS: [&str; 4] = ["decrement", "hll", "ingest", "board"];
 /// Prefixes, among them what encodings, case, globs and dots make of another.
 const PREFIXES: [&str; 16] = [
     "",

@@ -45,7 +45,7 @@ fn only_known_queries_are_taken() {
             Some("clf"),
             Some("host"),
             None,
-            ["`key`", "`path`", "`host`", ""],
+            ["`id`", "`path`", "`host`", ""],
         ),
         (
             Some("clf"),

@@ -23,14 +23,15 @@ fn refused(json: &str) -> Problem {
 
 #[test]
 fn a_whole_event_is_read() {
-    let json = br#"{"key":"/a","increment":"9223372036854775808","unique":"u","at":5,"id":"i"}"#;
+    let json =
+        br#"{"id":"/a","delta":"9223372036854775808","unique":"u","at":5,"idempotency_key":"i"}"#;
     let record = parse_event(json).unwrap();
     assert_eq!(record.key, "/a");
     assert_eq!(record.delta, 1 << 63);
     assert_eq!(record.unique.as_deref(), Some(&b"u"[..]));
     assert_eq!(record.at_ms, Some(5));
     assert_eq!(record.id.as_deref(), Some("i"));
-    let record = parse_event(br#" {"key":"/a"} "#).unwrap();
+    let record = parse_event(br#" {"id":"/a"} "#).unwrap();
     assert_eq!(
         (record.delta, &record.unique, record.at_ms, &record.id),
         (1, &None, None, &None)
@@ -39,11 +40,11 @@ fn a_whole_event_is_read() {
 
 #[test]
 fn strings_are_copied_only_where_they_have_escapes() {
-    let record = parse_event(br#"{"key":"/a","unique":"u","id":"i"}"#).unwrap();
+    let record = parse_event(br#"{"id":"/a","unique":"u","idempotency_key":"i"}"#).unwrap();
     assert!(matches!(record.key, Cow::Borrowed("/a")));
     assert!(matches!(record.unique, Some(Cow::Borrowed(b"u"))));
     assert!(matches!(record.id, Some(Cow::Borrowed("i"))));
-    let record = parse_event(br#"{"key":"\u002fa","unique":"\"","id":"\\"}"#).unwrap();
+    let record = parse_event(br#"{"id":"\u002fa","unique":"\"","idempotency_key":"\\"}"#).unwrap();
     assert_eq!(
         (&*record.key, record.unique.as_deref(), record.id.as_deref()),
         ("/a", Some(&b"\""[..]), Some("\\"))
@@ -52,7 +53,7 @@ fn strings_are_copied_only_where_they_have_escapes() {
 
 #[test]
 fn an_amount_is_exact_beyond_doubles() {
-    let record = parse_event(br#"{"key":"a","increment":9007199254740993}"#).unwrap();
+    let record = parse_event(br#"{"id":"a","delta":9007199254740993}"#).unwrap();
     assert_eq!(record.delta, 9_007_199_254_740_993);
     for amount in [
         "0",
@@ -68,7 +69,7 @@ fn an_amount_is_exact_beyond_doubles() {
         "9223372036854775809",
     ] {
         assert_eq!(
-            refused(&format!(r#"{{"key":"a","increment":{amount}}}"#)).code(),
+            refused(&format!(r#"{{"id":"a","delta":{amount}}}"#)).code(),
             Code::InvalidDelta,
             "{amount}"
         );
@@ -81,21 +82,21 @@ fn malformed_json_is_told_from_a_wrong_shape() {
         "",
         "x",
         "{",
-        r#"{"key":"a""#,
-        r#"{"key":"a"}}"#,
-        r#"{"key":"a",}"#,
+        r#"{"id":"a""#,
+        r#"{"id":"a"}}"#,
+        r#"{"id":"a",}"#,
         r#"{key:"a"}"#,
-        r#"{"key":"a"} {"key":"b"}"#,
-        "{\"key\":\"a\nb\"}",
-        r#"{"key":"\ud800"}"#,
-        r#"{"key":"a","increment":01}"#,
+        r#"{"id":"a"} {"id":"b"}"#,
+        "{\"id\":\"a\nb\"}",
+        r#"{"id":"\ud800"}"#,
+        r#"{"id":"a","delta":01}"#,
         "[1",
         "\"a",
     ] {
         assert_eq!(refused(json).code(), Code::InvalidJson, "{json}");
     }
     assert_eq!(
-        parse_event(b"{\"key\":\"\xff\"}").unwrap_err().code(),
+        parse_event(b"{\"id\":\"\xff\"}").unwrap_err().code(),
         Code::InvalidJson
     );
     for json in [
@@ -105,19 +106,19 @@ fn malformed_json_is_told_from_a_wrong_shape() {
         "1",
         "null",
         "\"a\"",
-        r#"{"key":1}"#,
-        r#"{"key":null}"#,
-        r#"{"key":"a","unique":null}"#,
-        r#"{"key":"a","unique":5}"#,
-        r#"{"key":"a","at":"5"}"#,
-        r#"{"key":"a","at":1.5}"#,
-        r#"{"key":"a","at":-1}"#,
-        r#"{"key":"a","at":null}"#,
-        r#"{"key":"a","id":1}"#,
-        r#"{"key":"a","key":"a"}"#,
-        r#"{"key":"a","unique":""}"#,
-        r#"{"key":"a","id":""}"#,
-        r#"{"key":"a","at":1,"at":1}"#,
+        r#"{"id":1}"#,
+        r#"{"id":null}"#,
+        r#"{"id":"a","unique":null}"#,
+        r#"{"id":"a","unique":5}"#,
+        r#"{"id":"a","at":"5"}"#,
+        r#"{"id":"a","at":1.5}"#,
+        r#"{"id":"a","at":-1}"#,
+        r#"{"id":"a","at":null}"#,
+        r#"{"id":"a","idempotency_key":1}"#,
+        r#"{"id":"a","id":"a"}"#,
+        r#"{"id":"a","unique":""}"#,
+        r#"{"id":"a","idempotency_key":""}"#,
+        r#"{"id":"a","at":1,"at":1}"#,
     ] {
         assert_eq!(refused(json).code(), Code::InvalidBody, "{json}");
     }
@@ -125,11 +126,11 @@ fn malformed_json_is_told_from_a_wrong_shape() {
 
 #[test]
 fn an_unknown_field_is_named() {
-    let problem = refused(r#"{"key":"a","incremnt":2}"#);
+    let problem = refused(r#"{"id":"a","dleta":2}"#);
     assert_eq!(problem.code(), Code::UnknownField);
-    assert!(problem.detail().contains("`incremnt`"), "{problem}");
+    assert!(problem.detail().contains("`dleta`"), "{problem}");
     assert_eq!(
-        refused(r#"{"key":"a","delta":2}"#).code(),
+        refused(r#"{"id":"a","increment":2}"#).code(),
         Code::UnknownField
     );
 }
@@ -137,18 +138,18 @@ fn an_unknown_field_is_named() {
 #[test]
 fn a_fault_has_its_place_and_a_bounded_quotation() {
     assert!(
-        refused(r#"{"key":1}"#).detail().ends_with("(column 8)"),
+        refused(r#"{"id":1}"#).detail().ends_with("(column 7)"),
         "{}",
-        refused(r#"{"key":1}"#)
+        refused(r#"{"id":1}"#)
     );
     assert!(
-        refused("{\n\"key\":1}")
+        refused("{\n\"id\":1}")
             .detail()
             .contains("line 2 of the value")
     );
     for json in [
         format!(r#"{{"{}":1}}"#, "é".repeat(20_000)),
-        format!(r#"{{"key":"a","at":"{}"}}"#, "x".repeat(60_000)),
+        format!(r#"{{"id":"a","at":"{}"}}"#, "x".repeat(60_000)),
     ] {
         assert!(refused(&json).detail().chars().count() < DETAIL_CHARS_MAX + 60);
     }
@@ -157,8 +158,11 @@ fn a_fault_has_its_place_and_a_bounded_quotation() {
 #[test]
 fn elements_and_ids_have_limits() {
     let with =
-        |field: &str, bytes: usize| format!(r#"{{"key":"a","{field}":"{}"}}"#, "x".repeat(bytes));
-    for (field, bytes_max) in [("unique", UNIQUE_BYTES_MAX), ("id", EVENT_ID_BYTES_MAX)] {
+        |field: &str, bytes: usize| format!(r#"{{"id":"a","{field}":"{}"}}"#, "x".repeat(bytes));
+    for (field, bytes_max) in [
+        ("unique", UNIQUE_BYTES_MAX),
+        ("idempotency_key", EVENT_ID_BYTES_MAX),
+    ] {
         assert!(parse_event(with(field, bytes_max).as_bytes()).is_ok());
         let problem = refused(&with(field, bytes_max + 1));
         assert_eq!(problem.code(), Code::InvalidBody);
@@ -177,7 +181,7 @@ fn a_key_is_checked_where_the_counter_is_needed() {
         (r"\u0007", false),
         (&"x".repeat(513), false),
     ] {
-        let json = format!(r#"{{"key":"{key}"}}"#);
+        let json = format!(r#"{{"id":"{key}"}}"#);
         let id = parse_event(json.as_bytes()).unwrap().counter_id();
         assert_eq!(
             id.as_ref().map_err(Problem::code).err(),
@@ -212,7 +216,7 @@ fn an_increment_needs_no_body() {
 fn who_did_it_is_said_whole_or_not_at_all() {
     let of = |body: &str| parse_increment(body.as_bytes());
     let line = |fields: &str| {
-        parse_line(format!(r#"{{"key":"a",{fields}}}"#).as_bytes()).map(|(_, by)| by.is_auto)
+        parse_line(format!(r#"{{"id":"a",{fields}}}"#).as_bytes()).map(|(_, by)| by.is_auto)
     };
     let both = r#""unique":"auto","ip":"203.0.113.9","user_agent":"curl/8""#;
     // A request says itself who its visitor is, a line has to.
@@ -335,7 +339,15 @@ const VALUES: [&str; 24] = [
 /// A line that is an event more often than not: fields with values, and what may be wrong with them.
 fn lines() -> impl Strategy<Value = String> {
     let one_of = |texts: &[&'static str]| prop::sample::select(texts.to_vec());
-    let names = ["key", "increment", "increment", "unique", "at", "id", "by"];
+    let names = [
+        "id",
+        "delta",
+        "delta",
+        "unique",
+        "at",
+        "idempotency_key",
+        "by",
+    ];
     let field = (
         one_of(&names),
         one_of(&[":", ": ", " :", ":  ", ""]),
@@ -351,7 +363,7 @@ fn lines() -> impl Strategy<Value = String> {
         let fields = fields
             .into_iter()
             .map(|(comma, field)| comma.to_owned() + &field);
-        format!("{{\"key\":{key}{}{end}", fields.collect::<String>())
+        format!("{{\"id\":{key}{}{end}", fields.collect::<String>())
     })
 }
 

@@ -8,7 +8,7 @@ use tally_protocol::problem::{Code, Problem};
 fn an_ndjson_line_is_an_event_with_a_past() {
     let read = |json: &'static str, unique| parse_ndjson(json.as_bytes(), unique);
     let plain = read(
-        r#"{"key":"a?b","unique":"u","at":7,"increment":"3","id":"i"}"#,
+        r#"{"id":"a?b","unique":"u","at":7,"delta":"3","idempotency_key":"i"}"#,
         UniqueField::None,
     )
     .unwrap();
@@ -25,7 +25,7 @@ fn an_ndjson_line_is_an_event_with_a_past() {
     );
     assert_eq!(by_ip.unique.as_deref(), Some(&b"1.2.3.4"[..]));
     assert_eq!(read(log, UniqueField::None).unwrap().unique, None);
-    assert_eq!(read(r#"{"key":"a"}"#, UniqueField::Ip).unwrap().at_ms, None);
+    assert_eq!(read(r#"{"id":"a"}"#, UniqueField::Ip).unwrap().at_ms, None);
 }
 
 #[test]
@@ -33,16 +33,16 @@ fn a_bad_ndjson_line_is_refused() {
     for (json, expected) in [
         ("x", Code::InvalidJson),
         (r#"{"unique":"u"}"#, Code::InvalidBody),
-        (r#"{"key":"a","path":"/a"}"#, Code::InvalidBody),
-        (r#"{"key":"a","unique":"u","ip":"i"}"#, Code::InvalidBody),
+        (r#"{"id":"a","path":"/a"}"#, Code::InvalidBody),
+        (r#"{"id":"a","unique":"u","ip":"i"}"#, Code::InvalidBody),
         (
-            r#"{"key":"a","at":1,"time":"2015-05-17T10:05:03Z"}"#,
+            r#"{"id":"a","at":1,"time":"2015-05-17T10:05:03Z"}"#,
             Code::InvalidBody,
         ),
-        (r#"{"key":"a","time":"17 May"}"#, Code::InvalidBody),
-        (r#"{"key":"a","increment":0}"#, Code::InvalidDelta),
-        (r#"{"key":"a","host":"h"}"#, Code::UnknownField),
-        (r#"{"key":"a","ip":null}"#, Code::InvalidBody),
+        (r#"{"id":"a","time":"17 May"}"#, Code::InvalidBody),
+        (r#"{"id":"a","delta":0}"#, Code::InvalidDelta),
+        (r#"{"id":"a","host":"h"}"#, Code::UnknownField),
+        (r#"{"id":"a","ip":null}"#, Code::InvalidBody),
     ] {
         assert_eq!(
             parse_ndjson(json.as_bytes(), UniqueField::Ip)

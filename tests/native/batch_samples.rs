@@ -62,7 +62,7 @@ fn plan(gathered: GatheredCounter, key: Option<BodyKey>) -> Plan {
 #[test]
 fn a_sample_is_read_or_refused_with_its_line() {
     let sample = |text: &str| {
-        let line = format!(r#"{{"key":"a","sample":{text}}}"#);
+        let line = format!(r#"{{"id":"a","sample":{text}}}"#);
         let event = parse_event(line.as_bytes()).map(|event| event.sample);
         let event = event.map_err(|problem| problem.code());
         let body = format!(r#"{{"sample":{text}}}"#);
@@ -96,7 +96,7 @@ fn a_sample_is_read_or_refused_with_its_line() {
         assert_eq!(sample(text), Err(Code::InvalidJson), "{text}");
     }
     assert_eq!(parse_increment(b"").map(|body| body.sample), Ok(None));
-    let twice = br#"{"key":"a","sample":1,"sample":2}"#;
+    let twice = br#"{"id":"a","sample":1,"sample":2}"#;
     assert_eq!(
         parse_event(twice).map_err(|problem| problem.code()),
         Err(Code::InvalidBody)
@@ -105,11 +105,11 @@ fn a_sample_is_read_or_refused_with_its_line() {
 
 #[test]
 fn samples_join_by_stamp_and_go_with_the_amounts() {
-    let earlier = format!(r#"{{"key":"a","sample":4,"at":{}}}"#, NOW_MS - 2_000);
+    let earlier = format!(r#"{{"id":"a","sample":4,"at":{}}}"#, NOW_MS - 2_000);
     let (sum, _) = gathered([
-        r#"{"key":"a","sample":1,"increment":5}"#,
-        r#"{"key":"a","unique":"ann"}"#,
-        r#"{"key":"a","sample":2,"unique":"bob"}"#,
+        r#"{"id":"a","sample":1,"delta":5}"#,
+        r#"{"id":"a","unique":"ann"}"#,
+        r#"{"id":"a","sample":2,"unique":"bob"}"#,
         &earlier,
     ]);
     let samples: Samples = vec![(NOW, histogram(&[1.0, 2.0])), (NOW - 2, histogram(&[4.0]))];
@@ -128,9 +128,9 @@ fn samples_join_by_stamp_and_go_with_the_amounts() {
 #[test]
 fn samples_of_lines_with_keys_go_with_those() {
     let (sum, _) = gathered([
-        r#"{"key":"a","sample":1,"id":"x"}"#,
-        r#"{"key":"a","sample":2}"#,
-        r#"{"key":"a","id":"y"}"#,
+        r#"{"id":"a","sample":1,"idempotency_key":"x"}"#,
+        r#"{"id":"a","sample":2}"#,
+        r#"{"id":"a","idempotency_key":"y"}"#,
     ]);
     let key = BodyKey {
         key: WriteKey([9; 16]),
@@ -146,12 +146,21 @@ fn samples_of_lines_with_keys_go_with_those() {
 #[test]
 fn another_sample_is_another_write() {
     let fingerprint = |line: &str| gathered([line]).0.identified[0].fingerprint;
-    let without = fingerprint(r#"{"key":"a","id":"x"}"#);
-    let one = fingerprint(r#"{"key":"a","id":"x","sample":1}"#);
+    let without = fingerprint(r#"{"id":"a","idempotency_key":"x"}"#);
+    let one = fingerprint(r#"{"id":"a","idempotency_key":"x","sample":1}"#);
     assert_ne!(without, one);
-    assert_ne!(without, fingerprint(r#"{"key":"a","id":"x","sample":0}"#));
-    assert_ne!(one, fingerprint(r#"{"key":"a","id":"x","sample":2}"#));
-    assert_eq!(one, fingerprint(r#"{"key":"a","id":"x","sample":1.0}"#));
+    assert_ne!(
+        without,
+        fingerprint(r#"{"id":"a","idempotency_key":"x","sample":0}"#)
+    );
+    assert_ne!(
+        one,
+        fingerprint(r#"{"id":"a","idempotency_key":"x","sample":2}"#)
+    );
+    assert_eq!(
+        one,
+        fingerprint(r#"{"id":"a","idempotency_key":"x","sample":1.0}"#)
+    );
     // As it was before there were samples: amount, element, time.
     let before = tally_protocol::keys::fingerprint(&hash, &[&1_u128.to_le_bytes(), b"", b""]);
     assert_eq!(without, before);
@@ -162,7 +171,7 @@ fn what_samples_hold_is_counted() {
     // As far apart as can be: beyond 64 buckets they are an array from the first to the last.
     let line = |number: u32| {
         let value = (f64::from(number) * 73.0 / 100.0 - 29.5).exp2();
-        format!(r#"{{"key":"a","sample":{value:e}}}"#)
+        format!(r#"{{"id":"a","sample":{value:e}}}"#)
     };
     let bytes = |lines: u32| {
         let lines: Vec<String> = (0..lines).map(line).collect();

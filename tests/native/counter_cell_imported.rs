@@ -15,7 +15,7 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::lane::BATCH_ENTRIES_MAX;
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::{Settings, UniqueHash};
-use tally_core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token};
+use tally_core::sketch::{HashId, Hll, Uniques, redis_hash, redis_token};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -38,20 +38,20 @@ const fn nonce(number: u64) -> Nonce {
     Nonce { lane: 1, number }
 }
 
-fn hyll_of(elements: &[u16]) -> Hyll {
-    let mut hyll = Hyll::new();
+fn hll_of(elements: &[u16]) -> Hll {
+    let mut hll = Hll::new();
     for element in elements {
-        hyll.insert(redis_token(&element.to_le_bytes()));
+        hll.insert(redis_token(&element.to_le_bytes()));
     }
-    hyll
+    hll
 }
 
 /// The string of these elements, as it comes from Redis.
 fn imported(elements: &[u16]) -> Load {
-    let string = hyll_of(elements).to_bytes();
+    let string = hll_of(elements).to_bytes();
     Load {
         hash: HashId::REDIS,
-        imported: Uniques::from_hyll(&Hyll::from_bytes(&string).expect("a string")),
+        imported: Uniques::from_hll(&Hll::from_bytes(&string).expect("a string")),
         ..Load::default()
     }
 }
@@ -74,8 +74,8 @@ fn elements() -> impl Strategy<Value = Vec<u16>> {
 
 /// Only ever equal where both are, byte for byte.
 fn bytes_of(cell: &Cell) -> Vec<u8> {
-    let hyll = cell.uniques().hyll();
-    hyll.expect("elements of Redis's hash alone").to_bytes()
+    let hll = cell.uniques().hll();
+    hll.expect("elements of Redis's hash alone").to_bytes()
 }
 
 proptest! {
@@ -107,7 +107,7 @@ proptest! {
         }
         let mut all = own.clone();
         all.extend(others.iter().flatten());
-        let expected = hyll_of(&all);
+        let expected = hll_of(&all);
         prop_assert_eq!(bytes_of(&cell), expected.to_bytes());
         // To the digit what Redis says of them.
         let estimate = format!("{}", cell.uniques().estimate().estimate);

@@ -112,7 +112,7 @@ fn numbers_are_abbreviated() {
         ("340282366920938463463374607431768211455", "340282366Q"),
     ] {
         assert_eq!(badge("").text_of(number), text);
-        assert_eq!(badge("numbers=full").text_of(number), number);
+        assert_eq!(badge("format=full").text_of(number), number);
     }
 }
 
@@ -128,7 +128,7 @@ fn what_is_not_known_is_refused() {
         "label_color=ggg",
         "style=round",
         "show=yesterday",
-        "numbers=string",
+        "format=string",
         "label=a%00b",
         "label=a%0Ab",
         "label=%EF%BF%BE",

@@ -30,7 +30,7 @@ fn verdict(is_allowed: bool) -> Verdict {
         is_allowed,
         limit: 100,
         remaining: 50,
-        reset_ms: 29_001,
+        reset_after_ms: 29_001,
         retry_after_ms: if is_allowed { 0 } else { 30_500 },
     }
 }
@@ -74,7 +74,7 @@ fn json_and_headers_say_the_same() {
     );
     assert_eq!(admitted.retry_after_seconds(), None);
     let expected = json!({
-        "allowed": true, "limit": 100, "remaining": 50, "reset_ms": 29001, "retry_after_ms": 0,
+        "allowed": true, "limit": 100, "remaining": 50, "reset_after_ms": 29001, "retry_after_ms": 0,
         "policy": "login", "datacenter": "LOCAL",
     });
     assert_eq!(parsed(&admitted.to_json()), expected);
@@ -138,7 +138,7 @@ fn retry_after_is_when_the_check_may_be_admitted_and_never_before_quota_returns(
     let (login, user, here) = (name("login"), key("u"), Datacenter::local());
     let policy = Policy::sliding(100, 60);
     // What is recalled returns before what was used does, and a limiter that never admits has no time to give.
-    for (reset_ms, retry_after_ms, seconds, returns_ms) in [
+    for (reset_after_ms, retry_after_ms, seconds, returns_ms) in [
         (1, 1, 1, 1),
         (3_616_000, 286, 1, 286),
         (1, 2_001, 3, 1),
@@ -150,14 +150,14 @@ fn retry_after_is_when_the_check_may_be_admitted_and_never_before_quota_returns(
             policy: &policy,
             datacenter: &here,
             verdict: Some(Verdict {
-                reset_ms,
+                reset_after_ms,
                 retry_after_ms,
                 ..verdict(false)
             }),
         };
         assert_eq!(judgement.retry_after_seconds(), Some(seconds));
         let refused = parsed(&judgement.refused_json());
-        assert_eq!(refused["reset_ms"], json!(returns_ms));
+        assert_eq!(refused["reset_after_ms"], json!(returns_ms));
         let rest = judgement.limit_item().unwrap();
         let wait_seconds = u64::div_ceil(returns_ms, 1_000);
         assert!(rest.ends_with(&format!(";t={wait_seconds}")), "{rest}");

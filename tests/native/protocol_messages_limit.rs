@@ -44,7 +44,7 @@ fn verdict(is_allowed: bool) -> Verdict {
         is_allowed,
         limit: 100,
         remaining: 98,
-        reset_ms: 60_000,
+        reset_after_ms: 60_000,
         retry_after_ms: 0,
     }
 }

@@ -77,14 +77,10 @@ fn calls_of_counters() -> Vec<Call> {
         ),
         (
             "GET",
-            "/counters/a%2Fb/uniques/hyll",
-            Route::ExportHyll(id("a/b")),
+            "/counters/a%2Fb/uniques/hll",
+            Route::ExportHll(id("a/b")),
         ),
-        (
-            "PUT",
-            "/counters/a/uniques/hyll",
-            Route::ImportHyll(id("a")),
-        ),
+        ("PUT", "/counters/a/uniques/hll", Route::ImportHll(id("a"))),
     ]
 }
 

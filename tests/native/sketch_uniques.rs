@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::counter::flush::Element;
 use tally_core::sketch::{
-    CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Hyll, NewItems, Sketch, Source, Token,
+    CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Hll, NewItems, Sketch, Source, Token,
     Uniques, hash, redis_hash,
 };
 use tally_protocol::messages::{decode, encode};
@@ -242,18 +242,18 @@ fn a_sum_over_epochs_says_of_how_many_it_is() {
 #[test]
 fn what_redis_hashed_is_estimated_as_redis_does() {
     let mut uniques = Uniques::new();
-    let mut hyll = Hyll::new();
+    let mut hll = Hll::new();
     for number in 0..10_000 {
         let hashed = redis_hash(format!("visitor {number}").as_bytes());
         let element = Element::by(HashId::REDIS, hashed);
         uniques.insert(element.source(HashId::REDIS, 16), element.token);
-        hyll.insert(element.token);
+        hll.insert(element.token);
     }
     // What a real Redis 7.0 counts.
-    assert_eq!(hyll.estimate(), 9_988);
+    assert_eq!(hll.estimate(), 9_988);
     assert_eq!(
         uniques.estimate().estimate,
-        f64::from(u32::try_from(hyll.estimate()).unwrap())
+        f64::from(u32::try_from(hll.estimate()).unwrap())
     );
     assert_eq!(uniques.parts().count(), 1, "one sketch of all shards");
 }

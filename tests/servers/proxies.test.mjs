@@ -148,7 +148,7 @@ function sockets(base, id) {
 }
 
 async function takesBodies(base, id) {
-  const line = `${JSON.stringify({ key: id, increment: 1 })}\n`;
+  const line = `${JSON.stringify({ id, delta: 1 })}\n`;
   const lines = Math.ceil(BODY_BYTES / line.length);
   const { status, json } = await post(`${base}/events`, line.repeat(lines));
   assert.deepEqual([status, json.accepted], [200, lines], JSON.stringify(json).slice(0, 400));

@@ -54,7 +54,7 @@ const BOARDS = [
     "/range?min=5&max=20", "",
   ].map((call) => [`/boards/race${call}`, ALWAYS, "FRA"]),
   ["/boards/spread/top?limit=20", ALWAYS, "IAD"],
-  ["/boards/spread/members/m7?exact=1", ALWAYS, "IAD"],
+  ["/boards/spread/members/m7?consistency=strong", ALWAYS, "IAD"],
   ["/boards/laps/periods", BOARDS_OF_A_DAY],
   [`/boards/laps/top?period=${OCTOBER}`, ALWAYS],
   ["/boards/laps/top?limit=10", BOARDS_OF_A_DAY],
@@ -92,9 +92,9 @@ export const READS = [
   ["/uniques?consistency=strong&id=uniques%2Fkeyed&id=keys&op=intersection", ALWAYS],
   ["/uniques?consistency=strong&id=uniques%2Fredis&id=uniques%2Fimported", ALWAYS],
   ["/uniques?consistency=strong&id=uniques%2Fredis&id=world", ALWAYS],
-  [counter("uniques/redis", "/uniques/hyll?consistency=strong"), ALWAYS],
-  [counter("uniques/imported", "/uniques/hyll?consistency=strong"), ALWAYS],
-  [counter("uniques/keyed", "/uniques/hyll"), ALWAYS],
+  [counter("uniques/redis", "/uniques/hll?consistency=strong"), ALWAYS],
+  [counter("uniques/imported", "/uniques/hll?consistency=strong"), ALWAYS],
+  [counter("uniques/keyed", "/uniques/hll"), ALWAYS],
   ["/counters?prefix=uniques%2F&limit=10", ALWAYS],
   ["/counters?prefix=ttl%2F", TIME_TO_LIVE],
   ["/counters?prefix=&limit=11", ALWAYS],
@@ -131,7 +131,7 @@ export const READS = [
 
 // What is of the moment of the read, and what follows from it.
 const OF_THE_MOMENT = new Set([
-  "as_of", "staleness_ms", "reset_ms", "retry_after_ms", "detail", "title", "type", "instance",
+  "as_of", "staleness_ms", "reset_after_ms", "retry_after_ms", "detail", "title", "type", "instance",
 ]);
 
 /** Returns of an answer what must hold: its status, and its JSON without what is of the moment, or its bytes. */

@@ -55,9 +55,9 @@ async function first(scene) {
   for (const name of ["ann", "bob", "cyd"]) await scene.add("uniques/keyed", { unique: name }, { colo: "FRA" });
   await scene.add("uniques/keyed", { unique: "ann" }, { colo: "IAD" });
   for (const name of ["ann", "bob"]) await scene.add("uniques/redis", { unique: name });
-  const dense = numbers(DENSE_ELEMENTS).map((index) => `{"key":"uniques/dense","unique":"e${index}"}`);
+  const dense = numbers(DENSE_ELEMENTS).map((index) => `{"id":"uniques/dense","unique":"e${index}"}`);
   await scene.call("POST", "/events", { body: dense.join("\n") });
-  await scene.call("POST", "/ingest?format=clf&key=path&unique=ip", { body: LOG });
+  await scene.call("POST", "/ingest?format=clf&id=path&unique=ip", { body: LOG });
   for (const colo of COLOS) await scene.add("large", { delta: LARGE }, { colo });
   await scene.add("negative", { delta: 1 });
   await scene.subtract("negative", { delta: 6 });
@@ -162,9 +162,9 @@ async function fourth(scene) {
   await samples(scene, [3.5, 7, 14, 28]);
   await scene.add("uniques/keyed", { unique: "eve" });
   await scene.add("uniques/redis", { unique: "eve" }, { colo: "IAD" });
-  const { bytes } = await scene.call("GET", "/counters/uniques%2Fredis/uniques/hyll?consistency=strong");
+  const { bytes } = await scene.call("GET", "/counters/uniques%2Fredis/uniques/hll?consistency=strong");
   await scene.put("uniques/imported", { unique_hash: "redis" });
-  await scene.call("PUT", "/counters/uniques%2Fimported/uniques/hyll", { body: bytes, headers: OCTETS });
+  await scene.call("PUT", "/counters/uniques%2Fimported/uniques/hll", { body: bytes, headers: OCTETS });
   for (const ip of ["203.0.113.9", "203.0.113.10"]) {
     await scene.add("visitors", { unique: "auto", ip, user_agent: BOT_FREE });
   }
@@ -177,8 +177,8 @@ async function keys(scene) {
   await scene.keep("POST", "/counters/keys/increment", keyed("k1", json({ delta: 5, unique: "ann" })));
   await scene.keep("POST", "/counters/keys/decrement", keyed("k2", json({ delta: 2 }, { colo: "IAD" })));
   await scene.keep("POST", "/counters/keys/increment", keyed("k3", json({ sample: 7.5 })));
-  await scene.call("POST", "/events", { body: '{"key":"keys","increment":3,"id":"line-1"}\n{"key":"keys","id":"line-2"}' });
-  await scene.call("POST", "/events", keyed("body", { body: '{"key":"keys","increment":30}' }));
+  await scene.call("POST", "/events", { body: '{"id":"keys","delta":3,"idempotency_key":"line-1"}\n{"id":"keys","idempotency_key":"line-2"}' });
+  await scene.call("POST", "/events", keyed("body", { body: '{"id":"keys","delta":30}' }));
   await scene.call("POST", "/api/event", keyed("event", json({ key: "keys", increment: 100 })));
   await scene.call("POST", "/counters/ended/increment", keyed("k", json({ delta: 5 })));
   await scene.keep("DELETE", "/counters/ended", keyed("end"));

@@ -53,7 +53,7 @@ async function sums(opened) {
   for (const id of ["shards", "sealed"]) await opened.grew(id, 14);
   await scene.subtract("negative", { delta: 4 }, { colo: "IAD" });
   await opened.grew("negative", -4);
-  await scene.call("POST", "/events", { body: '{"key":"/log/a","increment":2}\n{"key":"/log/b","increment":5}' });
+  await scene.call("POST", "/events", { body: '{"id":"/log/a","delta":2}\n{"id":"/log/b","delta":5}' });
   for (const [id, amount] of [["/log/a", 2], ["/log/b", 5]]) await opened.grew(id, amount);
 }
 
@@ -66,8 +66,8 @@ async function elements(opened) {
   assert.equal((await opened.grew("uniques/keyed", 3)).estimate, opened.recorded("uniques/keyed").uniques.estimate + 1);
   await scene.add("uniques/redis", { unique: "ann" });
   assert.deepEqual(await opened.grew("uniques/redis", 1), opened.recorded("uniques/redis").uniques);
-  const { bytes } = await scene.call("GET", counter("uniques/redis", "/uniques/hyll?consistency=strong"));
-  await scene.call("PUT", counter("uniques/imported", "/uniques/hyll"), { body: bytes, headers: OCTETS });
+  const { bytes } = await scene.call("GET", counter("uniques/redis", "/uniques/hll?consistency=strong"));
+  await scene.call("PUT", counter("uniques/imported", "/uniques/hll"), { body: bytes, headers: OCTETS });
   assert.deepEqual(await opened.grew("uniques/imported", 0), opened.recorded("uniques/imported").uniques);
   await scene.add("uniques/imported", { unique: "gus" });
   assert.equal(
@@ -166,14 +166,14 @@ async function boards({ scene, ...opened }) {
   const { total } = opened.answerTo("/boards/race/top?limit=20");
   const { rank } = (await scene.call("POST", "/boards/race/members/new", json({ score: 1_000 }))).json;
   assert.equal(rank, 1);
-  const top = (await scene.call("GET", "/boards/race/top?limit=20&exact=1", { colo: "IAD" })).json;
+  const top = (await scene.call("GET", "/boards/race/top?limit=20&consistency=strong", { colo: "IAD" })).json;
   assert.deepEqual(
     [top.total, top.rows[0].member, top.rows[1].member],
     [total + 1, "new", opened.answerTo("/boards/race/top?limit=20").rows[0].member],
   );
   await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: false }));
   assert.equal((await scene.call("GET", "/boards/race/top")).json.total, total + 2);
-  const before = opened.answerTo("/boards/spread/members/m7?exact=1").score;
+  const before = opened.answerTo("/boards/spread/members/m7?consistency=strong").score;
   assert.equal(
     (await scene.call("POST", "/boards/spread/members/m7", json({ delta: 5 }, { colo: "SYD" }))).json.score, before + 5,
   );
@@ -253,9 +253,9 @@ export async function writeSoon(scene, recorded, kept, agrees) {
     422, "idempotency-key-reused", "POST", counter("keys", "/increment"), keyed("k1", json({ delta: 6 })),
   );
   await scene.call("POST", "/events", {
-    body: '{"key":"keys","increment":3,"id":"line-1"}\n{"key":"keys","id":"line-2"}',
+    body: '{"id":"keys","delta":3,"idempotency_key":"line-1"}\n{"id":"keys","idempotency_key":"line-2"}',
   });
-  await scene.call("POST", "/events", keyed("body", { body: '{"key":"keys","increment":30}' }));
+  await scene.call("POST", "/events", keyed("body", { body: '{"id":"keys","delta":30}' }));
   await scene.call("POST", "/api/event", keyed("event", json({ key: "keys", increment: 100 })));
   await opened.grew("keys", 0);
   const visit = (ip) => scene.add("visitors", { unique: "auto", ip, user_agent: BOT_FREE });

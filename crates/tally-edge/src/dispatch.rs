@@ -12,7 +12,7 @@ use crate::queue::calls as queue;
 use crate::read::{
     aggregate, breakdown, counter as read, distribution, hot, listing, top, uniques,
 };
-use crate::redis::hyll;
+use crate::redis::hll;
 use crate::write::{administration, counter as write};
 use tally_protocol::problem::Problem;
 use tally_protocol::routes::{Route, route_table};

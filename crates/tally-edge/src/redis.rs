@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`calls`] | the commands |
-//! | [`hyll`] | unique elements from and for Redis |
+//! | [`hll`] | unique elements from and for Redis |
 
 pub(crate) mod calls;
-pub(crate) mod hyll;
+pub(crate) mod hll;

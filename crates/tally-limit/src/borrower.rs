@@ -196,16 +196,16 @@ impl Borrower {
         let remaining = self.free.saturating_add(self.tokens(now_ms));
         let remaining = remaining.min(policy.capacity());
         // After that time it is the end of the lease, when the lender gets a report and answers.
-        let reset_ms = match self.reset_at_ms.saturating_sub(now_ms) {
+        let reset_after_ms = match self.reset_at_ms.saturating_sub(now_ms) {
             _ if remaining == policy.capacity() => 0,
-            reset_ms if reset_ms > 0 => reset_ms,
+            reset_after_ms if reset_after_ms > 0 => reset_after_ms,
             _ => self.until_ms.saturating_sub(now_ms).max(1),
         };
         Verdict {
             is_allowed: retry_after_ms == 0,
             limit: policy.limit,
             remaining,
-            reset_ms: u64::try_from(reset_ms).unwrap_or(0),
+            reset_after_ms: u64::try_from(reset_after_ms).unwrap_or(0),
             retry_after_ms,
         }
     }
@@ -261,7 +261,7 @@ impl Borrower {
         self.away_until_ms = i64::MIN;
         self.trip_ms = now_ms.saturating_sub(pending.sent_ms).max(1);
         self.free = answer.free;
-        self.reset_at_ms = at_ms(now_ms, answer.reset_ms);
+        self.reset_at_ms = at_ms(now_ms, answer.reset_after_ms);
         if answer.retry_after_ms > 0 {
             self.refusal = CachedRefusal {
                 need: pending.need.max(1),

@@ -66,7 +66,7 @@ pub struct LeaseAnswer {
     /// What nobody holds and nobody has used.
     pub free: u64,
     /// Milliseconds until more is free than now; 0 where all is.
-    pub reset_ms: u64,
+    pub reset_after_ms: u64,
     /// Milliseconds until what was needed would be granted; 0 where it was.
     pub retry_after_ms: u64,
     /// Whether the lender must store its state before it sends this.

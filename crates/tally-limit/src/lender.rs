@@ -381,7 +381,7 @@ impl Lender {
             granted: lease.map_or(0, |lease| lease.granted),
             valid_ms: lease.map_or(0, |lease| lease.valid_ms),
             free: verdict.remaining,
-            reset_ms: verdict.reset_ms,
+            reset_after_ms: verdict.reset_after_ms,
             retry_after_ms: match (needs, lease) {
                 (false, _) => 0,
                 (true, None) => verdict.retry_after_ms.clamp(1, CROWDED_MS),

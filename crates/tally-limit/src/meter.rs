@@ -22,7 +22,7 @@ pub struct Verdict {
     /// How much is left after this call, at most the policy's capacity.
     pub remaining: u64,
     /// Milliseconds until more is left than now, without further consumption; 0 if nothing is used.
-    pub reset_ms: u64,
+    pub reset_after_ms: u64,
     /// 0 if it is admitted. Otherwise the milliseconds, at least 1, until it would be admitted without further
     /// consumption: one millisecond earlier it is refused. [`NEVER_MS`] if it never is.
     pub retry_after_ms: u64,
@@ -37,7 +37,7 @@ impl Verdict {
             wait_ms => wait_ms.saturating_sub(passed_ms).max(1),
         };
         Self {
-            reset_ms: self.reset_ms.saturating_sub(passed_ms),
+            reset_after_ms: self.reset_after_ms.saturating_sub(passed_ms),
             retry_after_ms,
             ..self
         }
@@ -129,7 +129,7 @@ impl Meter {
             limit: policy.limit,
             remaining: room.saturating_sub(used),
             // If more than the capacity is used, more is left only once the use falls below the capacity.
-            reset_ms: used.min(room).checked_sub(1).map_or(0, wait_ms),
+            reset_after_ms: used.min(room).checked_sub(1).map_or(0, wait_ms),
             retry_after_ms,
         }
     }

@@ -64,10 +64,11 @@ impl Lender {
             };
             verdict.retry_after_ms = verdict.retry_after_ms.min(wait_ms(returns_ms));
         }
-        if verdict.reset_ms == 0 {
+        if verdict.reset_after_ms == 0 {
             // Use of now returns after a window and a sixtieth of it.
             let window_ms = policy.window_ms.saturating_add(policy.window_ms / 60);
-            verdict.reset_ms = wait_ms(first_ms).min(u64::try_from(window_ms).unwrap_or(u64::MAX));
+            verdict.reset_after_ms =
+                wait_ms(first_ms).min(u64::try_from(window_ms).unwrap_or(u64::MAX));
         }
         verdict
     }

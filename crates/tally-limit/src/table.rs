@@ -75,7 +75,7 @@ impl Full {
             is_allowed: false,
             limit: policy.limit,
             remaining: 0,
-            reset_ms: FULL_MS,
+            reset_after_ms: FULL_MS,
             retry_after_ms: FULL_MS,
         }
     }
@@ -87,7 +87,7 @@ impl Full {
             granted: 0,
             valid_ms: 0,
             free: 0,
-            reset_ms: FULL_MS,
+            reset_after_ms: FULL_MS,
             retry_after_ms: FULL_MS,
             must_commit: false,
         }

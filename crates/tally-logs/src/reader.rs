@@ -155,7 +155,7 @@ fn add(
         None => [&counting.prefix, &*page, query_of_id].concat(),
     };
     let body = &mut part.body;
-    body.push_str("{\"key\":");
+    body.push_str("{\"id\":");
     push_json(body, &id);
     let _ = write!(body, ",\"at\":{}", hit.at_ms);
     if let Some(visitor) = hit.visitor.as_deref().filter(|_| counting.unique) {

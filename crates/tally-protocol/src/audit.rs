@@ -157,7 +157,7 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
     }
     #[derive(Serialize)]
     struct Page<'a> {
-        acts: Vec<View<'a>>,
+        entries: Vec<View<'a>>,
         cursor: Option<String>,
     }
     let view = |entry| {
@@ -185,7 +185,7 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
     };
     let last = entries.last().filter(|_| has_more);
     to_json(&Page {
-        acts: entries.iter().map(view).collect(),
+        entries: entries.iter().map(view).collect(),
         cursor: last.map(AuditEntry::log_key),
     })
 }

@@ -162,7 +162,7 @@ fn is_drawable(character: char) -> bool {
 impl Badge {
     /// Reads the query of a badge: `label` (`hits`; empty for none), `color` or `colour`, `label_color` or
     /// `label_colour` (a name or hexadecimal digits), `style` (`flat`, `flat-square`, `for-the-badge`; `plastic` and
-    /// `social` are drawn flat), `show` (`total`, `today`) and `numbers` (`short`, `full`). `labelColor` is the name of
+    /// `social` are drawn flat), `show` (`total`, `today`) and `format` (`short`, `full`). `labelColor` is the name of
     /// shields.io for `label_color`: it is ignored where its value is another notation of CSS.
     ///
     /// # Errors
@@ -180,7 +180,7 @@ impl Badge {
                 "labelColor",
                 "style",
                 "show",
-                "numbers",
+                "format",
             ],
         )?;
         let label = query.get("label").unwrap_or(LABEL_DEFAULT);
@@ -200,10 +200,10 @@ impl Badge {
             Some("today") => true,
             Some(_) => return refuse("show can be total or today".to_owned()),
         };
-        let is_short = match query.get("numbers") {
+        let is_short = match query.get("format") {
             None | Some("short") => true,
             Some("full") => false,
-            Some(_) => return refuse("numbers can be short or full".to_owned()),
+            Some(_) => return refuse("format can be short or full".to_owned()),
         };
         let of_shields = query.get("labelColor").and_then(Colour::parse);
         let label_colour = colour(&query, ["label_color", "label_colour"])?.or(of_shields);

@@ -79,7 +79,7 @@ codes! {
          your address";
     InvalidScore "invalid-score" 400 "The score is not valid"
         "Send a number that a double holds; to a board of integers a whole one up to 2^53 − 1";
-    InvalidHyll "invalid-hyll" 400 "The body is no HyperLogLog of Redis"
+    InvalidHll "invalid-hll" 400 "The body is no HyperLogLog of Redis"
         "Send the string as Redis keeps it, without a line feed";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip"
         "Send the whole gzip stream";

@@ -86,7 +86,7 @@ pub use histogram::{
 };
 pub use hyperloglog::Sketch;
 #[cfg(feature = "redis")]
-pub use redis::{Hyll, HyllError, redis_hash, redis_token, redis_token_of};
+pub use redis::{Hll, HllError, redis_hash, redis_token, redis_token_of};
 pub use sip::{HashKey, hash};
 pub use token::Token;
 pub use top_values::{TopValues, VALUES_MAX, ValueCount};

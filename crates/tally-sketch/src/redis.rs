@@ -1,6 +1,6 @@
 //! HyperLogLog as Redis has it: its hash, its registers, its estimate to the digit, and its string.
 //!
-//! Invariant: a [`Hyll`] depends on the set of elements it saw and on whether something dense was read into it, never
+//! Invariant: a [`Hll`] depends on the set of elements it saw and on whether something dense was read into it, never
 //! on order or repeats. For the same elements, Redis has the same registers. So merging is commutative, associative and
 //! idempotent, here, in Redis, and across both.
 //!
@@ -10,8 +10,8 @@
 //! they are few:
 //!
 //! ```text
-//! element ── redis_token ──► Token ── Sketch::insert ──► Sketch ── Hyll::from ──► to_bytes ──► Redis
-//! Redis ──► Hyll::from_bytes ── Sketch::from ──► Sketch ── merge ──► Sketch ── Hyll::from ──► estimate
+//! element ── redis_token ──► Token ── Sketch::insert ──► Sketch ── Hll::from ──► to_bytes ──► Redis
+//! Redis ──► Hll::from_bytes ── Sketch::from ──► Sketch ── merge ──► Sketch ── Hll::from ──► estimate
 //! ```
 //!
 //! The hash has no key: whoever chooses elements can set the estimate at will.
@@ -20,7 +20,7 @@
 
 mod string;
 
-pub use string::HyllError;
+pub use string::HllError;
 
 use super::estimate;
 use super::hyperloglog::{Form, Sketch};
@@ -78,47 +78,47 @@ pub fn redis_token_of(hash: u64) -> Token {
 /// Equal ones have the same registers, and so the same estimate; their strings may differ in form.
 ///
 /// ```
-/// use tally_sketch::{Hyll, redis_token};
+/// use tally_sketch::{Hll, redis_token};
 ///
-/// let mut visitors = Hyll::new();
+/// let mut visitors = Hll::new();
 /// for visitor in ["ada", "bob", "ada"] {
 ///     visitors.insert(redis_token(visitor.as_bytes()));
 /// }
 /// // What `GET` of the key answers, and `SET` takes.
 /// let string = visitors.to_bytes();
-/// assert_eq!(Hyll::from_bytes(&string)?.estimate(), 2);
-/// # Ok::<(), tally_sketch::HyllError>(())
+/// assert_eq!(Hll::from_bytes(&string)?.estimate(), 2);
+/// # Ok::<(), tally_sketch::HllError>(())
 /// ```
 #[derive(Clone)]
-pub struct Hyll {
+pub struct Hll {
     registers: Registers,
     /// Whether the string is dense: Redis never makes a dense string sparse again, nor a string into which a dense one
     /// was merged.
     is_dense: bool,
 }
 
-impl PartialEq for Hyll {
+impl PartialEq for Hll {
     fn eq(&self, other: &Self) -> bool {
         self.registers == other.registers
     }
 }
 
-impl Eq for Hyll {}
+impl Eq for Hll {}
 
-impl Default for Hyll {
+impl Default for Hll {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for Hyll {
+impl fmt::Debug for Hll {
     /// Shows only the estimate: 16,384 registers are of no use in a log.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Hyll(about {} elements)", self.estimate())
+        write!(formatter, "Hll(about {} elements)", self.estimate())
     }
 }
 
-impl Hyll {
+impl Hll {
     /// Returns the registers of no elements. Cost: 16,384 bytes of memory, as for any other.
     pub fn new() -> Self {
         Self {
@@ -161,7 +161,7 @@ impl Hyll {
     }
 }
 
-impl From<&Sketch> for Hyll {
+impl From<&Sketch> for Hll {
     /// Returns the registers of all that the sketch saw, by tokens of [`redis_token`].
     fn from(sketch: &Sketch) -> Self {
         let registers = match &sketch.0 {
@@ -179,14 +179,14 @@ impl From<&Sketch> for Hyll {
     }
 }
 
-impl From<&Hyll> for Sketch {
+impl From<&Hll> for Sketch {
     /// Returns the sketch of these registers. It is empty, or else dense, because tokens cannot be computed from
     /// registers.
-    fn from(hyll: &Hyll) -> Self {
-        if hyll.is_empty() {
+    fn from(hll: &Hll) -> Self {
+        if hll.is_empty() {
             Self::new()
         } else {
-            Self(Form::Dense(hyll.registers.clone()))
+            Self(Form::Dense(hll.registers.clone()))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The dense form: for each of 16,384 registers the highest rank seen.
 //!
 //! Invariant: every register is at most 51, and registers only grow. Those of a [`super::Sketch`] are
-//! never all 0; those of a [`super::Hyll`] may be.
+//! never all 0; those of a [`super::Hll`] may be.
 //!
 //! In memory a register takes a byte. So merging is a plain maximum over bytes, which vector instructions compute for
 //! sixteen at a time. At rest a register takes 6 bits.

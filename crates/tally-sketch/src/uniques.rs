@@ -24,7 +24,7 @@ use super::family::{self, Class, Families, UniqueEstimate};
 use super::hash_id::HashId;
 use super::hyperloglog::Sketch;
 #[cfg(feature = "redis")]
-use super::redis::Hyll;
+use super::redis::Hll;
 use super::square_root::square_root;
 use super::token::Token;
 
@@ -284,14 +284,14 @@ impl Uniques {
 
 #[cfg(feature = "redis")]
 impl Uniques {
-    /// Returns what `hyll` has seen, as elements of Redis's hash in the class of all.
-    pub fn from_hyll(hyll: &Hyll) -> Self {
-        Self::of(Source::of_all(HashId::REDIS), Sketch::from(hyll))
+    /// Returns what `hll` has seen, as elements of Redis's hash in the class of all.
+    pub fn from_hll(hll: &Hll) -> Self {
+        Self::of(Source::of_all(HashId::REDIS), Sketch::from(hll))
     }
 
     /// Returns all registers of elements by Redis's hash, merged. `None` if elements of another hash were seen: Redis
     /// could not continue to count those. Cost: a merge for each part.
-    pub fn hyll(&self) -> Option<Hyll> {
+    pub fn hll(&self) -> Option<Hll> {
         let parts: Vec<(Class, &Sketch)> = self
             .parts()
             .map(|(source, sketch)| {
@@ -304,17 +304,17 @@ impl Uniques {
 
 /// All registers merged into one sketch, as Redis has them.
 #[cfg(feature = "redis")]
-fn merged(parts: &[(Class, &Sketch)]) -> Hyll {
-    let mut union = Hyll::new();
+fn merged(parts: &[(Class, &Sketch)]) -> Hll {
+    let mut union = Hll::new();
     for (_, sketch) in parts {
-        union.merge(&Hyll::from(*sketch));
+        union.merge(&Hll::from(*sketch));
     }
     union
 }
 
 /// As Redis estimates: from all registers merged.
 #[cfg(feature = "redis")]
-fn as_redis(union: &Hyll) -> UniqueEstimate {
+fn as_redis(union: &Hll) -> UniqueEstimate {
     #[expect(
         clippy::as_conversions,
         clippy::cast_precision_loss,

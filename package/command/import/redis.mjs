@@ -45,7 +45,7 @@ export class Redis {
 }
 
 /**
- * Yields what the keys hold: `{ kind: "value", id, ttl_ms, value }`, `{ kind: "uniques", id, ttl_ms, hyll }`, `{ kind:
+ * Yields what the keys hold: `{ kind: "value", id, ttl_ms, value }`, `{ kind: "uniques", id, ttl_ms, hll }`, `{ kind:
  * "board", id, ttl_ms, members, left }`, where members is an iterator of pages of `[member, score]`, and `left` says
  * what they lack; and `{ kind: "other", id, why }` for what has no place in Tally. `match`: a pattern of SCAN.
  */
@@ -71,7 +71,7 @@ async function entryOf(redis, key, type) {
   if (type !== "string") return other(`a ${type}`);
   const bytes = await redis.call("GET", key);
   if (bytes === null) return other("gone meanwhile");
-  if (bytes.subarray(0, HYLL.length).equals(HYLL)) return { kind: "uniques", id, hyll: bytes };
+  if (bytes.subarray(0, HYLL.length).equals(HYLL)) return { kind: "uniques", id, hll: bytes };
   const text = bytes.toString("latin1");
   return /^-?\d{1,39}$/.test(text) ? { kind: "value", id, value: BigInt(text) } : other("no whole number");
 }

@@ -118,7 +118,7 @@ async function* linesOf(one, prefix, now_ms) {
   if (one.ttl_ms > 0) settings.ttl_seconds = Math.ceil(one.ttl_ms / 1000);
   const more = Object.keys(settings).length > 0 ? `,"settings":${JSON.stringify(settings)}` : "";
   if (one.kind === "value") yield `{"id":${id}${more},"value":${one.value}}`;
-  else if (one.kind === "uniques") yield `{"id":${id}${more},"hyll":"${one.hyll.toString("base64")}"}`;
+  else if (one.kind === "uniques") yield `{"id":${id}${more},"hll":"${one.hll.toString("base64")}"}`;
   else {
     yield `{"board":${id}}`;
     // A board does not end: its members do.
@@ -147,7 +147,7 @@ function damage({ sum, counters, end, hasMore }, name) {
   if (hasMore) return `${name} goes on behind its last line: import files one by one`;
   if (end.counters !== counters) return `${name} has ${counters} counters, and its last line says ${end.counters}: ${again}`;
   if (end.checksum !== undefined && end.checksum !== sum.text()) return `${name} is ${sum.text()}, and its last line says ${end.checksum}: it was changed or damaged, ${again}`;
-  if (end.whole !== true) return `${name} says that it was not whole: it lacks ${end.cursor === undefined ? "what did not answer" : "what comes after its cursor"}`;
+  if (end.complete !== true) return `${name} says that it was not complete: it lacks ${end.cursor === undefined ? "what did not answer" : "what comes after its cursor"}`;
 }
 
 /** Bodies of `POST /import`, one after the other, and what became of their lines. */
@@ -173,7 +173,7 @@ export class Values {
     this.rejected = 0;
     this.refused = [];
     this.left = [];
-    this.whole = null;
+    this.complete = null;
     this.why = [];
     this.began_ms = performance.now();
   }
@@ -184,10 +184,10 @@ export class Values {
   }
 
   summary() {
-    const { counters, policies, boards, members, present, rejected, refused, whole, why, left } = this;
+    const { counters, policies, boards, members, present, rejected, refused, complete, why, left } = this;
     const seconds = Number(((performance.now() - this.began_ms) / 1000).toFixed(2));
     return {
-      counters, policies, boards, members, present, rejected, refused, whole, ...(why.length > 0 ? { why } : {}),
+      counters, policies, boards, members, present, rejected, refused, complete, ...(why.length > 0 ? { why } : {}),
       left_out: left.length, left_out_keys: left.slice(0, REFUSED_SHOWN_MAX), seconds,
     };
   }
@@ -231,10 +231,10 @@ export class Values {
     this.end(why ?? damage(file, name));
   }
 
-  /** Says why a file is not whole; undefined where it is. */
+  /** Says why a file is not complete; undefined where it is. */
   end(why) {
     if (why !== undefined) this.why.push(why);
-    this.whole = this.whole !== false && why === undefined;
+    this.complete = this.complete !== false && why === undefined;
   }
 
   async #lineOf(file, text) {

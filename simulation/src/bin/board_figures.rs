@@ -82,7 +82,7 @@ fn measure(members: u64, folder: &Path) {
     world.restart(0);
     let before = ALLOCATED.current_usage();
     let begun = Instant::now();
-    let total = ask(&world, &client, "/boards/b/count?exact=1")["total"].as_u64();
+    let total = ask(&world, &client, "/boards/b/count?consistency=strong")["total"].as_u64();
     let waking = begun.elapsed();
     assert_eq!(total, Some(members));
     let held = u64::try_from(ALLOCATED.current_usage().saturating_sub(before)).unwrap_or(u64::MAX);

@@ -39,7 +39,7 @@ fn count(world: &World, client: &Client, numbers: std::ops::Range<u64>, of: impl
     for some in numbers.chunks(usize::try_from(LINES).expect("small")) {
         let line = |number: &u64| {
             let count = of(*number);
-            format!("{{\"key\":\"page/{number:06}\",\"increment\":{count}}}\n")
+            format!("{{\"id\":\"page/{number:06}\",\"delta\":{count}}}\n")
         };
         let lines: String = some.iter().map(line).collect();
         let write = ClientRequest::new("POST", "/events").body(lines.into_bytes());

@@ -363,13 +363,13 @@ const WAYS: [Way; 11] = [
         "events",
         "POST",
         "/events",
-        "{\"key\":\"events\",\"increment\":5}\n{\"key\":\"events\",\"increment\":6}\n",
+        "{\"id\":\"events\",\"delta\":5}\n{\"id\":\"events\",\"delta\":6}\n",
     ),
     (
         "log",
         "POST",
         "/ingest?format=ndjson",
-        r#"{"key":"log","increment":11,"at":1767225600000}"#,
+        r#"{"id":"log","delta":11,"at":1767225600000}"#,
     ),
     (
         "queued",

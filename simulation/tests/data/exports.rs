@@ -95,11 +95,11 @@ fn a_cursor_opens_only_what_the_query_asks_for_and_csv_says_what_it_lacks() {
     let last = part.lines().next_back();
     assert_eq!(
         last,
-        Some("# not whole: go on with cursor=counters/b/a,,,,")
+        Some("# not complete: go on with cursor=counters/b/a,,,,")
     );
     let rest = service.export("?format=csv&cursor=counters/b/a");
     assert_eq!(rest.lines().count(), 2, "{rest}");
-    assert!(!rest.contains("not whole"));
+    assert!(!rest.contains("not complete"));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
         let file = from.export(ALL);
         let last = lines(&file).pop().expect("a last line");
         assert_eq!(
-            (&last["end"], &last["whole"]),
+            (&last["end"], &last["complete"]),
             (&true.into(), &true.into()),
             "{last}"
         );
@@ -209,7 +209,7 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
             "{report}"
         );
         assert_eq!(
-            (&report["counters"], &report["whole"]),
+            (&report["counters"], &report["complete"]),
             (&18.into(), &true.into()),
             "{report}"
         );

@@ -255,7 +255,7 @@ fn a_line_that_is_too_long_behind_the_last_one_is_told() {
     let service = Service::new(21, None);
     let file = service.export("");
     let report = service.import("", &(file + &"x".repeat((4 << 20) + 1)), None);
-    let report = (&report["whole"], &report["lines"], &report["rejected"]);
+    let report = (&report["complete"], &report["lines"], &report["rejected"]);
     assert_eq!(report, (&false.into(), &1.into(), &1.into()));
 }
 
@@ -407,7 +407,7 @@ fn a_file_is_whole_by_its_bytes_and_not_by_what_is_refused() {
     to.world.run_for_ms(3_600_000);
     let report = to.import("?mode=replace", &file, None);
     assert_eq!(
-        (&report["whole"], &report["rejected"]),
+        (&report["complete"], &report["rejected"]),
         (&true.into(), &1.into()),
         "{report}"
     );
@@ -419,7 +419,7 @@ fn a_file_is_whole_by_its_bytes_and_not_by_what_is_refused() {
         (file.replacen("\"b\"", "\"c\"", 1), false),
     ] {
         let report = to.import("?mode=replace", &text, None);
-        assert_eq!(report["whole"], whole, "{report}");
+        assert_eq!(report["complete"], whole, "{report}");
     }
 }
 
@@ -467,7 +467,7 @@ fn numbers_of_any_size_come_back_from_either_form() {
         to.world.run_for_ms(u64::try_from(ahead_ms).unwrap_or(0));
         let report = to.import("", &file, None);
         assert_eq!(
-            (&report["rejected"], &report["whole"]),
+            (&report["rejected"], &report["complete"]),
             (&0.into(), &true.into()),
             "{report}"
         );
@@ -725,7 +725,7 @@ fn a_counter_that_cannot_be_read_is_left_out_and_named() {
     });
     let file = service.export("");
     let last = file.lines().next_back().unwrap_or_default();
-    assert!(last.contains(r#""whole":false"#), "{file}");
+    assert!(last.contains(r#""complete":false"#), "{file}");
     assert!(last.contains(r#""unreachable":["lost"]"#), "{file}");
     assert_eq!(file.matches("lost").count(), 1, "{file}");
     assert!(file.contains("here"), "{file}");
@@ -842,7 +842,7 @@ fn equal_scores_of_a_spread_board_are_brought_back_in_the_order_of_their_lines()
         let all: Vec<String> = all.map(|name| format!("\"{name}\"")).collect();
         assert!(there == all, "{order}");
         let report = service.import("?mode=replace", &file, None);
-        assert_eq!(report["whole"], true, "{report}");
+        assert_eq!(report["complete"], true, "{report}");
         service.world.run_for_ms(60_000);
         let again = service.export("?prefix=game");
         assert!(
@@ -924,7 +924,7 @@ fn who_may_not_change_limits_imports_no_policy_and_no_alert_about_one() {
         let body = service.world.run(client.ask(again)).expect("an answer");
         let body = body.json();
         assert_eq!(
-            (&body["rejected"], &body["whole"]),
+            (&body["rejected"], &body["complete"]),
             (&json!(0), &json!(true)),
             "{body}"
         );

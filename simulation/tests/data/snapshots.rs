@@ -154,7 +154,7 @@ fn counters_of_a_day_and_snapshots_are_listed() {
         ["2026-01-04", "2026-01-03", "2026-01-02"],
         "{all}"
     );
-    let are_whole = each(&all["snapshots"], "whole");
+    let are_whole = each(&all["snapshots"], "complete");
     assert!(are_whole.iter().all(|whole| **whole == true), "{all}");
     let one = service.well(0, "GET", "/snapshots/2026-01-03", "");
     assert_eq!(
@@ -227,14 +227,14 @@ fn what_lies_with_partitions_that_were_taken_away_is_told() {
     assert_eq!(values, vec![&json!(5); 12], "{list}");
     let one = service.well(0, "GET", &format!("/snapshots/{day}"), "");
     assert_eq!(
-        (&one["counters"], &one["whole"]),
+        (&one["counters"], &one["complete"]),
         (&json!(12), &json!(true)),
         "{one}"
     );
     // A counter that has left them since is not listed twice.
     let last = rest_and_make(&service);
     assert_eq!(
-        (&last["counters"], &last["whole"]),
+        (&last["counters"], &last["complete"]),
         (&json!(12), &json!(true)),
         "{last}"
     );
@@ -268,7 +268,7 @@ fn runs_are_full_each_week_small_between_and_old_ones_go() {
         .expect("one");
     for one in some {
         assert_eq!(
-            (&one["whole"], &one["partitions"]),
+            (&one["complete"], &one["partitions"]),
             (&json!(true), &json!(16)),
             "{one}"
         );
@@ -550,7 +550,7 @@ fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
         assert_eq!(did["created"], 40, "{partitions:?} {did}");
         let one = to.well(0, "GET", &format!("/snapshots/{day}"), "");
         assert_eq!(
-            ["counters", "whole"].map(|name| &one[name]),
+            ["counters", "complete"].map(|name| &one[name]),
             [&json!(40), &json!(true)],
             "{partitions:?} {one}"
         );

@@ -134,7 +134,7 @@ fn a_tenant_of_a_tablet_is_put_back_and_the_others_go_on() {
     }
     assert_eq!(damaged, 1);
     // Together with others, in one batch of those that are not in memory.
-    let lines = ["one", "two", "three"].map(|id| format!(r#"{{"key":"{id}","increment":1}}"#));
+    let lines = ["one", "two", "three"].map(|id| format!(r#"{{"id":"{id}","delta":1}}"#));
     let body = ClientRequest::new("POST", "/events").body(lines.join("\n").into_bytes());
     let answer = scene
         .world
@@ -286,7 +286,7 @@ fn what_a_counter_was_set_to_is_told_and_kept_after_its_root_was_put_back() {
     assert!(lines.contains(r#""value":1001,"base":990,"#), "{lines}");
     scene.world.run_for_ms(120_000);
     let (status, made) = scene.ask(0, "POST", "/snapshots", &Value::Null);
-    assert_eq!((status, &made["whole"]), (200, &json!(true)), "{made}");
+    assert_eq!((status, &made["complete"]), (200, &json!(true)), "{made}");
     // Now the snapshot alone knows it.
     scene.world.restart(1_000);
     for table in ["roots", "views"] {

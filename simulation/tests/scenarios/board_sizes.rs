@@ -29,7 +29,7 @@ fn check_far_pages(scene: &BoardScene, members: usize, is_desc: bool, query: &st
     for rank in [1_100, 2_001, members / 2, members - 7, members, members + 1] {
         let before = bytes();
         let page = scene.get(&format!(
-            "/boards/b/members?rank={rank}&limit=20&{query}exact=1"
+            "/boards/b/members?rank={rank}&limit=20&{query}consistency=strong"
         ));
         let actual: Vec<Value> = (page["rows"].as_array().expect("rows").iter())
             .map(|row| json!([row["score"], row["rank"]]))

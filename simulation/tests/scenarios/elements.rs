@@ -39,7 +39,7 @@ fn an_element_of_the_open_minute_outlives_a_crash() {
 fn elements_of_two_hashes_that_meet_in_a_lane_are_not_taken_for_two() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, put(r#"{"unique_hash":"redis"}"#).at(1));
-    let registers = format!("{COUNTER}/uniques/hyll");
+    let registers = format!("{COUNTER}/uniques/hll");
     let nobody = scene
         .ask(0, ClientRequest::new("GET", &registers).at(1))
         .body;
@@ -66,9 +66,9 @@ fn each_element_of_a_body_is_counted() {
     lines(
         &scene,
         [
-            r#"{"key":"hits","unique":"one"}"#,
-            r#"{"key":"hits","unique":"two"}"#,
-            r#"{"key":"hits","unique":"three"}"#,
+            r#"{"id":"hits","unique":"one"}"#,
+            r#"{"id":"hits","unique":"two"}"#,
+            r#"{"id":"hits","unique":"three"}"#,
         ],
     );
     assert_eq!(uniques(&scene), 3);
@@ -80,9 +80,9 @@ fn each_element_of_lines_with_keys_is_counted() {
     lines(
         &scene,
         [
-            r#"{"key":"hits","unique":"one","id":"1"}"#,
-            r#"{"key":"hits","unique":"two","id":"2"}"#,
-            r#"{"key":"hits","unique":"three","id":"3"}"#,
+            r#"{"id":"hits","unique":"one","idempotency_key":"1"}"#,
+            r#"{"id":"hits","unique":"two","idempotency_key":"2"}"#,
+            r#"{"id":"hits","unique":"three","idempotency_key":"3"}"#,
         ],
     );
     assert_eq!(uniques(&scene), 3);
@@ -159,7 +159,7 @@ fn a_body_with_a_key_waits_for_no_turn_that_it_holds_itself() {
     scene
         .world
         .set_for(Role::Edge, OPEN_OBJECTS_MAX, Some("1000"));
-    let body: Vec<String> = (0..40).map(|of| format!(r#"{{"key":"{of}"}}"#)).collect();
+    let body: Vec<String> = (0..40).map(|of| format!(r#"{{"id":"{of}"}}"#)).collect();
     let ask = ClientRequest::new("POST", "/events").body(body.join("\n"));
     let ask = ask.header("content-type", "application/x-ndjson");
     let begun_ms = scene.world.now_ms();

@@ -76,7 +76,7 @@ impl Keys {
     fn acts(&self) -> Vec<Value> {
         let answer = self.ask("GET", "/audit", &Value::Null);
         assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()["acts"].as_array().expect("acts").clone()
+        answer.json()["entries"].as_array().expect("acts").clone()
     }
 }
 
@@ -292,7 +292,7 @@ fn a_body_of_many_lines_uses_one_for_each_and_is_refused_whole() {
         "name": "blog", "scopes": ["write", "limits"], "rate_per_minute": 50
     }));
     let client = keys.client(0, &made);
-    let lines = |count: usize| "{\"key\":\"blog/home\"}\n".repeat(count);
+    let lines = |count: usize| "{\"id\":\"blog/home\"}\n".repeat(count);
     let send = |count: usize| {
         let ask = ClientRequest::new("POST", "/events")
             .at(0)
@@ -346,7 +346,7 @@ type BodyOf = fn(usize) -> String;
 
 /// Bodies of each call whose bodies use one for each.
 const BODIES: [(&str, BodyOf); 9] = [
-    ("/events", |count| "{\"key\":\"blog/home\"}\n".repeat(count)),
+    ("/events", |count| "{\"id\":\"blog/home\"}\n".repeat(count)),
     ("/boards/game/members", |count| {
         "{\"member\":\"a\",\"delta\":1}\n".repeat(count)
     }),
@@ -372,7 +372,7 @@ const BODIES: [(&str, BodyOf); 9] = [
         json!({"checks": vec![json!({"policy": "login", "key": "bob"}); count]}).to_string()
     }),
     ("/ingest?format=ndjson", |count| {
-        "{\"key\":\"blog/home\"}\n".repeat(count)
+        "{\"id\":\"blog/home\"}\n".repeat(count)
     }),
 ];
 
@@ -530,7 +530,7 @@ fn what_admins_did_is_listed_by_pages_and_times_for_400_days() {
     let page = list("limit=3");
     let cursor = page["cursor"].as_str().expect("more");
     let next = list(&format!("limit=100&cursor={cursor}"));
-    assert_eq!(next["acts"].as_array().map(Vec::len), Some(4), "{next}");
+    assert_eq!(next["entries"].as_array().map(Vec::len), Some(4), "{next}");
     assert_eq!(next["cursor"], Value::Null);
     let acts = keys.acts();
     let second_of = |act: &Value| act["at"].as_i64().map(|at| at.div_euclid(1_000));
@@ -538,7 +538,7 @@ fn what_admins_did_is_listed_by_pages_and_times_for_400_days() {
     let in_second = acts.iter().filter(|act| second_of(act) == Some(second));
     let at_once = list(&format!("from={second}&to={second}"));
     assert_eq!(
-        at_once["acts"].as_array().map(Vec::len),
+        at_once["entries"].as_array().map(Vec::len),
         Some(in_second.count()),
         "{at_once}"
     );
@@ -747,7 +747,7 @@ fn a_share_reads_counters_and_nothing_else() {
         ("GET", "/boards/blog%2Fgame/top", Value::Null),
         ("GET", "/boards/blog%2Fgame/export", Value::Null),
         ("GET", "/live?board=blog%2Fgame", Value::Null),
-        ("GET", "/counters/blog%2Fhome/uniques/hyll", Value::Null),
+        ("GET", "/counters/blog%2Fhome/uniques/hll", Value::Null),
         ("GET", "/export?prefix=blog%2F", Value::Null),
         ("GET", "/keys", Value::Null),
         ("GET", "/shares", Value::Null),

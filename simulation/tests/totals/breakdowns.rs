@@ -53,7 +53,9 @@ fn write(world: &World, clients: &[Client; 2], lines: &[Line]) {
             .map(|line| {
                 let (key, at) = (line.counter, line.at * 1_000);
                 let (count, value) = (line.count, line.value);
-                format!(r#"{{"key":"site/{key}","increment":{count},"at":{at},"by":{{"page":"{value}"}}}}"#)
+                format!(
+                    r#"{{"id":"site/{key}","delta":{count},"at":{at},"by":{{"page":"{value}"}}}}"#
+                )
             })
             .collect();
         let sent = ClientRequest::new("POST", "/ingest?format=ndjson").at(number / 2 % 2);

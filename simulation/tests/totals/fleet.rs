@@ -448,7 +448,7 @@ fn what_objects_store_is_told_by_kind() {
     let site = world.site("FRA", 2);
     let client = client(&world, site);
     let body: String = (0..2_000)
-        .map(|number| format!("{{\"key\":\"k{number}\"}}\n"))
+        .map(|number| format!("{{\"id\":\"k{number}\"}}\n"))
         .collect();
     for _ in 0..4 {
         world.run(client.post("/events", &body)).expect("no fault");
@@ -487,7 +487,7 @@ fn what_cells_of_their_own_store_is_estimated_with_its_error() {
     let world = deployed(14, Options::default());
     let client = client(&world, world.site("FRA", 1));
     let body: String = (0..1_500)
-        .map(|number| format!("{{\"key\":\"k{number}\"}}\n"))
+        .map(|number| format!("{{\"id\":\"k{number}\"}}\n"))
         .collect();
     for _ in 0..3 {
         world.run(client.post("/events", &body)).expect("no fault");

@@ -306,7 +306,7 @@ fn unique_elements_are_told_however_many_there_are() {
     let client = client(&world, site);
     // Few are sent unasked; of more the directory says first which it has.
     let counts = [100_u64, 200, 5_000];
-    let event = |unique: u64, count: u64| format!(r#"{{"key":"a/{count}","unique":"{unique}"}}"#);
+    let event = |unique: u64, count: u64| format!(r#"{{"id":"a/{count}","unique":"{unique}"}}"#);
     for count in counts {
         let events: Vec<String> = (0..count).map(|unique| event(unique, count)).collect();
         let body = format!("[{}]", events.join(","));

@@ -93,7 +93,7 @@ fn a_history_names_the_counters_that_have_most_in_it() {
     let client = client(&world, sites[0]);
     let at_s = |second: i64, key: usize, count: usize| {
         format!(
-            r#"{{"key":"a/{key}","increment":{count},"at":{}}}"#,
+            r#"{{"id":"a/{key}","delta":{count},"at":{}}}"#,
             second * 1_000
         )
     };
@@ -239,7 +239,7 @@ const MANY: u64 = 5_200;
 
 /// Adds 1 to each of these counters.
 fn add_to(world: &World, client: &Client, numbers: impl Iterator<Item = u64>) {
-    let line = |number| format!("{{\"key\":\"many/{number}\"}}\n");
+    let line = |number| format!("{{\"id\":\"many/{number}\"}}\n");
     let body: String = numbers.map(line).collect();
     let lines = body.lines().count();
     let answer = world.run(client.post("/events", &body)).expect("no fault");
@@ -312,7 +312,7 @@ fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
         (counted, &MANY.into()),
         "{all}"
     );
-    assert_eq!((&all["exact"], all.get("unasked")), (&true.into(), None));
+    assert_eq!((&all["exact"], all.get("omitted")), (&true.into(), None));
     for path in [
         "/counters/many%2F*/history?step=1h&top=100",
         "/counters/many%2F*/breakdown?by=referrer&window=today",
@@ -327,14 +327,14 @@ fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
             Some(total) => total,
             None => sum(&most),
         };
-        let unasked = &most["unasked"];
+        let omitted = &most["omitted"];
         assert_eq!(
-            (&unasked["counters"], &unasked["each_max"]),
+            (&omitted["counters"], &omitted["each_max"]),
             (&200.into(), &2.into()),
             "{most}"
         );
         assert_eq!(
-            (answer_total, &unasked["count_max"]),
+            (answer_total, &omitted["count_max"]),
             (counted - 400, &400.into()),
             "{most}"
         );

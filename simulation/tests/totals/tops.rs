@@ -257,7 +257,7 @@ fn a_top_names_the_partitions_that_are_missing_or_not_counted_through() {
         .filter(|id| ring.partition_of(id) == 0)
         .take(450)
         .collect();
-    let line = |id: &String| format!("{{\"key\":\"{id}\",\"increment\":1}}\n");
+    let line = |id: &String| format!("{{\"id\":\"{id}\",\"delta\":1}}\n");
     let body: String = ids.iter().map(line).collect();
     world.run(client.post("/events", &body)).expect("no fault");
     world.run_for_ms(PROPAGATION_MS);
@@ -282,7 +282,7 @@ fn what_is_imported_of_old_times_is_in_no_window_of_today() {
     let (world, sites) = service(22, Options::default());
     let client = client(&world, sites[0]);
     let line = |key: &str, at_ms: i64, count: i64| {
-        format!("{{\"key\":\"{key}\",\"increment\":{count},\"at\":{at_ms}}}\n")
+        format!("{{\"id\":\"{key}\",\"delta\":{count},\"at\":{at_ms}}}\n")
     };
     let ingest = |lines: String| {
         let report = world.run(client.post("/ingest?format=ndjson", &lines));
@@ -330,7 +330,7 @@ fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
     let at_ms = world.now_ms() - 40 * 86_400_000;
     let line = |number: u64| {
         let count = if number < 3 { 1_000 * (number + 1) } else { 1 };
-        format!("{{\"key\":\"{number}\",\"increment\":{count},\"at\":{at_ms}}}\n")
+        format!("{{\"id\":\"{number}\",\"delta\":{count},\"at\":{at_ms}}}\n")
     };
     let body: String = (0..COUNTERS).map(line).collect();
     world
@@ -342,7 +342,7 @@ fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
     for limit in [1, 1_000] {
         let top = get(&world, &client, &format!("/top?window=90d&limit={limit}"));
         assert_eq!(
-            (&top["total"], &top["counters"], top.get("unasked")),
+            (&top["total"], &top["counters"], top.get("omitted")),
             (&total.into(), &COUNTERS.into(), None),
             "{limit}"
         );
@@ -421,7 +421,7 @@ fn a_year(world: &World, client: &Client, counters: u64) -> Vec<Vec<(i64, i64)>>
             let count = i64::try_from(chance.below(1_000)).expect("it is small") + 1;
             let at_ms = (day * 86_400 + 7_200) * 1_000;
             lines.push_str(&format!(
-                "{{\"key\":\"{}\",\"increment\":{count},\"at\":{}}}\n",
+                "{{\"id\":\"{}\",\"delta\":{count},\"at\":{}}}\n",
                 name(number),
                 at_ms.min(world.now_ms())
             ));
@@ -492,7 +492,7 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
             (&top["by"], &top["exact"]),
             (&"count".into(), &false.into())
         );
-        assert_eq!(top.get("unasked"), None, "{query}: {top}");
+        assert_eq!(top.get("omitted"), None, "{query}: {top}");
         let to = query.contains("to=").then(|| day_at(last) + 86_399);
         let is_open = query.starts_with("from") && to.is_none();
         assert!(is_open || top["to"].as_i64() == to, "{top}");
@@ -557,7 +557,7 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     let today = world.now_ms() / 86_400_000;
     let line = |number: u64, count: u64, day: i64| {
         let at_ms = day * 86_400_000;
-        format!("{{\"key\":\"of/{number:04}\",\"increment\":{count},\"at\":{at_ms}}}\n")
+        format!("{{\"id\":\"of/{number:04}\",\"delta\":{count},\"at\":{at_ms}}}\n")
     };
     let body: String = (1..=COUNTERS)
         .flat_map(|number| {
@@ -576,17 +576,17 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     let rows = top["rows"].as_array().expect("rows").iter();
     let counts: Vec<Option<u64>> = rows.map(|row| row["count"].as_u64()).collect();
     assert_eq!(counts, first.iter().copied().map(Some).collect::<Vec<_>>());
-    let unasked = &top["unasked"];
-    let left = unasked["counters"].as_u64().expect("a number");
+    let omitted = &top["omitted"];
+    let left = omitted["counters"].as_u64().expect("a number");
     assert!((500..=COUNTERS - 1_000).contains(&left), "{top}");
     // None of those that were left out can have more than the last row, whoever they are.
     let in_all = |number: u64| number + number.div_ceil(2);
-    let each_max = unasked["each_max"].as_u64();
+    let each_max = omitted["each_max"].as_u64();
     assert!(
         each_max >= Some(in_all(left)) && each_max <= first.last().copied(),
         "{top}"
     );
-    let count_max = unasked["count_max"].as_u64().expect("a number");
+    let count_max = omitted["count_max"].as_u64().expect("a number");
     assert!(count_max >= (1..=left).map(in_all).sum::<u64>(), "{top}");
     let whole: u64 = (1..=COUNTERS).map(|number| number.div_ceil(2)).sum();
     let total = top["total"].as_u64().expect("a number");
@@ -605,10 +605,10 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     );
     assert!(last["rank"].as_u64() >= Some(5_000), "{last}");
     assert!(
-        third["unasked"]["counters"].as_u64() >= Some(left),
+        third["omitted"]["counters"].as_u64() >= Some(left),
         "{third}"
     );
-    let left_of_all = last["unasked"]["counters"].as_u64();
+    let left_of_all = last["omitted"]["counters"].as_u64();
     assert!(left_of_all < Some(left), "{last}");
 }
 
@@ -632,7 +632,7 @@ fn of_few_counters_all_are_asked_also_where_it_is_known_before_who_is_first() {
         (&1.into(), &2.into(), &9.into()),
         "{first}"
     );
-    assert_eq!(first.get("unasked"), None, "{first}");
+    assert_eq!(first.get("omitted"), None, "{first}");
 }
 
 /// 1,200 counters of one partition, each of which has counted 2.
@@ -657,7 +657,7 @@ impl OnePartition {
             .filter(|id| ring.partition_of(id) == 0)
             .take(Self::COUNTERS)
             .collect();
-        let line = |id: &String| format!("{{\"key\":\"{id}\",\"increment\":2}}\n");
+        let line = |id: &String| format!("{{\"id\":\"{id}\",\"delta\":2}}\n");
         let body: String = ids.iter().map(line).collect();
         world.run(client.post("/events", &body)).expect("no fault");
         world.run_for_ms(PROPAGATION_MS);
@@ -872,7 +872,7 @@ fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it
     world.set_faults(Faults::NONE);
     let client = client(&world, site);
     let count = |each: u64| {
-        let line = |number| format!("{{\"key\":\"c{number}\",\"increment\":{each}}}\n");
+        let line = |number| format!("{{\"id\":\"c{number}\",\"delta\":{each}}}\n");
         let body: String = (0..COUNTERS).map(line).collect();
         let counted = world.run(client.post("/events", &body)).expect("no fault");
         assert_eq!(counted.json()["accepted"], COUNTERS);

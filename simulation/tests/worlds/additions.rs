@@ -215,7 +215,7 @@ impl Service {
     /// The sum that a reader is answered, if it is answered.
     async fn sum(&self, site: usize, kind: Kind, edge: Option<usize>) -> Option<i128> {
         let ask = match kind {
-            Kind::Score => ClientRequest::new("GET", format!("{MEMBER}?exact=1")),
+            Kind::Score => ClientRequest::new("GET", format!("{MEMBER}?consistency=strong")),
             Kind::Number => command(json!(["GET", "number"])),
         };
         let ask = edge.map_or(ask.clone(), |edge| ask.at(edge));

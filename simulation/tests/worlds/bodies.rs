@@ -31,7 +31,7 @@ impl Service {
                 .borrow_mut()
                 .begin(true, Way::Direct, begun);
             let Some(slot) = slot else { continue };
-            let mut fields = format!(r#""key":"{}","increment":{}"#, id(counter), amount(slot));
+            let mut fields = format!(r#""id":"{}","delta":{}"#, id(counter), amount(slot));
             if is_log {
                 let ago_ms = i64::try_from(chance.between(PAST_MS.0, PAST_MS.1)).expect("minutes");
                 fields.push_str(&format!(r#","at":{}"#, self.world.now_ms() - ago_ms));
@@ -43,7 +43,7 @@ impl Service {
             texts.push(format!("{{{fields}}}\n"));
         }
         let path = if is_log {
-            "/ingest?format=ndjson&key=path"
+            "/ingest?format=ndjson&id=path"
         } else {
             "/events"
         };
@@ -159,7 +159,7 @@ impl Service {
         }
         let what = format!("import of {} into {}", id(from), id(counter));
         let least = self.counters[from].borrow().surely_seen();
-        let path = format!("/counters/{}/uniques/hyll?consistency=strong", id(from));
+        let path = format!("/counters/{}/uniques/hll?consistency=strong", id(from));
         let AskResult::Done(answer) = self.ask(site, ClientRequest::new("GET", path), &what).await
         else {
             return;
@@ -168,7 +168,7 @@ impl Service {
         let least = if is_exact { least } else { BTreeSet::new() };
         let most = self.counters[from].borrow().maybe_seen();
         let place = self.counters[counter].borrow_mut().import(least, most);
-        let path = format!("/counters/{}/uniques/hyll", id(counter));
+        let path = format!("/counters/{}/uniques/hll", id(counter));
         let result = self
             .ask(
                 site,

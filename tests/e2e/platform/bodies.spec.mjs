@@ -41,14 +41,14 @@ test("an encoding that is not read is refused in words, whatever is sent", async
   for (const encoding of ["br", "deflate", "zstd", "x"]) {
     const headers = { "content-encoding": encoding };
     for (const path of ["/events", CLF, "/import", "/counters/encoded/increment"]) {
-      await world.refused(415, "unsupported-encoding", "POST", path, { body: '{"key":"encoded"}\n', headers });
+      await world.refused(415, "unsupported-encoding", "POST", path, { body: '{"id":"encoded"}\n', headers });
     }
   }
   await world.refused(404, "counter-not-found", "GET", "/counters/encoded");
 });
 
 test("a body that stalls is refused in time, bulk or not", async () => {
-  const { body } = stalled('{"key":"slow"}\n');
+  const { body } = stalled('{"id":"slow"}\n');
   await world.refused(408, "body-too-slow", "POST", "/events", { body });
   await world.refused(404, "counter-not-found", "GET", "/counters/slow");
 });
@@ -57,7 +57,7 @@ test("uploads that stall leave room for others", async () => {
   const slow = await openWorld();
   const from = (clientIp) => ({ clientIp, headers: { "content-type": "text/plain" } });
   // 160 bytes each: 6 MiB of the 48.
-  const held = lines(40_000, (index) => `{"key":"held","id":"${index}"}`);
+  const held = lines(40_000, (index) => `{"id":"held","idempotency_key":"${index}"}`);
   const stalls = Array.from({ length: 12 }, () => stalled(held));
   const answers = stalls.map(({ body }) =>
     slow.call("POST", "/events", { body, ...from("203.0.113.1") }).catch(() => undefined),
@@ -68,7 +68,7 @@ test("uploads that stall leave room for others", async () => {
       async () => (await slow.call("GET", "/counters/held?consistency=strong")).status === 200,
       "a part that is counted",
     );
-    const body = lines(300_000, (index) => `{"key":"served","unique":"${index}"}`);
+    const body = lines(300_000, (index) => `{"id":"served","unique":"${index}"}`);
     expect(await slow.well("POST", "/events", { body, ...from("203.0.113.2") })).toMatchObject({ accepted: 300_000 });
   } finally {
     for (const { end } of stalls) end();

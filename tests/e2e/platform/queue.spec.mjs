@@ -39,7 +39,7 @@ test("delivers what nobody can read: dead letters, and the rest counts", async (
     const found = await letters(world);
     return found.length === 5 && found;
   }, "five dead letters");
-  expect(dead.filter(({ code }) => code === "internal").map(({ key }) => key)).toEqual(["", "", "", "", ""]);
+  expect(dead.filter(({ code }) => code === "internal").map(({ id }) => id)).toEqual(["", "", "", "", ""]);
   await world.evict();
   expect((await letters(world)).length).toBe(5);
 });

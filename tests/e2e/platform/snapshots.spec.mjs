@@ -26,7 +26,7 @@ const set = (world, id, value) => world.well("PUT", `${pathOf(id)}/value`, { bod
 async function made(world) {
   return until(async () => {
     const { status, json } = await world.call("POST", "/snapshots");
-    return status === 200 && json.whole && json;
+    return status === 200 && json.complete && json;
   }, "a snapshot is made");
 }
 
@@ -52,7 +52,7 @@ test("a snapshot goes to the bucket, and tells the day after all memory of it is
   const { date, full, changed } = await made(world);
   expect([full, changed]).toEqual([false, 2]);
   const { snapshots } = await world.well("GET", "/snapshots");
-  expect(snapshots[0]).toMatchObject({ date, whole: true, counters: COUNTERS - 1 });
+  expect(snapshots[0]).toMatchObject({ date, complete: true, counters: COUNTERS - 1 });
   // What was read of files before is let go: all comes from the bucket.
   await world.evict();
   expect((await world.well("GET", `${pathOf("page/3")}?on=${date}`)).value).toBe(1_003);

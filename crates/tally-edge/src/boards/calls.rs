@@ -155,7 +155,7 @@ async fn ask(
         period: query.period()?,
         at_least: query.at_least()?,
     };
-    query.is_exact()?;
+    query.is_strong()?;
     context.visitor().read(1)?;
     let _waiting = context.waiting();
     match reading.ask(question).await.map_err(unread)? {
@@ -249,7 +249,7 @@ pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, P
 
 /// Whether a read asks for no period, no version and no exact answer.
 fn is_plain(query: &BoardQuery) -> Result<bool, Problem> {
-    Ok(query.period()?.is_none() && query.at_least()?.is_none() && !query.is_exact()?)
+    Ok(query.period()?.is_none() && query.at_least()?.is_none() && !query.is_strong()?)
 }
 
 /// Whether a read may be answered by a summary: the board is in another datacenter.
@@ -279,8 +279,11 @@ pub async fn range(context: &RequestContext, board: CounterId) -> Result<Answer,
 
 /// `GET /boards/{board}/members`: the named ones, or a page.
 pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let is_named = Query::parse(context.query(), &["id", "period", "at_least", "exact"])
-        .is_ok_and(|query| query.get("id").is_some());
+    let is_named = Query::parse(
+        context.query(),
+        &["id", "period", "at_least", "consistency"],
+    )
+    .is_ok_and(|query| query.get("id").is_some());
     if !is_named {
         return read_range(context, &board, &["rank", "cursor", "limit"], false).await;
     }

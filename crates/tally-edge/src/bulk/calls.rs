@@ -132,9 +132,9 @@ pub async fn events(context: &RequestContext, caller: &Caller) -> Result<Answer,
 /// # Errors
 /// As [`events`].
 pub async fn ingest(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let known = ["format", "key", "unique", "by", "site"];
+    let known = ["format", "id", "unique", "by", "site"];
     let query = Query::parse_for(RouteName::Ingest, context.query(), &known)?;
-    let ingest = Ingest::from_query(query.get("format"), query.get("key"), query.get("unique"))?;
+    let ingest = Ingest::from_query(query.get("format"), query.get("id"), query.get("unique"))?;
     let ingest = ingest.saying(query.get("by"), query.get("site"))?;
     bulk(context, caller, Records::Logs(ingest)).await
 }

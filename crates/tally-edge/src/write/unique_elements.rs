@@ -16,7 +16,7 @@ use tally_core::counter::autoscale::shard_of_element;
 use tally_core::counter::flush::{Element, Load, Refusal};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::settings::UniqueHash;
-use tally_core::sketch::{HashId, Hyll, Uniques, hash, redis_hash};
+use tally_core::sketch::{HashId, Hll, Uniques, hash, redis_hash};
 use tally_host::Host;
 use tally_protocol::batch::event::IncrementBody;
 use tally_protocol::messages::Fault;
@@ -155,10 +155,10 @@ async fn send_bytes(
 ///
 /// # Errors
 /// Any refusal, `hash-mismatch` and `unavailable`.
-pub async fn merge(context: &RequestContext, id: &CounterId, hyll: &Hyll) -> Result<(), Problem> {
+pub async fn merge(context: &RequestContext, id: &CounterId, hll: &Hll) -> Result<(), Problem> {
     let load = Load {
         hash: HashId::REDIS,
-        imported: Uniques::from_hyll(hyll),
+        imported: Uniques::from_hll(hll),
         ..Load::default()
     };
     let aim = async |shards, other| match other {

@@ -53,7 +53,7 @@ fn traffic(
     log
 }
 
-/// `retry_after_ms` and `reset_ms` are exact to the millisecond, asked of the meter itself.
+/// `retry_after_ms` and `reset_after_ms` are exact to the millisecond, asked of the meter itself.
 fn times_are_true(
     seed: u64,
     meter: &Meter,
@@ -75,11 +75,18 @@ fn times_are_true(
         );
     }
     if verdict.remaining == policy.capacity() {
-        assert_eq!(verdict.reset_ms, 0, "seed {seed}");
+        assert_eq!(verdict.reset_after_ms, 0, "seed {seed}");
     } else {
         let left = |after_ms| meter.peek(policy, at(after_ms), 1).remaining;
-        assert_eq!(left(verdict.reset_ms - 1), verdict.remaining, "seed {seed}");
-        assert!(left(verdict.reset_ms) > verdict.remaining, "seed {seed}");
+        assert_eq!(
+            left(verdict.reset_after_ms - 1),
+            verdict.remaining,
+            "seed {seed}"
+        );
+        assert!(
+            left(verdict.reset_after_ms) > verdict.remaining,
+            "seed {seed}"
+        );
     }
     let idle_ms = meter.idle_at_ms(policy);
     assert_eq!(meter.used(policy, idle_ms), 0, "seed {seed}");

@@ -226,7 +226,7 @@ fn what_is_charged_counts_even_above_the_limit() {
         assert_eq!(meter.used(&policy, BEGIN_MS), 25);
         let verdict = meter.check(&policy, BEGIN_MS, 1);
         assert_eq!((verdict.is_allowed, verdict.remaining), (false, 0));
-        let then_ms = BEGIN_MS + i64::try_from(verdict.reset_ms).unwrap();
+        let then_ms = BEGIN_MS + i64::try_from(verdict.reset_after_ms).unwrap();
         assert!(meter.peek(&policy, then_ms, 1).remaining > 0);
         assert_eq!(meter.peek(&policy, then_ms - 1, 1).remaining, 0);
     }

@@ -13,7 +13,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::UniqueHash;
 use tally_core::order::set_of;
-use tally_core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token_of};
+use tally_core::sketch::{HashId, Hll, Uniques, redis_hash, redis_token_of};
 use tally_host::Host;
 use tally_protocol::messages::{Fault, Flush, Operation, OperationOutcome, Put};
 use tally_protocol::names::CellAddress;
@@ -47,7 +47,7 @@ impl ElementLine {
 enum Sketch {
     Absent,
     /// The registers, and the only datacenter that counts, if there is one.
-    Registers(Box<Hyll>, Option<Datacenter>),
+    Registers(Box<Hll>, Option<Datacenter>),
 }
 
 impl KeyspaceCore {
@@ -80,8 +80,8 @@ impl KeyspaceCore {
         if is_new {
             known = self.begin_sketch(&id, here).await?;
         }
-        let Sketch::Registers(mut hyll, home) = known else {
-            return Err(error::not_hyll().into());
+        let Sketch::Registers(mut hll, home) = known else {
+            return Err(error::not_hll().into());
         };
         let second = self.host.now_ms().div_euclid(1_000);
         let (mut replies, mut sent) = (Vec::with_capacity(group.len()), Vec::new());
@@ -89,7 +89,7 @@ impl KeyspaceCore {
             let mut grew = std::mem::take(&mut is_new);
             for element in &request.args[2..] {
                 let hash = redis_hash(element.as_bytes());
-                grew |= hyll.insert(redis_token_of(hash));
+                grew |= hll.insert(redis_token_of(hash));
                 sent.push((second, Element::by(HashId::REDIS, hash)));
             }
             replies.push(Reply::flag(grew));
@@ -142,7 +142,7 @@ impl KeyspaceCore {
             && *before != all
         {
             let load = Load {
-                imported: Uniques::from_hyll(&all),
+                imported: Uniques::from_hll(&all),
                 ..Load::default()
             };
             self.flush_elements(&id, home.as_ref().unwrap_or(here), load)
@@ -151,11 +151,11 @@ impl KeyspaceCore {
         Ok(Reply::ok())
     }
 
-    async fn merged(&self, keys: &[&String], here: &Datacenter) -> Result<Hyll, ReplyError> {
-        let mut all = Hyll::new();
+    async fn merged(&self, keys: &[&String], here: &Datacenter) -> Result<Hll, ReplyError> {
+        let mut all = Hll::new();
         for key in set_of(keys.iter().copied()) {
-            if let Sketch::Registers(hyll, _) = self.sketch(key, here).await? {
-                all.merge(&hyll);
+            if let Sketch::Registers(hll, _) = self.sketch(key, here).await? {
+                all.merge(&hll);
             }
         }
         Ok(all)
@@ -165,7 +165,7 @@ impl KeyspaceCore {
     async fn sketch(&self, key: &str, here: &Datacenter) -> Result<Sketch, ReplyError> {
         if let Some(value) = self.living_row(key, here).await?.and_then(|row| row.value) {
             return Err(match value.type_name() {
-                "string" => error::not_hyll(),
+                "string" => error::not_hll(),
                 _ => error::wrong_type(),
             }
             .into());
@@ -181,12 +181,12 @@ impl KeyspaceCore {
         };
         Counters::whole(&sum)?;
         if sum.root.settings.unique_hash != UniqueHash::Redis {
-            return Err(error::not_hyll().into());
+            return Err(error::not_hll().into());
         }
         sum.join_uniques();
-        let hyll = sum.uniques.hyll().unwrap_or_default();
+        let hll = sum.uniques.hll().unwrap_or_default();
         let home = sum.root.home.clone();
-        Ok(Sketch::Registers(Box::new(hyll), home))
+        Ok(Sketch::Registers(Box::new(hll), home))
     }
 
     /// Creates a counter with Redis's hash and a home.
@@ -201,7 +201,7 @@ impl KeyspaceCore {
         let operate = self.counters.operation(id, here, put, None);
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
             OperationOutcome::Done(done) => Ok(Sketch::Registers(Box::default(), done.home)),
-            OperationOutcome::HashMismatch => Err(error::not_hyll().into()),
+            OperationOutcome::HashMismatch => Err(error::not_hll().into()),
             _ => Err(needs_home()),
         }
     }
@@ -238,7 +238,7 @@ impl KeyspaceCore {
                 Err(Fault::Elsewhere(home)) => flush.to.datacenter = home,
                 Err(Fault::Refused(Refusal::Newer(generation))) => flush.load.newest = generation,
                 Err(Fault::Refused(Refusal::OtherHash(_))) => {
-                    return Err(error::not_hyll().into());
+                    return Err(error::not_hll().into());
                 }
                 Err(fault) => last = fault,
             }

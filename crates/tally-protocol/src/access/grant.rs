@@ -61,7 +61,7 @@ pub enum Permission {
     /// Decrements.
     Decrement,
     /// Import of HyperLogLog registers, by which a caller can raise an estimate to any number.
-    Hyll,
+    Hll,
     /// `If-Match`, which fixes the home of a counter.
     IfMatch,
     /// `/ingest`, which writes to past times.
@@ -76,7 +76,7 @@ impl Permission {
         Self::At,
         Self::Board,
         Self::Decrement,
-        Self::Hyll,
+        Self::Hll,
         Self::IfMatch,
         Self::Ingest,
         Self::Policy,
@@ -88,7 +88,7 @@ impl Permission {
             Self::At => "at",
             Self::Board => "board",
             Self::Decrement => "decrement",
-            Self::Hyll => "hyll",
+            Self::Hll => "hll",
             Self::IfMatch => "if-match",
             Self::Ingest => "ingest",
             Self::Policy => "policy",

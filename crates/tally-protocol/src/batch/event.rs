@@ -30,15 +30,15 @@ pub const EVENT_ID_BYTES_MAX: usize = 255;
 #[serde(deny_unknown_fields)]
 struct EventWire<'a> {
     #[serde(borrow)]
-    key: Text<'a>,
+    id: Text<'a>,
     #[serde(borrow, default, deserialize_with = "present")]
-    increment: Option<&'a RawValue>,
+    delta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
     at: Option<WholeNumber>,
     #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<Text<'a>>,
+    idempotency_key: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -51,32 +51,33 @@ struct EventWire<'a> {
     user_agent: Option<Text<'a>>,
 }
 
-/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?, "by"?}`. `increment` is a positive
+/// Returns one record `{"id", "delta"?, "unique"?, "at"?, "idempotency_key"?, "sample"?, "by"?}`. `delta` is a positive
 /// whole number or its decimal string, 1 where missing; `at` is in unix milliseconds; for `sample` see [`Sample::new`].
 /// The second value says who caused it; where that is a visitor, `unique` is the word `auto` and stands for no element.
 ///
-/// The key is not checked here, see [`BulkRecord::counter_id`]. Allocates only for strings with escapes.
+/// The id is not checked here, see [`BulkRecord::counter_id`]. Allocates only for strings with escapes.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body` (also for an element that is empty or has more than
-/// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`; those of [`Actor::of_line`].
+/// 1,024 bytes, and an idempotency key that is empty or has more than 255) and `invalid-delta`; those of
+/// [`Actor::of_line`].
 pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
     if let Some(record) = PlainEvent::read(json).and_then(plain_record) {
         return Ok((record, Actor::default()));
     }
     let wire: EventWire<'_> = read_object(json)?;
-    let delta = delta_or_one(wire.increment)?;
+    let delta = delta_or_one(wire.delta)?;
     check_unique(wire.unique.as_ref())?;
-    check_event_id(wire.id.as_ref())?;
+    check_event_id(wire.idempotency_key.as_ref())?;
     let dimensions = ByWire::read(wire.by.as_ref())?;
     refuse_auto(&dimensions)?;
     let by = Actor::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
     let record = BulkRecord {
-        key: wire.key.0,
+        key: wire.id.0,
         delta,
         unique: wire.unique.map(|text| bytes_of(text.0)),
         at_ms: wire.at.map(|at| milliseconds_of(at.0)),
-        id: wire.id.map(|text| text.0),
+        id: wire.idempotency_key.map(|text| text.0),
         sample: sample_of(wire.sample)?,
         dimensions,
     };
@@ -86,20 +87,20 @@ pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
 /// Returns what an event in the common form counts; `None` where something is wrong with it, or its element is a
 /// visitor.
 fn plain_record(event: PlainEvent<'_>) -> Option<BulkRecord<'_>> {
-    let delta = u128::from(event.increment.unwrap_or(1));
+    let delta = u128::from(event.delta.unwrap_or(1));
     let is_within = |text: Option<&str>, bytes_max| {
         text.is_none_or(|text| (1..=bytes_max).contains(&text.len()))
     };
     let is_right = (1..=DELTA_MAX).contains(&delta)
         && is_within(event.unique, UNIQUE_BYTES_MAX)
-        && is_within(event.id, EVENT_ID_BYTES_MAX)
+        && is_within(event.idempotency_key, EVENT_ID_BYTES_MAX)
         && event.unique != Some(AUTO);
     is_right.then(|| BulkRecord {
-        key: event.key.into(),
+        key: event.id.into(),
         delta,
         unique: event.unique.map(|text| text.as_bytes().into()),
         at_ms: event.at.map(milliseconds_of),
-        id: event.id.map(Cow::Borrowed),
+        id: event.idempotency_key.map(Cow::Borrowed),
         sample: None,
         dimensions: Dimensions::default(),
     })
@@ -198,7 +199,7 @@ pub(crate) fn check_unique(unique: Option<&Text<'_>>) -> Result<(), Problem> {
 }
 
 pub(crate) fn check_event_id(id: Option<&Text<'_>>) -> Result<(), Problem> {
-    check_length("id", id, EVENT_ID_BYTES_MAX)
+    check_length("idempotency_key", id, EVENT_ID_BYTES_MAX)
 }
 
 fn check_length(field: &str, text: Option<&Text<'_>>, bytes_max: usize) -> Result<(), Problem> {

@@ -60,7 +60,7 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Returns what the query values ask for. `format` is needed; `key` is `path` and `unique` is `none`
+    /// Returns what the query values ask for. `format` is needed; `id` is `path` and `unique` is `none`
     /// where missing.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Ingest {
         let key = match key {
             None | Some("path") => KeyField::Path,
             Some("site") => KeyField::Site,
-            other => return Err(unknown("key", other, "`path` or `site`")),
+            other => return Err(unknown("id", other, "`path` or `site`")),
         };
         let unique = match unique {
             Some("ip") => UniqueField::Ip,
@@ -107,10 +107,10 @@ impl Ingest {
         };
         let site = site.map(CounterId::parse).transpose()?;
         if self.format == Format::Ndjson && !(by.is_empty() && site.is_none()) {
-            return refuse("NDJSON lines say `by` and `key` themselves; leave by and site out");
+            return refuse("NDJSON lines say `by` and `id` themselves; leave by and site out");
         }
         if self.key == KeyField::Site && site.is_none() {
-            return refuse("key=site needs site, the id of the counter, such as example.com");
+            return refuse("id=site needs site, the id of the counter, such as example.com");
         }
         if self.format == Format::Clf && by.contains(&LogField::Country) {
             return refuse("lines of clf say no country; leave it out of by");

@@ -19,11 +19,11 @@ use tally_logs::time::parse_rfc3339;
 #[serde(deny_unknown_fields)]
 struct NdjsonWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
-    key: Option<Text<'a>>,
+    id: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     path: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
-    increment: Option<&'a RawValue>,
+    delta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -33,25 +33,25 @@ struct NdjsonWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     time: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<Text<'a>>,
+    idempotency_key: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     by: Option<ByWire<'a>>,
 }
 
-/// Returns one NDJSON line of `/ingest`: an event whose counter is `key`, or `path` without its query;
+/// Returns one NDJSON line of `/ingest`: an event whose counter is `id`, or `path` without its query;
 /// whose element is `unique`, or the address `ip` where the query asks for it; and whose time is `at` in unix
-/// milliseconds, or `time` in RFC 3339. `increment`, `id` and `by` are as of an event.
+/// milliseconds, or `time` in RFC 3339. `delta`, `idempotency_key` and `by` are as of an event.
 ///
 /// # Errors
 /// As [`super::event::parse_line`]; `invalid-body` also where both names of a field are given.
 pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<BulkRecord<'_>, Problem> {
     let wire: NdjsonWire<'_> = read_object(json)?;
-    let key = match either("key", wire.key, "path", wire.path)? {
-        Either::First(key) => key.0,
+    let key = match either("id", wire.id, "path", wire.path)? {
+        Either::First(id) => id.0,
         Either::Second(path) => Cow::Owned(path_of(&path.0)),
-        Either::Neither => return Err(unfit("`key` or `path` is needed")),
+        Either::Neither => return Err(unfit("`id` or `path` is needed")),
     };
-    let delta = delta_or_one(wire.increment)?;
+    let delta = delta_or_one(wire.delta)?;
     let unique = match either("unique", wire.unique, "ip", wire.ip)? {
         Either::First(unique) => Some(unique),
         Either::Second(address) if unique_field == UniqueField::Ip => visitor(&address.0).map(Text),
@@ -63,7 +63,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<BulkRecord
             "`\"unique\":\"auto\"` is for visitors of today: send such lines to /events",
         ));
     }
-    check_event_id(wire.id.as_ref())?;
+    check_event_id(wire.idempotency_key.as_ref())?;
     let dimensions = ByWire::read(wire.by.as_ref())?;
     refuse_auto(&dimensions)?;
     let at_ms = match either("at", wire.at, "time", wire.time)? {
@@ -79,7 +79,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<BulkRecord
         delta,
         unique,
         at_ms,
-        id: wire.id.map(|text| text.0),
+        id: wire.idempotency_key.map(|text| text.0),
         sample: None,
         dimensions,
     })

@@ -8,15 +8,15 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlainEvent<'a> {
     /// The counter.
-    pub(super) key: &'a str,
+    pub(super) id: &'a str,
     /// How much.
-    pub(super) increment: Option<u64>,
+    pub(super) delta: Option<u64>,
     /// The element.
     pub(super) unique: Option<&'a str>,
     /// When, in unix milliseconds.
     pub(super) at: Option<u64>,
     /// The idempotency key.
-    pub(super) id: Option<&'a str>,
+    pub(super) idempotency_key: Option<&'a str>,
 }
 
 impl<'a> PlainEvent<'a> {
@@ -25,18 +25,18 @@ impl<'a> PlainEvent<'a> {
         let line = std::str::from_utf8(json).ok()?;
         let mut reader = Reader { line, at: 0 };
         reader.expect(b'{')?;
-        let (mut event, mut key) = (Self::default(), None);
+        let (mut event, mut id) = (Self::default(), None);
         loop {
             let name = reader.text()?.as_bytes();
             reader.expect(b':')?;
             reader.skip_space();
             // Patterns of bytes: they are compared without a call.
             match name {
-                [b'k', b'e', b'y'] => set(&mut key, reader.text()?)?,
+                [b'i', b'd'] => set(&mut id, reader.text()?)?,
                 [b'u', b'n', b'i', b'q', b'u', b'e'] => set(&mut event.unique, reader.text()?)?,
-                [b'i', b'd'] => set(&mut event.id, reader.text()?)?,
                 [b'a', b't'] => set(&mut event.at, reader.number()?)?,
-                b"increment" => set(&mut event.increment, reader.number()?)?,
+                [b'd', b'e', b'l', b't', b'a'] => set(&mut event.delta, reader.number()?)?,
+                b"idempotency_key" => set(&mut event.idempotency_key, reader.text()?)?,
                 _ => return None,
             }
             match reader.next()? {
@@ -45,7 +45,7 @@ impl<'a> PlainEvent<'a> {
                 _ => return None,
             }
         }
-        event.key = key?;
+        event.id = id?;
         Some(event)
     }
 }

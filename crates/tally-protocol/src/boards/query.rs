@@ -28,12 +28,12 @@ fn refuse<T>(detail: String) -> Result<T, Problem> {
 }
 
 impl BoardQuery {
-    /// Reads a query. It may have these parameters, and `period`, `at_least` and `exact`.
+    /// Reads a query. It may have these parameters, and `period`, `at_least` and `consistency`.
     ///
     /// # Errors
     /// `invalid-query`, as for all methods below.
     pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
-        let known = [known, &["period", "at_least", "exact"]].concat();
+        let known = [known, &["period", "at_least", "consistency"]].concat();
         let query = Query::parse(query, &known)?;
         let cursor = query.get("cursor").and_then(parse_cursor);
         Ok(Self(query, cursor.and_then(|(_, start)| start)))
@@ -58,13 +58,9 @@ impl BoardQuery {
         self.1 = self.1.or((period.end > 0).then_some(period.start));
     }
 
-    /// Whether `exact=1` is asked for.
-    pub fn is_exact(&self) -> Result<bool, Problem> {
-        match self.0.get("exact") {
-            None => Ok(false),
-            Some("1") => Ok(true),
-            Some(_) => refuse("exact can only be 1".to_owned()),
-        }
+    /// Whether `consistency=strong` is asked for.
+    pub fn is_strong(&self) -> Result<bool, Problem> {
+        self.0.is_strong()
     }
 
     /// The version that the answer must include.

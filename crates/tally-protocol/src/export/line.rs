@@ -20,7 +20,7 @@ use tally_core::counter::history::{DAYS_KEPT, HOURS_KEPT, Resolution};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::{Sum, Value};
 use tally_core::order::map_of;
-use tally_core::sketch::{Histogram, Hyll, TopValues, Uniques, VALUES_MAX, ValueCount};
+use tally_core::sketch::{Histogram, Hll, TopValues, Uniques, VALUES_MAX, ValueCount};
 
 /// How far the clocks of two deployments may be apart, milliseconds. Later times cannot be times of this counter.
 const AHEAD_MS_MAX: i64 = 3_600_000;
@@ -102,7 +102,7 @@ struct KindWire<'a> {
     #[serde(default)]
     checksum: Option<String>,
     #[serde(default)]
-    whole: Option<bool>,
+    complete: Option<bool>,
 }
 
 /// The name in a refused line, as far as it can be read, and whether the line is that of a counter.
@@ -161,7 +161,7 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
         return Ok(Line::End(ExportEnd {
             counters: kind.counters.map_or(0, |WholeNumber(count)| count),
             checksum: kind.checksum,
-            is_whole: kind.whole.unwrap_or(true),
+            is_whole: kind.complete.unwrap_or(true),
         }));
     }
     refuse("a line has an `id`, a `policy`, an `alert`, a `board` or an `end`")
@@ -249,7 +249,7 @@ struct CounterWire<'a> {
     #[serde(default)]
     uniques: Option<String>,
     #[serde(default)]
-    hyll: Option<String>,
+    hll: Option<String>,
 }
 
 fn value(name: &str, text: &str) -> Result<Value, Problem> {
@@ -434,15 +434,15 @@ fn datacenter(
 }
 
 /// The union of a counter's sketches and of a string of Redis's.
-fn uniques_and_hyll(sketches: Option<&str>, hyll: Option<&str>) -> Result<Uniques, Problem> {
+fn uniques_and_hll(sketches: Option<&str>, hll: Option<&str>) -> Result<Uniques, Problem> {
     let mut uniques = uniques_of(sketches)?;
-    if let Some(text) = hyll {
-        let bytes = bytes_of("hyll", text)?;
-        match Hyll::from_bytes(&bytes) {
-            Ok(hyll) => {
-                uniques.merge(&Uniques::from_hyll(&hyll));
+    if let Some(text) = hll {
+        let bytes = bytes_of("hll", text)?;
+        match Hll::from_bytes(&bytes) {
+            Ok(hll) => {
+                uniques.merge(&Uniques::from_hll(&hll));
             }
-            Err(fault) => return refuse(format!("hyll: {fault}")),
+            Err(fault) => return refuse(format!("hll: {fault}")),
         }
     }
     Ok(uniques)
@@ -495,7 +495,7 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
             format!("value is {total}, below the line's own floor {floor}; nothing was changed");
         return Err(Problem::new(Code::BelowFloor, detail));
     }
-    let uniques = uniques_and_hyll(wire.uniques.as_deref(), wire.hyll.as_deref())?;
+    let uniques = uniques_and_hll(wire.uniques.as_deref(), wire.hll.as_deref())?;
     let ttl_set_at_ms = wire.ttl_set_at.map(|at_ms| no_later(at_ms, now_ms));
     let is_over = settings
         .ttl

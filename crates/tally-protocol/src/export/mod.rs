@@ -316,7 +316,7 @@ impl Ending {
             #[serde(skip_serializing_if = "is_zero")]
             boards: u64,
             checksum: String,
-            whole: bool,
+            complete: bool,
             #[serde(skip_serializing_if = "is_zero")]
             inexact: u64,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -336,7 +336,7 @@ impl Ending {
             alerts: self.alerts,
             boards: self.boards,
             checksum: checksum.text(),
-            whole: is_end && self.inexact == 0 && self.missing_partitions.is_empty(),
+            complete: is_end && self.inexact == 0 && self.missing_partitions.is_empty(),
             inexact: self.inexact,
             unreachable: &self.unreachable,
             missing_partitions: &self.missing_partitions,
@@ -364,7 +364,7 @@ impl Ending {
             let names: Vec<&str> = self.unreachable.iter().map(CounterId::as_str).collect();
             why.push(format!("{} could not be read", names.join(", ")));
         }
-        let text = csv_field(&format!("# not whole: {}", why.join("; ")));
+        let text = csv_field(&format!("# not complete: {}", why.join("; ")));
         (!why.is_empty()).then(|| text + ",,,,\n")
     }
 }
@@ -470,7 +470,7 @@ impl Report {
             members: u64,
             rejected: u64,
             refused: Vec<RefusedView<'a>>,
-            whole: Option<bool>,
+            complete: Option<bool>,
         }
         let refused = self.refused.iter().map(|(line, id, why)| RefusedView {
             line: *line,
@@ -488,7 +488,7 @@ impl Report {
             members: self.members,
             rejected: self.rejected,
             refused: refused.collect(),
-            whole: self.is_whole,
+            complete: self.is_whole,
         };
         serde_json::to_string(&report).unwrap_or_default()
     }

@@ -49,7 +49,7 @@ struct View<'a> {
     allowed: bool,
     limit: u64,
     remaining: Option<u64>,
-    reset_ms: u64,
+    reset_after_ms: u64,
     retry_after_ms: u64,
     policy: &'a PolicyName,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ impl CheckResult<'_> {
     /// The rest of the quota as an item of [`LIMIT_HEADER`]; `None` where that is not known.
     pub fn limit_item(&self) -> Option<String> {
         let verdict = self.verdict?;
-        let seconds = reset_ms(verdict).div_ceil(1_000);
+        let seconds = reset_after_ms(verdict).div_ceil(1_000);
         Some(format!(
             "\"{}\";r={};t={seconds}",
             self.name, verdict.remaining
@@ -98,7 +98,7 @@ impl CheckResult<'_> {
     /// where it was admitted.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let verdict = self.verdict.filter(|_| !self.is_allowed())?;
-        let milliseconds = self.retry_after_ms(verdict).max(reset_ms(verdict));
+        let milliseconds = self.retry_after_ms(verdict).max(reset_after_ms(verdict));
         Some(milliseconds.div_ceil(1_000).max(1))
     }
 
@@ -117,7 +117,7 @@ impl CheckResult<'_> {
             allowed: self.is_allowed(),
             limit: self.policy.limit,
             remaining: verdict.map(|verdict| verdict.remaining),
-            reset_ms: verdict.map_or(0, reset_ms),
+            reset_after_ms: verdict.map_or(0, reset_after_ms),
             retry_after_ms: verdict.map_or(0, |verdict| self.retry_after_ms(verdict)),
             policy: self.name,
             key: with_key.then_some(self.key),
@@ -154,7 +154,7 @@ impl CheckResult<'_> {
             allowed: view.allowed,
             limit: view.limit,
             remaining: view.remaining,
-            reset_ms: view.reset_ms,
+            reset_after_ms: view.reset_after_ms,
             retry_after_ms: view.retry_after_ms,
             policy: view.policy,
             datacenter: view.datacenter,
@@ -176,7 +176,7 @@ struct RefusedOne<'a> {
     allowed: bool,
     limit: u64,
     remaining: Option<u64>,
-    reset_ms: u64,
+    reset_after_ms: u64,
     retry_after_ms: u64,
     policy: &'a PolicyName,
     datacenter: &'a Datacenter,
@@ -230,11 +230,11 @@ fn many_view<'a>(results: &'a [CheckResult<'a>]) -> ManyView<'a> {
 
 /// How long until more is left than now, milliseconds. It is at most the time until a refused check may be admitted,
 /// because recalled quota returns before used quota does.
-fn reset_ms(verdict: Verdict) -> u64 {
+fn reset_after_ms(verdict: Verdict) -> u64 {
     if verdict.is_allowed {
-        return verdict.reset_ms;
+        return verdict.reset_after_ms;
     }
-    verdict.reset_ms.min(verdict.retry_after_ms)
+    verdict.reset_after_ms.min(verdict.retry_after_ms)
 }
 
 /// The JSON of several checks that were admitted together.

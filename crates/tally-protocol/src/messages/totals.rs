@@ -222,7 +222,7 @@ pub struct Top {
     /// The partitions that did not answer: their counters are missing.
     pub missing_partitions: Vec<u32>,
     /// The counters that were not read, where counters were read.
-    pub unasked: Option<UnreadCounters>,
+    pub omitted: Option<UnreadCounters>,
     /// The most cells that were asked for it.
     pub cells: u64,
 }

@@ -9,7 +9,7 @@ use super::breakdown::{BreakdownView, SpanView, Subject};
 use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
-use super::top::{UnaskedView, share};
+use super::top::{OmittedView, share};
 use crate::fields::{Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
 use crate::query::{BreakdownQuery, HistoryFormat};
@@ -46,7 +46,7 @@ pub struct Aggregate {
     cells: u64,
     missing_partitions: Vec<u32>,
     /// The counters that were not read.
-    unasked: Option<UnreadCounters>,
+    omitted: Option<UnreadCounters>,
 }
 
 impl Aggregate {
@@ -73,7 +73,7 @@ impl Aggregate {
             counted: Box::default(),
             cells: 0,
             missing_partitions: Vec::new(),
-            unasked: None,
+            omitted: None,
         }
     }
 
@@ -147,8 +147,8 @@ impl Aggregate {
     }
 
     /// Adds the counters that were not read. `as_of_ms` is the time of what the directory knows of them.
-    pub fn leaves(&mut self, unasked: Option<UnreadCounters>, as_of_ms: i64) {
-        self.unasked = unasked;
+    pub fn leaves(&mut self, omitted: Option<UnreadCounters>, as_of_ms: i64) {
+        self.omitted = omitted;
         self.is_complete = false;
         self.as_of_ms = self.as_of_ms.min(as_of_ms);
     }
@@ -196,7 +196,7 @@ impl Aggregate {
             rows,
             sums,
             missing_partitions: self.missing_partitions,
-            unasked: self.unasked,
+            omitted: self.omitted,
             cells: self.cells,
         }
     }
@@ -209,11 +209,11 @@ impl Aggregate {
         self.top.insert((Reverse(count), counter.clone(), 0));
         let counted = &mut self.counted.window.count;
         *counted = counted.saturating_add(count);
-        if let Some(unasked) = &mut self.unasked {
-            unasked.counters = unasked.counters.saturating_sub(1);
-            unasked.count_max = unasked.count_max.without(count, 0);
+        if let Some(omitted) = &mut self.omitted {
+            omitted.counters = omitted.counters.saturating_sub(1);
+            omitted.count_max = omitted.count_max.without(count, 0);
         }
-        self.unasked = self.unasked.filter(|unasked| unasked.counters > 0);
+        self.omitted = self.omitted.filter(|omitted| omitted.counters > 0);
     }
 
     /// The most cells that were asked for it.
@@ -260,7 +260,7 @@ impl Aggregate {
             prefix: Some(prefix),
             counters: Some(self.counters),
             missing_partitions: &self.missing_partitions,
-            unasked: self.unasked,
+            omitted: self.omitted,
             is_exact: is_fresh && self.is_complete,
             as_of_ms: self.as_of_ms,
             staleness_ms: self.staleness_ms(now_ms),
@@ -305,7 +305,7 @@ impl Aggregate {
             #[serde(skip_serializing_if = "<[u32]>::is_empty")]
             missing_partitions: &'a [u32],
             #[serde(skip_serializing_if = "Option::is_none")]
-            unasked: Option<UnaskedView>,
+            omitted: Option<OmittedView>,
         }
         let of = |count: u128| Value::new(count, 0);
         let exact = |count: u128| Exact::new(of(count), strings);
@@ -334,7 +334,7 @@ impl Aggregate {
             as_of: self.as_of_ms,
             staleness_ms: self.staleness_ms(now_ms),
             missing_partitions: &self.missing_partitions,
-            unasked: UnaskedView::of(self.unasked, strings),
+            omitted: OmittedView::of(self.omitted, strings),
         })
     }
 
@@ -364,7 +364,7 @@ impl Aggregate {
             #[serde(skip_serializing_if = "<[u32]>::is_empty")]
             missing_partitions: &'a [u32],
             #[serde(skip_serializing_if = "Option::is_none")]
-            unasked: Option<UnaskedView>,
+            omitted: Option<OmittedView>,
             points: Vec<Point>,
             #[serde(skip_serializing_if = "Option::is_none")]
             top: Option<Vec<TopView<'a>>>,
@@ -382,7 +382,7 @@ impl Aggregate {
             as_of: self.as_of_ms,
             staleness_ms: self.staleness_ms(now_ms),
             missing_partitions: &self.missing_partitions,
-            unasked: UnaskedView::of(self.unasked, format.strings),
+            omitted: OmittedView::of(self.omitted, format.strings),
             points: points_of(&self.points, self.kept_from, range, format),
             top: (self.top_max > 0).then(|| self.top.iter().map(row).collect()),
         })

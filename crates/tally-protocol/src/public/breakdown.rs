@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use super::top::{UnaskedView, share};
+use super::top::{OmittedView, share};
 use crate::limits::PolicyName;
 use crate::messages::{DatacenterSum, UnreadCounters};
 use crate::query::BreakdownQuery;
@@ -74,7 +74,7 @@ pub(super) struct Subject<'a> {
     /// The policy whose refused keys are listed.
     pub(super) policy: Option<&'a PolicyName>,
     pub(super) missing_partitions: &'a [u32],
-    pub(super) unasked: Option<UnreadCounters>,
+    pub(super) omitted: Option<UnreadCounters>,
     pub(super) datacenters: Option<Vec<DatacenterCountView<'a>>>,
     pub(super) is_exact: bool,
     pub(super) as_of_ms: i64,
@@ -109,7 +109,7 @@ pub(super) struct BreakdownView<'a> {
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
     missing_partitions: &'a [u32],
     #[serde(skip_serializing_if = "Option::is_none")]
-    unasked: Option<UnaskedView>,
+    omitted: Option<OmittedView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datacenters: Option<Vec<DatacenterCountView<'a>>>,
 }
@@ -189,7 +189,7 @@ impl BreakdownView<'_> {
             as_of: subject.as_of_ms,
             staleness_ms: subject.staleness_ms,
             missing_partitions: subject.missing_partitions,
-            unasked: UnaskedView::of(subject.unasked, strings),
+            omitted: OmittedView::of(subject.omitted, strings),
             datacenters: subject.datacenters,
         })
     }

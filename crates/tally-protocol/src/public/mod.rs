@@ -7,7 +7,7 @@
 //! | `breakdown` | the counts of a dimension's values |
 //! | `explain` | how a counter's sum was read |
 //! | `hot` | the counters that are written most now |
-//! | `hyll` | unique elements in Redis's format |
+//! | `hll` | unique elements in Redis's format |
 //! | `listing` | counters by their names, with the totals that the directory knows |
 //! | `live` | a counter, in updates to watchers |
 //! | `number` | exact numbers of any size, estimates |
@@ -39,8 +39,8 @@ mod breakdown;
 mod counter_view;
 mod distribution;
 mod explain;
+mod hll;
 mod hot;
-mod hyll;
 mod listing;
 mod live;
 mod number;
@@ -51,8 +51,8 @@ mod verdicts;
 
 pub use aggregate::Aggregate;
 pub use counter_view::{Freshness, SettingsView, SummedCounter};
+pub use hll::{hll_of, imported_json, not_of_redis, parse_hll};
 pub use hot::hot_json;
-pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
 pub use listing::list_json;
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
@@ -154,8 +154,8 @@ pub fn count_json(key: &CounterId, count: Value, strings: bool) -> String {
 pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
     #[derive(Serialize)]
     struct LetterView {
-        key: String,
-        increment: Exact,
+        id: String,
+        delta: Exact,
         code: &'static str,
         at: i64,
     }
@@ -166,8 +166,8 @@ pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
     }
     let letters = in_order(dead.letters, |one, other| other.at_ms.cmp(&one.at_ms));
     let view = letters.into_iter().map(|letter| LetterView {
-        key: letter.counter,
-        increment: Exact::new(Value::new(letter.increment, 0), strings),
+        id: letter.counter,
+        delta: Exact::new(Value::new(letter.increment, 0), strings),
         code: match letter.death {
             DeadLetterReason::Ended => Code::CounterEnded,
             DeadLetterReason::Reused => Code::IdempotencyKeyReused,

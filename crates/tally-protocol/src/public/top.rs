@@ -59,18 +59,18 @@ struct RowView<'a> {
 
 /// The counters that were not read, and bounds of their counts.
 #[derive(Serialize)]
-pub(super) struct UnaskedView {
+pub(super) struct OmittedView {
     counters: u64,
     count_max: Exact,
     each_max: Exact,
 }
 
-impl UnaskedView {
-    pub(super) fn of(unasked: Option<UnreadCounters>, strings: bool) -> Option<Self> {
-        unasked.map(|unasked| Self {
-            counters: unasked.counters,
-            count_max: Exact::new(unasked.count_max, strings),
-            each_max: Exact::new(unasked.each_max, strings),
+impl OmittedView {
+    pub(super) fn of(omitted: Option<UnreadCounters>, strings: bool) -> Option<Self> {
+        omitted.map(|omitted| Self {
+            counters: omitted.counters,
+            count_max: Exact::new(omitted.count_max, strings),
+            each_max: Exact::new(omitted.each_max, strings),
         })
     }
 }
@@ -97,7 +97,7 @@ struct TopView<'a> {
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
     missing_partitions: MissingPartitions<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unasked: Option<UnaskedView>,
+    omitted: Option<OmittedView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rows: Option<Vec<RowView<'a>>>,
     #[serde(flatten)]
@@ -140,7 +140,7 @@ impl TopPage {
             id: &row.counter,
             amount: self.amount(row),
             // The total is not known if counters were not asked.
-            share: share(own, self.total(&top.sums)).filter(|_| is_known && top.unasked.is_none()),
+            share: share(own, self.total(&top.sums)).filter(|_| is_known && top.omitted.is_none()),
             as_of: is_known.then_some(row.as_of_ms),
         }
     }
@@ -188,7 +188,7 @@ impl TopPage {
             counters: top.sums.counters,
             total: Exact::new(self.total(&top.sums), self.strings),
             missing_partitions: &top.missing_partitions,
-            unasked: UnaskedView::of(top.unasked, self.strings),
+            omitted: OmittedView::of(top.omitted, self.strings),
             rows: None,
             row: None,
         }

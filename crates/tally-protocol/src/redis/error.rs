@@ -8,7 +8,7 @@ pub fn wrong_type() -> Reply {
 }
 
 /// The string is no HyperLogLog.
-pub fn not_hyll() -> Reply {
+pub fn not_hll() -> Reply {
     Reply::Error("WRONGTYPE Key is not a valid HyperLogLog string value.".to_owned())
 }
 

@@ -51,11 +51,11 @@ macro_rules! route_table {
             Aggregate(prefix: String) "GET" "/counters/{prefix}*/aggregate" "aggregate"
                 Right::Counter(Scope::Read, prefix) => aggregate::aggregate(context, prefix).await;
             #[cfg(feature = "redis")]
-            ExportHyll(id: CounterId) "GET" "/counters/{id}/uniques/hyll" "hyll_export"
-                Right::Counter(Scope::Read, id.as_str()) => hyll::export(context, id).await;
+            ExportHll(id: CounterId) "GET" "/counters/{id}/uniques/hll" "hll_export"
+                Right::Counter(Scope::Read, id.as_str()) => hll::export(context, id).await;
             #[cfg(feature = "redis")]
-            ImportHyll(id: CounterId) "PUT" "/counters/{id}/uniques/hyll" "hyll_import"
-                Right::Write(id.as_str(), Permission::Hyll) => hyll::import(context, id).await;
+            ImportHll(id: CounterId) "PUT" "/counters/{id}/uniques/hll" "hll_import"
+                Right::Write(id.as_str(), Permission::Hll) => hll::import(context, id).await;
             Uniques "GET" "/uniques" "uniques"
                 Right::Named(Scope::Read) => uniques::uniques(context, &caller).await;
             Rotate "POST" "/uniques/rotate" "uniques_rotate"

@@ -25,7 +25,7 @@ struct DayView {
     bytes: u64,
     partitions: usize,
     /// Whether every partition has one.
-    whole: bool,
+    complete: bool,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
         changed: sum(|run| run.entries),
         bytes: sum(|run| run.bytes),
         partitions: runs.len(),
-        whole: lacking(all, day).is_empty(),
+        complete: lacking(all, day).is_empty(),
     }
 }
 
@@ -119,7 +119,7 @@ pub fn snapshots_json(all: &AllRuns) -> String {
     #[derive(Serialize)]
     struct View<'a> {
         snapshots: Vec<DayView>,
-        under_way: Vec<InProgressView<'a>>,
+        in_progress: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: &'a [u32],
     }
@@ -129,7 +129,7 @@ pub fn snapshots_json(all: &AllRuns) -> String {
         snapshots: snapshots
             .map(|(day, runs)| day_view(all, *day, runs))
             .collect(),
-        under_way: runs_in_progress(all),
+        in_progress: runs_in_progress(all),
         missing_partitions: &all.missing_partitions,
     })
 }
@@ -141,7 +141,7 @@ pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
         #[serde(flatten)]
         day: DayView,
         runs: Vec<RunView>,
-        under_way: Vec<InProgressView<'a>>,
+        in_progress: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: &'a [u32],
     }
@@ -160,7 +160,7 @@ pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
     Some(to_json(&View {
         day: day_view(all, day, runs),
         runs: views.collect(),
-        under_way: runs_in_progress(all),
+        in_progress: runs_in_progress(all),
         missing_partitions: &all.missing_partitions,
     }))
 }

@@ -1,7 +1,7 @@
 //! The string that Redis keeps a HyperLogLog in, "HYLL".
 //!
-//! Invariant: [`Hyll::to_bytes`] depends on the registers and on whether something dense was read, and
-//! [`Hyll::from_bytes`] reads from it the same registers.
+//! Invariant: [`Hll::to_bytes`] depends on the registers and on whether something dense was read, and
+//! [`Hll::from_bytes`] reads from it the same registers.
 //!
 //! | bytes | hold |
 //! |---|---|
@@ -27,7 +27,7 @@
 //! limit, one string may be dense where the other is sparse, because the longest intermediate string decides (4 of 300
 //! sets of elements near the limit). Redis reads either string to the same count.
 
-use super::Hyll;
+use super::Hll;
 use crate::registers::{PACKED_BYTES, REGISTERS, Registers};
 use alloc::vec::Vec;
 use core::fmt;
@@ -62,7 +62,7 @@ const RUN_MAX: u8 = 4;
 const ALL: u16 = 16_384;
 const _: () = assert!(REGISTERS == 16_384);
 
-impl Hyll {
+impl Hll {
     /// Returns the string for Redis: sparse, 18 to 3,000 bytes; or dense, 12,304 bytes, where a rank is
     /// above 32, the sparse string would be longer, or something dense was read or merged.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -78,25 +78,25 @@ impl Hyll {
         })
     }
 
-    /// Returns the registers of a string that Redis, or [`Hyll::to_bytes`], has written. Opcodes may be
+    /// Returns the registers of a string that Redis, or [`Hll::to_bytes`], has written. Opcodes may be
     /// cut in any way that covers all registers. Cost: a pass over the bytes, and never more than
     /// 16,384 bytes of memory.
     ///
     /// # Errors
     /// If it is not such a string. The sender must send another.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, HyllError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, HllError> {
         let magic = bytes.first_chunk();
         if magic != Some(MAGIC) {
-            return Err(HyllError(Kind::Magic));
+            return Err(HllError(Kind::Magic));
         }
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return Err(HyllError(Kind::Header(bytes.len())));
+            return Err(HllError(Kind::Header(bytes.len())));
         };
         match header[MAGIC.len()] {
             ENCODING_DENSE => {
-                let length = HyllError(Kind::Length(bytes.len()));
+                let length = HllError(Kind::Length(bytes.len()));
                 let packed = body.try_into().map_err(|_| length)?;
-                let registers = Registers::unpack(packed).ok_or(HyllError(Kind::Rank))?;
+                let registers = Registers::unpack(packed).ok_or(HllError(Kind::Rank))?;
                 Ok(Self {
                     registers,
                     is_dense: true,
@@ -106,7 +106,7 @@ impl Hyll {
                 registers: read_sparse(body)?,
                 is_dense: false,
             }),
-            encoding => Err(HyllError(Kind::Encoding(encoding))),
+            encoding => Err(HllError(Kind::Encoding(encoding))),
         }
     }
 }
@@ -197,7 +197,7 @@ fn zeros(registers: u16) -> Zeros {
     }
 }
 
-fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllError> {
+fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HllError> {
     let mut registers = Registers::blank();
     let mut next: u16 = 0;
     while let Some((first, rest)) = opcodes.split_first() {
@@ -208,7 +208,7 @@ fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllError> {
             u16::from(first & (RUN_MAX - 1))
         } else if first & LONG_ZEROS != 0 {
             let Some((second, rest)) = opcodes.split_first() else {
-                return Err(HyllError(Kind::Cut));
+                return Err(HllError(Kind::Cut));
             };
             opcodes = rest;
             u16::from_be_bytes([first & !LONG_ZEROS, *second])
@@ -218,7 +218,7 @@ fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllError> {
         // Both are at most 16,384: the sum fits.
         let end = next + less_one + 1;
         if end > ALL {
-            return Err(HyllError(Kind::Beyond));
+            return Err(HllError(Kind::Beyond));
         }
         if rank > 0 {
             for register in next..end {
@@ -228,14 +228,14 @@ fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllError> {
         next = end;
     }
     if next < ALL {
-        return Err(HyllError(Kind::Short(next)));
+        return Err(HllError(Kind::Short(next)));
     }
     Ok(registers)
 }
 
 /// Why a string is not a HyperLogLog of Redis. The sender is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HyllError(Kind);
+pub struct HllError(Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -249,9 +249,9 @@ enum Kind {
     Short(u16),
 }
 
-impl core::error::Error for HyllError {}
+impl core::error::Error for HllError {}
 
-impl fmt::Display for HyllError {
+impl fmt::Display for HllError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Kind::Magic => formatter.write_str("the string does not begin with HYLL"),

@@ -13,9 +13,9 @@ mod format;
 mod hash;
 mod histogram;
 #[cfg(feature = "redis")]
-mod hyll;
+mod hll;
 #[cfg(feature = "redis")]
-mod hyll_fuzz;
+mod hll_fuzz;
 mod intersection;
 #[cfg(feature = "redis")]
 mod redis;

@@ -3,7 +3,7 @@
 
 use crate::redis_server::{Redis, Reply};
 use std::collections::BTreeMap;
-use tally_sketch::{Hyll, Sketch, Token, redis_token};
+use tally_sketch::{Hll, Sketch, Token, redis_token};
 
 const REGISTERS: u16 = 16_384;
 
@@ -18,12 +18,12 @@ fn elements(name: &str, count: u32) -> Vec<Vec<u8>> {
     (0..count).map(element).collect()
 }
 
-fn hyll_of(elements: &[Vec<u8>]) -> Hyll {
-    let mut hyll = Hyll::new();
+fn hll_of(elements: &[Vec<u8>]) -> Hll {
+    let mut hll = Hll::new();
     for element in elements {
-        hyll.insert(redis_token(element));
+        hll.insert(redis_token(element));
     }
-    hyll
+    hll
 }
 
 fn add(redis: &mut Redis, key: &str, elements: &[Vec<u8>]) {
@@ -84,16 +84,16 @@ fn the_same_elements_leave_the_same_bytes_and_the_same_count() {
         0, 1, 2, 10, 99, 500, 1_000, 1_300, 1_450, 1_600, 2_000, 5_000, 40_000, 100_000,
     ] {
         let elements = elements("v", size);
-        let hyll = hyll_of(&elements);
+        let hll = hll_of(&elements);
         add(&mut redis, "theirs", &elements);
         let theirs = get(&mut redis, "theirs");
-        assert_same(&hyll.to_bytes(), &theirs, &format!("{size} elements"));
-        assert_eq!(Hyll::from_bytes(&theirs).as_ref(), Ok(&hyll));
+        assert_same(&hll.to_bytes(), &theirs, &format!("{size} elements"));
+        assert_eq!(Hll::from_bytes(&theirs).as_ref(), Ok(&hll));
         let counted = count(&mut redis, "theirs");
-        assert_eq!(hyll.estimate(), counted, "{size} elements");
+        assert_eq!(hll.estimate(), counted, "{size} elements");
         // Now the string holds a count that is not stale; it is not looked at.
         let counted = get(&mut redis, "theirs");
-        assert_eq!(Hyll::from_bytes(&counted).as_ref(), Ok(&hyll));
+        assert_eq!(Hll::from_bytes(&counted).as_ref(), Ok(&hll));
         // Gathered as tokens first, as cells do.
         let mut sketch = Sketch::new();
         sketch.insert_many(
@@ -102,7 +102,7 @@ fn the_same_elements_leave_the_same_bytes_and_the_same_count() {
                 .map(|element| redis_token(element))
                 .collect::<Vec<_>>(),
         );
-        assert_same(&Hyll::from(&sketch).to_bytes(), &theirs, "gathered");
+        assert_same(&Hll::from(&sketch).to_bytes(), &theirs, "gathered");
     }
 }
 
@@ -121,16 +121,16 @@ fn redis_counts_merges_and_goes_on_with_what_is_written_here() {
         (50_000, 80_000),
     ] {
         let (ours, others) = (elements("a", mine), elements("b", theirs));
-        let mut hyll = hyll_of(&ours);
-        set(&mut redis, "ours", &hyll.to_bytes());
-        assert_eq!(count(&mut redis, "ours"), hyll.estimate());
+        let mut hll = hll_of(&ours);
+        set(&mut redis, "ours", &hll.to_bytes());
+        assert_eq!(count(&mut redis, "ours"), hll.estimate());
         add(&mut redis, "others", &others);
         let bytes = get(&mut redis, "others");
-        hyll.merge(&Hyll::from_bytes(&bytes).unwrap());
+        hll.merge(&Hll::from_bytes(&bytes).unwrap());
         let what = format!("{mine} and {theirs}");
         let merged = merged_by(&mut redis, &["ours", "others"]);
-        assert_same(&hyll.to_bytes(), &merged, &what);
-        assert_eq!(count(&mut redis, "merged"), hyll.estimate(), "{what}");
+        assert_same(&hll.to_bytes(), &merged, &what);
+        assert_eq!(count(&mut redis, "merged"), hll.estimate(), "{what}");
         // A repeat is none there either, and what is new is.
         let again = [
             &b"PFADD"[..],
@@ -172,13 +172,13 @@ fn ranks(seed: u64, density: u64) -> BTreeMap<u16, u8> {
     drawn
 }
 
-fn hyll_of_ranks(ranks: &BTreeMap<u16, u8>) -> Hyll {
-    let mut hyll = Hyll::new();
+fn hll_of_ranks(ranks: &BTreeMap<u16, u8>) -> Hll {
+    let mut hll = Hll::new();
     for (register, rank) in ranks {
         let rest = if *rank > 50 { 0 } else { 1 << (50 - rank) };
-        hyll.insert(Token::from_hash((u64::from(*register) << 50) | rest));
+        hll.insert(Token::from_hash((u64::from(*register) << 50) | rest));
     }
-    hyll
+    hll
 }
 
 /// The string of these ranks in single opcodes: any length, as of a Redis with another limit.
@@ -214,7 +214,7 @@ fn a_string_turns_dense_where_that_of_redis_does() {
         // How many of the registers fit into a sparse string.
         let counts: Vec<usize> = (0..all.len()).collect();
         let fit =
-            counts.partition_point(|count| hyll_of_ranks(&first(*count)).to_bytes().len() <= 3_000);
+            counts.partition_point(|count| hll_of_ranks(&first(*count)).to_bytes().len() <= 3_000);
         for count in fit - 3..fit + 3 {
             let what = format!("seed {seed}, {count} registers");
             match compare_merged(&mut redis, &first(count), &what) {
@@ -229,13 +229,13 @@ fn a_string_turns_dense_where_that_of_redis_does() {
 
 /// Compares what is written here with what Redis makes of the same registers; returns its length.
 fn compare_merged(redis: &mut Redis, ranks: &BTreeMap<u16, u8>, what: &str) -> usize {
-    let hyll = hyll_of_ranks(ranks);
+    let hll = hll_of_ranks(ranks);
     let single = single_opcodes(ranks);
-    assert_eq!(Hyll::from_bytes(&single).as_ref(), Ok(&hyll), "{what}");
+    assert_eq!(Hll::from_bytes(&single).as_ref(), Ok(&hll), "{what}");
     set(redis, "single", &single);
     let theirs = merged_by(redis, &["single"]);
-    assert_same(&hyll.to_bytes(), &theirs, what);
-    assert_eq!(count(redis, "single"), hyll.estimate(), "{what}");
+    assert_same(&hll.to_bytes(), &theirs, what);
+    assert_eq!(count(redis, "single"), hll.estimate(), "{what}");
     theirs.len()
 }
 
@@ -245,11 +245,11 @@ fn high_ranks_and_dense_strings_stay_dense_as_in_redis() {
         return;
     };
     for rank in [32, 33, 51] {
-        let hyll = hyll_of_ranks(&BTreeMap::from([(77, rank), (16_383, 3)]));
-        let bytes = hyll.to_bytes();
+        let hll = hll_of_ranks(&BTreeMap::from([(77, rank), (16_383, 3)]));
+        let bytes = hll.to_bytes();
         assert_eq!(bytes.len() == 12_304, rank > 32);
         set(&mut redis, "high", &bytes);
-        assert_eq!(count(&mut redis, "high"), hyll.estimate());
+        assert_eq!(count(&mut redis, "high"), hll.estimate());
         let merged = merged_by(&mut redis, &["high"]);
         assert_same(&bytes, &merged, &format!("rank {rank}"));
     }
@@ -257,13 +257,13 @@ fn high_ranks_and_dense_strings_stay_dense_as_in_redis() {
     redis.call(&[b"CONFIG", b"SET", b"hll-sparse-max-bytes", b"0"]);
     add(&mut redis, "few", &elements("v", 2));
     redis.call(&[b"CONFIG", b"SET", b"hll-sparse-max-bytes", b"3000"]);
-    let few = Hyll::from_bytes(&get(&mut redis, "few")).unwrap();
+    let few = Hll::from_bytes(&get(&mut redis, "few")).unwrap();
     assert_same(&few.to_bytes(), &get(&mut redis, "few"), "few but dense");
-    let mut hyll = hyll_of(&elements("w", 5));
-    set(&mut redis, "sparse", &hyll.to_bytes());
-    hyll.merge(&few);
+    let mut hll = hll_of(&elements("w", 5));
+    set(&mut redis, "sparse", &hll.to_bytes());
+    hll.merge(&few);
     let merged = merged_by(&mut redis, &["sparse", "few"]);
-    assert_same(&hyll.to_bytes(), &merged, "sparse and dense");
+    assert_same(&hll.to_bytes(), &merged, "sparse and dense");
 }
 
 #[test]
@@ -271,8 +271,8 @@ fn strings_that_redis_refuses_are_refused() {
     let Some(mut redis) = Redis::start("refused") else {
         return;
     };
-    let sparse = hyll_of(&elements("v", 3)).to_bytes();
-    let dense = hyll_of(&elements("v", 9_000)).to_bytes();
+    let sparse = hll_of(&elements("v", 3)).to_bytes();
+    let dense = hll_of(&elements("v", 9_000)).to_bytes();
     let with = |at: usize, byte: u8| {
         let mut bytes = sparse.clone();
         bytes[at] = byte;
@@ -292,6 +292,6 @@ fn strings_that_redis_refuses_are_refused() {
         set(&mut redis, "broken", &bytes);
         let answer = redis.call(&[b"PFCOUNT", b"broken"]);
         assert!(matches!(answer, Reply::Error(_)), "Redis: {answer:?}");
-        assert!(Hyll::from_bytes(&bytes).is_err(), "{} bytes", bytes.len());
+        assert!(Hll::from_bytes(&bytes).is_err(), "{} bytes", bytes.len());
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! Law: the parser takes exactly what the slow reader takes, with the same registers, and writes them back the same;
 //! nothing makes it panic. A case is a seed, so a failure names the case that lives again. Bounded by [`CASES`],
-//! about 2 s; `FUZZ_CASES=1000000 FUZZ_FROM=7 cargo test --release -p tally-sketch --test laws hyll_fuzz` goes on
+//! about 2 s; `FUZZ_CASES=1000000 FUZZ_FROM=7 cargo test --release -p tally-sketch --test laws hll_fuzz` goes on
 //! elsewhere.
 
-use tally_sketch::{Hyll, Sketch, Token};
+use tally_sketch::{Hll, Sketch, Token};
 use tally_testing::chance::Chance;
 
 /// How many damaged strings are tried where nobody says more.
@@ -72,12 +72,12 @@ fn token(register: usize, rank: u8) -> Token {
     Token::from_hash((register << 50) | rest)
 }
 
-fn hyll_of(registers: &[u8]) -> Hyll {
-    let mut hyll = Hyll::new();
+fn hll_of(registers: &[u8]) -> Hll {
+    let mut hll = Hll::new();
     for (register, rank) in registers.iter().enumerate().filter(|(_, rank)| **rank > 0) {
-        hyll.insert(token(register, *rank));
+        hll.insert(token(register, *rank));
     }
-    hyll
+    hll
 }
 
 /// Valid strings of every form: of nothing, of few, runs, near the sparse limit, dense, of the highest ranks.
@@ -100,7 +100,7 @@ fn corpus(chance: &mut Chance) -> Vec<Vec<u8>> {
             registers[usize::try_from(register).expect("14 bits")] =
                 u8::try_from(rank).expect("6 bits");
         }
-        strings.push(hyll_of(&registers).to_bytes());
+        strings.push(hll_of(&registers).to_bytes());
     }
     strings
 }
@@ -162,23 +162,23 @@ fn split_zeros(bytes: &mut Vec<u8>, chance: &mut Chance) {
 /// Whether the string was taken.
 fn check(string: &[u8], case: u64) -> bool {
     let slow = read_slowly(string);
-    let hyll = match (Hyll::from_bytes(string), &slow) {
+    let hll = match (Hll::from_bytes(string), &slow) {
         (Err(fault), None) => {
             assert!(!fault.to_string().is_empty(), "case {case}");
             return false;
         }
-        (Ok(hyll), Some(registers)) => {
-            assert_eq!(hyll, hyll_of(registers), "case {case}");
-            hyll
+        (Ok(hll), Some(registers)) => {
+            assert_eq!(hll, hll_of(registers), "case {case}");
+            hll
         }
         (parsed, _) => panic!(
             "case {case}: {parsed:?}; slowly it is taken: {}",
             slow.is_some()
         ),
     };
-    let written = hyll.to_bytes();
+    let written = hll.to_bytes();
     assert_eq!(read_slowly(&written), slow, "case {case}");
-    assert_eq!(Hyll::from(&Sketch::from(&hyll)), hyll, "case {case}");
+    assert_eq!(Hll::from(&Sketch::from(&hll)), hll, "case {case}");
     true
 }
 

@@ -9,16 +9,16 @@ use crate::problem::{Code, Problem};
 use crate::query::Window;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::settings::UniqueHash;
-use tally_core::sketch::Hyll;
+use tally_core::sketch::Hll;
 
 /// The unique elements of a counter, of a window if there is one, with their registers merged as in Redis.
 ///
 /// # Errors
 /// `hash-mismatch` where they were not hashed by Redis's function.
-pub fn hyll_of(counter: &SummedCounter<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
+pub fn hll_of(counter: &SummedCounter<'_>, window: Option<Window>) -> Result<Hll, Problem> {
     let settings = counter.sum.root.settings;
-    let hyll = counter.sketches(window).hyll();
-    hyll.filter(|_| settings.unique_hash == UniqueHash::Redis)
+    let hll = counter.sketches(window).hll();
+    hll.filter(|_| settings.unique_hash == UniqueHash::Redis)
         .ok_or_else(|| not_of_redis(counter.id))
 }
 
@@ -33,23 +33,23 @@ pub fn not_of_redis(id: &CounterId) -> Problem {
 /// Reads a HyperLogLog string of Redis.
 ///
 /// # Errors
-/// `invalid-hyll` with the reason, and with the remedy for the line feed that `redis-cli` adds.
-pub fn parse_hyll(bytes: &[u8]) -> Result<Hyll, Problem> {
-    Hyll::from_bytes(bytes).map_err(|fault| {
+/// `invalid-hll` with the reason, and with the remedy for the line feed that `redis-cli` adds.
+pub fn parse_hll(bytes: &[u8]) -> Result<Hll, Problem> {
+    Hll::from_bytes(bytes).map_err(|fault| {
         let has_line_feed = bytes
             .strip_suffix(b"\n")
-            .is_some_and(|string| Hyll::from_bytes(string).is_ok());
+            .is_some_and(|string| Hll::from_bytes(string).is_ok());
         let what_to_do = if has_line_feed {
             "without the line feed at its end it is one: redis-cli adds that unless it is told -D ''"
         } else {
             "send what GET of a HyperLogLog's key answers in Redis, byte for byte"
         };
         let detail = format!("{fault}; nothing was changed; {what_to_do}");
-        Problem::new(Code::InvalidHyll, detail)
+        Problem::new(Code::InvalidHll, detail)
     })
 }
 
-/// The JSON of `PUT /counters/{id}/uniques/hyll`: the counter's unique elements after it.
+/// The JSON of `PUT /counters/{id}/uniques/hll`: the counter's unique elements after it.
 pub fn imported_json(counter: &SummedCounter<'_>) -> String {
     #[derive(Serialize)]
     struct ImportedView<'a> {

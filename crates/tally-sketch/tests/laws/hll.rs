@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_sketch::{Hyll, Sketch, Token, redis_hash, redis_token};
+use tally_sketch::{Hll, Sketch, Token, redis_hash, redis_token};
 use tally_testing::config;
 
 const REGISTERS: usize = 16_384;
@@ -13,23 +13,23 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn hyll_of(elements: std::ops::Range<u32>) -> Hyll {
-    let mut hyll = Hyll::new();
+fn hll_of(elements: std::ops::Range<u32>) -> Hll {
+    let mut hll = Hll::new();
     for element in elements {
-        hyll.insert(redis_token(element.to_string().as_bytes()));
+        hll.insert(redis_token(element.to_string().as_bytes()));
     }
-    hyll
+    hll
 }
 
-fn merged(left: &Hyll, right: &Hyll) -> Hyll {
+fn merged(left: &Hll, right: &Hll) -> Hll {
     let mut both = left.clone();
     both.merge(right);
     both
 }
 
 fn refusal(bytes: &[u8]) -> String {
-    match Hyll::from_bytes(bytes) {
-        Ok(hyll) => format!("accepted as {hyll:?}"),
+    match Hll::from_bytes(bytes) {
+        Ok(hll) => format!("accepted as {hll:?}"),
         Err(fault) => fault.to_string(),
     }
 }
@@ -79,10 +79,10 @@ fn the_hash_is_that_of_redis_for_every_length_of_the_last_word() {
 #[test]
 fn strings_never_change() {
     assert_eq!(
-        hex(&Hyll::new().to_bytes()),
+        hex(&Hll::new().to_bytes()),
         "48594c4c0100000000000000000000807fff"
     );
-    let mut one = Hyll::new();
+    let mut one = Hll::new();
     assert!(one.insert(redis_token(b"a")));
     assert!(!one.insert(redis_token(b"a")));
     assert_eq!(
@@ -90,8 +90,8 @@ fn strings_never_change() {
         "48594c4c01000000000000000000008071a6844e57"
     );
     assert_eq!(one.estimate(), 1);
-    assert_eq!(Hyll::new().estimate(), 0);
-    let many = hyll_of(0..100_000);
+    assert_eq!(Hll::new().estimate(), 0);
+    let many = hll_of(0..100_000);
     assert_eq!(many.estimate(), 99_565);
     assert_eq!(many.to_bytes().len(), DENSE_BYTES);
     assert_eq!(
@@ -102,7 +102,7 @@ fn strings_never_change() {
 
 #[test]
 fn bytes_that_are_no_string_are_refused_with_the_reason() {
-    let dense = hyll_of(0..9_000).to_bytes();
+    let dense = hll_of(0..9_000).to_bytes();
     let with = |mut bytes: Vec<u8>, at: usize, byte: u8| {
         bytes[at] = byte;
         bytes
@@ -157,25 +157,22 @@ fn bytes_that_are_no_string_are_refused_with_the_reason() {
     ] {
         assert_eq!(refusal(&bytes), reason);
     }
-    assert!(Hyll::from_bytes(&with(dense, 16, 51)).is_ok());
+    assert!(Hll::from_bytes(&with(dense, 16, 51)).is_ok());
     // Redis looks neither at the reserved bytes nor, here, anyone at its count.
     let mut counted = empty;
     counted[5..16].copy_from_slice(&[7; 11]);
-    assert_eq!(Hyll::from_bytes(&counted).as_ref(), Ok(&Hyll::new()));
-    assert_eq!(
-        Hyll::from_bytes(&counted).map(|hyll| hyll.estimate()),
-        Ok(0)
-    );
+    assert_eq!(Hll::from_bytes(&counted).as_ref(), Ok(&Hll::new()));
+    assert_eq!(Hll::from_bytes(&counted).map(|hll| hll.estimate()), Ok(0));
 }
 
 #[test]
 fn a_dense_string_of_nothing_is_the_empty_one() {
     let mut bytes = vec![0; DENSE_BYTES];
     bytes[..4].copy_from_slice(b"HYLL");
-    let hyll = Hyll::from_bytes(&bytes).unwrap();
-    assert!(hyll.is_empty());
-    assert_eq!(Sketch::from(&hyll), Sketch::new());
-    assert_eq!(hyll.to_bytes().len(), DENSE_BYTES);
+    let hll = Hll::from_bytes(&bytes).unwrap();
+    assert!(hll.is_empty());
+    assert_eq!(Sketch::from(&hll), Sketch::new());
+    assert_eq!(hll.to_bytes().len(), DENSE_BYTES);
 }
 
 #[test]
@@ -185,11 +182,11 @@ fn a_sketch_of_tokens_and_one_of_strings_agree() {
         for element in 0..here {
             sketch.insert(redis_token(format!("{element}").as_bytes()));
         }
-        let other = hyll_of(here / 2..there);
+        let other = hll_of(here / 2..there);
         sketch.merge(&Sketch::from(&other));
-        let whole = merged(&hyll_of(0..here), &other);
-        assert_eq!(Hyll::from(&sketch), whole);
-        assert_eq!(Hyll::from(&sketch).to_bytes(), whole.to_bytes());
+        let whole = merged(&hll_of(0..here), &other);
+        assert_eq!(Hll::from(&sketch), whole);
+        assert_eq!(Hll::from(&sketch).to_bytes(), whole.to_bytes());
     }
 }
 
@@ -250,13 +247,13 @@ fn slow_registers(string: &[u8]) -> Vec<u8> {
 
 fn string() -> impl Strategy<Value = Vec<u8>> {
     let dense = (0..6_000_u64, 1..=51_u32).prop_map(|(from, highest)| {
-        let mut hyll = Hyll::new();
+        let mut hll = Hll::new();
         for register in from..from + 3_000 {
             let rank = 1 + (register * register % u64::from(highest));
             let rest = if rank > 50 { 0 } else { 1 << (50 - rank) };
-            hyll.insert(Token::from_hash((register << 50) | rest));
+            hll.insert(Token::from_hash((register << 50) | rest));
         }
-        hyll.to_bytes()
+        hll.to_bytes()
     });
     prop_oneof![6 => opcodes(), 1 => dense]
 }
@@ -303,27 +300,27 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
 
 /// Whatever parses is sound: it has the same registers as its own string, counts, merges and grows.
 fn is_sound_or_refused(bytes: &[u8]) -> Result<bool, TestCaseError> {
-    let Ok(hyll) = Hyll::from_bytes(bytes) else {
+    let Ok(hll) = Hll::from_bytes(bytes) else {
         return Ok(false);
     };
-    let written = hyll.to_bytes();
+    let written = hll.to_bytes();
     prop_assert!(written.len() == DENSE_BYTES || (18..=3_000).contains(&written.len()));
     let again =
-        Hyll::from_bytes(&written).map_err(|fault| TestCaseError::fail(fault.to_string()))?;
-    prop_assert_eq!(&again, &hyll);
-    prop_assert_eq!(again.estimate(), hyll.estimate());
+        Hll::from_bytes(&written).map_err(|fault| TestCaseError::fail(fault.to_string()))?;
+    prop_assert_eq!(&again, &hll);
+    prop_assert_eq!(again.estimate(), hll.estimate());
     prop_assert!(
         again.to_bytes() == written,
         "the string of a string is itself"
     );
     prop_assert!(
-        !hyll.clone().merge(&again),
+        !hll.clone().merge(&again),
         "a merge with itself adds nothing"
     );
-    let mut grown = hyll.clone();
+    let mut grown = hll.clone();
     let grows = grown.insert(redis_token(b"one more"));
-    prop_assert_eq!(grows, grown != hyll);
-    prop_assert_eq!(&Hyll::from(&Sketch::from(&hyll)), &hyll);
+    prop_assert_eq!(grows, grown != hll);
+    prop_assert_eq!(&Hll::from(&Sketch::from(&hll)), &hll);
     Ok(true)
 }
 
@@ -353,13 +350,13 @@ proptest! {
 
     #[test]
     fn strings_in_any_cut_are_read(bytes in opcodes()) {
-        let hyll = Hyll::from_bytes(&bytes);
-        prop_assert!(hyll.is_ok() && is_sound_or_refused(&bytes)?);
+        let hll = Hll::from_bytes(&bytes);
+        prop_assert!(hll.is_ok() && is_sound_or_refused(&bytes)?);
         let mut single = sparse(&[]);
         for rank in slow_registers(&bytes) {
             single.push(if rank == 0 { 0 } else { 0x80 | ((rank - 1) << 2) });
         }
-        prop_assert_eq!(Hyll::from_bytes(&single), hyll);
+        prop_assert_eq!(Hll::from_bytes(&single), hll);
     }
 
     #[test]
@@ -373,11 +370,11 @@ proptest! {
 
     #[test]
     fn merging_is_a_join(a in string(), b in string(), c in string()) {
-        let read = |bytes: &[u8]| Hyll::from_bytes(bytes).map_err(|fault| TestCaseError::fail(fault.to_string()));
+        let read = |bytes: &[u8]| Hll::from_bytes(bytes).map_err(|fault| TestCaseError::fail(fault.to_string()));
         let (a, b, c) = (read(&a)?, read(&b)?, read(&c)?);
         prop_assert!(merged(&a, &b).to_bytes() == merged(&b, &a).to_bytes());
         prop_assert!(merged(&merged(&a, &b), &c).to_bytes() == merged(&a, &merged(&b, &c)).to_bytes());
         prop_assert!(merged(&a, &a).to_bytes() == a.to_bytes());
-        prop_assert!(merged(&Hyll::new(), &a).to_bytes() == a.to_bytes());
+        prop_assert!(merged(&Hll::new(), &a).to_bytes() == a.to_bytes());
     }
 }

@@ -13,14 +13,14 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::settings::UniqueHash;
 use tally_protocol::messages::{LookUp, Read, ReadParts};
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{SummedCounter, hyll_of, imported_json, not_of_redis, parse_hyll};
+use tally_protocol::public::{SummedCounter, hll_of, imported_json, not_of_redis, parse_hll};
 use tally_protocol::query::{Query, Window};
 use tally_shared::call;
 
 /// Media type of the string.
 const OCTETS: &str = "application/octet-stream";
 
-/// `GET /counters/{id}/uniques/hyll`.
+/// `GET /counters/{id}/uniques/hll`.
 ///
 /// # Errors
 /// `counter-not-found`, `hash-mismatch`, `invalid-query`, `unauthorized`, `unavailable`, `version-not-reached`.
@@ -44,17 +44,17 @@ pub async fn export(context: &RequestContext, id: CounterId) -> Result<Answer, P
     let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
     let view = SummedCounter::new(&question.counter, &sum, seen.freshness);
-    let answer = Answer::bytes(OCTETS, hyll_of(&view, window)?.to_bytes());
+    let answer = Answer::bytes(OCTETS, hll_of(&view, window)?.to_bytes());
     Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }
 
-/// `PUT /counters/{id}/uniques/hyll`: merges a string into a counter that exists.
+/// `PUT /counters/{id}/uniques/hll`: merges a string into a counter that exists.
 ///
 /// # Errors
-/// `counter-not-found`, `invalid-hyll`, `hash-mismatch`, `body-too-large`, `unavailable`.
+/// `counter-not-found`, `invalid-hll`, `hash-mismatch`, `body-too-large`, `unavailable`.
 pub async fn import(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let hyll = parse_hyll(&body::read_small(context).await?)?;
+    let hll = parse_hll(&body::read_small(context).await?)?;
     context.visitor().admit(id.as_str())?;
     let _waiting = context.waiting();
     // A flush would create the counter, by the deployment's own hash: that is a setting, which its owner must choose.
@@ -74,7 +74,7 @@ pub async fn import(context: &RequestContext, id: CounterId) -> Result<Answer, P
             return Err(Problem::new(Code::CounterNotFound, detail));
         }
     }
-    unique_elements::merge(context, &id, &hyll).await?;
+    unique_elements::merge(context, &id, &hll).await?;
     let question = Read {
         counter: id,
         datacenter: None,

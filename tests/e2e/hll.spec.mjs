@@ -12,7 +12,7 @@ const HEADER_BYTES = 16;
 const DENSE_BYTES = 12_304;
 const STALE = Buffer.from([0, 0, 0, 0, 0, 0, 0, 0x80]);
 
-const path = (id, more = "") => `/counters/${id}/uniques/hyll${more}`;
+const path = (id, more = "") => `/counters/${id}/uniques/hll${more}`;
 const names = (from, to) => Array.from({ length: to - from }, (_, index) => `visitor ${from + index}`);
 const created = (world, id, more) => world.put(id, { unique_hash: "redis", ...more });
 const imported = (world, id, body, options) => world.well("PUT", path(id), { body, headers: OCTETS, ...options });
@@ -26,7 +26,7 @@ async function exported(world, id, more = "") {
 }
 
 async function count(world, id, elements, colo) {
-  const body = elements.map((unique) => JSON.stringify({ key: id, unique })).join("\n");
+  const body = elements.map((unique) => JSON.stringify({ id, unique })).join("\n");
   // Whoever does not know of the counter's hash yet learns of it by a refusal: nothing was counted, and it is sent
   // again.
   await until(async () => {
@@ -93,7 +93,7 @@ test.skipIf(MISSING)(`thousands of elements go to Redis and come from it${MISSIN
     expect(await estimate(world, "some")).toBe(await redis.call("PFCOUNT", "some", "some-there"));
     // Whoever has learned of the hash keeps it, whatever else is set: no line is refused for it.
     await world.put("few", { shards: 2 });
-    const known = await world.well("POST", "/events", { body: JSON.stringify({ key: "few", unique: "visitor 0" }) });
+    const known = await world.well("POST", "/events", { body: JSON.stringify({ id: "few", unique: "visitor 0" }) });
     expect(known).toMatchObject({ accepted: 1, rejected: 0 });
     // Together with another counter as by PFCOUNT of both.
     const union = await world.well("GET", "/uniques?id=some&id=many&consistency=strong");
@@ -165,11 +165,11 @@ test("what is no string is refused with the reason, and so is a counter of anoth
       [Buffer.concat([dense, Buffer.from("\n")]), "redis-cli adds that unless it is told -D ''"],
     ];
     for (const [body, reason] of wrong) {
-      const refused = await world.refused(400, "invalid-hyll", "PUT", path("r"), { body, headers: OCTETS });
+      const refused = await world.refused(400, "invalid-hll", "PUT", path("r"), { body, headers: OCTETS });
       expect(refused.json.detail).toContain(reason);
       expect(refused.json.detail).toContain("nothing was changed");
     }
-    await world.refused(400, "invalid-hyll", "PUT", path("r"));
+    await world.refused(400, "invalid-hll", "PUT", path("r"));
     const large = { body: Buffer.alloc(1024 * 1024 + 1), headers: OCTETS };
     await world.refused(413, "body-too-large", "PUT", path("r"), large);
     isSame(await exported(world, "r"), one);

@@ -1,0 +1,53 @@
+// The public API has one word for a thing. Walks the parameters, properties and required fields of openapi.json, and
+// fails for a word that docs/develop/conventions.md has retired, where the contract of the seed does not keep it.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+const api = JSON.parse(readFileSync("crates/tally-protocol/openapi.json", "utf8"));
+
+/** Words with the one that is used instead. */
+const RETIRED = {
+  increment: "delta", reset_ms: "reset_after_ms", unasked: "omitted", whole: "complete", under_way: "in_progress",
+  acts: "entries", hyll: "hll",
+};
+// `POST /api/event` and `GET /api/counter` keep the names of the seed.
+const OF_THE_SEED = /^\/paths\/\/api\/(event|counter)\/|^\/components\/schemas\/QueuedEvent\//;
+
+/** Yields `{ name, at, schema }` of each parameter and property. */
+function* names(node, at = "") {
+  if (node === null || typeof node !== "object") return;
+  if (typeof node.name === "string" && typeof node.in === "string") yield { name: node.name, at, schema: node.schema };
+  for (const [name, schema] of Object.entries(node.properties ?? {})) yield { name, at, schema };
+  for (const [name, below] of Object.entries(node)) yield* names(below, `${at}/${name}`);
+}
+const all = [...names(api)];
+
+test("no parameter and no property has a retired name, and no path has one", () => {
+  const found = all.filter(({ name, at }) => name in RETIRED && !OF_THE_SEED.test(`${at}/`));
+  assert.deepEqual(found.map(({ name, at }) => `${at}: ${name}, use ${RETIRED[name]}`), []);
+  // `increment` is a verb in the path of a counter.
+  const { increment: _, ...nouns } = RETIRED;
+  const paths = Object.keys(api.paths).filter((path) => path.split("/").some((segment) => segment in nouns));
+  assert.deepEqual(paths, []);
+});
+
+test("an event names its counter, amount and key as a counter's own calls do", () => {
+  const { Event: event, DeadLetter: letter, Written: written } = api.components.schemas;
+  assert.deepEqual(Object.keys(event.properties).slice(0, 2), ["id", "delta"]);
+  assert.ok("idempotency_key" in event.properties && !("key" in event.properties));
+  for (const name of ["id", "delta"]) assert.ok(name in letter.properties && name in written.properties, name);
+});
+
+test("one word asks for a strong read, and one word has one set of values", () => {
+  const values = new Map();
+  for (const { name, at, schema } of all.filter(({ schema }) => Array.isArray(schema?.enum))) {
+    if (!["consistency", "numbers"].includes(name)) continue;
+    const known = values.get(name) ?? schema.enum.join();
+    assert.equal(schema.enum.join(), known, `${at}: ${name}`);
+    values.set(name, known);
+  }
+  assert.deepEqual(Object.fromEntries(values), { consistency: "strong", numbers: "string" });
+  const parameters = all.filter(({ at }) => /\/parameters\/\w+$/.test(at)).map(({ name }) => name);
+  assert.ok(!parameters.includes("exact"));
+});
