@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build openapi fixture dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-tops bench-export bench-setup clean
+.PHONY: help setup setup-check build native openapi fixture dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -8,6 +8,7 @@ NODE := node_modules/.bin/node
 help:
 	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data"
 	@echo "             PORT, DATA, HOST, CF_BLOB_HEADER and any TALLY_ variable come from the environment"
+	@echo "make native  the server as one native program, target/native/tally-server, without workerd and without Node"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
 	@echo "make package the npm package tally: server, command and client, for machines without Rust, as build/tally-<version>.tgz"
 	@echo "make test    every test: native, of the scripts, with real servers and proxies, the commands of the documents, with kills of the server, end to end, then in a real browser"
@@ -39,6 +40,10 @@ setup-check:
 build:
 	@scripts/build.sh
 
+# The dashboard's charts are one of npm's packages, so set-up comes first. See docs/operate/native.md.
+native: setup
+	cargo build --locked --profile native --package tally-server
+
 # A data folder of this version, which every later build must open: see docs/internals/storage.md.
 fixture: build
 	@exec $(NODE) tests/upgrade/make.mjs
@@ -62,6 +67,8 @@ test: build
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs
 	cargo build --locked --package tally-simulation --bin deployments
+	cargo build --locked --package tally-server
+	$(NODE) --test --test-reporter=spec 'tests/server/*.test.mjs'
 	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
 

@@ -23,9 +23,10 @@ const NAMESAKES_MAX = 2;
 // What is public, be it to a part of a crate, and what is public to all.
 const PUBLIC = /^pub(?:\([^)]*\))? (?:struct|enum|trait|type|union) (\w+)/;
 const PUBLIC_TO_ALL = /^pub (?:struct|enum|trait|type|union) (\w+)/;
-// Files that may look at the machine's clock: they measure how long it takes, or show what a program does with it.
+// Files that may look at the machine's clock: they measure how long it takes, show what a program does with it, or are
+// the clock of a platform.
 const CLOCKS = [
-  "crates/tally-limit/examples/limit.rs",
+  "crates/tally-limit/examples/limit.rs", "crates/tally-server/src/clock.rs",
   "simulation/src/bin/board_figures.rs", "simulation/src/bin/top_figures.rs", "simulation/tests/worlds/soak.rs",
 ];
 const CODE = /\.(rs|mjs|js|ts|sh|capnp)$/;

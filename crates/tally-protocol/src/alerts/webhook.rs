@@ -222,6 +222,21 @@ impl Allowed {
         self.0.iter().any(has)
     }
 
+    /// Whether a connection to an address may be made, where the platform leaves that to the program: `address` is what
+    /// the name of a webhook resolved to just now. This machine is reached by its own names alone.
+    pub fn opens(&self, address: IpAddr, reach: Reach) -> bool {
+        let address = address.to_canonical();
+        if self.has_address(address) {
+            return true;
+        }
+        let is_local = address.is_loopback() || address.is_unspecified();
+        match reach {
+            _ if metadata_bits(address) > 0 => false,
+            Reach::Public => !is_inner(address),
+            Reach::Named => !is_local || self.has_name("localhost"),
+        }
+    }
+
     fn has_name(&self, name: &str) -> bool {
         let has = |entry: &Entry| match entry {
             Entry::Host(host) => host == name,

@@ -1,0 +1,273 @@
+//! The alarms of objects: when each rings, and how it is rung again.
+//!
+//! Invariant: an alarm is a row of its object, and changes with the object's other rows. A ringing alarm is kept until
+//! its handler has succeeded, so it rings again after a crash. It rings once at a time. One that fails is retried up
+//! to [`RETRIES_MAX`] times, with growing delays, as on Workers.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::clock::Turns;
+use super::node::Node;
+use super::place::{Place, PlaceKey};
+
+/// Source: <https://developers.cloudflare.com/durable-objects/api/alarms/>.
+const RETRIES_MAX: u32 = 6;
+
+/// The first retry's delay, which doubles, milliseconds. Source: as [`RETRIES_MAX`].
+const RETRY_MS: i64 = 2_000;
+
+/// How many alarms ring at a time: after a start thousands may be due, and each opens its object.
+const RINGING_MAX: usize = 64;
+
+/// The longest sleep, milliseconds: the machine's clock may be set meanwhile.
+const SLEEP_MS_MAX: u64 = 1_000;
+
+/// The last time of a JavaScript `Date`, unix milliseconds. Source: ECMAScript, "Time Values and Time Range".
+const DATE_MS_MAX: i64 = 8_640_000_000_000_000;
+
+/// The alarm of an object that is open.
+#[derive(Default)]
+pub(crate) struct AlarmState {
+    /// As the object sees it, unix milliseconds. None while it rings.
+    set: Cell<Option<i64>>,
+    /// Whether it was set since the last commit.
+    is_changed: Cell<bool>,
+    durable: Cell<Option<i64>>,
+    /// When it is planned to ring.
+    planned: Cell<Option<i64>>,
+    is_ringing: Cell<bool>,
+    /// Whether another one was set while one rang.
+    is_renewed: Cell<bool>,
+    retries: Cell<u32>,
+}
+
+impl AlarmState {
+    /// The alarm of an object that is opened; it is planned already.
+    pub(crate) fn stored(at_ms: Option<i64>) -> Self {
+        Self {
+            set: Cell::new(at_ms),
+            durable: Cell::new(at_ms),
+            planned: Cell::new(at_ms),
+            ..Self::default()
+        }
+    }
+
+    /// The place was opened: an alarm that the scan has not found yet is planned.
+    pub(crate) fn opened(&self, place: &Rc<Place>) {
+        place
+            .node
+            .alarms
+            .replace(&place.key, None, self.planned.get());
+    }
+
+    /// When it rings, as the object sees it.
+    pub(crate) fn get(&self) -> Option<i64> {
+        self.set.get()
+    }
+
+    /// Sets it, or deletes it; that becomes durable with the next commit.
+    ///
+    /// # Errors
+    /// If the time is none that Workers have.
+    pub(crate) fn set(&self, at_ms: Option<i64>) -> Result<(), String> {
+        if at_ms.is_some_and(|at_ms| at_ms > DATE_MS_MAX) {
+            return Err("the time of the alarm is out of range".to_owned());
+        }
+        self.set.set(at_ms);
+        self.is_changed.set(true);
+        self.is_renewed.set(true);
+        Ok(())
+    }
+
+    /// What the next commit has to store, if it has changed.
+    pub(crate) fn changed(&self) -> Option<Option<i64>> {
+        self.is_changed.get().then(|| self.set.get())
+    }
+
+    /// Whether it rings, or is retried: then its place stays open.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_ringing.get() || self.retries.get() > 0
+    }
+
+    /// A commit has succeeded.
+    pub(crate) fn committed(&self, place: &Rc<Place>) {
+        if self.is_changed.replace(false) {
+            self.durable.set(self.set.get());
+            self.plan(place, self.durable.get());
+        }
+    }
+
+    /// The object has failed.
+    pub(crate) fn rolled_back(&self, place: &Rc<Place>) {
+        self.is_changed.set(false);
+        self.set.set(self.durable.get());
+        self.is_ringing.set(false);
+        let again = place.node.clock.now_ms().saturating_add(RETRY_MS);
+        self.plan(place, self.durable.get().map(|at_ms| at_ms.max(again)));
+    }
+
+    fn plan(&self, place: &Rc<Place>, at_ms: Option<i64>) {
+        let before = self.planned.replace(at_ms);
+        if before == at_ms {
+            return;
+        }
+        place.node.alarms.replace(&place.key, before, at_ms);
+    }
+
+    /// It rings now.
+    pub(crate) fn ring(&self, place: &Rc<Place>) {
+        // A place that was opened for this has planned it once more.
+        self.plan(place, None);
+        let due = self.durable.get();
+        if self.is_ringing.get() || due.is_none() {
+            return;
+        }
+        let Some(shell) = place.incarnation().shell() else {
+            return;
+        };
+        self.is_ringing.set(true);
+        self.is_renewed.set(false);
+        // One that the constructor has set stays.
+        if !self.is_changed.get() {
+            self.set.set(None);
+        }
+        let known = place.clone();
+        let ringing = place.node.alarms.begin();
+        place.spawn(async move {
+            let rung = shell.alarm().await;
+            known
+                .alarm
+                .end(&known, rung.err().map(|fault| fault.to_string()));
+            drop(ringing);
+        });
+    }
+
+    fn end(&self, place: &Rc<Place>, failure: Option<String>) {
+        self.is_ringing.set(false);
+        let retries = self.retries.get();
+        if let Some(fault) = failure.as_ref() {
+            place
+                .node
+                .log(&format!("the alarm of {} failed: {fault}", place.label()));
+        }
+        if failure.is_some() && retries < RETRIES_MAX && !self.is_renewed.get() {
+            self.set.set(self.durable.get());
+            self.retries.set(retries + 1);
+            let again = place
+                .node
+                .clock
+                .now_ms()
+                .saturating_add(RETRY_MS << retries);
+            return self.plan(place, Some(again));
+        }
+        self.retries.set(0);
+        if self.is_renewed.get() {
+            // It may have been due, and not rung, while this one rang; one that is not stored yet is planned then.
+            if !self.is_changed.get() {
+                self.plan(place, self.durable.get());
+            }
+            return;
+        }
+        self.set.set(None);
+        self.is_changed.set(true);
+        place.database.touch();
+        place.plan_commit();
+    }
+}
+
+/// When each object's alarm rings.
+#[derive(Default)]
+pub(crate) struct Alarms {
+    due: RefCell<BTreeSet<(i64, PlaceKey)>>,
+    ringing: Rc<Cell<usize>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// An alarm that rings.
+pub(crate) struct Ringing(Rc<Cell<usize>>);
+
+impl Drop for Ringing {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+impl Alarms {
+    fn begin(&self) -> Ringing {
+        self.ringing.set(self.ringing.get() + 1);
+        Ringing(self.ringing.clone())
+    }
+
+    /// Plans an alarm, instead of one that was planned before.
+    pub(crate) fn replace(&self, key: &PlaceKey, before: Option<i64>, at_ms: Option<i64>) {
+        let mut due = self.due.borrow_mut();
+        if let Some(before) = before {
+            due.remove(&(before, key.clone()));
+        }
+        if let Some(at_ms) = at_ms {
+            let is_first = due.first().is_none_or(|first| at_ms < first.0);
+            due.insert((at_ms, key.clone()));
+            if is_first && let Some(waker) = self.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    fn pop(&self, now_ms: i64) -> Option<PlaceKey> {
+        let mut due = self.due.borrow_mut();
+        let is_due = due.first().is_some_and(|first| first.0 <= now_ms);
+        let has_room = self.ringing.get() < RINGING_MAX;
+        (is_due && has_room).then(|| due.pop_first().map(|first| first.1))?
+    }
+
+    /// How long until something may be due, milliseconds.
+    fn wait_ms(&self, now_ms: i64) -> u64 {
+        let due = self.due.borrow();
+        let first = due.first().map_or(i64::MAX, |first| first.0);
+        let wait_ms = u64::try_from(first.saturating_sub(now_ms)).unwrap_or(0);
+        wait_ms.clamp(1, SLEEP_MS_MAX)
+    }
+
+    /// Waits until an earlier alarm is planned.
+    async fn is_sooner(&self) {
+        let mut has_waited = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut has_waited, true) {
+                return Poll::Ready(());
+            }
+            *self.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Rings alarms as they are due, as long as the node lives.
+pub(crate) fn run(node: &Rc<Node>) {
+    let clock = node.clock.clone();
+    let node = node.clone();
+    let work = async move {
+        loop {
+            while let Some(key) = node.alarms.pop(node.clock.now_ms()) {
+                match node.place(&key) {
+                    Ok(place) => place.alarm.ring(&place),
+                    Err(why) => {
+                        let again = node.clock.now_ms().saturating_add(RETRY_MS);
+                        node.log(&format!("the alarm of {:?} waits: {why}", key.name));
+                        node.alarms.replace(&key, None, Some(again));
+                        break;
+                    }
+                }
+            }
+            let wait_ms = node.alarms.wait_ms(node.clock.now_ms());
+            let sleep = tokio::time::sleep(Duration::from_millis(wait_ms));
+            let sooner = std::pin::pin!(node.alarms.is_sooner());
+            futures_util::future::select(std::pin::pin!(sleep), sooner).await;
+        }
+    };
+    tokio::task::spawn_local(Turns::new(&clock, work));
+}

@@ -1,0 +1,437 @@
+//! What an object stores: one SQLite database, whose file is made at its first write.
+//!
+//! Invariant: a transaction is open from the first write of a turn until its commit. A commit is on the disk when it
+//! returns: `synchronous=FULL` in a write-ahead log. The object's alarm and its name are rows of the same database, so
+//! a commit has both or neither.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::types::{Null, ValueRef};
+use rusqlite::{CachedStatement, Connection, OpenFlags, ffi};
+use tally_host::object::{Rows, SqlValue};
+
+/// Prepared statements that a database keeps: the largest store has about 40.
+const PREPARED_MAX: usize = 64;
+
+/// Those of a database that nothing was written to, which objects of all classes ask.
+const PREPARED_OF_EMPTY_MAX: usize = 1_024;
+
+/// The largest integer that a JavaScript number holds with all below it: 2^53. Integers are bound as they are on
+/// Workers, so that a statement sees the same values on each platform.
+const INTEGER_MAX: u64 = 1 << 53;
+
+/// How a database is used: one connection, so no shared memory beside it; a page cache of 256 KB at the most, because
+/// it is most of what an open object costs.
+const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+    PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
+
+/// The object's own rows: its name, and when its alarm rings. Objects leave names that begin with `_cf` alone.
+const OWN_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS _cf_host (name TEXT NOT NULL, alarm_ms INTEGER) STRICT";
+
+thread_local! {
+    /// What a database is that nothing was written to.
+    static EMPTY: Result<Connection, String> = open_empty();
+}
+
+fn open_empty() -> Result<Connection, String> {
+    let connection = Connection::open_in_memory().map_err(said)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_OF_EMPTY_MAX);
+    Ok(connection)
+}
+
+fn said(error: rusqlite::Error) -> String {
+    error.to_string()
+}
+
+/// Why a commit failed.
+#[derive(Debug)]
+pub(crate) enum CommitError {
+    /// The transaction is undone: nothing of the turn is stored.
+    Undone(String),
+    /// It is unknown what the disk has: no further write may be acknowledged by this process.
+    Unknown(String),
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Undone(why) | Self::Unknown(why)) = self;
+        formatter.write_str(why)
+    }
+}
+
+fn open(file: &Path) -> Result<Connection, String> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    }
+    let connection = Connection::open_with_flags(file, flags).map_err(said)?;
+    connection.execute_batch(SETTINGS).map_err(said)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
+    Ok(connection)
+}
+
+/// What a statement gave.
+enum Ran {
+    Rows(Rows),
+    /// It writes, so it needs a database of its own.
+    Writes,
+}
+
+/// The database of one object.
+pub(crate) struct Database {
+    file: PathBuf,
+    name: String,
+    connection: RefCell<Option<Connection>>,
+    /// Whether a transaction is open.
+    is_begun: Cell<bool>,
+    is_dirty: Cell<bool>,
+    /// Whether the object's name is stored.
+    is_named: Cell<bool>,
+    /// SQLite has undone the open transaction by itself, as on a full disk. The turn cannot be kept.
+    undone: RefCell<Option<String>>,
+    /// For each [`Database::atomically`] that runs: whether its savepoint is set.
+    savepoints: RefCell<Vec<bool>>,
+}
+
+impl Database {
+    /// Opens the database of an object, if it has written anything before.
+    ///
+    /// # Errors
+    /// If its file cannot be opened.
+    pub(crate) fn open(file: PathBuf, name: &str) -> Result<Self, String> {
+        let known = match file.try_exists() {
+            Ok(true) => Some(open(&file)?),
+            Ok(false) => None,
+            Err(error) => return Err(error.to_string()),
+        };
+        Ok(Self {
+            file,
+            name: name.to_owned(),
+            connection: RefCell::new(known),
+            is_begun: Cell::default(),
+            is_dirty: Cell::default(),
+            is_named: Cell::default(),
+            undone: RefCell::default(),
+            savepoints: RefCell::default(),
+        })
+    }
+
+    /// Whether something was written that is not durable yet.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty.get()
+    }
+
+    /// Something was written that is no row.
+    pub(crate) fn touch(&self) {
+        self.is_dirty.set(true);
+    }
+
+    /// The name of the object, and when its alarm rings, as they are stored; `None` where nothing is.
+    ///
+    /// # Errors
+    /// If SQLite refuses to read.
+    pub(crate) fn stored(&self) -> Result<Option<(String, Option<i64>)>, String> {
+        let connection = self.connection.borrow();
+        let Some(connection) = connection.as_ref() else {
+            return Ok(None);
+        };
+        stored_in(connection)
+    }
+
+    /// Bytes of the database.
+    pub(crate) fn bytes(&self) -> u64 {
+        let connection = self.connection.borrow();
+        let Some(connection) = connection.as_ref() else {
+            return 0;
+        };
+        let sql = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+        let bytes = connection
+            .prepare_cached(sql)
+            .and_then(|mut known| known.query_row([], |row| row.get::<_, i64>(0)));
+        u64::try_from(bytes.unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// Runs a statement, and returns its rows.
+    ///
+    /// # Errors
+    /// If SQLite refuses it.
+    pub(crate) fn run(&self, statement: &str, values: &[SqlValue]) -> Result<Rows, String> {
+        let mut connection = self.connection.borrow_mut();
+        let ran = match &*connection {
+            Some(own) => self.query(own, statement, values, true)?,
+            None => EMPTY.with(|empty| match empty {
+                Ok(empty) => self.query(empty, statement, values, false),
+                Err(why) => Err(why.clone()),
+            })?,
+        };
+        match ran {
+            Ran::Rows(rows) => Ok(rows),
+            Ran::Writes => {
+                let own = connection.insert(open(&self.file)?);
+                match self.query(own, statement, values, true)? {
+                    Ran::Rows(rows) => Ok(rows),
+                    Ran::Writes => Ok(Rows::new()),
+                }
+            }
+        }
+    }
+
+    fn query(
+        &self,
+        connection: &Connection,
+        statement: &str,
+        values: &[SqlValue],
+        may_write: bool,
+    ) -> Result<Ran, String> {
+        let mut prepared = connection.prepare_cached(statement).map_err(said)?;
+        let count = prepared.parameter_count();
+        if count != values.len() {
+            return Err(format!("{count} values are wanted, {} given", values.len()));
+        }
+        let writes = !prepared.readonly();
+        if writes && !may_write {
+            return Ok(Ran::Writes);
+        }
+        if writes {
+            self.begin(connection)?;
+        }
+        rows_of(&mut prepared, values)
+            .map(Ran::Rows)
+            .map_err(|error| {
+                let error = said(error);
+                if self.is_begun.get() && connection.is_autocommit() {
+                    *self.undone.borrow_mut() = Some(error.clone());
+                }
+                error
+            })
+    }
+
+    /// Opens the transaction, and the savepoints that were asked for.
+    fn begin(&self, connection: &Connection) -> Result<(), String> {
+        if let Some(why) = &*self.undone.borrow() {
+            return Err(why.clone());
+        }
+        self.is_dirty.set(true);
+        if !self.is_begun.replace(true) {
+            execute(connection, "BEGIN IMMEDIATE").map_err(|error| {
+                self.is_begun.set(false);
+                said(error)
+            })?;
+        }
+        for is_set in self.savepoints.borrow_mut().iter_mut() {
+            if !*is_set {
+                execute(connection, "SAVEPOINT atom").map_err(said)?;
+                *is_set = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs several statements as one: keeps their effects if `body` returns `true`, and otherwise none.
+    ///
+    /// # Errors
+    /// If SQLite cannot undo, or keep, what they wrote.
+    pub(crate) fn atomically(&self, body: &mut dyn FnMut() -> bool) -> Result<(), String> {
+        self.savepoints.borrow_mut().push(false);
+        let is_kept = body();
+        let is_set = self.savepoints.borrow_mut().pop();
+        let connection = self.connection.borrow();
+        if let (Some(true), Some(connection)) = (is_set, &*connection) {
+            if let Some(why) = &*self.undone.borrow() {
+                return Err(why.clone());
+            }
+            if !is_kept {
+                execute(connection, "ROLLBACK TO atom").map_err(said)?;
+            }
+            execute(connection, "RELEASE atom").map_err(said)?;
+        }
+        Ok(())
+    }
+
+    /// Drops all tables of the object.
+    ///
+    /// # Errors
+    /// If SQLite refuses it.
+    pub(crate) fn delete_all(&self) -> Result<(), String> {
+        if self.connection.borrow().is_none() {
+            return Ok(());
+        }
+        let tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> '_cf_host'";
+        for row in self.run(tables, &[])? {
+            let Some(SqlValue::Text(name)) = row.first() else {
+                continue;
+            };
+            // SQLite's own, of AUTOINCREMENT, can only be emptied.
+            let drops = match name.starts_with("sqlite_") {
+                true => format!("DELETE FROM {name}"),
+                false => format!("DROP TABLE \"{name}\""),
+            };
+            self.run(&drops, &[])?;
+        }
+        Ok(())
+    }
+
+    /// What was written becomes durable; `alarm`, if it has changed, with it.
+    pub(crate) fn commit(&self, alarm: Option<Option<i64>>) -> Result<(), CommitError> {
+        self.is_dirty.set(false);
+        if let Some(why) = self.undone.borrow().clone() {
+            self.roll_back();
+            return Err(CommitError::Undone(why));
+        }
+        let kept = self.keep(alarm);
+        self.is_begun.set(false);
+        kept.map_err(|error| {
+            let is_unknown = is_sync_failure(&error);
+            self.roll_back();
+            match is_unknown {
+                true => CommitError::Unknown(said(error)),
+                false => CommitError::Undone(said(error)),
+            }
+        })
+    }
+
+    fn keep(&self, alarm: Option<Option<i64>>) -> Result<(), rusqlite::Error> {
+        let mut connection = self.connection.borrow_mut();
+        if connection.is_none() && alarm.flatten().is_some() {
+            let opened = open(&self.file).map_err(|why| {
+                rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(why))
+            })?;
+            *connection = Some(opened);
+        }
+        let Some(connection) = &*connection else {
+            return Ok(());
+        };
+        if !self.is_begun.replace(true) {
+            execute(connection, "BEGIN IMMEDIATE")?;
+        }
+        self.name_it(connection)?;
+        if let Some(at_ms) = alarm {
+            let mut update = connection.prepare_cached("UPDATE _cf_host SET alarm_ms = ?")?;
+            update.execute([at_ms])?;
+        }
+        execute(connection, "COMMIT")
+    }
+
+    /// Writes the object's name into a database that has none yet.
+    fn name_it(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
+        if self.is_named.get() {
+            return Ok(());
+        }
+        connection.execute_batch(OWN_TABLE)?;
+        let insert =
+            "INSERT INTO _cf_host (name) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM _cf_host)";
+        connection.execute(insert, [&self.name])?;
+        self.is_named.set(true);
+        Ok(())
+    }
+
+    /// Closes the file. What is not durable is gone.
+    pub(crate) fn close(&self) {
+        self.roll_back();
+        drop(self.connection.take());
+    }
+
+    /// What is not durable is gone.
+    pub(crate) fn roll_back(&self) {
+        self.is_dirty.set(false);
+        self.is_begun.set(false);
+        self.is_named.set(false);
+        self.undone.take();
+        self.savepoints.borrow_mut().clear();
+        if let Some(connection) = &*self.connection.borrow()
+            && !connection.is_autocommit()
+        {
+            // Where even that fails, the next statement opens no transaction and says so.
+            let _ = execute(connection, "ROLLBACK");
+        }
+    }
+}
+
+/// Whether it is unknown what the disk has: after a failed sync, the system may have dropped what it could not write.
+fn is_sync_failure(error: &rusqlite::Error) -> bool {
+    let codes = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC];
+    error
+        .sqlite_error()
+        .is_some_and(|error| codes.contains(&error.extended_code))
+}
+
+fn stored_in(connection: &Connection) -> Result<Option<(String, Option<i64>)>, String> {
+    let there = "SELECT 1 FROM sqlite_master WHERE name = '_cf_host'";
+    let mut there = connection.prepare_cached(there).map_err(said)?;
+    if !there.exists([]).map_err(said)? {
+        return Ok(None);
+    }
+    let rows = "SELECT name, alarm_ms FROM _cf_host";
+    let mut rows = connection.prepare_cached(rows).map_err(said)?;
+    let mut rows = rows.query([]).map_err(said)?;
+    match rows.next().map_err(said)? {
+        Some(row) => Ok(Some((row.get(0).map_err(said)?, row.get(1).map_err(said)?))),
+        None => Ok(None),
+    }
+}
+
+/// The name and the alarm in a database that no object uses now.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn look_into(file: &Path) -> Result<Option<(String, Option<i64>)>, String> {
+    stored_in(&open(file)?)
+}
+
+fn execute(connection: &Connection, statement: &str) -> Result<(), rusqlite::Error> {
+    connection
+        .prepare_cached(statement)?
+        .raw_execute()
+        .map(drop)
+}
+
+fn rows_of(prepared: &mut CachedStatement<'_>, values: &[SqlValue]) -> rusqlite::Result<Rows> {
+    for (place, value) in (1..).zip(values) {
+        match value {
+            SqlValue::Null => prepared.raw_bind_parameter(place, Null),
+            SqlValue::Integer(number) => prepared.raw_bind_parameter(place, real(*number)),
+            SqlValue::Real(number) => prepared.raw_bind_parameter(place, number),
+            SqlValue::Text(text) => prepared.raw_bind_parameter(place, text),
+            SqlValue::Blob(bytes) => prepared.raw_bind_parameter(place, bytes),
+        }?;
+    }
+    let width = prepared.column_count();
+    let mut found = prepared.raw_query();
+    let mut rows = Rows::new();
+    while let Some(row) = found.next()? {
+        let columns = (0..width).map(|column| row.get_ref(column).map(value));
+        rows.push(columns.collect::<rusqlite::Result<_>>()?);
+    }
+    Ok(rows)
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "integers are those that a JavaScript number holds"
+)]
+fn real(number: i64) -> f64 {
+    number as f64
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "a whole number below 2^53 either way"
+)]
+fn value(column: ValueRef<'_>) -> SqlValue {
+    match column {
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Integer(number),
+        // To JavaScript they are alike.
+        ValueRef::Real(number) if number.fract() == 0.0 && number.abs() <= INTEGER_MAX as f64 => {
+            SqlValue::Integer(number as i64)
+        }
+        ValueRef::Real(number) => SqlValue::Real(number),
+        ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
+    }
+}

@@ -1,0 +1,241 @@
+//! Connections of clients: HTTP/1.1 by hyper.
+//!
+//! Invariants: everything that clients fill has a bound: connections, requests in flight, the time of a head, its size.
+//! Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it on.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use hyper::body::Incoming;
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    UPGRADE,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tally_host::{Host, Memory, Stream};
+use tally_protocol::problem::{Code, Problem};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+use super::clock::Turns;
+use super::guest::Guest;
+use super::incoming::ClientCall;
+use super::node::Node;
+use super::outgoing::{AnswerBody, answer_of};
+use super::socket::SocketCarrier;
+
+/// How long a client may take to the head of a request, and may be idle between two.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// The largest head of a request, and the most that is read ahead of it, bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1_024;
+
+/// The most headers of a request.
+const HEADERS_MAX: usize = 128;
+
+/// The most requests that are answered at once by a thread. Each takes some 4 KB.
+const REQUESTS_MAX: usize = 20_000;
+
+/// How long no connection is accepted where there is no descriptor for one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a client gets that is one too many.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// Where clients enter: a listener with the memory of an edge.
+pub(crate) struct EdgeDoor {
+    node: Rc<Node>,
+    memory: Rc<Memory>,
+    blob: Option<String>,
+    connections: Rc<Cell<usize>>,
+    connections_max: usize,
+    requests: Cell<usize>,
+}
+
+/// Counts as long as it is held.
+struct Held<'a>(&'a Cell<usize>);
+
+impl<'a> Held<'a> {
+    fn begin(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+impl EdgeDoor {
+    /// A door of a node. `blob`: the header that says where a request entered. `connections`: those of all doors.
+    pub(crate) fn new(
+        node: &Rc<Node>,
+        blob: Option<&str>,
+        connections: &Rc<Cell<usize>>,
+        connections_max: usize,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            node: node.clone(),
+            memory: Rc::default(),
+            blob: blob.map(str::to_owned),
+            connections: connections.clone(),
+            connections_max,
+            requests: Cell::default(),
+        })
+    }
+
+    /// Accepts clients until the end begins.
+    pub(crate) async fn listen(
+        self: Rc<Self>,
+        listener: TcpListener,
+        mut ends: watch::Receiver<bool>,
+    ) {
+        loop {
+            let accepted = {
+                let accept = std::pin::pin!(listener.accept());
+                let ended = std::pin::pin!(ends.changed());
+                match select(accept, ended).await {
+                    Either::Left((accepted, _)) => accepted,
+                    Either::Right(_) => return,
+                }
+            };
+            match accepted {
+                Ok((stream, peer)) => self.clone().admit(stream, peer, ends.clone()),
+                Err(error) => {
+                    self.node
+                        .log(&format!("no connection can be accepted: {error}"));
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn admit(self: Rc<Self>, mut stream: TcpStream, peer: SocketAddr, ends: watch::Receiver<bool>) {
+        if self.connections.get() >= self.connections_max {
+            tokio::task::spawn_local(async move {
+                let _ = stream.write_all(TOO_MANY).await;
+            });
+            return;
+        }
+        // Without it each answer waits for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let clock = self.node.clock.clone();
+        let work = async move {
+            let connections = self.connections.clone();
+            let _held = Held::begin(&connections);
+            self.serve(stream, peer.ip(), ends).await;
+        };
+        tokio::task::spawn_local(Turns::new(&clock, work));
+    }
+
+    async fn serve(
+        self: Rc<Self>,
+        stream: TcpStream,
+        peer: IpAddr,
+        mut ends: watch::Receiver<bool>,
+    ) {
+        let service = service_fn(move |request| {
+            let door = self.clone();
+            async move { Ok::<_, Infallible>(door.answer(request, peer).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .half_close(true)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let ended = std::pin::pin!(ends.changed());
+        if let Either::Right(_) = select(connection.as_mut(), ended).await {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+
+    async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
+        if self.requests.get() >= REQUESTS_MAX {
+            return overloaded();
+        }
+        let _held = Held::begin(&self.requests);
+        let upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
+        let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
+        let (parts, body) = request.into_parts();
+        let call = Box::new(ClientCall::new(parts, body, peer, self.blob.as_deref()));
+        let host = Host::new(Rc::new(Guest::of_edge(&self.node)), self.memory.clone());
+        let response = tally_edge::fetch(call, host, self.node.context()).await;
+        match answer_of(response) {
+            Ok(answer) => answer,
+            Err(stream) => upgraded(&stream, upgrade, key),
+        }
+    }
+}
+
+fn is_upgrade(request: &Request<Incoming>) -> bool {
+    request.headers().contains_key(UPGRADE)
+}
+
+fn overloaded() -> Response<AnswerBody> {
+    let detail = "too many requests are answered at once; nothing was counted, try again";
+    let problem = Problem::new(Code::Overloaded, detail);
+    let mut answer = Response::new(AnswerBody::from(problem.to_json().into_bytes()));
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let headers = answer.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    let seconds = problem.retry_after_seconds().unwrap_or(1);
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    answer
+}
+
+/// Begins a WebSocket. An object's refusal has no connection to take over.
+fn upgraded(
+    stream: &Stream,
+    upgrade: Option<hyper::upgrade::OnUpgrade>,
+    key: Option<HeaderValue>,
+) -> Response<AnswerBody> {
+    let carrier = stream.carrier.downcast_ref::<SocketCarrier>();
+    let (Some(SocketCarrier(socket)), Some(upgrade), Some(key)) = (carrier, upgrade, key) else {
+        if let Some(SocketCarrier(socket)) = carrier {
+            socket.break_off();
+        }
+        let mut answer = Response::new(AnswerBody::from(Vec::new()));
+        *answer.status_mut() = StatusCode::BAD_REQUEST;
+        return answer;
+    };
+    let socket = socket.clone();
+    let Some(clock) = socket.clock() else {
+        return overloaded();
+    };
+    let work = async move {
+        match upgrade.await {
+            Ok(connection) => socket.serve(connection).await,
+            Err(_) => socket.lose(),
+        }
+    };
+    tokio::task::spawn_local(Turns::new(&clock, work));
+    let mut answer = Response::new(AnswerBody::from(Vec::new()));
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()));
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = accept {
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    answer
+}

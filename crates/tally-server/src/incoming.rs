@@ -1,0 +1,250 @@
+//! Requests of clients, as hyper has them.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use bytes::{Buf, Bytes};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
+use tally_host::Later;
+use tally_host::http::{Pieces, Request, headers_taken_along};
+
+/// The largest body that is read at once. Larger ones are read in pieces.
+const WHOLE_BYTES_MAX: usize = 1_024 * 1_024;
+
+/// What a proxy of the deployment's owner says of a request, in the header of `--cf-blob-header`.
+#[derive(Default)]
+struct Facts {
+    colo: Option<String>,
+    country: Option<String>,
+    address: Option<String>,
+}
+
+/// A request.
+pub(crate) struct ClientCall {
+    text: String,
+    method: String,
+    url: String,
+    headers: HeaderMap,
+    facts: Facts,
+    has_body: bool,
+    body: RefCell<Option<Incoming>>,
+}
+
+/// A header's value; several of one name are joined as in browsers. Bytes that are no ASCII are characters of Latin-1.
+fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
+    let mut values = headers.get_all(name).iter();
+    let text = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| char::from(*byte))
+            .collect::<String>()
+    };
+    let first = values.next()?;
+    let first = match first.to_str() {
+        Ok(plain) => plain.to_owned(),
+        Err(_) => text(first.as_bytes()),
+    };
+    Some(values.fold(first, |before, value| {
+        before + ", " + &text(value.as_bytes())
+    }))
+}
+
+impl ClientCall {
+    /// Takes a request apart. `blob`: the header that says where it entered.
+    pub(crate) fn new(parts: Parts, body: Incoming, peer: IpAddr, blob: Option<&str>) -> Self {
+        let method = parts.method.as_str().to_owned();
+        let url = match parts.uri.authority() {
+            Some(_) => parts.uri.to_string(),
+            None => {
+                let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+                ["http://", host.unwrap_or_default(), &parts.uri.to_string()].concat()
+            }
+        };
+        let is_read = matches!(method.as_str(), "GET" | "HEAD");
+        let is_empty = parts
+            .headers
+            .get(CONTENT_LENGTH)
+            .is_some_and(|length| length == "0");
+        let is_announced = parts.headers.contains_key(CONTENT_LENGTH)
+            || parts.headers.contains_key(TRANSFER_ENCODING);
+        let mut call = Self {
+            text: String::new(),
+            facts: facts_of(&parts.headers, peer, blob),
+            has_body: !is_read && is_announced && !is_empty,
+            method,
+            url,
+            headers: parts.headers,
+            body: RefCell::new(Some(body)),
+        };
+        call.text = call.lines();
+        call
+    }
+
+    fn lines(&self) -> String {
+        let mut text = String::with_capacity(self.url.len() + 128);
+        if self.has_body {
+            text.push('+');
+        }
+        for line in [&self.method, &self.url] {
+            text.push('\n');
+            text.push_str(line);
+        }
+        for name in headers_taken_along(&self.method, &self.url) {
+            text.push('\n');
+            if let Some(value) = joined(&self.headers, name) {
+                text.push(':');
+                text.push_str(&value);
+            }
+        }
+        text
+    }
+}
+
+fn facts_of(headers: &HeaderMap, peer: IpAddr, blob: Option<&str>) -> Facts {
+    let blob = blob.and_then(|name| headers.get(name));
+    let Some(blob) = blob else {
+        return Facts {
+            address: Some(peer.to_canonical().to_string()),
+            ..Facts::default()
+        };
+    };
+    let facts: serde_json::Value = serde_json::from_slice(blob.as_bytes()).unwrap_or_default();
+    let text = |name: &str| {
+        facts
+            .get(name)
+            .and_then(|fact| fact.as_str())
+            .map(str::to_owned)
+    };
+    Facts {
+        colo: text("colo"),
+        country: text("country"),
+        address: text("clientIp"),
+    }
+}
+
+impl Request for ClientCall {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn method(&self) -> &str {
+        &self.method
+    }
+
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        joined(&self.headers, name)
+    }
+
+    fn colo(&self) -> Option<String> {
+        self.facts.colo.clone()
+    }
+
+    fn country(&self) -> Option<String> {
+        self.facts.country.clone()
+    }
+
+    fn client_address(&self) -> Option<String> {
+        self.facts.address.clone()
+    }
+
+    fn has_body(&self) -> bool {
+        self.has_body
+    }
+
+    fn whole(&self) -> Later<Result<Vec<u8>, String>> {
+        let body = self.body.borrow_mut().take().filter(|_| self.has_body);
+        let has_body = self.has_body;
+        Box::pin(async move {
+            match body {
+                Some(body) => whole_of(body).await,
+                None if has_body => Err("the body was read already".to_owned()),
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+
+    fn pieces(&self, bytes: u32) -> Option<Box<dyn Pieces>> {
+        let body = self.body.borrow_mut().take().filter(|_| self.has_body)?;
+        let reader = Reader {
+            body,
+            ahead: Vec::new(),
+            bytes: usize::try_from(bytes.max(1)).unwrap_or(usize::MAX),
+        };
+        Some(Box::new(Cut(Rc::new(RefCell::new(Some(reader))))))
+    }
+}
+
+/// The next bytes of a body; `None` at its end.
+async fn next_of(body: &mut Incoming) -> Result<Option<Bytes>, String> {
+    loop {
+        let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+        let Some(frame) = frame else { return Ok(None) };
+        let frame = frame.map_err(|error| error.to_string())?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+}
+
+async fn whole_of(mut body: Incoming) -> Result<Vec<u8>, String> {
+    let Some(first) = next_of(&mut body).await? else {
+        return Ok(Vec::new());
+    };
+    let mut whole = Vec::from(first);
+    while let Some(more) = next_of(&mut body).await? {
+        if whole.len() + more.len() > WHOLE_BYTES_MAX {
+            return Err("the body is longer than it said".to_owned());
+        }
+        whole.extend_from_slice(&more);
+    }
+    Ok(whole)
+}
+
+struct Reader {
+    body: Incoming,
+    ahead: Vec<u8>,
+    bytes: usize,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+        while self.ahead.len() < self.bytes {
+            match next_of(&mut self.body).await? {
+                Some(more) => self.ahead.extend_from_slice(more.chunk()),
+                None => break,
+            }
+        }
+        if self.ahead.is_empty() {
+            return Ok(None);
+        }
+        let rest = self.ahead.split_off(self.bytes.min(self.ahead.len()));
+        Ok(Some(std::mem::replace(&mut self.ahead, rest)))
+    }
+}
+
+/// A body, cut into pieces of one length. The reader is away while a piece is read. A piece that is given up, and is
+/// asked for again, is lost: its body is broken off.
+struct Cut(Rc<RefCell<Option<Reader>>>);
+
+impl Pieces for Cut {
+    fn next(&mut self) -> Later<Result<Option<Vec<u8>>, String>> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let reader = shared.borrow_mut().take();
+            let Some(mut reader) = reader else {
+                return Err("the piece before was not read to its end".to_owned());
+            };
+            let piece = reader.next().await;
+            *shared.borrow_mut() = Some(reader);
+            piece
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Tally as one native program: the same crates as on Workers, on tokio, hyper and SQLite.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`options`] | options, and the settings of the deployment |
+//! | [`folder`], [`database`] | the data folder, and the database of an object |
+//! | [`node`], [`place`] | the objects of a thread, and where one of them lives |
+//! | [`commits`], [`alarm`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
+//! | [`guest`] | the platform as Workers and objects see it |
+//! | [`http`], [`incoming`], [`outgoing`] | connections, requests and answers of clients |
+//! | [`socket`], [`event_stream`] | WebSockets, and streams of server-sent events |
+//! | [`webhook`] | requests that leave the deployment |
+//! | [`pages`], [`randomness`] | files that are served as they stand, random numbers |
+//!
+//! Life: options → data folder → settings → listeners → ready → signal → drained → closed → exit 0.
+
+mod alarm;
+mod clock;
+mod commits;
+mod database;
+mod event_stream;
+mod folder;
+mod guest;
+mod http;
+mod incoming;
+mod node;
+mod options;
+mod outgoing;
+mod pages;
+mod place;
+mod randomness;
+mod socket;
+mod webhook;
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use clock::TurnClock;
+use folder::DataFolder;
+use http::EdgeDoor;
+use node::Node;
+use options::ServerOptions;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The exit code of a server that cannot go on.
+const EXIT_FAILED: i32 = 1;
+
+/// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How often a drain looks whether all is done.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+
+/// Descriptors of an open object: its database and its log.
+const DESCRIPTORS_PER_OBJECT: u64 = 2;
+
+/// Bytes of an open object.
+const BYTES_PER_OBJECT: u64 = 280_000;
+
+/// Memory of a machine that does not say how much it has.
+const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// The fewest objects that may be open: the partitions of the directory and what serves one request.
+const OPEN_OBJECTS_MIN: u64 = 64;
+
+fn main() -> ExitCode {
+    let options = ServerOptions::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let served = runtime
+        .map_err(|error| error.to_string())
+        .and_then(|runtime| {
+            let local = tokio::task::LocalSet::new();
+            let served = local.block_on(&runtime, serve(&options));
+            drop(local);
+            served
+        });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("serve: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How many descriptors this process may have.
+fn descriptors() -> u64 {
+    rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1_024)
+}
+
+/// How much memory the machine has, bytes.
+fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes =
+        total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kilobytes.map_or(MEMORY_BYTES_DEFAULT, |kilobytes| {
+        kilobytes.saturating_mul(1_024)
+    })
+}
+
+/// How many objects may be open at once: half of the descriptors, a quarter of the memory.
+fn open_objects_max(descriptors: u64) -> usize {
+    let by_files = descriptors / 2 / DESCRIPTORS_PER_OBJECT;
+    let by_memory = memory_bytes() / 4 / BYTES_PER_OBJECT;
+    usize::try_from(by_files.min(by_memory).max(OPEN_OBJECTS_MIN)).unwrap_or(usize::MAX)
+}
+
+async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
+    let found = tokio::net::lookup_host((host, 0)).await.map_err(|_| {
+        format!(
+            "--host {host} is unknown: give an address of this machine or a name that leads to one"
+        )
+    })?;
+    Ok(found.map(|found| found.ip()).collect())
+}
+
+async fn listeners(options: &ServerOptions, address: IpAddr) -> Result<Vec<TcpListener>, String> {
+    let mut listeners = Vec::new();
+    for index in 0..options.edges {
+        let port = match options.port {
+            0 => 0,
+            port => port
+                .checked_add(index)
+                .ok_or("--port leaves no room for --edges")?,
+        };
+        let bound = TcpListener::bind(SocketAddr::new(address, port)).await;
+        listeners.push(bound.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => format!(
+                "port {port} on {} is taken: end what listens there, or choose another one with --port",
+                options.host
+            ),
+            _ => format!("port {port} on {} cannot be listened on: {error}", options.host),
+        })?);
+    }
+    Ok(listeners)
+}
+
+/// The address by which this machine calls a listener.
+fn url_of(listener: &TcpListener) -> Result<String, String> {
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    Ok(format!("http://{}", SocketAddr::new(ip, address.port())))
+}
+
+async fn serve(options: &ServerOptions) -> Result<(), String> {
+    let clock = TurnClock::default();
+    clock.begin();
+    let descriptors = descriptors();
+    let open_max = open_objects_max(descriptors);
+    let addresses = addresses(&options.host).await?;
+    let address = *addresses.first().ok_or("--host leads to no address")?;
+    let folder = DataFolder::open(&options.data)?;
+    let noted = folder.tablets();
+    let settings = options.settings(&addresses, noted.as_deref(), open_max, clock.now_ms())?;
+    let tablets = settings
+        .get(tally_protocol::names::TABLET_COUNT)
+        .unwrap_or_default();
+    folder.note_tablets(&tablets)?;
+    let node = Node::new(
+        Rc::new(settings),
+        folder.objects(),
+        folder.snapshots(),
+        open_max,
+    );
+    let listeners = listeners(options, address).await?;
+    let urls: Vec<String> = listeners.iter().map(url_of).collect::<Result<_, _>>()?;
+    let (end, ends) = watch::channel(false);
+    let connections = Rc::<Cell<usize>>::default();
+    let connections_max = usize::try_from(descriptors / 4).unwrap_or(usize::MAX);
+    node.run();
+    for listener in listeners {
+        let blob = options.cf_blob_header.as_deref();
+        let door = EdgeDoor::new(&node, blob, &connections, connections_max);
+        tokio::task::spawn_local(door.listen(listener, ends.clone()));
+    }
+    drop(ends);
+    println!(
+        "Tally is ready on {}\nThe dashboard is on {}/dashboard/",
+        urls.join(", "),
+        urls.first().map_or("", String::as_str)
+    );
+    signalled().await?;
+    let _ = end.send(true);
+    drain(&node, &connections).await;
+    node.close_all();
+    Ok(())
+}
+
+/// Waits for a signal to end. A second one ends the process at once.
+async fn signalled() -> Result<(), String> {
+    let listen = |kind| signal(kind).map_err(|error| error.to_string());
+    let mut signals = [
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::interrupt())?,
+        listen(SignalKind::hangup())?,
+    ];
+    any(&mut signals).await;
+    tokio::task::spawn_local(async move {
+        any(&mut signals).await;
+        std::process::exit(EXIT_FAILED);
+    });
+    Ok(())
+}
+
+async fn any(signals: &mut [tokio::signal::unix::Signal; 3]) {
+    let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
+    futures_util::future::select_all(received).await;
+}
+
+/// Lets requests in flight, and what they left to do, come to their ends.
+async fn drain(node: &Rc<Node>, connections: &Cell<usize>) {
+    let done = async {
+        while connections.get() > 0 || node.background_count() > 0 {
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+    };
+    // What takes longer is broken off. It is not acknowledged.
+    let _ = tokio::time::timeout(DRAIN_TIME_MAX, done).await;
+}

@@ -1,0 +1,134 @@
+//! The options of the program, and the settings of the deployment that follow from them.
+//!
+//! Invariant: access is open only on a loopback address without keys. Any other address needs keys. What
+//! `make serve` sets by itself is set here too, so that both answer alike.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::builder::RangedI64ValueParser;
+use tally_protocol::names::{
+    ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_ONE, KEYS, LIMITER_COUNT, OPEN_OBJECTS_MAX, ROLE,
+    STARTED_AT, SUBREQUESTS, TABLET_COUNT,
+};
+use tally_protocol::settings;
+
+/// The most edges: each has a port and caches of its own.
+const EDGES_MAX: u16 = 64;
+
+/// A tablet is an object of some 60 KB: 64 of them hold a million counters.
+const TABLETS_DEFAULT: &str = "64";
+
+/// All objects share the machine, so more limiters judge no faster, and fewer of them share fuller messages.
+const LIMITERS_DEFAULT: &str = "4";
+
+/// Nothing counts the calls of a request here, so the memory of a bulk body bounds how many counters it names.
+const SUBREQUESTS_DEFAULT: &str = "1000000";
+
+/// Tally on this machine: exact counters, unique visitors, rate limits. ServerSettings are the TALLY_ variables of the
+/// environment.
+#[derive(Parser)]
+#[command(name = "tally-server", version)]
+pub(crate) struct ServerOptions {
+    /// The address to listen on. One that other machines reach needs keys.
+    #[arg(long, env = "HOST", default_value = "127.0.0.1")]
+    pub(crate) host: String,
+
+    /// The port; 0 for any free one.
+    #[arg(long, env = "PORT", default_value_t = 8788)]
+    pub(crate) port: u16,
+
+    /// The folder of the data. One server has it at a time.
+    #[arg(long, env = "DATA", default_value = "tally-data")]
+    pub(crate) data: PathBuf,
+
+    /// A file with the keys, instead of TALLY_KEYS.
+    #[arg(long)]
+    pub(crate) keys: Option<PathBuf>,
+
+    /// How many edges listen, each on a port of its own and with caches of its own.
+    #[arg(long, env = "SERVE_EDGES", default_value_t = 1, value_parser = edges())]
+    pub(crate) edges: u16,
+
+    /// The header by which a proxy says, as JSON, where a request entered: colo, country, clientIp.
+    #[arg(long, env = "CF_BLOB_HEADER")]
+    pub(crate) cf_blob_header: Option<String>,
+}
+
+fn edges() -> RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=i64::from(EDGES_MAX))
+}
+
+/// The settings of the deployment, by their names.
+pub(crate) struct ServerSettings(HashMap<String, String>);
+
+impl ServerSettings {
+    /// A setting; `None` where it is not set.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+}
+
+impl ServerOptions {
+    /// The settings that the environment and these options give. `addresses`: what the host resolves to. `noted`: the
+    /// tablets of the data folder, `None` where it is new. `open_objects_max`: how many objects may be open.
+    ///
+    /// # Errors
+    /// What may not be so, as a sentence.
+    pub(crate) fn settings(
+        &self,
+        addresses: &[IpAddr],
+        noted: Option<&str>,
+        open_objects_max: usize,
+        started_ms: i64,
+    ) -> Result<ServerSettings, String> {
+        let own = [ROLE, ACCESS, STARTED_AT];
+        let environment = std::env::vars();
+        let mut known: HashMap<String, String> = environment
+            .filter(|(name, value)| name.starts_with("TALLY_") && !value.is_empty())
+            .filter(|(name, _)| !own.contains(&name.as_str()))
+            .collect();
+        if let Some(file) = &self.keys {
+            let keys = std::fs::read_to_string(file);
+            let keys = keys.map_err(|error| format!("--keys {}: {error}", file.display()))?;
+            known.insert(KEYS.to_owned(), keys);
+        }
+        let is_loopback = addresses.iter().all(IpAddr::is_loopback) && !addresses.is_empty();
+        let has_keys = known.contains_key(KEYS);
+        if !is_loopback && !has_keys {
+            return Err(format!(
+                "--host {} can be reached from other machines, so keys are needed: name a file by --keys (the README shows its form), or leave --host unset to serve this machine only",
+                self.host
+            ));
+        }
+        let access = std::env::var(ACCESS)
+            .ok()
+            .filter(|access| !access.is_empty());
+        let access = access.unwrap_or_else(|| ACCESS_OPEN.to_owned());
+        if access != ACCESS_OPEN || !has_keys {
+            known.insert(ACCESS.to_owned(), access);
+        }
+        let mut set = |name: &str, value: String| {
+            known.entry(name.to_owned()).or_insert(value);
+        };
+        // Without it nothing says where a request entered, and looking there costs each of them time.
+        if self.cf_blob_header.is_none() {
+            set(DATACENTERS, DATACENTERS_ONE.to_owned());
+        }
+        set(LIMITER_COUNT, LIMITERS_DEFAULT.to_owned());
+        set(SUBREQUESTS, SUBREQUESTS_DEFAULT.to_owned());
+        set(OPEN_OBJECTS_MAX, open_objects_max.to_string());
+        set(STARTED_AT, started_ms.to_string());
+        // Set and empty, it says that each counter has an object of its own.
+        let is_apart = std::env::var(TABLET_COUNT).is_ok_and(|tablets| tablets.trim().is_empty());
+        if !is_apart {
+            set(TABLET_COUNT, noted.unwrap_or(TABLETS_DEFAULT).to_owned());
+        }
+        known.retain(|_, value| !value.is_empty());
+        let problem = settings::check_all(|name| known.get(name).cloned());
+        problem.map_err(|problem| problem.to_string())?;
+        Ok(ServerSettings(known))
+    }
+}

@@ -1,0 +1,165 @@
+//! Responses to clients, as hyper takes them.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use tally_host::http::{self, Pieces};
+use tally_host::{Later, Stream};
+
+use super::event_stream::{EventCarrier, EventReader};
+
+/// A body of a known length.
+pub(crate) struct FullBody(Option<Bytes>);
+
+impl From<Bytes> for FullBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+impl Body for FullBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let bytes = self.0.as_ref().map_or(0, Bytes::len);
+        SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+/// What the next piece of a body comes from.
+type NextPiece = Later<Result<Option<Vec<u8>>, String>>;
+
+/// The body of an answer.
+pub(crate) enum AnswerBody {
+    /// Of a known length.
+    Full(FullBody),
+    /// Produced while it is sent.
+    Pieces(Box<dyn Pieces>, Cell<Option<NextPiece>>),
+    /// Server-sent events.
+    Events(EventReader),
+}
+
+impl From<Vec<u8>> for AnswerBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Full(FullBody::from(Bytes::from(bytes)))
+    }
+}
+
+/// A body that could not be produced to its end: the connection is broken off.
+#[derive(Debug)]
+pub(crate) struct BrokenBody(String);
+
+impl std::fmt::Display for BrokenBody {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BrokenBody {}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BrokenBody;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
+        match self.get_mut() {
+            Self::Full(FullBody(bytes)) => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Self::Events(reader) => reader
+                .poll(context)
+                .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
+            Self::Pieces(pieces, asked) => {
+                let mut next = asked.take().unwrap_or_else(|| pieces.next());
+                match next.as_mut().poll(context) {
+                    Poll::Ready(Ok(Some(bytes))) => {
+                        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+                    }
+                    Poll::Ready(Ok(None)) => Poll::Ready(None),
+                    Poll::Ready(Err(why)) => Poll::Ready(Some(Err(BrokenBody(why)))),
+                    Poll::Pending => {
+                        asked.set(Some(next));
+                        Poll::Pending
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(full) => full.is_end_stream(),
+            _ => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(full) => full.size_hint(),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+/// Status and headers of an answer.
+fn head_of(response: &http::Response) -> Response<AnswerBody> {
+    let mut made = Response::new(AnswerBody::from(Vec::new()));
+    *made.status_mut() =
+        StatusCode::from_u16(response.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = made.headers_mut();
+    for (name, value) in response.headers() {
+        // A value with a line's end is none, and is left out: it would be a header that nobody gave.
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(name.as_bytes()),
+            HeaderValue::from_str(value),
+        ) {
+            headers.append(name, value);
+        }
+    }
+    made
+}
+
+/// Makes an answer. That of a socket is left to the caller, who has the connection.
+pub(crate) fn answer_of(mut response: http::Response) -> Result<Response<AnswerBody>, Stream> {
+    let body = std::mem::replace(&mut response.body, http::Body::Empty);
+    let body = match body {
+        http::Body::Socket(stream) => return Err(stream),
+        http::Body::Empty => AnswerBody::from(Vec::new()),
+        http::Body::Text(text) => AnswerBody::from(text.as_bytes().to_vec()),
+        http::Body::Bytes(Cow::Borrowed(bytes)) => {
+            AnswerBody::Full(FullBody::from(Bytes::from_static(bytes)))
+        }
+        http::Body::Bytes(Cow::Owned(bytes)) => AnswerBody::from(bytes),
+        http::Body::Pieces(pieces) => AnswerBody::Pieces(pieces, Cell::new(None)),
+        http::Body::Stream(stream) => {
+            let carrier = stream.carrier.downcast_ref::<EventCarrier>();
+            let reader = carrier.and_then(|carrier| carrier.0.borrow_mut().take());
+            reader.map_or_else(|| AnswerBody::from(Vec::new()), AnswerBody::Events)
+        }
+    };
+    let mut made = head_of(&response);
+    *made.body_mut() = body;
+    Ok(made)
+}

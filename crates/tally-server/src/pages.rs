@@ -1,0 +1,42 @@
+//! The files that are served as they stand. They are a part of the program.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use sha2::{Digest, Sha256};
+use tally_host::File;
+
+mod table {
+    include!(concat!(env!("OUT_DIR"), "/files.rs"));
+}
+
+/// Digits of an entity tag.
+const ETAG_BYTES: usize = 11;
+
+thread_local! {
+    /// The entity tags that were asked for.
+    static ETAGS: RefCell<HashMap<&'static str, String>> = RefCell::default();
+}
+
+fn etag_of(name: &'static str, text: &str) -> String {
+    ETAGS.with_borrow_mut(|known| {
+        let etag = || {
+            let digest = Sha256::digest(text);
+            let digits = digest
+                .iter()
+                .take(ETAG_BYTES)
+                .map(|byte| format!("{byte:02x}"));
+            format!("\"{}\"", digits.collect::<String>())
+        };
+        known.entry(name).or_insert_with(etag).clone()
+    })
+}
+
+/// A file by its name.
+pub(crate) fn find(name: &str) -> Option<File> {
+    let (name, text) = table::FILES.iter().find(|(known, _)| *known == name)?;
+    Some(File {
+        text: (*text).to_owned(),
+        etag: etag_of(name, text),
+    })
+}

@@ -1,0 +1,375 @@
+//! An object's place: its database and its sockets outlive its memory.
+//!
+//! Invariant: nothing leaves an object before all that it has written is durable: messages, answers and texts wait in
+//! its outbox for the commit of the tick. A commit that fails takes the object's memory, its tasks and its outbox with
+//! it, so no task goes on with what is not stored.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use futures_util::future::{AbortHandle, Abortable};
+use sha2::{Digest, Sha256};
+use tally_host::Host;
+use tally_host::object::{Object, Shell};
+use tally_objects::ObjectClass;
+use tally_protocol::names::{self, Placement};
+
+use super::alarm::AlarmState;
+use super::clock::Turns;
+use super::database::{CommitError, Database};
+use super::event_stream::EventChannel;
+use super::guest::Guest;
+use super::node::Node;
+use super::socket::LiveSocket;
+
+/// The classes: the binding, what starts its objects, and the folder of their databases.
+const CLASSES: [(&str, ObjectClass, &str); 8] = [
+    (names::BOARDS, ObjectClass::Board, "tally-board-v1"),
+    (names::CELLS, ObjectClass::Cell, "tally-cell-v1"),
+    (
+        names::DIRECTORY,
+        ObjectClass::Directory,
+        "tally-directory-v1",
+    ),
+    (names::INBOXES, ObjectClass::Inbox, "tally-inbox-v1"),
+    (names::KEYSPACES, ObjectClass::Keyspace, "tally-keyspace-v1"),
+    (names::LIMITERS, ObjectClass::Limiter, "tally-limiter-v1"),
+    (names::TABLETS, ObjectClass::Tablet, "tally-tablet-v1"),
+    (names::WATCHERS, ObjectClass::Watcher, "tally-watcher-v1"),
+];
+
+/// A class of objects, by its position in the table of classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ClassNumber(usize);
+
+impl ClassNumber {
+    /// The class of a binding.
+    pub(crate) fn of(binding: &str) -> Option<Self> {
+        CLASSES
+            .iter()
+            .position(|known| known.0 == binding)
+            .map(Self)
+    }
+
+    /// All classes.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..CLASSES.len()).map(Self)
+    }
+
+    fn entry(self) -> Option<&'static (&'static str, ObjectClass, &'static str)> {
+        CLASSES.get(self.0)
+    }
+
+    /// The binding.
+    pub(crate) fn binding(self) -> &'static str {
+        self.entry().map_or("", |entry| entry.0)
+    }
+
+    /// The folder of its databases, below that of all objects.
+    pub(crate) fn folder(self) -> &'static str {
+        self.entry().map_or("", |entry| entry.2)
+    }
+}
+
+/// Which object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PlaceKey {
+    pub(crate) class: ClassNumber,
+    pub(crate) name: Rc<str>,
+}
+
+impl PlaceKey {
+    /// The object of a placement.
+    ///
+    /// # Errors
+    /// If there is no such class.
+    pub(crate) fn of(placement: &Placement) -> Result<Self, String> {
+        let class = ClassNumber::of(placement.binding);
+        let class = class.ok_or_else(|| format!("no objects of {}", placement.binding))?;
+        let name = placement.name.as_str().into();
+        Ok(Self { class, name })
+    }
+
+    /// 64 digits that identify the object, and name its database. Names have any characters, so they name no files.
+    pub(crate) fn id(&self) -> String {
+        let digest = Sha256::digest([self.class.binding(), "/", &self.name].concat());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// One incarnation of an object: what a failed commit takes with it.
+pub(crate) struct Incarnation {
+    number: u64,
+    shell: RefCell<Option<Rc<dyn Shell>>>,
+    tasks: RefCell<HashMap<u64, AbortHandle>>,
+    task_numbers: Cell<u64>,
+}
+
+impl Incarnation {
+    /// The object that runs; `None` within its own constructor.
+    pub(crate) fn shell(&self) -> Option<Rc<dyn Shell>> {
+        self.shell.borrow().clone()
+    }
+}
+
+/// An action that waits for a commit.
+type Held = Box<dyn FnOnce()>;
+
+/// Where an object lives while it is open.
+pub(crate) struct Place {
+    pub(crate) node: Rc<Node>,
+    pub(crate) key: PlaceKey,
+    pub(crate) id: String,
+    pub(crate) database: Database,
+    pub(crate) alarm: AlarmState,
+    pub(crate) sockets: RefCell<Vec<Rc<LiveSocket>>>,
+    pub(crate) streams: RefCell<Vec<Rc<EventChannel>>>,
+    pub(crate) used_ms: Cell<i64>,
+    /// Whether it was used since it was last looked at for closing.
+    pub(crate) was_used: Cell<bool>,
+    incarnation: RefCell<Option<Rc<Incarnation>>>,
+    incarnations: Cell<u64>,
+    outbox: RefCell<Vec<Held>>,
+    is_planned: Cell<bool>,
+    commits: Cell<u64>,
+    syncing: RefCell<Vec<Waker>>,
+}
+
+impl Place {
+    /// Opens the place of an object.
+    ///
+    /// # Errors
+    /// If its database cannot be opened.
+    pub(crate) fn open(node: &Rc<Node>, key: PlaceKey) -> Result<Rc<Self>, String> {
+        let id = key.id();
+        let file = node
+            .objects
+            .join(key.class.folder())
+            .join(format!("{id}.sqlite"));
+        let database = Database::open(file, &key.name)?;
+        let stored = database.stored()?;
+        if let Some((name, _)) = stored.as_ref().filter(|(name, _)| **name != *key.name) {
+            return Err(format!(
+                "the database {id} is of the object {name:?}: restore its file"
+            ));
+        }
+        Ok(Rc::new(Self {
+            node: node.clone(),
+            key,
+            id,
+            database,
+            alarm: AlarmState::stored(stored.and_then(|(_, at_ms)| at_ms)),
+            sockets: RefCell::default(),
+            streams: RefCell::default(),
+            used_ms: Cell::new(node.clock.now_ms()),
+            was_used: Cell::new(true),
+            incarnation: RefCell::default(),
+            incarnations: Cell::default(),
+            outbox: RefCell::default(),
+            is_planned: Cell::default(),
+            commits: Cell::default(),
+            syncing: RefCell::default(),
+        }))
+    }
+
+    /// The incarnation that runs, started where there is none.
+    pub(crate) fn incarnation(self: &Rc<Self>) -> Rc<Incarnation> {
+        self.used_ms.set(self.node.clock.now_ms());
+        self.was_used.set(true);
+        if let Some(incarnation) = &*self.incarnation.borrow() {
+            return incarnation.clone();
+        }
+        let number = self.incarnations.get() + 1;
+        self.incarnations.set(number);
+        let incarnation = Rc::new(Incarnation {
+            number,
+            shell: RefCell::default(),
+            tasks: RefCell::default(),
+            task_numbers: Cell::default(),
+        });
+        *self.incarnation.borrow_mut() = Some(incarnation.clone());
+        let guest = Rc::new(Guest::of_object(self, number));
+        let host = Host::new(guest.clone(), self.node.memory.clone());
+        if let Some((_, class, _)) = self.key.class.entry() {
+            let shell = class.start(Object::new(guest), host);
+            *incarnation.shell.borrow_mut() = Some(shell);
+        }
+        incarnation
+    }
+
+    /// Whether this incarnation still runs.
+    pub(crate) fn is_alive(&self, number: u64) -> bool {
+        let incarnation = self.incarnation.borrow();
+        incarnation
+            .as_ref()
+            .is_some_and(|known| known.number == number)
+    }
+
+    /// Runs work of the incarnation that runs now; it ends with the incarnation.
+    pub(crate) fn spawn(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
+        let incarnation = self.incarnation();
+        let number = incarnation.task_numbers.get() + 1;
+        incarnation.task_numbers.set(number);
+        let (abort, registration) = AbortHandle::new_pair();
+        incarnation.tasks.borrow_mut().insert(number, abort);
+        let owner = Rc::downgrade(&incarnation);
+        drop(incarnation);
+        let work = Abortable::new(Turns::new(&self.node.clock, work), registration);
+        tokio::task::spawn_local(async move {
+            let _ = work.await;
+            if let Some(incarnation) = owner.upgrade() {
+                incarnation.tasks.borrow_mut().remove(&number);
+            }
+        });
+    }
+
+    /// Runs work of an incarnation, if that still runs.
+    pub(crate) fn spawn_for(
+        self: &Rc<Self>,
+        number: u64,
+        work: impl Future<Output = ()> + 'static,
+    ) {
+        if self.is_alive(number) {
+            self.spawn(work);
+        }
+    }
+
+    /// The number of the incarnation that runs; 0 if none does.
+    pub(crate) fn number(&self) -> u64 {
+        self.incarnation
+            .borrow()
+            .as_ref()
+            .map_or(0, |known| known.number)
+    }
+
+    /// Sends something out of the object once all its writes are durable, in the order of these calls.
+    pub(crate) fn release(&self, number: u64, action: impl FnOnce() + 'static) {
+        if !self.is_alive(number) {
+            return;
+        }
+        if self.database.is_dirty() {
+            self.outbox.borrow_mut().push(Box::new(action));
+        } else {
+            action();
+        }
+    }
+
+    /// Plans the commit of what was written in this tick, where there is something.
+    pub(crate) fn plan_commit(self: &Rc<Self>) {
+        if self.database.is_dirty() && !self.is_planned.replace(true) {
+            self.node.commits.plan(self.clone());
+        }
+    }
+
+    /// Commits what was written, and lets out what waited for it.
+    pub(crate) fn commit(self: &Rc<Self>) {
+        self.is_planned.set(false);
+        if !self.database.is_dirty() {
+            return;
+        }
+        match self.database.commit(self.alarm.changed()) {
+            Ok(()) => {
+                self.commits.set(self.commits.get() + 1);
+                self.alarm.committed(self);
+                for action in self.outbox.take() {
+                    action();
+                }
+                for waker in self.syncing.take() {
+                    waker.wake();
+                }
+            }
+            Err(CommitError::Undone(why)) => {
+                self.node.log(&format!("a commit of {} failed, so its turn is refused: {why}", self.label()));
+                self.fail();
+            }
+            Err(CommitError::Unknown(why)) => self.node.end_at_once(&format!(
+                "the disk has failed to write what was sent to it ({why}). What was acknowledged is safe. Look at the log of the system, and start again"
+            )),
+        }
+    }
+
+    /// How messages call it.
+    pub(crate) fn label(&self) -> String {
+        format!("{} {:?}", self.key.class.binding(), self.key.name)
+    }
+
+    /// Waits until all that was written so far is durable. Fails if the incarnation ends before.
+    pub(crate) fn sync(
+        self: &Rc<Self>,
+        number: u64,
+    ) -> impl Future<Output = Result<(), String>> + use<> {
+        let place = self.clone();
+        let wanted = self.commits.get() + u64::from(self.database.is_dirty());
+        std::future::poll_fn(move |context| {
+            if place.commits.get() >= wanted {
+                return Poll::Ready(Ok(()));
+            }
+            if !place.is_alive(number) {
+                return Poll::Ready(Err("the object has failed".to_owned()));
+            }
+            place.syncing.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    /// Ends the incarnation: its memory, its tasks, and its writes and messages that are not durable are lost.
+    fn fail(self: &Rc<Self>) {
+        let incarnation = self.incarnation.take();
+        self.database.roll_back();
+        let held = self.outbox.take();
+        for stream in self.streams.take() {
+            stream.end();
+        }
+        for socket in self.sockets.take() {
+            socket.break_off();
+        }
+        if let Some(incarnation) = &incarnation {
+            let tasks = incarnation.tasks.take();
+            tasks.into_values().for_each(|task| task.abort());
+        }
+        for waker in self.syncing.take() {
+            waker.wake();
+        }
+        self.alarm.rolled_back(self);
+        // Callers hear of it as these are dropped.
+        drop((held, incarnation));
+    }
+
+    /// Whether nothing runs in it or waits for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.streams.borrow_mut().retain(|stream| stream.is_open());
+        let is_busy = self
+            .incarnation
+            .borrow()
+            .as_ref()
+            .is_some_and(|incarnation| !incarnation.tasks.borrow().is_empty());
+        let is_quiet = !self.database.is_dirty() && !self.alarm.is_busy();
+        !is_busy && is_quiet && self.streams.borrow().is_empty()
+    }
+
+    /// Lets the object's memory go, if nothing runs in it. Returns whether nothing does.
+    pub(crate) fn evict(&self) -> bool {
+        let is_idle = self.is_idle();
+        if is_idle {
+            drop(self.incarnation.take());
+        }
+        is_idle
+    }
+
+    /// Whether the place itself can be forgotten: all that it has is stored.
+    pub(crate) fn is_forgettable(&self) -> bool {
+        self.sockets.borrow_mut().retain(|socket| socket.is_open());
+        self.incarnation.borrow().is_none() && self.sockets.borrow().is_empty()
+    }
+
+    /// Releases what refers to this place.
+    pub(crate) fn clear(&self) {
+        let incarnation = self.incarnation.take();
+        let held = self.outbox.take();
+        drop((incarnation, held, self.sockets.take(), self.streams.take()));
+        self.database.close();
+    }
+}

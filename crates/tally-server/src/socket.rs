@@ -1,0 +1,320 @@
+//! WebSockets: they stay open while their object's memory is gone.
+//!
+//! Invariant: a socket has two ends that share [`LiveSocket`]: the object's, and a task that moves frames between it
+//! and the connection. What an object sends waits here, [`WAITING_BYTES_MAX`] at the most: a client that takes no more
+//! is broken off.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+
+use futures_util::{SinkExt, StreamExt, future::Either, future::select};
+use hyper_util::rt::TokioIo;
+use tally_host::Stream;
+use tally_host::object::Socket;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::clock::TurnClock;
+use super::place::Place;
+
+/// Bytes of what a socket keeps. Source:
+/// <https://developers.cloudflare.com/durable-objects/best-practices/websockets/>.
+const KEPT_BYTES_MAX: usize = 16_384;
+
+/// Bytes that wait for a client.
+const WAITING_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+
+/// Bytes of a message of a client. Source: as [`KEPT_BYTES_MAX`].
+const MESSAGE_BYTES_MAX: usize = 1_024 * 1_024;
+
+/// Close code of a close that names none. Source: RFC 6455 section 7.4.1.
+const NO_CODE: u16 = 1_005;
+
+/// The state of a socket, as its object sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SocketPhase {
+    Open,
+    /// The client has closed, and waits for the object's answer.
+    ClientClosed,
+    /// The object has closed, or the connection is gone.
+    Closed,
+}
+
+enum Outbound {
+    Text(String),
+    Close(Option<(u16, String)>),
+}
+
+/// A socket, as both of its ends have it.
+pub(crate) struct LiveSocket {
+    place: Weak<Place>,
+    name: String,
+    kept: RefCell<String>,
+    phase: Cell<SocketPhase>,
+    waiting: RefCell<VecDeque<Outbound>>,
+    waiting_bytes: Cell<usize>,
+    is_broken: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A client's end on its way. Dropped without a connection, the socket is gone.
+pub(crate) struct SocketCarrier(pub(crate) Rc<LiveSocket>);
+
+impl LiveSocket {
+    /// Whether the object may send something.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase.get() == SocketPhase::Open
+    }
+
+    /// Ends the connection without a word.
+    pub(crate) fn break_off(&self) {
+        self.phase.set(SocketPhase::Closed);
+        self.is_broken.set(true);
+        self.wake();
+    }
+
+    /// The clock of its node; `None` where that has ended.
+    pub(crate) fn clock(&self) -> Option<Rc<TurnClock>> {
+        Some(self.place.upgrade()?.node.clock.clone())
+    }
+
+    /// The connection was lost before it began.
+    pub(crate) fn lose(self: &Rc<Self>) {
+        self.hear(Heard::Closed(None));
+    }
+
+    fn wake(&self) {
+        let waker = self.waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn push(&self, what: Outbound) {
+        if let Outbound::Text(text) = &what {
+            let bytes = self.waiting_bytes.get() + text.len();
+            self.waiting_bytes.set(bytes);
+            if bytes > WAITING_BYTES_MAX {
+                self.is_broken.set(true);
+            }
+        }
+        self.waiting.borrow_mut().push_back(what);
+        self.wake();
+    }
+
+    /// What is sent next; `None` where the connection ends.
+    async fn next(&self) -> Option<Outbound> {
+        std::future::poll_fn(|context| {
+            if self.is_broken.get() {
+                return Poll::Ready(None);
+            }
+            if let Some(next) = self.waiting.borrow_mut().pop_front() {
+                if let Outbound::Text(text) = &next {
+                    self.waiting_bytes
+                        .set(self.waiting_bytes.get().saturating_sub(text.len()));
+                }
+                return Poll::Ready(Some(next));
+            }
+            *self.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Lets the object hear of a message or of the end.
+    fn hear(self: &Rc<Self>, what: Heard) {
+        let Some(place) = self.place.upgrade() else {
+            return;
+        };
+        let place = match place.node.place(&place.key) {
+            Ok(place) => place,
+            Err(_) => return self.break_off(),
+        };
+        let Some(shell) = place.incarnation().shell() else {
+            return;
+        };
+        let end: Rc<dyn Socket> = Rc::new(ObjectEnd {
+            socket: self.clone(),
+            number: place.number(),
+        });
+        match what {
+            Heard::Text(text) => shell.on_message(end, text),
+            Heard::Closed(said) => {
+                let was_open = self.is_open();
+                self.phase.set(match was_open && said.is_some() {
+                    true => SocketPhase::ClientClosed,
+                    false => SocketPhase::Closed,
+                });
+                place
+                    .sockets
+                    .borrow_mut()
+                    .retain(|known| !Rc::ptr_eq(known, self));
+                shell.on_close(end, said);
+            }
+        }
+    }
+
+    /// Moves frames between the object and a connection, until one of them ends it.
+    pub(crate) async fn serve(self: Rc<Self>, connection: hyper::upgrade::Upgraded) {
+        let mut config = WebSocketConfig::default();
+        config.max_message_size = Some(MESSAGE_BYTES_MAX);
+        config.max_frame_size = Some(MESSAGE_BYTES_MAX);
+        let connection = TokioIo::new(connection);
+        let mut stream =
+            WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
+        let mut said = None;
+        loop {
+            let next = std::pin::pin!(self.next());
+            let step = match select(next, stream.next()).await {
+                Either::Left((outbound, _)) => Either::Left(outbound),
+                Either::Right((inbound, _)) => Either::Right(inbound),
+            };
+            match step {
+                Either::Left(None) => break,
+                Either::Left(Some(Outbound::Text(text))) => {
+                    if stream.send(Message::text(text)).await.is_err() {
+                        break;
+                    }
+                }
+                Either::Left(Some(Outbound::Close(reason))) => {
+                    let _ = stream.close(reason.map(frame_of)).await;
+                }
+                Either::Right(Some(Ok(Message::Text(text)))) => {
+                    self.hear(Heard::Text(Some(text.as_str().to_owned())));
+                }
+                Either::Right(Some(Ok(Message::Binary(_)))) => self.hear(Heard::Text(None)),
+                Either::Right(Some(Ok(Message::Close(frame)))) => {
+                    let reason = frame.map_or((NO_CODE, String::new()), |frame| {
+                        (frame.code.into(), frame.reason.as_str().to_owned())
+                    });
+                    said = Some(reason);
+                }
+                Either::Right(Some(Ok(_))) => {}
+                Either::Right(Some(Err(Error::ConnectionClosed)) | None) => break,
+                Either::Right(Some(Err(_))) => break,
+            }
+        }
+        if self.phase.get() != SocketPhase::Closed || said.is_some() {
+            let said = said.filter(|(code, _)| *code != NO_CODE);
+            self.hear(Heard::Closed(said));
+        }
+        self.phase.set(SocketPhase::Closed);
+    }
+}
+
+enum Heard {
+    /// `None` for what is no text.
+    Text(Option<String>),
+    Closed(Option<(u16, String)>),
+}
+
+fn frame_of((code, reason): (u16, String)) -> CloseFrame {
+    CloseFrame {
+        code: CloseCode::from(code),
+        reason: reason.into(),
+    }
+}
+
+/// An object's end of a socket.
+struct ObjectEnd {
+    socket: Rc<LiveSocket>,
+    number: u64,
+}
+
+impl ObjectEnd {
+    fn release(&self, what: Outbound) {
+        if let Some(place) = self.socket.place.upgrade() {
+            let socket = self.socket.clone();
+            place.release(self.number, move || socket.push(what));
+        }
+    }
+}
+
+impl Socket for ObjectEnd {
+    fn name(&self) -> Option<String> {
+        Some(self.socket.name.clone())
+    }
+
+    fn kept(&self) -> Option<String> {
+        Some(self.socket.kept.borrow().clone())
+    }
+
+    fn keep(&self, text: String) -> Result<(), String> {
+        check_kept(&text)?;
+        *self.socket.kept.borrow_mut() = text;
+        Ok(())
+    }
+
+    fn send(&self, text: &str) -> bool {
+        let is_open = self.socket.is_open();
+        if is_open {
+            self.release(Outbound::Text(text.to_owned()));
+        }
+        is_open
+    }
+
+    fn close(&self, code: Option<u16>, reason: Option<&str>) {
+        if self.socket.phase.replace(SocketPhase::Closed) == SocketPhase::Closed {
+            return;
+        }
+        let said = code.map(|code| (code, reason.unwrap_or_default().to_owned()));
+        self.release(Outbound::Close(said));
+    }
+}
+
+fn check_kept(text: &str) -> Result<(), String> {
+    match text.len() > KEPT_BYTES_MAX {
+        true => Err(format!("a socket keeps at most {KEPT_BYTES_MAX} bytes")),
+        false => Ok(()),
+    }
+}
+
+/// The sockets of a place that are open.
+pub(crate) fn open_of(place: &Place, number: u64) -> Vec<Rc<dyn Socket>> {
+    let sockets = place.sockets.borrow();
+    let open = sockets.iter().filter(|socket| socket.is_open());
+    open.map(|socket| -> Rc<dyn Socket> {
+        Rc::new(ObjectEnd {
+            socket: socket.clone(),
+            number,
+        })
+    })
+    .collect()
+}
+
+/// Makes a socket.
+///
+/// # Errors
+/// If it cannot keep the text.
+pub(crate) fn accept(
+    place: &Rc<Place>,
+    number: u64,
+    name: &str,
+    kept: String,
+) -> Result<(Rc<dyn Socket>, Stream), String> {
+    check_kept(&kept)?;
+    let socket = Rc::new(LiveSocket {
+        place: Rc::downgrade(place),
+        name: name.to_owned(),
+        kept: RefCell::new(kept),
+        phase: Cell::new(SocketPhase::Open),
+        waiting: RefCell::default(),
+        waiting_bytes: Cell::default(),
+        is_broken: Cell::default(),
+        waker: RefCell::default(),
+    });
+    place.sockets.borrow_mut().push(socket.clone());
+    let carrier = Rc::new(SocketCarrier(socket.clone()));
+    let end = Rc::new(ObjectEnd { socket, number });
+    Ok((
+        end,
+        Stream {
+            status: 101,
+            carrier,
+        },
+    ))
+}

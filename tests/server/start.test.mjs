@@ -1,0 +1,99 @@
+// The native server starts, counts, ends in order, and opens only a folder of its own.
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { NativeServer, killAll } from "./program.mjs";
+
+let root;
+let folder;
+let count = 0;
+before(() => (root = mkdtempSync(join(tmpdir(), "tally-server-"))));
+after(() => rmSync(root, { recursive: true, force: true }));
+beforeEach(() => (folder = join(root, `data-${++count}`)));
+
+afterEach(killAll);
+
+const json = async (url, init) => (await fetch(url, init)).json();
+const add = (url, id) => json(`${url}/counters/${id}/increment`, { method: "POST" });
+
+async function refusalOf(server) {
+  const { code } = await server.ended();
+  return [code, server.errors];
+}
+
+describe("the native server", () => {
+  test("counts, ends in order, and still knows the counts after the next start", async () => {
+    const first = new NativeServer({ folder });
+    const [url] = await first.ready();
+    assert.equal((await fetch(`${url}/healthz`)).status, 200);
+    assert.equal((await add(url, "a")).value, 1);
+    assert.equal((await add(url, "a")).value, 2);
+    assert.deepEqual(await first.end(), { code: 0, signal: null });
+    const second = new NativeServer({ folder });
+    const [again] = await second.ready();
+    assert.equal((await json(`${again}/counters/a?consistency=strong`)).value, 2);
+    assert.deepEqual(await second.end("SIGINT"), { code: 0, signal: null });
+    assert.equal(first.errors + second.errors, "");
+  });
+
+  test("still knows what it acknowledged after a kill", async () => {
+    const first = new NativeServer({ folder });
+    const [url] = await first.ready();
+    assert.equal((await add(url, "a")).value, 1);
+    await first.end("SIGKILL");
+    const second = new NativeServer({ folder });
+    assert.equal((await add((await second.ready())[0], "a")).value, 2);
+    await second.end();
+  });
+
+  test("serves the dashboard and the description of the API", async () => {
+    const server = new NativeServer({ folder });
+    const [url] = await server.ready();
+    assert.equal((await json(`${url}/openapi.json`)).info.title, "Tally");
+    for (const path of ["/dashboard/", "/dashboard/app.js", "/tally.js"]) {
+      const answer = await fetch(url + path);
+      assert.equal(answer.status, 200, path);
+      const again = await fetch(url + path, { headers: { "if-none-match": answer.headers.get("etag") } });
+      assert.equal(again.status, 304, path);
+    }
+    await server.end();
+  });
+
+  test("leaves a folder to the server that has it", async () => {
+    const first = new NativeServer({ folder });
+    const [url] = await first.ready();
+    const [code, sentence] = await refusalOf(new NativeServer({ folder }));
+    assert.equal(code, 1);
+    assert.match(sentence, /another server has the data folder .*data-\d+: .*--data/);
+    assert.equal((await add(url, "a")).value, 1);
+    await first.end();
+  });
+
+  test("opens neither a folder of workerd nor one of a later build", async () => {
+    mkdirSync(folder);
+    writeFileSync(join(folder, "workerd.capnp"), "");
+    const [code, sentence] = await refusalOf(new NativeServer({ folder }));
+    assert.equal(code, 1);
+    assert.match(sentence, /on workerd.*tally export/);
+    const later = `${folder}-later`;
+    mkdirSync(later);
+    writeFileSync(join(later, "format"), "tally-server 2\n");
+    assert.match((await refusalOf(new NativeServer({ folder: later })))[1], /format "tally-server 2"/);
+    assert.equal(readFileSync(join(later, "format"), "utf8"), "tally-server 2\n");
+  });
+
+  test("says which setting may not be so", async () => {
+    const variables = { TALLY_LIMITERS: "many" };
+    const [code, sentence] = await refusalOf(new NativeServer({ folder, variables }));
+    assert.equal(code, 1);
+    assert.match(sentence, /TALLY_LIMITERS/);
+  });
+
+  test("needs keys where other machines reach it", async () => {
+    const [code, sentence] = await refusalOf(new NativeServer({ folder, options: ["--host", "0.0.0.0"] }));
+    assert.equal(code, 1);
+    assert.match(sentence, /keys are needed/);
+  });
+});
