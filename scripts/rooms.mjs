@@ -71,12 +71,27 @@ function named(code, here, isModule) {
   });
 }
 
+// The code of a file, where modules within it, such as `mod tests`, stand empty: their parent is the file itself.
+function ownCode(source) {
+  const code = codeOnly(source);
+  const inner = code.match(/\bmod \w+ \{/u);
+  if (inner === null) return code;
+  const from = inner.index + inner[0].length;
+  let [to, depth] = [from, 1];
+  while (to < code.length && depth > 0) {
+    if (code[to] === "{") depth += 1;
+    if (code[to] === "}") depth -= 1;
+    to += 1;
+  }
+  return `${code.slice(0, inner.index)}${ownCode(code.slice(to))}`;
+}
+
 /** Returns which files of a crate import which: a map from a path to a set of paths. sources: path → text. */
 export function imports(sources) {
   const files = new Map(Object.keys(sources).map((path) => [moduleOf(path).join("::"), path]));
   const isModule = (names) => files.has(names.join("::"));
   return new Map(Object.entries(sources).map(([path, source]) => {
-    const targets = named(codeOnly(source), moduleOf(path), isModule).map((names) => {
+    const targets = named(ownCode(source), moduleOf(path), isModule).map((names) => {
       for (let length = names.length; length > 0; length -= 1) {
         const file = files.get(names.slice(0, length).join("::"));
         if (file !== undefined) return file;

@@ -15,6 +15,7 @@ test("an import is found by its path from the crate, from the parent, through br
   assert.deepEqual(room("use super::Thing;"), ["room.rs"]);
   // Neither a comment nor a literal, nor another crate's path, is an import.
   assert.deepEqual(room('// crate::a::b\nconst A: &str = "crate::a::b"; use serde::a::B;'), []);
+  assert.deepEqual(room("fn f() {} mod tests { use super::f; } use crate::a::B;"), ["a.rs"]);
   assert.deepEqual(of({ ...others, "lib.rs": "mod a; fn f() { a::g(); }" }, "lib.rs"), ["a.rs"]);
 });
 

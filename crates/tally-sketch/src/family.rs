@@ -33,8 +33,8 @@
 //! 0.995 u.) Of the two estimates the one with the smaller error is used. So a counter that was split early does not
 //! keep the error of one sketch for ever: 16 shards that have seen all but 2 % of its elements give an error of 0.26 %.
 
+use super::error::SketchError;
 use super::estimate::STANDARD_ERROR;
-use super::format::SketchError;
 use super::hyperloglog::Sketch;
 use super::square_root::square_root;
 use alloc::collections::BTreeMap;

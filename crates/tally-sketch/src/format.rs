@@ -17,11 +17,11 @@
 //! 2 + 12,288 = 12,290.
 
 use super::at_rest;
+use super::error::{Kind, SketchError};
 use super::hyperloglog::{Form, Sketch, TOKEN_BYTES, TOKENS_MAX};
 use super::registers::{PACKED_BYTES, Registers};
 use super::token::Token;
 use alloc::vec::Vec;
-use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const VERSION: u8 = 1;
@@ -71,17 +71,17 @@ impl Sketch {
             [VERSION, FORM_SPARSE, tokens @ ..] => Ok(Self(Form::Sparse(read_tokens(tokens)?))),
             [VERSION, FORM_DENSE, packed @ ..] => {
                 let Ok(packed) = packed.try_into() else {
-                    return Err(SketchError(Kind::Length(bytes.len())));
+                    return Err(SketchError::of(Kind::Length(bytes.len())));
                 };
-                let registers = Registers::unpack(packed).ok_or(SketchError(Kind::Rank))?;
+                let registers = Registers::unpack(packed).ok_or(SketchError::of(Kind::Rank))?;
                 if registers.is_blank() {
-                    return Err(SketchError(Kind::Blank));
+                    return Err(SketchError::of(Kind::Blank));
                 }
                 Ok(Self(Form::Dense(registers)))
             }
-            [VERSION, form, ..] => Err(SketchError(Kind::Form(*form))),
-            [VERSION] | [] => Err(SketchError(Kind::Length(bytes.len()))),
-            [version, ..] => Err(SketchError(Kind::Version(*version, VERSION))),
+            [VERSION, form, ..] => Err(SketchError::of(Kind::Form(*form))),
+            [VERSION] | [] => Err(SketchError::of(Kind::Length(bytes.len()))),
+            [version, ..] => Err(SketchError::of(Kind::Version(*version, VERSION))),
         }
     }
 }
@@ -102,83 +102,16 @@ impl<'de> Deserialize<'de> for Sketch {
 fn read_tokens(bytes: &[u8]) -> Result<Vec<Token>, SketchError> {
     let (words, rest) = bytes.as_chunks::<TOKEN_BYTES>();
     if !rest.is_empty() || words.len() > TOKENS_MAX {
-        return Err(SketchError(Kind::Length(HEADER_BYTES + bytes.len())));
+        return Err(SketchError::of(Kind::Length(HEADER_BYTES + bytes.len())));
     }
     let mut tokens = Vec::with_capacity(words.len());
     for word in words {
         let bits = u32::from_le_bytes(*word);
         let token = Token::try_from(bits)?;
         if tokens.last().is_some_and(|last| *last >= token) {
-            return Err(SketchError(Kind::Order));
+            return Err(SketchError::of(Kind::Order));
         }
         tokens.push(token);
     }
     Ok(tokens)
-}
-
-/// Why bytes are not a sketch, or a number is no token or no class: stored or sent state is broken, or newer than this
-/// program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SketchError(Kind);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Version(u8, u8),
-    Form(u8),
-    Length(usize),
-    Token(u32),
-    Class(u8),
-    Order,
-    Rank,
-    Blank,
-    Parts,
-}
-
-impl SketchError {
-    pub(super) const fn of_version(version: u8, read: u8) -> Self {
-        Self(Kind::Version(version, read))
-    }
-
-    pub(super) const fn of_length(bytes: usize) -> Self {
-        Self(Kind::Length(bytes))
-    }
-
-    pub(super) const fn of_token(bits: u32) -> Self {
-        Self(Kind::Token(bits))
-    }
-
-    pub(super) const fn of_class(number: u8) -> Self {
-        Self(Kind::Class(number))
-    }
-
-    pub(super) const fn of_parts() -> Self {
-        Self(Kind::Parts)
-    }
-}
-
-impl core::error::Error for SketchError {}
-
-impl fmt::Display for SketchError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Kind::Version(version, read) => {
-                write!(
-                    formatter,
-                    "a sketch of version {version}; this program reads {read}"
-                )
-            }
-            Kind::Parts => {
-                formatter.write_str("the sketches of a counter must ascend, none of them empty")
-            }
-            Kind::Form(form) => write!(formatter, "a sketch has no form {form}"),
-            Kind::Length(bytes) => write!(formatter, "no sketch of this form has {bytes} bytes"),
-            Kind::Token(bits) => write!(formatter, "no hash has the token {bits:#010x}"),
-            Kind::Class(number) => {
-                write!(formatter, "no class of elements has the number {number}")
-            }
-            Kind::Order => formatter.write_str("the tokens of a sparse sketch must ascend"),
-            Kind::Rank => formatter.write_str("a register of a dense sketch is above 51"),
-            Kind::Blank => formatter.write_str("a dense sketch has no register above 0"),
-        }
-    }
 }

@@ -4,7 +4,7 @@
 //! how they were split among histograms before merging. So it has one byte string, and merging is commutative and
 //! associative, exactly. It is not idempotent, because counts add: the caller must merge each part only once.
 //!
-//! Each power of two is cut into [`BUCKETS_PER_OCTAVE`] buckets of one width, so the bucket of a sample is the leading
+//! Each power of two is cut into [`sample::BUCKETS_PER_OCTAVE`] buckets of one width, so the bucket of a sample is the leading
 //! bits of its floating-point form. A bucket from `low` has the width `w` ≤ `low` / 64. Its value is its middle, which
 //! is `w` / 2 ≤ `low` / 128 from either end. So a quantile is off by at most 1/128 of the sample that it stands for,
 //! [`MAX_RELATIVE_ERROR`]. Count, least and greatest are exact. The sum is exact for samples rounded to 2^-44 each: a
@@ -17,17 +17,11 @@ use alloc::vec;
 use core::fmt;
 
 mod buckets;
-mod format;
-mod sample;
-
-pub use format::HistogramError;
-pub use sample::{SAMPLE_LIMIT, SAMPLE_MIN, Sample, SampleError};
+pub(super) mod format;
+pub(super) mod sample;
 
 use buckets::Buckets;
-use sample::BUCKETS;
-
-/// Buckets of one width between a power of two and the next.
-pub const BUCKETS_PER_OCTAVE: u32 = 64;
+use sample::Sample;
 
 /// How far a quantile may be off, relative to the sample that it stands for: half a bucket at its lower end, which is
 /// exactly 1 / (2 · 64) = 0.78125 %. The middle of a bucket and its distances from the ends are floating-point numbers

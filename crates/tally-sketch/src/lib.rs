@@ -34,7 +34,7 @@
 //! | `hash_id` | which hash a sketch is of: what may be merged with what |
 //! | `token` | 32 bits of a hash: all that any form of the sketch needs |
 //! | `hyperloglog` | the sketch: its two forms, insert, merge |
-//! | `format` | the sketch at rest, and why bytes are refused |
+//! | `format`, `error` | the sketch at rest, and why bytes are refused |
 //! | `at_rest` | how what has bytes at rest travels in messages |
 //! | `difference` | what one sketch has that another lacks: for messages |
 //! | `rice` | ascending numbers in few bits |
@@ -57,6 +57,7 @@ extern crate std;
 
 mod at_rest;
 mod difference;
+mod error;
 mod estimate;
 mod family;
 mod format;
@@ -76,17 +77,18 @@ mod uniques;
 mod vectors;
 
 pub use difference::{BLOCKS, Digests, NewItems};
+pub use error::SketchError;
 pub use estimate::STANDARD_ERROR;
 pub use family::{Class, Families, UniqueEstimate};
-pub use format::SketchError;
 pub use hash_id::HashId;
 pub use histogram::{
-    BUCKETS_PER_OCTAVE, Histogram, HistogramError, MAX_RELATIVE_ERROR, SAMPLE_LIMIT, SAMPLE_MIN,
-    Sample, SampleError,
+    Histogram, MAX_RELATIVE_ERROR,
+    format::HistogramError,
+    sample::{BUCKETS_PER_OCTAVE, SAMPLE_LIMIT, SAMPLE_MIN, Sample, SampleError},
 };
 pub use hyperloglog::Sketch;
 #[cfg(feature = "redis")]
-pub use redis::{Hll, HllError, redis_hash, redis_token, redis_token_of};
+pub use redis::{Hll, redis_hash, redis_token, redis_token_of, string::HllError};
 pub use sip::{HashKey, hash};
 pub use token::Token;
 pub use top_values::{TopValues, VALUES_MAX, ValueCount};

@@ -18,9 +18,7 @@
 //!
 //! **Source**: Redis 7.0, `hyperloglog.c`, its description of the string and what it was seen to write.
 
-mod string;
-
-pub use string::HllError;
+pub(super) mod string;
 
 use super::estimate;
 use super::hyperloglog::{Form, Sketch};

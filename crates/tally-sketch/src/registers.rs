@@ -15,6 +15,12 @@ use super::vectors;
 /// Registers of a sketch: 2^14.
 pub(super) const REGISTERS: usize = 1 << PRECISION;
 
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+const _: () = assert!(
+    REGISTERS.is_multiple_of(vectors::STEP * vectors::REGISTERS_OF_VECTOR),
+    "no step is left out"
+);
+
 /// Ranks a register can have: 0 for "nothing seen", then 1 to 51.
 pub(super) const RANKS: usize = 52;
 const _: () = assert!(RANK_MAX == 51, "unpacking refuses what is above 51");

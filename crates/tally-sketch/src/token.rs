@@ -13,7 +13,7 @@
 //!
 //! **Source**: hash tokens with v = 26: Ertl, "ExaLogLog" (2024), section on sparse mode.
 
-use super::format::SketchError;
+use super::error::SketchError;
 use serde::{Deserialize, Serialize};
 
 /// Bits of the hash that name the register: p = 14.

@@ -20,6 +20,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::difference::{Digests, NewItems};
+#[cfg(feature = "redis")]
+use super::estimate::STANDARD_ERROR;
 use super::family::{self, Class, Families, UniqueEstimate};
 use super::hash_id::HashId;
 use super::hyperloglog::Sketch;
@@ -323,6 +325,6 @@ fn as_redis(union: &Hll) -> UniqueEstimate {
     let estimate = union.estimate() as f64;
     UniqueEstimate {
         estimate,
-        standard_error: estimate * super::STANDARD_ERROR,
+        standard_error: estimate * STANDARD_ERROR,
     }
 }

@@ -24,7 +24,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::at_rest;
 
-use super::{BUCKETS, Histogram, Sample};
+use super::Histogram;
+use super::sample::{BUCKETS, Sample};
 
 const VERSION: u8 = 1;
 

@@ -5,7 +5,8 @@
 
 use core::fmt;
 
-use super::BUCKETS_PER_OCTAVE;
+/// Buckets of one width between a power of two and the next.
+pub const BUCKETS_PER_OCTAVE: u32 = 64;
 
 /// The least sample above 0: 2^-30, a nanosecond in seconds.
 pub const SAMPLE_MIN: f64 = 1.0 / 1_073_741_824.0;

@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Source, Uniques};
 use crate::at_rest;
+use crate::error::SketchError;
 use crate::family::Class;
-use crate::format::SketchError;
 use crate::hash_id::HashId;
 use crate::hyperloglog::Sketch;
 
