@@ -11,7 +11,7 @@
 
 use super::demand::Demand;
 use super::lease::{Admission, LeaseAnswer, LeaseId};
-use super::lender::{drift_ms, lease_ms};
+use super::lease::{drift_ms, lease_ms};
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::Policy;
 use super::spending::Spending;

@@ -3,7 +3,7 @@
 //! Invariant: two counts are kept, of the current period and of the one before. The expected demand is in proportion to
 //! them.
 
-use super::lender::lease_ms;
+use super::lease::lease_ms;
 use super::policy::Policy;
 
 /// The largest factor by which a lease grows in the first period, when no earlier demand is known.

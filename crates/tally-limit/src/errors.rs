@@ -17,7 +17,7 @@ impl Error for PolicyFault {}
 #[cfg(feature = "std")]
 mod of_tables {
     use super::{Error, fmt};
-    use crate::log::Broken;
+    use crate::table::log::Broken;
     use crate::table::{Full, ReservationRefusal};
 
     impl fmt::Display for Broken {

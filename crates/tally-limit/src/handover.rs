@@ -2,7 +2,7 @@
 //!
 //! Invariant: what a borrower of the old lender may still spend is outstanding at the new one until the borrower's
 //! lease is over, and counts as spent then. So the new lender's sum holds it as the old lender's did: see
-//! [`super::lender`]. Its borrowers begin new leases there.
+//! [`crate::lender`]. Its borrowers begin new leases there.
 
 use serde::{Deserialize, Serialize};
 

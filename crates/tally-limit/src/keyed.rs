@@ -1,7 +1,7 @@
 //! One limit for many callers, each known by a key.
 //!
 //! Invariants: a refused call consumes nothing; no key gets more than the quota, and memory is bounded, see
-//! [`super::table`].
+//! [`crate::table`].
 
 use core::num::NonZeroU64;
 
@@ -21,7 +21,7 @@ pub struct KeyedRateLimiter {
 
 impl RateLimiter {
     /// A limiter that counts each key apart, of which nothing is used. It holds up to
-    /// [`super::table::KEYS_MAX`] keys and forgets a key once nothing of it counts. Keys for which there is no room
+    /// [`crate::table::KEYS_MAX`] keys and forgets a key once nothing of it counts. Keys for which there is no room
     /// share meters: they may get less than the quota, and never more.
     ///
     /// ```

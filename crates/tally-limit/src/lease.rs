@@ -6,6 +6,45 @@
 use serde::{Deserialize, Serialize};
 
 use super::meter::Verdict;
+use super::policy::{Policy, Scope};
+
+/// The shortest lease of a limit, milliseconds: a renewal across the world takes 0.6 s, and may be lost once.
+pub const LEASE_MS_MIN: i64 = 3_000;
+
+/// The longest lease of a limit, milliseconds, for windows of many minutes: quota of an unreachable datacenter returns
+/// this much later.
+pub const LEASE_MS_MAX: i64 = 600_000;
+
+/// How long a lease lasts, in percent of the window. In a world of twenty datacenters that use half of 1,000 per
+/// minute, 100 % made 5.7 % of the checks remote, 150 % 4.6 %, 300 % 4.6 % too, and then 0.3 % were refused although
+/// there was budget.
+const LEASE_PERCENT: i64 = 150;
+
+/// The length of an isolate's lease, milliseconds. A limiter of its datacenter answers within a few milliseconds. Quota
+/// that an isolate holds when it ends returns this much later.
+pub const ISOLATE_LEASE_MS: i64 = 1_000;
+
+/// How long a lease lasts, milliseconds: for datacenters by the window and within limits.
+pub fn lease_ms(policy: &Policy) -> i64 {
+    if policy.scope == Scope::Datacenter {
+        return ISOLATE_LEASE_MS;
+    }
+    let length_ms = policy.window_ms.saturating_mul(LEASE_PERCENT) / 100;
+    length_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
+}
+
+/// How much shorter a time may be by another clock, milliseconds. Drift is 1 % of it: clocks of servers drift by less
+/// than 0.1 %. 50 ms are for a clock that is slewed, or stands still while its program computes.
+pub fn drift_ms(length_ms: u64) -> u64 {
+    (length_ms / 100).saturating_add(50)
+}
+
+/// How long the report of a borrower counts as its present state, milliseconds.
+pub(super) const REPORT_VALID_MS: i64 = 1_000;
+
+/// The report time of a lease that the last insufficient recall did not include: it grew after that, or was the
+/// requester's own.
+pub(super) const NOT_RECALLED_MS: i64 = i64::MIN;
 
 /// The name of a lease: who borrows, in which incarnation, and the lease's sequence number within that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +126,7 @@ impl LeaseAnswer {
 pub enum Admission {
     /// It is decided.
     Decided(Verdict),
-    /// The lender must be asked first: send what [`super::borrower::Borrower::next_request`] returns, or wait for the
+    /// The lender must be asked first: send what [`crate::borrower::Borrower::next_request`] returns, or wait for the
     /// answer to the request on its way, and check again.
     Ask,
     /// Unknown: nothing is lent here, and the lender did not answer a moment ago.

@@ -24,10 +24,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lease::{LeaseAnswer, LeaseId, LeaseRequest};
+use super::lease::{
+    LeaseAnswer, LeaseId, LeaseRequest, NOT_RECALLED_MS, REPORT_VALID_MS, drift_ms, lease_ms,
+};
 use super::meter::{Meter, Verdict};
 use super::policy::{Durability, Policy, Scope};
-use super::recall::{NOT_RECALLED_MS, REPORT_VALID_MS};
 
 /// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that
 /// restarted. 120 bytes each are 60 KB.
@@ -44,37 +45,6 @@ const GRANTED_PART: u64 = 8;
 
 /// How long a borrower waits if there is no room for its lease, milliseconds.
 const CROWDED_MS: u64 = 1_000;
-
-/// The shortest lease of a limit, milliseconds: a renewal across the world takes 0.6 s, and may be lost once.
-pub const LEASE_MS_MIN: i64 = 3_000;
-
-/// The longest lease of a limit, milliseconds, for windows of many minutes: quota of an unreachable datacenter returns
-/// this much later.
-pub const LEASE_MS_MAX: i64 = 600_000;
-
-/// How long a lease lasts, in percent of the window. In a world of twenty datacenters that use half of 1,000 per
-/// minute, 100 % made 5.7 % of the checks remote, 150 % 4.6 %, 300 % 4.6 % too, and then 0.3 % were refused although
-/// there was budget.
-const LEASE_PERCENT: i64 = 150;
-
-/// The length of an isolate's lease, milliseconds. A limiter of its datacenter answers within a few milliseconds. Quota
-/// that an isolate holds when it ends returns this much later.
-pub const ISOLATE_LEASE_MS: i64 = 1_000;
-
-/// How long a lease lasts, milliseconds: for datacenters by the window and within limits.
-pub fn lease_ms(policy: &Policy) -> i64 {
-    if policy.scope == Scope::Datacenter {
-        return ISOLATE_LEASE_MS;
-    }
-    let length_ms = policy.window_ms.saturating_mul(LEASE_PERCENT) / 100;
-    length_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
-}
-
-/// How much shorter a time may be by another clock, milliseconds. Drift is 1 % of it: clocks of servers drift by less
-/// than 0.1 %. 50 ms are for a clock that is slewed, or stands still while its program computes.
-pub fn drift_ms(length_ms: u64) -> u64 {
-    (length_ms / 100).saturating_add(50)
-}
 
 /// The lease of one borrower.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

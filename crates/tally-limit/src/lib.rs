@@ -32,7 +32,7 @@
 //! | [`owner`] | who has a part of a table, so that nobody takes what others need |
 //! | [`memory`] | what several tables hold together |
 //! | `sharing` | what becomes of keys for which a table has no room |
-//! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
+//! | [`table::log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
 //! | `commits` | how a table is written and read, row by row |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
 //! | [`handover`] | what a lender that ends hands over to the next one |
@@ -78,8 +78,6 @@ mod buckets;
 pub mod budgets;
 pub mod clock;
 #[cfg(feature = "std")]
-mod commits;
-#[cfg(feature = "std")]
 mod demand;
 pub mod direct;
 mod errors;
@@ -95,8 +93,6 @@ pub mod lease;
 #[cfg(feature = "std")]
 pub mod lender;
 #[cfg(feature = "std")]
-pub mod log;
-#[cfg(feature = "std")]
 pub mod memory;
 pub mod meter;
 #[cfg(feature = "std")]
@@ -106,12 +102,6 @@ pub mod policy;
 mod recall;
 #[cfg(feature = "std")]
 mod requests;
-#[cfg(feature = "std")]
-mod reservations;
-#[cfg(feature = "std")]
-mod sharing;
-#[cfg(feature = "std")]
-mod slots;
 #[cfg(feature = "std")]
 mod spending;
 #[cfg(feature = "std")]

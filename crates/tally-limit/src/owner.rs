@@ -2,7 +2,7 @@
 //!
 //! A table divides its room by groups of keys, which may be nested: each may have three times the free room. The groups
 //! of a key follow from the name of its policy and from the owner that its check names. Unless
-//! [`super::table::Table::grouped_by`] says otherwise they are [`by_policy`].
+//! [`crate::table::Table::grouped_by`] says otherwise they are [`by_policy`].
 
 use core::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};

@@ -4,7 +4,7 @@
 //! totals of the lease: the next request repeats a lost report, and a late or repeated one changes nothing.
 
 use super::borrower::Borrower;
-use super::lease::{LeaseId, LeaseRequest};
+use super::lease::{LeaseId, LeaseRequest, NOT_RECALLED_MS};
 use super::lender::Lender;
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::{Policy, Scope};
@@ -16,13 +16,6 @@ const RECALL_EVERY_MS: i64 = 300;
 
 /// A borrower without use for this long needs nothing at once, milliseconds.
 const BUSY_MS: i64 = 1_000;
-
-/// How long the report of a borrower counts as its present state, milliseconds.
-pub(super) const REPORT_VALID_MS: i64 = 1_000;
-
-/// The report time of a lease that the last insufficient recall did not include: it grew after that, or was the
-/// requester's own.
-pub(super) const NOT_RECALLED_MS: i64 = i64::MIN;
 
 impl Lender {
     /// Corrects the waits of a verdict by the leases. Leased quota returns at the end of the leases at the latest. If

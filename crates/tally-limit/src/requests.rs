@@ -4,7 +4,7 @@
 
 use super::borrower::{Borrower, PendingRequest};
 use super::lease::LeaseRequest;
-use super::lender::lease_ms;
+use super::lease::lease_ms;
 use super::policy::{Policy, Scope};
 
 /// The time whose use a borrower keeps in stock, milliseconds. To it are added four trips, and a fiftieth of the limit

@@ -5,30 +5,27 @@
 //! less; a key is only dropped once nothing of it counts; checks of one call are all admitted or consume nothing; what
 //! was consumed by a reservation is given back at most once.
 
+mod commits;
+pub mod log;
+mod reservations;
+mod reserving;
+mod room;
+mod sharing;
+mod slots;
+
 use super::clock::Monotone;
 use super::lease::{LeaseAnswer, LeaseRequest};
 use super::lender::Lender;
-use super::log::Log;
-use super::memory::{LIMITERS_BYTES_MAX, MemoryShare};
+use super::memory::MemoryShare;
 use super::meter::Verdict;
 use super::owner::{Grouping, GroupingOfTable, Owner};
 use super::policy::Policy;
-use super::reservations::Reservations;
-use super::slots::Slots;
+use log::Log;
+use reservations::Reservations;
+use slots::Slots;
 
-/// The most keys of one limiter: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
-pub const KEYS_MAX: u32 = 75_000;
-
-/// The most bytes that the keys of a limiter may take: all that limiters may in their isolate. A key with all its
-/// buckets has about 1,400, one with leases at all datacenters 60,000. Where there is no room for another key, those
-/// that are there keep times in fewer buckets, so that they grow no more.
-pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
-
-/// The bytes of leases that a limiter may hold whatever its keys take: 4,300 of 120 bytes. Beyond it a lease begins
-/// only while there is room in [`BYTES_MAX`]. So the leases of eight limiters of an isolate take at most 4 MB
-/// more, and one list of 60 KB that has just grown. A borrower that gets none must wait, as where
-/// [`super::lender::LEASES_MAX`] is reached.
-pub const LEASES_BYTES_MIN: u64 = 512 << 10;
+pub use reservations::{RESERVED_MS_MAX, ReservationId, ReservationRefusal};
+pub use room::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
 
 /// One check of a call. Neither names nor keys are looked at, only compared.
 #[derive(Clone, Copy, Debug)]
@@ -60,56 +57,6 @@ impl<'a> Check<'a> {
         }
     }
 }
-
-/// How long a check waits that found no room, milliseconds.
-const FULL_MS: u64 = 1_000;
-
-/// No room for another key or reservation, nor for a meter that keys share: time must act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
-
-impl Full {
-    /// The verdict of a check whose key has no slot: it is refused.
-    pub fn verdict(policy: &Policy) -> Verdict {
-        Verdict {
-            is_allowed: false,
-            limit: policy.limit,
-            remaining: 0,
-            reset_after_ms: FULL_MS,
-            retry_after_ms: FULL_MS,
-        }
-    }
-
-    /// The answer to the borrower of such a key: nothing is lent, and its calls are refused.
-    pub fn answer(request: &LeaseRequest) -> LeaseAnswer {
-        LeaseAnswer {
-            sequence: request.sequence,
-            granted: 0,
-            valid_ms: 0,
-            free: 0,
-            reset_after_ms: FULL_MS,
-            retry_after_ms: FULL_MS,
-            must_commit: false,
-        }
-    }
-}
-
-/// Why nothing was reserved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReservationRefusal {
-    /// Not all were admitted: the verdict of each.
-    NotAdmitted(Vec<Verdict>),
-    /// No room.
-    Full,
-    /// It was cancelled before it arrived.
-    Cancelled,
-}
-
-/// The random name of a reservation, chosen by its caller.
-pub type ReservationId = [u8; 16];
-
-/// How long a reservation may be cancelled, and how long a cancelled one is remembered, milliseconds.
-pub const RESERVED_MS_MAX: i64 = 10_000;
 
 /// The writes of one commit, in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

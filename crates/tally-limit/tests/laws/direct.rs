@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tally_limit::budgets::{Budget, BudgetSpent};
 use tally_limit::clock::Monotone;
-use tally_limit::log::Broken;
 use tally_limit::meter::NEVER_MS;
 use tally_limit::policy::{Algorithm, Policy};
+use tally_limit::table::log::Broken;
 use tally_limit::table::{Full, ReservationRefusal};
 use tally_limit::{Quota, RateLimiter};
 

@@ -3,7 +3,7 @@
 
 use tally_limit::borrowers::Borrowers;
 use tally_limit::lease::Admission;
-use tally_limit::lender::lease_ms;
+use tally_limit::lease::lease_ms;
 use tally_limit::policy::{Algorithm, Policy, Scope};
 use tally_limit::table::{Check, Table};
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use tally_limit::borrowers::{Borrowers, DueRequest};
 use tally_limit::hot::HotKeys;
+use tally_limit::lease::ISOLATE_LEASE_MS;
 use tally_limit::lease::LeaseAnswer;
-use tally_limit::lender::ISOLATE_LEASE_MS;
 use tally_limit::policy::{
     Algorithm, Durability, ISOLATE_LEASE_CAPACITY_MIN, ISOLATE_LEASE_WINDOW_MS_MIN, Policy, Scope,
 };

@@ -5,7 +5,8 @@ use tally_limit::NEVER_MS;
 use tally_limit::borrower::Borrower;
 use tally_limit::borrowers::Borrowers;
 use tally_limit::lease::{Admission, LeaseAnswer, LeaseId, LeaseRequest, Spent};
-use tally_limit::lender::{LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, Lender, lease_ms};
+use tally_limit::lease::{LEASE_MS_MAX, LEASE_MS_MIN, lease_ms};
+use tally_limit::lender::{LEASES_MAX, Lender};
 use tally_limit::policy::{Algorithm, Policy, Scope};
 use tally_limit::table::{Check, Table};
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use tally_limit::log::{BODY_BYTES_MAX, Broken, ROWS_MAX};
 use tally_limit::owner::Owner;
 use tally_limit::policy::Policy;
+use tally_limit::table::log::{BODY_BYTES_MAX, Broken, ROWS_MAX};
 use tally_limit::table::{Check, Table};
 
 use crate::checks::check;

@@ -4,14 +4,14 @@
 //! its limit. A key keeps its shared meter until there is room for one of its own, which then begins with all that
 //! the shared one had used.
 
-use super::meter::Verdict;
-use super::policy::Policy;
 use super::slots::{Entry, shared_subject};
-use super::table::{Check, Full, Table, subject};
+use crate::meter::Verdict;
+use crate::policy::Policy;
+use crate::table::{Check, Full, Table, subject};
 
 impl Table {
     /// The slot of a key, new or not, under the policy as it is now.
-    pub(super) fn enter(&mut self, check: &Check<'_>, now_ms: i64) -> Result<usize, Full> {
+    pub(crate) fn enter(&mut self, check: &Check<'_>, now_ms: i64) -> Result<usize, Full> {
         let Check { policy, owner, .. } = *check;
         subject(&mut self.scratch, check.name, check.key);
         if let Some(slot) = self.slots.slot_of(&self.scratch) {
@@ -114,7 +114,7 @@ impl Table {
     }
 
     /// The slot by which a key is judged: its own, or that of the meter that it shares.
-    pub(super) fn slot_of(&self, name: &str, key: &str) -> Option<usize> {
+    pub(crate) fn slot_of(&self, name: &str, key: &str) -> Option<usize> {
         let mut own_subject = String::new();
         subject(&mut own_subject, name, key);
         let own = self.slots.slot_of(&own_subject);

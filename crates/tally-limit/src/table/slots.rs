@@ -7,11 +7,11 @@
 use alloc::sync::Arc;
 use std::collections::HashMap;
 
-use super::lender::Lender;
-use super::memory::MemoryShare;
-use super::owner::{GroupingOfTable, KeyGroup, Owner, hash_of};
-use super::policy::Policy;
-use super::table::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
+use super::room::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
+use crate::lender::Lender;
+use crate::memory::MemoryShare;
+use crate::owner::{GroupingOfTable, KeyGroup, Owner, hash_of};
+use crate::policy::Policy;
 
 /// The slots that the hand checks with each call. A call fills at most one, so the hand passes all before they are
 /// filled twice.
@@ -44,14 +44,14 @@ const MAP_ENTRY_BYTES: usize = 64;
 
 /// One key.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Policy's name, a zero, key.
     pub(super) subject: Arc<str>,
     pub(super) owner: Owner,
-    pub(super) policy: Policy,
+    pub(crate) policy: Policy,
     /// The former policy, if it counted in another way, and when it was changed.
     pub(super) left: Option<Box<(Policy, i64)>>,
-    pub(super) lender: Lender,
+    pub(crate) lender: Lender,
     /// The row with its newest stored state, and the length of that; 0 if there is none.
     pub(super) row: u64,
     pub(super) stored_bytes: u64,
@@ -104,7 +104,7 @@ pub(super) fn shared_subject(subject: &str) -> String {
 
 /// All keys.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     by_subject: HashMap<Arc<str>, usize>,
     entries: Vec<Option<Entry>>,
     empty: Vec<usize>,
@@ -124,11 +124,11 @@ impl Slots {
         self.by_subject.get(subject).copied()
     }
 
-    pub(super) fn get(&self, slot: usize) -> Option<&Entry> {
+    pub(crate) fn get(&self, slot: usize) -> Option<&Entry> {
         self.entries.get(slot)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Entry> {
         self.entries.get_mut(slot)?.as_mut()
     }
 
@@ -171,7 +171,7 @@ impl Slots {
     }
 
     /// Whether another lease may begin.
-    pub(super) fn has_room_for_lease(&self) -> bool {
+    pub(crate) fn has_room_for_lease(&self) -> bool {
         self.lease_bytes < LEASES_BYTES_MIN || !self.is_overgrown()
     }
 

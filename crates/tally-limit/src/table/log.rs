@@ -14,10 +14,10 @@ use alloc::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::Monotone;
-use super::lender::Lender;
-use super::owner::Owner;
-use super::policy::Policy;
+use crate::clock::Monotone;
+use crate::lender::Lender;
+use crate::owner::Owner;
+use crate::policy::Policy;
 
 /// The largest body of a row; the platform's rows are 2 MB at most. Entries are 50 KB at the most (a lease at each of
 /// 512 borrowers), so one that begins below this fits.
@@ -153,7 +153,7 @@ struct Row {
 
 /// The index of the rows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     rows: VecDeque<Row>,
     newest: u64,
     bytes: u64,

@@ -1,7 +1,7 @@
 //! How a table is written and read, row by row. [`super::log`] describes the rows.
 
 use super::log::{Broken, Reader, Stored, StoredRef, Writer};
-use super::table::{Commit, Full, Table};
+use crate::table::{Commit, Full, Table};
 
 impl Table {
     /// Whether anything has changed since the last commit.
