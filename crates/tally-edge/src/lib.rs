@@ -43,7 +43,7 @@ mod write;
 
 use futures_util::future::LocalBoxFuture;
 
-use deployment::{api_keys, shares};
+use deployment::{api_keys, canary, shares};
 use dispatch::handle;
 use kit::request_context::RequestContext;
 use kit::respond::{self, Answer};
@@ -53,7 +53,6 @@ use limits::repeated_checks;
 use pages::live;
 #[cfg(feature = "queue")]
 use queue::producer;
-#[cfg(feature = "redis")]
 use redis::calls as redis_calls;
 use tally_host::Host;
 use tally_host::http::{Context, Request, Response};
@@ -69,7 +68,7 @@ pub fn fetch(
     background: Context,
 ) -> LocalBoxFuture<'static, Response> {
     Box::pin(async move {
-        let context = RequestContext::new(request, host, background);
+        let context = RequestContext::new(request, host, background, canary::look);
         #[cfg(feature = "limits")]
         if let Some(known) = repeated_checks::again(&context) {
             return known;
@@ -79,7 +78,12 @@ pub fn fetch(
             return respond::respond(&context, RouteName::Other, Answer::from(problem));
         }
         if context.method() == "OPTIONS" {
-            return respond::preflight(&context);
+            let of_redis = if cfg!(feature = "redis") {
+                redis_calls::allow_of(&context)
+            } else {
+                None
+            };
+            return respond::preflight(&context, of_redis);
         }
         if let Err(problem) = identify(&context).await {
             context.drain().await;

@@ -13,6 +13,8 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 
+use futures_util::future::LocalBoxFuture;
+
 use crate::bulk::sender::count_many;
 use tally_core::counter::flush::Load;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -65,7 +67,11 @@ impl State for Canary {
 }
 
 /// Writes the canary and measures, if it is time.
-pub async fn look(host: &Host, here: &Datacenter) {
+pub fn look(host: Host, here: Datacenter) -> LocalBoxFuture<'static, ()> {
+    Box::pin(async move { look_here(&host, &here).await })
+}
+
+async fn look_here(host: &Host, here: &Datacenter) {
     let state = host.state::<Canary>();
     if !state.is_on || state.is_under_way.replace(true) {
         return;

@@ -3,6 +3,8 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
+
 use super::body;
 use super::isolate::{Datacenters, EdgeSettings};
 use super::visitors::Visitor;
@@ -39,6 +41,9 @@ impl State for RequestIds {
     }
 }
 
+/// What an isolate does after a report of its counts, in that datacenter.
+pub type AfterReport = fn(Host, Datacenter) -> LocalBoxFuture<'static, ()>;
+
 /// One request of a client.
 pub struct RequestContext {
     /// The request; its body can be read once.
@@ -47,6 +52,8 @@ pub struct RequestContext {
     pub host: Host,
     settings: Rc<EdgeSettings>,
     background: Context,
+    /// Called after each report.
+    pub after_report: AfterReport,
     arrived_ms: i64,
     waited_ms: Cell<i64>,
     is_public: Cell<bool>,
@@ -68,7 +75,12 @@ pub struct RequestContext {
 
 impl RequestContext {
     /// Parses a request.
-    pub fn new(request: Box<dyn Request>, host: Host, background: Context) -> Self {
+    pub fn new(
+        request: Box<dyn Request>,
+        host: Host,
+        background: Context,
+        after_report: AfterReport,
+    ) -> Self {
         let (path, query) = path_and_query(request.url());
         Self {
             path: path.to_owned(),
@@ -78,6 +90,7 @@ impl RequestContext {
             request,
             host,
             background,
+            after_report,
             waited_ms: Cell::new(0),
             is_public: Cell::new(false),
             is_visitor: Cell::new(false),

@@ -5,9 +5,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::request_context::RequestContext;
-use crate::deployment::canary;
-use crate::limits::repeated_checks::{self, Repeatable};
-use crate::redis::calls;
 use tally_host::http::{Body, HeaderList, Pieces, Response};
 use tally_host::{Host, State, Stream};
 use tally_protocol::limits::{LIMIT_HEADER, POLICY_HEADER};
@@ -73,26 +70,35 @@ fn log_failure(context: &RequestContext, route: RouteName, status: u16, refusal:
     }
 }
 
-/// A body that is produced piece by piece, once.
-type Once = Rc<Cell<Option<Box<dyn Pieces>>>>;
+/// What the body of an answer is made of.
+#[derive(Clone)]
+enum Content {
+    Text(Rc<str>),
+    Bytes(Cow<'static, [u8]>),
+    /// Produced piece by piece while it is sent, once.
+    Pieces(Rc<Cell<Option<Box<dyn Pieces>>>>),
+}
 
 /// The answer to a request.
 #[derive(Clone)]
 pub struct Answer {
     status: u16,
     content_type: &'static str,
-    body: Rc<str>,
-    /// Sent instead of `body`, if it is no text.
-    bytes: Option<Cow<'static, [u8]>>,
-    /// Sent instead of both, as it is produced.
-    pieces: Option<Once>,
+    content: Content,
     /// `Cache-Control`, if it is not the usual one.
     cache: Option<String>,
     is_for_every_page: bool,
     headers: Vec<(&'static str, String)>,
     etag: Option<String>,
     refusal: Option<Code>,
-    repeatable: Option<Repeatable>,
+    /// Who else has a use for the response.
+    listener: Option<Rc<dyn Listener>>,
+}
+
+/// What has a use for the response to a request, before the client has it.
+pub trait Listener {
+    /// Looks at the response.
+    fn look(&self, context: &RequestContext, response: &Response);
 }
 
 impl Answer {
@@ -101,15 +107,13 @@ impl Answer {
         Self {
             status: 200,
             content_type: "application/json",
-            body: body.into(),
-            bytes: None,
-            pieces: None,
+            content: Content::Text(body.into()),
             cache: None,
             is_for_every_page: false,
             headers: Vec::new(),
             etag: None,
             refusal: None,
-            repeatable: None,
+            listener: None,
         }
     }
 
@@ -125,7 +129,7 @@ impl Answer {
     pub fn bytes(content_type: &'static str, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         Self {
             content_type,
-            bytes: Some(bytes.into()),
+            content: Content::Bytes(bytes.into()),
             ..Self::json(String::new())
         }
     }
@@ -134,7 +138,7 @@ impl Answer {
     pub fn pieces(content_type: &'static str, pieces: Box<dyn Pieces>) -> Self {
         Self {
             content_type,
-            pieces: Some(Rc::new(Cell::new(Some(pieces)))),
+            content: Content::Pieces(Rc::new(Cell::new(Some(pieces)))),
             ..Self::json(String::new())
         }
     }
@@ -192,16 +196,16 @@ impl Answer {
     /// The same refusal with another document. The metrics have its reasons already, line by line.
     pub fn reported(self, document: String) -> Self {
         Self {
-            body: document.into(),
+            content: Content::Text(document.into()),
             refusal: None,
             ..self
         }
     }
 
-    /// The answer may be repeated to the same request without looking again.
-    pub fn repeatable(self, how: Repeatable) -> Self {
+    /// Shows the response to that listener.
+    pub fn shown_to(self, listener: impl Listener + 'static) -> Self {
         Self {
-            repeatable: Some(how),
+            listener: Some(Rc::new(listener)),
             ..self
         }
     }
@@ -294,9 +298,10 @@ fn count_request(context: &RequestContext, route: RouteName, total_ms: i64, refu
     let now_ms = context.arrived_ms().saturating_add(total_ms);
     if let Some(in_ms) = fleet::answered(host, route, now_ms) {
         let (host, here) = (host.clone(), context.datacenter());
+        let after_report = context.after_report;
         context.wait_until(async move {
             fleet::report_later(&host, &here, in_ms).await;
-            canary::look(&host, &here).await;
+            after_report(host, here).await;
         });
     }
 }
@@ -348,11 +353,10 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
     let cache = answer.cache.unwrap_or_else(usual);
     headers.push(("cache-control", cache));
     let mut status = answer.status;
-    let pieces = answer.pieces.and_then(|pieces| pieces.take());
-    let mut body = match (pieces, answer.bytes) {
-        (Some(pieces), _) => Body::Pieces(pieces),
-        (None, Some(bytes)) => Body::Bytes(bytes),
-        (None, None) => Body::Text(answer.body),
+    let mut body = match answer.content {
+        Content::Text(text) => Body::Text(text),
+        Content::Bytes(bytes) => Body::Bytes(bytes),
+        Content::Pieces(pieces) => pieces.take().map_or(Body::Empty, Body::Pieces),
     };
     if let Some(etag) = answer.etag {
         if is_known(context, &etag) {
@@ -371,8 +375,8 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
         body = Body::Empty;
     }
     let response = Response::new(status, headers, body);
-    if let Some(repeatable) = answer.repeatable.filter(|_| cfg!(feature = "limits")) {
-        repeated_checks::store(context, repeatable, &response);
+    if let Some(listener) = answer.listener {
+        listener.look(context, &response);
     }
     response
 }
@@ -395,14 +399,9 @@ pub fn socket(context: &RequestContext, route: RouteName, stream: Stream) -> Res
     Response::new(stream.status, HeaderList::new(), Body::Socket(stream))
 }
 
-/// Answers a CORS preflight, and a plain `OPTIONS`.
-pub fn preflight(context: &RequestContext) -> Response {
-    let of_redis = if cfg!(feature = "redis") {
-        calls::allow_of(context)
-    } else {
-        None
-    };
-    let Some(allow) = of_redis.or_else(|| allow_of(context.path())) else {
+/// Answers a CORS preflight, and a plain `OPTIONS`. `allow`: the methods of a path that is no route.
+pub fn preflight(context: &RequestContext, allow: Option<String>) -> Response {
+    let Some(allow) = allow.or_else(|| allow_of(context.path())) else {
         let detail = "there is no such path; GET /openapi.json lists every call";
         let problem = Problem::new(Code::NotFound, detail);
         return respond(context, RouteName::Options, problem.into());

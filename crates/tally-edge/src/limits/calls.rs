@@ -63,7 +63,7 @@ pub async fn check(
         return Ok(if resolved.policy.is_shadow || !caller.may_repeat() {
             answer
         } else {
-            answer.repeatable(Repeatable::Refused(resolved, verdict))
+            answer.shown_to(Repeatable::Refused(resolved, verdict))
         });
     }
     if let Some(verdict) = local_quota::take(context, &resolved) {
@@ -72,7 +72,7 @@ pub async fn check(
         return Ok(if !caller.may_repeat() {
             answer
         } else {
-            answer.repeatable(Repeatable::LocalQuota(resolved))
+            answer.shown_to(Repeatable::LocalQuota(resolved))
         });
     }
     let verdict = ask(context, &resolved).await;

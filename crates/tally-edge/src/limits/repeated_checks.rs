@@ -12,7 +12,7 @@ use super::local_quota;
 use super::resolved_check::ResolvedCheck;
 use super::verdicts;
 use crate::kit::request_context::RequestContext;
-use crate::kit::respond::REQUEST_ID;
+use crate::kit::respond::{Listener, REQUEST_ID};
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::meter::Verdict;
@@ -31,8 +31,7 @@ const REPEATS_MAX: usize = 64;
 /// much later.
 const KNOWN_MS: i64 = 100;
 
-/// How an answer may be repeated.
-#[derive(Clone)]
+/// How an answer may be repeated to the same request without looking again.
 pub enum Repeatable {
     /// It is a refusal from memory.
     Refused(ResolvedCheck, Verdict),
@@ -102,20 +101,26 @@ pub fn again(context: &RequestContext) -> Option<Response> {
     })
 }
 
-/// Stores how a request was answered.
-pub fn store(context: &RequestContext, repeatable: Repeatable, response: &Response) {
-    // The time is a part of an answer that took longer.
-    if context.request.has_body() || context.age_ms() > 0 {
-        return;
+impl Listener for Repeatable {
+    fn look(&self, context: &RequestContext, response: &Response) {
+        // The time is a part of an answer that took longer.
+        if context.request.has_body() || context.age_ms() > 0 {
+            return;
+        }
+        store(context, self, response);
     }
+}
+
+/// Stores how a request was answered.
+fn store(context: &RequestContext, repeatable: &Repeatable, response: &Response) {
     let since_ms = context.host.now_ms();
     let (until_ms, repeat) = match (repeatable, &response.body) {
         (Repeatable::Refused(resolved, verdict), Body::Text(text)) => (
             since_ms + 1,
-            Repeat::Refused(resolved, text.clone(), verdict),
+            Repeat::Refused(resolved.clone(), text.clone(), *verdict),
         ),
         (Repeatable::LocalQuota(resolved), _) => {
-            (since_ms + KNOWN_MS, Repeat::LocalQuota(resolved))
+            (since_ms + KNOWN_MS, Repeat::LocalQuota(resolved.clone()))
         }
         _ => return,
     };
