@@ -3,11 +3,12 @@
 //! | module | holds |
 //! |---|---|
 //! | [`calls`] | the two calls |
-//! | [`reader`] | reading of bodies |
+//! | [`reader`], [`records`] | reading of bodies, and what their lines are |
 //! | [`counting`] | counting of what was read |
 //! | [`sender`] | sending of a body to many cells |
 
 pub(crate) mod calls;
 pub(crate) mod counting;
 pub(crate) mod reader;
+pub(crate) mod records;
 pub(crate) mod sender;

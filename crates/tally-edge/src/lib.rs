@@ -45,6 +45,7 @@ use futures_util::future::LocalBoxFuture;
 
 use deployment::{api_keys, canary, shares};
 use dispatch::handle;
+use kit::body;
 use kit::request_context::RequestContext;
 use kit::respond::{self, Answer};
 #[cfg(feature = "limits")]
@@ -74,7 +75,7 @@ pub fn fetch(
             return known;
         }
         if let Err(problem) = context.check_local() {
-            context.drain().await;
+            body::drain(&context).await;
             return respond::respond(&context, RouteName::Other, Answer::from(problem));
         }
         if context.method() == "OPTIONS" {
@@ -86,7 +87,7 @@ pub fn fetch(
             return respond::preflight(&context, of_redis);
         }
         if let Err(problem) = identify(&context).await {
-            context.drain().await;
+            body::drain(&context).await;
             #[cfg(feature = "redis")]
             if let Some(refused) = redis_calls::refuse(&context, &problem) {
                 return refused;
@@ -112,7 +113,7 @@ pub fn fetch(
             Err(no_route) => (RouteName::Other, Answer::from(no_route)),
         };
         // Otherwise a client that is refused before its body was read would see a reset connection.
-        context.drain().await;
+        body::drain(&context).await;
         respond::respond(&context, name, answer)
     })
 }

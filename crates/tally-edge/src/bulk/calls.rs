@@ -8,21 +8,18 @@ use std::rc::Rc;
 
 use super::counting::Counting;
 use super::reader::{BulkHashes, BulkReader};
+use super::records::Records;
 use crate::kit::body::BulkBody;
 use crate::kit::hash_keys::{hashing, prepare};
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
-use tally_protocol::access::{Caller, Permission};
-use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::by::Actor;
-use tally_protocol::batch::event::parse_line;
-use tally_protocol::batch::gather::{CountingMode, Times};
+use tally_protocol::access::Caller;
+use tally_protocol::batch::gather::CountingMode;
 use tally_protocol::batch::ingest::Ingest;
 use tally_protocol::batch::keyed::CallBudget;
 use tally_protocol::batch::plan::body_calls_max;
 use tally_protocol::batch::sections::{SECTION_BYTES_MAX, Sections};
-use tally_protocol::batch::split::Splitter;
 use tally_protocol::bodies::PIECE_MS_MAX;
 use tally_protocol::keys::{BodyHash, KeyKind};
 use tally_protocol::metrics::Metric;
@@ -30,92 +27,7 @@ use tally_protocol::names::{BODY_PIECE_MS, SUBREQUESTS};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
 use tally_protocol::routes::RouteName;
-use tally_protocol::visitor::day_of;
 use tally_shared::metrics;
-
-/// The kind of records of a body.
-pub enum Records {
-    /// Of `/events`.
-    Events,
-    /// Of `/ingest`.
-    Logs(Ingest),
-}
-
-impl Records {
-    /// Reads one; `None` for a line that is no record.
-    ///
-    /// # Errors
-    /// Those of its line.
-    pub fn read<'a>(
-        &self,
-        record: &'a [u8],
-    ) -> Result<Option<(BulkRecord<'a>, Actor<'a>)>, Problem> {
-        match self {
-            Self::Events => parse_line(record).map(Some),
-            Self::Logs(ingest) => {
-                let record = ingest.read(record)?;
-                Ok(record.map(|record| (record, Actor::default())))
-            }
-        }
-    }
-
-    /// Whether a record that is no event writes to a board.
-    pub fn writes_to_board(&self, record: &[u8]) -> bool {
-        let name: &[u8] = b"\"board\"";
-        matches!(self, Self::Events) && record.windows(name.len()).any(|part| part == name)
-    }
-
-    /// The splitter for such a body.
-    pub fn splitter(&self) -> Splitter {
-        match self {
-            Self::Events => Splitter::detect(),
-            Self::Logs(ingest) => ingest.splitter(),
-        }
-    }
-
-    /// The permissions that each needs where no key is sent. Logs are of the past.
-    pub const fn needs(&self) -> &'static [Permission] {
-        match self {
-            Self::Events => &[],
-            Self::Logs(_) => &[Permission::Ingest],
-        }
-    }
-
-    fn acknowledged(&self) -> Metric {
-        match self {
-            Self::Events => Metric::AcknowledgedEvent,
-            Self::Logs(_) => Metric::AcknowledgedLog,
-        }
-    }
-
-    /// The call of a body, and its query.
-    fn request_parts(&self) -> Vec<&[u8]> {
-        match self {
-            Self::Events => vec![b"events"],
-            Self::Logs(ingest) => {
-                let query = ingest.query_values();
-                let query = query.iter().map(|text| text.as_bytes());
-                std::iter::once(&b"ingest"[..]).chain(query).collect()
-            }
-        }
-    }
-
-    /// The day whose visitors the records may have.
-    fn day(&self, now_ms: i64) -> Option<i64> {
-        match self {
-            Self::Events => Some(day_of(now_ms)),
-            Self::Logs(_) => None,
-        }
-    }
-
-    /// Which times they may have.
-    pub fn times(&self) -> Times {
-        match self {
-            Self::Events => Times::Live,
-            Self::Logs(_) => Times::Past,
-        }
-    }
-}
 
 /// `POST /events`.
 ///

@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
-use super::calls::Records;
 use super::counting::{self, Counting, Section};
+use super::records::Records;
 use crate::boards::lines::BoardLines;
 use crate::deployment::key_budget;
 use crate::kit::body::{self, BulkBody};

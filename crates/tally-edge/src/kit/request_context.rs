@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
-use super::body;
 use super::isolate::{Datacenters, EdgeSettings};
 use super::visitors::Visitor;
 use tally_core::cluster::region::region_of;
@@ -394,11 +393,6 @@ impl RequestContext {
     /// Lets work continue after the answer, even if the client is gone.
     pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) {
         self.background.wait_until(future);
-    }
-
-    /// Reads the rest of a refused body, up to a limit, and drops it.
-    pub async fn drain(&self) {
-        body::drain(self).await;
     }
 }
 

@@ -117,7 +117,7 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
     let answer = match answer(context, rest).await {
         Ok(answer) => answer,
         Err(refusal) => {
-            context.drain().await;
+            body::drain(context).await;
             answer_of(refusal)
         }
     };
@@ -158,7 +158,7 @@ async fn listen(
     subscription: Result<Subscription, String>,
 ) -> Result<Option<Stream>, Refusal> {
     // Clients send an empty command as the body.
-    context.drain().await;
+    body::drain(context).await;
     check_method(context)?;
     let caller = caller(context).await;
     let caller = caller.map_err(|problem| refusal_of(&problem))?;

@@ -1,6 +1,5 @@
 //! Operations on a counter as a whole: settings, set, reset, deletion.
 
-use super::keyed::needs_home;
 use crate::kit::body;
 use crate::kit::isolate;
 use crate::kit::request_context::RequestContext;
@@ -396,4 +395,12 @@ pub async fn assign_home(context: &RequestContext, id: &CounterId) -> Result<Dat
         }
         _ => Err(needs_home()),
     }
+}
+
+/// The problem of a call that one cell must decide, where several count.
+pub fn needs_home() -> Problem {
+    Problem::new(
+        Code::NeedsHome,
+        "several datacenters count this counter: set its \"home\" by PUT first",
+    )
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::administration;
-use super::flush_sender::{CellLane, FlushOutcome};
+use super::flush_sender::{CellLane, FlushOutcome, MOVES_MAX};
 use super::increment::Write;
 use super::keyed;
 use super::keyed::KeyedRoute;
@@ -32,9 +32,6 @@ use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{ignored_json, write_json};
 use tally_protocol::query::Query;
 use tally_shared::{call, metrics};
-
-/// The most times that a write is sent again because its shard has been sealed.
-pub const MOVES_MAX: usize = 4;
 
 /// How long a write follows moves, milliseconds. It waits 4.8 s in all, so 1.8 s are left for the last batch. On a busy
 /// machine a first batch took 0.5 s, and its answer came too late to follow the move.

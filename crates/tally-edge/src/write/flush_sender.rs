@@ -21,6 +21,9 @@ use tally_shared::call_batcher::Batcher;
 use tally_shared::call_within;
 use tally_shared::{leads_apart, metrics, open_objects};
 
+/// The most times that a write is sent again because its shard has been sealed.
+pub const MOVES_MAX: usize = 4;
+
 /// Time for the first attempt of a flush, and for its retry: together below
 /// [`tally_core::counter::lane::IN_FLIGHT_MS_MAX`], so that no write waits past 5 s.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];

@@ -145,7 +145,7 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
             Code::PreconditionFailed,
             "the counter has changed since the version in If-Match; nothing was counted, read it again",
         ),
-        KeyedOutcome::NeedsHome => needs_home(),
+        KeyedOutcome::NeedsHome => administration::needs_home(),
         KeyedOutcome::Unknown => Problem::new(
             Code::ClockSkew,
             "`at` is further from our clock than is allowed, and this key counted nothing before; send older events to /ingest",
@@ -162,12 +162,4 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
             "the counter is busy; nothing was counted, try again",
         ),
     }
-}
-
-/// The problem of a call that one cell must decide, where several count.
-pub fn needs_home() -> Problem {
-    Problem::new(
-        Code::NeedsHome,
-        "several datacenters count this counter: set its \"home\" by PUT first",
-    )
 }

@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use super::counter::MOVES_MAX;
 use super::flush_sender::CellLane;
+use super::flush_sender::MOVES_MAX;
 use crate::kit::hash_keys::{Hashing, hashing, salt};
 use crate::kit::isolate::{known_of, own_shard};
 use crate::kit::lanes;
