@@ -302,3 +302,68 @@ test("what a change takes from a key it takes from the key's shares at once", as
   await well("PATCH", `/keys/${giver.id}`, OPS, { prefixes: ["one/"] });
   expect(await status("GET", "/counters/two%2Fx", token)).toBe(401);
 });
+
+test("a key changes and revokes no key above it, though it administers all that the key may do", async () => {
+  const grandparent = await make(OPS, { prefixes: ["p/"] });
+  const parent = await make(grandparent.key, { prefixes: ["p/"] });
+  const child = await make(parent.key, { prefixes: ["p/"] });
+  for (const { id } of [parent, grandparent]) {
+    for (const [method, path, body] of [
+      ["DELETE", `/keys/${id}`], ["PATCH", `/keys/${id}`, { name: "mine" }], ["PATCH", `/keys/${id}`, { scopes: ["read"] }],
+      ["PATCH", `/keys/${id}`, { expires_in: 60 }], ["POST", `/keys/${id}/rotate`, {}],
+    ]) {
+      const refused = await send(method, path, child.key, body);
+      expect([refused.status, refused.json.code], `${method} ${path}`).toEqual([403, "forbidden"]);
+    }
+    expect((await send("DELETE", `/keys/${id}`, child.key)).json.detail).toContain(id);
+  }
+  expect(await status("PATCH", `/keys/${child.id}`, child.key, { name: "own" })).toBe(200);
+  expect(await status("DELETE", `/keys/${child.id}`, parent.key)).toBe(200);
+  expect(await status("DELETE", `/keys/${parent.id}`, grandparent.key)).toBe(200);
+});
+
+test("a key that lost all prefixes is ended by those above it, and by no other narrow key", async () => {
+  const parent = await make(OPS, { prefixes: ["p/", "q/"] });
+  const child = await make(parent.key, { prefixes: ["q/"] });
+  await well("PATCH", `/keys/${parent.id}`, OPS, { prefixes: ["p/"] });
+  for (const [method, path, body] of [
+    ["GET", `/keys/${child.id}`], ["DELETE", `/keys/${child.id}`], ["PATCH", `/keys/${child.id}`, { name: "x" }],
+    ["POST", `/keys/${child.id}/rotate`, {}],
+  ]) {
+    expect(await status(method, path, ONE, body), method).toBe(404);
+  }
+  expect(await status("DELETE", `/keys/${child.id}`, parent.key)).toBe(200);
+});
+
+test("a key or a share of another says nothing of its prefix, and not that it is there", async () => {
+  const key = await make(OPS, { prefixes: ["two/secret-customer/"] });
+  const { id } = (await share(OPS, "two/secret-customer/")).json;
+  for (const [method, path, code, body] of [
+    ["GET", `/keys/${key.id}`, "key-not-found"], ["DELETE", `/keys/${key.id}`, "key-not-found"],
+    ["PATCH", `/keys/${key.id}`, "key-not-found", {}], ["POST", `/keys/${key.id}/rotate`, "key-not-found", {}],
+    ["DELETE", `/shares/${id}`, "share-not-found"],
+  ]) {
+    const refused = await send(method, path, ONE, body);
+    expect([refused.status, refused.json.code], `${method} ${path}`).toEqual([404, code]);
+    const without = await send(method, path.replace(/[0-9a-f]{16}/, "0123456789abcdef"), ONE, body);
+    expect(refused.json.detail).toBe(without.json.detail);
+  }
+});
+
+test("a list of keys is filtered before its pages are cut, so its cursor is a key of the caller", async () => {
+  const own = new Set();
+  for (const number of numbers(24)) {
+    const made = await make(OPS, { prefixes: [number % 4 ? "two/" : "one/"] });
+    if (number % 4 === 0) own.add(made.id);
+  }
+  const seen = [];
+  let cursor = null;
+  do {
+    const page = await well("GET", `/keys?limit=2${cursor ? `&cursor=${cursor}` : ""}`, ONE);
+    expect(page.keys.length).toBe(2);
+    seen.push(...page.keys.map(({ id }) => id));
+    cursor = page.cursor;
+    if (cursor) expect(own).toContain(cursor);
+  } while (cursor);
+  expect(new Set(seen)).toEqual(own);
+});

@@ -14,6 +14,7 @@ const KEYS = {
   reader: "reader-key-0123456789",
   admin: "admin-key-0123456789a",
   nameless: "nameless-key-01234567",
+  tenant: "tenant-key-0123456789",
 };
 const CONFIG = {
   keys: [
@@ -22,6 +23,7 @@ const CONFIG = {
     { name: "reader", key: KEYS.reader, scopes: ["read"], prefix: "pub/" },
     { name: "ops", key: KEYS.admin, scopes: ["read", "write", "admin"] },
     { key: KEYS.nameless, scopes: ["write"] },
+    { name: "tenant", key: KEYS.tenant, scopes: ["read", "write", "admin"], prefix: "ten/" },
   ],
   public: [
     { prefix: "pub/", origins: ["*"], scopes: ["read", "write"], delta_max: 9, allow: ["decrement", "ingest", "board"] },
@@ -129,6 +131,40 @@ describe("two programs with keys of their own", () => {
     }
     expect(await valueOf("orders")).toBe(4);
   });
+
+  // Each call that takes a key, with what each of the two sends.
+  const call_of = (path, method = "POST") => (body) => [method, path, body && JSON.stringify(body)];
+  const BOTH = [
+    ["set", call_of("/counters/both/value", "PUT"), { value: 3 }, { value: 4 }],
+    ["settings", call_of("/counters/both", "PUT"), { floor: null }, { floor: 0 }],
+    ["reset", call_of("/counters/both/reset"), {}, { expected: undefined }],
+    ["increment", call_of("/counters/both/increment"), { delta: 1 }, { delta: 2 }],
+    ["decrement", call_of("/counters/both/decrement"), { delta: 1 }, { delta: 2 }],
+    ["event", call_of("/api/event"), { key: "both", increment: 1 }, { key: "both", increment: 2 }],
+    ["events", call_of("/events"), { key: "both", increment: 1 }, { key: "both", increment: 2 }],
+    ["ingest", call_of("/ingest?format=ndjson"), { key: "both", increment: 1 }, { key: "both", increment: 2 }],
+    ["import", call_of("/import"), "both", "both"],
+    ["board", call_of("/boards/both-board/members/ann"), { score: 1 }, { score: 2 }],
+    ["board lines", call_of("/boards/both-board/members"), { member: "a", score: 1 }, { member: "a", score: 2 }],
+    ["redis", call_of("/redis"), ["SET", "both-text", "a"], ["SET", "both-text", "b"]],
+    ["redis count", call_of("/redis"), ["INCRBY", "both-count", 1], ["INCRBY", "both-count", 2]],
+  ];
+
+  for (const [name, request, mine, theirs] of BOTH) {
+    test(`${name}: the same key of two callers, with the same request and with another`, async () => {
+      const exported = async (by) => {
+        await world.add("both-import", { delta: by }, as("admin"));
+        return (await world.call("GET", "/export?prefix=both-import", as("admin"))).text;
+      };
+      const key = `both-${name}`;
+      for (const [who, body] of [["shop", mine], ["other", mine], ["admin", theirs]]) {
+        const [method, path, text] = request(body);
+        const sent = name === "import" ? await exported(who === "admin" ? 2 : 1) : text;
+        const answer = await call(who, method, path, key, sent);
+        expect([answer.status < 300, isReplay(answer)], `${who}: ${answer.text}`).toEqual([true, false]);
+      }
+    });
+  }
 
   test("a key that was made keeps its name when its secret is rotated", async () => {
     const options = { ...as("admin"), body: JSON.stringify({ name: "app", scopes: ["write"], prefixes: ["made/"] }) };
@@ -238,6 +274,42 @@ describe("replies that are stored", () => {
     expect(bytes).toBeGreaterThan(60 * 1024 * 1024);
     expect(replies).toBeLessThan(1_200);
     rmSync(folder, { recursive: true, force: true });
+  }, 120_000);
+
+  test("are counted for the account: keys that a key makes have no room of their own", async () => {
+    const own = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(CONFIG) } });
+    const make = async (key) => {
+      const body = JSON.stringify({ name: "made", scopes: ["read", "write", "admin"], prefixes: ["ten/"] });
+      return (await own.call("POST", "/keys", bearer(key, { body }))).json.key;
+    };
+    const post = async (key, name, body) => {
+      const headers = { authorization: `Bearer ${key}`, "idempotency-key": name };
+      return (await own.call("POST", "/redis/pipeline", { headers, body: JSON.stringify(body) })).json;
+    };
+    try {
+      await send(own, "shop", "begin", [["SET", "ten/large", "x".repeat(SIZE)]]);
+      // The attack: each of a few keys, and each of those that they make, fills what one caller may.
+      const child = await make(KEYS.tenant);
+      const callers = [child, await make(KEYS.tenant), await make(child), KEYS.tenant];
+      const gets = numbers(250).map(() => ["GETEX", "ten/large"]);
+      let done = 0;
+      const refused = new Set();
+      for (let request = 0; request < 8; request += 1) {
+        for (const reply of await post(callers[request % 4], `fill-${request}`, gets)) {
+          if (reply.error) refused.add(request % 4);
+          else done += 1;
+        }
+      }
+      expect(done * SIZE).toBeLessThanOrEqual(64 * 1024 * 1024);
+      expect(done * SIZE).toBeGreaterThan(60 * 1024 * 1024);
+      expect(refused).toEqual(new Set([0, 1, 2, 3]));
+      // Others go on: a key of another account, and one whose prefix is the same.
+      expect((await send(own, "shop", "other", [["GETEX", "ten/large"]]))[0].result.length).toBe(SIZE);
+      const neighbour = await make(KEYS.shop);
+      expect((await post(neighbour, "other", [["GETEX", "ten/large"]]))[0].result.length).toBe(SIZE);
+    } finally {
+      await own.close();
+    }
   }, 120_000);
 
   test("are so small that they can be stored", async () => {

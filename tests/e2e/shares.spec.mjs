@@ -142,7 +142,7 @@ test("whoever administers a prefix shares what is below it, and sees those share
   const own = await share({ prefix: "blog/2026/" }, BLOG);
   const other = await share({ prefix: "shop/" });
   await world.refused(403, "forbidden", "POST", "/shares", bearer(BLOG, { body: '{"prefix":"shop/"}' }));
-  await world.refused(403, "forbidden", "DELETE", `/shares/${other.id}`, bearer(BLOG));
+  await world.refused(404, "share-not-found", "DELETE", `/shares/${other.id}`, bearer(BLOG));
   await world.refused(403, "forbidden", "POST", "/shares", bearer(READER, { body: '{"prefix":"blog/"}' }));
   await world.refused(403, "forbidden", "GET", "/shares", bearer(READER));
   await world.refused(401, "unauthorized", "GET", "/shares");

@@ -257,6 +257,10 @@ fn key_of(grant: &Grant) -> ApiKey {
     change.make("", secret, 0).expect("a key")
 }
 
+fn without_keys() -> Access {
+    Access::from_config(None, false).expect("an access")
+}
+
 fn configured(config: &Value, header: Option<&str>) -> Caller {
     let access = Access::from_config(Some(&config.to_string()), false).expect("a configuration");
     access.identify(header, None, 0).expect("a caller")
@@ -297,7 +301,10 @@ fn caller(chance: &mut Chance) -> (Who, Caller) {
             let keys: Vec<(KeyId, ApiKey)> =
                 (1..).map(KeyId).zip(above.iter().map(key_of)).collect();
             let held = held(KeyId(9), key_of(&own), &keys, &Gift::default());
-            (Who::Key(own, above), Caller::of_held_key(KeyId(9), &held))
+            (
+                Who::Key(own, above),
+                Caller::of_held_key(KeyId(9), &held, &without_keys()),
+            )
         }
     }
 }
@@ -418,7 +425,7 @@ fn somewhere_is_where_all_keys_above_agree() {
     };
     let may = |own: ApiKey, giver: ApiKey| {
         let held = held(KeyId(9), own, &[(KeyId(1), giver)], &Gift::default());
-        let caller = Caller::of_held_key(KeyId(9), &held);
+        let caller = Caller::of_held_key(KeyId(9), &held, &without_keys());
         caller.may_somewhere(Scope::Write, &[]).is_ok()
     };
     assert!(may(key(&["write"], &["a/"]), key(&["admin"], &["a/"])));

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod access_accounts;
 mod access_config;
 mod access_fuzz;
 mod access_laws;

@@ -319,20 +319,21 @@ pub(super) async fn all(
     Ok((alerts, missing))
 }
 
-/// The last deliveries of all partitions, newest first, and the partitions that did not answer.
+/// The last deliveries of all partitions that a caller may see, newest first, and the partitions that did not answer.
 pub(super) async fn all_deliveries(
     host: &Host,
     request: Result<AllDeliveries, Fault>,
 ) -> Result<DeliveriesListed, Fault> {
-    let AllDeliveries {} = request?;
+    let AllDeliveries { of } = request?;
     let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListDeliveries {
         partition,
+        of: of.clone(),
     })
     .await
     .by_any()?;
     let all = answered.into_iter().flat_map(|(_, deliveries)| deliveries);
-    let mut all = in_order(all.collect(), |(_, one), (_, other)| {
-        other.0.created_ms.cmp(&one.0.created_ms)
+    let mut all = in_order(all.collect(), |(one, _), (other, _)| {
+        other.created_ms.cmp(&one.created_ms)
     });
     all.truncate(DELIVERIES_MAX);
     Ok((all, missing))

@@ -30,6 +30,7 @@ use self::key::FixedKey;
 use self::local::{OPEN_IS_LOCAL, is_loopback_origin};
 use super::problem::{Code, Problem};
 use tally_core::callers::owner;
+use tally_core::limit::owner::Owner;
 
 pub use self::caller::Caller;
 pub use self::config::{
@@ -116,6 +117,16 @@ impl Access {
         matches!(self.0, Mode::Open)
     }
 
+    /// Returns the owner of the keys of a configured key's account. Cost: one comparison for every configured key.
+    pub(crate) fn owner_of(&self, account: &str) -> Owner {
+        let known = match &self.0 {
+            Mode::Configured(config) => config.owner_of(account),
+            Mode::Open | Mode::NotConfigured => None,
+        };
+        // The key was removed from the configuration since.
+        known.unwrap_or_else(|| owner::of_account(account))
+    }
+
     /// Returns whether any configured key has a budget, so that callers with a key must be identified first.
     pub fn has_budgets(&self) -> bool {
         matches!(&self.0, Mode::Configured(config) if config.has_budgets)
@@ -165,7 +176,7 @@ impl Access {
         };
         Ok(Caller::new(CallerKind::KeyHolder {
             grants: held.grants,
-            owner: owner::of_key(held.index),
+            owner: held.owner,
             sender: held.sender,
             holder: Arc::new(held.holder),
         }))

@@ -8,14 +8,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use tally_core::callers::account::account_max;
+
 use super::access::{Caller, KeyBudget, Scope};
 use super::api_key::{ApiKey, KeyId};
 use super::names::LIMIT_RIGHTS;
 use super::share::Share;
-
-/// The parts of a table. The account of a narrow caller fills one at most, and all narrow callers nine together. The
-/// tenth is left for callers that administer everything, who can revoke.
-pub const ACCOUNT_PARTS: u64 = 10;
 
 /// The most keys of which each was made by the one before.
 pub const KEY_DEPTH_MAX: usize = 8;
@@ -65,13 +63,9 @@ pub enum Room {
     PartFull,
 }
 
-/// The most rows of one narrow account in a table of this size: a tenth.
-pub const fn account_max(rows_max: u64) -> u64 {
-    rows_max / ACCOUNT_PARTS
-}
-
 impl Gift {
-    /// Returns whether one more gift fits into a table of this size.
+    /// Returns whether one more gift fits into a table of this size. All narrow callers together fill nine parts: the
+    /// tenth is left for callers that administer everything, who can revoke.
     pub const fn room(&self, filled: Filled, rows_max: u64) -> Room {
         if filled.rows >= rows_max {
             return Room::Full;

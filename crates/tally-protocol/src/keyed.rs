@@ -10,9 +10,39 @@ use std::collections::BTreeMap;
 use super::batch::gather::Times;
 use super::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
 use super::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use super::shell_limits::CLAIMS_MAX;
+use tally_core::callers::account::{AccountId, account_max};
 use tally_core::counter::cell::clamp_stamp;
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
+use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
+
+/// Whose room for keys a keyed write takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyRoom {
+    /// Who may send the write again.
+    pub source: KeySource,
+    /// The account whose part of the room it fills, if any.
+    pub account: AccountId,
+}
+
+impl From<KeySource> for KeyRoom {
+    fn from(source: KeySource) -> Self {
+        Self {
+            source,
+            account: AccountId::default(),
+        }
+    }
+}
+
+/// The words of a refusal where an account has filled its part of the room for keys.
+pub fn part_full(account: AccountId) -> String {
+    format!(
+        "account {account} has as many idempotency keys as it may have in one of the directory's partitions: at most {} \
+         of {CLAIMS_MAX}, with all keys of the account, and never more than is left for others; nothing was done, \
+         send it without a key, or again when keys have been forgotten",
+        account_max(CLAIMS_MAX)
+    )
+}
 
 /// How many leads writes are sent to, one after the other. Each may have struck the writes out because the counter's
 /// home was moved.
@@ -243,6 +273,7 @@ fn sort_out(
             }
             KeyOwner::Ended => KeyedOutcome::Ended,
             KeyOwner::Full => KeyedOutcome::Full,
+            KeyOwner::PartFull(account) => KeyedOutcome::PartFull(*account),
             KeyOwner::Operation => KeyedOutcome::Reused,
             KeyOwner::Nobody => KeyedOutcome::Unknown,
         };

@@ -30,6 +30,10 @@ pub const PUBLIC_CLAIMS_MAX: u64 = 2_000_000;
 /// Approximate size of a claim on disk, bytes.
 pub const CLAIM_BYTES: u64 = 150;
 
+/// The most bytes of values in the keyspace that narrow callers have together: 8 of the 10 GB of an object. The rest is
+/// for stored replies, and for callers that may write everything.
+pub const KEYSPACE_BYTES_MAX: u64 = 8 * 1_000_000_000;
+
 /// The most bytes of a board on disk, with its stored periods: 8 of the 10 GB of an object. The rest is for the keys of
 /// writes.
 pub const BOARD_BYTES_MAX: u64 = 8 * 1_000_000_000;

@@ -13,7 +13,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use tally_host::Host;
 use tally_protocol::batch::keyed::CallBudget;
-use tally_protocol::keyed::{self, BudgetedCarrier, Carrier, LeadOutcome};
+use tally_protocol::keyed::{self, BudgetedCarrier, Carrier, KeyRoom, LeadOutcome};
 use tally_protocol::messages::{
     Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner, Recall,
 };
@@ -40,18 +40,18 @@ struct Caller<'a> {
     host: &'a Host,
     counter: &'a CounterId,
     is_recall: bool,
-    keys: KeySource,
+    room: KeyRoom,
     /// Joins its calls with others of the same request, if set.
     batcher: Option<&'a Batcher>,
 }
 
 impl<'a> Caller<'a> {
-    fn new(host: &'a Host, counter: &'a CounterId, keys: KeySource) -> Self {
+    fn new(host: &'a Host, counter: &'a CounterId, room: KeyRoom) -> Self {
         Self {
             host,
             counter,
             is_recall: false,
-            keys,
+            room,
             batcher: None,
         }
     }
@@ -60,7 +60,7 @@ impl<'a> Caller<'a> {
     fn for_recall(host: &'a Host, counter: &'a CounterId) -> Self {
         Self {
             is_recall: true,
-            ..Self::new(host, counter, KeySource::Clients)
+            ..Self::new(host, counter, KeyRoom::default())
         }
     }
 
@@ -100,7 +100,8 @@ impl Carrier for Caller<'_> {
             datacenter: here.clone(),
             keys,
             struck_at,
-            source: self.keys,
+            source: self.room.source,
+            account: self.room.account,
         };
         twice(|milliseconds| self.call(&claim, milliseconds)).await
     }
@@ -122,8 +123,8 @@ impl Carrier for Caller<'_> {
             let recall = Recall { to, writes };
             return twice(|milliseconds| self.call(&recall, milliseconds)).await;
         }
-        let mut count = CountKeyed::new(to, writes, moves, self.keys);
-        let newest = |known| match self.keys {
+        let mut count = CountKeyed::new(to, writes, moves, self.room.source);
+        let newest = |known| match self.room.source {
             KeySource::Drawn => newest_from(self.host, known),
             _ => 0,
         };
@@ -152,10 +153,10 @@ pub fn count_keyed<'a>(
     counter: &'a CounterId,
     here: &'a Datacenter,
     writes: &'a [KeyedWrite],
-    keys: KeySource,
+    room: KeyRoom,
 ) -> LocalBoxFuture<'a, Vec<LeadOutcome>> {
     Box::pin(async move {
-        let caller = Caller::new(host, counter, keys);
+        let caller = Caller::new(host, counter, room);
         keyed::count_claimed(&caller, here, writes).await
     })
 }
@@ -170,19 +171,19 @@ pub struct KeyedRequest<'a> {
     pub here: &'a Datacenter,
 }
 
-/// Like [`count_keyed`], or like [`recall_keyed`] if `keys` is `None`, together with the writes of other counters and
+/// Like [`count_keyed`], or like [`recall_keyed`] if `room` is `None`, together with the writes of other counters and
 /// within the call budget. Writes beyond the budget fail with [`Fault::TooMany`].
 pub fn count_budgeted<'a>(
     host: &'a Host,
     counter: &'a CounterId,
     many: &'a KeyedRequest<'a>,
     writes: &'a [KeyedWrite],
-    keys: Option<KeySource>,
+    room: Option<KeyRoom>,
 ) -> LocalBoxFuture<'a, Vec<LeadOutcome>> {
     Box::pin(async move {
-        let mut carrier = keys.map_or_else(
+        let mut carrier = room.map_or_else(
             || Caller::for_recall(host, counter),
-            |keys| Caller::new(host, counter, keys),
+            |room| Caller::new(host, counter, room),
         );
         carrier.batcher = Some(many.batcher);
         let calls = many.calls;
@@ -215,7 +216,7 @@ pub fn count_unclaimed<'a>(
     keys: KeySource,
 ) -> LocalBoxFuture<'a, Vec<LeadOutcome>> {
     Box::pin(async move {
-        let caller = Caller::new(host, counter, keys);
+        let caller = Caller::new(host, counter, keys.into());
         keyed::count_unclaimed(&caller, lead, writes).await
     })
 }

@@ -58,7 +58,7 @@ pub fn count_deliveries<'a>(
             .map(|delivery| delivery.write.clone())
             .collect();
         let outcomes = if first.is_clients {
-            count_keyed(host, &first.counter, here, &writes, first.keys()).await
+            count_keyed(host, &first.counter, here, &writes, first.keys().into()).await
         } else {
             // Nobody else knows the key, and it is always sent to this lead first: no claim is needed.
             count_unclaimed(host, &first.counter, here, &writes, first.keys()).await

@@ -40,6 +40,12 @@ pub fn of_made_key(id: u64) -> Owner {
     of_key(FIRST_MADE_KEY + index)
 }
 
+/// The owner for the keys of an account that is no key which is known here, by its name: one of those for keys that
+/// calls have made.
+pub fn of_account(name: &str) -> Owner {
+    of_made_key(hash_of(name))
+}
+
 /// The owner for a caller without a key, by the bytes of the address: of IPv6 its first 64 bits. Without bytes it is
 /// the default owner.
 pub fn of_address(bytes: &[u8]) -> Owner {

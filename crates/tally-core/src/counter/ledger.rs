@@ -9,6 +9,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::callers::account::AccountId;
+
 use super::dimensions::DimensionLog;
 use super::id::Datacenter;
 use super::samples::Samples;
@@ -256,6 +258,8 @@ pub enum KeyedOutcome {
     Expired,
     /// It would take the value past 64 bits, now or when it was first refused; it is never counted.
     Overflow,
+    /// The account has filled its part of the room for claims; nothing was counted.
+    PartFull(AccountId),
 }
 
 impl KeyedOutcome {

@@ -413,10 +413,12 @@ impl Import<'_> {
             return OperationKey {
                 key: self.context.host.random_key(),
                 fingerprint: 0,
+                account: self.context.account(),
             };
         };
         let before = ["import/", step, "/", within].concat();
         OperationKey {
+            account: self.context.account(),
             key: key.step_name(&before, &["/", id].concat()),
             fingerprint: fingerprint(
                 &|bytes| key.hash(bytes),
@@ -815,7 +817,9 @@ impl Import<'_> {
     /// The key of a step for a board, and of the lines that it writes; `None` without a key.
     fn once(&self, board: &str, step: &str, lines: &[u8]) -> Option<OnceKey> {
         self.keys.as_ref()?;
-        let OperationKey { key, fingerprint } = self.step_key(board, step, lines);
+        let OperationKey {
+            key, fingerprint, ..
+        } = self.step_key(board, step, lines);
         Some(OnceKey {
             key,
             fingerprint,

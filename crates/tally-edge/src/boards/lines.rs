@@ -118,6 +118,6 @@ async fn once_of(
     Ok(Some(OnceKey {
         key: section_key(&|bytes| hash(&names, bytes), key, section),
         fingerprint,
-        keys: counting.keys,
+        keys: counting.room.source,
     }))
 }

@@ -72,7 +72,7 @@ async fn bulk(
     let counting = Counting {
         datacenter: context.datacenter(),
         manner: CountingMode::new(records.times(), hash_id),
-        keys: context.keys(),
+        room: context.key_room(),
         calls: CallBudget::new(body_calls_max(context.host.number(SUBREQUESTS))),
         begun_ms: Cell::default(),
     };

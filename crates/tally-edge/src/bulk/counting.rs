@@ -14,7 +14,7 @@ use crate::kit::isolate::{BulkStage, known_of, own_shard, with_waves};
 use crate::kit::request_context::RequestContext;
 use crate::write::keyed::problem_of;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::ledger::{KeySource, KeyedOutcome};
+use tally_core::counter::ledger::KeyedOutcome;
 use tally_host::Host;
 use tally_protocol::batch::gather::{CountingMode, GatheredCounter};
 use tally_protocol::batch::keyed::{BodyKey, CallBudget, KeyedElements, KeyedWrites};
@@ -23,7 +23,7 @@ use tally_protocol::batch::plan::{
 };
 use tally_protocol::batch::report::BatchReport;
 use tally_protocol::batch::wave::{LOOK_EVERY_MS, Stage};
-use tally_protocol::keyed::LeadOutcome;
+use tally_protocol::keyed::{KeyRoom, LeadOutcome};
 use tally_protocol::messages::Fault;
 use tally_protocol::names::{CellAddress, TABLET_COUNT};
 use tally_protocol::open_slots::ObjectUser;
@@ -53,8 +53,8 @@ pub struct Counting {
     pub datacenter: Datacenter,
     /// How its sums are counted.
     pub manner: CountingMode,
-    /// The source of the keys of the body and its lines.
-    pub keys: KeySource,
+    /// Whose room the keys of the body and its lines take.
+    pub room: KeyRoom,
     /// The remaining calls.
     pub calls: CallBudget,
     /// When the counting began, unix milliseconds; 0 before.
@@ -266,7 +266,7 @@ async fn count_keyed(
 ) -> Vec<(KeyedWrites, Vec<LeadOutcome>)> {
     let Counting {
         datacenter,
-        keys,
+        room,
         calls,
         ..
     } = counting;
@@ -281,7 +281,7 @@ async fn count_keyed(
     let many = &many;
     let count = |some: KeyedWrites| async move {
         let (counter, writes) = (&some.counter, &some.writes);
-        let whose = (!some.is_recall).then_some(*keys);
+        let whose = (!some.is_recall).then_some(*room);
         let outcomes = count_budgeted(host, counter, many, writes, whose).await;
         (some, outcomes)
     };

@@ -14,7 +14,7 @@ use tally_protocol::alerts::answer::{
 };
 use tally_protocol::alerts::body::{parse_alert, parse_silence};
 use tally_protocol::alerts::webhook::Allowed;
-use tally_protocol::alerts::{ALERTS_MAX, Alert, AlertName, DELIVERIES_MAX};
+use tally_protocol::alerts::{ALERTS_MAX, Alert, AlertName};
 use tally_protocol::messages::{
     AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesOf, GetAlert,
     PutAlert, SilenceAlert, TestAlert,
@@ -231,7 +231,9 @@ pub async fn deliveries(
     name: AlertName,
 ) -> Result<Answer, Problem> {
     found(context, caller, &name).await?;
-    let deliveries = call(&context.host, &DeliveriesOf { name }).await?;
+    let mut deliveries = call(&context.host, &DeliveriesOf { name }).await?;
+    // The alert may have watched something else before, for another.
+    deliveries.retain(|(delivery, _)| may(caller, &delivery.event.alert).is_ok());
     Ok(Answer::json(deliveries_json(&deliveries, &[])))
 }
 
@@ -242,12 +244,7 @@ pub async fn deliveries(
 pub async fn all_deliveries(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     caller.may_somewhere(Scope::Admin, &[])?;
-    let (deliveries, missing) = call(&context.host, &AllDeliveries {}).await?;
-    let deliveries = deliveries.into_iter();
-    let deliveries = deliveries.filter(|(alert, _)| may(caller, alert).is_ok());
-    let kept: Vec<_> = deliveries
-        .map(|(_, kept)| kept)
-        .take(DELIVERIES_MAX)
-        .collect();
-    Ok(Answer::json(deliveries_json(&kept, &missing)))
+    let of = caller.alert_rights();
+    let (deliveries, missing) = call(&context.host, &AllDeliveries { of }).await?;
+    Ok(Answer::json(deliveries_json(&deliveries, &missing)))
 }

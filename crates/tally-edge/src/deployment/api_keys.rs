@@ -15,6 +15,7 @@ use crate::kit::body;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_core::callers::account::account_max;
 use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
@@ -24,14 +25,14 @@ use tally_protocol::api_key::{
     ApiKey, Digest, KEYS_MAX, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json,
     make_token, parse_change, parse_rotation,
 };
-use tally_protocol::gift::{HeldKey, KEY_DEPTH_MAX, KeyMade, account_max};
+use tally_protocol::gift::{HeldKey, KEY_DEPTH_MAX, KeyMade};
 use tally_protocol::messages::{
     EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
 };
 use tally_protocol::names::DIRECTORY_PARTITIONS;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_key_json;
-use tally_protocol::query::Query;
+use tally_protocol::query::{LIST_LIMIT, Query};
 use tally_shared::partitions::ask_some;
 use tally_shared::{call, call_within};
 
@@ -179,7 +180,9 @@ pub async fn caller_of(context: &RequestContext, token: &KeyToken) -> Result<Cal
     let is_good =
         |HeldKey { key, .. }: &HeldKey| key.knows(&secret, now_ms) && !key.has_expired(now_ms);
     let held = key.filter(is_good);
-    Ok(Caller::of_held_key(id, &held.ok_or_else(unknown)?))
+    let held = held.ok_or_else(unknown)?;
+    let access = context.access()?;
+    Ok(Caller::of_held_key(id, &held, &access))
 }
 
 /// Whether a token is a configured key: those take precedence.
@@ -307,27 +310,62 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     };
     let after = query.get("cursor");
     let after = after.map(|text| KeyId::parse(text).ok_or_else(wrong));
+    let keys_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut keys = Vec::new();
     // One more than asked for shows whether there is another page.
-    let list = ListKeys {
+    let mut list = ListKeys {
         after: after.transpose()?,
         limit: limit + 1,
     };
-    let mut keys = call(&context.host, &list).await?;
-    let keys_max = usize::try_from(limit).unwrap_or(usize::MAX);
+    // Filtered before the page is cut, so the cursor too is a key of the caller. There are at most `KEYS_MAX` keys.
+    while keys.len() <= keys_max {
+        let listed = call(&context.host, &list).await?;
+        let is_last = u32::try_from(listed.len()).is_ok_and(|count| count < list.limit);
+        list = ListKeys {
+            after: listed.last().map(|(id, _)| *id),
+            limit: LIST_LIMIT.1,
+        };
+        let is_seen = |(_, key): &(KeyId, ApiKey)| caller.may_name(&Subject::Key(key)).is_ok();
+        keys.extend(listed.into_iter().filter(is_seen));
+        if is_last {
+            break;
+        }
+    }
     let has_more = keys.len() > keys_max;
     keys.truncate(keys_max);
     let cursor = keys.last().filter(|_| has_more).map(|(id, _)| *id);
-    keys.retain(|(_, key)| caller.may_name(&Subject::Key(key)).is_ok());
     let json = keys_json(&keys, cursor, context.host.now_ms());
     Ok(Answer::json(json))
 }
 
-/// A key that the caller administers.
+/// A key that the caller administers, or has made. Another key looks as if there were none: a refusal would name its
+/// prefixes.
 async fn own(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<HeldKey, Problem> {
     caller.may_somewhere(Scope::Admin, &[])?;
     let key = call(&context.host, &FindApiKey { id }).await?;
-    let held = key.ok_or_else(missing)?;
-    caller.may_name(&Subject::Key(&held.key))?;
+    let is_own = |held: &HeldKey| {
+        caller.may_name(&Subject::Key(&held.key)).is_ok() || caller.is_above(&held.inheritance)
+    };
+    key.filter(is_own).ok_or_else(missing)
+}
+
+/// A key that the caller may change or revoke: one that it administers, and that is not above its own.
+///
+/// # Errors
+/// `key-not-found`; `forbidden` for a key above the caller's, which would end or lose rights by what it gave away.
+async fn own_to_change(
+    context: &RequestContext,
+    caller: &Caller,
+    id: KeyId,
+) -> Result<HeldKey, Problem> {
+    let held = own(context, caller, id).await?;
+    if caller.is_below(id) {
+        let detail = format!(
+            "key {id} is above your own, which it or a key below it has made: \
+             change it by that key, by a key above it, or by a key of TALLY_KEYS"
+        );
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
     Ok(held)
 }
 
@@ -351,7 +389,7 @@ async fn replace(
 ) -> Result<ApiKey, Problem> {
     for _ in 0..TRIES {
         // Decided by the key that is replaced: it may have been changed meanwhile.
-        let key = change(&own(context, caller, id).await?)?;
+        let key = change(&own_to_change(context, caller, id).await?)?;
         caller.may_give(&key)?;
         let replace = ReplaceKey { id, key };
         if audit::carry(context, &replace).await? {
@@ -431,7 +469,7 @@ pub async fn revoke(
     id: KeyId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    own(context, caller, id).await?;
+    own_to_change(context, caller, id).await?;
     let host = &context.host;
     let revoked = audit::carry(context, &RevokeKey { id }).await?;
     forget(host, id);

@@ -221,8 +221,13 @@ pub async fn revoke(
         )
     };
     let share = call(&context.host, &GetShare { id }).await?;
-    let share = share.ok_or_else(missing)?.share;
-    caller.may_name(&Subject::Share(&share.prefix))?;
+    // The refusal of another's share would name its prefix.
+    share
+        .filter(|held| {
+            let subject = Subject::Share(&held.share.prefix);
+            caller.may_name(&subject).is_ok()
+        })
+        .ok_or_else(missing)?;
     audit::carry(context, &DeleteShare { id }).await?;
     host_forgets(&context.host, id);
     Ok(Answer::json(revoked_json(&id.to_string())))

@@ -7,6 +7,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::isolate::{Datacenters, EdgeSettings};
 use super::visitors::Visitor;
+use tally_core::callers::account::AccountId;
 use tally_core::cluster::region::region_of;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::KeySource;
@@ -15,6 +16,7 @@ use tally_host::http::{Context, Request};
 use tally_host::{Host, State};
 use tally_protocol::access::{Access, Caller, Right, origin_of_referrer};
 use tally_protocol::audit::AuditEntry;
+use tally_protocol::keyed::KeyRoom;
 use tally_protocol::messages::AddAuditEntry;
 use tally_protocol::names::CLIENT_ADDRESS_HEADER;
 use tally_protocol::problem::{Code, Problem};
@@ -60,6 +62,7 @@ pub struct RequestContext {
     is_visitor: Cell<bool>,
     /// The party under which limits account for the caller.
     key_owner: Cell<Owner>,
+    account: Cell<AccountId>,
     visitor: OnceCell<Visitor>,
     /// The caller, if it was identified before: by a share, or by a key that is looked up or has a budget.
     known_caller: OnceCell<Caller>,
@@ -94,6 +97,7 @@ impl RequestContext {
             is_public: Cell::new(false),
             is_visitor: Cell::new(false),
             key_owner: Cell::default(),
+            account: Cell::default(),
             visitor: OnceCell::new(),
             known_caller: OnceCell::new(),
             budget_headers: RefCell::default(),
@@ -177,6 +181,7 @@ impl RequestContext {
         self.is_public.set(caller.is_public());
         self.is_visitor.set(caller.is_visitor());
         self.key_owner.set(caller.owner());
+        self.account.set(caller.writer_account());
     }
 
     /// Stores the state of the key's budget, as two headers.
@@ -251,6 +256,19 @@ impl RequestContext {
         } else {
             KeySource::Clients
         }
+    }
+
+    /// Whose room the caller's idempotency keys take.
+    pub fn key_room(&self) -> KeyRoom {
+        KeyRoom {
+            source: self.keys(),
+            account: self.account.get(),
+        }
+    }
+
+    /// The account whose part of a table of writes the caller fills.
+    pub fn account(&self) -> AccountId {
+        self.account.get()
     }
 
     /// The party under which limits account for the caller's keys. To be called after [`Self::caller`].

@@ -146,19 +146,27 @@ async fn count_now(
 ) -> Option<Result<bool, Problem>> {
     let QueuedDelivery { counter, write, .. } = event.clone().into_delivery();
     let only = std::slice::from_ref(&write);
-    let whose = event.keys();
-    let counting = count_keyed(&context.host, &counter, &event.datacenter, only, whose);
+    let room = context.key_room();
+    let counting = count_keyed(&context.host, &counter, &event.datacenter, only, room);
     let outcomes = context.host.within_ms(COUNT_MS_MAX, counting).await?;
     let (_, outcome) = outcomes.into_iter().next()?;
     let outcome = outcome.ok()?;
     match verdict(outcome) {
         WriteOutcome::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
         WriteOutcome::Dead(_) => Some(Err(problem_of(outcome))),
-        // If other callers have filled the room for public keys, they get no extra room in a queue.
-        WriteOutcome::Later if (outcome, whose) == (KeyedOutcome::Full, KeySource::Public) => {
-            Some(Err(problem_of(outcome)))
-        }
+        // If other callers have filled the room for public keys, or an account its part, they get no extra room in a
+        // queue.
+        WriteOutcome::Later if is_own_room(outcome, room.source) => Some(Err(problem_of(outcome))),
         WriteOutcome::Later => None,
+    }
+}
+
+/// Whether the room that is full is that of some callers only.
+fn is_own_room(outcome: KeyedOutcome, source: KeySource) -> bool {
+    match outcome {
+        KeyedOutcome::Full => source == KeySource::Public,
+        KeyedOutcome::PartFull(_) => true,
+        _ => false,
     }
 }
 

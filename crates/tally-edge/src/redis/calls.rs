@@ -443,6 +443,7 @@ impl Work<'_> {
         let message = RunCommands {
             datacenter: self.context.datacenter(),
             attempts: self.attempts(&sent),
+            account: self.caller.writer_account(),
             commands: sent,
             is_transaction,
         };

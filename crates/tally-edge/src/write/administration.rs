@@ -8,12 +8,14 @@ use crate::kit::respond::Answer;
 use crate::read::cache::with_reads;
 use crate::read::counter::not_found;
 use crate::read::last_seen;
+use tally_core::callers::account::AccountId;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::Uniques;
 use tally_protocol::access::Caller;
 use tally_protocol::bodies::{parse_nothing, parse_set, parse_settings};
+use tally_protocol::keyed;
 use tally_protocol::keys::{KeyKind, parse_if_match};
 use tally_protocol::messages::{
     Done, GlobalSum, LookUp, Operate, Operation, OperationKey, OperationOutcome, Read, ReadDrained,
@@ -220,6 +222,7 @@ async fn key_of(
 ) -> Result<Option<OperationKey>, Problem> {
     let key = RequestKey::of(context, sent.caller).await?;
     Ok(key.map(|key| OperationKey {
+        account: context.account(),
         key: key.name(KeyKind::Write),
         fingerprint: key.request_hash(
             &[sent.call.as_bytes(), &[u8::from(sent.strings)]],
@@ -245,6 +248,7 @@ pub fn done_of(
             Code::Overloaded,
             "too many keys are remembered here; nothing was changed, try again later or without a key",
         ),
+        OperationOutcome::PartFull(account) => part_full(account),
         OperationOutcome::NeedsHome => needs_home(),
         OperationOutcome::BelowFloor => Problem::new(
             Code::BelowFloor,
@@ -395,6 +399,16 @@ pub async fn assign_home(context: &RequestContext, id: &CounterId) -> Result<Dat
         }
         _ => Err(needs_home()),
     }
+}
+
+/// When a write may be sent again whose account has filled its part of the room for keys, seconds. Keys are forgotten
+/// some hours' worth at once.
+const PART_FULL_SECONDS: u32 = 3_600;
+
+/// The problem of an account that has filled its part of the room for keys.
+pub fn part_full(account: AccountId) -> Problem {
+    let problem = Problem::new(Code::QuotaExceeded, keyed::part_full(account));
+    problem.with_retry_after(PART_FULL_SECONDS)
 }
 
 /// The problem of a call that one cell must decide, where several count.

@@ -355,7 +355,7 @@ async fn decided_by(
     id: &CounterId,
     write: &Write,
 ) -> Result<(KeyedRoute, Option<HomeCondition>), Problem> {
-    let claimed = KeyedRoute::Claimed(context.keys());
+    let claimed = KeyedRoute::Claimed(context.key_room());
     if write.key.is_some() && write.condition.is_none() {
         return Ok((claimed, None));
     }

@@ -12,6 +12,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, Recorded};
 use tally_core::counter::nonces::FlushEffect;
 use tally_core::counter::total::Value;
+use tally_protocol::keyed::KeyRoom;
 use tally_protocol::messages::Flushed;
 use tally_protocol::names::CellAddress;
 use tally_protocol::open_slots::ObjectUser;
@@ -27,7 +28,7 @@ const ROUNDS_MAX: usize = 3;
 /// Who may repeat a write under its key.
 pub enum KeyedRoute {
     /// A client, anywhere: the key is claimed at the root.
-    Claimed(KeySource),
+    Claimed(KeyRoom),
     /// Nobody, because the key was drawn here: the write goes to the lead of this datacenter.
     Unclaimed(Datacenter),
     /// A client, but the write may not be counted now, for its time or its condition: it is answered if it was counted
@@ -59,8 +60,8 @@ pub async fn count_one(
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);
         let mut outcomes = match how {
-            KeyedRoute::Claimed(keys) => {
-                count_keyed(&context.host, counter, &here, only, *keys).await
+            KeyedRoute::Claimed(room) => {
+                count_keyed(&context.host, counter, &here, only, *room).await
             }
             KeyedRoute::Recalled => recall_keyed(&context.host, counter, &here, only).await,
             KeyedRoute::Unclaimed(at) => {
@@ -133,6 +134,7 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
             Code::Overloaded,
             "too many keys are remembered for this counter; nothing was counted, try again later or without a key",
         ),
+        KeyedOutcome::PartFull(account) => administration::part_full(account),
         KeyedOutcome::Ended => Problem::new(
             Code::CounterEnded,
             "the counter that this key wrote to has been deleted since; send another key to count in the new one",

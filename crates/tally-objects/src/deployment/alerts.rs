@@ -32,7 +32,7 @@ use tally_protocol::alerts::{
 use tally_protocol::gift::{Gift, Giver, HeldKey, Room};
 use tally_protocol::messages::{
     AlertDetails, AlertPutOutcome, DeleteAlert, DeliveriesOf, EndAlerts, Fault, FindHeldKey,
-    GetAlert, PutAlert, SilenceAlert, TestAlert,
+    GetAlert, ListDeliveries, PutAlert, SilenceAlert, TestAlert,
 };
 use tally_protocol::names::ALERTS_ALLOW;
 use tally_shared::call;
@@ -233,9 +233,12 @@ impl Alerts {
         self.store.deliveries(&message.name, DELIVERIES_MAX)
     }
 
-    /// The last deliveries of all alerts.
-    pub(crate) fn all_deliveries(&self) -> Result<Vec<(Alert, ScheduledDelivery)>, Fault> {
-        self.store.all_deliveries(DELIVERIES_MAX)
+    /// The last deliveries of all alerts that a caller administers.
+    pub(crate) fn all_deliveries(
+        &self,
+        list: &ListDeliveries,
+    ) -> Result<Vec<ScheduledDelivery>, Fault> {
+        self.store.all_deliveries(&list.of, DELIVERIES_MAX)
     }
 
     /// Silences an alert, or ends a silence. In the second case it is measured at once, and waiting deliveries are

@@ -3,11 +3,14 @@
 use super::claims::{LONGER_MS, claims_kept_ms};
 use super::values::DeploymentValues;
 use crate::kit::store::{Store, integer, text};
+use tally_core::callers::account::{AccountId, fits};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::ledger::{KeySource, WriteKey};
+use tally_core::counter::ledger::{KeySource, Ledger, WriteKey};
 use tally_core::counter::ledgers::{LedgerLimits, Ledgers};
 use tally_host::Host;
-use tally_protocol::messages::{Claim, ClaimHolder, Fault, KeyOwner, decode, encode};
+use tally_protocol::messages::{
+    Claim, ClaimHolder, Fault, KeyOwner, OperationKey, OperationOutcome, decode, encode,
+};
 use tally_protocol::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 
 /// By slot first, as in a cell's ledger.
@@ -20,6 +23,41 @@ const COUNTS: [(&str, KeySource); 2] = [
     ("claims", KeySource::Clients),
     ("public_claims", KeySource::Public),
 ];
+
+/// The first and the end of the names of the rows that count the claims of an account. Stored names.
+const PARTS: (&str, &str) = ("claims/", "claims0");
+
+fn part_name(account: AccountId) -> String {
+    format!("{}{account}", PARTS.0)
+}
+
+/// The claims of one account. Claims that came from another partition are in no part.
+struct AccountPart {
+    account: AccountId,
+    claims: Ledger,
+    has_changed: bool,
+}
+
+impl AccountPart {
+    /// Whether the account may have another claim.
+    fn has_room(&self, all: &Ledgers) -> bool {
+        let all = all.of(KeySource::Clients).records();
+        !self.account.is_some() || fits(self.claims.records() + 1, all + 1, CLAIMS_MAX)
+    }
+
+    fn take(&mut self, slot: i64) {
+        if self.account.is_some() {
+            self.claims.take(slot);
+            self.has_changed = true;
+        }
+    }
+
+    fn move_record(&mut self, from: i64, to: i64) {
+        if from != to && self.claims.remove(from) {
+            self.take(to);
+        }
+    }
+}
 
 /// A stored claim.
 pub(super) struct StoredClaim {
@@ -90,6 +128,11 @@ impl ClaimStore {
         let before = self.claims()?;
         let mut claims = before.clone();
         let limits = self.limits_of(claim.source);
+        let account = match claim.source {
+            KeySource::Public => AccountId::default(),
+            _ => claim.account,
+        };
+        let mut part = self.part_of(account)?;
         let mut owners = Vec::with_capacity(claim.keys.len());
         self.store.atomically(|| {
             for key in &claim.keys {
@@ -103,18 +146,22 @@ impl ClaimStore {
                     Some(found) => {
                         let slot = found.renew(&mut claims, limits, generation, now_ms);
                         self.move_claim(claim, *key, found.slot, slot)?;
+                        part.move_record(found.slot, slot);
                         found.owner(generation)
                     }
+                    None if !part.has_room(&claims) => KeyOwner::PartFull(account),
                     None => match claims.admit(limits, now_ms) {
                         Some(slot) => {
                             let (counter, holder) = (&claim.counter, Some(next));
                             self.put_claim(counter, slot, *key, holder, generation)?;
+                            part.take(slot);
                             KeyOwner::Lead(next.clone())
                         }
                         None => KeyOwner::Full,
                     },
                 });
             }
+            self.put_part(&part)?;
             self.put_claims(&claims, &before)
         })?;
         let newest = |claims: &Ledgers| COUNTS.map(|(_, keys)| claims.of(keys).slots().last());
@@ -191,23 +238,59 @@ impl ClaimStore {
     pub(super) fn claim_for_operation(
         &self,
         counter: &CounterId,
-        key: WriteKey,
+        key: OperationKey,
         generation: u64,
         now_ms: i64,
     ) -> Result<i64, Fault> {
         let before = self.claims()?;
+        let mut part = self.part_of(key.account)?;
         let mut claims = before.clone();
         let full = || Fault::Unavailable("too many keys are remembered".to_owned());
         let slot = claims.admit(self.limits_of(KeySource::Clients), now_ms);
         let slot = slot.ok_or_else(full)?;
-        self.put_claim(counter, slot, key, None, generation)?;
+        self.put_claim(counter, slot, key.key, None, generation)?;
+        part.take(slot);
+        self.put_part(&part)?;
         self.put_claims(&claims, &before)?;
         Ok(slot)
     }
 
-    /// Whether another key can be claimed.
-    pub(super) fn has_room(&self, claims: &Ledgers) -> bool {
-        claims.of(KeySource::Clients).records() < CLAIMS_MAX
+    /// The refusal of an operation under a new key, if there is no room for the key.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn refusal(
+        &self,
+        claims: &Ledgers,
+        account: AccountId,
+    ) -> Result<Option<OperationOutcome>, Fault> {
+        if !self.part_of(account)?.has_room(claims) {
+            return Ok(Some(OperationOutcome::PartFull(account)));
+        }
+        let is_full = claims.of(KeySource::Clients).records() >= CLAIMS_MAX;
+        Ok(is_full.then_some(OperationOutcome::Full))
+    }
+
+    /// The part of an account.
+    fn part_of(&self, account: AccountId) -> Result<AccountPart, Fault> {
+        let body = match account.is_some() {
+            true => self.counts.get(&part_name(account))?,
+            false => None,
+        };
+        let claims = body.map_or_else(|| Ok(Ledger::default()), |body| decode(&body))?;
+        Ok(AccountPart {
+            account,
+            claims,
+            has_changed: false,
+        })
+    }
+
+    fn put_part(&self, part: &AccountPart) -> Result<(), Fault> {
+        if !part.has_changed {
+            return Ok(());
+        }
+        self.counts
+            .put(&part_name(part.account), encode(&part.claims)?)
     }
 
     /// Gives a claim to the next holder.
@@ -321,6 +404,14 @@ impl ClaimStore {
             self.store
                 .run("DELETE FROM claims WHERE slot <= ?", vec![newest.into()])?;
             delete_extra(newest)?;
+            for (name, body) in self.counts.between(PARTS.0, PARTS.1)? {
+                let mut part: Ledger = decode(&body)?;
+                match (part.expire(now_ms), part.records()) {
+                    (None, _) => {}
+                    (Some(_), 0) => self.counts.remove(&name)?,
+                    (Some(_), _) => self.counts.put(&name, encode(&part)?)?,
+                }
+            }
             self.put_claims(&claims, &before)
         })
     }

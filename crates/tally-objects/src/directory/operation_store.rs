@@ -54,8 +54,7 @@ impl OperationStore {
     ) -> Result<Option<OperationOutcome>, Fault> {
         let claims = self.claims.claims()?;
         if self.claims.claim_of(counter, &claims, key.key)?.is_none() {
-            let is_full = !self.claims.has_room(&claims);
-            return Ok(is_full.then_some(OperationOutcome::Full));
+            return self.claims.refusal(&claims, key.account);
         }
         let Some((_, fingerprint, done, answer)) = self.operation(counter, key.key)? else {
             return Ok(Some(OperationOutcome::Reused));
@@ -104,7 +103,7 @@ impl OperationStore {
         now_ms: i64,
     ) -> Result<(), Fault> {
         let key = operation.key;
-        let slot = (self.claims).claim_for_operation(counter, key.key, generation, now_ms)?;
+        let slot = (self.claims).claim_for_operation(counter, key, generation, now_ms)?;
         self.store.run(
             "INSERT INTO operations VALUES (?, ?, ?, ?, ?, NULL)",
             vec![

@@ -426,7 +426,7 @@ impl Partition {
             TestAlert => self.when_ready(message, |message| self.alerts.test(message)).await,
             DeliveriesOf => self.ready(message).and_then(|message| self.alerts.deliveries(&message)),
             ListAlerts => self.ready(message).and_then(|_| self.alerts.list()),
-            ListDeliveries => self.ready(message).and_then(|_| self.alerts.all_deliveries()),
+            ListDeliveries => self.ready(message).and_then(|list| self.alerts.all_deliveries(&list)),
             #[cfg(feature = "boards")]
             RegisterBoard => self.ready(message).and_then(|message| self.boards.register(&message)),
             #[cfg(feature = "boards")]

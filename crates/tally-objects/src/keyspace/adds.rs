@@ -69,8 +69,10 @@ impl KeyspaceCore {
         let delta = delta?.unwrap_or(0);
         for _ in 0..ROUNDS_MAX {
             self.begin_counter(&id).await?;
-            if let Some((value, is_now)) =
-                self.counters.add(&id, here, delta, request.named).await?
+            if let Some((value, is_now)) = self
+                .counters
+                .add(&id, here, delta, (request.named, request.account))
+                .await?
             {
                 if is_now {
                     self.notify_of(request);

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use crate::kit::store::WHOLE_MAX;
+use tally_core::callers::account::AccountId;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::dimensions::DimensionLog;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -15,8 +16,10 @@ use tally_core::counter::samples::Samples;
 use tally_core::counter::settings::TtlMode;
 use tally_core::counter::total::Value;
 use tally_host::Host;
+use tally_protocol::keyed::{KeyRoom, part_full};
 use tally_protocol::messages::{
-    DatacenterSum, Done, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
+    AttemptName, DatacenterSum, Done, Fault, GlobalSum, Operate, Operation, OperationCondition,
+    OperationOutcome,
 };
 use tally_protocol::redis::error;
 use tally_protocol::redis::reply::{Reply, ReplyError};
@@ -177,13 +180,17 @@ impl Counters {
         id: &CounterId,
         here: &Datacenter,
         delta: i64,
-        named: Option<(WriteKey, u64)>,
+        (named, account): (Option<AttemptName>, AccountId),
     ) -> Result<Option<(i64, bool)>, ReplyError> {
         let write = KeyedWrite {
             within_64_bits: true,
             ..self.write_of(delta, named)
         };
-        let Some((value, is_now)) = self.count(id, here, write, named.is_some()).await? else {
+        let room = named.map(|_| KeyRoom {
+            source: KeySource::Clients,
+            account,
+        });
+        let Some((value, is_now)) = self.count(id, here, write, room).await? else {
             return Ok(None);
         };
         let beyond = || Fault::Broken("the counter has passed 64 bits".to_owned());
@@ -206,7 +213,8 @@ impl Counters {
             generation,
             ..self.write_of(delta, Some((key, 0)))
         };
-        self.count(id, here, write, true).await.map(|_| ())
+        let room = Some(KeyRoom::default());
+        self.count(id, here, write, room).await.map(|_| ())
     }
 
     fn write_of(&self, delta: i64, named: Option<(WriteKey, u64)>) -> KeyedWrite {
@@ -241,7 +249,7 @@ impl Counters {
         id: &CounterId,
         here: &Datacenter,
         mut write: KeyedWrite,
-        is_named: bool,
+        room: Option<KeyRoom>,
     ) -> Result<Option<(Value, bool)>, ReplyError> {
         let named_generation = write.generation;
         for _ in 0..ROUNDS_MAX {
@@ -252,9 +260,9 @@ impl Counters {
             let home = known.map(|known| known.home);
             let lead = home.as_ref().unwrap_or(here);
             let only = std::slice::from_ref(&write);
-            let mut outcomes = match is_named {
-                true => count_keyed(&self.host, id, lead, only, KeySource::Clients).await,
-                false => count_unclaimed(&self.host, id, lead, only, KeySource::Drawn).await,
+            let mut outcomes = match room {
+                Some(room) => count_keyed(&self.host, id, lead, only, room).await,
+                None => count_unclaimed(&self.host, id, lead, only, KeySource::Drawn).await,
             };
             let (lead, outcome) = outcomes
                 .pop()
@@ -420,6 +428,7 @@ fn refusal_of(outcome: KeyedOutcome) -> ReplyError {
         KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => below_floor(),
         KeyedOutcome::Overflow => error::overflow(),
         KeyedOutcome::Reused => error::key_reused(),
+        KeyedOutcome::PartFull(account) => Reply::err(part_full(account)),
         KeyedOutcome::Ended => {
             Reply::err("the key that this try added to was deleted since; nothing was counted")
         }

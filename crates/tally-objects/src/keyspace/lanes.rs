@@ -141,7 +141,7 @@ impl AddLanes {
     }
 
     async fn add_sum(&self, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
-        match self.counters.add(id, here, sum, None).await {
+        match self.counters.add(id, here, sum, Default::default()).await {
             Ok(added) => Ok(added.map(|(value, _)| value)),
             Err(ReplyError::Fault(fault)) => Err(fault),
             Err(ReplyError::Reply(_)) => Ok(None),

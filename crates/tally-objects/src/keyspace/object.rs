@@ -24,6 +24,7 @@ use super::store::{ExpiryTarget, KeyspaceStore, Row, Try};
 use crate::cell::keyed_writes::kept_ms;
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
+use tally_core::callers::account::AccountId;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::set_of;
 use tally_host::Host;
@@ -31,6 +32,7 @@ use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply as Sent, Shell};
 use tally_protocol::access::Scope;
 use tally_protocol::messages::{AttemptName, Call, Fault, RunCommands, Subscribe, decode};
+use tally_protocol::redis::account_room;
 use tally_protocol::redis::command::{Act, Command, Elements, run, script_words};
 use tally_protocol::redis::error;
 use tally_protocol::redis::glob::StepsLeft;
@@ -119,6 +121,8 @@ pub(super) struct CommandRequest<'a> {
     pub(super) named: Option<AttemptName>,
     /// The caller, as the quota of stored replies accounts for it.
     pub(super) caller: u64,
+    /// Whose part of the room for values it fills.
+    pub(super) account: AccountId,
 }
 
 impl CommandRequest<'_> {
@@ -151,6 +155,7 @@ impl KeyspaceCore {
                 args,
                 named: named(index),
                 caller: attempts.map_or(0, |attempts| attempts.caller),
+                account: message.account,
             });
         }
         let mut all = BTreeSet::new();
@@ -423,6 +428,7 @@ impl KeyspaceCore {
         request: &CommandRequest<'_>,
         reply: &Reply,
     ) -> Result<UpdateOutcome, ReplyError> {
+        self.check_room(writes, request)?;
         self.prepare(writes, here).await?;
         let (mut rows, mut gone) = (Vec::new(), Vec::new());
         let is_script = matches!(request.command.act, Act::Script);
@@ -447,7 +453,11 @@ impl KeyspaceCore {
                 let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
                 let changed = match (before, value) {
                     // If another caller has created it meanwhile, both count, unless the sum has more than 64 bits.
-                    (None, Some(value)) => match self.counters.add(&id, here, value, None).await {
+                    (None, Some(value)) => match self
+                        .counters
+                        .add(&id, here, value, Default::default())
+                        .await
+                    {
                         Err(ReplyError::Reply(full)) if full == error::overflow() => {
                             UpdateOutcome::Conflict
                         }
@@ -480,11 +490,32 @@ impl KeyspaceCore {
             ended?;
         }
         self.rows
-            .write(&rows, self.try_of(request, reply).as_ref())?;
+            .write_for(request.account, &rows, self.try_of(request, reply).as_ref())?;
         self.listeners.notify(|| {
             notifications::of_keys(request.command, request.args, writes.before, writes.after)
         });
         Ok(UpdateOutcome::Done)
+    }
+
+    /// Refuses a command before any change if its account has no room for the new values.
+    fn check_room(
+        &self,
+        writes: &Writes<'_>,
+        request: &CommandRequest<'_>,
+    ) -> Result<(), ReplyError> {
+        if !request.account.is_some() {
+            return Ok(());
+        }
+        let row = |key: &String| {
+            let after = writes.after.get(key);
+            let row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
+            (key.clone(), row)
+        };
+        let rows: Vec<_> = writes.after.changed().map(row).collect();
+        match self.rows.has_room_for(request.account, &rows)? {
+            true => Ok(()),
+            false => Err(ReplyError::Reply(account_room::no_room(request.account))),
+        }
     }
 
     /// Fails before any change if a command that changes several keys cannot set one of them.
@@ -565,6 +596,7 @@ pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Opt
         value,
         target: target.filter(|_| is_elsewhere),
         expires_ms,
+        part: None,
     })
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::object::{CommandRequest, KeyspaceCore, row_of, unavailable};
 use tally_core::order::set_of;
 use tally_protocol::messages::Fault;
+use tally_protocol::redis::account_room;
 use tally_protocol::redis::command::{Act, run, script_words};
 use tally_protocol::redis::notifications::{self, KeyEvent};
 use tally_protocol::redis::reply::{Reply, ReplyRoom};
@@ -90,7 +91,10 @@ impl KeyspaceCore {
             }
             rows.push((key.clone(), after.and_then(|entry| row_of(entry, None))));
         }
-        self.rows.write(&rows, None)?;
+        if !self.rows.has_room_for(request.account, &rows)? {
+            return Ok(Some(account_room::no_room(request.account)));
+        }
+        self.rows.write_for(request.account, &rows, None)?;
         if let Some(before) = before {
             events.extend(notifications::of_keys(
                 request.command,

@@ -1,27 +1,31 @@
 //! The rows of a keyspace: values that are no counters, expiry times of counters, and replies to named attempts.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::kit::store::{Insert, Store, blob, integer, text};
+use tally_core::callers::account::AccountId;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::SqlValue;
 use tally_protocol::messages::Fault;
+use tally_protocol::redis::account_room::{AccountSizes, ROW_BYTES, RowPart};
 use tally_protocol::redis::kept_replies::{KeptReplies, KeptSize};
 use tally_protocol::redis::reply::Reply;
 use tally_protocol::redis::space::StoredValue;
 use tally_protocol::stored::{Damage, FRAME_BYTES};
 
 const SCHEMA: &[&str] = &[
-    "CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, body BLOB NOT NULL, expires_ms INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, body BLOB NOT NULL, expires_ms INTEGER, \
+        part BLOB) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS keys_by_end ON keys (expires_ms) WHERE expires_ms IS NOT NULL",
     "CREATE TABLE IF NOT EXISTS tries (name BLOB PRIMARY KEY, fingerprint BLOB NOT NULL, reply BLOB NOT NULL, \
         until_ms INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS tries_by_time ON tries (until_ms)",
     KEPT_SIZES,
+    "CREATE TABLE IF NOT EXISTS account_sizes (account BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
 ];
 
 /// The sizes of stored replies, also of those that boards store.
@@ -39,15 +43,21 @@ pub(super) const NAMES_PAGE: usize = 10_000;
 
 const PUT_KEY: Insert<'_> = Insert {
     into: "INSERT OR REPLACE INTO keys VALUES",
-    places: "(?, ?, ?)",
+    places: "(?, ?, ?, ?)",
     conflict: "",
 };
 
 /// Used if the key has a row with the same expiry: the index of expiries does not change.
 const PUT_VALUE: Insert<'_> = Insert {
     into: "INSERT INTO keys VALUES",
-    places: "(?, ?, ?)",
-    conflict: "ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+    places: "(?, ?, ?, ?)",
+    conflict: "ON CONFLICT (key) DO UPDATE SET body = excluded.body, part = excluded.part",
+};
+
+const PUT_SIZE: Insert<'_> = Insert {
+    into: "INSERT INTO account_sizes VALUES",
+    places: "(?, ?)",
+    conflict: "ON CONFLICT (account) DO UPDATE SET bytes = excluded.bytes",
 };
 
 /// The row of a key.
@@ -59,6 +69,19 @@ pub(super) struct Row {
     pub(super) target: Option<ExpiryTarget>,
     /// Its expiry, unix milliseconds.
     pub(super) expires_ms: Option<i64>,
+    /// What it counts for the account that wrote it; set where it is written.
+    pub(super) part: Option<RowPart>,
+}
+
+impl Row {
+    fn part_for(&self, account: AccountId, key: &str) -> Option<RowPart> {
+        let value = self.value.as_ref().map_or(0, StoredValue::bytes);
+        let bytes = u64::try_from(key.len() + value).unwrap_or(u64::MAX);
+        account.is_some().then_some(RowPart {
+            account,
+            bytes: bytes.saturating_add(ROW_BYTES),
+        })
+    }
 }
 
 /// A counter or a board of one generation; a later generation of that name is another target. Stored.
@@ -96,6 +119,8 @@ pub(super) struct KeyspaceStore {
     known: RefCell<BoundedMap<String, Option<Row>, ROWS_KNOWN_MAX>>,
     /// The sizes of stored replies; `None` until they are read, and after a write that failed.
     kept: RefCell<Option<KeptReplies>>,
+    /// The sizes of accounts, likewise.
+    sizes: RefCell<Option<AccountSizes>>,
     /// The keys whose rows wait to be written in this turn, and whether their expiries are written too.
     whole: RefCell<BTreeMap<String, bool>>,
 }
@@ -106,6 +131,7 @@ impl KeyspaceStore {
             store,
             known: RefCell::default(),
             kept: RefCell::default(),
+            sizes: RefCell::default(),
             whole: RefCell::default(),
         }
     }
@@ -126,7 +152,7 @@ impl KeyspaceStore {
         if let Some(known) = self.known.borrow().get(key) {
             return Ok(known.clone());
         }
-        let query = "SELECT body, expires_ms FROM keys WHERE key = ?";
+        let query = "SELECT body, expires_ms, part FROM keys WHERE key = ?";
         let rows = self.store.run(query, vec![key.into()])?;
         let row = match rows.first() {
             None => None,
@@ -136,6 +162,7 @@ impl KeyspaceStore {
                     value,
                     target,
                     expires_ms: row.get(1).and_then(integer),
+                    part: row.get(2).and_then(blob).and_then(RowPart::of_bytes),
                 })
             }
         };
@@ -170,29 +197,116 @@ impl KeyspaceStore {
         let written = self.store.write_gathered();
         self.whole.borrow_mut().clear();
         if written.is_err() {
-            self.known.borrow_mut().clear();
+            self.forget_all();
         }
         written.map(|()| done)
     }
 
-    /// Writes these keys, or deletes those without a row, and the reply to an attempt: all or nothing.
+    /// Forgets what is cached: a write has failed.
+    fn forget_all(&self) {
+        self.known.borrow_mut().clear();
+        self.kept.take();
+        self.sizes.take();
+    }
+
+    fn with_sizes<T>(&self, work: impl FnOnce(&mut AccountSizes) -> T) -> Result<T, Fault> {
+        let mut known = self.sizes.borrow_mut();
+        if known.is_none() {
+            let rows = self
+                .store
+                .run("SELECT account, bytes FROM account_sizes", vec![])?;
+            let read = |row: &Vec<SqlValue>| {
+                let account = row.first().and_then(blob)?.try_into().ok()?;
+                let bytes = row.get(1).and_then(integer)?;
+                let bytes = u64::try_from(bytes).unwrap_or(0);
+                Some((AccountId(u64::from_le_bytes(account)), bytes))
+            };
+            *known = Some(AccountSizes::of(rows.iter().filter_map(read)));
+        }
+        Ok(work(known.get_or_insert_default()))
+    }
+
+    /// What the row of a key counts now. Its value is not read.
+    fn part(&self, key: &str) -> Result<Option<RowPart>, Fault> {
+        if let Some(known) = self.known.borrow().get(key) {
+            return Ok(known.as_ref().and_then(|row| row.part));
+        }
+        let rows = (self.store).run("SELECT part FROM keys WHERE key = ?", vec![key.into()])?;
+        let part = rows.first().and_then(|row| row.first()).and_then(blob);
+        Ok(part.and_then(RowPart::of_bytes))
+    }
+
+    /// Whether an account may write these rows.
+    pub(super) fn has_room_for(
+        &self,
+        account: AccountId,
+        changes: &[(String, Option<Row>)],
+    ) -> Result<bool, Fault> {
+        if !account.is_some() {
+            return Ok(true);
+        }
+        let (mut replaced, mut bytes) = (0_u64, 0_u64);
+        for (key, row) in changes {
+            let before = self.part(key)?.filter(|part| part.account == account);
+            replaced = replaced.saturating_add(before.map_or(0, |part| part.bytes));
+            let after = row.as_ref().and_then(|row| row.part_for(account, key));
+            bytes = bytes.saturating_add(after.map_or(0, |part| part.bytes));
+        }
+        self.with_sizes(|sizes| sizes.has_room(account, replaced, bytes))
+    }
+
+    /// Counts these changes for the accounts of their rows. Returns the rows as they are stored, and the accounts whose
+    /// sizes change. Cost: none while no account has a row.
+    #[expect(clippy::type_complexity, reason = "both are used at once")]
+    fn count_parts(
+        &self,
+        account: AccountId,
+        changes: &[(String, Option<Row>)],
+    ) -> Result<(Vec<(String, Option<Row>)>, BTreeSet<AccountId>), Fault> {
+        let mut rows = changes.to_vec();
+        let mut changed = BTreeSet::new();
+        if !account.is_some() && self.with_sizes(|sizes| sizes.is_empty())? {
+            return Ok((rows, changed));
+        }
+        for (key, row) in &mut rows {
+            let before = self.part(key)?;
+            if let Some(row) = row {
+                row.part = row.part_for(account, key);
+            }
+            let after = row.as_ref().and_then(|row| row.part);
+            changed.extend(self.with_sizes(|sizes| sizes.replace(before, after))?);
+        }
+        Ok((rows, changed))
+    }
+
+    /// Deletes these keys, and writes the reply to an attempt: all or nothing.
     pub(super) fn write(
         &self,
+        changes: &[(String, Option<Row>)],
+        answered: Option<&Try>,
+    ) -> Result<(), Fault> {
+        self.write_for(AccountId::default(), changes, answered)
+    }
+
+    /// Writes these keys for an account, or deletes those without a row, and the reply to an attempt: all or nothing.
+    pub(super) fn write_for(
+        &self,
+        account: AccountId,
         changes: &[(String, Option<Row>)],
         answered: Option<&Try>,
     ) -> Result<(), Fault> {
         if changes.is_empty() && answered.is_none() {
             return Ok(());
         }
-        let written = match (changes, answered) {
-            ([(key, Some(row))], None) => self.put(key, row),
-            _ => self.write_several(changes, answered),
+        let (rows, accounts) = self.count_parts(account, changes)?;
+        let written = match (rows.as_slice(), answered) {
+            ([(key, Some(row))], None) if accounts.is_empty() => self.put(key, row),
+            _ => self.write_several(&rows, &accounts, answered),
         };
         if written.is_err() {
-            self.known.borrow_mut().clear();
-            self.kept.take();
+            self.forget_all();
         } else {
-            for (key, row) in changes {
+            for (key, row) in &rows {
                 self.remember(key, row);
             }
         }
@@ -202,9 +316,17 @@ impl KeyspaceStore {
     fn write_several(
         &self,
         changes: &[(String, Option<Row>)],
+        accounts: &BTreeSet<AccountId>,
         answered: Option<&Try>,
     ) -> Result<(), Fault> {
         self.store.atomically(|| {
+            for account in accounts {
+                let size = self.with_sizes(|sizes| sizes.size(*account))?;
+                let size = i64::try_from(size).unwrap_or(i64::MAX);
+                let account = account.0.to_le_bytes().to_vec();
+                self.store
+                    .insert(&PUT_SIZE, vec![account.into(), size.into()])?;
+            }
             for (key, row) in changes {
                 match row {
                     Some(row) => self.put(key, row)?,
@@ -220,7 +342,9 @@ impl KeyspaceStore {
 
     fn put(&self, key: &str, row: &Row) -> Result<(), Fault> {
         let body = self.store.put(&(&row.value, row.target))?;
-        let values = vec![key.into(), body, SqlValue::from(row.expires_ms)];
+        let part = row.part.map(|part| part.to_bytes().to_vec());
+        let part = part.map_or(SqlValue::Null, SqlValue::from);
+        let values = vec![key.into(), body, SqlValue::from(row.expires_ms), part];
         let ends_as_before = {
             let known = self.known.borrow();
             let before = known.get(key).and_then(Option::as_ref);
@@ -371,7 +495,13 @@ impl KeyspaceStore {
     /// Deletes all keys.
     pub(super) fn clear(&self) -> Result<(), Fault> {
         self.known.borrow_mut().clear();
-        self.store.run("DELETE FROM keys", vec![]).map(|_| ())
+        self.sizes.take();
+        self.store.atomically(|| {
+            for statement in ["DELETE FROM account_sizes", "DELETE FROM keys"] {
+                self.store.run(statement, vec![])?;
+            }
+            Ok(())
+        })
     }
 
     /// When the next key expires after a time, or the next attempt may be deleted, unix milliseconds.

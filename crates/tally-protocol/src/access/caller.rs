@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use super::Access;
 use super::grant::{Grant, Permission, Scope, Target};
 use super::holder::{Holder, KeyBudget};
 use super::sender::Sender;
-use crate::alerts::Watched;
+use crate::alerts::{AlertRights, Watched};
 use crate::api_key::{ApiKey, KeyId};
 use crate::gift::{Gift, Giver, HeldKey, HeldShare, Inheritance};
 use crate::names::{LIMIT_RIGHTS, limit_right};
 use crate::problem::{Code, Problem};
+use tally_core::callers::account::AccountId;
 use tally_core::callers::owner;
 use tally_core::limit::owner::Owner;
 
@@ -75,16 +77,20 @@ impl Caller {
         caller
     }
 
-    /// The holder of a key that was made by a call, with what it inherits.
-    pub fn of_held_key(id: KeyId, held: &HeldKey) -> Self {
+    /// The holder of a key that was made by a call, with what it inherits. `access` knows the configured keys, which
+    /// may be above it.
+    pub fn of_held_key(id: KeyId, held: &HeldKey, access: &Access) -> Self {
         let mut caller = Self::of_key(id, &held.key);
         if let CallerKind::KeyHolder { holder, owner, .. } = &mut caller.0 {
-            let holder = Arc::make_mut(holder);
-            holder.inheritance = held.inheritance.clone();
+            let account = &held.inheritance.account;
+            Arc::make_mut(holder).inheritance = held.inheritance.clone();
             // Keys of one account have one part of a limiter.
-            if let Some(account) = KeyId::parse(&held.inheritance.account) {
-                *owner = owner::of_made_key(account.0);
-            }
+            *owner = match (KeyId::parse(account), account.as_str()) {
+                (Some(key), _) => owner::of_made_key(key.0),
+                // The deployment was open when the key was made.
+                (None, "") => *owner,
+                (None, account) => access.owner_of(account),
+            };
         }
         caller
     }
@@ -212,6 +218,23 @@ impl Caller {
             Watched::Counter(counter) => self.may(Scope::Admin, counter.as_str()),
             Watched::Prefix(prefix) => self.may(Scope::Admin, prefix),
             Watched::Policy(policy) => self.may_limit(Scope::Admin, &limit_right(policy, None)),
+        }
+    }
+
+    /// Returns the alerts that the caller administers: [`Self::may_watch`] as a value.
+    pub fn alert_rights(&self) -> AlertRights {
+        if matches!(self.0, CallerKind::Anyone) {
+            return AlertRights {
+                counters: vec![String::new()],
+                limits: vec![LIMIT_RIGHTS.to_owned()],
+            };
+        }
+        let admin = || self.grants().iter().filter(|grant| grant.has(Scope::Admin));
+        AlertRights {
+            counters: admin().map(|grant| grant.prefix.clone()).collect(),
+            limits: admin()
+                .filter_map(|grant| grant.limits_prefix().map(str::to_owned))
+                .collect(),
         }
     }
 
@@ -344,6 +367,14 @@ impl Caller {
         }
     }
 
+    /// Returns the account whose part of a table of writes the caller fills; none if it may write everything.
+    pub fn writer_account(&self) -> AccountId {
+        match self.may(Scope::Write, "") {
+            Ok(()) => AccountId::default(),
+            Err(_) => AccountId::of_name(self.account()),
+        }
+    }
+
     /// Returns the account under which the audit log keeps the caller's acts.
     pub fn account(&self) -> &str {
         self.holder()
@@ -364,13 +395,23 @@ impl Caller {
         let Some(holder) = self.holder() else {
             return true;
         };
-        match holder.id {
+        let is_configured = holder.id.is_none();
+        let is_unbound = holder.expires_ms.is_none() && holder.budget.is_none();
+        (is_configured && is_unbound) || self.is_above(inheritance)
+    }
+
+    /// Returns whether the caller is above a key that inherits this.
+    pub fn is_above(&self, inheritance: &Inheritance) -> bool {
+        self.holder().is_some_and(|holder| match holder.id {
             Some(own) => inheritance.above.contains(&own),
-            None => {
-                let is_unbound = holder.expires_ms.is_none() && holder.budget.is_none();
-                is_unbound || inheritance.root == holder.inheritance.account
-            }
-        }
+            None => inheritance.root == holder.inheritance.account,
+        })
+    }
+
+    /// Returns whether this key is above the caller's.
+    pub fn is_below(&self, id: KeyId) -> bool {
+        self.holder()
+            .is_some_and(|holder| holder.inheritance.above.contains(&id))
     }
 
     /// Returns the prefixes of the ids that the caller may read; the empty text stands for every id.

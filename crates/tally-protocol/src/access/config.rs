@@ -20,7 +20,9 @@ use super::sender::Sender;
 use crate::api_key::{KEY_PREFIXES_MAX, RATE_PER_MINUTE_MAX};
 use crate::gift::Inheritance;
 use crate::problem::Problem;
+use tally_core::callers::owner;
 use tally_core::counter::id::COUNTER_ID_BYTES_MAX;
+use tally_core::limit::owner::Owner;
 use tally_core::sha256;
 
 /// The longest `TALLY_KEYS`, in bytes: 1,000 keys of 64 bytes with scopes and prefixes are about 150 KB.
@@ -61,6 +63,8 @@ struct KeyEntry {
     key: FixedKey,
     grants: Vec<Arc<Grant>>,
     holder: Holder,
+    /// That of the first entry with this key.
+    owner: Owner,
     /// That of the first named entry with this key, also if the entry has ended.
     sender: Sender,
 }
@@ -68,8 +72,7 @@ struct KeyEntry {
 /// The grants of a configured key.
 pub(super) struct KeyGrants {
     pub(super) grants: Vec<Arc<Grant>>,
-    /// The index of its first entry.
-    pub(super) index: usize,
+    pub(super) owner: Owner,
     pub(super) holder: Holder,
     pub(super) sender: Sender,
 }
@@ -183,7 +186,12 @@ impl Config {
         let keys = raw.keys.into_iter().zip(senders).enumerate();
         let public = raw.public.into_iter().enumerate();
         let keys = keys.map(|(at, (Object(raw), sender))| key(at, raw, sender));
-        let keys: Vec<KeyEntry> = keys.collect::<Result<_, _>>()?;
+        let mut keys: Vec<KeyEntry> = keys.collect::<Result<_, _>>()?;
+        let mut owners = BTreeMap::new();
+        for entry in &mut keys {
+            let account = entry.holder.inheritance.account.clone();
+            entry.owner = *owners.entry(account).or_insert(entry.owner);
+        }
         let has_budget = |entry: &KeyEntry| entry.holder.budget.is_some();
         Ok(Self {
             has_budgets: keys.iter().any(has_budget),
@@ -194,11 +202,18 @@ impl Config {
         })
     }
 
+    /// Returns the owner of the key with this account.
+    pub(super) fn owner_of(&self, account: &str) -> Option<Owner> {
+        let mut entries = self.keys.iter();
+        let entry = entries.find(|entry| entry.holder.inheritance.account == account);
+        entry.map(|entry| entry.owner)
+    }
+
     /// Returns the grants of all entries with this key that have not ended; `None` where there are none. Every entry is
     /// compared, in constant time. What follows takes a time that only the holder of a valid key can measure.
     pub(super) fn held_by(&self, presented: &FixedKey, now_ms: i64) -> Option<KeyGrants> {
         let mut held: Option<KeyGrants> = None;
-        for (index, entry) in self.keys.iter().enumerate() {
+        for entry in &self.keys {
             let is_equal = bool::from(entry.key.ct_eq(presented));
             let has_ended = entry
                 .holder
@@ -216,7 +231,7 @@ impl Config {
                 None => {
                     held = Some(KeyGrants {
                         grants: grants.collect(),
-                        index,
+                        owner: entry.owner,
                         holder: entry.holder.clone(),
                         sender: entry.sender,
                     });
@@ -305,6 +320,7 @@ fn key(at: usize, raw: RawKey, sender: Sender) -> Result<KeyEntry, Problem> {
                 ..Inheritance::default()
             },
         },
+        owner: owner::of_key(at),
         sender,
     })
 }

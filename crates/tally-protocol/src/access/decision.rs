@@ -83,6 +83,10 @@ impl Caller {
 
     /// Succeeds if the caller administers everything that a key may do.
     fn may_reach(&self, key: &ApiKey) -> Result<(), Problem> {
+        // A key that the keys above it have left no prefix may get one back.
+        if key.prefixes.is_empty() {
+            return self.may(Scope::Admin, "");
+        }
         for prefix in &key.prefixes {
             if prefix.starts_with(LIMIT_RIGHTS) {
                 self.may_limit(Scope::Admin, prefix)?;

@@ -132,12 +132,17 @@ impl Grant {
         }
     }
 
+    /// Returns the prefix of the limits that the grant reaches, by their names for access.
+    pub(super) fn limits_prefix(&self) -> Option<&str> {
+        match self.prefix.as_str() {
+            "" => self.scopes.contains(&Scope::Limits).then_some(LIMIT_RIGHTS),
+            prefix => prefix.starts_with(LIMIT_RIGHTS).then_some(prefix),
+        }
+    }
+
     fn reaches_limits(&self, right: &str) -> bool {
-        let names_them = match self.prefix.as_str() {
-            "" => self.scopes.contains(&Scope::Limits),
-            prefix => prefix.starts_with(LIMIT_RIGHTS),
-        };
-        names_them && right.starts_with(&self.prefix)
+        self.limits_prefix()
+            .is_some_and(|prefix| right.starts_with(prefix))
     }
 
     fn has_for_limits(&self, scope: Scope) -> bool {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`name`] | names of alerts |
 //! | [`body`] | an alert as clients send it |
+//! | [`rights`] | which alerts a caller administers |
 //! | [`webhook`] | which addresses a webhook may have |
 //! | [`delivery`] | deliveries and their outcome |
 //! | [`answer`] | answers to clients |
@@ -12,11 +13,13 @@ pub mod answer;
 pub mod body;
 pub mod delivery;
 pub mod name;
+pub mod rights;
 pub mod webhook;
 
 pub use body::{Alert, AlertPut, Secret, Watched};
 pub use delivery::{AlertEvent, Attempt, Delivery, EventKind, Outcome, Outgoing};
 pub use name::AlertName;
+pub use rights::AlertRights;
 
 /// The most alerts of one partition of the directory: 2,048 in the deployment. They are 128 measurements a minute for
 /// an object that takes 1,000 messages a second.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::alerts::answer::ScheduledDelivery;
-use crate::alerts::{Alert, AlertName, AlertPut, Delivery};
+use crate::alerts::{Alert, AlertName, AlertPut, AlertRights, Delivery};
 use crate::api_key::KeyId;
 use crate::gift::Gift;
 use crate::names::Address;
@@ -20,7 +20,7 @@ calls! {
     DeliveriesOf => Vec<ScheduledDelivery>, "/alert-deliveries-of", |it| Address::Alert(&it.name);
     EndAlerts => Vec<AlertName>, "/alert-end", |it| Address::Directory(it.partition);
     ListAlerts => Vec<AlertDetails>, "/alert-list", |it| Address::Directory(it.partition);
-    ListDeliveries => Vec<(Alert, ScheduledDelivery)>, "/alert-deliveries", |it| Address::Directory(it.partition);
+    ListDeliveries => Vec<ScheduledDelivery>, "/alert-deliveries", |it| Address::Directory(it.partition);
     AllAlerts => (Vec<AlertDetails>, Vec<u32>), "/alert-list-all", |_| Address::Aggregator;
     AllDeliveries => DeliveriesListed, "/alert-deliveries-all", |_| Address::Aggregator;
 }
@@ -38,8 +38,8 @@ pub struct AlertDetails {
     pub last: Option<ScheduledDelivery>,
 }
 
-/// Deliveries of all alerts with the alert of each, newest first, and the partitions that did not answer.
-pub type DeliveriesListed = (Vec<(Alert, ScheduledDelivery)>, Vec<u32>);
+/// Deliveries of several alerts, newest first, and the partitions that did not answer.
+pub type DeliveriesListed = (Vec<ScheduledDelivery>, Vec<u32>);
 
 /// Edge → partition of the alert: create or replace it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,17 +127,22 @@ pub struct ListAlerts {
     pub partition: u32,
 }
 
-/// Aggregator → one partition: the last deliveries of its alerts, newest first.
+/// Aggregator → one partition: the last deliveries of those of its alerts that a caller administers, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListDeliveries {
     /// The partition.
     pub partition: u32,
+    /// The alerts.
+    pub of: AlertRights,
 }
 
 /// Edge → aggregator: the alerts of all partitions in order of their names, and the partitions that did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllAlerts {}
 
-/// Edge → aggregator: the last deliveries of all alerts.
+/// Edge → aggregator: the last deliveries of all alerts that a caller administers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AllDeliveries {}
+pub struct AllDeliveries {
+    /// The alerts.
+    pub of: AlertRights,
+}

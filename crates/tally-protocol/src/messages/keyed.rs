@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::names::{Address, CellAddress};
+use tally_core::callers::account::AccountId;
 use tally_core::counter::dimensions::DimensionLog;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
@@ -121,6 +122,8 @@ pub struct Claim {
     pub struck_at: Option<ClaimHolder>,
     /// The kind of the keys.
     pub source: KeySource,
+    /// Whose part of the room they fill.
+    pub account: AccountId,
 }
 
 impl Claim {
@@ -184,6 +187,8 @@ pub enum KeyOwner {
     Operation,
     /// Nobody: the key was only looked up.
     Nobody,
+    /// The account has no room for another claim.
+    PartFull(AccountId),
 }
 
 /// Edge → lead: asks whether these keyed writes were counted. Nothing is counted now.

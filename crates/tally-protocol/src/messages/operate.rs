@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Call;
 use crate::names::Address;
 use crate::version::Version;
+use tally_core::callers::account::AccountId;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
@@ -103,6 +104,8 @@ pub struct OperationKey {
     pub key: WriteKey,
     /// Hash of the request.
     pub fingerprint: u64,
+    /// Whose part of the room for keys it fills.
+    pub account: AccountId,
 }
 
 /// A precondition on a counter.
@@ -137,6 +140,8 @@ pub enum OperationOutcome {
     HashMismatch,
     /// It exists already.
     Exists,
+    /// The account has no room for another key.
+    PartFull(AccountId),
 }
 
 /// The effect of an operation.

@@ -9,6 +9,7 @@ use crate::redis::notifications::{SetChange, Subscription};
 use crate::redis::reply::Reply;
 use crate::redis::request::Arguments;
 use tally_core::board::placing::ShardAt;
+use tally_core::callers::account::AccountId;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::limit::owner::Owner;
@@ -32,6 +33,8 @@ pub struct RunCommands {
     pub is_transaction: bool,
     /// The names of these attempts, if the client sent a key for them.
     pub attempts: Option<Attempts>,
+    /// Whose part of the room for values and keys they fill.
+    pub account: AccountId,
 }
 
 /// The names of the attempts of one request.

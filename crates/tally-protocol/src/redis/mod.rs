@@ -10,10 +10,12 @@
 //! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | known scripts of rate-limit clients |
 //! | [`options`], [`glob`], [`sha1`] | options of commands, patterns of names, and the hash that names scripts |
 //! | [`reply`], [`error`], [`kept_replies`] | replies, and the room for those that are stored |
+//! | [`account_room`] | the room for values, by account |
 //! | [`notifications`] | notifications to listeners |
 //!
 //! The owner of its keys runs a command in one synchronous step.
 
+pub mod account_room;
 pub mod collections;
 pub mod command;
 pub mod error;

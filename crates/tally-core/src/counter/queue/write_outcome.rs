@@ -42,6 +42,7 @@ pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
         }
         // The home has moved, or is about to be chosen. An event has no decrement and no condition.
         KeyedOutcome::Full
+        | KeyedOutcome::PartFull(_)
         | KeyedOutcome::NeedsView
         | KeyedOutcome::Struck
         | KeyedOutcome::NeedsHome
