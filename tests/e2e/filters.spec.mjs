@@ -1,6 +1,6 @@
-// A narrow key sees what is below its prefix and nothing else: in items, counts, totals, cursors and the texts of errors.
-// The attacker makes the same calls in two deployments that differ only in what another tenant has: the answers are the
-// same.
+// A narrow key sees what is below its prefix and nothing else: in items, counts, totals, cursors and texts of errors.
+// The attacker makes the same calls in two deployments that differ only in what another tenant has. The answers are
+// the same.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { bearer, numbers } from "./calls.mjs";
 import { listen } from "./listeners.mjs";
@@ -89,11 +89,13 @@ const scrubbed = (text) =>
     .replace(/"(staleness_ms|age_ms|rate_per_second|span_seconds)":[-0-9.e]+/g, '"$1":<time>');
 
 const PREFIXES = [
-  "", "o", "one", "one/", "one/own", "ONE/", "two/", SECRET, "one/../two/", "one/%2e%2e/two", "*", "one/*", "one/\u0000",
-  "%6Fne/", "t", "limits/", "limits/two", "one\u0000", "\u{1F600}",
+  "", "o", "one", "one/", "one/own", "ONE/", "two/", SECRET, "one/../two/", "one/%2e%2e/two", "*", "one/*",
+  "one/\u0000", "%6Fne/", "t", "limits/", "limits/two", "one\u0000", "\u{1F600}",
 ];
-const CURSORS = [undefined, "", "one/", "two/", "two/secret/3", "zzz", "counters/two/secret", "boards/two/", "policies/",
-  "alerts/", "0", "9999999999999999"];
+const CURSORS = [
+  undefined, "", "one/", "two/", "two/secret/3", "zzz", "counters/two/secret", "boards/two/", "policies/", "alerts/",
+  "0", "9999999999999999",
+];
 const IDS = ["one/own/0", "one/own/../../two/secret/0", "two/secret/0", "two%2Fsecret%2F0", "ONE/own/0", "one/none"];
 
 /** The calls of an attacker: every GET of the description, with all names that may lead elsewhere. */

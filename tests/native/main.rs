@@ -137,3 +137,4 @@ mod tablets;
 mod uniques_of_shards;
 mod visitor;
 mod visitor_budgets;
+mod writer_rooms;

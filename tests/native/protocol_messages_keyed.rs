@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tally_core::callers::account::AccountId;
 use tally_core::counter::dimensions::{DimensionLog, Stamp};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{
@@ -165,6 +166,7 @@ fn outcomes_of_keyed_writes_have_these_bytes() {
             KeyedOutcome::CountedBefore,
             KeyedOutcome::Expired,
             KeyedOutcome::Overflow,
+            KeyedOutcome::PartFull(AccountId(300)),
         ],
         shards: 8,
         home: Some(address().datacenter),
@@ -172,7 +174,7 @@ fn outcomes_of_keyed_writes_have_these_bytes() {
     };
     assert_eq!(
         golden(&counted),
-        "1000ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e0f08010346524101"
+        "1100ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e0f10ac0208010346524101"
     );
 }
 
@@ -184,10 +186,11 @@ fn claims_and_recalls_have_these_bytes() {
         keys: vec![WriteKey([7; 16])],
         struck_at: Some(ClaimHolder::first(&address().datacenter).next(&address().datacenter)),
         source: KeySource::Public,
+        account: AccountId(9),
     };
     assert_eq!(
         golden(&claim),
-        "07706167652fc3bc03465241010707070707070707070707070707070701034652410103"
+        "07706167652fc3bc0346524101070707070707070707070707070707070103465241010309"
     );
     let claimed = ClaimAnswer {
         generation: 7,
@@ -200,9 +203,10 @@ fn claims_and_recalls_have_these_bytes() {
             KeyOwner::Full,
             KeyOwner::Operation,
             KeyOwner::Nobody,
+            KeyOwner::PartFull(AccountId(9)),
         ],
     };
-    assert_eq!(golden(&claimed), "07050003465241ac0201020304");
+    assert_eq!(golden(&claimed), "07060003465241ac02010203040509");
     let find = FindClaims {
         counter: address().counter,
         keys: vec![WriteKey([7; 16])],
@@ -226,6 +230,7 @@ fn claims_of_numbered_keys_go_to_their_senders_lead_and_others_to_the_root() {
         keys: Vec::new(),
         struck_at: None,
         source,
+        account: AccountId::default(),
     };
     let root = |claim: &Claim| assert_eq!(claim.to(), Address::Root(&claim.counter));
     for source in [KeySource::Clients, KeySource::Drawn, KeySource::Public] {

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tally_core::callers::account::AccountId;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::settings::{TtlMode, UniqueHash};
@@ -58,6 +59,7 @@ fn operations_have_these_bytes() {
         key: Some(OperationKey {
             key: WriteKey([7; 16]),
             fingerprint: 300,
+            account: AccountId(9),
         }),
         condition: Some(OperationCondition::Unchanged(
             Version::of([SeenCell {
@@ -73,7 +75,7 @@ fn operations_have_these_bytes() {
     let key = "07".repeat(16);
     assert_eq!(
         golden(&conditional),
-        format!("{head}0201{key}ac02010101010346524100012a")
+        format!("{head}0201{key}ac0209010101010346524100012a")
     );
     assert_eq!(golden(&Some(OperationCondition::Exists)), "0100");
 }
@@ -103,6 +105,7 @@ fn what_was_done_and_answered_has_these_bytes() {
         (OperationOutcome::NeedsHome, "05"),
         (OperationOutcome::BelowFloor, "06"),
         (OperationOutcome::Changed, "07"),
+        (OperationOutcome::PartFull(AccountId(300)), "0aac02"),
     ] {
         assert_eq!(golden(&outcome), bytes);
     }

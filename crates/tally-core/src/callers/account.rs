@@ -41,7 +41,9 @@ pub const fn account_max(size_max: u64) -> u64 {
 }
 
 /// Returns whether an account may have `own` of `all` in a table of this size: no more than its part, and no more than
-/// is then left for all others. So an account that fills what it may is refused, and no other is.
+/// is then left for all other accounts. So an account that fills what it may is refused, and no other is. A tenth is
+/// left for writers that are not narrow.
 pub const fn fits(own: u64, all: u64, size_max: u64) -> bool {
-    own <= account_max(size_max) && all <= size_max && own <= size_max - all
+    let left = (size_max - account_max(size_max)).saturating_sub(all);
+    own <= account_max(size_max) && own <= left
 }

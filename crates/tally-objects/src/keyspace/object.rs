@@ -428,8 +428,7 @@ impl KeyspaceCore {
         request: &CommandRequest<'_>,
         reply: &Reply,
     ) -> Result<UpdateOutcome, ReplyError> {
-        self.check_room(writes, request)?;
-        self.prepare(writes, here).await?;
+        self.prepare(writes, here, request).await?;
         let (mut rows, mut gone) = (Vec::new(), Vec::new());
         let is_script = matches!(request.command.act, Act::Script);
         for key in writes.after.changed() {
@@ -518,8 +517,15 @@ impl KeyspaceCore {
         }
     }
 
-    /// Fails before any change if a command that changes several keys cannot set one of them.
-    async fn prepare(&self, writes: &Writes<'_>, here: &Datacenter) -> Result<(), ReplyError> {
+    /// Fails before any change if the account of a command has no room, or if a command that changes several keys cannot
+    /// set one of them.
+    async fn prepare(
+        &self,
+        writes: &Writes<'_>,
+        here: &Datacenter,
+        request: &CommandRequest<'_>,
+    ) -> Result<(), ReplyError> {
+        self.check_room(writes, request)?;
         if writes.after.changed().nth(1).is_none() {
             return Ok(());
         }

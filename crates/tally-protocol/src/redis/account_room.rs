@@ -62,7 +62,7 @@ impl AccountSizes {
         self.all == 0
     }
 
-    /// Returns whether an account may replace rows of these parts by rows of so many bytes. It may always have less than
+    /// Returns whether an account may replace `replaced` bytes of its rows by `bytes`. It may always have less than
     /// before.
     pub fn has_room(&self, account: AccountId, replaced: u64, bytes: u64) -> bool {
         let own = self.sizes.get(&account).copied().unwrap_or(0);
