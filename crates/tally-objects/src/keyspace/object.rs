@@ -451,20 +451,7 @@ impl KeyspaceCore {
                 let value = is.as_ref().and_then(number_of);
                 let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
                 let changed = match (before, value) {
-                    // If another caller has created it meanwhile, both count, unless the sum has more than 64 bits.
-                    (None, Some(value)) => match self
-                        .counters
-                        .add(&id, here, value, Default::default())
-                        .await
-                    {
-                        Err(ReplyError::Reply(full)) if full == error::overflow() => {
-                            UpdateOutcome::Conflict
-                        }
-                        added => match added? {
-                            Some(_) => UpdateOutcome::Done,
-                            None => UpdateOutcome::Conflict,
-                        },
-                    },
+                    (None, Some(value)) => self.create(&id, here, value).await?,
                     _ => self.counters.replace(&id, here, value, seen).await?,
                 };
                 if changed == UpdateOutcome::Conflict {
@@ -488,12 +475,28 @@ impl KeyspaceCore {
         for ended in all_settled(ends, COUNTERS_AT_ONCE).await {
             ended?;
         }
-        self.rows
-            .write_for(request.account, &rows, self.try_of(request, reply).as_ref())?;
+        let answered = self.try_of(request, reply);
+        (self.rows).write_for(request.account, &rows, answered.as_ref())?;
         self.listeners.notify(|| {
             notifications::of_keys(request.command, request.args, writes.before, writes.after)
         });
         Ok(UpdateOutcome::Done)
+    }
+
+    /// Creates a counter with a value. If another caller has created it meanwhile, both count, unless the sum has more
+    /// than 64 bits.
+    async fn create(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        value: i64,
+    ) -> Result<UpdateOutcome, ReplyError> {
+        match self.counters.add(id, here, value, Default::default()).await {
+            Err(ReplyError::Reply(full)) if full == error::overflow() => {
+                Ok(UpdateOutcome::Conflict)
+            }
+            added => Ok(added?.map_or(UpdateOutcome::Conflict, |_| UpdateOutcome::Done)),
+        }
     }
 
     /// Refuses a command before any change if its account has no room for the new values.
@@ -517,8 +520,8 @@ impl KeyspaceCore {
         }
     }
 
-    /// Fails before any change if the account of a command has no room, or if a command that changes several keys cannot
-    /// set one of them.
+    /// Fails before any change if the account of a command has no room, or if a command that changes several keys
+    /// cannot set one of them.
     async fn prepare(
         &self,
         writes: &Writes<'_>,
