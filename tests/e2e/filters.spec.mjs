@@ -172,8 +172,8 @@ test("nor do calls that change something", async () => {
     ["DELETE", "/limits/two-secret-0"], ["PUT", "/limits/two-secret-0", POLICY], ["DELETE", "/boards/two%2Fsecret%2F0"],
     ["POST", "/boards/two%2Fsecret%2F0/members/ann", { score: 9 }], ["POST", "/counters/two%2Fsecret%2F0/reset", {}],
     ["POST", "/counters/one%2F..%2Ftwo%2Fsecret%2F0/reset", {}], ["POST", "/snapshots/2026-01-01/restore?prefix=two%2F"],
-    ["POST", "/events", { key: "two/secret/0" }], ["POST", "/events", { board: "two/secret/0", member: "a", score: 1 }],
-    ["POST", "/ingest?format=ndjson", { key: "two/secret/0" }], ["POST", "/import", { x: 1 }],
+    ["POST", "/events", { id: "two/secret/0" }], ["POST", "/events", { board: "two/secret/0", member: "a", score: 1 }],
+    ["POST", "/ingest?format=ndjson", { id: "two/secret/0" }], ["POST", "/import", { x: 1 }],
     ["POST", "/limits", { checks: [{ policy: "two-secret-0", key: "a" }] }],
   ];
   for (const [method, path, body] of requests) {
@@ -275,7 +275,7 @@ test("a live stream is of what the key may read", async () => {
 });
 
 test("a bulk body reports the lines of others as refused, with their numbers alone", async () => {
-  const lines = ["one/own/0", "two/secret/0", "one/own/1", "two/none"].map((key) => JSON.stringify({ key }));
+  const lines = ["one/own/0", "two/secret/0", "one/own/1", "two/none"].map((id) => JSON.stringify({ id }));
   for (const path of ["/events", "/ingest?format=ndjson"]) {
     const answers = [];
     for (const world of [full, empty]) {
