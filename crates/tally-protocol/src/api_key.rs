@@ -472,11 +472,17 @@ struct KeyView<'a> {
     scopes: Vec<&'static str>,
     prefixes: &'a [String],
     rate_per_minute: Option<u32>,
+    /// Unix milliseconds.
     created_at: i64,
+    /// The name of the key that made it; empty where the deployment is open.
     created_by: &'a str,
+    /// Unix milliseconds; `null` where it lasts until it is revoked.
     expires_at: Option<i64>,
+    /// The hour in which it was used last, unix milliseconds.
     last_used_at: Option<i64>,
+    /// Until when a secret that was replaced goes on, unix milliseconds.
     former_until: Option<i64>,
+    /// The key itself; only in the answer that makes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }
@@ -508,6 +514,7 @@ pub fn keys_json(keys: &[(KeyId, ApiKey)], cursor: Option<KeyId>, now_ms: i64) -
     #[derive(Serialize)]
     struct KeysView<'a> {
         keys: Vec<KeyView<'a>>,
+        /// Names the next page; `null` on the last. A page may have fewer keys than asked for.
         cursor: Option<String>,
     }
     let views = keys.iter().map(|(id, key)| view(*id, key, None, now_ms));

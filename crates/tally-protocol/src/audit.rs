@@ -146,18 +146,26 @@ pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
 pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
     #[derive(Serialize)]
     struct View<'a> {
+        /// When it began, unix milliseconds.
         at: i64,
+        /// The name of the key; empty where the deployment is open.
         by: &'a str,
+        /// The key's id, where a call has made it.
         key: Option<String>,
+        /// The method and the path, with its parameters in braces.
         call: &'a str,
+        /// The id, prefix or name that it was about, at most 256 bytes.
         target: &'a str,
+        /// `unknown` while it is under way, and where nobody could tell how it ended.
         outcome: &'static str,
+        /// Of a refused one.
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
     }
     #[derive(Serialize)]
     struct Page<'a> {
         entries: Vec<View<'a>>,
+        /// Names the next page; `null` on the last.
         cursor: Option<String>,
     }
     let view = |entry| {

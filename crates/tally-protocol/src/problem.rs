@@ -240,13 +240,19 @@ impl Problem {
 
     /// The `application/problem+json` body.
     pub fn to_json(&self) -> String {
+        /// RFC 9457. Routes that do not exist are `not-found`; methods that a route does not know are
+        /// `method-not-allowed`, with `Allow`.
         #[derive(Serialize)]
         struct Body<'a> {
+            /// The page of the code, `/problems/{code}` of this deployment; of `quota-exceeded` that of the HTTP
+            /// problem types registry.
             r#type: String,
             title: &'static str,
             status: u16,
+            /// Who must do what.
             detail: &'a str,
             code: &'static str,
+            /// With `version-not-reached`: the version of what was read instead, of a counter or a board.
             #[serde(skip_serializing_if = "Option::is_none")]
             seen: Option<&'a str>,
         }
@@ -270,6 +276,7 @@ impl Code {
             code: &'static str,
             status: u16,
             title: &'static str,
+            /// What to do, for people.
             remedy: &'static str,
         }
         let page = Page {

@@ -183,10 +183,15 @@ struct ShareView<'a> {
     id: String,
     prefix: &'a str,
     name: &'a str,
+    /// Unix milliseconds.
     created_at: i64,
+    /// Unix milliseconds; `null` where it lasts until it is revoked.
     expires_at: Option<i64>,
+    /// A bearer for reading. Whoever has it can read. `GET /shares` returns it, and `url`, to the key that made the
+    /// share and to keys above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
+    /// Opens the dashboard with it, below this service's origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
 }

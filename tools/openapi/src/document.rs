@@ -9,6 +9,7 @@
 //! | `x-codes` | a call | the codes with which the call is refused: their names, and those of groups |
 //! | `x-problem` | a call | the component that a refusal is, `Problem` where it is left out; or its content, which has no code |
 //! | `x-rust` | a schema | the type that it is made of: `Type`, or `problem.rs#Body`, with its file, where several have the name |
+//! | `x-with` | a schema | the fields of the type that this answer has, of those that may be left out; with `?`, may have |
 
 use serde_json::{Map, Value, json};
 

@@ -60,9 +60,12 @@ impl<'a> Schemas<'a> {
         let mut schema = self
             .of_definition(definition)
             .map_err(|error| format!("{name}: {error}"))?;
+        if let Some(words) = source["x-with"].as_array() {
+            narrow(&mut schema, words).map_err(|error| format!("{name}: {error}"))?;
+        }
         for (word, value) in source.as_object().into_iter().flatten() {
             match (word.as_str(), value) {
-                ("x-rust", _) => {}
+                ("x-rust" | "x-with", _) => {}
                 ("properties", Value::Object(more)) => {
                     for (property, words) in more {
                         let Some(known) = schema["properties"].get_mut(property) else {
@@ -85,11 +88,17 @@ impl<'a> Schemas<'a> {
             Shape::Alias(ty) => self.of_type(ty, file)?,
             Shape::Words(words) => json!({"type": "string", "enum": words}),
             Shape::OneOf(all) => {
-                let one = |types: &Vec<Type>| match &types[..] {
-                    [ty] => self.of_type(ty, file),
-                    _ => self.tuple(types.iter(), file),
-                };
-                json!({"oneOf": all.iter().map(one).collect::<Result<Vec<Value>, String>>()?})
+                let all = all.iter().map(|types| self.of_types(types, file));
+                json!({"oneOf": all.collect::<Result<Vec<Value>, String>>()?})
+            }
+            Shape::OneField(all) => {
+                let mut properties = Map::new();
+                for (name, types) in all {
+                    properties.insert(name.clone(), self.of_types(types, file)?);
+                }
+                let each = all.iter().map(|(name, _)| json!({"required": [name]}));
+                let each = each.collect::<Vec<Value>>();
+                json!({"type": "object", "properties": properties, "oneOf": each})
             }
         };
         if !definition.doc.is_empty() && schema.get("$ref").is_none() {
@@ -131,10 +140,8 @@ impl<'a> Schemas<'a> {
                     optional.unwrap_or(&field.ty),
                     is_there && optional.is_none(),
                 );
-                let inner = self.struct_of(ty, &definition.file)?;
-                let (inner, fields) =
-                    inner.ok_or_else(|| at("is flattened, and no struct".to_owned()))?;
-                self.add_fields(inner, fields, (properties, required), is_there)?;
+                self.add_flattened(ty, definition, (properties, required), is_there)
+                    .map_err(at)?;
                 continue;
             }
             // Where an absent field is one thing and `null` another, or nothing.
@@ -159,22 +166,38 @@ impl<'a> Schemas<'a> {
         Ok(())
     }
 
-    /// The struct behind a type.
-    fn struct_of(
+    /// The schema of what a variant holds.
+    fn of_types(&self, types: &[Type], file: &str) -> Result<Value, String> {
+        match types {
+            [ty] => self.of_type(ty, file),
+            _ => self.tuple(types.iter(), file),
+        }
+    }
+
+    /// Adds the fields of a type whose fields stand among those of another.
+    fn add_flattened(
         &self,
         ty: &Type,
-        file: &str,
-    ) -> Result<Option<(&'a Definition, &'a [Field])>, String> {
-        let Some((name, _)) = named(ty) else {
-            return Ok(None);
+        definition: &Definition,
+        (properties, required): (&mut Map<String, Value>, &mut Vec<String>),
+        is_there: bool,
+    ) -> Result<(), String> {
+        let found = match named(ty) {
+            Some((name, _)) => self.types.find(&name, &definition.file)?,
+            None => None,
         };
-        Ok(self
-            .types
-            .find(&name, file)?
-            .and_then(|definition| match &definition.shape {
-                Shape::Fields(fields) => Some((definition, fields.as_slice())),
-                _ => None,
-            }))
+        match found.map(|found| (found, &found.shape)) {
+            Some((inner, Shape::Fields(fields))) => {
+                self.add_fields(inner, fields, (properties, required), is_there)
+            }
+            Some((inner, Shape::OneField(all))) => {
+                for (name, types) in all {
+                    properties.insert(name.clone(), self.of_types(types, &inner.file)?);
+                }
+                Ok(())
+            }
+            _ => Err("is flattened, and has no fields".to_owned()),
+        }
     }
 
     fn tuple<'t>(
@@ -272,6 +295,35 @@ fn reference_to(component: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{component}")})
 }
 
+/// Leaves those fields alone that are always there, and these of the others: one that ends in `?` may be left out.
+fn narrow(schema: &mut Value, words: &[Value]) -> Result<(), String> {
+    let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+    let always = schema["required"].as_array().cloned().unwrap_or_default();
+    let Some(properties) = schema["properties"].as_object_mut() else {
+        return Err("has no fields".to_owned());
+    };
+    let is_optional = |name: &str| !always.contains(&json!(name));
+    for word in &words {
+        let name = word.trim_end_matches('?');
+        if !properties.contains_key(name) || !is_optional(name) {
+            return Err(format!("{name} is no field that may be left out"));
+        }
+    }
+    let mut required = Vec::new();
+    properties.retain(|name, _| {
+        let is_there = !is_optional(name) || words.contains(&name.as_str());
+        if is_there {
+            required.push(name.clone());
+        }
+        is_there
+            || words
+                .iter()
+                .any(|word| word.strip_suffix('?') == Some(name))
+    });
+    schema["required"] = json!(required);
+    Ok(())
+}
+
 /// The type in an `Option`.
 fn optional_of(ty: &Type) -> Option<&Type> {
     match named(ty) {
@@ -303,15 +355,21 @@ fn or_null(mut schema: Value) -> Value {
     }
 }
 
-/// Adds words to a schema, those of nested properties and items too. A reference replaces all but the description.
+/// Adds words to a schema, those of nested properties and items too. A reference, or a type, replaces all but the
+/// description; `null` takes a property away.
 fn merge(schema: &mut Value, words: &Value) {
-    if let (Some(known), true) = (schema.as_object_mut(), words.get("$ref").is_some()) {
+    let replaces =
+        words.get("$ref").is_some() || words.get("type").is_some_and(|ty| !ty.is_object());
+    if let (Some(known), true) = (schema.as_object_mut(), replaces) {
         known.retain(|word, _| word == "description");
     }
     match (schema, words) {
         (Value::Object(known), Value::Object(more)) => {
             for (word, value) in more {
                 match known.get_mut(word) {
+                    Some(_) if value.is_null() => {
+                        known.shift_remove(word);
+                    }
                     Some(inner) if inner.is_object() => merge(inner, value),
                     _ => {
                         known.insert(word.clone(), value.clone());

@@ -33,6 +33,8 @@ pub enum Shape {
     Words(Vec<String>),
     /// One of these types; untagged.
     OneOf(Vec<Vec<Type>>),
+    /// An object with one of these fields.
+    OneField(Vec<(String, Vec<Type>)>),
 }
 
 /// A type of the sources.
@@ -165,21 +167,24 @@ impl<'ast> Visit<'ast> for InFile<'_> {
                     .iter()
                     .all(|variant| variant.fields.is_empty());
                 let rule = words_of(&item.attrs, "serde").remove("rename_all");
+                let word = |variant: &syn::Variant| {
+                    let own = words_of(&variant.attrs, "serde").remove("rename");
+                    own.unwrap_or_else(|| renamed(&variant.ident.to_string(), rule.as_deref()))
+                };
+                let types = |variant: &syn::Variant| -> Vec<Type> {
+                    variant
+                        .fields
+                        .iter()
+                        .map(|field| field.ty.clone())
+                        .collect()
+                };
+                let variants = item.variants.iter();
                 let shape = if is_words {
-                    let word = |variant: &syn::Variant| {
-                        let own = words_of(&variant.attrs, "serde").remove("rename");
-                        own.unwrap_or_else(|| renamed(&variant.ident.to_string(), rule.as_deref()))
-                    };
-                    Shape::Words(item.variants.iter().map(word).collect())
+                    Shape::Words(variants.map(word).collect())
+                } else if words_of(&item.attrs, "serde").contains_key("untagged") {
+                    Shape::OneOf(variants.map(types).collect())
                 } else {
-                    let types = |variant: &syn::Variant| {
-                        variant
-                            .fields
-                            .iter()
-                            .map(|field| field.ty.clone())
-                            .collect()
-                    };
-                    Shape::OneOf(item.variants.iter().map(types).collect())
+                    Shape::OneField(variants.map(|one| (word(one), types(one))).collect())
                 };
                 self.add(item.ident.to_string(), &item.attrs, shape);
             }

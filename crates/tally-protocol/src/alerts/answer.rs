@@ -130,18 +130,24 @@ pub fn alert_line(name: &AlertName, alert: &Alert) -> String {
 
 #[derive(Serialize)]
 struct DeliveryView<'a> {
+    /// The same in each attempt: the header `webhook-id`.
     id: String,
     alert: &'a AlertName,
     state: &'static str,
     incident: String,
     value: Option<i64>,
+    /// Unix milliseconds.
     created_at: i64,
     outcome: &'static str,
     attempts: u32,
+    /// Unix milliseconds.
     last_attempt_at: Option<i64>,
+    /// What the receiver answered last.
     status: Option<u16>,
+    /// Why the last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
+    /// Unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<i64>,
 }
@@ -193,15 +199,21 @@ struct AlertView<'a> {
     for_seconds: u32,
     webhook: &'a str,
     state: &'static str,
-    /// The state without the silence.
+    /// What the state would be were it not silenced.
     condition: &'static str,
+    /// Unix milliseconds.
     since: i64,
+    /// What was measured last.
     value: Option<i64>,
+    /// Unix milliseconds.
     as_of: Option<i64>,
     exact: bool,
+    /// What did not answer, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<&'a str>,
+    /// The incident that lasts.
     incident: Option<String>,
+    /// Unix milliseconds.
     silenced_until: Option<i64>,
     last_delivery: Option<DeliveryView<'a>>,
 }

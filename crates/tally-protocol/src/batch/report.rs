@@ -18,7 +18,7 @@ pub const RUNS_MAX: usize = 100_000;
 /// Why one record was not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LineError {
-    /// The record's number: of its line, or of its element in an array; from 1.
+    /// Line, or element of the array, from 1.
     pub line: u64,
     /// The stable code.
     #[serde(serialize_with = "code_as_str")]

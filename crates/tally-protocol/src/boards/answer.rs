@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness};
 use super::body::MemberLines;
 use super::token::{BoardVersion, cursor_of};
 use crate::live::snapshot as live;
@@ -53,8 +54,10 @@ struct RowView<'a> {
     member: Cow<'a, str>,
     score: Number,
     rank: Option<Rank>,
+    /// As it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Box<RawValue>>,
+    /// When it goes, unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +87,9 @@ impl<'a> RowView<'a> {
 
 #[derive(Serialize)]
 struct PeriodView {
+    /// Unix second.
     start: i64,
+    /// Unix second in which the next one begins.
     end: i64,
     total: u64,
 }
@@ -101,10 +106,16 @@ impl PeriodView {
 struct SettingsView {
     #[serde(flatten)]
     settings: Words,
+    /// The zone of its periods: the name of a place such as `Europe/Berlin`, with its summer time, or how far a clock
+    /// is ahead of UTC: `+02:00`.
     zone: String,
+    /// How many ended periods that had members are kept.
     archive: u32,
+    /// The most members, hidden ones included; at least `shards`, because each takes an even part of them.
     members_max: u64,
+    /// Over how many objects its members are spread: as many as its writes and its size need, or so many.
     shards: ShardsView,
+    /// The datacenter near which it lives; that of its first write if not given.
     home: Option<Datacenter>,
 }
 
@@ -117,10 +128,16 @@ enum ShardsView {
 
 #[derive(Serialize)]
 struct Words {
+    /// Which score is the best: the highest, or the lowest.
     order: tally_core::board::settings::Order,
+    /// What becomes of a score that is written: it is set, it is added, or the better stays.
     keep: tally_core::board::settings::ScoreRule,
+    /// Equal scores: `member`, by the bytes of the names in the board's order; `first`, whoever had it first is before;
+    /// `shared`, all have the rank of the first.
     ties: tally_core::board::settings::Ties,
+    /// Doubles, or whole numbers from -(2^53 - 1) to 2^53 - 1.
     scores: tally_core::board::settings::Scores,
+    /// When the board begins anew. Weeks begin on Monday.
     period: tally_core::board::period::Period,
 }
 
@@ -157,7 +174,7 @@ impl SettingsView {
     }
 }
 
-/// The fields of every answer, and the optional ones.
+/// An answer of a board: what was asked for, and the state that it is of.
 #[derive(Serialize)]
 struct SeenView<'a> {
     board: &'a CounterId,
@@ -171,21 +188,24 @@ struct SeenView<'a> {
     absent: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
+    /// Leads to what stands behind the last row; `null` where nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<SettingsView>,
-    /// How many there are now.
+    /// Over how many objects its members are spread now.
     #[serde(skip_serializing_if = "Option::is_none")]
     shards: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     periods: Option<Vec<PeriodView>>,
+    /// The period that it is of; `null` for a board without.
     period: Option<PeriodView>,
+    /// How many members are ranked.
     total: u64,
-    exact: bool,
-    as_of: i64,
-    staleness_ms: i64,
-    version: String,
+    exact: Exactness,
+    as_of: Moment,
+    staleness_ms: Staleness,
+    version: BoardVersionText,
 }
 
 /// A board's answer, before it becomes JSON.
@@ -427,10 +447,12 @@ pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>, as_of_ms: i6
     struct ListView<'a> {
         boards: &'a [CounterId],
         cursor: Option<&'a CounterId>,
+        /// Whether all partitions of the directory have answered.
         exact: bool,
+        /// When the list was asked for, unix milliseconds.
         as_of: i64,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-        missing_partitions: &'a [u32],
+        missing_partitions: MissingPartitions<'a>,
     }
     to_json(&ListView {
         boards: &listed.boards,
@@ -443,6 +465,7 @@ pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>, as_of_ms: i6
 
 #[derive(Serialize)]
 struct LineErrorView<'a> {
+    /// Line, or element of the array, from 1.
     line: u32,
     code: &'static str,
     detail: &'a str,
@@ -463,13 +486,15 @@ struct WrittenView<'a> {
     accepted: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<u64>,
+    /// The first 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<LineErrorView<'a>>>,
     changed: u64,
+    /// How many members are ranked; `null` where shards of the board cannot be asked.
     total: Option<u64>,
-    exact: bool,
-    as_of: i64,
-    version: String,
+    exact: Exactness,
+    as_of: Moment,
+    version: BoardVersionText,
 }
 
 /// The JSON of a write to a member, or of one to many by lines; `total` is `None` where it is not known.

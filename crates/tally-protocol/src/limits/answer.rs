@@ -46,17 +46,24 @@ pub fn is_allowed(policy: &Policy, verdict: Option<Verdict>) -> bool {
 
 #[derive(Serialize)]
 struct View<'a> {
+    /// Whether the caller may go on.
     allowed: bool,
     limit: u64,
+    /// What is left; `null` where the limiter could not be reached. After a check of a `global` limit: as its
+    /// datacenter last heard, so it may be far too high or too low.
     remaining: Option<u64>,
+    /// Milliseconds until more is left than now, if nobody consumes; 0 where all is.
     reset_after_ms: u64,
+    /// 0 where it was admitted, else milliseconds until the same check would be, if nobody consumes.
     retry_after_ms: u64,
     policy: &'a PolicyName,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a CounterId>,
     datacenter: &'a Datacenter,
+    /// Only with a policy that watches: `allowed` is true whatever the verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     shadow: Option<Shadow>,
+    /// Only where the limiter could not be reached, and the policy is open then.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     degraded: bool,
 }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
 use super::breakdown::{BreakdownView, SpanView, Subject};
 use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
 use super::top::{OmittedView, share};
-use crate::fields::{Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
 use crate::query::{BreakdownQuery, HistoryFormat};
 use tally_core::counter::breakdown::Breakdown;
@@ -47,6 +47,45 @@ pub struct Aggregate {
     missing_partitions: Vec<u32>,
     /// The counters that were not read.
     omitted: Option<UnreadCounters>,
+}
+
+#[derive(Serialize)]
+struct RowView<'a> {
+    id: &'a CounterId,
+    /// How much it counted with this value at least.
+    count: CountValue,
+    /// Which part of `total` it is.
+    share: Option<f64>,
+    /// How much more it may be; left out for 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<CountValue>,
+}
+
+#[derive(Serialize)]
+struct ValueView<'a> {
+    prefix: &'a str,
+    /// How many were summed.
+    counters: u64,
+    by: &'a str,
+    value: &'a str,
+    window: SpanView,
+    /// Unix second from which days are kept, where that is after `from`.
+    kept_from: Option<i64>,
+    /// How much was counted with this value at least, by all counters.
+    total: CountValue,
+    /// How much more it may be.
+    error: CountValue,
+    /// The counters that have most of it, the first one first.
+    rows: Vec<RowView<'a>>,
+    /// What counters that are not in `rows` have of it.
+    other: CountValue,
+    exact: Exactness,
+    as_of: Moment,
+    staleness_ms: Staleness,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    missing_partitions: MissingPartitions<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted: Option<OmittedView>,
 }
 
 impl Aggregate {
@@ -279,34 +318,6 @@ impl Aggregate {
         now_ms: i64,
         strings: bool,
     ) -> String {
-        #[derive(Serialize)]
-        struct RowView<'a> {
-            id: &'a CounterId,
-            count: Exact,
-            share: Option<f64>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            error: Option<Exact>,
-        }
-        #[derive(Serialize)]
-        struct ValueView<'a> {
-            prefix: &'a str,
-            counters: u64,
-            by: &'a str,
-            value: &'a str,
-            window: SpanView,
-            kept_from: Option<i64>,
-            total: Exact,
-            error: Exact,
-            rows: Vec<RowView<'a>>,
-            other: Exact,
-            exact: bool,
-            as_of: i64,
-            staleness_ms: i64,
-            #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-            missing_partitions: &'a [u32],
-            #[serde(skip_serializing_if = "Option::is_none")]
-            omitted: Option<OmittedView>,
-        }
         let of = |count: u128| Value::new(count, 0);
         let exact = |count: u128| Exact::new(of(count), strings);
         let ValueCount { count, error } = self.of_value;
@@ -350,22 +361,25 @@ impl Aggregate {
         #[derive(Serialize)]
         struct TopView<'a> {
             id: &'a CounterId,
-            count: Exact,
+            count: CountValue,
         }
         #[derive(Serialize)]
         struct HistoryView<'a> {
             prefix: &'a str,
+            /// How many were summed.
             counters: u64,
             step: &'static str,
+            /// Unix second from which points of this step are complete; `null` where nothing was let go.
             kept_from: Option<i64>,
-            exact: bool,
-            as_of: i64,
-            staleness_ms: i64,
+            exact: Exactness,
+            as_of: Moment,
+            staleness_ms: Staleness,
             #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-            missing_partitions: &'a [u32],
+            missing_partitions: MissingPartitions<'a>,
             #[serde(skip_serializing_if = "Option::is_none")]
             omitted: Option<OmittedView>,
             points: Vec<Point>,
+            /// The counters that have most in the points, where `top` asks for them; those without any are left out.
             #[serde(skip_serializing_if = "Option::is_none")]
             top: Option<Vec<TopView<'a>>>,
         }

@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness};
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
@@ -22,7 +23,9 @@ use tally_core::sketch::ValueCount;
 
 #[derive(Serialize)]
 pub(super) struct SpanView {
+    /// Unix second: where the first hour or day begins; `null` for all time.
     from: Option<i64>,
+    /// Unix second: where the last hour or day ends, or now.
     to: i64,
 }
 
@@ -42,26 +45,33 @@ impl SpanView {
 struct RowView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<&'a str>,
+    /// As it was sent; a network in the place of an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
-    count: Exact,
+    /// How much was counted at least.
+    count: CountValue,
+    /// Which part of `total` it is; `null` where that says nothing.
     share: Option<f64>,
+    /// How much more it may be; left out for 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Exact>,
+    error: Option<CountValue>,
 }
 
 #[derive(Serialize)]
 struct OtherView {
-    count: Exact,
-    error: Exact,
-    /// The upper bound of the count of any one value that is not in the rows.
-    each_max: Exact,
+    /// What was counted of values that are not in `rows`.
+    count: CountValue,
+    /// How much of it may be of values in `rows`.
+    error: CountValue,
+    /// How much was counted at most of any one value that is not in `rows`.
+    each_max: CountValue,
 }
 
 #[derive(Serialize)]
 pub(super) struct DatacenterCountView<'a> {
     id: &'a Datacenter,
-    count: Exact,
+    count: CountValue,
+    /// Whether it told all that it counted.
     reachable: bool,
 }
 
@@ -88,6 +98,7 @@ pub(super) struct BreakdownView<'a> {
     id: Option<&'a CounterId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<&'a str>,
+    /// How many were summed.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,19 +106,25 @@ pub(super) struct BreakdownView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'a str>,
     window: SpanView,
+    /// Unix second from which days are kept, where that is after `from`.
     kept_from: Option<i64>,
-    total: Exact,
+    /// What increments added in the window: all `count`s, that of `other`, and `none` together.
+    total: CountValue,
+    /// How many values are known by name: 1,000 at most.
     values: usize,
+    /// The values that were counted most, the first one first.
     rows: Vec<RowView<'a>>,
     other: OtherView,
-    none: Exact,
+    /// What was counted by increments without this dimension.
+    none: CountValue,
+    /// The names of all dimensions of the counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     dimensions: Option<&'a [String]>,
-    exact: bool,
-    as_of: i64,
-    staleness_ms: i64,
+    exact: Exactness,
+    as_of: Moment,
+    staleness_ms: Staleness,
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-    missing_partitions: &'a [u32],
+    missing_partitions: MissingPartitions<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted: Option<OmittedView>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::fields::{CountValue, Exactness, Moment, Staleness, Total, UniquesCover, VersionText};
+use super::explain::Tree;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
-use crate::fields::{CountValue, Exactness, Moment, Staleness, Total, UniquesCover};
 use crate::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::query::{HistoryFormat, Window};
 use crate::version::Version;
@@ -70,34 +71,55 @@ struct WindowView {
 #[derive(Serialize)]
 struct CounterView<'a> {
     id: &'a CounterId,
-    value: Exact,
-    /// Its last set value; omitted where it was never set.
+    value: Total,
+    /// What it was last set to, 0 by a reset; `value` is this and what was counted since. Missing where it never was
+    /// set. It grows by what a datacenter turns out to have counted since that did not answer then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    base: Option<Exact>,
-    exact: bool,
+    base: Option<Total>,
+    exact: Exactness,
+    /// Newest write, set or reset, unix milliseconds; `null` before the first.
     updated_at: Option<i64>,
+    /// When it ends by itself, unix milliseconds; `null` for never.
     expires_at: Option<i64>,
-    version: String,
-    as_of: i64,
-    staleness_ms: i64,
+    version: VersionText,
+    /// The moment that the value describes.
+    as_of: Moment,
+    staleness_ms: Staleness,
     uniques: Option<Estimate>,
     datacenters: Vec<DatacenterView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<WindowView>,
+    /// Present in answers to operations: settings, set and reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<SettingsView>,
+    /// Present in answers to operations: datacenters that did not answer. They learn of settings later; what they hold
+    /// is no part of the value until they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending_datacenters: Option<&'a [Datacenter]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Tree>,
 }
 
 /// Settings in requests and answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingsView {
+    /// Objects that a datacenter spreads writes over.
     shards: ShardsView,
+    /// Time to live; at most 10 years.
     ttl_seconds: Option<u64>,
+    /// Needs `ttl_seconds`, and is `fixed` if not given with it. `fixed`: from this setting. `sliding`: from the last
+    /// change, or from this setting where that is later.
     ttl_mode: Option<TtlMode>,
+    /// What no decrement may take the value below: a whole number of up to 128 bits, or its decimal string. It needs a
+    /// home; without `home` that is the one that there is, or the only datacenter that has written, or the first that
+    /// will.
     floor: Option<Exact>,
+    /// The datacenter that all writes are counted at, wherever they enter; `null` for each at its own. While it does
+    /// not answer, writes are refused with `unavailable`.
     home: Option<Datacenter>,
+    /// The hash of its unique elements; `null`, or left out, for that which the counter has: at first `keyed`, which
+    /// has a secret key. `redis` is that of Redis's HyperLogLog: it is known to all, so whoever chooses elements can
+    /// set the estimate at will. It cannot be changed once elements were counted.
     unique_hash: UniqueHash,
 }
 
@@ -280,6 +302,16 @@ impl<'a> SummedCounter<'a> {
         window: Option<Window>,
         operated: Option<&[Datacenter]>,
     ) -> String {
+        self.json_with(strings, window, operated, None)
+    }
+
+    pub(super) fn json_with(
+        &self,
+        strings: bool,
+        window: Option<Window>,
+        operated: Option<&[Datacenter]>,
+        explain: Option<Tree>,
+    ) -> String {
         let root = &self.sum.root;
         let exact = |value| Exact::new(value, strings);
         let operations = &root.operations;
@@ -313,6 +345,7 @@ impl<'a> SummedCounter<'a> {
             window,
             settings: operated.map(|_| SettingsView::of(root, strings)),
             pending_datacenters: operated,
+            explain,
         })
     }
 
@@ -378,7 +411,7 @@ impl<'a> SummedCounter<'a> {
 }
 
 /// A bucket of a history: its beginning, unix seconds, and its count, if that is known.
-pub(super) type Point = (i64, Option<Exact>);
+pub(super) type Point = (i64, Option<CountValue>);
 
 /// The buckets of a range, from the non-empty ones: counts before `kept_from` are unknown.
 pub(super) fn points_of(

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::fields::{CountValue, Exactness, Moment, Staleness};
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
@@ -13,35 +14,46 @@ use tally_core::counter::total::Value;
 use tally_core::sketch::MAX_RELATIVE_ERROR;
 
 #[derive(Serialize)]
-struct SpanView {
+struct SampledSpanView {
+    /// As it was asked for.
     seconds: u64,
+    /// Unix second: where the minute begins that the first second lies in, or the hour if that was a day ago.
     from: i64,
+    /// Unix second: where the last minute or hour ends, or now.
     to: i64,
 }
 
 #[derive(Serialize)]
 struct DatacenterSamplesView<'a> {
     id: &'a Datacenter,
-    count: Exact,
+    count: CountValue,
+    /// Whether it told all its samples.
     reachable: bool,
 }
 
 #[derive(Serialize)]
 struct DistributionView<'a> {
     id: &'a CounterId,
-    window: SpanView,
-    count: Exact,
+    window: SampledSpanView,
+    count: CountValue,
+    /// The least sample.
     min: Option<f64>,
+    /// The greatest sample.
     max: Option<f64>,
     mean: Option<f64>,
+    /// The sample that 50 % do not exceed.
     p50: Option<f64>,
+    /// The sample that 90 % do not exceed.
     p90: Option<f64>,
+    /// The sample that 99 % do not exceed.
     p99: Option<f64>,
+    /// The sample that 99.9 % do not exceed.
     p999: Option<f64>,
+    /// How far a percentile may be off, relative to the sample that it stands for: 1/128.
     max_relative_error: f64,
-    exact: bool,
-    as_of: i64,
-    staleness_ms: i64,
+    exact: Exactness,
+    as_of: Moment,
+    staleness_ms: Staleness,
     datacenters: Vec<DatacenterSamplesView<'a>>,
 }
 
@@ -71,7 +83,7 @@ impl SummedCounter<'_> {
         });
         to_json(&DistributionView {
             id: self.id,
-            window: SpanView {
+            window: SampledSpanView {
                 seconds: window.seconds,
                 from,
                 to: to.min(window.now),

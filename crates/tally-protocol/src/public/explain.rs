@@ -5,10 +5,9 @@
 
 use serde::Serialize;
 
+use crate::fields::{Latency, Moment, ObjectName, Total, VersionText};
 use super::counter_view::SummedCounter;
 use super::number::Exact;
-use super::to_json;
-use crate::fields::{Latency, Moment, ObjectName, Total, VersionText};
 use crate::messages::{DatacenterSum, LeadTrace, Origin, ReadTrace, ShardReadTrace};
 use crate::names::{self, CellAddress};
 use crate::query::Window;
@@ -17,7 +16,7 @@ use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
 
 #[derive(Serialize)]
-struct Tree {
+pub(super) struct Tree {
     root: RootView,
     datacenters: Vec<Branch>,
     /// Asked by strong reads alone, where events of the counter may be queued.
@@ -84,13 +83,7 @@ impl SummedCounter<'_> {
         window: Option<Window>,
         trace: &ReadTrace,
     ) -> String {
-        let mut json = self.to_json(strings, window, None);
-        // Both are objects: remove the closing brace of the first.
-        json.pop();
-        json.push_str(",\"explain\":");
-        json.push_str(&to_json(&self.tree(strings, trace)));
-        json.push('}');
-        json
+        self.json_with(strings, window, None, Some(self.tree(strings, trace)))
     }
 
     fn tree(&self, strings: bool, trace: &ReadTrace) -> Tree {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::fields::{Exactness, Moment, Staleness};
 use super::counter_view::SummedCounter;
 use super::number::Estimate;
 use super::to_json;
@@ -54,11 +55,12 @@ pub fn imported_json(counter: &SummedCounter<'_>) -> String {
     #[derive(Serialize)]
     struct ImportedView<'a> {
         id: &'a CounterId,
+        /// What `PFCOUNT` answers for it.
         #[serde(flatten)]
         estimate: Estimate,
-        exact: bool,
-        as_of: i64,
-        staleness_ms: i64,
+        exact: Exactness,
+        as_of: Moment,
+        staleness_ms: Staleness,
     }
     to_json(&ImportedView {
         id: counter.id,

@@ -21,6 +21,7 @@
 
 use serde::Serialize;
 
+use crate::fields::{CountValue, Moment, Total, VersionText};
 use super::alerts::AlertName;
 use super::api_key::KeyId;
 use super::messages::{DeadLetters, Flushed, Revoked};
@@ -104,12 +105,14 @@ pub fn write_json(
     #[derive(Serialize)]
     struct WriteView<'a> {
         id: &'a CounterId,
-        delta: Exact,
-        value: Exact,
+        delta: CountValue,
+        value: Total,
+        /// Whether `value` includes every change acknowledged before this one.
         exact: bool,
+        /// `bot-ignored`: nothing was changed, as the user agent is a bot's, and there is nothing else to tell.
         status: &'static str,
         datacenter: &'a Datacenter,
-        version: String,
+        version: VersionText,
     }
     to_json(&WriteView {
         id: &cell.counter,
@@ -154,10 +157,12 @@ pub fn count_json(key: &CounterId, count: Value, strings: bool) -> String {
 pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
     #[derive(Serialize)]
     struct LetterView {
+        /// The counter's id; empty where it cannot be read any more.
         id: String,
-        delta: Exact,
+        delta: Total,
+        /// Why.
         code: &'static str,
-        at: i64,
+        at: Moment,
     }
     #[derive(Serialize)]
     struct LettersView {
@@ -188,6 +193,7 @@ pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
     struct DeletedView<'a> {
         id: &'a CounterId,
         status: &'static str,
+        /// Datacenters that have stopped counting but have not dropped their storage yet; they do so later.
         pending_datacenters: &'a [Datacenter],
     }
     to_json(&DeletedView {
@@ -211,8 +217,11 @@ pub fn revoked_json(id: &str) -> String {
 struct RevokedView<'a> {
     id: &'a str,
     status: &'static str,
+    /// What ended with the key, if anything did: what it gave away, and what those keys gave away.
     #[serde(skip_serializing_if = "Option::is_none")]
     also: Option<FallenView<'a>>,
+    /// Partitions of the directory that did not answer. Alerts of the key there end by themselves within about a
+    /// minute.
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
     missing_partitions: &'a [u32],
 }

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
+use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
-use crate::fields::{Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{OrderBy, Sums, Top, TopRow, UnreadCounters, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
@@ -39,7 +39,7 @@ struct Amount {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Option<Exact>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<Option<Exact>>,
+    count: Option<Option<CountValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uniques: Option<Option<Estimate>>,
 }
@@ -57,12 +57,16 @@ struct RowView<'a> {
     as_of: Option<Moment>,
 }
 
-/// The counters that were not read, and bounds of their counts.
+/// Counters that were too many to ask, or cannot be among the rows, by what the directory was told of them. The field is
+/// left out where all were asked.
 #[derive(Serialize)]
 pub(super) struct OmittedView {
+    /// How many they are.
     counters: u64,
-    count_max: Exact,
-    each_max: Exact,
+    /// What they counted together in the range, at most.
+    count_max: Total,
+    /// What one of them counted, at most. Where the last row has as much, no other belongs among the rows.
+    each_max: Total,
 }
 
 impl OmittedView {

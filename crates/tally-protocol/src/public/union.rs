@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::fields::{Exactness, Moment, Staleness, UniquesCover};
 use super::counter_view::SummedCounter;
 use super::number::Estimate;
 use super::rounding::Rounding;
@@ -99,17 +100,19 @@ fn together_json(
     #[derive(Serialize)]
     struct TogetherView<'a> {
         ids: &'a [CounterId],
+        /// Present in intersections.
         #[serde(skip_serializing_if = "Option::is_none")]
         op: Option<&'static str>,
         #[serde(flatten)]
         estimate: Estimate,
+        /// Present if it was asked for.
         #[serde(skip_serializing_if = "Option::is_none")]
         window: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        uniques_cover: Option<(i64, i64)>,
-        exact: bool,
-        as_of: i64,
-        staleness_ms: i64,
+        uniques_cover: Option<UniquesCover>,
+        exact: Exactness,
+        as_of: Moment,
+        staleness_ms: Staleness,
     }
     let rounding = counters
         .first()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::fields::{CountValue, Moment, Staleness};
 use super::breakdown::{BreakdownView, Subject};
 use super::counter_view::{SummedCounter, points_of, step_name};
 use super::number::Exact;
@@ -29,6 +30,39 @@ pub struct VerdictCounts<'a> {
     pub now_ms: i64,
 }
 
+/// Its beginning, and how many were allowed, refused, and had no verdict.
+#[derive(Serialize)]
+struct Step(
+    i64,
+    Option<CountValue>,
+    Option<CountValue>,
+    Option<CountValue>,
+);
+
+#[derive(Serialize)]
+struct HistoryView<'a> {
+    policy: &'a PolicyName,
+    step: &'static str,
+    /// Unix second at which the first step begins.
+    from: i64,
+    /// Unix second at which the last step ends.
+    to: i64,
+    /// Unix second from which points of this step are complete; `null` where nothing was let go.
+    kept_from: Option<i64>,
+    /// Checks that were allowed, of all points.
+    allowed: CountValue,
+    /// Checks that were refused.
+    refused: CountValue,
+    /// Checks for which no limiter could be reached: `on_error` answered.
+    error: CountValue,
+    /// Isolates may hold checks that they have not sent.
+    exact: bool,
+    as_of: Moment,
+    staleness_ms: Staleness,
+    /// Allowed, refused, and without a verdict, in each step; `null` before `kept_from`.
+    points: Vec<Step>,
+}
+
 impl VerdictCounts<'_> {
     fn staleness_ms(&self) -> i64 {
         self.now_ms.saturating_sub(self.as_of_ms).max(0)
@@ -36,24 +70,6 @@ impl VerdictCounts<'_> {
 
     /// The JSON of `GET /limits/{policy}/history`.
     pub fn history_json(&self, kinds: &Kinds<'_>, range: Range, format: HistoryFormat) -> String {
-        /// Its beginning, and how many were allowed, refused, and had no verdict.
-        #[derive(Serialize)]
-        struct Step(i64, Option<Exact>, Option<Exact>, Option<Exact>);
-        #[derive(Serialize)]
-        struct HistoryView<'a> {
-            policy: &'a PolicyName,
-            step: &'static str,
-            from: i64,
-            to: i64,
-            kept_from: Option<i64>,
-            allowed: Exact,
-            refused: Exact,
-            error: Exact,
-            exact: bool,
-            as_of: i64,
-            staleness_ms: i64,
-            points: Vec<Step>,
-        }
         let kept_from = kinds.iter().flatten().map(SummedCounter::kept_from).max();
         let kept_from = kept_from.unwrap_or(i64::MIN);
         let nothing = BTreeMap::new();

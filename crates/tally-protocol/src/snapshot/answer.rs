@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::fields::{MissingPartitions, Moment, Total};
 use super::date::{Days, date_of};
 use super::manifest::RunOf;
 use crate::messages::{AllRuns, KnownUniques, PartitionRuns, PastState, PastStateList};
@@ -15,16 +16,21 @@ use tally_core::order::map_of;
 /// The snapshot of a day, of all partitions.
 #[derive(Serialize)]
 struct DayView {
+    /// The day of UTC on which it began.
     date: String,
-    begun_at: i64,
-    ended_at: i64,
-    /// Whether it is independent of earlier ones.
+    begun_at: Moment,
+    ended_at: Moment,
+    /// Whether it needs no earlier one.
     full: bool,
+    /// Counters that there were.
     counters: u64,
+    /// Counters in its files: of a full one all.
     changed: u64,
+    /// Length of its files.
     bytes: u64,
+    /// Partitions that have one.
     partitions: usize,
-    /// Whether every partition has one.
+    /// Whether all have that should.
     complete: bool,
 }
 
@@ -32,8 +38,8 @@ struct DayView {
 struct RunView {
     partition: u32,
     run: u64,
-    begun_at: i64,
-    ended_at: i64,
+    begun_at: Moment,
+    ended_at: Moment,
     full: bool,
     counters: u64,
     changed: u64,
@@ -43,8 +49,9 @@ struct RunView {
 #[derive(Serialize)]
 struct InProgressView<'a> {
     partition: u32,
-    begun_at: i64,
+    begun_at: Moment,
     changed: u64,
+    /// Why it does not go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
 }
@@ -117,15 +124,15 @@ fn runs_in_progress(all: &AllRuns) -> Vec<InProgressView<'_>> {
 /// The JSON of `GET /snapshots`, the newest day first.
 pub fn snapshots_json(all: &AllRuns) -> String {
     #[derive(Serialize)]
-    struct View<'a> {
+    struct SnapshotsView<'a> {
         snapshots: Vec<DayView>,
         in_progress: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        missing_partitions: &'a [u32],
+        missing_partitions: MissingPartitions<'a>,
     }
     let days = days_of(all);
     let snapshots = days.iter().rev();
-    to_json(&View {
+    to_json(&SnapshotsView {
         snapshots: snapshots
             .map(|(day, runs)| day_view(all, *day, runs))
             .collect(),
@@ -137,13 +144,13 @@ pub fn snapshots_json(all: &AllRuns) -> String {
 /// The JSON of `GET /snapshots/{date}`; `None` where no partition has one of that day.
 pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
     #[derive(Serialize)]
-    struct View<'a> {
+    struct SnapshotView<'a> {
         #[serde(flatten)]
         day: DayView,
         runs: Vec<RunView>,
         in_progress: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        missing_partitions: &'a [u32],
+        missing_partitions: MissingPartitions<'a>,
     }
     let days = days_of(all);
     let runs = days.get(&day)?;
@@ -157,7 +164,7 @@ pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
         changed: run.entries,
         bytes: run.bytes,
     });
-    Some(to_json(&View {
+    Some(to_json(&SnapshotView {
         day: day_view(all, day, runs),
         runs: views.collect(),
         in_progress: runs_in_progress(all),
@@ -168,16 +175,21 @@ pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
 #[derive(Serialize)]
 struct PartView<'a> {
     id: &'a Datacenter,
-    value: Exact,
+    value: Total,
 }
 
 /// A counter's state then.
 #[derive(Serialize)]
 struct ThenView<'a> {
+    /// The day of the snapshot.
     on: String,
-    value: Option<Exact>,
+    /// `null` where it did not exist.
+    value: Option<Total>,
+    /// Every write that was acknowledged before is in it, unix milliseconds.
     as_of: Option<i64>,
-    taken_at: i64,
+    /// No write after it is.
+    taken_at: Moment,
+    /// The newest write in it, where one is known.
     updated_at: Option<i64>,
     uniques: Option<Estimate>,
     datacenters: Vec<PartView<'a>>,
@@ -213,14 +225,15 @@ pub fn on_json(
     rounding: Rounding,
     strings: bool,
 ) -> Option<String> {
+    /// A counter as a snapshot has it, with `on`.
     #[derive(Serialize)]
-    struct View<'a> {
+    struct CounterOnView<'a> {
         id: &'a CounterId,
         #[serde(flatten)]
         then: ThenView<'a>,
     }
     then.kept.as_ref()?;
-    Some(to_json(&View {
+    Some(to_json(&CounterOnView {
         id,
         then: then_view(then, rounding, strings),
     }))
@@ -234,15 +247,16 @@ pub fn days_json(
     rounding: Rounding,
     strings: bool,
 ) -> String {
+    /// A counter as the snapshots of some days have it, with `on=<day>..<day>`.
     #[derive(Serialize)]
-    struct View<'a> {
+    struct CounterDaysView<'a> {
         id: &'a CounterId,
         from: String,
         to: String,
         days: Vec<ThenView<'a>>,
     }
     let views = states.iter().map(|then| then_view(then, rounding, strings));
-    to_json(&View {
+    to_json(&CounterDaysView {
         id,
         from: date_of(days.first),
         to: date_of(days.last),
@@ -266,7 +280,7 @@ pub fn list_on_json(
         updated_at: Option<i64>,
     }
     #[derive(Serialize)]
-    struct View<'a> {
+    struct CountersOnView<'a> {
         /// The oldest and the newest day of the runs that the list is from.
         on: Option<[String; 2]>,
         taken_at: Option<i64>,
@@ -284,7 +298,7 @@ pub fn list_on_json(
         as_of: row.kept.as_of_ms,
         updated_at: row.kept.last_write_ms(),
     });
-    to_json(&View {
+    to_json(&CountersOnView {
         on: on.map(|(first, last)| [date_of(first), date_of(last)]),
         taken_at: listed.runs.iter().map(|(_, run)| run.ended_ms).max(),
         counters: rows.collect(),

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::fields::Total;
 use super::kept::SnapshotCounter;
 use crate::batch::json::{WholeNumber, read_object};
 use crate::export::{ImportMode, import_mode};
@@ -182,6 +183,48 @@ pub struct RestoreResult {
     pub is_replay: Option<bool>,
 }
 
+#[derive(Serialize)]
+struct ChangeView<'a> {
+    id: &'a CounterId,
+    action: RestoreAction,
+    now: Option<Exact>,
+    then: Total,
+}
+
+#[derive(Serialize)]
+struct RefusedView<'a> {
+    id: &'a CounterId,
+    code: &'static str,
+    detail: &'a str,
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    date: &'a str,
+    prefix: &'a str,
+    mode: &'static str,
+    dry_run: bool,
+    /// Counters of the snapshot that it has looked at.
+    counters: u64,
+    created: u64,
+    set: u64,
+    added: u64,
+    /// They are as they were then.
+    unchanged: u64,
+    /// They are there, and `create` leaves them.
+    left: u64,
+    rejected: usize,
+    refused: Vec<RefusedView<'a>>,
+    /// The first of those that change.
+    changes: Vec<ChangeView<'a>>,
+    /// Partitions of the directory that have no snapshot of that day: their counters are restored from the last
+    /// one before it. The field is left out where all have one.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    missing_partitions: &'a [u32],
+    /// Where the next call goes on; `null` at the end.
+    cursor: Option<&'a str>,
+}
+
 impl RestoreResult {
     /// Records the action on a counter, and whether it was done before under the key of the call: nothing is changed
     /// then. `None` where nothing had to be done.
@@ -216,38 +259,6 @@ impl RestoreResult {
 
     /// The JSON of the answer.
     pub fn to_json(&self, date: &str, restore: &Restore, strings: bool) -> String {
-        #[derive(Serialize)]
-        struct ChangeView<'a> {
-            id: &'a CounterId,
-            action: RestoreAction,
-            now: Option<Exact>,
-            then: Exact,
-        }
-        #[derive(Serialize)]
-        struct RefusedView<'a> {
-            id: &'a CounterId,
-            code: &'static str,
-            detail: &'a str,
-        }
-        #[derive(Serialize)]
-        struct View<'a> {
-            date: &'a str,
-            prefix: &'a str,
-            mode: &'static str,
-            dry_run: bool,
-            counters: u64,
-            created: u64,
-            set: u64,
-            added: u64,
-            unchanged: u64,
-            left: u64,
-            rejected: usize,
-            refused: Vec<RefusedView<'a>>,
-            changes: Vec<ChangeView<'a>>,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            missing_partitions: &'a [u32],
-            cursor: Option<&'a str>,
-        }
         let exact = |value: Value| Exact::new(value, strings);
         let changes = self
             .changes
