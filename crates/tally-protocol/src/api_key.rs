@@ -259,16 +259,23 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
+    /// A note for people, at most 64 bytes; needed for a new key.
     #[serde(default, deserialize_with = "present")]
     name: Option<String>,
+    /// Needed for a new key.
     #[serde(default, deserialize_with = "present")]
     scopes: Option<Vec<String>>,
+    /// It acts on ids that begin with one of these; on all counters if not given. At most 2,048 bytes together.
     #[serde(default)]
     prefixes: Field<Vec<String>>,
+    /// Its budget: requests, and of bodies with many lines, checks or commands one for each; in all datacenters
+    /// together.
     #[serde(default)]
     rate_per_minute: Field<WholeNumber>,
+    /// Seconds after which it ends.
     #[serde(default)]
     expires_in: Field<WholeNumber>,
+    /// When it ends, unix milliseconds, instead of `expires_in`. It lasts until it is revoked if neither is given.
     #[serde(default)]
     expires_at: Field<WholeNumber>,
 }
@@ -449,6 +456,7 @@ pub fn parse_rotation(body: &[u8]) -> Result<i64, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Rotation {
+        /// For so long the secret before goes on.
         #[serde(default)]
         keep_seconds: Option<WholeNumber>,
     }

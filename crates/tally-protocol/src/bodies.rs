@@ -55,17 +55,28 @@ pub fn reading_bytes(announced: Option<u64>) -> u64 {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
+    /// Objects that a datacenter spreads writes over.
     #[serde(borrow, default)]
     shards: Option<&'a RawValue>,
+    /// Time to live; at most 10 years.
     #[serde(default)]
     ttl_seconds: Option<WholeNumber>,
-    /// Parsed as a string first: for another JSON type, an enum would report malformed JSON.
+    /// Needs `ttl_seconds`, and is `fixed` if not given with it. `fixed`: from this setting. `sliding`: from the last
+    /// change, or from this setting where that is later.
     #[serde(default)]
     ttl_mode: Option<String>,
+    /// What no decrement may take the value below: a whole number of up to 128 bits, or its decimal string. It needs a
+    /// home; without `home` that is the one that there is, or the only datacenter that has written, or the first that
+    /// will.
     #[serde(borrow, default)]
     floor: Option<&'a RawValue>,
+    /// The datacenter that all writes are counted at, wherever they enter; `null` for each at its own. While it does
+    /// not answer, writes are refused with `unavailable`.
     #[serde(default)]
     home: Option<String>,
+    /// The hash of its unique elements; `null`, or left out, for that which the counter has: at first `keyed`, which
+    /// has a secret key. `redis` is that of Redis's HyperLogLog: it is known to all, so whoever chooses elements can
+    /// set the estimate at will. It cannot be changed once elements were counted.
     #[serde(default)]
     unique_hash: Option<String>,
 }
@@ -153,6 +164,7 @@ const VALUE_SHAPE: &str = "a whole number from -(2^128 - 1) to 2^128 - 1, or its
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ValueWire<'a> {
+    /// A whole number from -(2^128 - 1) to 2^128 - 1, or its decimal string.
     #[serde(borrow)]
     value: &'a RawValue,
 }

@@ -10,6 +10,7 @@
 //! | `x-problem` | a call | the component that a refusal is, `Problem` where it is left out; or its content, which has no code |
 //! | `x-rust` | a schema | the type that it is made of: `Type`, or `problem.rs#Body`, with its file, where several have the name |
 //! | `x-with` | a schema | the fields of the type that this answer has, of those that may be left out; with `?`, may have |
+//! | `x-like` | a schema | the component whose words it has, but for its own |
 
 use serde_json::{Map, Value, json};
 

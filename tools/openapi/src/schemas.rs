@@ -13,6 +13,8 @@ pub struct Schemas<'a> {
     types: &'a Types,
     /// Schemas of types by name, as the source has them: a component's name, or a schema.
     known: &'a Map<String, Value>,
+    /// Components, as the source has them.
+    components: &'a Map<String, Value>,
     /// Components by type: (file, type).
     bound: Vec<(String, String, String)>,
 }
@@ -25,7 +27,7 @@ impl<'a> Schemas<'a> {
     pub fn new(
         types: &'a Types,
         known: &'a Map<String, Value>,
-        components: &Map<String, Value>,
+        components: &'a Map<String, Value>,
     ) -> Result<Self, String> {
         let mut bound = Vec::new();
         for (component, schema) in components {
@@ -40,6 +42,7 @@ impl<'a> Schemas<'a> {
         Ok(Self {
             types,
             known,
+            components,
             bound,
         })
     }
@@ -49,6 +52,7 @@ impl<'a> Schemas<'a> {
     /// # Errors
     /// Where a field's type is not known, or a property of the source is no field.
     pub fn component(&self, name: &str, source: &Value) -> Result<Value, String> {
+        let source = &self.alike(name, source)?;
         let Some(at) = source["x-rust"].as_str() else {
             return Ok(source.clone());
         };
@@ -60,6 +64,7 @@ impl<'a> Schemas<'a> {
         let mut schema = self
             .of_definition(definition)
             .map_err(|error| format!("{name}: {error}"))?;
+        let whole = schema["properties"].clone();
         if let Some(words) = source["x-with"].as_array() {
             narrow(&mut schema, words).map_err(|error| format!("{name}: {error}"))?;
         }
@@ -68,7 +73,11 @@ impl<'a> Schemas<'a> {
                 ("x-rust" | "x-with", _) => {}
                 ("properties", Value::Object(more)) => {
                     for (property, words) in more {
-                        let Some(known) = schema["properties"].get_mut(property) else {
+                        let known = schema["properties"].get_mut(property);
+                        let Some(known) = known else {
+                            if whole.get(property).is_some() {
+                                continue;
+                            }
                             return Err(format!("{name}: {at} has no field {property}"));
                         };
                         merge(known, words);
@@ -78,6 +87,23 @@ impl<'a> Schemas<'a> {
             }
         }
         Ok(schema)
+    }
+
+    /// The words of a component, and those of the component that it is like, where it has none of its own.
+    fn alike(&self, name: &str, source: &Value) -> Result<Value, String> {
+        let Some(other) = source["x-like"].as_str() else {
+            return Ok(source.clone());
+        };
+        let mut words = self.components[other].clone();
+        let all = words
+            .as_object_mut()
+            .ok_or_else(|| format!("{name} is like {other}, which is none"))?;
+        for (word, value) in source.as_object().into_iter().flatten() {
+            if word != "x-like" {
+                all.insert(word.clone(), value.clone());
+            }
+        }
+        Ok(words)
     }
 
     fn of_definition(&self, definition: &Definition) -> Result<Value, String> {
@@ -223,7 +249,8 @@ impl<'a> Schemas<'a> {
         }
         let (name, arguments) = named(ty).ok_or("a type that is no name")?;
         match (name.as_str(), &arguments[..]) {
-            ("Option", [inner]) => return Ok(or_null(self.of_type(inner, file)?)),
+            // A `Field` tells `null` from absence.
+            ("Option" | "Field", [inner]) => return Ok(or_null(self.of_type(inner, file)?)),
             ("Vec", [inner]) => return self.array(inner, file),
             ("Box" | "Cow", [inner]) => return self.of_type(inner, file),
             ("BTreeMap" | "HashMap", [_, inner]) => {
@@ -320,7 +347,10 @@ fn narrow(schema: &mut Value, words: &[Value]) -> Result<(), String> {
                 .iter()
                 .any(|word| word.strip_suffix('?') == Some(name))
     });
-    schema["required"] = json!(required);
+    match (required.is_empty(), schema.as_object_mut()) {
+        (true, Some(words)) => drop(words.shift_remove("required")),
+        _ => schema["required"] = json!(required),
+    }
     Ok(())
 }
 

@@ -103,14 +103,18 @@ pub struct AlertPut {
 struct Wire {
     #[serde(default, deserialize_with = "present")]
     counter: Option<String>,
+    /// All counters whose ids begin so.
     #[serde(default, deserialize_with = "present")]
     prefix: Option<String>,
     #[serde(default, deserialize_with = "present")]
     policy: Option<String>,
     when: When,
+    /// For how long it must be over before it fires.
     #[serde(default, deserialize_with = "present")]
     for_seconds: Option<WholeNumber>,
+    /// Where it is delivered: https, and no address of an inner network unless `TALLY_ALERTS_ALLOW` has it.
     webhook: String,
+    /// What deliveries are signed with: `whsec_` and 24 to 64 bytes in base64. It is told to nobody.
     #[serde(default, deserialize_with = "present")]
     secret: Option<String>,
 }

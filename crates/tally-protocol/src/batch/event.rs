@@ -35,8 +35,10 @@ struct EventWire<'a> {
     delta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
+    /// When it happened, at most 5 s from the server's clock; now if not given.
     #[serde(default, deserialize_with = "present")]
     at: Option<WholeNumber>,
+    /// The event's own idempotency key, which belongs to its counter.
     #[serde(borrow, default, deserialize_with = "present")]
     idempotency_key: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
@@ -45,8 +47,10 @@ struct EventWire<'a> {
     by: Option<ByWire<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     bots: Option<Text<'a>>,
+    /// The visitor's address: needed with `"unique":"auto"`, as the request is not the visitor's.
     #[serde(borrow, default, deserialize_with = "present")]
     ip: Option<Text<'a>>,
+    /// The visitor's user agent: needed with `"unique":"auto"` and with `"bots":"ignore"`.
     #[serde(borrow, default, deserialize_with = "present")]
     user_agent: Option<Text<'a>>,
 }
@@ -130,6 +134,7 @@ struct IncrementWire<'a> {
     delta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
+    /// When it happened, at most 5 s from the server's clock; now if not given.
     #[serde(default, deserialize_with = "present")]
     at: Option<WholeNumber>,
     #[serde(default, deserialize_with = "present")]
@@ -138,8 +143,10 @@ struct IncrementWire<'a> {
     by: Option<ByWire<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     bots: Option<Text<'a>>,
+    /// With `"unique":"auto"`: the visitor's address, where the request comes from a server; `user_agent` goes with it.
     #[serde(borrow, default, deserialize_with = "present")]
     ip: Option<Text<'a>>,
+    /// The visitor's user agent, where the request comes from a server; the request's own if not given.
     #[serde(borrow, default, deserialize_with = "present")]
     user_agent: Option<Text<'a>>,
 }

@@ -89,12 +89,13 @@ pub struct BatchReport {
     pub accepted: u64,
     /// How many do not.
     pub rejected: u64,
-    /// How many were ignored because their user agent is a bot's: neither accepted nor rejected.
+    /// Events that were left out because their user agent is a bot's, where there were any: neither accepted nor
+    /// rejected.
     #[serde(skip_serializing_if = "is_none")]
     pub bots_ignored: u64,
-    /// The first of the rejected, at most [`ERRORS_MAX`].
+    /// The first 100.
     pub errors: Vec<LineError>,
-    /// All of the rejected, by their codes.
+    /// All lines that were rejected, by their codes; left out where there are none. Send these, and only these, again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected_lines: Vec<RejectedRecords>,
     /// The earliest time at which a rejected record could count, where its problem gives one.

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness};
 use super::body::MemberLines;
 use super::token::{BoardVersion, cursor_of};
+use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness};
 use crate::live::snapshot as live;
 use crate::live::topic::WatchedBoard;
 use crate::messages::{

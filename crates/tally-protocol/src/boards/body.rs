@@ -42,15 +42,27 @@ fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SettingsWire {
+    /// Which score is the best: the highest, or the lowest.
     order: Option<String>,
+    /// What becomes of a score that is written: it is set, it is added, or the better stays.
     keep: Option<String>,
+    /// Equal scores: `member`, by the bytes of the names in the board's order; `first`, whoever had it first is before;
+    /// `shared`, all have the rank of the first.
     ties: Option<String>,
+    /// Doubles, or whole numbers from -(2^53 - 1) to 2^53 - 1.
     scores: Option<String>,
+    /// When the board begins anew. Weeks begin on Monday.
     period: Option<String>,
+    /// The zone of its periods: the name of a place such as `Europe/Berlin`, with its summer time, or how far a clock
+    /// is ahead of UTC: `+02:00`.
     zone: Option<String>,
+    /// How many ended periods that had members are kept.
     archive: Option<WholeNumber>,
+    /// The most members, hidden ones included; at least `shards`, because each takes an even part of them.
     members_max: Option<WholeNumber>,
+    /// Over how many objects its members are spread: as many as its writes and its size need, or so many.
     shards: Option<ShardsWire>,
+    /// The datacenter near which it lives; that of its first write if not given.
     home: Option<String>,
 }
 
@@ -182,9 +194,10 @@ struct WriteWire<'a> {
     score: Option<&'a RawValue>,
     #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
-    /// Stored without white space outside of strings; `null` removes it, and absent keeps it.
+    /// Any JSON of at most 1,024 bytes; `null` takes it away.
     #[serde(borrow, default, deserialize_with = "raw")]
     metadata: Option<&'a RawValue>,
+    /// Seconds until the member goes; `null` for never.
     #[serde(borrow, default, deserialize_with = "raw")]
     expires_in: Option<&'a RawValue>,
 }

@@ -23,14 +23,25 @@ struct Wire {
     key: Option<String>,
     #[serde(default, deserialize_with = "present")]
     cost: Option<WholeNumber>,
+    /// How much may be consumed in a window.
     limit: Option<WholeNumber>,
     window_seconds: Option<WholeNumber>,
+    /// `sliding-window`: never more than `limit` in any interval of the window's length; quota returns up to a sixtieth
+    /// of the window late. `fixed-window`: in each window of the clock, so up to twice that around a boundary.
+    /// `token-bucket`: never more than `burst + limit * t / window` in any interval of length t (GCRA).
     algorithm: Option<String>,
+    /// What a full token bucket holds; `limit` where it is missing.
     burst: Option<WholeNumber>,
+    /// `global`: all datacenters together, by leases, without a trip around the world for each check.
     scope: Option<String>,
+    /// What to answer where the limiter cannot be reached. Where it is missing: `open`, but `closed` for the scope
+    /// `global`. A datacenter that has spent what it was lent refuses whatever this says.
     on_error: Option<String>,
+    /// Judge and count, but refuse nobody.
     shadow: Option<bool>,
+    /// A sliding window without the sixtieth; for limits up to 1,000.
     precise: Option<bool>,
+    /// `memory`: a crash of a limiter may forget what was consumed in the last second. `commit`: nothing.
     durability: Option<String>,
     #[serde(default, deserialize_with = "present")]
     checks: Option<Vec<Wire>>,

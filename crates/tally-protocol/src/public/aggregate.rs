@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
 use super::breakdown::{BreakdownView, SpanView, Subject};
 use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
 use super::top::{OmittedView, share};
+use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
 use crate::query::{BreakdownQuery, HistoryFormat};
 use tally_core::counter::breakdown::Breakdown;

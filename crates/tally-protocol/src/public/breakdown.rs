@@ -6,11 +6,11 @@
 
 use serde::Serialize;
 
-use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness};
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
 use super::top::{OmittedView, share};
+use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness};
 use crate::limits::PolicyName;
 use crate::messages::{DatacenterSum, UnreadCounters};
 use crate::query::BreakdownQuery;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::fields::{CountValue, Exactness, Moment, Staleness, Total, UniquesCover, VersionText};
 use super::explain::Tree;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
+use crate::fields::{CountValue, Exactness, Moment, Staleness, Total, UniquesCover, VersionText};
 use crate::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::query::{HistoryFormat, Window};
 use crate::version::Version;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::fields::{CountValue, Exactness, Moment, Staleness};
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
+use crate::fields::{CountValue, Exactness, Moment, Staleness};
 use crate::messages::DatacenterSum;
 use crate::query::SamplesWindow;
 use tally_core::counter::id::{CounterId, Datacenter};

@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 
-use crate::fields::{Latency, Moment, ObjectName, Total, VersionText};
 use super::counter_view::SummedCounter;
 use super::number::Exact;
+use crate::fields::{Latency, Moment, ObjectName, Total, VersionText};
 use crate::messages::{DatacenterSum, LeadTrace, Origin, ReadTrace, ShardReadTrace};
 use crate::names::{self, CellAddress};
 use crate::query::Window;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::fields::{Exactness, Moment, Staleness};
 use super::counter_view::SummedCounter;
 use super::number::Estimate;
 use super::to_json;
+use crate::fields::{Exactness, Moment, Staleness};
 use crate::problem::{Code, Problem};
 use crate::query::Window;
 use tally_core::counter::id::CounterId;

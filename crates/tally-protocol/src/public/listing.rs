@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::fields::{CountValue, Exactness, MissingPartitions};
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
+use crate::fields::{CountValue, Exactness, MissingPartitions};
 use crate::messages::{CounterList, KnownTotal};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;

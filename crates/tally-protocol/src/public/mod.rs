@@ -21,7 +21,6 @@
 
 use serde::Serialize;
 
-use crate::fields::{CountValue, Moment, Total, VersionText};
 use super::alerts::AlertName;
 use super::api_key::KeyId;
 use super::messages::{DeadLetters, Flushed, Revoked};
@@ -29,6 +28,7 @@ use super::names::CellAddress;
 use super::problem::Code;
 use super::shell_limits::KEY_MS_MAX;
 use super::version::Version;
+use crate::fields::{CountValue, Moment, Total, VersionText};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::queue::DeadLetterReason;
 use tally_core::counter::total::Value;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
+use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{OrderBy, Sums, Top, TopRow, UnreadCounters, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;

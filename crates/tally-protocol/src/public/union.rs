@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use crate::fields::{Exactness, Moment, Staleness, UniquesCover};
 use super::counter_view::SummedCounter;
 use super::number::Estimate;
 use super::rounding::Rounding;
 use super::to_json;
+use crate::fields::{Exactness, Moment, Staleness, UniquesCover};
 use crate::problem::{Code, Problem};
 use crate::query::Window;
 use tally_core::counter::id::CounterId;

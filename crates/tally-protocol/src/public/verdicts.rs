@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::fields::{CountValue, Moment, Staleness};
 use super::breakdown::{BreakdownView, Subject};
 use super::counter_view::{SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
+use crate::fields::{CountValue, Moment, Staleness};
 use crate::limits::PolicyName;
 use crate::names::VerdictKind;
 use crate::query::{BreakdownQuery, HistoryFormat};

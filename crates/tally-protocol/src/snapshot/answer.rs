@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::fields::{MissingPartitions, Moment, Total};
 use super::date::{Days, date_of};
 use super::manifest::RunOf;
+use crate::fields::{MissingPartitions, Moment, Total};
 use crate::messages::{AllRuns, KnownUniques, PartitionRuns, PastState, PastStateList};
 use crate::public::{Estimate, Exact, Rounding};
 use tally_core::counter::id::{CounterId, Datacenter};

@@ -4,10 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fields::Total;
 use super::kept::SnapshotCounter;
 use crate::batch::json::{WholeNumber, read_object};
 use crate::export::{ImportMode, import_mode};
+use crate::fields::Total;
 use crate::messages::{DatacenterSum, GlobalSum};
 use crate::problem::{Code, Problem};
 use crate::public::Exact;
