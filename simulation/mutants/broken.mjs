@@ -707,7 +707,7 @@ export const MUTATIONS = [
   ],
   [
     "a write to a board counts again under its key",
-    "crates/tally-objects/src/board/object.rs",
+    "crates/tally-objects/src/board/writes.rs",
     "if let Some(known) = self.known_in(&loaded.head, &whole)? {",
     "if let Some(known) = self.known_in(&loaded.head, &whole)?.filter(|_| false) {",
     "worlds/soak::every_seed_keeps_the_laws",

@@ -10,32 +10,21 @@
 //! changed meanwhile, until little is left. It seals the sources, copies the rest, and begins the new layout. Only
 //! between the last two steps do writes and reads wait.
 
-use std::cell::{Cell, Ref, RefCell};
+use super::move_state::is_now;
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
 
 use super::object::BoardCore;
-use super::rows::EpochRows;
-use super::state::{Loaded, bytes_of};
+use super::state::Loaded;
 use crate::kit::store::WHOLE_MAX;
-use tally_core::board::directory::SegmentDirectory;
-use tally_core::board::placing::{BOARD_SHARDS_MAX, GROUPS, Layout, ShardAt, Shards};
-use tally_core::board::settings::MEMBERS_MAX;
+use tally_core::board::placing::{GROUPS, Layout, ShardAt, Shards};
 use tally_core::counter::id::CounterId;
-use tally_core::order::{map_of, set_of};
-use tally_host::{Host, State};
+use tally_core::order::set_of;
 use tally_protocol::messages::{
-    CommandShard, Fault, MovedMember, MovedRecord, ReportShard, ShardCommand, ShardMeasure,
-    ShardReply, ShardState,
+    CommandShard, Fault, MovedMember, ShardCommand, ShardReply, ShardState,
 };
-use tally_protocol::names::{QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
-use tally_protocol::shell_limits::BOARD_BYTES_MAX;
-use tally_shared::call;
 use tally_shared::call::call_again;
-
-/// How many members or records one message of a move holds: at most about 2 MB each.
-const PAGE: u64 = 1_000;
 
 /// How often the changes are copied before the sources are sealed.
 const ROUNDS_MAX: u32 = 5;
@@ -47,64 +36,8 @@ const PAGES_MAX: u32 = 1_000;
 /// How long a shard may take for a command, milliseconds; meanwhile the command is repeated.
 const COMMAND_MS_MAX: u64 = 5_000;
 
-/// How long a copy may make no progress, milliseconds: the platform ends an alarm that takes very long without a
-/// notice, and then the move is cancelled. Between two steps are at most three commands.
-const SILENT_MS_MAX: i64 = 30_000;
-
 /// The wait after a failed move, milliseconds.
-const AGAIN_MS: i64 = 1_000;
-
-/// The default rate of messages a second to one object at which the number of shards is doubled.
-const MESSAGES_PER_SECOND: u32 = 1_000;
-
-/// The default time after a change of shards before the next, and between checks whether fewer shards would do,
-/// milliseconds.
-const QUIET_MS_USUAL: i64 = 60_000;
-
-/// How many members an object has when the number of shards is doubled: half of the most.
-const MEMBERS_MANY: u64 = MEMBERS_MAX / 2;
-const BYTES_MANY: u64 = BOARD_BYTES_MAX / 2;
-
-/// The deployment's thresholds for spreading boards. An isolate reads them once, because reading a variable is a call
-/// into JavaScript.
-struct Thresholds {
-    messages_per_second: u32,
-    quiet_ms: i64,
-}
-
-impl State for Thresholds {
-    fn begin(host: &Host) -> Self {
-        let messages = host.number(SPLIT_FLUSHES_PER_SECOND);
-        Self {
-            messages_per_second: messages.unwrap_or(MESSAGES_PER_SECOND),
-            quiet_ms: host.number(QUIET_MS).unwrap_or(QUIET_MS_USUAL),
-        }
-    }
-}
-
-/// The state of moves in an object's memory: a move whose owner or target has lost it is cancelled.
-#[derive(Default)]
-pub(super) struct BoardMoves {
-    /// When the owner last made a step of copying, unix milliseconds; 0 if it is not copying.
-    carried_ms: Cell<i64>,
-    /// The number of shards that the reports of shards require; 0 for the present number.
-    wanted: Cell<u32>,
-    /// When the owner moves next, or checks whether it should; unix milliseconds.
-    due_ms: Cell<i64>,
-    /// When a shard last reported.
-    reported_ms: Cell<i64>,
-    /// The progress of a target.
-    receiving: RefCell<Option<ReceiveProgress>>,
-}
-
-/// The progress of a target that receives members.
-struct ReceiveProgress {
-    number: u64,
-    /// The number of the last message with members that was stored.
-    turn: u64,
-    /// The number of each period here, by its beginning.
-    epochs: BTreeMap<i64, (i64, Epoch)>,
-}
+pub(super) const AGAIN_MS: i64 = 1_000;
 
 /// The record after which a source continues, as in [`ShardCommand::GiveRecords`].
 type RecordCursor = (i64, Vec<u8>);
@@ -123,93 +56,7 @@ struct CopyProgress {
     records: BTreeMap<ShardAt, RecordCursor>,
 }
 
-/// A period that a target receives.
-struct Epoch {
-    end: i64,
-    directory: SegmentDirectory,
-    members: u64,
-    bytes: u64,
-}
-
-impl BoardMoves {
-    /// Whether the owner is copying members now.
-    fn is_carrying(&self, now_ms: i64) -> bool {
-        now_ms.saturating_sub(self.carried_ms.get()) < SILENT_MS_MAX
-    }
-
-    pub(super) fn is_receiving(&self) -> bool {
-        self.receiving.borrow().is_some()
-    }
-}
-
 impl BoardCore {
-    /// Records the load of this object; reports to the owner if the load, or the number of members, is too high.
-    pub(super) fn record_load(&self, messages: usize) {
-        let now_ms = self.host.now_ms();
-        let mut meter = self.meter.borrow_mut();
-        meter.record(u32::try_from(messages).unwrap_or(u32::MAX), now_ms);
-        let flushes = meter.per_second(now_ms).flushes;
-        drop(meter);
-        let many = self.host.state::<Thresholds>().messages_per_second;
-        let loaded = self.loaded.borrow();
-        let Some(Loaded { head, role, .. }) = loaded.as_ref() else {
-            return;
-        };
-        let is_much = flushes >= many || head.members >= MEMBERS_MANY || head.bytes >= BYTES_MANY;
-        let may_grow = role.placing.shards == Shards::Auto && !role.is_whole;
-        if !is_much || !may_grow || !role.is_here() {
-            return;
-        }
-        let report = ReportShard {
-            board: head.name.clone(),
-            at: role.at,
-        };
-        drop(loaded);
-        if report.at.layout == 0 {
-            self.grow(report.at);
-            return;
-        }
-        self.report(report);
-    }
-
-    /// Reports to the owner, unless that was done a moment ago.
-    pub(super) fn report(&self, report: ReportShard) {
-        let now_ms = self.host.now_ms();
-        if now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs() {
-            return;
-        }
-        self.moves.reported_ms.set(now_ms);
-        let host = self.host.clone();
-        self.store.object().wait_until(async move {
-            // A later message repeats the report.
-            let _ = call(&host, &report).await;
-        });
-    }
-
-    pub(super) async fn on_report(&self, message: Result<ReportShard, Fault>) -> Result<(), Fault> {
-        let ReportShard { board, at } = message?;
-        self.readable()?;
-        if !self.send_again(&board, at).await? {
-            self.grow(at);
-            self.arm().await;
-        }
-        Ok(())
-    }
-
-    /// Plans to double the number of shards soon, unless one of them could have no member then.
-    fn grow(&self, at: ShardAt) {
-        let layout = self.layout();
-        let wanted = (layout.shards * 2).min(BOARD_SHARDS_MAX);
-        let loaded = self.loaded.borrow();
-        let members_max = loaded
-            .as_ref()
-            .map_or(0, |loaded| loaded.head.settings.members_max);
-        if at.layout == layout.number && wanted > layout.shards && u64::from(wanted) <= members_max
-        {
-            self.moves.wanted.set(wanted);
-        }
-    }
-
     /// When the owner must next act on its shards, unix milliseconds.
     pub(super) fn move_due_ms(&self) -> Option<i64> {
         let loaded = self.loaded.borrow();
@@ -232,20 +79,6 @@ impl BoardCore {
         }
         let may_shrink = role.placing.shards == Shards::Auto && role.layout.shards > 1;
         (head.is_living && may_shrink).then(|| rests_ms.max(now_ms + self.quiet_ms()))
-    }
-
-    fn quiet_ms(&self) -> i64 {
-        self.host.state::<Thresholds>().quiet_ms
-    }
-
-    /// The number of shards that there should be, if it differs, or if they should be elsewhere.
-    fn wanted_shards(&self, layout: Layout, shards: Shards, is_elsewhere: bool) -> Option<u32> {
-        let wanted = match (shards, self.moves.wanted.get()) {
-            (Shards::Fixed(shards), _) => shards,
-            (Shards::Auto, 0) => layout.shards,
-            (Shards::Auto, wanted) => wanted,
-        };
-        (wanted != layout.shards || is_elsewhere).then_some(wanted)
     }
 
     /// Does what the owner must do about its shards.
@@ -308,30 +141,10 @@ impl BoardCore {
         self.moves.carried_ms.set(self.host.now_ms());
     }
 
-    fn role(&self) -> Option<(CounterId, super::rows::BoardRole, bool)> {
+    pub(super) fn role(&self) -> Option<(CounterId, super::rows::BoardRole, bool)> {
         let loaded = self.loaded.borrow();
         let Loaded { head, role, .. } = loaded.as_ref()?;
         Some((head.name.clone(), role.clone(), head.is_living))
-    }
-
-    /// Whether the shards have little load, and half of them have room for the members.
-    async fn may_shrink(&self, board: &CounterId, layout: Layout) -> Result<bool, Fault> {
-        let measured = self
-            .command_all(board, layout, &ShardCommand::Measure)
-            .await?;
-        let (mut all, mut busiest) = (ShardMeasure::default(), 0);
-        for reply in measured {
-            if let ShardReply::Measured(measure) = reply {
-                all.members += measure.members;
-                all.bytes += measure.bytes;
-                busiest = busiest.max(measure.per_second);
-            }
-        }
-        let many = self.host.state::<Thresholds>().messages_per_second;
-        let shards = u64::from(layout.shards / 2);
-        let is_small =
-            all.members < shards * MEMBERS_MANY / 2 && all.bytes < shards * BYTES_MANY / 2;
-        Ok(is_small && busiest < many / 4)
     }
 
     /// Leaves due work to the caller for a moment.
@@ -720,358 +533,6 @@ impl BoardCore {
         let taken = try_join_all(parts.into_iter().map(take)).await?;
         Ok(!has_lost(&taken))
     }
-
-    pub(super) async fn on_command(
-        &self,
-        message: Result<CommandShard, Fault>,
-    ) -> Result<ShardReply, Fault> {
-        let CommandShard {
-            board, at, command, ..
-        } = message?;
-        self.readable()?;
-        match command {
-            ShardCommand::Drop => {
-                self.moves.receiving.take();
-                self.delete_all().await?;
-                Ok(ShardReply::Done)
-            }
-            // A late message must not start a shard that was told to delete everything. A shard whose head was
-            // discarded still has its schema.
-            ShardCommand::Begin(_) if self.generation().is_none() && !self.rows.is_created()? => {
-                Ok(ShardReply::Lost)
-            }
-            ShardCommand::Begin(is) => self.begin_shard(&board, at, &is, true),
-            ShardCommand::Receive(is, periods) => self.receive(&board, at, &is, periods),
-            command => {
-                let is_mine = self.role().is_some_and(|(_, role, _)| role.at == at);
-                let reply = if is_mine {
-                    self.obey(command)
-                } else {
-                    Ok(ShardReply::Lost)
-                };
-                self.arm().await;
-                reply
-            }
-        }
-    }
-
-    /// Becomes a shard without members, of the present generation of the board.
-    fn begin_shard(
-        &self,
-        board: &CounterId,
-        at: ShardAt,
-        is: &ShardState,
-        is_living: bool,
-    ) -> Result<ShardReply, Fault> {
-        if self.generation().is_none() {
-            self.rows.create()?;
-            self.loaded.replace(Some(Loaded::new(board, 0)));
-        }
-        self.commit(|loaded| {
-            if loaded.head.generation < is.generation {
-                loaded.begin_epoch();
-                loaded.keep_periods(&self.rows, 0)?;
-                let head = &mut loaded.head;
-                head.generation = is.generation;
-                head.is_living = is_living;
-                head.settings = is.settings;
-                head.period = (0, 0);
-            } else if loaded.head.generation > is.generation
-                || loaded.role.received_sequence >= is.sequence
-            {
-                return Ok(());
-            }
-            loaded.head.settings = is.settings;
-            let role = &mut loaded.role;
-            role.at = at;
-            role.layout = is.layout;
-            role.placing = is.placing.clone();
-            role.received_sequence = is.sequence;
-            loaded.keep_periods(&self.rows, is.settings.archive)
-        })?;
-        Ok(ShardReply::Done)
-    }
-
-    fn receive(
-        &self,
-        board: &CounterId,
-        at: ShardAt,
-        is: &ShardState,
-        periods: Vec<(i64, i64)>,
-    ) -> Result<ShardReply, Fault> {
-        if self.generation().is_some() {
-            let receiving = self.moves.receiving.borrow();
-            let known = receiving.as_ref().map(|known| (known.number, known.turn));
-            let is_same = self.generation() == Some(is.generation);
-            return Ok(match is_same && known == Some((is.layout.number, 0)) {
-                true => ShardReply::Done,
-                false => ShardReply::Lost,
-            });
-        }
-        self.begin_shard(board, at, is, false)?;
-        let epoch = |((start, end), number): ((i64, i64), i64)| {
-            let epoch = Epoch {
-                end,
-                directory: SegmentDirectory::default(),
-                members: 0,
-                bytes: 0,
-            };
-            (start, (number, epoch))
-        };
-        // These numbers are above those that the object began with.
-        let epochs = periods.into_iter().zip(10..).map(epoch).collect();
-        let number = is.layout.number;
-        self.moves.receiving.replace(Some(ReceiveProgress {
-            number,
-            turn: 0,
-            epochs,
-        }));
-        Ok(ShardReply::Done)
-    }
-
-    /// Runs a command of the owner, in one turn.
-    fn obey(&self, command: ShardCommand) -> Result<ShardReply, Fault> {
-        match command {
-            ShardCommand::TrackChanges(number) => {
-                self.catch_up()?;
-                self.commit(|loaded| {
-                    if number <= loaded.role.given_up {
-                        return Ok(ShardReply::Lost);
-                    }
-                    // A repeated message must not drop recorded changes.
-                    if loaded.role.recording != number {
-                        self.rows.begin_recording()?;
-                        loaded.role.recording = number;
-                    }
-                    self.periods_of(loaded)
-                })
-            }
-            ShardCommand::Seal(number) => {
-                self.catch_up()?;
-                self.commit(|loaded| {
-                    if loaded.role.recording != number {
-                        return Ok(ShardReply::Lost);
-                    }
-                    loaded.role.sealed = number;
-                    self.periods_of(loaded)
-                })
-            }
-            ShardCommand::Unseal(number) => self.commit(|loaded| {
-                let role = &mut loaded.role;
-                role.given_up = role.given_up.max(number);
-                if role.recording <= number {
-                    (role.recording, role.sealed) = (0, 0);
-                }
-                Ok(ShardReply::Done)
-            }),
-            ShardCommand::End(generation) => self.commit(|loaded| {
-                if loaded.head.generation <= generation && loaded.head.is_living {
-                    loaded.head.is_living = false;
-                    loaded.begin_epoch();
-                    loaded.keep_periods(&self.rows, 0)?;
-                }
-                Ok(ShardReply::Done)
-            }),
-            ShardCommand::Give(number, start, after) => self.give(number, start, after.as_deref()),
-            ShardCommand::GiveChanged(number, after) => self.give_changed(number, after),
-            ShardCommand::GiveRecords(number, slot, key) => self.give_records(number, slot, &key),
-            ShardCommand::Take(number, turn, members) => self.take((number, turn), &members),
-            ShardCommand::TakeRecords(number, records) => self.take_records(number, &records),
-            ShardCommand::Finish(number, period) => self.finish(number, period),
-            ShardCommand::Measure => Ok(ShardReply::Measured(self.measure())),
-            ShardCommand::Begin(_) | ShardCommand::Receive(..) | ShardCommand::Drop => {
-                Err(Fault::Broken("a command that is for shards".to_owned()))
-            }
-        }
-    }
-
-    fn measure(&self) -> ShardMeasure {
-        let rate = self.meter.borrow_mut().per_second(self.host.now_ms());
-        let loaded = self.loaded.borrow();
-        loaded
-            .as_ref()
-            .map_or_else(ShardMeasure::default, |loaded| ShardMeasure {
-                members: loaded.head.members,
-                bytes: loaded.head.bytes,
-                per_second: rate.flushes,
-            })
-    }
-
-    /// The periods, the current one last.
-    fn periods_of(&self, loaded: &Loaded) -> Result<ShardReply, Fault> {
-        let ended = self.rows.periods()?.into_iter().rev();
-        let ended = ended.map(|(_, period)| (period.start, period.end));
-        Ok(ShardReply::Periods(
-            ended.chain([loaded.head.period]).collect(),
-        ))
-    }
-
-    /// The numbers of the periods, by their beginnings.
-    fn epochs(&self, loaded: &Loaded) -> Result<BTreeMap<i64, i64>, Fault> {
-        let ended = self.rows.periods()?.into_iter();
-        let ended = ended.map(|(epoch, period)| (period.start, epoch));
-        Ok(map_of(
-            ended.chain([(loaded.head.period.0, loaded.head.epoch)]),
-        ))
-    }
-
-    /// The shard, while it records changes for a move.
-    fn recording(&self, number: u64) -> Option<Ref<'_, Loaded>> {
-        let is_recording = |loaded: &&Loaded| loaded.role.recording == number;
-        let loaded = self.loaded.borrow();
-        Ref::filter_map(loaded, |loaded| loaded.as_ref().filter(is_recording)).ok()
-    }
-
-    fn give(&self, number: u64, start: i64, after: Option<&[u8]>) -> Result<ShardReply, Fault> {
-        let Some(loaded) = self.recording(number) else {
-            return Ok(ShardReply::Lost);
-        };
-        let Some(epoch) = self.epochs(&loaded)?.get(&start).copied() else {
-            return Ok(ShardReply::Members(Vec::new(), false));
-        };
-        let members = self.rows.by_name(epoch, after, PAGE)?;
-        let has_more = u64::try_from(members.len()).is_ok_and(|count| count >= PAGE);
-        let members = members.into_iter();
-        let members = members.map(|(name, member)| (start, name, Some(member)));
-        Ok(ShardReply::Members(members.collect(), has_more))
-    }
-
-    fn give_changed(&self, number: u64, after: u64) -> Result<ShardReply, Fault> {
-        let Some(loaded) = self.recording(number) else {
-            return Ok(ShardReply::Lost);
-        };
-        let epochs = self.epochs(&loaded)?;
-        let changed = self.rows.changed_after(after, PAGE)?;
-        let has_more = u64::try_from(changed.len()).is_ok_and(|count| count >= PAGE);
-        let last = changed.last().map_or(after, |(number, _, _)| *number);
-        let mut members = Vec::with_capacity(changed.len());
-        for (_, epoch, name) in changed {
-            let start = epochs.iter().find(|(_, known)| **known == epoch);
-            if let Some((start, _)) = start {
-                let member = self.rows.member(epoch, &name)?;
-                members.push((*start, name, member));
-            }
-        }
-        Ok(ShardReply::Changed(members, last, has_more))
-    }
-
-    fn give_records(&self, number: u64, slot: i64, key: &[u8]) -> Result<ShardReply, Fault> {
-        if self.recording(number).is_none() {
-            return Ok(ShardReply::Lost);
-        }
-        let records = match slot {
-            0.. => self.rows.records_after(slot, key, PAGE)?,
-            _ => self.rows.records_noted_after(!slot, key, PAGE)?,
-        };
-        let has_more = u64::try_from(records.len()).is_ok_and(|count| count >= PAGE);
-        Ok(ShardReply::Records(records, has_more))
-    }
-
-    /// Stores members; a later copy of a member replaces an earlier one.
-    fn take(
-        &self,
-        (number, turn): (u64, u64),
-        members: &[MovedMember],
-    ) -> Result<ShardReply, Fault> {
-        let mut receiving = self.moves.receiving.borrow_mut();
-        let Some(receiving) = receiving.as_mut().filter(|known| known.number == number) else {
-            return Ok(ShardReply::Lost);
-        };
-        if turn <= receiving.turn {
-            return Ok(ShardReply::Done);
-        }
-        receiving.turn = turn;
-        let taken = self.commit(|_| {
-            for (start, name, member) in members {
-                if let Some((epoch, taken)) = receiving.epochs.get_mut(start) {
-                    let rows = EpochRows(&self.rows, *epoch);
-                    let before = self.rows.member(*epoch, name)?;
-                    self.rows.put_member(*epoch, name, member.as_ref())?;
-                    let bytes = |member: &Option<_>| {
-                        member.as_ref().map_or(0, |member| bytes_of(name, member))
-                    };
-                    taken.bytes = (taken.bytes + bytes(member)).saturating_sub(bytes(&before));
-                    taken.members = (taken.members + u64::from(member.is_some()))
-                        .saturating_sub(u64::from(before.is_some()));
-                    if let Some(before) = before.filter(|before| !before.is_hidden) {
-                        taken.directory.removed(&before.key(name));
-                    }
-                    if let Some(member) = member.as_ref().filter(|member| !member.is_hidden) {
-                        taken.directory.added(&member.key(name), &rows)?;
-                    }
-                }
-            }
-            for (epoch, taken) in receiving.epochs.values_mut() {
-                self.rows.put_segments(*epoch, &mut taken.directory)?;
-            }
-            Ok(ShardReply::Done)
-        });
-        if taken.is_err() {
-            // Memory no longer matches storage.
-            receiving.number = 0;
-        }
-        taken
-    }
-
-    fn take_records(&self, number: u64, records: &[MovedRecord]) -> Result<ShardReply, Fault> {
-        let receiving = self.moves.receiving.borrow();
-        let is_other = receiving
-            .as_ref()
-            .is_none_or(|known| known.number != number);
-        drop(receiving);
-        if is_other {
-            return Ok(ShardReply::Lost);
-        }
-        self.commit(|loaded| {
-            let mut ledgers = loaded.head.ledgers();
-            for record in records {
-                if self.rows.take_record(record)? {
-                    ledgers.take(record.0);
-                }
-            }
-            loaded.head.set_ledgers(&ledgers);
-            Ok(ShardReply::Done)
-        })
-    }
-
-    /// Becomes a shard with the members that it has received.
-    fn finish(&self, number: u64, period: (i64, i64)) -> Result<ShardReply, Fault> {
-        let receiving = self.moves.receiving.take();
-        let Some(receiving) = receiving.filter(|known| known.number == number) else {
-            let loaded = self.loaded.borrow();
-            let is_done =
-                |loaded: &Loaded| loaded.head.is_living && loaded.role.layout.number == number;
-            return Ok(match loaded.as_ref().is_some_and(is_done) {
-                true => ShardReply::Done,
-                false => ShardReply::Lost,
-            });
-        };
-        let finished = self.commit(|loaded| {
-            for (start, (epoch, taken)) in &receiving.epochs {
-                if *start != period.0 && taken.members > 0 {
-                    let total = taken.directory.total();
-                    let (start, end) = (*start, taken.end);
-                    let ended = tally_protocol::messages::PeriodOf { start, end, total };
-                    self.rows.put_period(*epoch, &ended)?;
-                }
-            }
-            let Some((epoch, taken)) = receiving.epochs.get(&period.0) else {
-                return Ok(ShardReply::Lost);
-            };
-            let head = &mut loaded.head;
-            (head.epoch, head.period) = (*epoch, period);
-            (head.members, head.bytes) = (taken.members, taken.bytes);
-            // Versions of writes that were made before the move, and are repeated here, have been reached.
-            head.sequence = head.sequence.max(loaded.next_sequence);
-            head.is_living = true;
-            loaded.directory = self.rows.directory(*epoch)?;
-            loaded.next_expiry_ms = self.rows.next_expiry(*epoch)?;
-            let archive = loaded.head.settings.archive;
-            loaded.keep_periods(&self.rows, archive)?;
-            Ok(ShardReply::Done)
-        })?;
-        Ok(finished)
-    }
 }
 
 /// All periods, each with its end.
@@ -1083,18 +544,6 @@ fn all_periods(replies: Vec<ShardReply>) -> BTreeMap<i64, i64> {
         }
     }
     all
-}
-
-/// The present state of a board, for its shards.
-fn is_now(loaded: &Loaded) -> ShardState {
-    let Loaded { head, role, .. } = loaded;
-    ShardState {
-        layout: role.layout,
-        generation: head.generation,
-        sequence: head.sequence,
-        settings: head.settings,
-        placing: role.placing.clone(),
-    }
 }
 
 fn has_lost(replies: &[ShardReply]) -> bool {
