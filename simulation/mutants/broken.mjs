@@ -754,4 +754,25 @@ export const MUTATIONS = [
     "let is_first = has_rung.replace(true) && false;",
     "services/alerts::deliveries::an_alarm_that_starts_its_object_rings_whatever_the_start_has_set",
   ],
+  [
+    "a bulk body is answered before its counters are reported",
+    "crates/tally-edge/src/bulk/reports.rs",
+    "host.within_ms(REPORT_MS_MAX, all).await;",
+    "drop(all);",
+    "services/totals::bodies::lists_sums_and_tops_contain_what_a_body_has_counted_before_them",
+  ],
+  [
+    "a top from before a bulk body is shared after it",
+    "crates/tally-edge/src/read/gathered.rs",
+    "retain(|_| false);",
+    "retain(|_| true);",
+    "services/totals::bodies::lists_sums_and_tops_contain_what_a_body_has_counted_before_them",
+  ],
+  [
+    "the report of a watched counter is in memory only",
+    "crates/tally-objects/src/directory/push_receiver.rs",
+    "is_due || is_report {",
+    "is_due || is_report && is_due {",
+    "services/totals::bodies::watched_counters_are_reported_too",
+  ],
 ];

@@ -41,10 +41,10 @@ use tally_protocol::messages::{
     OpenSession, Operate, PlaceLead, PushView, PutAlert, PutPolicy, PutShare, Read, ReadContents,
     ReadDead, ReadDrained, ReadEach, ReadMetrics, ReadNumbers, Recall, RecallLease, Reconcile,
     Register, RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairObject,
-    RepairRoot, ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken,
-    RotateKey, RunCommands, RunSorted, Seal, ShardCommand, SilenceAlert, SizesOf, StoreAnswer,
-    Subscribe, SumDatacenter, SumMany, Suspend, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey,
-    ViewOf, WatchLead, WriteBoard, WriteBoards, WriteProof, decode, encode,
+    RepairRoot, ReplaceKey, ReportLead, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired,
+    RootTaken, RotateKey, RunCommands, RunSorted, Seal, ShardCommand, SilenceAlert, SizesOf,
+    StoreAnswer, Subscribe, SumDatacenter, SumMany, Suspend, TakeOver, TestAlert, TopOf,
+    TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, WriteProof, decode, encode,
 };
 use tally_protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally_protocol::problem::{Code, Problem};
@@ -352,6 +352,7 @@ const PATHS: &[(&str, &str)] = &[
     (WriteProof::PATH, "/write-proof"),
     (PushView::PATH, "/push"),
     (WatchLead::PATH, "/watch"),
+    (ReportLead::PATH, "/report-lead"),
     (ViewOf::PATH, "/view"),
     (AskGrant::PATH, "/held"),
     (Explain::PATH, "/explain"),

@@ -117,7 +117,7 @@ pub use board::{
     MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard, ShardCommand,
     ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
 };
-pub use converge::{AskGrant, PushView, ViewAnswer, ViewOf, WatchLead};
+pub use converge::{AskGrant, PushView, ReportLead, ViewAnswer, ViewOf, WatchLead};
 pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace, ShardReadTrace};
 pub use export::{
     ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,

@@ -1,6 +1,7 @@
 //! What the directory has been told of counters, in whole services against plain integers.
 
 mod away;
+mod bodies;
 mod breakdowns;
 mod fleet;
 mod lists;

@@ -257,6 +257,22 @@ impl Pusher {
         if self.due_ms(now_ms).is_none_or(|at| at > now_ms) {
             return None;
         }
+        Some(self.push(now_ms, state))
+    }
+
+    /// Whether a report would send the root anything that it may lack. `has_shards`: shards do not report each flush,
+    /// and the root of a watched counter has pushes in memory only.
+    pub fn has_report(&self, now_ms: i64, has_shards: bool) -> bool {
+        has_shards || self.has_news() || self.is_unconfirmed() || self.is_watched(now_ms)
+    }
+
+    /// Returns a push of the present state, also if none is due.
+    pub fn report(&mut self, now_ms: i64, state: &View) -> Push {
+        self.shorten_lease(now_ms);
+        self.push(now_ms, Some(state))
+    }
+
+    fn push(&mut self, now_ms: i64, state: Option<&View>) -> Push {
         if let Some(state) = state {
             self.feed.merge(state);
             if self.has_news() {
@@ -269,11 +285,11 @@ impl Pusher {
         self.is_asked = false;
         self.sent_ms = Some(now_ms);
         self.unanswered_ms.get_or_insert(now_ms);
-        Some(Push {
+        Push {
             number: self.number,
             watched_for_ms: self.lease_ms(now_ms),
             delta: self.feed.since(&self.root_has),
-        })
+        }
     }
 
     /// Whether the root waits for the unique elements that it lacks.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
+use crate::bulk::reports::BulkReports;
 use crate::deployment::alerts;
 use crate::kit::body::BulkBody;
 use crate::kit::isolate;
@@ -32,6 +33,8 @@ use tally_protocol::access::{Caller, Scope};
 use tally_protocol::alerts::AlertName;
 use tally_protocol::alerts::body::{Secret, parse_alert};
 use tally_protocol::alerts::webhook::Allowed;
+use tally_protocol::batch::keyed::CallBudget;
+use tally_protocol::batch::plan::body_calls_max;
 use tally_protocol::batch::split::BYTE_ORDER_MARK;
 use tally_protocol::boards::{
     WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
@@ -49,7 +52,7 @@ use tally_protocol::messages::{
     MemberWrite, OnceKey, Operate, Operation, OperationKey, PolicyPut, PutAlert, PutPolicy,
     RestoreSource, WriteBoard,
 };
-use tally_protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, CellAddress, limit_right};
+use tally_protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, CellAddress, SUBREQUESTS, limit_right};
 use tally_protocol::open_slots::ObjectUser;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
@@ -94,6 +97,7 @@ pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer,
         is_replay: None,
         checksum: Checksum::default(),
         counter_lines: 0,
+        reports: BulkReports::default(),
     };
     let piece_ms = context.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
     let mut body = BulkBody::open(context, piece_ms)?;
@@ -120,6 +124,7 @@ pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer,
     }
     import.bring_back_some(&mut lines, true).await;
     import.write_members().await;
+    import.report().await;
     if let Some((problem, json)) = import.report.refusal() {
         return Ok(Answer::from(problem).reported(json));
     }
@@ -261,6 +266,8 @@ pub(super) struct Import<'a> {
     /// The checksum that the last line is compared with.
     checksum: Checksum,
     counter_lines: u64,
+    /// The leads that report at the end of the body.
+    reports: BulkReports,
 }
 
 impl<'a> Import<'a> {
@@ -282,6 +289,7 @@ impl<'a> Import<'a> {
             is_replay: None,
             checksum: Checksum::default(),
             counter_lines: 0,
+            reports: BulkReports::default(),
         }
     }
 }
@@ -305,6 +313,7 @@ impl Import<'_> {
         if unfinished.is_none() {
             self.write_members().await;
         }
+        self.report().await;
         let line = unfinished.unwrap_or_else(|| lines.next_number());
         if line <= 1 {
             return problem;
@@ -319,6 +328,12 @@ impl Import<'_> {
             problem.code().title()
         );
         Problem::new(problem.code(), detail)
+    }
+
+    /// Lets the leads of imported counters report to their roots.
+    async fn report(&self) {
+        let calls = CallBudget::new(body_calls_max(self.context.host.number(SUBREQUESTS)));
+        self.reports.send(&self.context.host, &calls).await;
     }
 
     /// Compares the last line with those before it.
@@ -547,7 +562,10 @@ impl Import<'_> {
                     Err(fault) => Err(fault),
                 };
             return match outcome {
-                Ok(InstallOutcome::Done) => Ok(false),
+                Ok(InstallOutcome::Done) => {
+                    self.reports.add(id, &install.to.datacenter);
+                    Ok(false)
+                }
                 Ok(InstallOutcome::Replayed) => Ok(true),
                 Ok(InstallOutcome::Reused) => Err(Problem::new(
                     Code::IdempotencyKeyReused,

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::counting::Counting;
 use super::reader::{BulkHashes, BulkReader};
 use super::records::Records;
+use super::reports::BulkReports;
 use crate::kit::body::BulkBody;
 use crate::kit::hash_keys::{hashing, prepare};
 use crate::kit::request_context::RequestContext;
@@ -75,12 +76,17 @@ async fn bulk(
         room: context.key_room(),
         calls: CallBudget::new(body_calls_max(context.host.number(SUBREQUESTS))),
         begun_ms: Cell::default(),
+        reports: BulkReports::default(),
     };
     let piece_ms = context.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
     let body = BulkBody::open(context, piece_ms)?;
     let acknowledged = records.acknowledged();
     let reader = BulkReader::new(context, caller, records, keys, body_key)?;
-    let (report, is_replay) = reader.read(body, Rc::new(counting)).await?;
+    let counting = Rc::new(counting);
+    let read = reader.read(body, counting.clone()).await;
+    // Also of a body that could not be read to its end.
+    counting.reports.send(&context.host, &counting.calls).await;
+    let (report, is_replay) = read?;
     let done = match is_replay {
         true => Metric::Replayed,
         false => acknowledged,

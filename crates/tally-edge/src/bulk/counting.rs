@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
+use super::reports::BulkReports;
 use super::sender;
 use crate::boards::lines::{self, BoardLines};
 use crate::kit::isolate::{BulkStage, known_of, own_shard, with_waves};
@@ -59,6 +60,8 @@ pub struct Counting {
     pub calls: CallBudget,
     /// When the counting began, unix milliseconds; 0 before.
     pub begun_ms: Cell<i64>,
+    /// The leads that report at the end of the body.
+    pub reports: BulkReports,
 }
 
 /// A section of a body.
@@ -223,6 +226,7 @@ async fn count_part(
     } = counting;
     let shards = |counter: &CounterId| known_of(host, counter).shards_in(datacenter);
     let own = |shards| own_shard(host, shards);
+    let counters: Vec<CounterId> = part.iter().map(|(counter, _)| counter.clone()).collect();
     let mut plan = Plan::new(part, *manner, datacenter, shards, own, key);
     // Elements of plain lines first: they may be sent twice without harm. So if one of their cells fails, its lines
     // fail with nothing counted, and a repeat counts nothing twice.
@@ -238,8 +242,10 @@ async fn count_part(
     let mut elements = KeyedElements::default();
     for (some, outcomes) in count_keyed(host, counting, keyed).await {
         let mut counted = vec![None; outcomes.len()];
-        for (number, ((_, outcome), counted)) in outcomes.into_iter().zip(&mut counted).enumerate()
+        for (number, ((lead, outcome), counted)) in
+            outcomes.into_iter().zip(&mut counted).enumerate()
         {
+            counting.reports.add(&some.counter, &lead);
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
                 Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
@@ -254,6 +260,11 @@ async fn count_part(
     }
     for (number, problem) in sender::count_many(host, elements.loads(), false).await {
         elements.fail(number, &problem, report);
+    }
+    for counter in counters {
+        let known = known_of(host, &counter);
+        let lead = known.home.as_ref().unwrap_or(datacenter);
+        counting.reports.add(&counter, lead);
     }
     is_replay
 }

@@ -160,6 +160,11 @@ pub async fn gather(
     Ok(FetchedAnswer { gathered, is_own })
 }
 
+/// Forgets all shared answers: what is requested from now on is fetched anew.
+pub fn forget_all(host: &Host) {
+    host.state::<Answers>().0.borrow_mut().retain(|_| false);
+}
+
 /// The problem of an answer of the wrong kind: two different questions had the same key.
 pub fn mixed_up() -> Problem {
     Problem::new(Code::Internal, "two questions have one name")

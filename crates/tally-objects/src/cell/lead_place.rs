@@ -19,8 +19,8 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::object::{IncomingCall, Reply};
 use tally_protocol::messages::{
     Call, CallLead, Claim, Close, Configure, Fault, LeadLocation, LeadPresence, LoadReport,
-    LocateLead, ReadContents, ReadNumbers, Recall, SumDatacenter, Suspend, WatchLead, batch,
-    decode,
+    LocateLead, ReadContents, ReadNumbers, Recall, ReportLead, SumDatacenter, Suspend, WatchLead,
+    batch, decode,
 };
 use tally_protocol::names::{self, CellAddress, LeadAt};
 use tally_shared::call::{self, tablet_by_setting};
@@ -174,6 +174,7 @@ fn must_find(path: &str) -> bool {
         Configure::PATH,
         Suspend::PATH,
         WatchLead::PATH,
+        ReportLead::PATH,
         Close::PATH,
     ]
     .contains(&path)

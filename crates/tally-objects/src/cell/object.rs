@@ -36,7 +36,7 @@ use tally_host::object::{IncomingCall, Object, Reply, Shell};
 use tally_protocol::messages::{
     Ask, AskGrant, Call, CallLead, CellAnswer, Claim, Close, Configure, CountKeyed, Fault, Flush,
     Flushed, GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
-    Register, RepairCell, Seal, SumDatacenter, Suspend, WatchLead,
+    Register, RepairCell, ReportLead, Seal, SumDatacenter, Suspend, WatchLead,
 };
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::CellAddress;
@@ -168,6 +168,7 @@ impl Core {
             Configure => core.on_configure(message).await,
             Suspend => core.on_suspend(message).await,
             WatchLead => core.on_watch(message),
+            ReportLead => core.on_report_lead(message).await,
             AskGrant => core.on_held(message),
             Close => core.on_close(message).await,
             CallLead => core.on_call_lead(message).await,

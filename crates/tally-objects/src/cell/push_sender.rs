@@ -9,12 +9,14 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::object::Core;
-use tally_core::cluster::push::{CHECKPOINT_MS, PUSH_MS, PushAnswer, Pusher};
+use tally_core::cluster::push::{CHECKPOINT_MS, PUSH_MS, Push, PushAnswer, Pusher};
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::merge::Question;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, PushView, SumDatacenter, Suspend, WatchLead, encode};
+use tally_protocol::messages::{
+    Fault, PushView, ReportLead, SumDatacenter, Suspend, WatchLead, encode,
+};
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::CellAddress;
 use tally_shared::metrics;
@@ -103,6 +105,43 @@ impl Core {
             self.see_to_pushes(now_ms);
         }
         Ok(())
+    }
+
+    /// Lead: pushes what the root has not confirmed, and waits for the root's answer. A push that is lost is repeated
+    /// as any other, but not before this answer.
+    pub(super) async fn on_report_lead(
+        self: &Rc<Self>,
+        report: Result<ReportLead, Fault>,
+    ) -> Result<(), Fault> {
+        let _ = report?;
+        self.readable()?;
+        let Some((me, generation)) = self.as_lead() else {
+            return Ok(());
+        };
+        let now_ms = self.host.now_ms();
+        let has_shards = self.state.borrow().spread() > 1;
+        let has_report = |pusher: &mut Pusher| pusher.has_report(now_ms, has_shards);
+        if !has_report(self.pushing.borrow_mut().of(&self.host, generation)) {
+            return Ok(());
+        }
+        if let Some(state) = self.gather(&me, generation).await {
+            let mut pushing = self.pushing.borrow_mut();
+            let pusher = pushing.of(&self.host, generation);
+            let push = pusher.report(self.host.now_ms(), &state);
+            drop(pushing);
+            self.clone().send_push(self.push_of(me, push, true)).await;
+        }
+        Ok(())
+    }
+
+    fn push_of(&self, me: CellAddress, push: Push, is_report: bool) -> PushView {
+        PushView {
+            counter: me.counter,
+            datacenter: me.datacenter,
+            push,
+            newest_count_ms: self.state.borrow().newest_count_ms(),
+            is_report,
+        }
     }
 
     /// Makes sure that the next push is sent when it is due: by the present loop, by a new loop while the counter is
@@ -221,12 +260,7 @@ impl Core {
             .borrow_mut()
             .of(&self.host, generation)
             .take(now_ms, state.as_ref())?;
-        Some(PushView {
-            counter: me.counter,
-            datacenter: me.datacenter,
-            push,
-            newest_count_ms: self.state.borrow().newest_count_ms(),
-        })
+        Some(self.push_of(me, push, false))
     }
 
     /// The counts of the datacenter, of the shards that answer.

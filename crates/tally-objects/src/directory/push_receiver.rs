@@ -163,6 +163,7 @@ impl Views {
             datacenter,
             mut push,
             newest_count_ms,
+            is_report,
         } = push;
         push.delta.not_after(self.host.now_ms());
         let generation = push.delta.generation;
@@ -181,7 +182,7 @@ impl Views {
             let watch_for_ms = watch.lease_ms(now_ms);
             let is_due = now_ms.abs_diff(gathered.written_ms) >= WRITE_EVERY_MS.unsigned_abs();
             let gathering = &gathered.gathering;
-            if watch_for_ms == 0 || is_due {
+            if watch_for_ms == 0 || is_due || is_report {
                 gathered.written_ms = now_ms;
                 let at_rest = gathering.view().at_rest();
                 gathered.bytes = bytes_of(gathering.view());

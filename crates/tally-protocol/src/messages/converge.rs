@@ -13,6 +13,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 calls! {
     PushView => push::PushAnswer, "/push", |it| Address::Root(&it.counter);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
+    ReportLead => (), "/report-lead", |it| Address::Cell(&it.to);
     ViewOf => Option<ViewAnswer>, "/view", |it| Address::Root(&it.counter);
     AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
@@ -28,6 +29,8 @@ pub struct PushView {
     pub push: push::Push,
     /// No increment of the datacenter has a later time. Unix milliseconds; `None` where the lead does not know.
     pub newest_count_ms: Option<i64>,
+    /// Whether lists and tops must contain it as soon as it is answered, see [`ReportLead`].
+    pub is_report: bool,
 }
 
 /// Root → lead: a reader elsewhere watches the counter.
@@ -39,6 +42,14 @@ pub struct WatchLead {
     pub generation: u64,
     /// For how long, milliseconds.
     pub for_ms: u32,
+}
+
+/// Edge → lead: push to the root what the root has not confirmed. The answer comes once the root has answered, so that
+/// what a bulk body counted is in every list and top that is requested after the body's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportLead {
+    /// The lead.
+    pub to: CellAddress,
 }
 
 /// Aggregator → root: asks what it knows of a counter's datacenters. `None` where there is no such counter.
