@@ -1,4 +1,4 @@
-// `make package`: the npm package `tally`, as build/tally-<version>.tgz.
+// `make package`: the npm package `edgetally`, as build/edgetally-<version>.tgz.
 //
 // Invariant: the package needs workerd and nothing else to run. Libraries of the command are bundled into it, with
 // their licences. Life: types from OpenAPI → client compiled → command bundled → files put together → npm pack.
@@ -90,14 +90,14 @@ function manifest() {
   const entry = (name) => ({ types: `./client/${name}.d.ts`, default: `./client/${name}.js` });
   const { version, license, devDependencies: pinned } = own;
   return {
-    name: "tally",
+    name: "edgetally",
     version,
     description: "Counts things at the edge: server, command, client. Exact counters, unique visitors, histories, rate limits.",
     license,
     type: "module",
     // `zlib.crc32` is the newest of what it needs.
     engines: { node: ">=22.15" },
-    bin: { tally: "bin/tally.mjs" },
+    bin: { edgetally: "bin/tally.mjs", tally: "bin/tally.mjs" },
     main: "./client/index.js",
     types: "./client/index.d.ts",
     exports: {
@@ -129,7 +129,7 @@ function stage() {
   for (const file of ["README.md", "Containerfile", "tally.service"]) {
     cpSync(join(ROOT, "package", file), join(STAGE, file));
   }
-  cpSync(join(ROOT, "package/python/tally.py"), join(STAGE, "python/tally.py"));
+  cpSync(join(ROOT, "package/python/edgetally.py"), join(STAGE, "python/edgetally.py"));
   writeFileSync(join(STAGE, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
   types();
   client(join(STAGE, "client"));

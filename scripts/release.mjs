@@ -19,15 +19,15 @@ const NAMED = {
   // The package of the workspace, and the crates that depend on each other. Their manifests take it from here.
   "Cargo.toml": /(?<=^version = "|^tally[\w-]* = \{ path = "[^"]+", version = ")[^"]+/gm,
   "Cargo.lock": /(?<=^name = "tally(?:-\w+)?"\nversion = ")[^"]+/gm,
-  "package.json": /(?<="name": "tally",\n {2}"version": ")[^"]+/,
-  "package-lock.json": /(?<="name": "tally",\n +"version": ")[^"]+/g,
+  "package.json": /(?<="name": "edgetally",\n {2}"version": ")[^"]+/,
+  "package-lock.json": /(?<="name": "edgetally",\n +"version": ")[^"]+/g,
   "crates/tally-protocol/src/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
   // Made of the one above, and of the types.
   "crates/tally-protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
-  "package/Containerfile": /(?<=\btally-)\d+\.\d+\.\d+(?=\.tgz)/g,
-  "package/python/pyproject.toml": /(?<=^name = "tally-client"\nversion = ")[^"]+/m,
+  "package/Containerfile": /(?<=\bedgetally-)\d+\.\d+\.\d+(?=\.tgz)/g,
+  "package/python/pyproject.toml": /(?<=^name = "edgetally"\nversion = ")[^"]+/m,
   // What pages show of the package's archive, and of the answer of /healthz.
-  "README.md": /(?<=\btally-)\d+\.\d+\.\d+(?=\.tgz)/g,
+  "README.md": /(?<=\bedgetally-)\d+\.\d+\.\d+(?=\.tgz)/g,
   "docs/operate/machine.md": /(?<="build":")[^"]+/g,
   "docs/operate/metrics.md": /(?<="build":")[^"]+/g,
   "docs/operate/upgrade.md": /(?<="build":")[^"]+/g,

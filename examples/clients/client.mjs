@@ -1,4 +1,4 @@
-import { Tally } from "tally";
+import { Tally } from "edgetally";
 
 const tally = new Tally({ url: process.argv[2], key: process.env.TALLY_KEY });
 const { value } = await tally.increment("downloads", { by: { country: "DE" } });

@@ -1,6 +1,6 @@
 import sys
 
-from tally import Tally
+from edgetally import Tally
 
 tally = Tally(sys.argv[1])
 value = tally.increment("installs", by={"country": "DE"})["value"]

@@ -1,6 +1,6 @@
 import { Hono } from "hono";
-import { Tally, clientKey } from "tally";
-import { limit } from "tally/hono";
+import { Tally, clientKey } from "edgetally";
+import { limit } from "edgetally/hono";
 
 const tally = new Tally({ url: process.argv[2], key: process.env.TALLY_KEY });
 const app = new Hono();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startTally } from "tally/miniflare";
+import { startTally } from "edgetally/miniflare";
 
 test("a like counts once", async () => {
   const tally = await startTally();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { startTally } from "tally/miniflare";
+import { startTally } from "edgetally/miniflare";
 
 const KEY = "0123456789abcdef";
 const headers = { authorization: `Bearer ${KEY}` };

@@ -1,6 +1,6 @@
 // Tally for JavaScript and TypeScript: in browsers, Node and Workers.
 //
-//   import { Tally } from "tally";
+//   import { Tally } from "edgetally";
 //   const tally = new Tally({ url: "https://tally.example.com", key });
 //   await tally.increment("downloads");
 //
@@ -227,7 +227,7 @@ export class Tally {
 
   /**
    * A counter as a store: `subscribe(onChange)` and `getSnapshot()`. Frameworks take it as it is: React by
-   * `useSyncExternalStore` (see `tally/react`), Svelte, Vue and Solid by a few lines.
+   * `useSyncExternalStore` (see `edgetally/react`), Svelte, Vue and Solid by a few lines.
    */
   useCounter(id: string): CounterStore {
     let store = this.#stores.get(id);

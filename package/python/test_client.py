@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-import tally as client  # noqa: E402
-from tally import Tally, TallyError, client_address, client_key  # noqa: E402
+import edgetally as client  # noqa: E402
+from edgetally import Tally, TallyError, client_address, client_key  # noqa: E402
 
 FIXTURES = Path(__file__).parents[2] / "tests/fixtures"
 DIALOGUES = json.loads((FIXTURES / "clients.json").read_text("utf-8"))

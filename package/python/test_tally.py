@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tally import Tally, TallyError  # noqa: E402
+from edgetally import Tally, TallyError  # noqa: E402
 
 ADDRESS, GATE = sys.argv.pop(), None
 ADDRESS, GATE = sys.argv.pop(), ADDRESS

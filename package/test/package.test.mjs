@@ -54,8 +54,14 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
   });
   assert.equal(installed.code, 0, installed.stderr);
   const dependencies = readdirSync(join(empty, "node_modules")).filter((name) => !name.startsWith("."));
-  assert.deepEqual(dependencies.sort(), ["@cloudflare", "tally", "workerd"]);
+  assert.deepEqual(dependencies.sort(), ["@cloudflare", "edgetally", "workerd"]);
   assert.notEqual(spawnSync("sh", ["-c", "command -v cargo"], { env }).status, 0, "cargo is on the PATH");
+
+  // `npx edgetally` runs the program that has the package's name.
+  const [own, short] = await Promise.all(
+    ["edgetally", "tally"].map((name) => run(join(empty, "node_modules/.bin", name), ["--version"], { cwd: empty, env })),
+  );
+  assert.deepEqual([own.code, own.stdout], [0, short.stdout], own.stderr);
 
   const server = await openServer({ program: [join(empty, "node_modules/.bin/tally")], env, cwd: empty });
   try {
@@ -64,7 +70,7 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
     console.log(`from the archive to the first count: ${seconds.toFixed(1)} s`);
     assert.deepEqual([counted.value, counted.exact], [1, true]);
     assert.ok(seconds < COUNTS_SECONDS_MAX, `${seconds} s`);
-    const script = `import { Tally } from "tally"; const tally = new Tally({ url: process.argv[1] }); console.log((await tally.increment("likes")).value);`;
+    const script = `import { Tally } from "edgetally"; const tally = new Tally({ url: process.argv[1] }); console.log((await tally.increment("likes")).value);`;
     const node = await run("node", ["--input-type=module", "--eval", script, server.url], { cwd: empty, env });
     assert.deepEqual([node.stdout, node.stderr], ["2\n", ""]);
     const outcome = await server.tally(["get", "likes", "--strong", "--json"]);
@@ -80,7 +86,7 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
   writeFileSync(join(empty, "tsconfig.json"), strict);
   writeFileSync(
     join(empty, "use.ts"),
-    `import { Tally, type Written } from "tally";
+    `import { Tally, type Written } from "edgetally";
 const tally = new Tally({ url: "http://x" });
 const written: Promise<Written> = tally.increment("a", { delta: 2, by: { country: "DE" } });
 // @ts-expect-error -- a field that OpenAPI does not know
@@ -92,9 +98,9 @@ void [written, left];
   const typed = await run(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "--project", empty]);
   assert.equal(typed.code, 0, typed.stdout);
   for (const file of ["LICENSE", "THIRD-PARTY.txt", "Containerfile", "tally.service"]) {
-    assert.ok(existsSync(join(empty, "node_modules/tally", file)), file);
+    assert.ok(existsSync(join(empty, "node_modules/edgetally", file)), file);
   }
-  assert.doesNotMatch(readFileSync(join(empty, "node_modules/tally/package.json"), "utf8"), /esbuild|commander/);
+  assert.doesNotMatch(readFileSync(join(empty, "node_modules/edgetally/package.json"), "utf8"), /esbuild|commander/);
 });
 
 test("the wheel of the Python client is built, installed into an empty folder, and imported", async (context) => {
@@ -102,14 +108,14 @@ test("the wheel of the Python client is built, installed into an empty folder, a
   // A build leaves folders beside what it builds.
   const source = join(place, "python-source");
   mkdirSync(source);
-  for (const file of ["pyproject.toml", "tally.py"]) cpSync(join(ROOT, "package/python", file), join(source, file));
+  for (const file of ["pyproject.toml", "edgetally.py"]) cpSync(join(ROOT, "package/python", file), join(source, file));
   const wheels = join(place, "wheels");
   const built = await run(PYTHON, [
     "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source,
   ]);
   assert.equal(built.code, 0, built.stderr);
   const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  const wheel = `tally_client-${version}-py3-none-any.whl`;
+  const wheel = `edgetally-${version}-py3-none-any.whl`;
   assert.deepEqual(readdirSync(wheels), [wheel]);
   const target = join(place, "python-installed");
   const installed = await run(PYTHON, [
@@ -117,9 +123,9 @@ test("the wheel of the Python client is built, installed into an empty folder, a
   ]);
   assert.equal(installed.code, 0, installed.stderr);
   const script =
-    "import importlib.metadata, tally; print(tally.__file__, importlib.metadata.version('tally-client'), tally.Tally.__name__)";
+    "import importlib.metadata, edgetally; print(edgetally.__file__, importlib.metadata.version('edgetally'), edgetally.Tally.__name__)";
   const { stdout, stderr } = await run(PYTHON, ["-c", script], {
     cwd: place, env: { PYTHONPATH: target, PYTHONDONTWRITEBYTECODE: "1" },
   });
-  assert.equal(stdout, `${join(target, "tally.py")} ${version} Tally\n`, stderr);
+  assert.equal(stdout, `${join(target, "edgetally.py")} ${version} Tally\n`, stderr);
 });

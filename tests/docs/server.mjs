@@ -11,7 +11,7 @@ import { differences } from "./shape.mjs";
 
 // As pages write it; each run has another one.
 const ADDRESS = "127.0.0.1:8788";
-const SERVE = /(^|\s)(?:make serve|(?:npx )?tally serve)\b/;
+const SERVE = /(^|\s)(?:make serve|(?:tally|npx edgetally) serve)\b/;
 // A machine that is busy takes long; one that hangs is found out all the same.
 const PATIENCE_MS = 120_000;
 // A status on stderr for each answer of curl.
@@ -147,5 +147,5 @@ export class Workplace {
 /** Returns whether a block starts a server, and whether it is one with settings of its own. */
 export function startsServer({ text }) {
   if (!SERVE.test(text)) return undefined;
-  return { isPlain: ["make serve", "npx tally serve"].includes(text.replace(/#.*$/gm, "").trim()) };
+  return { isPlain: ["make serve", "npx edgetally serve"].includes(text.replace(/#.*$/gm, "").trim()) };
 }

@@ -1,6 +1,6 @@
 """Tally for Python: counts surely and once. It needs the standard library only, Python 3.9 or later.
 
-    from tally import Tally
+    from edgetally import Tally
     tally = Tally("http://127.0.0.1:8788", key="...")
     tally.increment("downloads")
 
