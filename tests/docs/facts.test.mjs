@@ -1,0 +1,73 @@
+// Facts that several pages quote have one source each: a constant, a manifest, or the page that works them out.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { constants } from "../../scripts/constants.mjs";
+import { ROOT, documents, parse, read } from "./pages.mjs";
+
+const quoted = documents().filter((page) => !page.startsWith("tests/") && page !== "BENCHMARKS.md");
+
+/** Returns `{ page, line, found }` of each match in the pages that people read. */
+function mentions(pattern) {
+  return quoted.flatMap((page) =>
+    read(page)
+      .split("\n")
+      .flatMap((text, index) => [...text.matchAll(pattern)].map((found) => ({ page, line: index + 1, text, found }))),
+  );
+}
+
+const where = ({ page, line, text }) => `${page}:${line}: ${text}`;
+
+const versionOf = (text) => text.match(/(\d+(?:\.\d+)?)/)[1];
+
+test("each version of Node in a page is the one that its part of the project needs", () => {
+  const minimum = (file) => read(file).match(/const NODE_MIN = \[([\d, ]+)\]/)[1].replace(", ", ".");
+  const needs = {
+    "to build": versionOf(read("scripts/setup.sh").match(/any version from \d+/)[0]),
+    "the command": versionOf(read("package/package.mjs").match(/engines: \{ node: "([^"]+)"/)[1]),
+    "tally deploy and startTally()": minimum("package/command/deploy.mjs"),
+  };
+  assert.equal(needs["the command"], minimum("package/command/doctor.mjs"));
+  assert.equal(
+    needs["tally deploy and startTally()"],
+    read("package/command/doctor.mjs").match(/const NODE_DEPLOY_MIN = \[([\d, ]+)\]/)[1].replace(", ", "."),
+  );
+  const found = mentions(/\bNode (\d+(?:\.\d+)?)/g);
+  assert.ok(found.length >= 5, `${found.length} mentions`);
+  const known = Object.values(needs);
+  for (const one of found) assert.ok(known.includes(one.found[1]), `${where(one)}: known are ${known.join(", ")}`);
+  for (const page of ["README.md", "CONTRIBUTING.md"]) {
+    const own = found.filter((one) => one.page === page).map((one) => one.found[1]);
+    assert.deepEqual([...new Set(own)], [needs["to build"]], page);
+  }
+});
+
+test("the number of partitions is that of the directory, wherever a page names it", () => {
+  const { value } = constants(ROOT).find(({ name }) => name === "DIRECTORY_PARTITIONS");
+  const found = mentions(/\b(?:the|of|has|of its|all|and) (\d+) partitions\b(?! of the keys)/g);
+  assert.ok(found.length >= 4, `${found.length} mentions`);
+  for (const one of found) assert.equal(one.found[1], String(value), where(one));
+  const row = parse(read("docs/operate/variables.md")).rows.find(({ cells }) => cells[0] === "`TALLY_DIRECTORY`");
+  assert.equal(row.cells[3], String(value));
+});
+
+test("rows and dollars of a million are worked out in the page of costs, and only quoted elsewhere", () => {
+  const rows = parse(read("docs/operate/costs.md")).rows.filter(({ cells }) => /^[\d,.]+$/.test(cells.at(-1)));
+  const dollars = rows.map(({ cells }) => cells.at(-1));
+  const others = mentions(/\$(\d+\.\d\d)\b/g).filter(({ page }) => !page.startsWith("docs/operate/costs"));
+  assert.ok(others.length >= 3, `${others.length} mentions`);
+  // Prices that are Cloudflare's own, and what follows from them for other things than a million.
+  const isOfMillion = ({ text }) => /million/.test(text);
+  for (const one of others.filter(isOfMillion)) assert.ok(dollars.includes(one.found[1]), where(one));
+  // How many rows a view writes differs by what it names, so only the table says it.
+  const views = mentions(/\b(\d+\.\d+) rows\b/g).filter(({ page }) => page.startsWith("docs/guide") || page === "README.md");
+  for (const one of views) assert.ok(rows.some(({ cells }) => cells.includes(one.found[1])), where(one));
+});
+
+test("reads that report their age in headers only are named where `as_of` is promised", () => {
+  const promise = read("docs/guide/exactness.md");
+  assert.match(promise, /`GET \/api\/counter` and answers in plain text report the first three in the headers/);
+  const { paths } = JSON.parse(read("crates/tally-protocol/src/openapi.json"));
+  const answer = paths["/api/counter"].get.responses["200"];
+  assert.match(answer.description, /`Tally-As-Of`/);
+  assert.deepEqual(Object.keys(answer.content["application/json"].schema.properties), ["key", "count"]);
+});
