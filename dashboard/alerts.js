@@ -117,7 +117,7 @@ function keepFocus(node, replace) {
 // What puts the first one.
 function noneYet() {
   const alert = '{"counter":"orders","when":{"value":{"above":1000}},"webhook":"https://hooks.example.com/tally","secret":"whsec_…"}';
-  return el("div", {}, el("p", { class: "sub" }, "There are none. One that tells a webhook when orders are over 1,000:"), el("pre", {}, `curl -X PUT -d '${alert}' ${location.origin}/alerts/many-orders`));
+  return el("div", {}, el("p", { class: "sub" }, "There are none. This one calls a webhook when orders are above 1,000:"), el("pre", {}, `curl -X PUT -d '${alert}' ${location.origin}/alerts/many-orders`));
 }
 
 function tableOf(heads, rows, kind = "policies") {
@@ -131,7 +131,7 @@ function alertTable(alerts, acts) {
     el("button", { type: "button", class: "quiet small", "aria-label": label, on: { click } }, text);
   const row = (alert) => {
     const { name, state, condition, value, since, missing, silenced_until: until } = alert;
-    const more = [until === null ? "" : `until ${timeOf(until)}, else ${condition}`, missing ?? ""]
+    const more = [until === null ? "" : `until ${timeOf(until)}, otherwise ${condition}`, missing ?? ""]
       .filter(Boolean)
       .join("; ");
     const silences =

@@ -107,7 +107,7 @@ let offered;
 function offer({ id: token, prefix }) {
   const answer = openShare(token, prefix);
   // Said by the view that the address without the token shows next.
-  if (answer === "refuse") refusal = "This is no share link: your key is the one of before.";
+  if (answer === "refuse") refusal = "This is not a share link: you still use your earlier key.";
   if (answer === "ask") {
     offered = { token, prefix };
     const what = prefix === "" ? "all counters" : `counters that begin with ${prefix}`;

@@ -197,7 +197,7 @@ function boardFrame(main, { id: board, period, member }) {
   };
   const buttons = exportButtons(first, () => exported(`tally-board-${board}`, { board, period }, frame.shown));
   frame.body = el(
-    "div", { class: "panels" }, panel("member", "Where a member stands", form, frame.member),
+    "div", { class: "panels" }, panel("member", "Find a member", form, frame.member),
     panel("top", [`The first ${ROWS}`, buttons], frame.top, frame.total),
   );
   main.replaceChildren(

@@ -57,7 +57,7 @@ export function shownDimensions(has) {
 /** Returns what is said of dimensions that have no panel; "" where there are none. */
 export function unshownWords(names) {
   if (names.length === 0) return "";
-  return `${names.length} more ${names.length === 1 ? "dimension has" : "dimensions have"} no panel here: ${names.join(", ")}. GET /counters/{id}/breakdown?by= tells them.`;
+  return `${names.length} more ${names.length === 1 ? "dimension has" : "dimensions have"} no panel here: ${names.join(", ")}. GET /counters/{id}/breakdown?by= returns them.`;
 }
 
 /** Returns what is said of dimensions that have no value in a range; "" where there are none. */

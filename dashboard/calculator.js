@@ -210,5 +210,5 @@ function textOf({ requests, writes, checks, reads }, when) {
     some(writes, "write", "writes"), some(checks, "check of a limit", "checks of limits"),
     some(reads, "other request", "other requests"),
   ];
-  return `${when} the whole deployment has answered ${some(requests, "request", "requests")}: ${of[0]}, ${of[1]} and ${of[2]}. A month has as many at this rate.`;
+  return `${when} the deployment has answered ${some(requests, "request", "requests")}: ${of[0]}, ${of[1]} and ${of[2]}. A month has as many at this rate.`;
 }

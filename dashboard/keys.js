@@ -46,7 +46,7 @@ export function showKeys(main, { id }, status) {
     ),
   );
   const rotate = (key) =>
-    change(async () => shown(await send("POST", `/keys/${key.id}/rotate`, {}, signal), (name) => `The key ${name} has another secret. It is not shown again; the one before goes on for a day.`));
+    change(async () => shown(await send("POST", `/keys/${key.id}/rotate`, {}, signal), (name) => `The key ${name} has another secret. It is not shown again. The earlier secret stays valid for a day.`));
   const revoke = (key) =>
     change(async () => {
       await send("DELETE", `/keys/${key.id}`, undefined, signal);

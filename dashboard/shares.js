@@ -35,7 +35,7 @@ export function showShares(main, { prefix }, status) {
     panel("shares", "Links", list),
   );
   main.replaceChildren(
-    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Share links"), el("p", { class: "sub" }, "Whoever has a link can read the counters whose names begin with its prefix, and nothing else.")),
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Share links"), el("p", { class: "sub" }, "Everyone with a link can read the counters whose names begin with its prefix, and nothing else.")),
     body,
   );
   const tell = (error) => {

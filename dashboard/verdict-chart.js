@@ -101,7 +101,7 @@ export class VerdictChart {
     const sum = columns.reduce((all, column) => all + sumOf(column), 0n);
     this.#words = sum === 0n ? "Nothing was checked in this time." : `At most ${count(most)} checks in a column. Point at one to read it.`;
     setText(this.#readout, this.#words);
-    this.#plot.setAttribute("aria-label", `Checks over time, ${count(sum)} in all. The same stands in the table below.`);
+    this.#plot.setAttribute("aria-label", `Checks over time, ${count(sum)} in all. The table below has the same numbers.`);
     const rows = columns.slice(-TABLE_ROWS_MAX).reverse();
     this.#rows.replaceChildren(
       ...rows.map(([start, ...values]) =>

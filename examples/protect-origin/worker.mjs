@@ -26,7 +26,7 @@ async function clientOf(request, env) {
   return Array.from(new Uint8Array(digest, 0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// What Tally says of a request; 503 where it cannot be asked.
+// What Tally says of a request; 503 where it cannot be checked.
 async function verdictOn(request, env) {
   try {
     return await env.TALLY.fetch(`https://tally/limits/website/${await clientOf(request, env)}`, {
@@ -36,7 +36,7 @@ async function verdictOn(request, env) {
       cf: request.cf,
     });
   } catch (error) {
-    console.error(`the rate limit cannot be asked: ${error}`);
+    console.error(`the rate limit cannot be checked: ${error}`);
     return new Response(null, { status: 503 });
   }
 }

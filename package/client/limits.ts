@@ -77,7 +77,7 @@ export async function judge<Context>(
 ): Promise<Judged> {
   const key = await keyOf(options, context, address);
   if (key === undefined) {
-    const detail = "the request lacks what tells its sender apart";
+    const detail = "the request has nothing that identifies its sender";
     return refused(400, "no-key", "The request does not say whose it is", detail);
   }
   const { policy, cost, check = {} } = options;
@@ -126,14 +126,14 @@ function failed(options: LimitOptions<any>, error: unknown): Judged {
   if (error instanceof TallyError && error.status === 429) {
     log(options, "budget", `nothing was judged, requests get 503: the budget of this program itself is used up: ${why}`);
     const headers = { "retry-after": seconds(error.retry_after_ms ?? 0) };
-    return refused(503, "limiter-budget", "The limit cannot be asked", "come again soon", headers);
+    return refused(503, "limiter-budget", "The limit cannot be checked", "come again soon", headers);
   }
   if (!(error instanceof TallyError) || isFinal(error)) {
     const isKey = error instanceof TallyError && [401, 403].includes(error.status);
     const hint = isKey ? "the key of this program is not valid here: " : "";
     log(options, "wrong", `nothing is judged, requests get 500, until this is mended: ${hint}${why}`);
     const detail = "the operator of this site has to mend it";
-    return refused(500, "limiter-misconfigured", "The limit cannot be asked", detail);
+    return refused(500, "limiter-misconfigured", "The limit cannot be checked", detail);
   }
   // The server says `limiter-unavailable` where the policy itself is closed.
   const onError = options.onError ?? (error.code === "limiter-unavailable" ? "closed" : "open");
@@ -141,5 +141,5 @@ function failed(options: LimitOptions<any>, error: unknown): Judged {
   log(options, "away", `Tally does not answer, requests ${onError === "open" ? "are let through" : "get 503"}: ${why}`);
   if (onError === "open") return { verdict: undefined, headers, refusal: undefined };
   const after = { "retry-after": seconds(error.retry_after_ms ?? 0), ...headers };
-  return refused(503, "limiter-unavailable", "The limit cannot be asked", "come again soon", after);
+  return refused(503, "limiter-unavailable", "The limit cannot be checked", "come again soon", after);
 }

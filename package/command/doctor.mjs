@@ -37,7 +37,7 @@ export function pathCheck(id, refusal) {
     if (message.includes(encodeURIComponent(id))) return wrong("the proxy encodes % again, so an id with a slash counts under another id");
   }
   if (["counter-not-found", "not-found"].includes(code)) return wrong("the proxy decodes %2F, so /blog counts as blog, and deeper ids are 404");
-  if ([401, 403].includes(status) && code !== "unknown") return ["path", "differs", "this key may not read an id with %2F, so what a proxy does with it is not known"];
+  if ([401, 403].includes(status) && code !== "unknown") return ["path", "differs", "this key may not read an id with %2F, so this check cannot see what a proxy does with it"];
   if (code === "unknown") return wrong(`the proxy answers a path with %2F itself, with ${status}`);
   return ["path", "wrong", `an id with %2F is answered with ${status} ${code}: ${message}`];
 }
@@ -75,9 +75,9 @@ async function deployment(options) {
     checks.push(["answers", "ok", `${address}, in ${Date.now() - began} ms`]);
     const date = Date.parse(health.headers.get("date") ?? "");
     const offset_ms = Math.abs(date - Date.now());
-    if (!Number.isNaN(date)) checks.push(offset_ms <= CLOCK_MS_MAX ? ["clock", "ok", "this machine's clock and the server's agree"] : ["clock", "wrong", `the clocks differ by ${Math.round(offset_ms / 1000)} s: set them by NTP`]);
+    if (!Number.isNaN(date)) checks.push(offset_ms <= CLOCK_MS_MAX ? ["clock", "ok", "this machine's clock and the server's agree"] : ["clock", "wrong", `the clocks differ by ${Math.round(offset_ms / 1000)} s: set them with NTP`]);
   } catch (error) {
-    checks.push(["answers", "wrong", error.status === 0 ? `${error.message}: start it (tally serve), or name it by --url` : `/healthz answers ${error.status} ${error.code}: ${error.message}`]);
+    checks.push(["answers", "wrong", error.status === 0 ? `${error.message}: start it (tally serve), or pass its address with --url` : `/healthz answers ${error.status} ${error.code}: ${error.message}`]);
     return checks;
   }
   const described = await client.request("GET", "/openapi.json").catch(() => undefined);
@@ -87,7 +87,7 @@ async function deployment(options) {
     await client.list({ limit: 1 });
     checks.push(["key", "ok", "counters may be read"]);
   } catch (error) {
-    const what = { 401: "no key was sent, or an unknown one: set TALLY_KEY", 403: "the key may not list all counters: that is right for a key with a prefix" }[error.status] ?? error.message;
+    const what = { 401: "no key was sent, or an unknown one: set TALLY_KEY", 403: "the key may not list all counters, which is right for a key with a prefix" }[error.status] ?? error.message;
     checks.push(["key", error.status === 403 ? "differs" : "wrong", what]);
   }
   checks.push(pathCheck(PROBE_ID, await client.get(PROBE_ID).then(() => undefined, (error) => error)));

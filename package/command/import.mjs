@@ -158,7 +158,7 @@ function summaryText(summary, run, { paint }) {
     );
   if (summary.unfinished > 0) lines.push(`the last line has no newline yet, and is left for the next run${summary.unfinished > 1 ? ` (${summary.unfinished} files)` : ""}`);
   for (const { why } of summary.failed) lines.push(paint("yellow", why));
-  if (summary.interrupted) lines.push("interrupted: the same command goes on from here");
+  if (summary.interrupted) lines.push("interrupted: the same command continues from here");
   if (summary.top.length > 0) lines.push("", table(summary.top.map(({ id, count }) => [number(count), id]), [0]));
   return lines.join("\n");
 }

@@ -175,6 +175,6 @@ export async function rotate({ args: [name], options, screen }) {
   const old = keep > 0 ? mine.map((one) => ({ ...one, name: `${name}, old` })) : [];
   writeKeys(file, { ...keys, keys: [...keys.keys.filter((one) => one.name !== name), ...made, ...old] });
   printed(screen, { name, key }, file);
-  if (old.length > 0 && !screen.isJson) screen.note(`the old one is called "${name}, old": revoke it once nobody uses it`);
+  if (old.length > 0 && !screen.isJson) screen.note(`the old one is called "${name}, old": revoke it once it is not used any more`);
   return EXIT.done;
 }

@@ -34,11 +34,11 @@ export function program() {
   const tally = new Command("tally")
     .description("Counts things at the edge: serves, imports, reads, deploys.")
     .version(PACKAGE.version, "-V, --version", "print the version")
-    .option("--url <address>", `where Tally is (TALLY_URL, else ${URL_DEFAULT})`)
-    .option("--key <key>", "a key of TALLY_KEYS (TALLY_KEY; in the environment nobody else sees it)")
+    .option("--url <address>", `the address of Tally (TALLY_URL, or ${URL_DEFAULT})`)
+    .option("--key <key>", "a key (TALLY_KEY; only in the environment do other users not see it)")
     .option("--key-file <file>", "the file that holds the key (TALLY_KEY_FILE)")
     .option("--json", "print JSON, for programs")
-    .option("--no-color", "print no colours; they go to terminals alone (NO_COLOR)")
+    .option("--no-color", "print no colours; without it, only terminals get them (NO_COLOR)")
     .helpOption("-h, --help", "print this help")
     .helpCommand("help [command]", "print the help of a command")
     .configureHelp({ showGlobalOptions: true })
@@ -81,8 +81,8 @@ function serving(tally) {
     .option("--port <port>", "listen on this port; 0 takes a free one (PORT, 8788)")
     .option("--data <folder>", "keep the data here (DATA, ./tally-data)")
     .option("--host <address>", "listen on this address; any other than loopback needs keys (HOST, 127.0.0.1)")
-    .option("--keys <file>", "who may do what, as JSON (TALLY_KEYS)")
-    .option("--edges <number>", "so many edges, each on a port and with an isolate of its own (SERVE_EDGES, 1)")
+    .option("--keys <file>", "the file of keys, as JSON (TALLY_KEYS)")
+    .option("--edges <number>", "the number of edges, each with its own port and isolate (SERVE_EDGES, 1)")
     .addHelpText(
       "after",
       examples(
@@ -97,9 +97,9 @@ function importing(tally) {
     .command("import")
     .description("count the lines of access logs, each once however often it is imported")
     .argument("[files...]", "logs; plain, or packed by gzip, zstd or bzip2; - is standard input")
-    .option("--format <format>", "clf (nginx, apache), caddy, cloudfront, alb, logpush, nginx-json, goatcounter: found out where left out; tally: an export")
+    .option("--format <format>", "clf (nginx, apache), caddy, cloudfront, alb, logpush, nginx-json, goatcounter: detected if you leave it out; tally: an export")
     .option("--from <source>", "instead of logs: redis://…, rediss://…, or a file of: countapi, abacus, goatcounter")
-    .option("--follow", "go on with what is appended, through rotations, until interrupted")
+    .option("--follow", "continue with appended lines, through rotations, until interrupted")
     .option("--status <ranges>", "count these statuses, such as 200-299,304; any counts all", "200-299")
     .option("--method <methods>", "count these methods, such as GET,POST; any counts all", "GET")
     .option("--bots", "count programs too")
@@ -108,17 +108,17 @@ function importing(tally) {
     .option("--no-static", "leave out scripts, styles, images and fonts (the default)")
     .option("--all", "count every line: --status any --method any --bots --static")
     .option("--strip-query", "count paths without their queries (the default)")
-    .option("--no-strip-query", "count each query as a counter of its own")
+    .option("--no-strip-query", "count each query as its own counter")
     .addOption(new Option("--paths <rule>", "/a, /a/ and /a/index.html: keep them apart, strip to /a, or add the slash of /a/").choices(["keep", "strip", "add"]).default("keep"))
     .option("--rewrite <rule>", "change paths, as '/old/(.*) => /new/$1'; may be repeated", list)
     .option("--prefix <text>", "put this before each id", "")
-    .option("--site <id>", "count the whole site as one counter, its pages as a breakdown")
-    .option("--by <dimensions>", "what lines say of themselves: page,referrer,status,method,browser,device,utm_source,country")
+    .option("--site <id>", "count the site as one counter, its pages as a breakdown")
+    .option("--by <dimensions>", "dimensions of lines for breakdowns: page,referrer,status,method,browser,device,utm_source,country")
     .addOption(new Option("--unique <field>", "count unique addresses").choices(["ip", "none"]).default("none"))
     .addOption(new Option("--mode <mode>", "with --from and --format tally: what becomes of counters that are there").choices(["create", "replace", "add"]).default("create"))
-    .option("--match <pattern>", "with --from redis: only keys that fit, such as 'views:*'")
+    .option("--match <pattern>", "with --from redis: only keys that match, such as 'views:*'")
     .option("--again", "count files again that were imported before")
-    .option("--no-progress", "show no progress bar; it goes to terminals alone")
+    .option("--no-progress", "show no progress bar; without it, only terminals get one")
     .addHelpText(
       "after",
       examples(
@@ -137,11 +137,11 @@ function importing(tally) {
 function reading(tally) {
   tally
     .command("top")
-    .description("which counters have most")
-    .argument("[prefix]", "of those whose ids begin so")
+    .description("list the counters with the highest counts")
+    .argument("[prefix]", "only counters whose ids begin with this")
     .addOption(new Option("--by <what>", "what is compared").choices(["value", "count", "uniques"]))
-    .option("--window <window>", "3600, 86400, today, month, year, or days such as 7d or 365d; all time where left out")
-    .option("--limit <number>", "so many", whole, 10)
+    .option("--window <window>", "3600, 86400, today, month, year, or days such as 7d or 365d; all time by default")
+    .option("--limit <number>", "the number of counters", whole, 10)
     .addHelpText(
       "after",
       examples("tally top", "tally top /blog/ --window today --limit 20", "tally top --json | jq -r '.rows[].id'"),
@@ -151,9 +151,9 @@ function reading(tally) {
     .command("get")
     .description("read counters")
     .argument("<ids...>", "their ids")
-    .option("--strong", "ask all datacenters now")
+    .option("--strong", "read all datacenters now")
     .option("--window <seconds>", "also what was counted in the last seconds", whole)
-    .option("--value", "print the values alone")
+    .option("--value", "print only the values")
     .addHelpText(
       "after", examples("tally get /index.html", "tally get likes --strong --json", "tally get likes --value"),
     )
@@ -162,7 +162,7 @@ function reading(tally) {
     .command("watch")
     .description("show counters as they change")
     .argument("<ids...>", "their ids, at most 100")
-    .option("--for <seconds>", "end after so many seconds", whole)
+    .option("--for <seconds>", "end after this many seconds", whole)
     .addHelpText(
       "after", examples("tally watch /index.html", "tally watch likes claps", "tally watch likes --json --for 60"),
     )
@@ -173,7 +173,7 @@ function keeping(tally) {
   tally
     .command("export")
     .description("print all counters, a line of JSON each")
-    .argument("[prefix]", "of those whose ids begin so")
+    .argument("[prefix]", "only counters whose ids begin with this")
     .option("--output <file>", "write to this file")
     .option("--history", "with their history")
     .option("--uniques", "with their unique elements")
@@ -183,17 +183,17 @@ function keeping(tally) {
     .action(run(() => import("./keep.mjs"), "exportAll"));
   tally
     .command("snapshot")
-    .description("make a snapshot and wait for its end, or list those that there are")
+    .description("make a snapshot and wait for its end, or list snapshots")
     .option("--list", "list them")
     .addHelpText("after", examples("tally snapshot", "tally snapshot --list"))
     .action(run(() => import("./keep.mjs"), "snapshot"));
   tally
     .command("restore")
-    .description("put counters back as a snapshot has them")
+    .description("restore counters from a snapshot")
     .argument("<date>", "the day of the snapshot: 2026-11-01")
-    .option("--prefix <prefix>", "only counters whose ids begin so")
-    .addOption(new Option("--mode <mode>", "how it meets what is there").choices(["create", "replace", "add"]))
-    .option("--dry-run", "say what would change, and change nothing")
+    .option("--prefix <prefix>", "only counters whose ids begin with this")
+    .addOption(new Option("--mode <mode>", "what to do with counters that exist").choices(["create", "replace", "add"]))
+    .option("--dry-run", "show what would change, and change nothing")
     .addHelpText(
       "after",
       examples("tally restore 2026-11-01 --prefix /blog/ --dry-run", "tally restore 2026-11-01 --prefix /blog/"),
@@ -201,12 +201,12 @@ function keeping(tally) {
     .action(run(() => import("./keep.mjs"), "restore"));
   tally
     .command("repair")
-    .description("put back what is damaged, from what other parts of the deployment remember and from the last snapshot")
-    .option("--prefix <prefix>", "only counters whose ids begin so")
-    .option("--dry-run", "say what is damaged, and change nothing")
-    .option("--objects [prefix]", "say what is damaged that belongs to no counter: of boards, tablets, limits, Redis, queued events")
-    .option("--object <name>", "the same of one object, as --objects names it")
-    .option("--discard", "with --object: remove what is damaged of it")
+    .description("restore damaged counters from what other objects remember, and from the last snapshot")
+    .option("--prefix <prefix>", "only counters whose ids begin with this")
+    .option("--dry-run", "show what is damaged, and change nothing")
+    .option("--objects [prefix]", "show other damaged data: of boards, tablets, limits, Redis, queued events")
+    .option("--object <name>", "show the damage of one object, as --objects names it")
+    .option("--discard", "with --object: delete its damaged data")
     .addHelpText(
       "after",
       examples(
@@ -220,17 +220,17 @@ function keeping(tally) {
 function keys(tally) {
   const all = tally
     .command("keys")
-    .description("who may do what: in a deployment, or with --file in a file for TALLY_KEYS");
+    .description("manage keys of a deployment, or with --file those of a file for TALLY_KEYS");
   const key = (name, text) =>
-    all.command(name).description(text).option("--file <file>", "in this file, as TALLY_KEYS has it");
+    all.command(name).description(text).option("--file <file>", "use this file, in the format of TALLY_KEYS");
   const rights = (command) =>
     command
       .option("--scopes <scopes>", "some of read, write, limits, refund, admin", "read,write")
-      .option("--prefix <prefix>", "only ids that begin so; may be repeated", list)
-      .option("--rate-per-minute <number>", "at most so many calls a minute", whole)
-      .option("--expires <date>", "until then, as 2027-01-31");
+      .option("--prefix <prefix>", "only ids that begin with this; may be repeated", list)
+      .option("--rate-per-minute <number>", "the most calls a minute", whole)
+      .option("--expires <date>", "when the key expires, such as 2027-01-31");
   rights(key("add", "make a key, and print it once"))
-    .argument("<name>", "what it is for")
+    .argument("<name>", "the name of the key, such as its purpose")
     .addHelpText(
       "after",
       examples(
@@ -247,7 +247,7 @@ function keys(tally) {
     .action(run(() => import("./keys.mjs"), "revoke"));
   key("rotate", "make a new key of that name, and print it once")
     .argument("<name>", "its name, or its id")
-    .option("--keep <seconds>", "let the old one live so long; a day in a deployment, not at all in a file", whole)
+    .option("--keep <seconds>", "keep the old secret valid for this time; a day in a deployment, 0 in a file", whole)
     .addHelpText("after", examples("tally keys rotate blog", "tally keys rotate blog --keep 86400"))
     .action(run(() => import("./keys.mjs"), "rotate"));
 }
@@ -255,14 +255,14 @@ function keys(tally) {
 function limiting(tally) {
   tally
     .command("limits")
-    .description("list policies of rate limits; make, show, try and end one")
+    .description("list rate-limit policies; make, show, check and delete one")
     .argument("[policy]", "a policy")
-    .argument("[key]", "a key of it: looks at its quota")
+    .argument("[key]", "a key of the policy: shows its quota")
     .option("--set <fields>", "make or change the policy: '{\"limit\":100,\"window_seconds\":60}'")
-    .option("--check", "consume of the key's quota; exit code 7 where it is refused")
-    .option("--cost <number>", "so much", whole, 1)
+    .option("--check", "take from the key's quota; exit code 7 if the limit refuses")
+    .option("--cost <number>", "the cost of the check", whole, 1)
     .option("--reset", "forget what the key has used")
-    .option("--delete", "end the policy")
+    .option("--delete", "delete the policy")
     .addHelpText("after", examples("tally limits", "tally limits login --set '{\"limit\":100,\"window_seconds\":60}'", "tally limits login bob --check && ./go.sh"))
     .action(run(() => import("./limits.mjs"), "limits"));
 }
@@ -271,21 +271,21 @@ function operating(tally) {
   tally
     .command("deploy")
     .description("deploy to Cloudflare, step by step")
-    .option("--dry-run", "show each step, and check by wrangler that it would work; change nothing")
-    .option("--yes", "ask nothing: take what options and defaults say")
-    .option("--folder <folder>", "where the two configurations are written", "tally-deploy")
-    .option("--name <name>", "the Workers are called so: <name>-edge and <name>-aggregator", "tally")
+    .option("--dry-run", "show each step and check it with wrangler; change nothing")
+    .option("--yes", "do not ask; use options and defaults")
+    .option("--folder <folder>", "the folder for the two configurations", "tally-deploy")
+    .option("--name <name>", "the names of the Workers are <name>-edge and <name>-aggregator", "tally")
     .option("--domain <domain>", "answer at this domain of your account")
     .addOption(
       new Option("--datacenters <mode>", "what a datacenter is").choices(["colos", "region", "one"]).default("region"),
     )
-    .option("--tablets <number>", "counters of a datacenter share so many objects", whole)
+    .option("--tablets <number>", "the number of objects that the counters of a datacenter share", whole)
     .option("--queue", "queued events go through Cloudflare Queues")
     .option("--snapshots", "snapshots go to an R2 bucket")
     .option("--analytics", "metrics go to Analytics Engine")
-    .option("--keys <file>", "who may do what, as JSON; made anew where there is none")
-    .option("--gradual <percent>", "send only so many percent of the requests to this version", whole)
-    .option("--rollback", "go back to the version before")
+    .option("--keys <file>", "the file of keys, as JSON; made if it does not exist")
+    .option("--gradual <percent>", "the percentage of requests that this version gets", whole)
+    .option("--rollback", "return to the previous version")
     .addHelpText(
       "after",
       examples(
@@ -296,7 +296,7 @@ function operating(tally) {
     .action(run(() => import("./deploy.mjs"), "deploy"));
   tally
     .command("doctor")
-    .description("look for what is wrong, here and with the deployment")
+    .description("look for faults on this machine and in the deployment")
     .addHelpText("after", examples("tally doctor", "tally doctor --url https://tally.example.com --json"))
     .action(run(() => import("./doctor.mjs"), "doctor"));
 }

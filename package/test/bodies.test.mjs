@@ -119,8 +119,8 @@ test("a file that was cut, changed or joined to another is told", async () => {
     [whole.slice(0, whole.indexOf('{"end"')), /x\.ndjson has no last line, so it was cut/],
     [whole.replace(`${counter("a")}\n`, ""), /has 1 counters, and its last line says 2/],
     [whole.replace('"value":1', '"value":2'), /it was changed or damaged/],
-    [`${whole}${counter("c")}\n`, /goes on behind its last line/],
-    [whole.replace('"complete":true', '"complete":false'), /was not complete/],
+    [`${whole}${counter("c")}\n`, /continues after its last line/],
+    [whole.replace('"complete":true', '"complete":false'), /is not complete/],
   ]) {
     const [isWhole, reason] = await outcomeOf(text);
     assert.equal(isWhole, false);

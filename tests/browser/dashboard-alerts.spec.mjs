@@ -62,7 +62,7 @@ test("an alert is silenced and heard again; the focus stays", async () => {
   const page = await dashboard.open("#/alerts");
   await says(page, row("sold"), "firing");
   await page.click("[aria-label='Silence sold for 8 h']");
-  await says(page, row("sold"), /silenced.*until .*, else firing/);
+  await says(page, row("sold"), /silenced.*until .*, otherwise firing/);
   await says(page, "[role=status]", "Nothing of sold is delivered for a time.");
   const { alerts } = await world.well("GET", "/alerts");
   const { silenced_until: until } = alerts.find(({ name }) => name === "sold");

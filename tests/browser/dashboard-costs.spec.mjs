@@ -55,7 +55,7 @@ test("the calculator begins with what the deployment counted, says over which ti
   await page.selectOption("#cost-from", "begun");
   await says(
     page, "[role=status]",
-    new RegExp(`since .* the whole deployment has answered .*: ${WRITES} writes, ${CHECKS} checks of limits`),
+    new RegExp(`since .* the deployment has answered .*: ${WRITES} writes, ${CHECKS} checks of limits`),
   );
   const [writes, checks, reads] = [
     await numberOf(page, "writes"), await numberOf(page, "checks"), await numberOf(page, "reads"),

@@ -49,7 +49,7 @@ test("a link replaces no key of a tab unasked, and brings no key but a share's",
   const keyOf = () => own.evaluate(() => sessionStorage.getItem("tally-key"));
   const visit = (text) => own.evaluate((hash) => (location.hash = hash), `#/share/${text}?prefix=blog/`);
   await visit("admin-key-0123456789");
-  await says(own, ".unknown", /^This is no share link/);
+  await says(own, ".unknown", /^This is not a share link/);
   expect(await keyOf()).toBe(null);
   await own.evaluate(() => sessionStorage.setItem("tally-key", "my-own-key-0123456789"));
   for (const how of ["#share-close", "Escape"]) {

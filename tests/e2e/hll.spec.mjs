@@ -161,8 +161,8 @@ test("what is no string is refused with the reason, and so is a counter of anoth
       [one.subarray(0, HEADER_BYTES), "the opcodes cover 0 of 16384 registers"],
       [one.subarray(0, -1), "the string ends within an opcode"],
       [Buffer.concat([one, one.subarray(HEADER_BYTES)]), "the opcodes cover more than 16384 registers"],
-      [Buffer.concat([one, Buffer.from("\n")]), "redis-cli adds that unless it is told -D ''"],
-      [Buffer.concat([dense, Buffer.from("\n")]), "redis-cli adds that unless it is told -D ''"],
+      [Buffer.concat([one, Buffer.from("\n")]), "redis-cli adds it unless you pass -D ''"],
+      [Buffer.concat([dense, Buffer.from("\n")]), "redis-cli adds it unless you pass -D ''"],
     ];
     for (const [body, reason] of wrong) {
       const refused = await world.refused(400, "invalid-hll", "PUT", path("r"), { body, headers: OCTETS });

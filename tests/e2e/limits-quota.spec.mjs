@@ -115,7 +115,7 @@ test("while the limiter is away an isolate admits what it holds, and then does a
   await until(async () => (await ask()).status === 200, "the limiter is back");
 });
 
-test("nothing is lent while the number of limiters changes", async () => {
+test("no lease is given while the number of limiters changes", async () => {
   world = await openWorld({ edges: 2, vars: { TALLY_LIMITERS: "5", TALLY_LIMITERS_BEFORE: "8" } });
   await put(world, "ample", { limit: 1_000_000, window_seconds: 3_600 });
   expect(await checks(600, "ample", "hot")).toBe(600);

@@ -158,15 +158,15 @@ describe("where all answer", () => {
   test("what is no version is refused with the reason", async () => {
     const { version } = await world.add("bad");
     const table = [
-      ["", "none of ours"],
-      ["0", "none of ours"],
-      ["latest", "none of ours"],
-      [`${version}%3D`, "none of ours"],
-      [`%20${version}`, "none of ours"],
-      [version.slice(0, -1), "not whole"],
-      [`${version}AA`, "none of ours"],
+      ["", "not a version of this service"],
+      ["0", "not a version of this service"],
+      ["latest", "not a version of this service"],
+      [`${version}%3D`, "not a version of this service"],
+      [`%20${version}`, "not a version of this service"],
+      [version.slice(0, -1), "it is cut"],
+      [`${version}AA`, "not a version of this service"],
       [`Aw${version.slice(2)}`, "its format is 3"],
-      ["%00", "none of ours"],
+      ["%00", "not a version of this service"],
       ["A".repeat(12_000), "its format is 0"],
     ];
     for (const path of ["/counters/bad", "/counters/bad/history"]) {

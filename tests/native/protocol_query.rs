@@ -74,7 +74,7 @@ fn unknown_and_repeated_parameters_are_refused_by_name() {
     for text in ["window=1&window=1", "numbers=string&at=1&numbers=string"] {
         let problem = Query::parse(text, KNOWN).expect_err(text);
         assert!(
-            problem.detail().contains("stands twice"),
+            problem.detail().contains("there twice"),
             "{}",
             problem.detail()
         );
@@ -141,10 +141,10 @@ fn versions_are_read_whole_or_refused_with_the_reason() {
     let only = query("datacenter=iad&at_least=AQEDRlJBAAEq").at_least();
     assert_eq!(only, Ok(Some(version.only(&iad))));
     for (value, why) in [
-        ("", "none of ours"),
+        ("", "not a version of this service"),
         ("AA", "its format is 0"),
-        ("AQEDRlJBAAE", "not whole"),
-        ("AQEDRlJBAAEq%20", "none of ours"),
+        ("AQEDRlJBAAE", "it is cut"),
+        ("AQEDRlJBAAEq%20", "not a version of this service"),
         ("AwEDRlJBAAEq", "its format is 3"),
         (&"A".repeat(600_001), "longer than 600000"),
     ] {

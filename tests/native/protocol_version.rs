@@ -120,7 +120,10 @@ fn foreign_strings_are_refused() {
 fn what_is_no_version_is_said() {
     for (error, text) in [
         (VersionError::TooLong, "it is longer than 600000 bytes"),
-        (VersionError::Foreign, "it is none of ours, or not whole"),
+        (
+            VersionError::Foreign,
+            "it is not a version of this service, or it is cut",
+        ),
         (
             VersionError::Format(3),
             "its format is 3, this release reads 1 and 2",

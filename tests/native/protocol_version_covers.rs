@@ -199,7 +199,7 @@ fn a_version_that_was_not_reached_is_told_with_what_was_seen() {
     assert_eq!(problem.retry_after_seconds(), Some(1));
     assert_eq!(
         problem.to_json(),
-        r#"{"type":"/problems/version-not-reached","title":"The version that was asked for was not reached in time","status":504,"detail":"the version was not reached within 2000 ms: shard 1 of IAD is named at 5 and was seen at 0; try again, or read without at_least what `seen` names","code":"version-not-reached","seen":"AQEDRlJBAAcD"}"#
+        r#"{"type":"/problems/version-not-reached","title":"The requested version was not reached in time","status":504,"detail":"the version was not reached within 2000 ms: shard 1 of IAD is named at 5 and was seen at 0; try again, or read without at_least what `seen` names","code":"version-not-reached","seen":"AQEDRlJBAAcD"}"#
     );
     let newer = problem_of(seen("FRA", 0, 8, 1));
     let reason = "generation 8 of the counter is named and 7 was seen";

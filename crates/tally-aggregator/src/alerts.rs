@@ -90,7 +90,7 @@ impl Measured {
                 let rate = samples.rate_per_minute(span_ms);
                 if rate.is_none() {
                     bound = Bound::Unknown;
-                    missing = format!("a rate is told after {} s", span_ms / 1_000);
+                    missing = format!("a rate is known after {} s", span_ms / 1_000);
                 } else if samples.has_fallen() {
                     (bound, missing) = (Bound::AtLeast, ENDED.to_owned());
                 }

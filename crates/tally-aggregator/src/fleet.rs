@@ -31,7 +31,7 @@ pub(super) async fn fleet(host: &Host, request: Result<AskFleet, Fault>) -> Resu
         }
     }
     if parts.is_empty() {
-        let why = "no partition of the directory tells what it knows of the deployment";
+        let why = "no partition of the directory answered";
         return Err(Fault::Unavailable(why.to_owned()));
     }
     Ok(Fleet::of(parts, in_order(missing, Ord::cmp)))

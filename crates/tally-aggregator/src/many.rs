@@ -335,7 +335,7 @@ pub(super) async fn sum_many(
             break;
         }
         if host.now_ms() - begun_ms > SUM_MS_MAX {
-            let detail = "not all counters can be asked in 40 s: ask without consistency=strong, or for a longer prefix";
+            let detail = "reading all counters takes more than 40 s: leave out consistency=strong, or send a longer prefix";
             return Err(Fault::Unavailable(detail.to_owned()));
         }
     }

@@ -467,7 +467,7 @@ pub fn parse_rotation(body: &[u8]) -> Result<i64, Problem> {
     let seconds = seconds.map_or(KEEP_SECONDS, |WholeNumber(seconds)| seconds);
     if seconds > KEEP_SECONDS_MAX {
         return refuse(format!(
-            "keep_seconds must be from 0 to {KEEP_SECONDS_MAX}: for so long the secret before goes on"
+            "keep_seconds must be from 0 to {KEEP_SECONDS_MAX}: the earlier secret stays valid for that time"
         ));
     }
     Ok(i64::try_from(seconds).unwrap_or(0) * 1_000)

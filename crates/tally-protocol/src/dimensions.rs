@@ -109,7 +109,7 @@ impl ByWire<'_> {
         let mut dimensions = Dimensions::default();
         for (name, value) in wire.iter().flat_map(|wire| &wire.0) {
             if dimensions.get(name).is_some() {
-                let detail = format!("`{name}` stands twice in `by`; send it once");
+                let detail = format!("`{name}` is in `by` twice; send it once");
                 return Err(Problem::new(Code::InvalidBody, detail));
             }
             dimensions.insert(name, value)?;
@@ -148,7 +148,7 @@ pub fn parse_list(list: &str, referer: &str) -> Result<Dimensions, Problem> {
             }
         };
         if names.contains(&name) {
-            return refuse(format!("{name:?} stands twice in by; send it once"));
+            return refuse(format!("{name:?} is in by twice; send it once"));
         }
         names.push(name);
         // A request without a page has no such value.
@@ -199,7 +199,7 @@ pub(crate) fn refuse_auto(dimensions: &Dimensions) -> Result<(), Problem> {
         .find(|name| dimensions.get(name) == Some(AUTO));
     left.map_or(Ok(()), |name| {
         let detail = format!(
-            "`{name}` in `by` of a line says its value: `auto` stands for what the visitor's own request says"
+            "`{name}` in `by` of a line needs a value: only requests of visitors take `auto`"
         );
         Err(Problem::new(Code::InvalidBody, detail))
     })

@@ -111,8 +111,7 @@ families! {
         AcknowledgedDelete "{operation=\"delete\"}"
     ];
     Edge Counter "tally_replayed_total"
-        "Writes that were answered with the first answer to the same idempotency key; of bulk bodies that were \
-         counted before as a whole, each accepted line." [Replayed ""];
+        "Writes that were answered with the first answer to the same idempotency key; of bulk bodies that were completely counted before, each accepted line." [Replayed ""];
     Edge Counter "tally_clock_skew_total"
         "Writes and lines that were refused because their own time was too far from the clock." [ClockSkew ""];
     Edge Counter "tally_bots_ignored_total"
@@ -126,7 +125,7 @@ families! {
     Edge Summary "tally_flush_writes"
         "Writes joined in each flush." [FlushWritesSum "_sum", FlushWritesCount "_count"];
     Edge Counter "tally_flush_retries_total"
-        "Flushes that were sent once more, under the same nonce, because nothing was heard of the first." [
+        "Flushes that were sent once more, under the same nonce, because the first got no answer." [
         FlushRetry ""
     ];
     Edge Counter "tally_read_cache_hits_total"
@@ -145,11 +144,11 @@ families! {
     Edge Counter "tally_limit_denials_cached_total"
         "Checks that were refused from memory, without a call." [LimitDenialCached ""];
     Edge Counter "tally_limit_lent_total"
-        "Checks that were admitted from what their isolate was lent, without a call." [LimitLocalQuota ""];
+        "Checks that were admitted from the lease of their isolate, without a call." [LimitLocalQuota ""];
     Edge Counter "tally_limit_messages_total"
         "Messages to limiters: checks that were joined, and requests of isolates for a part of a hot key's limit." [LimitMessage ""];
     Edge Counter "tally_limit_remote_calls_total"
-        "Calls of limiters to others while a check waits: to that of the world for limits with the scope global, or to a key's old place while their number changes." [LimitRemoteCall ""];
+        "Calls of limiters to others while a check waits: to the global limiter for limits with the scope global, or to a key's old place while their number changes." [LimitRemoteCall ""];
     Objects Counter "tally_live_watcher_seconds_total"
         "Streams of live views, added up once a second: its rate is how many there are." [LiveWatcherSecond ""];
     Objects Counter "tally_live_reads_total"
@@ -174,8 +173,7 @@ families! {
         QueueLagCount "_count"
     ];
     Objects Counter "tally_pushes_total"
-        "Messages in which leads told roots what their datacenters had counted: while somebody elsewhere watches, or \
-         as a checkpoint." [
+        "Messages in which leads reported the counts of their datacenters to roots: while somebody elsewhere watches, or as a checkpoint." [
         PushWatched "{reason=\"watched\"}",
         PushCheckpoint "{reason=\"checkpoint\"}"
     ];

@@ -82,7 +82,7 @@ codes! {
     InvalidHll "invalid-hll" 400 "The body is no HyperLogLog of Redis"
         "Send the string as Redis keeps it, without a line feed";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip"
-        "Send the whole gzip stream";
+        "Send the complete gzip stream";
     Unauthorized "unauthorized" 401 "A key is needed"
         "Send `Authorization: Bearer <key>`: see Keys";
     Forbidden "forbidden" 403 "The key does not allow this"
@@ -112,7 +112,7 @@ codes! {
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method"
         "Use a method of the `Allow` header";
     AlreadyExists "already-exists" 409 "There is such a counter, policy or board already"
-        "A line of an import is about something that is there already: send it with `mode=replace` or \
+        "A line of an import names something that exists: send it with `mode=replace` or \
          `mode=add`, or leave it out";
     CounterEnded "counter-ended" 409 "The counter has been deleted since"
         "Send the write with a new key: the counter it was for has been deleted";
@@ -156,7 +156,7 @@ codes! {
     TooManyCounters "too-many-counters" 400 "The call names too many counters"
         "Name fewer counters; of a line in a body: send it in another body";
     Internal "internal" 500 "Internal error"
-        "Tell whoever operates it; it is logged";
+        "Report it to the operator with the `Request-Id`; it is logged";
     NotConfigured "not-configured" 503 "A setting of this deployment is missing or wrong"
         "Set `TALLY_KEYS`, or correct the variable that `detail` names";
     Unavailable "unavailable" 503 "A needed part of the service did not answer"
@@ -165,7 +165,7 @@ codes! {
         "Wait for `Retry-After`; the policy refuses while its limiter is away";
     Overloaded "overloaded" 503 "Too many requests are in progress here"
         "Wait for `Retry-After`; nothing was counted";
-    VersionNotReached "version-not-reached" 504 "The version that was asked for was not reached in time"
+    VersionNotReached "version-not-reached" 504 "The requested version was not reached in time"
         "Read again; `seen` is the version of what was read instead";
 }
 

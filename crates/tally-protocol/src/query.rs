@@ -134,7 +134,9 @@ impl Query {
                 ));
             }
             if name != "id" && pairs.iter().skip(index + 1).any(|(other, _)| other == name) {
-                return refuse(format!("the parameter {name:?} stands twice; send it once"));
+                return refuse(format!(
+                    "the parameter {name:?} is there twice; send it once"
+                ));
             }
         }
         Ok(Self { pairs })
@@ -274,7 +276,8 @@ impl Query {
         match self.get("explain") {
             None => Ok(false),
             Some("1") if self.get("at_least").is_some() => refuse(
-                "explain tells of one read, at_least may take several; send one of them".to_owned(),
+                "explain describes one read, and at_least may take several reads; send one of them"
+                    .to_owned(),
             ),
             Some("1") => Ok(true),
             Some(_) => refuse("explain can only be 1".to_owned()),

@@ -171,12 +171,12 @@ pub fn parse_repair(body: &[u8]) -> Result<RepairRequest, Problem> {
     };
     let after = wire.cursor.as_deref().map(ObjectAt::parse);
     if matches!(extent, Extent::Objects(..)) && after == Some(None) {
-        return Err(refuse("cursor must be that of the answer before"));
+        return Err(refuse("cursor must be the cursor of the previous answer"));
     }
     let is_listed = matches!(extent, Extent::Prefix(..) | Extent::Objects(..));
     let is_object = matches!(extent, Extent::Object(_));
     if (wire.cursor.is_some() && !is_listed) || (wire.discard && !is_object) {
-        let shape = "cursor goes with prefix or objects: that of the answer before; discard goes with object";
+        let shape = "cursor needs prefix or objects, and is the cursor of the previous answer; discard needs object";
         return Err(refuse(shape));
     }
     Ok(RepairRequest {
@@ -217,7 +217,7 @@ impl CellPart {
     fn loss(self) -> &'static str {
         match self {
             Self::Totals => {
-                "what the cell acknowledged after as_of (its lead tells the root 3 to 8 s after the last write, and within 60 s while it is written), \
+                "what the cell acknowledged after as_of (its lead reports 3 to 8 s after the last write, and within 60 s while it is written), \
                  the newest minute of its history, and which of the last requests it has counted"
             }
             Self::Address | Self::Shards => "nothing that was counted",
@@ -391,7 +391,7 @@ fn root_view(counter: &CounterReport) -> Option<RootView<'_>> {
     };
     let loss = |part: &RootPart| match (part, from) {
         (RootPart::Root, None) => {
-            "nothing yet: no lead knows of it and no snapshot tells of it, or a lead did not answer: it stays refused"
+            "nothing yet: no lead and no snapshot has it, or a lead did not answer. The counter stays refused"
         }
         (RootPart::Root, Some("snapshot")) => {
             "what was counted after the snapshot, history, samples, breakdowns, and which datacenter counted what: all of the value is what it was set to"
@@ -401,10 +401,9 @@ fn root_view(counter: &CounterReport) -> Option<RootView<'_>> {
         }
         (RootPart::Root, Some("memory")) => "settings, and what sets and resets made of the value",
         (RootPart::Root, _) => {
-            "what sets and resets made of the value, where several datacenters count; \
-             datacenters that were not asked are back with their next write, and no read is exact any more where there may be such"
+            "what sets and resets did to the value, if several datacenters count. Datacenters that did not answer return with their next write; until then no read is exact"
         }
-        (RootPart::Memory, _) => "nothing: each lead tells it again with its next write",
+        (RootPart::Memory, _) => "nothing: each lead reports it again with its next write",
         (RootPart::Totals, _) => {
             "what had been counted at the beginnings of the last hours and days, for lists and tops"
         }

@@ -51,7 +51,9 @@ impl std::fmt::Display for VersionError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooLong => write!(formatter, "it is longer than {VERSION_BYTES_MAX} bytes"),
-            Self::Foreign => formatter.write_str("it is none of ours, or not whole"),
+            Self::Foreign => {
+                formatter.write_str("it is not a version of this service, or it is cut")
+            }
             Self::Format(format) => {
                 write!(
                     formatter,

@@ -48,8 +48,8 @@ export const ALIASES = {
 export const PATH_RULES = ["keep", "strip", "add"];
 /** Why hits are left out, in the order in which that is looked at, and how to count them all the same. */
 export const REASONS = {
-  status: "their status is not asked for (--status any)",
-  method: "their method is not asked for (--method any)",
+  status: "--status excludes their status (--status any takes all)",
+  method: "--method excludes their method (--method any takes all)",
   static: "they are files that pages load (--static)",
   bots: "their user agents are programs' (--bots)",
   request: "their clients sent no request",

@@ -158,7 +158,7 @@ async function* unpacked(stream, source, start) {
     yield* ready.splice(0);
     if (error instanceof Failure) throw error;
     const why = error instanceof TypeError ? "unexpected end" : (error.message ?? error);
-    throw new Failure(EXIT.partly, `${name} is damaged or cut (${why}): what could be read of it is counted; import it again once it is whole`);
+    throw new Failure(EXIT.partly, `${name} is damaged or cut (${why}): the part that could be read is counted; import it again once it is complete`);
   }
   yield* ready;
 }

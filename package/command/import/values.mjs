@@ -144,10 +144,10 @@ function boardOf(line) {
 function damage({ sum, counters, end, hasMore }, name) {
   const again = "export it again, or fetch the file again";
   if (end === undefined) return `${name} has no last line, so it was cut: ${again}`;
-  if (hasMore) return `${name} goes on behind its last line: import files one by one`;
+  if (hasMore) return `${name} continues after its last line: import files one by one`;
   if (end.counters !== counters) return `${name} has ${counters} counters, and its last line says ${end.counters}: ${again}`;
   if (end.checksum !== undefined && end.checksum !== sum.text()) return `${name} is ${sum.text()}, and its last line says ${end.checksum}: it was changed or damaged, ${again}`;
-  if (end.complete !== true) return `${name} says that it was not complete: it lacks ${end.cursor === undefined ? "what did not answer" : "what comes after its cursor"}`;
+  if (end.complete !== true) return `${name} says that it is not complete: it lacks ${end.cursor === undefined ? "what did not answer" : "what comes after its cursor"}`;
 }
 
 /** Bodies of `POST /import`, one after the other, and what became of their lines. */

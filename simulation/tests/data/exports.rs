@@ -95,7 +95,7 @@ fn a_cursor_opens_only_what_the_query_asks_for_and_csv_says_what_it_lacks() {
     let last = part.lines().next_back();
     assert_eq!(
         last,
-        Some("# not complete: go on with cursor=counters/b/a,,,,")
+        Some("# not complete: continue with cursor=counters/b/a,,,,")
     );
     let rest = service.export("?format=csv&cursor=counters/b/a");
     assert_eq!(rest.lines().count(), 2, "{rest}");

@@ -51,7 +51,7 @@ test("an address is let through up to the policy, and the origin sees no more", 
 // A key that is none, and one that no header can hold, at which the call itself fails.
 test.each([
   ["not-the-key-0123456789", []],
-  ["not a\nheader", ["the rate limit cannot be asked: TypeError: Invalid header value."]],
+  ["not a\nheader", ["the rate limit cannot be checked: TypeError: Invalid header value."]],
 ])("without a limiter the origin answers, key %j", async (key, logged) => {
   const world = await openWorld({
     vars: { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined },

@@ -323,8 +323,7 @@ impl Import<'_> {
             rejected => format!(" but for {rejected} that were refused"),
         };
         let detail = format!(
-            "{}: the lines before line {line} were imported{but}; send the whole body again under the same \
-             `Idempotency-Key`, or the lines from line {line} on, behind the line of their board if they are members",
+            "{}: the lines before line {line} were imported{but}; send the body again under the same `Idempotency-Key`, or the lines from line {line} on, after the line of their board if they are members",
             problem.code().title()
         );
         Problem::new(problem.code(), detail)
@@ -724,7 +723,7 @@ impl Import<'_> {
             }
             AlertPutOutcome::PartFull => Err(alerts::part_full()),
             AlertPutOutcome::NeedsSecret | AlertPutOutcome::Changed => {
-                let detail = "somebody else has put the alert at the same time; try again";
+                let detail = "another request changed the alert at the same time; try again";
                 Err(Problem::new(Code::Unavailable, detail))
             }
         }
@@ -881,7 +880,7 @@ impl Import<'_> {
             keys.map_or(0, |key| fingerprint(&|bytes| key.hash(bytes), &parts))
         };
         if self.members.is_none() && self.mode == ImportMode::Create {
-            let detail = "the line of its board must stand before it in the same body; to add members to a board that is there, send mode=add";
+            let detail = "the line of its board must come before it in the same body; to add members to an existing board, send mode=add";
             return Err(Problem::new(Code::InvalidLine, detail));
         }
         let members = self.members.get_or_insert_with(|| Members::of(board, None));

@@ -168,7 +168,7 @@ fn alone(query: &Query, known: &[&str]) -> Result<(), Problem> {
         .into_iter()
         .find(|name| !known.contains(name) && query.get(name).is_some());
     other.map_or(Ok(()), |other| {
-        let detail = format!("on tells what was so on a day; it stands without {other}");
+        let detail = format!("on reads the state of a past day; send it without {other}");
         Err(Problem::new(Code::InvalidQuery, detail))
     })
 }

@@ -114,5 +114,5 @@ pub async fn send(context: &RequestContext, write: WriteBoard) -> Result<BoardWr
     let arrival = arrival.map_err(|problem| unknown(problem.detail()))?;
     let written = arrival.outcome?;
     let written = written.get(arrival.later).cloned();
-    written.ok_or_else(|| unknown("the board did not tell what became of the write"))
+    written.ok_or_else(|| unknown("the board did not report whether it made the write"))
 }

@@ -97,7 +97,7 @@ fn take(
     let salt = known_salt(host, day).or_else(|| known_salt(host, today));
     let (Some(salt), Some(address)) = (salt, by.address) else {
         let detail =
-            "visitors cannot be told apart now; nothing of this line was counted, try again";
+            "visitors cannot be identified now; nothing of this line was counted, try again";
         return Err(Problem::new(Code::Unavailable, detail));
     };
     let element = visitor(salt, address, by.user_agent.as_deref().unwrap_or_default());

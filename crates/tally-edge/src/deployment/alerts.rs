@@ -135,7 +135,7 @@ pub async fn put(
         )),
         AlertPutOutcome::Changed => Err(Problem::new(
             Code::Unavailable,
-            "somebody else has put the alert at the same time; try again",
+            "another request changed the alert at the same time; try again",
         )),
     }
 }

@@ -443,8 +443,7 @@ pub async fn rotate(
     let keep_ms = parse_rotation(&body::read_small(context).await?)?;
     let HeldKey { inheritance, .. } = own(context, caller, id).await?;
     if !caller.may_rotate(id, &inheritance) {
-        let detail = "a secret is told only to the key itself, to keys above it, and to keys of TALLY_KEYS without an end and a budget: \
-            make another key instead, POST /keys";
+        let detail = "only the key itself, keys above it, and keys of TALLY_KEYS without an end and a budget get its secret: make another key instead, POST /keys";
         return Err(Problem::new(Code::Forbidden, detail));
     }
     let (token, secret) = new_token(host, id).await?;

@@ -199,7 +199,7 @@ pub async fn prepare(host: &Host, day: Option<i64>) -> Option<Rc<HashKey>> {
 /// `hash-key-set` where the key is a variable, `unavailable`.
 pub async fn rotate(host: &Host) -> Result<(HashId, HashId), Problem> {
     if set_key(host)?.is_some() {
-        let detail = format!("the key is that of {HASH_KEY}; set another one, or none, and deploy");
+        let detail = format!("{HASH_KEY} sets the key; change or remove it, and deploy");
         return Err(Problem::new(Code::HashKeySet, detail));
     }
     ask(host, None, CALL_MS_MAX).await?;

@@ -186,7 +186,7 @@ impl Visitor {
             String::new()
         } else {
             format!(
-                "; nobody says who asks here, so all are one: set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front \
+                "; no header has the address of the caller, so all callers share one limit: set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front \
                  writes addresses into"
             )
         };

@@ -31,7 +31,7 @@ pub async fn export(context: &RequestContext, id: CounterId) -> Result<Answer, P
     )?;
     let window = query.uniques_window(context.host.now_ms().div_euclid(1_000))?;
     if !context.rounding()?.is_off() {
-        let detail = "readers without a key are told rounded uniques, and registers cannot be rounded: send a key";
+        let detail = "readers without a key get rounded uniques, and registers cannot be rounded: send a key";
         return Err(Problem::new(Code::Unauthorized, detail));
     }
     let question = Read {

@@ -101,7 +101,7 @@ fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
         (Some("-"), _) | (_, Some("-")) => Ok(None),
         _ if !is_more => Ok(None),
         _ => Err(Unread::Why(
-            "what stands before the time begins with no address, and with no prefix that is known",
+            "the text before the time does not begin with an address or with a known prefix",
         )),
     }
 }

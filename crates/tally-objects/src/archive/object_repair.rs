@@ -57,7 +57,7 @@ const TABLES: [Table; 19] = [
         "tablet",
         "log",
         "number",
-        "what its counters were told since the log was folded, a minute at most: repair counters next, which puts back what their roots remember",
+        "what its counters counted since the log was folded, a minute at most: repair counters next, which restores what their roots remember",
     ),
     all(
         "board",
@@ -112,7 +112,7 @@ const TABLES: [Table; 19] = [
         "directory",
         "gifts",
         "name",
-        "who gave a key, a share, an alert or a policy: it goes on without its giver",
+        "which key made a key, a share, an alert or a policy: each of them stays, without the key that made it",
     ),
     rows(
         "directory",

@@ -70,7 +70,7 @@ impl Snapshots {
     fn chain(&self, runs: &BTreeMap<u64, RunOf>, run: RunOf) -> Result<Vec<u64>, Fault> {
         chain_of(runs, run.run).ok_or_else(|| {
             Fault::Unreadable(format!(
-                "the snapshot of {} needs an earlier one that is not there: put its files back from a copy, or ask for another day",
+                "the snapshot of {} needs an earlier one that is missing: put its files back from a copy, or read another day",
                 date_of(run.day)
             ))
         })
@@ -85,7 +85,7 @@ impl Snapshots {
     async fn part(&self, run: RunOf, part: &PartOf) -> Result<Vec<PartEntry>, Fault> {
         let refuse = |what: &str| {
             Fault::Unreadable(format!(
-                "the file {} of the snapshot of {} is {what}: put it back from a copy, or ask for another day",
+                "the file {} of the snapshot of {} is {what}: put it back from a copy, or read another day",
                 part.file,
                 date_of(run.day)
             ))

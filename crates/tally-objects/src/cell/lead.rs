@@ -53,9 +53,7 @@ impl Core {
         let Hello { to, shard } = hello?;
         self.readable()?;
         if shard == 0 || shard >= SHARDS_MAX {
-            return Err(Fault::Broken(format!(
-                "there is no shard {shard} besides the lead"
-            )));
+            return Err(Fault::Broken(format!("there is no shard {shard}")));
         }
         for _ in 0..GRANT_TRIES {
             if !self.state.borrow().needs_grant(self.host.now_ms()) {

@@ -191,7 +191,7 @@ impl LimiterCore {
                 .rings(self.host.now_ms())
                 .are_changing()
         {
-            let why = "nothing is lent while the number of limiters changes";
+            let why = "no lease is given while the number of limiters changes";
             return Err(Fault::Unavailable(why.to_owned()));
         }
         Ok(())

@@ -49,7 +49,7 @@ const fn is_of_counters(name: RouteName) -> bool {
 
 /// The refusal of a call that shares do not allow.
 pub fn not_shared() -> Problem {
-    let detail = "a share reads counters of its prefix and nothing else; send a key";
+    let detail = "a share only reads counters of its prefix; send a key";
     Problem::new(Code::Forbidden, detail)
 }
 

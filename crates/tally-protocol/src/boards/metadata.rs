@@ -46,7 +46,7 @@ pub fn parse_metadata(json: &str) -> Result<String, Problem> {
     let detail = if json.len() > METADATA_BYTES_MAX {
         format!("metadata has at most {METADATA_BYTES_MAX} bytes of JSON")
     } else if !has_whole_characters(json) {
-        "metadata has a string with half a character, such as \"\\ud800\"; send whole ones"
+        "metadata has a string with half a character, such as \"\\ud800\"; send complete characters"
             .to_owned()
     } else {
         return Ok(compact(json));

@@ -113,7 +113,9 @@ impl BoardQuery {
         let after = match self.0.get("cursor").map(parse_cursor) {
             None => None,
             Some(Some((key, _))) => Some(key),
-            Some(None) => return refuse("cursor must be that of an answer, unchanged".to_owned()),
+            Some(None) => {
+                return refuse("cursor must be the cursor of an answer, unchanged".to_owned());
+            }
         };
         if skip.is_some() && after.is_some() {
             return refuse("rank and cursor both say where to begin; send one of them".to_owned());
@@ -144,7 +146,7 @@ impl BoardQuery {
     pub fn exported_after(&self) -> Result<MemberRange, Problem> {
         let cursor = self.0.get("cursor").map(parse_cursor);
         match cursor {
-            Some(None) => refuse("cursor must be that of an answer, unchanged".to_owned()),
+            Some(None) => refuse("cursor must be the cursor of an answer, unchanged".to_owned()),
             after => Ok(MemberRange {
                 after: after.flatten().map(|(key, _)| key),
                 ..MemberRange::default()

@@ -459,7 +459,7 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
     for wire in wire.datacenters.unwrap_or_default() {
         let (datacenter, contents) = datacenter(wire, is_set, now_ms)?;
         if datacenters.iter().any(|(known, _)| *known == datacenter) {
-            return refuse(format!("the datacenter {datacenter} stands twice"));
+            return refuse(format!("the datacenter {datacenter} is there twice"));
         }
         sum = sum.plus(Value::new(contents.added, contents.removed));
         datacenters.push((datacenter, contents));

@@ -352,7 +352,7 @@ impl Ending {
     pub fn csv_line(&self) -> Option<String> {
         let mut why: Vec<String> = self.why.iter().cloned().collect();
         if let Some(cursor) = &self.cursor {
-            why.push(format!("go on with cursor={cursor}"));
+            why.push(format!("continue with cursor={cursor}"));
         }
         if !self.missing_partitions.is_empty() {
             let missing = &self.missing_partitions;

@@ -49,7 +49,7 @@ impl ExportQuery {
             Some("1") => (true, None),
             Some("minutes") => (true, Some(Resolution::Day.start_of(now))),
             Some(_) => {
-                return refuse("history can only be 1, or `minutes` for those of today besides");
+                return refuse("history can only be 1, or `minutes` to add the minutes of today");
             }
         };
         let limit = match query.get("limit").map(str::parse::<u64>) {

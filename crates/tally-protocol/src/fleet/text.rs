@@ -19,13 +19,13 @@ impl Fleet {
         whole(
             text,
             "tally_fleet_up",
-            "1 if all partitions of the directory told what they know of the deployment; its counters are left out otherwise.",
+            "1 if all partitions of the directory answered; otherwise the counters of the deployment are missing.",
             u64::from(self.is_whole()),
         );
         whole(
             text,
             "tally_fleet_partitions",
-            "Partitions of the directory that told what they know.",
+            "Partitions of the directory that answered.",
             self.answered(),
         );
         let begun_ms = part.begun_ms.filter(|_| self.is_whole());
@@ -81,7 +81,7 @@ impl Fleet {
         whole(
             text,
             "tally_fleet_moving_counters",
-            "Counters whose leads may wait at an old place: nobody has looked at them yet.",
+            "Counters whose leads may be at an old place: they were not checked yet.",
             part.moving.waiting,
         );
         whole(
@@ -98,7 +98,7 @@ impl Fleet {
             return;
         }
         let name = "tally_fleet_stored_bytes";
-        let help = "Bytes of the databases of objects, by kind, as they last told; of cells one in sixteen tells.";
+        let help = "Bytes of the databases of objects, by kind, by their last report; one cell in sixteen reports.";
         text.family(name, help, "gauge");
         for (kind, stored) in stored {
             text.line(&[name, "{kind=\"", kind, "\"}"], stored.bytes);

@@ -41,7 +41,7 @@ pub fn parse_hll(bytes: &[u8]) -> Result<Hll, Problem> {
             .strip_suffix(b"\n")
             .is_some_and(|string| Hll::from_bytes(string).is_ok());
         let what_to_do = if has_line_feed {
-            "without the line feed at its end it is one: redis-cli adds that unless it is told -D ''"
+            "without the line feed at its end it is one: redis-cli adds it unless you pass -D ''"
         } else {
             "send what GET of a HyperLogLog's key answers in Redis, byte for byte"
         };

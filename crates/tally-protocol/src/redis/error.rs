@@ -83,8 +83,7 @@ pub fn too_large() -> Reply {
 pub fn replies_too_large() -> Reply {
     let mebibytes = super::reply::REPLIES_BYTES_MAX / (1024 * 1024);
     Reply::err(format!(
-        "the replies of a request, or the values of a command's keys, have more than {mebibytes} MiB; nothing was done \
-         now: send it in a request of its own, or ask for less"
+        "the replies of a request, or the values of a command's keys, have more than {mebibytes} MiB; nothing was done: send it in a separate request, or read less"
     ))
 }
 

@@ -200,7 +200,7 @@ fn is_ordered_otherwise(loaded: &Loaded, args: &[String]) -> bool {
 
 fn ordered_otherwise() -> Reply {
     Reply::err(
-        "on this board members of equal scores stand by who was first, not by their bytes: read its order by /boards",
+        "this board orders members of equal scores by who was first, not by their bytes: read its order with /boards",
     )
 }
 
