@@ -9,6 +9,7 @@ const MAKERS = [
   [/^architecture\.svg$/, "scripts/plot-architecture.mjs"],
   [/^converge-\d+\.svg$/, "scripts/plot-converge.mjs"],
   [/^dashboard-\d+-(light|dark)\.png$/, "tests/browser/dashboard-pictures.spec.mjs"],
+  [/^dashboard-(counter|board|limits|alerts)\.png$/, "tests/browser/guide-pictures.spec.mjs"],
   [/^badges\.png$/, "tests/browser/pages.spec.mjs"],
 ];
 

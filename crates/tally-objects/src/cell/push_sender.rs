@@ -125,10 +125,11 @@ impl Core {
             return Ok(());
         }
         if let Some(state) = self.gather(&me, generation).await {
-            let mut pushing = self.pushing.borrow_mut();
-            let pusher = pushing.of(&self.host, generation);
-            let push = pusher.report(self.host.now_ms(), &state);
-            drop(pushing);
+            let push = {
+                let mut pushing = self.pushing.borrow_mut();
+                let pusher = pushing.of(&self.host, generation);
+                pusher.report(self.host.now_ms(), &state)
+            };
             self.clone().send_push(self.push_of(me, push, true)).await;
         }
         Ok(())
