@@ -6,12 +6,12 @@
 NODE := node_modules/.bin/node
 
 help:
-	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data"
+	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data; about 3 minutes the first time, a second later"
 	@echo "             PORT, DATA, HOST, CF_BLOB_HEADER and any TALLY_ variable come from the environment"
 	@echo "make native  the server as one native program, target/native/tally-server, without workerd and without Node"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
 	@echo "make package the npm package edgetally: server, command and client, for machines without Rust, as build/edgetally-<version>.tgz"
-	@echo "make test    every test: native, of the scripts, with real servers and proxies, the commands of the documents, with kills of the server, end to end, then in a real browser"
+	@echo "make test    every test, about 20 minutes on two cores: native, of the scripts, with real servers and proxies, the commands of the documents, with kills of the server, end to end, then in a real browser"
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step; FAULTS=n; UPGRADE=1: two builds"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make fixture writes the data folder of this version that later builds must open, tests/fixtures/data/<version>; see docs/internals/storage.md"
@@ -25,7 +25,7 @@ help:
 	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
 	@echo "make bench-export  an export of a million counters in 64 tablets, and its longest pause; COUNTERS"
 	@echo "make bench-boards  a board of ten million members in its object, beside plain SQLite; MEMBERS"
-	@echo "make bench-setup  how long a newcomer waits: make serve in a fresh clone and an empty home"
+	@echo "make bench-setup  how long a newcomer waits: make serve in a fresh clone and an empty home, at most 5 minutes on two cores"
 	@echo "make build   the release Wasm into build/, if a source changed"
 	@echo "make setup   what the others do first: Rust with its Wasm target, npm packages, the tool that binds Wasm to JavaScript"
 	@echo "make clean   removes what was built; the tools and .data stay"

@@ -69,3 +69,22 @@ test("reads that report their age in headers only are named where `as_of` is pro
   assert.match(answer.description, /`Tally-As-Of`/);
   assert.deepEqual(Object.keys(answer.content["application/json"].schema.properties), ["key", "count"]);
 });
+
+test("make help and the README say how long a first run and the tests take, and the bench holds the first", () => {
+  const readme = read("README.md");
+  const help = read("Makefile");
+  for (const [command, pattern] of [
+    ["serve", /about (\d+) minutes the first time/], ["test", /about (\d+) minutes on two cores/],
+  ]) {
+    const line = (text) => text.split("\n").find((one) => one.includes(`make ${command} `) && pattern.test(one))?.match(pattern)[1];
+    assert.notEqual(line(help), undefined, `make help says nothing of make ${command}`);
+    assert.equal(line(help), line(readme), `make ${command}`);
+  }
+  const most = Number(read("benches/setup-report.mjs").match(/FIRST_RUN_MS_MAX = ([\d_]+)/)[1].replaceAll("_", "")) / 60_000;
+  for (const text of [help, read("CONTRIBUTING.md")]) {
+    const line = text.split("\n").find((one) => one.includes("make bench-setup") && one.includes("newcomer"));
+    assert.match(line, new RegExp(`at most ${most} minutes`));
+  }
+  const first = Number(readme.match(/about (\d+) minutes the first time/)[1]);
+  assert.ok(first <= most, `${first} minutes`);
+});
