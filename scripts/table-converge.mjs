@@ -15,11 +15,11 @@ export function table(all) {
     ["what", (figures) => `${figures.datacenters} datacenters`],
     ["---", () => "---"],
     ["seed", ({ seed }) => seed],
-    ["last write → every reader is told: median, p99, max", ({ agreed }) => times(agreed)],
+    ["last write → every reader has it: median, p99, max", ({ agreed }) => times(agreed)],
     ["the same while two clocks are ten minutes off", ({ off }) => times(off)],
     ["the same of watchers of `/live`, which is looked up once a second", ({ watched }) => times(watched)],
     ...all[0].healed.map(({ split_ms }, number) => [
-      `split of ${split_ms / 1000} s healed → every reader is told`,
+      `split of ${split_ms / 1000} s healed → every reader has it`,
       ({ healed }) => times(healed[number].times),
     ]),
     [
