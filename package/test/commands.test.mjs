@@ -208,7 +208,7 @@ test("the doctor says what a proxy did with %2F", () => {
     [{ status: 404, code: "unknown", message: "Not Found" }, "wrong", /answers .* itself, with 404/],
     [{ status: 400, code: "unknown", message: "Bad Request" }, "wrong", /answers .* itself, with 400/],
     [{ status: 403, code: "unknown", message: "a firewall" }, "wrong", /answers .* itself, with 403/],
-    [{ status: 403, code: "forbidden", message: "the key may not" }, "differs", /not known/],
+    [{ status: 403, code: "forbidden", message: "the key may not" }, "differs", /cannot see/],
     [{ status: 503, code: "unavailable", message: "the lead is away" }, "wrong", /503 unavailable: the lead/],
   ];
   for (const [refusal, result, sentence] of answers) {

@@ -1,5 +1,5 @@
-// The package is called `edgetally` in npm and PyPI: there, `tally` is a stranger's. So no text of this project installs
-// or imports `tally`.
+// The package is called `edgetally` in npm and PyPI: there, `tally` is a stranger's. So no text of this project
+// installs or imports `tally`.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -18,7 +18,8 @@ const isStranger = (text) => STRANGER.find((pattern) => pattern.test(text));
 
 test("no text installs or imports a stranger's package", () => {
   const { stdout } = spawnSync("git", ["ls-files"], { cwd: ROOT, encoding: "utf8" });
-  const files = stdout.split("\n").filter((path) => /\.(?:md|m?js|ts|py|rs|html|service|toml|json|yml)$|file$/i.test(path));
+  const isText = (path) => /\.(?:md|m?js|ts|py|rs|html|service|toml|json|yml)$|file$/i.test(path);
+  const files = stdout.split("\n").filter(isText);
   const texts = files.filter((path) => path !== "package/test/names.test.mjs");
   assert.ok(texts.length > 500, `${texts.length} files`);
   const found = texts.filter((path) => isStranger(readFileSync(join(ROOT, path), "utf8")));
@@ -32,7 +33,8 @@ test("the check finds each way to get a stranger's package", () => {
     "import tally as client", "cargo install tally",
   ]) assert.ok(isStranger(text), text);
   for (const text of [
-    "npx edgetally serve", "npm install ./edgetally-0.2.0.tgz", "pip install ./package/python", "tally import access.log",
+    "npx edgetally serve", "npm install ./edgetally-0.2.0.tgz", "pip install ./package/python",
+    "tally import access.log",
     'from "edgetally/hono"', "npx wrangler queues create tally-events", "npm install edgetally && tally serve",
     "import tally_core",
   ]) assert.equal(isStranger(text), undefined, text);

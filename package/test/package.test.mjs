@@ -59,7 +59,9 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
 
   // `npx edgetally` runs the program that has the package's name.
   const [own, short] = await Promise.all(
-    ["edgetally", "tally"].map((name) => run(join(empty, "node_modules/.bin", name), ["--version"], { cwd: empty, env })),
+    ["edgetally", "tally"].map((name) => join(empty, "node_modules/.bin", name)).map((program) =>
+      run(program, ["--version"], { cwd: empty, env }),
+    ),
   );
   assert.deepEqual([own.code, own.stdout], [0, short.stdout], own.stderr);
 

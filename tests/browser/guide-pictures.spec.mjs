@@ -85,7 +85,8 @@ test("a picture of limits", async () => {
   const chance = randomFrom(SEED);
   for (const caller of CALLERS) {
     const checks = caller === "nightly-job" ? 24 : between(chance, 3, 14);
-    for (let check = 0; check < checks; check += 1) await world.call("POST", `/limits/login/${encodeURIComponent(caller)}`);
+    const path = `/limits/login/${encodeURIComponent(caller)}`;
+    for (let check = 0; check < checks; check += 1) await world.call("POST", path);
   }
   const page = await open("#/limits/login?range=hour");
   await says(page, "h1", "login");

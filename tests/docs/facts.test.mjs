@@ -57,7 +57,8 @@ test("rows and dollars of a million are worked out in the page of costs, and onl
   const isOfMillion = ({ text }) => /million/.test(text);
   for (const one of others.filter(isOfMillion)) assert.ok(dollars.includes(one.found[1]), where(one));
   // How many rows a view writes differs by what it names, so only the table says it.
-  const views = mentions(/\b(\d+\.\d+) rows\b/g).filter(({ page }) => page.startsWith("docs/guide") || page === "README.md");
+  const isGuide = ({ page }) => page.startsWith("docs/guide") || page === "README.md";
+  const views = mentions(/\b(\d+\.\d+) rows\b/g).filter(isGuide);
   for (const one of views) assert.ok(rows.some(({ cells }) => cells.includes(one.found[1])), where(one));
 });
 
@@ -76,11 +77,13 @@ test("make help and the README say how long a first run and the tests take, and 
   for (const [command, pattern] of [
     ["serve", /about (\d+) minutes the first time/], ["test", /about (\d+) minutes on two cores/],
   ]) {
-    const line = (text) => text.split("\n").find((one) => one.includes(`make ${command} `) && pattern.test(one))?.match(pattern)[1];
+    const isOf = (one) => one.includes(`make ${command} `) && pattern.test(one);
+    const line = (text) => text.split("\n").find(isOf)?.match(pattern)[1];
     assert.notEqual(line(help), undefined, `make help says nothing of make ${command}`);
     assert.equal(line(help), line(readme), `make ${command}`);
   }
-  const most = Number(read("benches/setup-report.mjs").match(/FIRST_RUN_MS_MAX = ([\d_]+)/)[1].replaceAll("_", "")) / 60_000;
+  const [, most_ms] = read("benches/setup-report.mjs").match(/FIRST_RUN_MS_MAX = ([\d_]+)/);
+  const most = Number(most_ms.replaceAll("_", "")) / 60_000;
   for (const text of [help, read("CONTRIBUTING.md")]) {
     const line = text.split("\n").find((one) => one.includes("make bench-setup") && one.includes("newcomer"));
     assert.match(line, new RegExp(`at most ${most} minutes`));
