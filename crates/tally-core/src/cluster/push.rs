@@ -175,7 +175,7 @@ impl Pusher {
     }
 
     /// Whether the root lacks state that was gathered already.
-    fn is_unconfirmed(&self) -> bool {
+    pub fn is_unconfirmed(&self) -> bool {
         self.number > 0 && self.feed.has_news_for(&self.root_has)
     }
 
@@ -205,7 +205,7 @@ impl Pusher {
     }
 
     /// Whether there may be changes that were not gathered yet.
-    fn has_news(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         self.changed_ms.is_some() || self.has_new_watch || self.number == 0
     }
 
@@ -258,12 +258,6 @@ impl Pusher {
             return None;
         }
         Some(self.push(now_ms, state))
-    }
-
-    /// Whether a report would send the root anything that it may lack. `has_shards`: shards do not report each flush,
-    /// and the root of a watched counter has pushes in memory only.
-    pub fn has_report(&self, now_ms: i64, has_shards: bool) -> bool {
-        has_shards || self.has_news() || self.is_unconfirmed() || self.is_watched(now_ms)
     }
 
     /// Returns a push of the present state, also if none is due.

@@ -72,6 +72,8 @@ pub(crate) struct Core {
     pub(super) ledger_limits: LedgerLimits,
     /// Held during a request for a grant, so that many flushes send one.
     granting: Mutex<()>,
+    /// Held during a report, so that repeated calls send one.
+    pub(super) reporting: Mutex<()>,
     /// The newest flushes that were refused because writes do not spread here, with the number of shards of the answer.
     refused: RefCell<VecDeque<(Nonce, u8)>>,
     pub(super) commits: RefCell<Commits>,
@@ -125,6 +127,7 @@ impl Core {
             lead: LeadPlaceState::default(),
             host,
             granting: Mutex::new(()),
+            reporting: Mutex::new(()),
             refused: RefCell::default(),
             commits: RefCell::default(),
             pushing: RefCell::default(),

@@ -35,12 +35,15 @@ pub(super) struct PushState {
     wake: Option<oneshot::Sender<()>>,
     /// When the alarm rings for the next push, unix milliseconds; 0 for never.
     armed_ms: i64,
+    /// Whether the root has answered a report, and nothing has changed since it was gathered.
+    is_reported: bool,
 }
 
 impl PushState {
     /// Forgets earlier pushes, as a restart does. The alarm stays.
     pub(super) fn forget(&mut self) {
         self.pusher = None;
+        self.is_reported = false;
     }
 
     /// Records that the alarm for pushes is not set any more.
@@ -68,10 +71,10 @@ impl Core {
         let Some(generation) = self.led_generation() else {
             return;
         };
-        self.pushing
-            .borrow_mut()
-            .of(&self.host, generation)
-            .changed(now_ms);
+        let mut pushing = self.pushing.borrow_mut();
+        pushing.is_reported = false;
+        pushing.of(&self.host, generation).changed(now_ms);
+        drop(pushing);
         self.see_to_pushes(now_ms);
     }
 
@@ -108,22 +111,21 @@ impl Core {
     }
 
     /// Lead: pushes what the root has not confirmed, and waits for the root's answer. A push that is lost is repeated
-    /// as any other, but not before this answer.
+    /// as any other, but not before this answer. A repeated call waits for the report in flight.
     pub(super) async fn on_report_lead(
         self: &Rc<Self>,
         report: Result<ReportLead, Fault>,
     ) -> Result<(), Fault> {
         let _ = report?;
+        let _one = self.reporting.lock().await;
         self.readable()?;
         let Some((me, generation)) = self.as_lead() else {
             return Ok(());
         };
-        let now_ms = self.host.now_ms();
-        let has_shards = self.state.borrow().spread() > 1;
-        let has_report = |pusher: &mut Pusher| pusher.has_report(now_ms, has_shards);
-        if !has_report(self.pushing.borrow_mut().of(&self.host, generation)) {
+        if !self.has_report(generation) {
             return Ok(());
         }
+        self.pushing.borrow_mut().is_reported = true;
         if let Some(state) = self.gather(&me, generation).await {
             let push = {
                 let mut pushing = self.pushing.borrow_mut();
@@ -132,7 +134,23 @@ impl Core {
             };
             self.clone().send_push(self.push_of(me, push, true)).await;
         }
+        let mut pushing = self.pushing.borrow_mut();
+        let pusher = pushing.of(&self.host, generation);
+        let lacks = pusher.has_news() || pusher.is_unconfirmed();
+        pushing.is_reported &= !lacks;
         Ok(())
+    }
+
+    /// Whether the root's rows may lack something. Shards do not report each flush. The root has pushes of a watched
+    /// counter in memory only.
+    fn has_report(&self, generation: u64) -> bool {
+        let now_ms = self.host.now_ms();
+        let has_shards = self.state.borrow().spread() > 1;
+        let mut pushing = self.pushing.borrow_mut();
+        let is_reported = pushing.is_reported;
+        let pusher = pushing.of(&self.host, generation);
+        let may_lack = pusher.has_news() || pusher.is_unconfirmed() || pusher.is_watched(now_ms);
+        has_shards || may_lack && !is_reported
     }
 
     fn push_of(&self, me: CellAddress, push: Push, is_report: bool) -> PushView {
