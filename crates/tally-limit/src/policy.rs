@@ -14,11 +14,11 @@ pub const WINDOW_SECONDS_MAX: u64 = 2_592_000;
 /// The largest limit that may be kept precisely: 1,000 times of 8 bytes are 8 KB for a key.
 pub const PRECISE_LIMIT_MAX: u64 = 1_000;
 
-/// The shortest window of which isolates are lent parts: they are lent for a second, and what they report counts up
+/// The shortest window with leases for isolates: a lease is for a second, and what they report counts up
 /// to 0.13 s later than it was spent.
 pub const ISOLATE_LEASE_WINDOW_MS_MIN: i64 = 10_000;
 
-/// The smallest limit, or burst, of which isolates are lent parts: a smaller one lets through at most 100 calls a
+/// The smallest limit, or burst, with leases for isolates: a smaller one lets through at most 100 calls a
 /// second, which its limiter judges itself, and its answers say exactly what is left.
 pub const ISOLATE_LEASE_CAPACITY_MIN: u64 = 1_000;
 

@@ -45,7 +45,7 @@ use tally_core::sketch::Uniques;
 /// The most counters of a part: plain ones take some 20 bytes each, so 80 KB of file and 1 MB in memory.
 pub const PART_ENTRIES_MAX: usize = 4_096;
 
-/// A part is complete once it has so many bytes before compression. The last counter may add 31 sketches of 12 KB: 384
+/// A part is complete once it has this size before compression. The last counter may add 31 sketches of 12 KB: 384
 /// KB.
 pub const PART_BYTES_MAX: usize = 512 * 1024;
 
