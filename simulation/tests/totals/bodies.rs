@@ -16,7 +16,7 @@ fn id(counter: usize) -> String {
 fn body(path: &str, round: usize) -> ClientRequest {
     let line = |counter: usize| {
         let (id, delta) = (id(counter), counter + 1);
-        json!({ "key": id, "increment": delta, "unique": format!("{round}-{counter}") })
+        json!({ "id": id, "delta": delta, "unique": format!("{round}-{counter}") })
     };
     let lines = (0..COUNTERS).map(|counter| format!("{}\n", line(counter)));
     ClientRequest::new("POST", path).body(lines.collect::<String>())
