@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=build/logs.wasm
-if [ -f $out ] && [ -z "$(find crates/tally-logs crates/tally-logs-wasm Cargo.toml Cargo.lock rust-toolchain.toml scripts/logs-wasm.sh -newer $out -print -quit)" ]; then exit 0; fi
+if [ -f $out ] && [ -z "$(find crates/tally-import crates/tally-logs crates/tally-logs-wasm Cargo.toml Cargo.lock rust-toolchain.toml scripts/logs-wasm.sh -newer $out -print -quit)" ]; then exit 0; fi
 
 mkdir -p build
 echo "build: compiling the command's reader of logs to Wasm (half a minute the first time)"

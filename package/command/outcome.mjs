@@ -45,6 +45,7 @@ export function screen({ json = false, color = true } = {}) {
   const write = (stream, text) => stream.write(`${text}\n`);
   return {
     isJson: json,
+    hasColors: painted,
     isTerminal: process.stdout.isTTY === true,
     json: (value) => write(process.stdout, JSON.stringify(value)),
     line: (text = "") => json || write(process.stdout, text),

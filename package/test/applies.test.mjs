@@ -43,10 +43,17 @@ test("each kind of import takes its own options, and no other", async () => {
     }
   }
   assert.equal(await codeOf("import", "--from", "redis://127.0.0.1:1", "a.log", ...NOWHERE), 2);
-  for (const more of [["--status", "200"], ["--method", "GET"], ["--no-bots"], ["--no-static"]]) {
-    assert.equal(await codeOf("import", "--all", ...more, "-", ...NOWHERE), 2, more.join(" "));
+  for (const more of [
+    ["--all", "--status", "200"], ["--all", "--method", "GET"], ["--all", "--bots"], ["--all", "--no-bots"],
+    ["--all", "--static"], ["--all", "--no-static"], ["--site", "s", "--prefix", "p:"], ["--site", "s", "--strip-query"],
+    ["--site", "s", "--no-strip-query"], ["--site", ""], ["--method", ""], ["--method", "GET,"], ["--method", "a b"],
+    ["--status", ""], ["--by", ""], ["--by", "page,"], ["--by", "page", "--site", ""], ["--format", ""],
+    ["--site", "x".repeat(513)], ["--site", "a\nb"], ["--prefix", "x".repeat(512)], ["--prefix", "a\nb"],
+    ["--rewrite", "a"], ["--rewrite", "(=>b"], ["--rewrite", ""],
+  ]) {
+    assert.equal(await codeOf("import", ...more, "-", ...NOWHERE), 2, more.join(" "));
   }
-  assert.equal(await codeOf("import", "--all", "--bots", "-", ...NOWHERE), 5);
+  assert.equal(await codeOf("import", "--from", "redis://127.0.0.1:1", "--match", "", ...NOWHERE), 2);
 });
 
 test("options of other commands that do not apply are errors too", async () => {

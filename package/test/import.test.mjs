@@ -65,7 +65,7 @@ test("gzip, zstd and bzip2 are known by their bytes, from files and from standar
     const input = Buffer.concat([stdout, stdout]);
     const {
       code, stdout: output, stderr,
-    } = await server.tally(["import", "--json", "--prefix", `${name}:`, "--site", name, "--all", "-"], { input });
+    } = await server.tally(["import", "--json", "--site", name, "--all", "-"], { input });
     assert.equal(code, 0, stderr);
     assert.deepEqual([name, JSON.parse(output).lines], [name, 4000]);
   }
@@ -89,7 +89,8 @@ test("what is left out is said, and the defaults count page views", async () => 
     [summary.counted, summary.unreadable, summary.left_out], [2, 1, { status: 1, method: 1, static: 1, bots: 1 }],
   );
   const { stdout } = await server.tally(["import", "--prefix", "told:", log]);
-  for (const reason of [/1 lines left out: .*--status any/, /--method any/, /--static/, /--bots/, /nonsense/]) {
+  const unread = /1 line could not be read, such as line 7 of .*views\.log: there is no `\[dd.* real time: nonsense$/m;
+  for (const reason of [/1 line left out: .*--status any/, /--method any/, /--static/, /--bots/, unread]) {
     assert.match(stdout, reason);
   }
   assert.doesNotMatch(stdout, /\x1b/, "colours are for terminals");
@@ -236,6 +237,22 @@ test("--follow goes on through renamed and cut files, and loses no line", async 
   assert.equal(JSON.parse(rotated.stdout).counted, 0);
   assert.equal(await sum("live:"), 9);
   rmSync(log);
+});
+
+test("a bad file is told once: by itself at the end, among others at once", async () => {
+  const [empty, log] = [join(server.place, "empty.log"), join(server.place, "good.log")];
+  writeFileSync(empty, "");
+  writeFileSync(log, line("/good"));
+  const missing = join(server.place, "missing.log");
+  for (const [files, code, why] of [
+    [[missing], 3, /cannot be read/g], [[empty], 6, /is empty/g], [[missing, log], 6, /cannot be read/g],
+    [[empty, log], 6, /is empty/g],
+  ]) {
+    const outcome = await server.tally(["import", "--prefix", "bad:", ...files]);
+    assert.equal(outcome.code, code, outcome.stderr);
+    assert.equal(`${outcome.stdout}${outcome.stderr}`.match(why)?.length, 1, `${outcome.stdout}${outcome.stderr}`);
+    assert.equal(/1 of 2 files could not be read, or not to the end/.test(outcome.stdout), files.length > 1);
+  }
 });
 
 test("exit codes tell scripts what happened", async () => {

@@ -98,7 +98,7 @@ function open() {
   const imported = async (files, options) => {
     const job = importing(options);
     for (const name of [files].flat()) await job.file(name);
-    return job.summary();
+    return job.end().json;
   };
   const write = (name, text) => (writeFileSync(join(place, name), text), join(place, name));
   return { place, receiver, notes, importing, imported, write };
@@ -307,7 +307,7 @@ for (const [kind, pack] of Object.entries(packers)) {
       if (packed === null) return context.skip(`${kind} is not installed`);
       const { failed } = await imported(write(`a.log.${kind}`, Buffer.concat([packed, packed, bytes])));
       assert.deepEqual([receiver.sum, failed.length], [6_000, 1], what);
-      assert.match(failed[0].why, /a\.log\.\w+ is damaged or cut \(.+\): what could be read of it is counted/);
+      assert.match(failed[0].why, /a\.log\.\w+ is damaged or cut \(.+\): the part that could be read is counted/);
     }
   });
 }
@@ -395,7 +395,7 @@ async function following({ importing, receiver }, names, work, options = {}) {
     job.stop.abort();
     await all;
   }
-  return job.summary();
+  return job.end().json;
 }
 
 for (const [name, header, line] of [["no header", "", plain], ["W3C", W3C, w3c], ["CSV", CSV, goat]]) {

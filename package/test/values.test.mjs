@@ -9,7 +9,6 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { Redis } from "../command/import/redis.mjs";
-import { listed } from "../command/import/values.mjs";
 import { openServer, until } from "./server.mjs";
 
 let server;
@@ -105,34 +104,6 @@ test("what a Redis has besides is carried too, or named: times to live, names of
 });
 
 test("values of lists are kept whole, or their lines are named", async () => {
-  const read = (text) => {
-    const bad = [];
-    const found = listed(text, (line) => void bad.push(line)).map(({ id, value }) => [id, value]);
-    return [found, bad];
-  };
-  for (const [text, found, bad] of [
-    ["comma60 1,234\nb 2\n", [["b", 2n]], [1]],
-    ["dots 1.234\nquote 1'234\nspace 1 234\nfloat 1.5\nplus +1\nlast 9\n", [["last", 9n]], [1, 2, 3, 4, 5]],
-    ["my key 12\n", [["my key", 12n]], []],
-    ["a\tb c\t12\n", [["a/b c", 12n]], []],
-    ["site,my page,7\n", [["site/my page", 7n]], []],
-    ['site,"a,b",7\nsite,c,"1,234"\n', [["site/a,b", 7n]], [2]],
-    ["namespace,key,value\nsite,a,1\nsite,b,1,234\n", [["site/a", 1n]], [3]],
-    ["unreadable\nsite/a 1\n", [["site/a", 1n]], [1]],
-    ["site,a,many\nsite,b,1\n", [["site/b", 1n]], [1]],
-    ["big 9007199254740993\nbelow -170141183460469231731687303715884105728\n", [["big", 9007199254740993n], ["below", -(2n ** 127n)]], []],
-    ['{"big":9007199254740993,"text":"9007199254740995","bad":"1,234","float":1.5}', [["big", 9007199254740993n], ["text", 9007199254740995n]], [3, 4]],
-    ['[{"namespace":"s","key":"a \\" 1","value":9007199254740993},7,null]', [['s/a " 1', 9007199254740993n]], [2, 3]],
-    ['{"key":"a","value":1}\n{"key":"b","value":9007199254740993}\n', [["a", 1n], ["b", 9007199254740993n]], []],
-    ["twice 1\ntwice 2\n", [["twice", 1n]], [2]],
-    ['{"key":"a","value":1}\n\n{"key":"b","val\nnot json\n{"key":"c","value":3}\n', [["a", 1n], ["c", 3n]], [3, 4]],
-    ['[{"namespace":"s","value":3},{"namespace":"s","key":null,"value":3},{"key":{},"value":3},{"namespace":null,"key":"k","value":4}]', [["k", 4n]], [1, 2, 3]],
-    ["caf\ufffd 3\nlast 9\n", [["last", 9n]], [1]],
-    ["# a comment\n#tag 3\n", [["#tag", 3n]], []],
-  ]) {
-    assert.deepEqual(read(text), [found, bad], text);
-  }
-  assert.throws(() => listed('{"a": '), /the list is no JSON/);
   const { code, stdout } = await server.tally(["import", "--json", "--from", "countapi", "-"], {
     input: "kept/big 9007199254740993\ncomma60 1,234\nour key 12\n",
   });

@@ -46,6 +46,8 @@ pub struct ReadPart {
     pub counters: Vec<u32>,
     /// Of each line of the body, how many newlines stand before its line of the log.
     pub numbers: Vec<u32>,
+    /// Of each line of the body, its time, unix milliseconds.
+    pub times: Vec<i64>,
     /// How many lines there were, without those that are none.
     pub lines: u32,
     /// How many were left out, by reason.
@@ -180,6 +182,7 @@ fn add(
         }
     };
     part.counters.push(counter);
+    part.times.push(hit.at_ms);
     None
 }
 

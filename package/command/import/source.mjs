@@ -2,69 +2,31 @@
 //
 // Invariant: offsets are of the unpacked bytes. A file that is packed later has the same ones.
 import { createReadStream, promises as files } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { resolve } from "node:path";
 import zlib from "node:zlib";
 import bzip2 from "unbzip2-stream";
 import { EXIT, Failure } from "../outcome.mjs";
+import { call } from "./wasm.mjs";
 
 const STDIN = "-";
 const READ_BYTES = 256 * 1024;
 // What is unpacked at once: a thousand times as much comes out of it at most.
 const UNPACK_BYTES = 16 * 1024;
 const FOLLOW_POLL_MS = 250;
-/** A file is known again by so many bytes before an offset. */
-export const TAIL_BYTES_MAX = 4_096;
-const SIBLINGS_MAX = 10_000;
-
-const MAGIC = [
-  ["gzip", [0x1f, 0x8b]],
-  ["zstd", [0x28, 0xb5, 0x2f, 0xfd]],
-  ["bzip2", [0x42, 0x5a, 0x68]],
-  ["xz", [0xfd, 0x37, 0x7a, 0x58]],
-  ["zip", [0x50, 0x4b, 0x03, 0x04]],
-];
-
+// A file is known again by so many bytes before an offset.
+const TAIL_BYTES_MAX = 4_096;
 /** Returns how bytes are packed, by the first of them; undefined where they are not. */
-export function packing(head) {
-  return MAGIC.find(([, bytes]) => bytes.every((byte, at) => head[at] === byte))?.[0];
-}
-
-// What is packed in members, which `cat a.gz b.gz` puts one behind the other. `head` returns how many bytes stand
-// before what a member packs: -1 where none begins, undefined where more bytes say. Behind it come `tail` bytes, which
-// `check` compares.
-const MEMBERS = {
-  gzip: {
-    open: () => zlib.createInflateRaw(), head: headOfGzip, tail: 8,
-    check: (tail, sum, size) => tail.readUInt32LE(0) === sum && tail.readUInt32LE(4) === size % 2 ** 32,
-  },
-  // The decoder compares the checksum.
-  zstd: {
-    open: () => zlib.createZstdDecompress(), tail: 0, check: () => true,
-    head: (bytes) => (bytes.length < 4 ? undefined : packing(bytes) === "zstd" || isSkippable(bytes) ? 0 : -1),
-  },
-};
-const isSkippable = (bytes) => bytes.readUInt32LE(0) >>> 4 === 0x184d2a5;
-
-// Source: RFC 1952, section 2.3.
-function headOfGzip(bytes) {
-  if (bytes.some((byte, at) => at < 3 && byte !== [0x1f, 0x8b, 8][at])) return -1;
-  const flags = bytes[3];
-  let end = 10 + (flags & 4 ? 2 + (bytes[10] ?? 0) + 256 * (bytes[11] ?? 0) : 0);
-  // The name, and a comment, each with a zero behind it.
-  for (const flag of [8, 16]) if (flags & flag) end = (bytes.indexOf(0, end) + 1 || Infinity);
-  if (flags & 2) end += 2;
-  return end < bytes.length ? end : undefined;
-}
+export const packing = (head) => call("packing", {}, head.subarray(0, 8)).json ?? undefined;
 
 // Each takes bytes, calls `out` with what they hold, and rejects where they are damaged, or end too early.
 const UNPACKERS = {
   undefined: (out) => async (bytes) => out(bytes),
-  gzip: (out) => members(MEMBERS.gzip, out),
-  zstd: (out) => members(MEMBERS.zstd, out),
+  gzip: (out) => members("gzip", () => zlib.createInflateRaw(), 8, out),
+  // The decoder compares the checksum itself.
+  zstd: (out) => members("zstd", () => zlib.createZstdDecompress(), 0, out),
   bzip2: (out) => {
-    const stream = bzip2().on("data", out);
     let failure;
-    stream.on("error", (error) => (failure ??= error));
+    const stream = bzip2().on("data", out).on("error", (error) => (failure ??= error));
     return async (bytes, isLast) => {
       if (isLast) stream.end();
       else stream.write(bytes);
@@ -73,29 +35,26 @@ const UNPACKERS = {
   },
 };
 
-function members({ open: openOne, head, tail, check }, out) {
+// What has members, which `cat a.gz b.gz` puts one behind the other. Behind each come `tail` bytes: gzip's checksum and
+// the size.
+function members(kind, decoder, tail, out) {
   let rest = Buffer.alloc(0);
-  let one;
-  let isFirst = true;
+  let [one, isFirst] = [undefined, true];
   return async (bytes, isLast) => {
     rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes]);
     for (;;) {
-      if (one === undefined) {
-        // Tapes end in zeros.
-        if (!isFirst && rest.every((byte) => byte === 0)) rest = rest.subarray(rest.length);
-        const begin = rest.length === 0 ? undefined : head(rest);
-        if (begin === -1) throw new Error(isFirst ? "its head is damaged" : "other bytes follow what is packed");
-        if (begin === undefined && isLast && rest.length > 0) throw new Error("unexpected end");
-        if (begin === undefined) return;
-        rest = rest.subarray(begin);
-        one = inflating(openOne(), out);
-      }
-      rest = rest.subarray(await one.push(rest, isLast));
-      if (!one.isOver || rest.length < tail) {
-        if (isLast) throw new Error("unexpected end");
+      // Tapes end in zeros.
+      if (one === undefined && !isFirst && rest.every((byte) => byte === 0)) rest = rest.subarray(rest.length);
+      const begin = one === undefined && rest.length > 0 ? call("member", { kind }, rest).json : 0;
+      if (begin === -1) throw new Error(isFirst ? "its head is damaged" : "other bytes follow what is packed");
+      if (one === undefined && rest.length > 0 && begin !== null) one = inflating(decoder(), out);
+      if (one !== undefined) rest = rest.subarray(begin + (await one.push(rest.subarray(begin), isLast)));
+      if (!one?.isOver || rest.length < tail) {
+        if (isLast && (one !== undefined || rest.length > 0)) throw new Error("unexpected end");
         return;
       }
-      if (!check(rest, one.sum, one.size)) throw new Error("its checksum is another one");
+      const isSame = tail === 0 || (rest.readUInt32LE(0) === one.sum && rest.readUInt32LE(4) === one.size % 2 ** 32);
+      if (!isSame) throw new Error("its checksum is another one");
       rest = rest.subarray(tail);
       [one, isFirst] = [undefined, false];
     }
@@ -107,7 +66,8 @@ function members({ open: openOne, head, tail, check }, out) {
 function inflating(stream, out) {
   const one = { sum: 0, size: 0, isOver: false };
   let failure;
-  let next = () => {};
+  let next;
+  const write = (some) => new Promise((done) => ((next = done), stream.write(some, done)));
   stream.on("data", (bytes) => {
     one.sum = zlib.crc32(bytes, one.sum);
     one.size += bytes.length;
@@ -120,12 +80,10 @@ function inflating(stream, out) {
   });
   stream.on("end", () => next((one.isOver = true)));
   one.push = async (bytes, isLast) => {
-    if (one.isOver) return 0;
     const before = stream.bytesWritten;
-    const write = (some) => new Promise((done) => ((next = done), stream.write(some, done)));
-    if (bytes.length > 0) await write(bytes);
+    if (!one.isOver && bytes.length > 0) await write(bytes);
     const taken = stream.errored === null ? stream.bytesWritten - before : 0;
-    if (isLast && !one.isOver && failure === undefined) await write(Buffer.alloc(1));
+    if (!one.isOver && isLast && failure === undefined) await write(Buffer.alloc(1));
     if (failure !== undefined) throw failure;
     return taken;
   };
@@ -136,11 +94,11 @@ function inflating(stream, out) {
 async function* unpacked(stream, source, start) {
   const { name } = source;
   const ready = [];
-  let unpack;
-  let step;
+  let [unpack, step] = [];
   source.read = start;
   try {
-    for await (const chunk of stream) {
+    // A stream that is destroyed closes the file, which is read on.
+    for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
       if (unpack === undefined) {
         const kind = start === 0 ? packing(chunk) : undefined;
         step = kind === undefined ? chunk.length : UNPACK_BYTES;
@@ -157,17 +115,16 @@ async function* unpacked(stream, source, start) {
   } catch (error) {
     yield* ready.splice(0);
     if (error instanceof Failure) throw error;
-    const why = error instanceof TypeError ? "unexpected end" : (error.message ?? error);
+    const why = error.message ?? error;
     throw new Failure(EXIT.partly, `${name} is damaged or cut (${why}): the part that could be read is counted; import it again once it is complete`);
   }
   yield* ready;
 }
 
 /**
- * Opens a file, or standard input for `-`. Resolves to `{ name, path, dev, ino, bytes, kind, read, chunks(from),
- * head(length), tail(end, length), close() }`: where it is (of files alone), its size as it lies there, how it is
- * packed, how much of that was read so far, its unpacked bytes, and of a file its first bytes and those before an
- * offset as they lie there.
+ * Opens a file, or standard input for `-`. Resolves to `{ name, path, dev, ino, bytes, kind, isPlain, handle, read,
+ * chunks(from), close() }`: where it is (of files alone), its size there, how it is packed, whether it can be read from
+ * any offset on, how much of it was read so far, and its unpacked bytes.
  */
 export async function open(name) {
   const source = { name: name === STDIN ? "standard input" : name, read: 0, close: async () => {} };
@@ -182,47 +139,14 @@ export async function open(name) {
     // A pipe has a name too, and no offsets.
     if (!stat.isFile()) return Object.assign(source, { chunks: () => unpacked(stream(), source, 0) });
     const { buffer } = await handle.read(Buffer.alloc(8), 0, 8, 0);
-    const { dev, ino, size: bytes } = stat;
-    return Object.assign(source, {
-      path: resolve(name), dev, ino, bytes, kind: packing(buffer),
-      chunks: (from = 0) => unpacked(stream(from), source, from),
-      head: (length) => headOf(handle, length),
-      tail: async (end, length) => {
-        const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, end - length);
-        return bytesRead === length ? buffer : undefined;
-      },
-    });
+    const chunks = (from = 0) => unpacked(stream(from), source, from);
+    const about = { path: resolve(name), dev: String(stat.dev), ino: String(stat.ino), bytes: stat.size };
+    return Object.assign(source, { ...about, kind: packing(buffer), isPlain: packing(buffer) === undefined, chunks });
   } catch (error) {
     await source.close();
     const exit = error.code === "ENOENT" ? EXIT.notFound : EXIT.failed;
     throw new Failure(exit, `${name} cannot be read (${error.code ?? error.message})`);
   }
-}
-
-// The first bytes of a file that are not zeros, and how many zeros stand before them.
-async function headOf(handle, length) {
-  const buffer = Buffer.alloc(READ_BYTES);
-  for (let hole = 0; ; hole += buffer.length) {
-    const { bytesRead } = await handle.read(buffer, 0, buffer.length, hole);
-    const at = buffer.subarray(0, bytesRead).findIndex((byte) => byte !== 0);
-    if (at !== -1) {
-      const head = await handle.read(Buffer.alloc(length), 0, length, hole + at);
-      return { head: head.buffer.subarray(0, head.bytesRead), hole: hole + at };
-    }
-    if (bytesRead < buffer.length) return { head: Buffer.alloc(0), hole: hole + bytesRead };
-  }
-}
-
-/** Returns where the file of a device and an inode lies now: at `path`, or beside it under another name. */
-export async function placeOf({ path, dev, ino }) {
-  if (path === undefined) return undefined;
-  const folder = dirname(path);
-  const names = (await files.readdir(folder).catch(() => [])).slice(0, SIBLINGS_MAX);
-  for (const name of [basename(path), ...names]) {
-    const stat = await files.stat(join(folder, name)).catch(() => undefined);
-    if (stat?.dev === dev && stat.ino === ino) return join(folder, name);
-  }
-  return undefined;
 }
 
 /**
@@ -245,8 +169,8 @@ export async function* appended(source, from, { before, signal, sleep }) {
     return fresh;
   };
   for (;;) {
-    const now = await files.stat(source.name).catch(() => undefined);
-    const isReplaced = now !== undefined && now.size > 0 && (now.ino !== source.ino || now.dev !== source.dev);
+    const now = await files.stat(source.name).catch(() => ({ size: 0 }));
+    const isReplaced = now.size > 0 && `${now.dev} ${now.ino}` !== `${source.dev} ${source.ino}`;
     const { size, mtimeMs, ctimeMs } = await source.handle.stat();
     const look = `${size} ${mtimeMs} ${ctimeMs}`;
     for (let isMore = look !== last || size !== offset; isMore; ) {

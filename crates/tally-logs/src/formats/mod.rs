@@ -67,9 +67,24 @@ impl LogFormat {
         }
     }
 
+    /// Other names of formats: what people have is called after their server.
+    pub const ALIASES: [(&'static str, Self); 7] = [
+        ("nginx", Self::Clf),
+        ("apache", Self::Clf),
+        ("common", Self::Clf),
+        ("combined", Self::Clf),
+        ("elb", Self::Alb),
+        ("w3c", Self::Cloudfront),
+        ("iis", Self::Cloudfront),
+    ];
+
     /// Returns the format of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
+        let alias = Self::ALIASES.into_iter().find(|(alias, _)| *alias == name);
+        Self::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .or(alias.map(|(_, format)| format))
     }
 }
 

@@ -1,0 +1,73 @@
+//! A summary says each thing once, with the line and the reason.
+
+use tally_import::text::{Course, Screen, count, number, of_logs};
+use tally_import::totals::{ShownLine, Totals};
+
+fn shown(line: u64, why: &str, text: &str) -> ShownLine {
+    ShownLine {
+        file: "a.log".to_owned(),
+        line,
+        why: why.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+#[test]
+fn numbers_have_separators_and_nouns_their_number() {
+    let numbers: Vec<String> = [0, 12, 123, 1_234, 1_234_567].map(number).to_vec();
+    assert_eq!(numbers, ["0", "12", "123", "1,234", "1,234,567"]);
+    assert_eq!(
+        [count(1, "line"), count(2_000, "line")],
+        ["1 line", "2,000 lines"]
+    );
+}
+
+#[test]
+fn lines_that_were_not_counted_are_named_with_their_reason() {
+    let mut totals = Totals::new();
+    (totals.lines, totals.counted, totals.unreadable) = (5, 1, 2);
+    totals.left_out.insert("bots", 1);
+    totals.unread.push(shown(7, "there is no time", "nonsense"));
+    totals.reject("quota-exceeded", 1);
+    totals.show_refused("quota-exceeded", shown(9, "quota-exceeded: it is full", ""));
+    totals.count("/a", 1);
+    totals.settle();
+    let course = Course {
+        seconds: 0.5,
+        is_interrupted: false,
+        files: 1,
+    };
+    assert_eq!(
+        of_logs(&totals, course, Screen::default()),
+        "1 of 5 lines counted, for 1 counter, in 0.50 s (10 lines/s)\n\
+         1 line left out: their user agents are programs' (--bots)\n\
+         2 lines could not be read, such as line 7 of a.log: there is no time: nonsense\n\
+         1 line refused, such as line 9 of a.log: quota-exceeded: it is full\n\
+         \n1  /a"
+    );
+}
+
+#[test]
+fn a_bad_file_among_several_is_counted_and_not_told_again() {
+    let mut totals = Totals::new();
+    totals.failed.push(tally_import::totals::Failed {
+        file: "b".into(),
+        why: "b is empty".into(),
+    });
+    let of = |files| {
+        of_logs(
+            &totals,
+            Course {
+                seconds: 1.0,
+                is_interrupted: true,
+                files,
+            },
+            Screen { has_colors: true },
+        )
+    };
+    assert!(
+        of(3).contains("\u{1b}[33m1 of 3 files could not be read, or not to the end\u{1b}[39m")
+    );
+    assert!(!of(1).contains("could not be read") && !of(3).contains("b is empty"));
+    assert!(of(1).ends_with("interrupted: the same command continues from here"));
+}
