@@ -400,8 +400,8 @@ export const MUTATIONS = [
   [
     "a key names an operation and a write",
     "crates/tally-objects/src/directory/operation_store.rs",
-    "        let slot = (self.claims).claim_for_operation(counter, key.key, generation, now_ms)?;\n",
-    "        let other = WriteKey([0; 16]);\n        let slot = (self.claims).claim_for_operation(counter, other, generation, now_ms)?;\n",
+    "        let slot = (self.claims).claim_for_operation(counter, key, generation, now_ms)?;\n",
+    "        let other = OperationKey { key: WriteKey([0; 16]), ..key };\n        let slot = (self.claims).claim_for_operation(counter, other, generation, now_ms)?;\n",
     "keys::a_key_of_an_operation_names_no_write",
   ],
   [
@@ -638,7 +638,7 @@ export const MUTATIONS = [
   [
     "what scripts decided stays in memory though it could not be written",
     "crates/tally-objects/src/keyspace/store.rs",
-    "            self.known.borrow_mut().clear();\n        }\n        written.map(|()| done)",
+    "            self.forget_all();\n        }\n        written.map(|()| done)",
     "        }\n        written.map(|()| done)",
     "commands::scripts_that_could_not_be_written_are_not_acknowledged_and_nothing_of_them_is_remembered",
   ],
@@ -694,7 +694,7 @@ export const MUTATIONS = [
   [
     "keys of one command are set before it is known that one is refused",
     "crates/tally-objects/src/keyspace/object.rs",
-    "        self.prepare(writes, here).await?;\n",
+    "        self.prepare(writes, here, request).await?;\n",
     "",
     "key_values::keys_of_one_command_are_set_all_or_none_where_one_is_below_its_floor",
   ],

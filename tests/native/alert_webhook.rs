@@ -352,3 +352,65 @@ fn only_a_name_that_the_operator_names_reaches_inner_networks() {
         assert_eq!(check(webhook, &allowed), Ok(reach), "{webhook}");
     }
 }
+
+#[test]
+fn a_connection_is_made_to_no_inner_address_that_a_name_leads_to() {
+    let opens = |address: &str, allowed: &str, reach| {
+        let allowed = Allowed::parse(allowed).expect("a setting");
+        allowed.opens(address.parse().expect("an address"), reach)
+    };
+    let local = [
+        "127.0.0.1",
+        "127.8.9.1",
+        "0.0.0.0",
+        "::1",
+        "::",
+        "::ffff:127.0.0.1",
+    ];
+    let inner = [
+        "10.1.2.3",
+        "192.168.0.1",
+        "172.16.0.1",
+        "100.64.0.1",
+        "fd00::1",
+        "fc00::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::a00:1",
+        "2002:a00:1::1",
+    ];
+    let metadata = [
+        "169.254.169.254",
+        "169.254.170.2",
+        "100.100.100.200",
+        "168.63.129.16",
+        "192.0.0.192",
+        "fd00:ec2::254",
+        "fe80::1",
+        "::ffff:169.254.169.254",
+    ];
+    for address in local.iter().chain(&inner).chain(&metadata) {
+        assert!(!opens(address, "[]", Reach::Public), "{address}");
+        // A setting for one host opens nothing to others.
+        assert!(
+            !opens(address, r#"["hooks.corp","10.9.9.9"]"#, Reach::Public),
+            "{address}"
+        );
+    }
+    // A host that is named reaches inner networks, but neither this machine nor what clouds tell there.
+    for address in local.iter().chain(&metadata) {
+        assert!(
+            !opens(address, r#"["hooks.corp","*.corp"]"#, Reach::Named),
+            "{address}"
+        );
+    }
+    assert!(opens("10.1.2.3", r#"["hooks.corp"]"#, Reach::Named));
+    assert!(opens("127.0.0.1", r#"["localhost"]"#, Reach::Named));
+    assert!(opens(
+        "169.254.170.2",
+        r#"["169.254.170.2"]"#,
+        Reach::Public
+    ));
+    assert!(
+        opens("1.1.1.1", "[]", Reach::Public) && opens("2606:4700:4700::1111", "[]", Reach::Public)
+    );
+}
