@@ -367,3 +367,20 @@ test("a list of keys is filtered before its pages are cut, so its cursor is a ke
   } while (cursor);
   expect(new Set(seen)).toEqual(own);
 });
+
+test("a revocation names nothing of what fell that its caller does not administer", async () => {
+  const once = await make(OPS, { prefixes: ["one/", "two/"] });
+  const below = await make(once.key, { name: "secret-customer", prefixes: ["two/"] });
+  const mine = await make(once.key, { name: "mine", prefixes: ["one/a/"] });
+  await share(once.key, "two/secret-customer/");
+  await alert(once.key, "secret-customer", "two/a");
+  await alert(once.key, "mine", "one/a");
+  await well("PATCH", `/keys/${once.id}`, OPS, { prefixes: ["one/"] });
+  const revoked = await send("DELETE", `/keys/${once.id}`, ONE);
+  expect(revoked.text).not.toContain("secret-customer");
+  expect(revoked.json.also).toEqual({ keys: [{ id: mine.id, name: "mine" }], shares: [], alerts: ["mine"] });
+  // It fell all the same.
+  expect(await status("GET", "/counters?prefix=two%2F", below.key)).toBe(401);
+  expect((await well("GET", "/shares", OPS)).shares).toEqual([]);
+  expect((await well("GET", "/alerts", OPS)).alerts).toEqual([]);
+});

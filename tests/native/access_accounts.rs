@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(config(0xa1e7, 512))]
 
     #[test]
-    fn alert_rights_are_what_a_caller_may_watch(
+    fn admin_rights_are_what_a_caller_may_watch(
         entries in vec((0..4_usize, text()), 1..4),
         watched in prop_oneof![
             "[ab/]{1,4}".prop_map(|id| Watched::Counter(CounterId::parse(&id).expect("an id"))),
@@ -123,10 +123,10 @@ proptest! {
             .collect();
         let access = access(&json!(keys));
         let caller = configured(&access, TENANT);
-        prop_assert_eq!(caller.alert_rights().cover(&watched), caller.may_watch(&watched).is_ok());
+        prop_assert_eq!(caller.admin_rights().cover(&watched), caller.may_watch(&watched).is_ok());
         let open = Access::from_config(None, true).expect("open");
         let anyone = open.identify(None, None, 0).expect("anyone");
-        prop_assert!(anyone.alert_rights().cover(&watched));
-        prop_assert!(!Caller::nobody().alert_rights().cover(&watched));
+        prop_assert!(anyone.admin_rights().cover(&watched));
+        prop_assert!(!Caller::nobody().admin_rights().cover(&watched));
     }
 }

@@ -244,7 +244,7 @@ pub async fn deliveries(
 pub async fn all_deliveries(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     caller.may_somewhere(Scope::Admin, &[])?;
-    let of = caller.alert_rights();
+    let of = caller.admin_rights();
     let (deliveries, missing) = call(&context.host, &AllDeliveries { of }).await?;
     Ok(Answer::json(deliveries_json(&deliveries, &missing)))
 }

@@ -470,17 +470,23 @@ pub async fn revoke(
     Query::parse(context.query(), &[])?;
     own_to_change(context, caller, id).await?;
     let host = &context.host;
-    let revoked = audit::carry(context, &RevokeKey { id }).await?;
+    let of = caller.admin_rights();
+    let revoke = RevokeKey { id, of: of.clone() };
+    let mut revoked = audit::carry(context, &revoke).await?;
     forget(host, id);
     for (share, _) in &revoked.shares {
         shares::host_forgets(host, *share);
     }
+    // The answer names nothing that the caller does not administer: the key may once have had other prefixes.
+    revoked.shares.retain(|(_, prefix)| of.cover_prefix(prefix));
     let below = revoked.keys.iter().map(|(below, _)| *below);
+    let below = below.chain(revoked.others.iter().copied());
     let givers: Vec<KeyId> = [id].into_iter().chain(below).collect();
     // What is not reached ends by itself: a partition looks for the key before it measures an alert.
     let ended = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| EndAlerts {
         partition,
         givers: givers.clone(),
+        of: of.clone(),
     })
     .await;
     let alerts = ended.answers.into_iter().flat_map(|(_, names)| names);

@@ -11,7 +11,7 @@ use crate::kit::store::{Store, integer, text};
 use tally_core::alert::record::AlertRecord;
 use tally_host::object::SqlValue;
 use tally_protocol::alerts::answer::ScheduledDelivery;
-use tally_protocol::alerts::{Alert, AlertName, AlertRights, DELIVERIES_MAX, Delivery, Secret};
+use tally_protocol::alerts::{AdminRights, Alert, AlertName, DELIVERIES_MAX, Delivery, Secret};
 use tally_protocol::messages::{AlertDetails, Fault};
 use tally_protocol::stored::Damage;
 
@@ -257,7 +257,7 @@ impl AlertStore {
     /// deliveries of all alerts of the partition, about 15,000 of at most 1 KB, a page in memory.
     pub(super) fn all_deliveries(
         &self,
-        of: &AlertRights,
+        of: &AdminRights,
         limit: usize,
     ) -> Result<Vec<ScheduledDelivery>, Fault> {
         let mut found = Vec::new();

@@ -194,8 +194,12 @@ impl Alerts {
                 let Ok(name) = AlertName::parse(name) else {
                     continue;
                 };
+                let is_seen = |stored: &StoredAlert| end.of.cover(&stored.alert.watched);
+                let is_seen = self.store.get(&name)?.as_ref().is_some_and(is_seen);
                 self.remove(&name)?;
-                ended.push(name);
+                if is_seen {
+                    ended.push(name);
+                }
             }
         }
         Ok(ended)

@@ -231,8 +231,12 @@ impl KeyStore {
             let known = self.get(id)?;
             if id == revoke.id {
                 revoked.was_there = known.is_some();
-            } else {
-                revoked.keys.extend(known.map(|key| (id, key.name)));
+            } else if let Some(key) = known {
+                let mut prefixes = key.prefixes.iter();
+                match prefixes.all(|prefix| revoke.of.cover_prefix(prefix)) {
+                    true => revoked.keys.push((id, key.name)),
+                    false => revoked.others.push(id),
+                }
             }
             rows.push(giver.clone());
             let given = self.gifts.given_by(GiftKind::Key, &giver)?;

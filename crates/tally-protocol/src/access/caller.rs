@@ -6,7 +6,7 @@ use super::Access;
 use super::grant::{Grant, Permission, Scope, Target};
 use super::holder::{Holder, KeyBudget};
 use super::sender::Sender;
-use crate::alerts::{AlertRights, Watched};
+use crate::alerts::{AdminRights, Watched};
 use crate::api_key::{ApiKey, KeyId};
 use crate::gift::{Gift, Giver, HeldKey, HeldShare, Inheritance};
 use crate::names::{LIMIT_RIGHTS, limit_right};
@@ -221,16 +221,16 @@ impl Caller {
         }
     }
 
-    /// Returns the alerts that the caller administers: [`Self::may_watch`] as a value.
-    pub fn alert_rights(&self) -> AlertRights {
+    /// Returns what the caller administers: [`Self::may_watch`] as a value.
+    pub fn admin_rights(&self) -> AdminRights {
         if matches!(self.0, CallerKind::Anyone) {
-            return AlertRights {
+            return AdminRights {
                 counters: vec![String::new()],
                 limits: vec![LIMIT_RIGHTS.to_owned()],
             };
         }
         let admin = || self.grants().iter().filter(|grant| grant.has(Scope::Admin));
-        AlertRights {
+        AdminRights {
             counters: admin().map(|grant| grant.prefix.clone()).collect(),
             limits: admin()
                 .filter_map(|grant| grant.limits_prefix().map(str::to_owned))

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`name`] | names of alerts |
 //! | [`body`] | an alert as clients send it |
-//! | [`rights`] | which alerts a caller administers |
+//! | [`rights`] | what a caller administers, as a value |
 //! | [`webhook`] | which addresses a webhook may have |
 //! | [`delivery`] | deliveries and their outcome |
 //! | [`answer`] | answers to clients |
@@ -19,7 +19,7 @@ pub mod webhook;
 pub use body::{Alert, AlertPut, Secret, Watched};
 pub use delivery::{AlertEvent, Attempt, Delivery, EventKind, Outcome, Outgoing};
 pub use name::AlertName;
-pub use rights::AlertRights;
+pub use rights::AdminRights;
 
 /// The most alerts of one partition of the directory: 2,048 in the deployment. They are 128 measurements a minute for
 /// an object that takes 1,000 messages a second.

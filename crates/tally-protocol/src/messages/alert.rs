@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::alerts::answer::ScheduledDelivery;
-use crate::alerts::{Alert, AlertName, AlertPut, AlertRights, Delivery};
+use crate::alerts::{AdminRights, Alert, AlertName, AlertPut, Delivery};
 use crate::api_key::KeyId;
 use crate::gift::Gift;
 use crate::names::Address;
@@ -118,6 +118,8 @@ pub struct EndAlerts {
     pub partition: u32,
     /// The keys.
     pub givers: Vec<KeyId>,
+    /// What the caller administers: the answer names no other alert.
+    pub of: AdminRights,
 }
 
 /// Aggregator → one partition: its alerts, in order of their names.
@@ -133,7 +135,7 @@ pub struct ListDeliveries {
     /// The partition.
     pub partition: u32,
     /// The alerts.
-    pub of: AlertRights,
+    pub of: AdminRights,
 }
 
 /// Edge → aggregator: the alerts of all partitions in order of their names, and the partitions that did not answer.
@@ -144,5 +146,5 @@ pub struct AllAlerts {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllDeliveries {
     /// The alerts.
-    pub of: AlertRights,
+    pub of: AdminRights,
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::alerts::AdminRights;
 use crate::api_key::{ApiKey, Digest, KeyId};
 use crate::audit::{AuditEntry, Span};
 use crate::gift::{Gift, HeldKey, KeyMade};
@@ -70,8 +71,10 @@ pub struct ReplaceKey {
 pub struct Revoked {
     /// Whether there was such a key.
     pub was_there: bool,
-    /// The keys below it, with their names.
+    /// The keys below it that the caller administers, with their names.
     pub keys: Vec<(KeyId, String)>,
+    /// The other keys below it.
+    pub others: Vec<KeyId>,
     /// The shares that it and those keys gave, with their prefixes.
     pub shares: Vec<(ShareId, String)>,
 }
@@ -81,6 +84,8 @@ pub struct Revoked {
 pub struct RevokeKey {
     /// Its id.
     pub id: KeyId,
+    /// What the caller administers.
+    pub of: AdminRights,
 }
 
 /// Edge → partition 0: keys in the order of their ids.
