@@ -1,5 +1,6 @@
 // Installs the Python clients that Redis's dialect is tested with into .tools/python, by the hashes of
-// tests/python/requirements.txt, where this machine has Python, and beside them all published versions of
+// tests/python/requirements.txt, where this machine has Python; with them the generator of clients that the description
+// of the API is tried with, by those of tests/python/generator.txt, and beside them all published versions of
 // upstash-ratelimit, by those of tests/python/versions.txt, for their scripts. Without them those tests are left out,
 // and this says so: whoever has none can work on all else.
 import { spawnSync } from "node:child_process";
@@ -19,7 +20,7 @@ const DONE = `${FOLDER}/done.txt`;
 export const PYTHON = process.env.PYTHON_CLIENTS ?? `${FOLDER}/bin/python`;
 
 const read = (file) => readFileSync(`${WANTED}/${file}`, "utf8");
-const wanted = () => read("requirements.txt") + read("versions.txt");
+const wanted = () => ["requirements.txt", "generator.txt", "versions.txt"].map(read).join("");
 const isDone = () => existsSync(DONE) && readFileSync(DONE, "utf8") === wanted();
 
 /** Why their scripts cannot be read; undefined where they can. */
@@ -55,7 +56,9 @@ function installed() {
     return pip("--no-deps", "--no-compile", "--target", `${VERSIONS}/${version}`, "-r", `${files}/${version}`);
   });
   const steps = [
-    [python, "-m", "venv", "--clear", FOLDER], pip("-r", `${WANTED}/requirements.txt`), ...unpacked,
+    [python, "-m", "venv", "--clear", FOLDER], pip("-r", `${WANTED}/requirements.txt`),
+    // Without its formatter.
+    pip("--no-deps", "-r", `${WANTED}/generator.txt`), ...unpacked,
   ];
   try {
     for (const [program, ...args] of steps) {

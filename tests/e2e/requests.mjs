@@ -58,6 +58,7 @@ export class Requests {
     if (schema.allOf) return this.attempt({ ...resolved(schema.allOf[0]), ...schema, allOf: undefined });
     if (schema.const !== undefined) return schema.const;
     if (schema.enum) return oneOf(this.random, schema.enum);
+    if (schema.oneOf && !schema.properties) return this.attempt(resolved(oneOf(this.random, schema.oneOf)));
     if (schema["x-opaque"] && schema.example) return schema.example;
     if (schema["x-opaque"]) {
       return schema.pattern.includes("[*]") ? oneOf(this.random, ["*", `"${this.known}"`]) : this.known;

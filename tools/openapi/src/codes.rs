@@ -132,10 +132,8 @@ pub fn response(codes: &[&Code], refusal: &Refusal<'_>) -> Value {
     let content = match refusal {
         Refusal::Content(content) => (*content).clone(),
         Refusal::Problem(problem) => {
-            let of_code = match &texts[..] {
-                [one] => json!({"const": one}),
-                _ => json!({"enum": texts}),
-            };
+            // Not `const` for one: generators of clients narrow an enum, and nothing else.
+            let of_code = json!({"enum": texts});
             let schema = json!({"allOf": [
                 {"$ref": format!("#/components/schemas/{problem}")},
                 {"type": "object", "properties": {"code": of_code}},

@@ -11,6 +11,8 @@
 //! | `x-rust` | a schema | the type that it is made of: `Type`, or `problem.rs#Body`, with its file, where several have the name |
 //! | `x-with` | a schema | the fields of the type that this answer has, of those that may be left out; with `?`, may have |
 //! | `x-like` | a schema | the component whose words it has, but for its own |
+//! | `x-json` | a body, an answer | the schema of its JSON: a component's name, or a schema; its examples stand beside it |
+//! | a text among `parameters`, in `headers` | a path, a call, an answer | the component of this name |
 
 use serde_json::{Map, Value, json};
 
@@ -44,10 +46,15 @@ pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value
     let mut shared = Shared::default();
     let paths = source["paths"].as_object_mut().ok_or("no paths")?;
     for (path, item) in paths {
+        if let Some(parameters) = item.get_mut("parameters") {
+            refer(parameters, "parameters");
+        }
         for method in METHODS {
             let Some(operation) = item.get_mut(method).and_then(Value::as_object_mut) else {
                 continue;
             };
+            let written = write_out(operation, &schemas);
+            written.map_err(|error| format!("{method} {path}: {error}"))?;
             let refusals = refusals(operation, (codes, &groups), &mut shared);
             refusals.map_err(|error| format!("{method} {path}: {error}"))?;
         }
@@ -66,6 +73,72 @@ fn taken(source: &mut Value, word: &str) -> Map<String, Value> {
         Some(Value::Object(words)) => words,
         _ => Map::new(),
     }
+}
+
+/// Makes references of names.
+fn refer(names: &mut Value, kind: &str) {
+    let all: Vec<&mut Value> = match names {
+        Value::Array(all) => all.iter_mut().collect(),
+        Value::Object(all) => all.values_mut().collect(),
+        _ => Vec::new(),
+    };
+    for one in all {
+        if let Some(name) = one.as_str() {
+            *one = json!({"$ref": format!("#/components/{kind}/{name}")});
+        }
+    }
+}
+
+/// Writes out what the source says of a call in short.
+fn write_out(operation: &mut Map<String, Value>, schemas: &Schemas<'_>) -> Result<(), String> {
+    if let Some(parameters) = operation.get_mut("parameters") {
+        refer(parameters, "parameters");
+    }
+    if let Some(body) = operation.get_mut("requestBody") {
+        write_out_json(body, schemas)?;
+    }
+    let responses = operation
+        .get_mut("responses")
+        .and_then(Value::as_object_mut);
+    for (_, response) in responses.into_iter().flatten() {
+        if let Some(headers) = response.get_mut("headers") {
+            refer(headers, "headers");
+        }
+        write_out_json(response, schemas)?;
+    }
+    Ok(())
+}
+
+/// Writes out the JSON of a body or an answer, before its other contents.
+fn write_out_json(part: &mut Value, schemas: &Schemas<'_>) -> Result<(), String> {
+    let Some(words) = part.as_object_mut() else {
+        return Ok(());
+    };
+    let Some(schema) = words.shift_remove("x-json") else {
+        return Ok(());
+    };
+    let schema = match schema.as_str() {
+        Some(component) => json!({"$ref": format!("#/components/schemas/{component}")}),
+        None => schemas.component("its JSON", &schema)?,
+    };
+    let mut json = json!({"schema": schema});
+    for word in ["example", "examples"] {
+        if let Some(value) = words.shift_remove(word) {
+            json[word] = value;
+        }
+    }
+    let mut content = json!({"application/json": json});
+    let others = words.shift_remove("content");
+    for (kind, other) in others
+        .as_ref()
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        content[kind] = other.clone();
+    }
+    words.insert("content".to_owned(), content);
+    Ok(())
 }
 
 /// Responses that many calls have: those of few codes.

@@ -57,8 +57,8 @@ struct RowView<'a> {
     as_of: Option<Moment>,
 }
 
-/// Counters that were too many to ask, or cannot be among the rows, by what the directory was told of them. The field is
-/// left out where all were asked.
+/// Counters that were too many to ask, or cannot be among the rows, by what the directory was told of them. The field
+/// is left out where all were asked.
 #[derive(Serialize)]
 pub(super) struct OmittedView {
     /// How many they are.
