@@ -33,6 +33,8 @@ function targets() {
     "/dollar$.html", "/%E2%82%AC.html", "/star*.html", "/back%5Cslash.html", "/%5Bbracket%5D.html",
     "/equals=&and.html", "//page.html", "/blog/../page.html", "/./page.html", "/blog%2F2026%2Ffirst.html",
     "/style.css", "/style.css?v=2", "/app.js", "/pixel.png", "/LOGO.PNG", "/download.pdf", "/no-extension",
+    // As they are, which each server escapes in its own way.
+    '/quote"q.html', "/back\\slash.html", "/naïve.html", '/page.html?say="hi"\\',
     "/missing.html", "/missing/deeper?x=1", "/missing%22quoted", 'http://127.0.0.1/absolute.html',
     "http://shop.example:8080/absolute.html?x=1", "http://shop.example",
   ];

@@ -41,7 +41,8 @@ pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
     let (referrer, rest) = quoted_text(rest);
     let (user_agent, rest) = quoted_text(rest);
     let is_of_haproxy = referrer == Some(b"") && is_of_haproxy(rest);
-    let user_agent = user_agent.filter(|_| !is_of_haproxy);
+    let user_agent =
+        user_agent.filter(|agent| !(is_of_haproxy || *agent == b"-" && is_of_traefik(rest)));
     let text = |bytes| said(text_of_log(bytes));
     let target = match (target, is_of_haproxy) {
         (Ok(target), true) => Ok(text_of(unescaped_of_haproxy(target))),
@@ -128,6 +129,18 @@ fn is_of_haproxy(after: &[u8]) -> bool {
     };
     let are_numbers = is_number() && is_number();
     are_numbers && words.next().is_some_and(|word| word.starts_with(b"\""))
+}
+
+/// Whether this follows the user agent in a line of Traefik, which drops all headers unless its configuration keeps
+/// them: how many requests there were, the names of router and server in quotes, and the time it took. Source: Traefik,
+/// "Access Logs".
+fn is_of_traefik(after: &[u8]) -> bool {
+    let mut words = after.trim_ascii().split(|byte| *byte == b' ');
+    let is_number = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    let is_count = words.next().is_some_and(is_number);
+    let is_time = words.next_back().and_then(|word| word.strip_suffix(b"ms"));
+    let are_names = words.clone().count() == 2 && words.all(|word| word.starts_with(b"\""));
+    is_count && are_names && is_time.is_some_and(is_number)
 }
 
 /// Returns what the next quotes hold, and what follows them. What is cut off says what is left of it.

@@ -296,6 +296,29 @@ fn haproxy_writes_no_user_agent_where_others_have_an_empty_one() {
 }
 
 #[test]
+fn traefik_drops_user_agents_unless_it_is_told_to_keep_them() {
+    let traefik = |agent: &str, rest: &str| {
+        let line =
+            format!("203.0.113.9 - - {TIME} \"GET /x HTTP/1.1\" 200 72 \"-\" \"{agent}\"{rest}");
+        let hit = read(line.as_bytes()).unwrap();
+        hit.user_agent.map(|agent| agent.into_owned())
+    };
+    let rest = " 17 \"shop@docker\" \"http://10.0.0.2:80\" 3ms";
+    assert_eq!(traefik("-", rest), None);
+    assert_eq!(traefik("-", " 17 \"-\" \"-\" 0ms"), None);
+    assert_eq!(traefik("curl/8.0", rest).as_deref(), Some("curl/8.0"));
+    for other in [
+        "",
+        " 17",
+        " \"-\"",
+        " 0.003 17 \"a\" \"b\"",
+        " 17 \"a\" \"b\" 3.5s",
+    ] {
+        assert_eq!(traefik("-", other).as_deref(), Some(""), "{other}");
+    }
+}
+
+#[test]
 fn the_request_that_haproxy_could_not_read_has_a_status() {
     let line =
         format!("127.0.0.1 - - {TIME} \"<BADREQ>\" 400 0 \"\" \"\" 50426 446 \"site\" \"site\"");
