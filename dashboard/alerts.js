@@ -62,7 +62,7 @@ export function showAlerts(main, { id }, status) {
     test: (alert) => act(() => deliverTest(alert, signal)),
   };
   const refresh = async () => {
-    const [all, last] = await Promise.all([json("/alerts", signal), json("/alert-deliveries", signal)]);
+    const [all, last] = await Promise.all([json("/alerts", signal), json("/alerts/*/deliveries", signal)]);
     status(summaryOf(all));
     const table = all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts);
     keepFocus(alerts, () => alerts.replaceChildren(table));

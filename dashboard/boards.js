@@ -216,7 +216,7 @@ const periodQuery = (period) => (period === undefined ? "" : `&period=${encodeUR
 /** Shows the first members. Returns the answer. */
 async function showTop(frame, route, signal) {
   const { id: board, period } = route;
-  const page = await json(`${boardPath(board)}/top?limit=${ROWS}${periodQuery(period)}`, signal);
+  const page = await json(`${boardPath(board)}/members?limit=${ROWS}${periodQuery(period)}`, signal);
   frame.top.replaceChildren(
     page.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.rows, board, route),
   );
@@ -229,10 +229,11 @@ async function showTop(frame, route, signal) {
 /** Shows in `node` where the member of the route stands, among those around. */
 async function showMember(node, route, signal) {
   const { id: board, period, member } = route;
-  const path = `${boardPath(board)}/members/${encodeURIComponent(member)}`;
+  const path = `${boardPath(board)}/members`;
+  const name = encodeURIComponent(member);
   try {
-    const own = await json(`${path}?${periodQuery(period).slice(1)}`, signal);
-    const around = await json(`${path}/around?limit=${AROUND}${periodQuery(period)}`, signal);
+    const own = await json(`${path}/${name}?${periodQuery(period).slice(1)}`, signal);
+    const around = await json(`${path}?around=${name}&limit=${AROUND}${periodQuery(period)}`, signal);
     const rank =
       own.rank === null
         ? "Hidden: it has no rank."

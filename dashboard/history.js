@@ -46,7 +46,7 @@ export async function historyOf(path, range, signal, more = "") {
   const zeros = isLong ? "&zeros=0" : "";
   const query = (requested) => historyQuery({ ...requested, to: requested.until }, `${zeros}${more}`);
   const ask = async (requested) => {
-    const answer = await json(`${path}/${query(requested)}`, signal);
+    const answer = await read(path, query(requested), signal);
     return { ...answer, points: since(answer.points, requested.from) };
   };
   const history = await ask(range);
@@ -55,6 +55,12 @@ export async function historyOf(path, range, signal, more = "") {
   if (!isLost) return { history, range };
   const days = byDays(range);
   return { history: await ask(days), range: days };
+}
+
+/** Reads a history: a call of counters, a field of a policy. */
+async function read(path, query, signal) {
+  if (!path.startsWith("/limits/")) return json(`${path}/${query}`, signal);
+  return (await json(`${path}?include=${query.replace("?", "&")}`, signal)).history;
 }
 
 /** Of all time only what lies after the first day that has something. */
@@ -69,7 +75,7 @@ export async function pointsBefore(path, range, signal) {
   const { previous } = range;
   if (previous === undefined) return [];
   try {
-    const history = await json(`${path}/${historyQuery({ ...previous, to: previous.from + previous.shift })}`, signal);
+    const history = await read(path, historyQuery({ ...previous, to: previous.from + previous.shift }), signal);
     return since(history.points, previous.from);
   } catch (error) {
     // What it is compared with is told where it can be had.

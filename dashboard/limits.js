@@ -150,7 +150,7 @@ function noneYet() {
 async function countEach(policies, signal) {
   const rows = [];
   for (const row of [...policies.querySelectorAll("tr[data-policy]")].slice(0, COUNTED_MAX)) {
-    const history = await json(`${policyPath(row.dataset.policy)}/history?window=86400&numbers=string`, signal);
+    const history = (await json(`${policyPath(row.dataset.policy)}?include=history&window=86400&numbers=string`, signal)).history;
     const to = Math.floor(Date.now() / 1000);
     for (const name of ["allowed", "refused"]) {
       row.querySelector(`[data-count=${name}]`).textContent = count(history[name]);

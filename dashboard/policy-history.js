@@ -105,7 +105,7 @@ export function policyHistory(id, range_name, status, signal) {
       );
       chart.show(history.points, range);
       const time = range.name === "all" ? `from=${range.from}` : `from=${range.from}&to=${range.until - 1}`;
-      const refused = await json(`${policyPath(id)}/refused?${time}&limit=${KEYS}&numbers=string`, signal);
+      const { refused } = await json(`${policyPath(id)}?include=refused&${time}&limit=${KEYS}&numbers=string`, signal);
       const rest = [otherKeys(refused), windowWords(range, refused.window)].filter(Boolean).join(" ");
       shown = {
         file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until,

@@ -9,7 +9,7 @@ export const MONTH_S = 30 * DAY_S;
 
 // Names of calls as metrics have them.
 const WRITES = [
-  "increment", "decrement", "put", "set", "reset", "delete", "pixel", "hit", "events", "ingest", "api_event",
+  "increment", "decrement", "put", "set", "delete", "pixel", "hit", "events", "ingest", "api_event",
 ];
 const CHECKS = ["limit_check", "limit_checks", "limit_refund"];
 // What whoever looks at the numbers asks for.

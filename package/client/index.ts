@@ -146,7 +146,7 @@ export class Tally {
 
   /** Sets the value to 0. */
   async reset(id: string, options: CallOptions = {}): Promise<Counter> {
-    return this.#write("POST", path("/counters/{id}/reset", id), undefined, options);
+    return this.set(id, 0, options);
   }
 
   /** Replaces the settings; creates the counter if it does not exist. */

@@ -67,7 +67,7 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
     let top = get(
         world,
         client,
-        &format!("/boards/{board}/top?limit=1000&consistency=strong"),
+        &format!("/boards/{board}/members?limit=1000&consistency=strong"),
     );
     assert_eq!(rows(&top), (0..total).map(row).collect::<Vec<_>>());
     assert_eq!(
@@ -85,20 +85,18 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
             json!([member["member"], member["score"], member["rank"]]),
             row(place)
         );
-        let around = get(
-            world,
-            client,
-            &format!("/boards/{board}/members/{name}/around?limit=2"),
-        );
+        let path = format!("/boards/{board}/members?around={name}&limit=2");
+        let around = get(world, client, &path);
         let near = place.saturating_sub(2)..(place + 3).min(total);
         assert_eq!(rows(&around), near.map(row).collect::<Vec<_>>());
-        let at = get(
+        let path = format!("/boards/{board}/members?limit=1&rank={}", place + 1);
+        let at = get(world, client, &path);
+        assert_eq!(rows(&at), [row(place)]);
+        let count = get(
             world,
             client,
-            &format!("/boards/{board}/rank/{}", place + 1),
+            &format!("/boards/{board}/members?limit=0&min={score}"),
         );
-        assert_eq!(json!([at["member"], at["score"], at["rank"]]), row(place));
-        let count = get(world, client, &format!("/boards/{board}/count?min={score}"));
         assert_eq!(
             count["count"],
             json!(sorted.iter().filter(|one| one.1 >= score).count())
@@ -289,7 +287,7 @@ fn a_key_writes_once_and_a_deleted_board_is_not_written_by_it() {
         "board-not-found"
     );
     assert_eq!(
-        ask(&world, &clients[0], "GET", "/boards/b/top", "").1["code"],
+        ask(&world, &clients[0], "GET", "/boards/b/members", "").1["code"],
         "board-not-found"
     );
     assert_eq!(add("two").json()["code"], "board-ended");
@@ -329,7 +327,7 @@ fn periods_end_and_are_kept_and_members_expire() {
         score("eve", r#"{"score":9,"expires_in":60}"#.to_owned());
         assert_eq!(get(&world, client, "/boards/b/members/bob")["rank"], 2);
         world.run_for_ms(61_000);
-        let top = get(&world, client, "/boards/b/top");
+        let top = get(&world, client, "/boards/b/members");
         assert_eq!(
             (
                 &top["total"],
@@ -351,7 +349,7 @@ fn periods_end_and_are_kept_and_members_expire() {
         .collect();
     assert_eq!(kept, [starts[3], starts[2]]);
     for (hour, start) in [(2, starts[2]), (3, starts[3])] {
-        let top = get(&world, client, &format!("/boards/b/top?period={start}"));
+        let top = get(&world, client, &format!("/boards/b/members?period={start}"));
         assert_eq!(
             (&top["total"], &top["rows"][0]["score"]),
             (&json!(2), &json!(hour))
@@ -369,7 +367,7 @@ fn periods_end_and_are_kept_and_members_expire() {
         &world,
         client,
         "GET",
-        &format!("/boards/b/top?period={}", starts[0]),
+        &format!("/boards/b/members?period={}", starts[0]),
         "",
     );
     assert_eq!(answer.1["code"], "period-not-found");
@@ -478,8 +476,8 @@ fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
         clients,
         sorted,
     } = board_elsewhere();
-    let far = get(&world, &clients[1], "/boards/b/top?limit=50");
-    let near = get(&world, &clients[0], "/boards/b/top?limit=50");
+    let far = get(&world, &clients[1], "/boards/b/members?limit=50");
+    let near = get(&world, &clients[0], "/boards/b/members?limit=50");
     assert_eq!(
         (&far["rows"], &far["total"]),
         (&near["rows"], &near["total"])
@@ -503,11 +501,11 @@ fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
     // While the board cannot be reached, the answer has the last known rows and their time. Each isolate of the site
     // has read them before.
     for _ in 0..20 {
-        get(&world, &clients[1], "/boards/b/top?limit=50");
+        get(&world, &clients[1], "/boards/b/members?limit=50");
     }
     world.run_for_ms(20_000);
     world.cut(sites[0], sites[1], 60_000);
-    let old = get(&world, &clients[1], "/boards/b/top?limit=50");
+    let old = get(&world, &clients[1], "/boards/b/members?limit=50");
     assert_eq!(
         (&old["rows"], &old["exact"]),
         (&near["rows"], &json!(false))
@@ -523,7 +521,7 @@ fn a_read_makes_no_object_of_a_board_that_is_not_there() {
         names::board(&board, ShardAt::default(), None)
     };
     for (method, path) in [
-        ("GET", "/boards/nobody/top"),
+        ("GET", "/boards/nobody/members"),
         ("GET", "/boards/nobody/members/ann"),
         ("DELETE", "/boards/nobody/members/ann"),
         ("DELETE", "/boards/nobody"),
@@ -563,7 +561,7 @@ fn a_busy_board_gets_more_shards_and_a_quiet_one_fewer() {
     assert!(most > 1, "{most}");
     world.run_for_ms(120_000);
     assert_eq!(shards(), Some(1));
-    let top = get(&world, &clients[0], "/boards/b/top?consistency=strong");
+    let top = get(&world, &clients[0], "/boards/b/members?consistency=strong");
     let scores = top["rows"].as_array().expect("rows").iter();
     let added: i64 = scores.filter_map(|row| row["score"].as_i64()).sum();
     assert_eq!(added, sum);
@@ -584,7 +582,7 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
             let path = format!("/boards/b/members/m{member}");
             assert_eq!(ask(&world, client, "POST", &path, &body).0, 200);
         }
-        let top = get(&world, client, "/boards/b/top");
+        let top = get(&world, client, "/boards/b/members");
         assert_eq!(
             (&top["total"], &top["rows"][0]["score"]),
             (&json!(9), &json!(day * 10 + 8))
@@ -603,13 +601,13 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
         .collect();
     assert_eq!(kept, [starts[3], starts[2]], "{periods}");
     for (day, start) in [(2, starts[2]), (3, starts[3])] {
-        let top = get(&world, client, &format!("/boards/b/top?period={start}"));
+        let top = get(&world, client, &format!("/boards/b/members?period={start}"));
         assert_eq!(
             (&top["total"], &top["rows"][0]["score"]),
             (&json!(9), &json!(day * 10 + 8))
         );
     }
-    let ended_path = format!("/boards/b/top?period={}", starts[0]);
+    let ended_path = format!("/boards/b/members?period={}", starts[0]);
     assert_eq!(
         ask(&world, client, "GET", &ended_path, "").1["code"],
         "period-not-found"

@@ -93,7 +93,7 @@ const READS: [&str; 18] = [
     "/top?by=value",
     "/limits/api",
     "/limits/api/ann",
-    "/boards/game/top",
+    "/boards/game/members",
     "/redis/get/text",
     // It changes nothing, and its reply is stored under a key.
     "/redis/setnx/text/other",

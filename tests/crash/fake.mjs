@@ -85,7 +85,7 @@ export class Fake {
     if (first === "import") return this.#import(headers["idempotency-key"], body);
     if (first === "snapshots") return this.#snapshots(call, headers["idempotency-key"]);
     if (first !== "counters") return problem(404, "not-found");
-    if (call === "value" || call === "reset" || method === "PUT" || method === "DELETE") {
+    if (call === "value" || method === "PUT" || method === "DELETE") {
       const key = this.#fault === "reapplies" ? undefined : headers["idempotency-key"];
       return this.#once(key, method + url + body, () => this.#operate(id, method, call, body));
     }
@@ -129,7 +129,7 @@ export class Fake {
     const value = call === "value" ? JSON.parse(body).value : 0;
     if (method !== "DELETE") {
       const { elements, resets } = counters[id] ?? { elements: {} };
-      const isAgain = resets || (call === "reset" && this.#fault === "resets again");
+      const isAgain = resets || (call === "value" && value === 0 && this.#fault === "resets again");
       counters[id] = { added: value, removed: 0, elements, resets: isAgain, written: 0 };
     } else if (this.#fault !== "revives") delete counters[id];
     return [200, { id, value }];

@@ -78,7 +78,7 @@ const set = (random, id) => {
   const value = amount(random);
   return operation("PUT", id, "/value", JSON.stringify({ value }), BigInt(value));
 };
-const reset = (id) => operation("POST", id, "/reset", undefined, 0n);
+const reset = (id) => operation("PUT", id, "/value", '{"value":0}', 0n);
 const end = (id) => operation("DELETE", id, "", undefined, 0n);
 const move = (random, id) => {
   const home = oneOf(random, [...COLOS, undefined]);

@@ -25,26 +25,29 @@ test("a thousand members are ranked, paged, counted and exported as a sorted lis
   });
   const sorted = [...members].sort((one, other) => other.score - one.score || (one.member < other.member ? 1 : -1));
   const rows = sorted.map(({ member }, place) => `${place + 1} ${member}`);
-  expect(names(await get("/boards/many/top?limit=1000"))).toEqual(rows.slice(0, 1_000));
+  expect(names(await get("/boards/many/members?limit=1000"))).toEqual(rows.slice(0, 1_000));
   expect(names(await get("/boards/many/members?rank=701&limit=50"))).toEqual(rows.slice(700, 750));
   for (const place of [0, 1, 750, 1_498, 1_499]) {
     const { member, score } = sorted[place];
     const one = await get(`/boards/many/members/${member}`);
     expect(one).toMatchObject({ member, score, rank: place + 1, total: 1_500, exact: true });
     expect(one.percentile).toBeCloseTo((100 * (1_499 - place)) / 1_499, 2);
-    expect(names(await get(`/boards/many/members/${member}/around?limit=3`))).toEqual(
+    expect(names(await get(`/boards/many/members?around=${member}&limit=3`))).toEqual(
       rows.slice(Math.max(0, place - 3), place + 4),
     );
-    expect(await get(`/boards/many/rank/${place + 1}`)).toMatchObject({ member, score });
+    expect((await get(`/boards/many/members?limit=1&rank=${place + 1}`)).rows).toMatchObject([{ member, score }]);
   }
   const between = sorted.filter(({ score }) => score >= 100 && score <= 200);
-  expect(await get("/boards/many/count?min=100&max=200")).toMatchObject({ count: between.length });
-  expect(await get("/boards/many/range?min=100&max=200&limit=5")).toMatchObject({
+  expect(await get("/boards/many/members?limit=0&min=100&max=200")).toMatchObject({
+    count: between.length, rows: [],
+  });
+  expect(await get("/boards/many/members?min=100&max=200&limit=5")).toMatchObject({
     count: between.length, rows: between.slice(0, 5),
   });
   const exported = [];
   for (let cursor = ""; cursor !== null; ) {
-    const { text, headers } = await world.call("GET", `/boards/many/export?limit=700${cursor && `&cursor=${cursor}`}`);
+    const path = `/boards/many/members?format=ndjson&limit=700${cursor && `&cursor=${cursor}`}`;
+    const { text, headers } = await world.call("GET", path);
     exported.push(...text.trimEnd().split("\n").map((line) => JSON.parse(line)));
     cursor = headers.get("tally-cursor");
   }
@@ -86,7 +89,7 @@ test("members are changed under a condition, hidden, removed, and found by name"
     ],
     absent: ["eve"],
   });
-  await world.refused(404, "member-not-found", "GET", "/boards/friends/members/bob/around");
+  await world.refused(404, "member-not-found", "GET", "/boards/friends/members?around=bob");
   expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":false}' })).toMatchObject({
     rank: 1, total: 2,
   });
@@ -109,7 +112,7 @@ test("a key writes once, a line that is refused costs that line, and a version i
   expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([200, "true"]);
   expect(await get(`/boards/sums/members/ann?at_least=${first.version}`)).toMatchObject({ score: 1 });
   const later = first.version.replace(/[0-9a-f]+$/, "fffff");
-  await world.refused(504, "version-not-reached", "GET", `/boards/sums/top?at_least=${later}`);
+  await world.refused(504, "version-not-reached", "GET", `/boards/sums/members?at_least=${later}`);
   await world.refused(400, "invalid-body", "POST", "/boards/sums/members/ann", { body: '{"score":1}' });
 });
 
@@ -180,7 +183,7 @@ test("lines of /events write to boards, besides those that count", async () => {
   expect(report.errors.map(({ line, code }) => `${line} ${code}`)).toEqual([
     "4 invalid-body", "6 invalid-id", "7 unknown-field",
   ]);
-  const top = await get("/boards/race/top");
+  const top = await get("/boards/race/members");
   expect(names(top)).toEqual(["1 ann", "2 bob"]);
   expect(top.rows).toMatchObject([{ score: 11 }, { score: 9, metadata: { car: "red" } }]);
   const again = await world.call("POST", "/events", options);
@@ -199,23 +202,25 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
   const many = Array.from({ length: 101 }, (_, index) => `id=m${index}`).join("&");
   const reads = [
     ...[
-      "top?limit=0", "top?limit=1001", "top?limit=x", "top?rank=1", "top?period=x", "top?exact=2", "top?at_least=x",
-      "top?limit=1&limit=2",
+      "members?limit=-1", "members?limit=1001", "members?limit=x", "members?period=x", "members?consistency=2",
+      "members?exact=1", "members?at_least=x", "members?limit=1&limit=2",
     ],
     ...[
       "members?rank=0", "members?rank=x", "members?cursor=x", "members?rank=1&cursor=x", `members?${many}`,
-      "members/ann/around?limit=101", "members/ann/around?limit=-1",
+      "members?around=ann&limit=101", "members?around=ann&limit=-1", "members?around=ann&rank=1",
+      "members?id=ann&limit=1",
     ],
     ...[
-      "range?min=x", "range?max=nan", "count?min=1e", "count?limit=1", "rank/0", "rank/x", "export?limit=10001",
-      "export?cursor=x", "periods?limit=1",
+      "members?min=x", "members?max=nan", "members?min=2&max=1", "members?min=1&rank=2", "members?format=csv",
+      "members?format=ndjson&limit=10001", "members?format=ndjson&cursor=x", "members?format=ndjson&min=1",
+      "periods?limit=1",
     ],
   ];
   for (const path of reads) await world.refused(400, "invalid-query", "GET", `/boards/wrong/${path}`);
-  await world.refused(404, "period-not-found", "GET", "/boards/wrong/top?period=1");
+  await world.refused(404, "period-not-found", "GET", "/boards/wrong/members?period=1");
   for (const path of [
-    "", "/top", "/members", "/members/ann", "/members/ann/around", "/members?id=ann", "/range", "/count", "/rank/1",
-    "/periods", "/export",
+    "", "/members", "/members/ann", "/members?around=ann", "/members?id=ann", "/members?min=1&limit=0",
+    "/members?rank=1", "/periods", "/members?format=ndjson",
   ]) {
     await world.refused(404, "board-not-found", "GET", `/boards/none${path}`);
   }
@@ -285,17 +290,15 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
       ties === "shared" ? 1 + sorted.filter((other) => better(other, row) < 0).length : place + 1;
     const rows = sorted.map((row, place) => ({ member: row.member, score: row.score, rank: rank(row, place) }));
     const total = rows.length;
-    expect(await get(`${at}/top?limit=${total}`)).toMatchObject({ rows, total, exact: true, cursor: null });
-    expect((await get(`${at}/top?limit=1`)).rows).toEqual(rows.slice(0, 1));
+    expect(await get(`${at}/members?limit=${total}`)).toMatchObject({ rows, total, exact: true, cursor: null });
+    expect((await get(`${at}/members?limit=1`)).rows).toEqual(rows.slice(0, 1));
     for (const [place, row] of rows.entries()) {
       expect(await get(`${at}/members/${row.member}`)).toMatchObject({ ...row, total });
-      expect((await get(`${at}/members/${row.member}/around?limit=2`)).rows, row.member).toEqual(
+      expect((await get(`${at}/members?around=${row.member}&limit=2`)).rows, row.member).toEqual(
         rows.slice(Math.max(0, place - 2), place + 3),
       );
-      expect(await get(`${at}/rank/${place + 1}`)).toMatchObject(row);
       expect((await get(`${at}/members?rank=${place + 1}&limit=2`)).rows).toEqual(rows.slice(place, place + 2));
     }
-    await world.refused(404, "member-not-found", "GET", `${at}/rank/${total + 1}`);
     expect((await get(`${at}/members?rank=${total + 1}`)).rows).toEqual([]);
     const names = rows.map(({ member }) => member);
     expect(
@@ -307,9 +310,9 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
       ),
     ).toMatchObject({ rows: rows.toReversed(), absent: ["none"] });
     const within = rows.filter(({ score }) => score >= 0.5 && score <= 1.5);
-    expect(await get(`${at}/range?min=0.5&max=1.5`)).toMatchObject({ rows: within, count: within.length });
-    expect((await get(`${at}/count?max=0.5`)).count).toBe(rows.filter(({ score }) => score <= 0.5).length);
-    expect((await get(`${at}/count?min=9`)).count).toBe(0);
+    expect(await get(`${at}/members?min=0.5&max=1.5`)).toMatchObject({ rows: within, count: within.length });
+    expect((await get(`${at}/members?limit=0&max=0.5`)).count).toBe(rows.filter(({ score }) => score <= 0.5).length);
+    expect((await get(`${at}/members?limit=0&min=9`)).count).toBe(0);
     const paged = async (path, limit) => {
       const all = [];
       for (let cursor = ""; cursor !== null; ) {
@@ -320,8 +323,8 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
       return all;
     };
     expect(await paged("members?", 5)).toEqual(rows);
-    expect(await paged("range?min=0.5&max=1.5&", 3)).toEqual(within);
-    const { text } = await world.call("GET", `${at}/export`);
+    expect(await paged("members?min=0.5&max=1.5&", 3)).toEqual(within);
+    const { text } = await world.call("GET", `${at}/members?format=ndjson`);
     expect(text.trim().split("\n").map((line) => JSON.parse(line))).toEqual(rows);
   });
 }
@@ -338,7 +341,7 @@ test("a board has a zone with summer time, a home and shards", async () => {
   expect(names(await get("/boards/far/members?rank=101&limit=50&consistency=strong"))).toEqual(rows.slice(100, 150));
   const one = await post(`/boards/far/members/${sorted[200].member}`, { score: 1_000 });
   expect(one).toMatchObject({ rank: 1, total: 400, exact: true });
-  expect((await get(`/boards/far/top?limit=1&at_least=${one.version}`)).rows).toMatchObject([
+  expect((await get(`/boards/far/members?limit=1&at_least=${one.version}`)).rows).toMatchObject([
     { member: sorted[200].member, rank: 1 },
   ]);
 });

@@ -117,7 +117,7 @@ describe("without faults", () => {
   test("a set, a reset and a decrement leave breakdowns as they are, a deletion does not", async () => {
     await world.add("a", { delta: 5, by: { page: "/" } });
     await world.well("PUT", "/counters/a/value", { body: '{"value":100}' });
-    await world.well("POST", "/counters/a/reset");
+    await world.well("PUT", "/counters/a/value", { body: '{"value":0}' });
     await world.subtract("a", { delta: 2 });
     expect(await look("a", "page")).toMatchObject({ total: 5, rows: [{ value: "/", count: 5 }], none: 0 });
     await world.well("DELETE", "/counters/a");

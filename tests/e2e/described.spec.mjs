@@ -113,7 +113,7 @@ function aimed(requests, given) {
   const isNamed = typeof given.id === "string" && !["path", "site"].includes(given.id);
   if (isNamed && requests.often(0.6)) given.id = oneOf(requests.random, ["one", "two", "redis"]);
   if ("board" in given && requests.often(0.7)) given.board = "race";
-  if ("member" in given && requests.often(0.7)) given.member = "ann";
+  for (const name of ["member", "around"]) if (name in given && requests.often(0.7)) given[name] = "ann";
   if ("policy" in given && requests.often(0.6)) given.policy = "login";
   if ("alert" in given && requests.often(0.7)) given.alert = "busy";
   // A counter has a rank among those whose ids begin as its own.

@@ -113,7 +113,7 @@ describe("without faults", () => {
   test("a set and a reset leave samples, a deletion does not", async () => {
     await world.add("a", { sample: 5 });
     await world.well("PUT", "/counters/a/value", { body: '{"value":100}' });
-    await world.well("POST", "/counters/a/reset");
+    await world.well("PUT", "/counters/a/value", { body: '{"value":0}' });
     expect(await look("a")).toMatchObject({ count: 1, p50: 5, exact: true });
     await world.well("DELETE", "/counters/a");
     await world.refused(404, "counter-not-found", "GET", "/counters/a/distribution");

@@ -63,14 +63,14 @@ for (const [what, before] of [
   ["from a home that is named", async () => world.put("a", { home: "IAD", floor: 0 })],
   ["after several counted", async () => {
     await each(numbers(30), 10, (index) => world.add("a", { delta: 1 }, anywhere(index)));
-    await world.well("POST", "/counters/a/reset");
+    await world.well("PUT", "/counters/a/value", { body: '{"value":0}' });
     await world.put("a", { home: "IAD", floor: 0 });
   }],
   ["after a split", async () => {
     await world.put("a", { shards: 4 });
     await each(numbers(40), 8, (index) => world.add("a", { unique: `u${index}` }));
     await world.put("a", { floor: 0 });
-    await world.well("POST", "/counters/a/reset");
+    await world.well("PUT", "/counters/a/value", { body: '{"value":0}' });
   }],
 ]) {
   test(`of many decrements at once exactly those succeed that there is room for: ${what}`, async () => {
@@ -120,7 +120,7 @@ test("a value is not set below the floor, nor a floor above the value", async ()
   await below("PUT", "/counters/a", { body: '{"floor":"11","ttl_seconds":60}' });
   expect(await world.put("a", { floor: 10 })).toMatchObject({ value: 10, expires_at: null, settings: { floor: 10 } });
   await below("PUT", "/counters/a/value", { body: '{"value":9}' });
-  await below("POST", "/counters/a/reset");
+  await below("PUT", "/counters/a/value", { body: '{"value":0}' });
   await below("POST", DECREMENT);
   expect(await world.strong("a")).toMatchObject({ value: 10, exact: true });
   await world.well("PUT", "/counters/a/value", { body: '{"value":12}' });

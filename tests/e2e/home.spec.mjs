@@ -190,7 +190,8 @@ describe("without faults", () => {
     expect(await world.add("a", { delta: 1 }, { colo: "SYD" })).toMatchObject({
       value: 502, exact: true, datacenter: "IAD",
     });
-    expect(await world.well("POST", "/counters/a/reset")).toMatchObject({ value: 0, exact: true });
+    const down = await world.well("PUT", "/counters/a/value", { body: '{"value":0}' });
+    expect(down).toMatchObject({ value: 0, exact: true });
     expect(await world.add("a", { delta: 1 })).toMatchObject({ value: 1, exact: true });
     await world.put("a", {});
     expect(await world.strong("a")).toMatchObject({ value: 1, base: 0, exact: true });
@@ -287,7 +288,8 @@ describe("with parts that do not answer", () => {
     const second = Math.floor(world.now() / 1_000);
     await until(() => Math.floor(world.now() / 1_000) > second, "the next second");
     away("FRA");
-    expect((await world.well("POST", "/counters/a/reset")).pending_datacenters).toEqual(["FRA"]);
+    const down = await world.well("PUT", "/counters/a/value", { body: '{"value":0}' });
+    expect(down.pending_datacenters).toEqual(["FRA"]);
     await unavailable("PUT", "/counters/a", { body: '{"home":"FRA"}' });
     world.mend();
     expect(await world.put("a", { home: "FRA" })).toMatchObject({ value: 0, exact: true });

@@ -14,7 +14,7 @@ const CALLS = [
   ["POST", INCREMENT],
   ["POST", "/counters/a/decrement"],
   ["PUT", "/counters/a/value", '{"value":7}'],
-  ["POST", "/counters/a/reset"],
+  ["PUT", "/counters/a/value", '{"value":0}'],
   ["PUT", "/counters/a", "{}"],
   ["DELETE", "/counters/a"],
 ];
@@ -29,7 +29,7 @@ const changed = (method, path, options) => world.refused(412, "precondition-fail
 
 // What never creates a counter is refused as it would be without a condition (RFC 9110, 13.2.1).
 const missing = ([method, path, body], tag) => {
-  const neverCreates = path.endsWith("/reset") || method === "DELETE";
+  const neverCreates = method === "DELETE";
   const [status, code] = neverCreates ? [404, "counter-not-found"] : [412, "precondition-failed"];
   return world.refused(status, code, method, path, ifMatch(tag, { body }));
 };
@@ -53,7 +53,7 @@ test("the version of every answer fits, and so does the tag of a read", async ()
   ({ version } = await world.add("a", { delta: 1 }, matching(version, { colo: "SYD" })));
   ({ version } = await world.well("PUT", "/counters/a/value", matching(version, { body: '{"value":50}' })));
   ({ version } = await world.subtract("a", { delta: 1 }, matching(version)));
-  ({ version } = await world.well("POST", "/counters/a/reset", matching(version, { colo: "SYD" })));
+  ({ version } = await world.well("PUT", "/counters/a/value", matching(version, { body: '{"value":0}', colo: "SYD" })));
   ({ version } = await world.add("a", { delta: 3 }, matching(version, { edge: 1 })));
   ({ version } = await world.put("a", { home: "IAD", ttl_seconds: 3_600 }, matching(version)));
   const read = await world.call("GET", "/counters/a?consistency=strong");

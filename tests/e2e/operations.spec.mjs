@@ -42,15 +42,14 @@ test("a value is set, and counted on from", async () => {
   );
 });
 
-test("a reset is a set to nothing, of a counter that there is", async () => {
-  await world.refused(404, "counter-not-found", "POST", "/counters/a/reset");
+test("a set to nothing keeps what was counted in the history", async () => {
   await world.refused(404, "counter-not-found", "GET", "/counters/a?consistency=strong");
   await world.refused(404, "counter-not-found", "DELETE", "/counters/a");
   // An object that was opened has a file.
   expect(await world.objects("Cell")).toEqual([]);
   await world.add("a", { delta: 9, unique: "ann" });
-  for (const body of [undefined, "", "{}", " {} "]) {
-    const answer = await reset(world, "a", { body });
+  for (const body of [undefined, '{"value":"0"}', ' {"value": -0} ', '{"value":0}']) {
+    const answer = await reset(world, "a", body === undefined ? {} : { body });
     expect(answer).toMatchObject({ value: 0, base: 0, exact: true, pending_datacenters: [] });
     expect(await world.add("a", { delta: 9 })).toMatchObject({ value: 9, exact: true });
   }
@@ -90,8 +89,7 @@ test("what is no value is refused and changes nothing", async () => {
     const answer = await world.call("PUT", "/counters/a/value", { body });
     expect([answer.status, answer.json.code], body).toEqual([400, code]);
   }
-  await world.refused(400, "unknown-field", "POST", "/counters/a/reset", { body: '{"value":1}' });
-  await world.refused(400, "invalid-body", "POST", "/counters/a/reset", { body: "[]" });
+  await world.refused(404, "not-found", "POST", "/counters/a/reset");
   await world.refused(400, "invalid-query", "PUT", "/counters/a/value?x=1", { body: '{"value":1}' });
   const counter = await world.strong("a");
   expect(counter).toMatchObject({ value: 9, exact: true });
@@ -197,7 +195,7 @@ test("a repeated operation is the same one and gets the first answer", async () 
 
   const down = await resetting(world, "a", keyed("r"));
   await world.add("a", { delta: 1 });
-  expect((await resetting(world, "a", keyed("r", { body: "{}", colo: "SYD" }))).text).toBe(down.text);
+  expect((await resetting(world, "a", keyed("r", { colo: "SYD" }))).text).toBe(down.text);
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
   expect((await world.strong("a")).datacenters.map(({ id }) => id).sort()).toEqual(["FRA", "IAD"]);
 });
@@ -218,7 +216,7 @@ test("a key names one thing", async () => {
   await set(world, "a", 5, keyed("k"));
   await reused("PUT", "/counters/a/value", '{"value":6}');
   await reused("PUT", "/counters/a/value?numbers=string", '{"value":5}');
-  await reused("POST", "/counters/a/reset");
+  await reused("PUT", "/counters/a/value", '{"value":0}');
   await reused("PUT", "/counters/a", "{}");
   await reused("DELETE", "/counters/a");
   await reused("POST", "/counters/a/increment");
@@ -227,14 +225,14 @@ test("a key names one thing", async () => {
   await world.add("b", { delta: 2 }, keyed("k"));
   for (const [method, path, body] of [
     ["PUT", "/counters/b/value", '{"value":5}'],
-    ["POST", "/counters/b/reset"],
+    ["PUT", "/counters/b/value", '{"value":0}'],
     ["PUT", "/counters/b", "{}"],
     ["DELETE", "/counters/b"],
   ]) {
     await reused(method, path, body);
   }
   expect(await world.strong("b")).toMatchObject({ value: 2, exact: true });
-  await world.refused(400, "invalid-idempotency-key", "POST", "/counters/a/reset", keyed("x".repeat(256)));
+  await world.refused(400, "invalid-idempotency-key", "DELETE", "/counters/a", keyed("x".repeat(256)));
 });
 
 test("settings and deletions take keys too", async () => {
@@ -298,8 +296,7 @@ test("operations are counted in the metrics", async () => {
   await reset(world, "a");
   const { text } = await world.call("GET", "/metrics");
   for (const line of [
-    'tally_acknowledged_total{operation="set"} 1',
-    'tally_acknowledged_total{operation="reset"} 1',
+    'tally_acknowledged_total{operation="set"} 2',
     "tally_replayed_total 1",
   ]) {
     expect(text.split("\n")).toContain(line);

@@ -176,6 +176,8 @@ export class Requests {
     }
     // What a log is of: the description says so in words, too.
     if (given.id === "site") given.site = "example.com";
+    // Neighbours are fewer than rows: the description says so in words.
+    if (typeof given.around === "string" && given.limit > 100n) given.limit = 100n;
     // Lines of an access log say no country: the description says so in words, too.
     if (given.format === "clf" && given.by?.includes("country")) given.by = "referrer,browser";
     // Rows of an export are values, and alerts have no prefix: the description says so in words.

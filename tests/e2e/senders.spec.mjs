@@ -97,7 +97,7 @@ describe("a visitor who guesses a key", () => {
     for (const [method, path, body, key] of [
       ["POST", "/decrement", '{"delta":1}', "k"],
       ["PUT", "/value", '{"value":5}', "v"],
-      ["POST", "/reset", "{}", "k"],
+      ["PUT", "/value", '{"value":0}', "k"],
       ["PUT", "", "{}", "k"],
       ["DELETE", "", undefined, "k"],
     ]) {
@@ -362,7 +362,7 @@ describe("what two requests under one key must have in common", () => {
     ["POST", "/counters/same/decrement", '{"delta":1}'],
     ["PUT", "/counters/same/value", '{"value":3}'],
     ["PUT", "/counters/same", '{"floor":null}'],
-    ["POST", "/counters/same/reset", "{}"],
+    ["PUT", "/counters/same/value", '{"value":0}'],
     ["POST", "/api/event", '{"key":"same","increment":1}'],
     ["POST", "/events", '{"id":"same","delta":1}'],
     ["POST", "/ingest?format=ndjson", '{"id":"same","delta":1}'],

@@ -49,7 +49,7 @@ test("a share reads what begins with its prefix, and nothing else", async () => 
     ["GET", "/counters/*/history"],
     ["GET", "/counters/bl*/aggregate"],
     ["POST", "/counters/blog%2Fa/increment"],
-    ["POST", "/counters/blog%2Fa/reset"],
+    ["PUT", "/counters/blog%2Fa/value", '{"value":0}'],
     ["DELETE", "/counters/blog%2Fa"],
     ["GET", "/counters"],
     ["GET", "/top"],
@@ -71,8 +71,8 @@ test("a share reads no boards, no exports and nothing of Redis's keys below its 
   const { token } = await share({ prefix: "blog/" });
   const guest = bearer(token);
   for (const path of [
-    "/boards", "/boards?prefix=blog%2F", "/boards/blog%2Fgame", "/boards/blog%2Fgame/top",
-    "/boards/blog%2Fgame/export", "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hll",
+    "/boards", "/boards?prefix=blog%2F", "/boards/blog%2Fgame", "/boards/blog%2Fgame/members",
+    "/boards/blog%2Fgame/members?format=ndjson", "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hll",
     "/export?prefix=blog%2F", "/keys", "/audit", "/alerts",
   ])
     await world.refused(403, "forbidden", "GET", path, guest);

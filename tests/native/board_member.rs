@@ -8,7 +8,9 @@ use tally_core::board::period::Period;
 use tally_core::board::score::Score;
 use tally_core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use tally_core::board::zone::{Zone, zone_names};
-use tally_protocol::boards::{BoardQuery, parse_member_line, parse_settings, parse_write};
+use tally_protocol::boards::{
+    BoardQuery, MEMBERS_QUERY, parse_member_line, parse_settings, parse_write,
+};
 use tally_protocol::messages::MemberAction;
 use tally_protocol::problem::{Code, Problem};
 
@@ -325,12 +327,43 @@ fn zones_keep_their_numbers() {
 
 #[test]
 fn a_range_of_scores_does_not_end_before_it_begins() {
-    let range = |query: &str| BoardQuery::parse(query, &["min", "max", "limit"])?.range();
+    let range = |query: &str| BoardQuery::parse(query, &MEMBERS_QUERY)?.wanted();
     for query in ["min=10&max=50", "min=10&max=10", "min=50", "max=-5"] {
         assert!(range(query).is_ok(), "{query}");
     }
     for query in ["min=50&max=10", "min=NaN", "max=ten"] {
         let refused = range(query).map(|_| ()).map_err(|it| it.code());
+        assert_eq!(refused, Err(Code::InvalidQuery), "{query}");
+    }
+}
+
+#[test]
+fn parameters_of_different_reads_are_refused_together() {
+    let wanted = |query: &str| BoardQuery::parse(query, &MEMBERS_QUERY)?.wanted();
+    for query in [
+        "",
+        "id=a&id=b",
+        "around=a&limit=0",
+        "rank=2&limit=0",
+        "min=1&cursor=",
+    ] {
+        let refused = wanted(query).err().map(|it| it.to_string());
+        assert_eq!(
+            refused.is_some(),
+            query.contains("cursor"),
+            "{query}: {refused:?}"
+        );
+    }
+    for query in [
+        "id=a&limit=1",
+        "around=a&limit=101",
+        "around=a&min=1",
+        "rank=1&cursor=x",
+        "format=ndjson&max=1",
+        "limit=1001",
+        "format=csv",
+    ] {
+        let refused = wanted(query).map(|_| ()).map_err(|it| it.code());
         assert_eq!(refused, Err(Code::InvalidQuery), "{query}");
     }
 }

@@ -49,9 +49,8 @@ fn operations_have_these_bytes() {
     for (operation, bytes) in [
         (Operation::Put(put), "000101013c01010009000201034941440101"),
         (Operation::Set(value), "0100090002"),
-        (Operation::Reset, "02"),
-        (Operation::Delete, "03"),
-        (Operation::AssignHome, "04"),
+        (Operation::Delete, "02"),
+        (Operation::AssignHome, "03"),
     ] {
         assert_eq!(golden(&operate(operation)), format!("{head}{bytes}0000"));
     }
@@ -70,7 +69,7 @@ fn operations_have_these_bytes() {
             }])
             .with_operations(1),
         )),
-        ..operate(Operation::Reset)
+        ..operate(Operation::Delete)
     };
     let key = "07".repeat(16);
     assert_eq!(

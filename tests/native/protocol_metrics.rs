@@ -159,7 +159,6 @@ fn labels_are_bounded() {
                         "ingest",
                         "put",
                         "set",
-                        "reset",
                         "delete",
                     ],
                     "outcome" => &["counted", "refused", "unknown", "written", "failed"],

@@ -56,9 +56,9 @@ const ofLog = (objects) => found(objects, "tally-tablet-v1", "SELECT body FROM l
 
 /** What is damaged: how its body is found, which reads and writes need it, and what of the same name does not. */
 const PARTS = [
-  { what: "a cell", find: (objects) => ofCell(objects, "two", "IAD"), reads: [strong("two")], writes: [["/counters/two/increment", { delta: 1 }, "IAD"]], others: ["/boards/two/top"], damaged: ["totals"], from: "root" },
+  { what: "a cell", find: (objects) => ofCell(objects, "two", "IAD"), reads: [strong("two")], writes: [["/counters/two/increment", { delta: 1 }, "IAD"]], others: ["/boards/two/members"], damaged: ["totals"], from: "root" },
   { what: "a root", find: (objects) => ofRoot(objects, "two"), reads: [strong("two")], writes: [], others: [], damaged: ["root"], from: "leads" },
-  { what: "a board", find: (objects) => ofBoard(objects, "two"), reads: ["/boards/two/top"], writes: [["/boards/two/members/bob", { score: 4 }, "FRA"]], others: [strong("two")] },
+  { what: "a board", find: (objects) => ofBoard(objects, "two"), reads: ["/boards/two/members"], writes: [["/boards/two/members/bob", { score: 4 }, "FRA"]], others: [strong("two")] },
 ];
 
 const whole = async (scene, paths) => {
@@ -142,7 +142,7 @@ async function damaged(variables, { find, ...part }, others) {
   }
 }
 
-const OTHERS = [strong("one"), strong("three"), "/boards/one/top", "/boards/three/top"];
+const OTHERS = [strong("one"), strong("three"), "/boards/one/members", "/boards/three/members"];
 
 for (const part of PARTS) {
   test(`a changed bit of ${part.what} is refused and named, all else goes on, and it is put back`, WITHIN, async () => {
@@ -152,5 +152,5 @@ for (const part of PARTS) {
 
 test("a changed bit of a tablet's log is refused and named, and all else goes on", WITHIN, async () => {
   const part = { find: ofLog, reads: [strong("two")], writes: [["/counters/two/increment", { delta: 1 }, "FRA"]] };
-  await damaged({ TALLY_TABLETS: "1" }, part, ["/boards/one/top", "/boards/two/top"]);
+  await damaged({ TALLY_TABLETS: "1" }, part, ["/boards/one/members", "/boards/two/members"]);
 });

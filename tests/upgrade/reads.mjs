@@ -50,16 +50,16 @@ const day = (first, days = 1) => `&window=${days * DAY_SECONDS}&at=${first + day
 
 const BOARDS = [
   ...[
-    "/top?limit=20", "/members/m3", "/members/m3/around?limit=2", "/members/m1", "/members/m2", "/rank/2",
-    "/range?min=5&max=20", "",
+    "/members?limit=20", "/members/m3", "/members?around=m3&limit=2", "/members/m1", "/members/m2",
+    "/members?rank=2&limit=1", "/members?min=5&max=20", "",
   ].map((call) => [`/boards/race${call}`, ALWAYS, "FRA"]),
-  ["/boards/spread/top?limit=20", ALWAYS, "IAD"],
+  ["/boards/spread/members?limit=20", ALWAYS, "IAD"],
   ["/boards/spread/members/m7?consistency=strong", ALWAYS, "IAD"],
   ["/boards/laps/periods", BOARDS_OF_A_DAY],
-  [`/boards/laps/top?period=${OCTOBER}`, ALWAYS],
-  ["/boards/laps/top?limit=10", BOARDS_OF_A_DAY],
+  [`/boards/laps/members?period=${OCTOBER}`, ALWAYS],
+  ["/boards/laps/members?limit=10", BOARDS_OF_A_DAY],
   ["/boards/empty", ALWAYS],
-  ["/boards/gone/top", ALWAYS],
+  ["/boards/gone/members", ALWAYS],
   ["/boards?prefix=", ALWAYS],
 ];
 

@@ -150,9 +150,9 @@ async function third(scene) {
   await scene.put("sealed", { shards: 1 });
   await sharded(scene, "sealed", 20);
   await sharded(scene, "shards", 20);
-  for (const [id, call, body] of [["set", "value", { value: 1_000 }], ["reset", "reset"]]) {
+  for (const [id, value] of [["set", 1_000], ["reset", 0]]) {
     await increments(scene, id, 6, "before");
-    await scene.call(body ? "PUT" : "POST", `/counters/${id}/${call}`, body ? json(body) : {});
+    await scene.call("PUT", `/counters/${id}/value`, json({ value }));
     await increments(scene, id, 1, "after");
   }
 }
@@ -183,7 +183,7 @@ async function keys(scene) {
   await scene.call("POST", "/counters/ended/increment", keyed("k", json({ delta: 5 })));
   await scene.keep("DELETE", "/counters/ended", keyed("end"));
   await scene.keep("PUT", "/counters/operations/value", keyed("monday", json({ value: 70 })));
-  await scene.keep("POST", "/counters/operations/reset", keyed("tuesday"));
+  await scene.keep("PUT", "/counters/operations/value", keyed("tuesday", json({ value: 0 })));
   await scene.keep("PUT", "/counters/operations", keyed("wednesday", json({ shards: 2 })));
   await scene.add("operations", { delta: 8 });
 }

@@ -92,7 +92,7 @@ async function operations({ scene, ...opened }) {
     assert.deepEqual([set.value, set.base, set.pending_datacenters], [500, 500, []], id);
     for (const colo of ["FRA", "IAD"]) await scene.add(id, { delta: 2 }, { colo });
     assert.equal((await scene.call("GET", `${counter(id)}?consistency=strong`)).json.value, 504, id);
-    assert.equal((await scene.call("POST", counter(id, "/reset"))).json.value, 0, id);
+    assert.equal((await scene.call("PUT", counter(id, "/value"), json({ value: 0 }))).json.value, 0, id);
   }
   for (const id of ["again", "deleted", "ended"]) {
     await scene.add(id, { delta: 9 }, { colo: "IAD" });
@@ -163,16 +163,16 @@ async function queue({ scene, ...opened }) {
 }
 
 async function boards({ scene, ...opened }) {
-  const { total } = opened.answerTo("/boards/race/top?limit=20");
+  const { total } = opened.answerTo("/boards/race/members?limit=20");
   const { rank } = (await scene.call("POST", "/boards/race/members/new", json({ score: 1_000 }))).json;
   assert.equal(rank, 1);
-  const top = (await scene.call("GET", "/boards/race/top?limit=20&consistency=strong", { colo: "IAD" })).json;
+  const top = (await scene.call("GET", "/boards/race/members?limit=20&consistency=strong", { colo: "IAD" })).json;
   assert.deepEqual(
     [top.total, top.rows[0].member, top.rows[1].member],
-    [total + 1, "new", opened.answerTo("/boards/race/top?limit=20").rows[0].member],
+    [total + 1, "new", opened.answerTo("/boards/race/members?limit=20").rows[0].member],
   );
   await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: false }));
-  assert.equal((await scene.call("GET", "/boards/race/top")).json.total, total + 2);
+  assert.equal((await scene.call("GET", "/boards/race/members")).json.total, total + 2);
   const before = opened.answerTo("/boards/spread/members/m7?consistency=strong").score;
   assert.equal(
     (await scene.call("POST", "/boards/spread/members/m7", json({ delta: 5 }, { colo: "SYD" }))).json.score, before + 5,
@@ -180,9 +180,9 @@ async function boards({ scene, ...opened }) {
   await scene.call("PUT", "/boards/spread", json({ keep: "sum", scores: "integer", shards: 1, home: "FRA" }));
   assert.equal((await scene.call("POST", "/boards/spread/members/m7", json({ delta: 1 }))).json.score, before + 6);
   await scene.call("POST", "/boards/laps/members/m0", json({ score: 1 }));
-  assert.equal((await scene.call("GET", "/boards/laps/top")).json.rows[0].member, "m0");
+  assert.equal((await scene.call("GET", "/boards/laps/members")).json.rows[0].member, "m0");
   await scene.call("POST", "/boards/gone/members/ann", json({ score: 2 }));
-  assert.equal((await scene.call("GET", "/boards/gone/top")).json.total, 1);
+  assert.equal((await scene.call("GET", "/boards/gone/members")).json.total, 1);
 }
 
 async function dialect({ scene }) {

@@ -107,7 +107,6 @@ families! {
         AcknowledgedLog "{operation=\"ingest\"}",
         AcknowledgedPut "{operation=\"put\"}",
         AcknowledgedSet "{operation=\"set\"}",
-        AcknowledgedReset "{operation=\"reset\"}",
         AcknowledgedDelete "{operation=\"delete\"}"
     ];
     Edge Counter "tally_replayed_total"

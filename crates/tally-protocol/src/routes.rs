@@ -10,7 +10,7 @@ pub use table::route_table;
 use std::array;
 
 use super::access::{Permission, Right, Scope};
-use super::alerts::AlertName;
+use super::alerts::{AlertName, AlertNames};
 use super::api_key::KeyId;
 use super::features::all_left_out;
 use super::limits::PolicyName;
@@ -181,6 +181,12 @@ impl Parameter for KeyId {
 }
 
 impl Parameter for AlertName {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(Self::parse)
+    }
+}
+
+impl Parameter for AlertNames {
     fn read(segment: &str) -> Result<Self, Problem> {
         decode_segment(segment).and_then(Self::parse)
     }

@@ -82,7 +82,12 @@ fn measure(members: u64, folder: &Path) {
     world.restart(0);
     let before = ALLOCATED.current_usage();
     let begun = Instant::now();
-    let total = ask(&world, &client, "/boards/b/count?consistency=strong")["total"].as_u64();
+    let total = ask(
+        &world,
+        &client,
+        "/boards/b/members?limit=0&consistency=strong",
+    )["total"]
+        .as_u64();
     let waking = begun.elapsed();
     assert_eq!(total, Some(members));
     let held = u64::try_from(ALLOCATED.current_usage().saturating_sub(before)).unwrap_or(u64::MAX);
@@ -133,7 +138,7 @@ fn compare(world: &World, client: &Client, file: &Path, members: u64) {
         get(format!("/boards/b/members/{}", name_of(number(question))));
     });
     timed("top 100", QUESTIONS, &|_| {
-        get("/boards/b/top?limit=100".to_owned())
+        get("/boards/b/members?limit=100".to_owned())
     });
     timed("page of 100 at any rank", QUESTIONS, &|question| {
         get(format!(
@@ -143,7 +148,7 @@ fn compare(world: &World, client: &Client, file: &Path, members: u64) {
     });
     timed("around, 5 on each side", QUESTIONS, &|question| {
         get(format!(
-            "/boards/b/members/{}/around?limit=5",
+            "/boards/b/members?around={}&limit=5",
             name_of(number(question))
         ));
     });

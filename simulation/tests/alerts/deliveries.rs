@@ -45,7 +45,7 @@ fn an_alarm_that_starts_its_object_rings_whatever_the_start_has_set() {
     // All are overdue: each partition is started by its alarm.
     world.restart(30_000);
     world.run_for_ms(2 * EVALUATED_MS);
-    let answer = get(&world, &client, "/alert-deliveries");
+    let answer = get(&world, &client, "/alerts/*/deliveries");
     let deliveries = answer["deliveries"].as_array().expect("a list");
     let delivered = |one: &&serde_json::Value| one["outcome"] == "delivered";
     assert_eq!(deliveries.iter().filter(delivered).count(), 60, "{answer}");
@@ -114,7 +114,7 @@ fn a_receiver_that_comes_back_gets_both_in_order() {
     receiver.answer_status(202);
     world.run_for_ms(1_000_000);
     assert_eq!(receiver.states(), ["firing", "resolved"]);
-    let answer = get(&world, &client, "/alert-deliveries");
+    let answer = get(&world, &client, "/alerts/*/deliveries");
     let outcomes: Vec<_> = answer["deliveries"]
         .as_array()
         .expect("a list")
@@ -346,7 +346,7 @@ fn what_is_deleted_is_told_nobody() {
     world.run_for_ms(3_600_000);
     assert_eq!(receiver.states(), [""; 0]);
     assert_eq!(
-        get(&world, &client, "/alert-deliveries")["deliveries"],
+        get(&world, &client, "/alerts/*/deliveries")["deliveries"],
         json!([])
     );
     // One of that name is another.

@@ -560,7 +560,7 @@ fn who_has_no_alerts_pays_nothing_for_them() {
     }
     assert_eq!(get(&world, &client, "/alerts")["alerts"], json!([]));
     assert_eq!(
-        get(&world, &client, "/alert-deliveries")["deliveries"],
+        get(&world, &client, "/alerts/*/deliveries")["deliveries"],
         json!([])
     );
 }

@@ -105,14 +105,14 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
         assert_eq!(names, [alert], "{name}");
     }
     for name in ["reads", "writes"] {
-        for path in ["/alerts", "/alert-deliveries"] {
+        for path in ["/alerts", "/alerts/*/deliveries"] {
             assert_eq!(all.ask(name, "GET", path, &Value::Null).status, 403);
         }
     }
     let test = "/alerts/first/test";
     done(&all.world, &all.client("a"), "POST", test, &Value::Null);
     for (name, count) in [("a", 1), ("b", 0)] {
-        let reply = get(&all.world, &all.client(name), "/alert-deliveries");
+        let reply = get(&all.world, &all.client(name), "/alerts/*/deliveries");
         let deliveries = reply["deliveries"].as_array().expect("a list");
         assert_eq!(deliveries.len(), count, "{name}");
     }
@@ -156,7 +156,7 @@ fn an_alert_keeps_its_secret_and_a_new_one_needs_one() {
         "/alerts",
         "/alerts/one",
         "/alerts/one/deliveries",
-        "/alert-deliveries",
+        "/alerts/*/deliveries",
     ] {
         assert!(
             !ask(&world, &client, "GET", path, &Value::Null)

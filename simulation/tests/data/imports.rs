@@ -41,7 +41,9 @@ fn metadata_of_a_member_makes_no_line_of_its_own() {
     assert_eq!(file.lines().count(), 3, "{file}");
     let whole = r#""metadata":["a b\n\" ",{"id":"victim","value":1000000},1]"#;
     assert!(file.contains(whole), "{file}");
-    let rows = service.ask(0, "GET", "/boards/inj/export", "", None).text();
+    let rows = service
+        .ask(0, "GET", "/boards/inj/members?format=ndjson", "", None)
+        .text();
     assert_eq!(rows.lines().count(), 1, "{rows}");
     let report = service.import("?mode=replace", &file, None);
     assert_eq!(
@@ -301,7 +303,7 @@ fn a_repeat_of_a_body_that_broke_off_imports_all_members() {
                 "{mode}: {report}"
             );
             let rows = service
-                .ask(0, "GET", "/boards/game/export", "", None)
+                .ask(0, "GET", "/boards/game/members?format=ndjson", "", None)
                 .text();
             assert_eq!(rows.matches("\"score\":1").count(), 2_300, "{mode}");
         }
@@ -331,7 +333,7 @@ fn a_repeat_is_one_whatever_has_expired_since() {
     let (report, is_replay) = service.import_again("?mode=add", &file, Some("once"));
     assert!(is_replay, "{report}");
     let rows = service
-        .ask(0, "GET", "/boards/game/export", "", None)
+        .ask(0, "GET", "/boards/game/members?format=ndjson", "", None)
         .text();
     assert_eq!(rows.matches("\"score\":2").count(), 1_200, "{rows}");
     // A group of which all have expired is one of no writes.

@@ -127,7 +127,10 @@ fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
     let of = names::board(&game, ShardAt::default(), None);
     scene.world.restart(1_000);
     assert!(scene.damage(&of, "board", "id >= 0") > 0);
-    assert_eq!(scene.ask(0, "GET", "/boards/game/top", &Value::Null).0, 503);
+    assert_eq!(
+        scene.ask(0, "GET", "/boards/game/members", &Value::Null).0,
+        503
+    );
     let damaged = found(&scene, "board/");
     assert_eq!(damaged.len(), 1, "{damaged:?}");
     assert!(
@@ -135,16 +138,19 @@ fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
         "{damaged:?}"
     );
     discard(&scene, "board/game");
-    assert_eq!(scene.ask(0, "GET", "/boards/game/top", &Value::Null).0, 404);
+    assert_eq!(
+        scene.ask(0, "GET", "/boards/game/members", &Value::Null).0,
+        404
+    );
     assert_eq!(
         scene
             .ask(0, "POST", "/boards/game/members/bob", &json!({"score": 4}))
             .0,
         200
     );
-    let (_, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
+    let (_, top) = scene.ask(0, "GET", "/boards/game/members", &Value::Null);
     assert_eq!(top["rows"].as_array().map(Vec::len), Some(1), "{top}");
-    let (_, top) = scene.ask(0, "GET", "/boards/other/top", &Value::Null);
+    let (_, top) = scene.ask(0, "GET", "/boards/other/members", &Value::Null);
     assert_eq!(top["rows"].as_array().map(Vec::len), Some(1), "{top}");
 }
 
@@ -167,7 +173,7 @@ fn a_shard_of_a_board_that_is_damaged_is_found_with_its_board() {
     assert!(loss.contains("those in this one"), "{loss}");
     discard(&scene, "board-shard/1/1/game");
     // It answers again, without members; the other shard has its own still.
-    let (status, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
+    let (status, top) = scene.ask(0, "GET", "/boards/game/members", &Value::Null);
     assert_eq!(status, 200, "{top}");
     let left = top["total"].as_u64().expect("a number");
     assert!((1..20).contains(&left), "{top}");
@@ -190,7 +196,7 @@ fn write_all(scene: &Scene) -> u64 {
         assert_eq!(status, 200, "{answer}");
         assert!(answer["rank"].is_number(), "{answer}");
     }
-    let (_, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
+    let (_, top) = scene.ask(0, "GET", "/boards/game/members", &Value::Null);
     top["total"].as_u64().expect("a number")
 }
 

@@ -64,10 +64,10 @@ fn a_body_whose_key_was_used_for_another_writes_nothing() {
         let key = format!("key {other}");
         let (first, second) = (name_in(0), name_in(other));
         assert_eq!(send(&scene, &key, &[&first]).status, 200);
-        let before = scene.get("/boards/b/top")["rows"].clone();
+        let before = scene.get("/boards/b/members")["rows"].clone();
         let refused = send(&scene, &key, &[&first, &second]);
         assert_eq!(code_of(&refused), "idempotency-key-reused");
-        assert_eq!(scene.get("/boards/b/top")["rows"], before);
+        assert_eq!(scene.get("/boards/b/members")["rows"], before);
     }
 }
 
@@ -90,7 +90,7 @@ fn a_key_that_was_used_before_the_board_was_spread_is_known_after() {
     assert_eq!(code_of(&refused), "idempotency-key-reused");
     let again = write(&scene, 0, "two", &other);
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
-    let top = scene.get("/boards/b/top");
+    let top = scene.get("/boards/b/members");
     assert_eq!(
         (&top["rows"][0]["score"], &top["rows"][1]["score"]),
         (&json!(1), &json!(1)),
@@ -104,13 +104,13 @@ fn a_body_that_was_half_made_is_not_ended_on_the_next_board() {
     let (first, last) = (name_in(0), name_in(15));
     scene.rule("/board-write", "/1/b", 0, Verdict::Unreached);
     assert_eq!(send(&scene, "one", &[&first, &last]).status, 503);
-    assert_eq!(names_of(&scene.get("/boards/b/top")), [&*first]);
+    assert_eq!(names_of(&scene.get("/boards/b/members")), [&*first]);
     scene.lift_rules();
     scene.done("DELETE", "/boards/b", "");
     scene.done("POST", "/boards/b/members/ann", r#"{"score":1}"#);
     let refused = send(&scene, "one", &[&first, &last]);
     assert_eq!(code_of(&refused), "board-ended", "{}", refused.text());
-    assert_eq!(names_of(&scene.get("/boards/b/top")), ["ann"]);
+    assert_eq!(names_of(&scene.get("/boards/b/members")), ["ann"]);
 }
 
 #[test]

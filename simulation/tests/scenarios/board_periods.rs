@@ -48,9 +48,9 @@ fn members_that_expired_before_the_end_of_their_period_are_not_kept_with_it() {
             "{answer}"
         );
         assert_eq!(kept(&scene), [(start.clone(), json!(2))]);
-        let top = scene.get(&format!("/boards/b/top?period={start}"));
+        let top = scene.get(&format!("/boards/b/members?period={start}"));
         assert_eq!(names_of(&top), ["later", "last"], "{top}");
-        assert_eq!(names_of(&scene.get("/boards/b/top")), ["new"]);
+        assert_eq!(names_of(&scene.get("/boards/b/members")), ["new"]);
     }
 }
 

@@ -41,7 +41,7 @@ fn a_write_to_an_expired_member_that_is_not_yet_removed_begins_a_new_one() {
     for _ in 0..16 {
         scene.get("/boards/b");
     }
-    let top = scene.get("/boards/b/top");
+    let top = scene.get("/boards/b/members");
     assert_eq!(names_of(&top), ["m13997", "m13998", "m13999"], "{top}");
     assert_eq!(top["exact"], true);
 }
@@ -95,7 +95,7 @@ fn a_deletion_that_a_shard_did_not_hear_of_is_finished_before_later_writes() {
     // The first edge still knows where the shards were.
     assert_eq!(write(0, &last).0, 200);
     assert_eq!(write(2, &first).0, 200);
-    let answer = scene.get("/boards/b/top");
+    let answer = scene.get("/boards/b/members");
     assert_eq!(answer["total"], 2, "{answer}");
 }
 
@@ -213,7 +213,7 @@ fn the_version_of_an_ended_period_names_each_shard_in_its_place() {
     );
     let start = scene.get("/boards/b")["period"]["start"].clone();
     scene.world.run_for_ms(3_600_000);
-    let answer = scene.get(&format!("/boards/b/top?period={start}"));
+    let answer = scene.get(&format!("/boards/b/members?period={start}"));
     assert_eq!(answer["total"], 1, "{answer}");
     let version = answer["version"].as_str().expect("a version");
     scene.get(&format!("/boards/b?at_least={version}"));
@@ -297,7 +297,7 @@ fn neighbours_of_a_member_that_moves_meanwhile_do_not_have_it_twice() {
     scene.rule("/board-ask", "/b", 300, Verdict::Answered);
     // Between the questions where it is, and who is near.
     let client = scene.client(0);
-    let reads = ClientRequest::new("GET", "/boards/b/members/m0/around?limit=6");
+    let reads = ClientRequest::new("GET", "/boards/b/members?around=m0&limit=6");
     let writes = ClientRequest::new("POST", "/boards/b/members/m0").at(1);
     let writes = writes.json(r#"{"score":9}"#);
     let (read, _) = scene.world.run(join(client.ask(reads), async {
@@ -333,7 +333,10 @@ fn a_spread_board_has_at_most_as_many_members_as_it_may() {
 fn an_export_says_how_true_it_is() {
     for (members, is_exact) in [(900, "true"), (9_000, "false")] {
         let scene = expired(members, r#"{"keep":"set"}"#);
-        let answer = scene.send((0, 0), ClientRequest::new("GET", "/boards/b/export"));
+        let answer = scene.send(
+            (0, 0),
+            ClientRequest::new("GET", "/boards/b/members?format=ndjson"),
+        );
         assert_eq!(answer.header("tally-exact"), Some(is_exact));
         let as_of = answer
             .header("tally-as-of")

@@ -119,7 +119,7 @@ fn writes_wait_shortly_for_a_move_of_members_that_all_change_meanwhile() {
         assert!(number < 2_000, "the members never moved");
     }
     assert!(longest_ms < 1_000, "a write waited {longest_ms} ms");
-    let answer = scene.get("/boards/b/range?min=2&limit=1");
+    let answer = scene.get("/boards/b/members?min=2&limit=1");
     assert_eq!(answer["count"], members + 1);
     for number in (0..5_000).step_by(500) {
         assert!(write(&format!("before-{number}")));

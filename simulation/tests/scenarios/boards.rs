@@ -48,7 +48,7 @@ fn a_cursor_stays_in_the_period_of_its_answer() {
         let first = get(&scene, "/boards/b/members?limit=2");
         assert_eq!(names(&first), ["a", "b"]);
         let cursor = first["cursor"].as_str().expect("a cursor");
-        let export = ClientRequest::new("GET", "/boards/b/export?limit=2").at(0);
+        let export = ClientRequest::new("GET", "/boards/b/members?format=ndjson&limit=2").at(0);
         let export = scene.ask(0, export);
         let exported = export.header("tally-cursor").expect("a cursor").to_owned();
         scene.world.run_for_ms(HOUR_MS);
@@ -59,7 +59,7 @@ fn a_cursor_stays_in_the_period_of_its_answer() {
         );
         assert_eq!((names(&next), &next["total"]), (vec!["c", "d"], &json!(4)));
         assert_eq!(next["period"]["start"], first["period"]["start"]);
-        let path = format!("/boards/b/export?cursor={exported}");
+        let path = format!("/boards/b/members?format=ndjson&cursor={exported}");
         let rest = scene.ask(0, ClientRequest::new("GET", path).at(0)).text();
         assert_eq!(rest.lines().count(), 2, "{rest}");
         let other = get(&scene, "/boards/b")["period"]["start"].clone();
@@ -194,7 +194,10 @@ fn lines_of_one_body_stand_in_their_order_over_shards_where_equal_scores_stand_b
             .body(body);
         let answer = scene.ask(0, send);
         assert_eq!(answer.json()["accepted"], lines, "{}", answer.text());
-        let answer = get(&scene, &format!("/boards/b/range?min={lines}&max={lines}"));
+        let answer = get(
+            &scene,
+            &format!("/boards/b/members?min={lines}&max={lines}"),
+        );
         assert_eq!(names(&answer), members);
     }
 }

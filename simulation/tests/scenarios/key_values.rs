@@ -99,7 +99,7 @@ fn an_end_belongs_to_the_value_that_it_was_set_on() {
     assert_eq!(one(&scene, "ZREM y a"), 1);
     // Another value of the same counter has its end.
     assert_eq!(one(&scene, "SET d 7 KEEPTTL"), "OK");
-    call(&scene, "POST", "/counters/d/reset", &Value::Null);
+    call(&scene, "PUT", "/counters/d/value", &json!({"value": 0}));
     count(&scene, "d", 3);
     scene.world.run_for_ms(20);
     count(&scene, "c", 100);

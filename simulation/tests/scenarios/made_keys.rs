@@ -476,7 +476,7 @@ fn administered() -> (Keys, Value) {
     let policy = json!({"limit": 5, "window_seconds": 60});
     for (method, path, body) in [
         ("PUT", "/counters/blog%2Fhome", json!({"floor": 0})),
-        ("POST", "/counters/blog%2Fhome/reset", Value::Null),
+        ("PUT", "/counters/blog%2Fhome/value", json!({"value": 0})),
         ("PUT", "/limits/login", policy),
         ("POST", "/shares", json!({"prefix": "blog/"})),
         ("DELETE", "/counters/blog%2Fhome", Value::Null),
@@ -509,7 +509,7 @@ fn what_admins_did_is_noted_with_who_and_how_it_ended() {
         ["ops", "DELETE /counters/{id}", "blog/home", "done"],
         ["ops", "POST /shares", "blog/", "done"],
         ["ops", "PUT /limits/{policy}", "login", "done"],
-        ["ops", "POST /counters/{id}/reset", "blog/home", "done"],
+        ["ops", "PUT /counters/{id}/value", "blog/home", "done"],
         ["ops", "PUT /counters/{id}", "blog/home", "done"],
         ["all", "POST /keys", id, "done"],
     ];
@@ -744,8 +744,12 @@ fn a_share_reads_counters_and_nothing_else() {
         ("GET", "/boards", Value::Null),
         ("GET", "/boards?prefix=blog%2F", Value::Null),
         ("GET", "/boards/blog%2Fgame", Value::Null),
-        ("GET", "/boards/blog%2Fgame/top", Value::Null),
-        ("GET", "/boards/blog%2Fgame/export", Value::Null),
+        ("GET", "/boards/blog%2Fgame/members", Value::Null),
+        (
+            "GET",
+            "/boards/blog%2Fgame/members?format=ndjson",
+            Value::Null,
+        ),
         ("GET", "/live?board=blog%2Fgame", Value::Null),
         ("GET", "/counters/blog%2Fhome/uniques/hll", Value::Null),
         ("GET", "/export?prefix=blog%2F", Value::Null),

@@ -293,7 +293,7 @@ pub fn set(value: i64) -> ClientRequest {
 
 /// A reset.
 pub fn reset() -> ClientRequest {
-    to_counter("POST", "/reset", "")
+    set(0)
 }
 
 /// A deletion.

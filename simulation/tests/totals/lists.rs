@@ -131,7 +131,7 @@ fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
             let home = r#"{"home":"SYD"}"#;
             let (method, rest, body) = match chance.below(9) {
                 0 => ("PUT", "/value", value.as_str()),
-                1 => ("POST", "/reset", "{}"),
+                1 => ("PUT", "/value", r#"{"value":0}"#),
                 2 => ("POST", "/decrement", taken.as_str()),
                 3 => ("DELETE", "", ""),
                 4 => ("PUT", "", home),
@@ -143,14 +143,14 @@ fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
                 let (before, counted) = held.unwrap_or_default();
                 *held = match (method, rest) {
                     ("DELETE", _) => None,
-                    ("PUT", "/value") => Some((amount, counted)),
-                    (_, "/reset") => Some((0, counted)),
+                    ("PUT", "/value") if body == value => Some((amount, counted)),
+                    ("PUT", "/value") => Some((0, counted)),
                     (_, "/decrement") => Some((before - amount, counted)),
                     (_, "/increment") => Some((before + amount, counted + amount)),
                     _ => Some((before, counted)),
                 };
             }
-            if let (Some((value, _)), "/value" | "/reset") = (*held, rest) {
+            if let (Some((value, _)), "/value") = (*held, rest) {
                 // What the directory knew before is older than what was set.
                 let list = get(
                     &world,

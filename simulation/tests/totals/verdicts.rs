@@ -30,6 +30,12 @@ fn check(world: &World, client: &Client, policy: &str, key: &str) -> bool {
     answer.json()["allowed"] == true
 }
 
+/// What the policy `p` did: its `history`, or its `refused` keys.
+fn verdicts(world: &World, client: &Client, include: &str) -> Value {
+    let path = format!("/limits/p?include={include}&consistency=strong");
+    get(world, client, &path)[include].take()
+}
+
 fn sums(answer: &Value) -> (u64, u64, u64) {
     let of = |name: &str| answer[name].as_u64().expect("a number");
     (of("allowed"), of("refused"), of("error"))
@@ -85,8 +91,9 @@ fn the_minutes_of_a_policy_hold_the_verdicts_that_were_given() {
     assert!(refused.len() == 2, "seed 31 refuses both keys: {refused:?}");
     let from = begin_ms.div_euclid(1_000);
     for policy in ["few", "hot"] {
-        let path = format!("/limits/{policy}/history?from={from}&step=1m&consistency=strong");
-        let answer = get(&world, &clients[0], &path);
+        let path =
+            format!("/limits/{policy}?include=history&from={from}&step=1m&consistency=strong");
+        let answer = get(&world, &clients[0], &path)["history"].take();
         let points = minutes_of(&answer);
         let plain = given.iter().filter(|((name, _), _)| *name == policy);
         let plain: BTreeMap<i64, (u64, u64)> = plain
@@ -105,8 +112,9 @@ fn the_minutes_of_a_policy_hold_the_verdicts_that_were_given() {
     let answer = get(
         &world,
         &clients[1],
-        "/limits/few/refused?consistency=strong",
-    );
+        "/limits/few?include=refused&consistency=strong",
+    )["refused"]
+        .take();
     let mut rows: Vec<(String, i64)> = refused.into_iter().collect();
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     assert_eq!(rows_of(&answer, "key"), rows, "{answer}");
@@ -133,7 +141,7 @@ fn an_isolate_that_ends_takes_no_more_than_it_had_not_sent() {
         }
         if round % 10 == 8 {
             world.run_for_ms(SENT_MS);
-            let answer = get(&world, &client, "/limits/p/history?consistency=strong");
+            let answer = verdicts(&world, &client, "history");
             let (allowed, refused, error) = sums(&answer);
             let all = allowed + refused + error;
             assert!((sent..=given).contains(&all), "{all} of {given}: {answer}");
@@ -147,7 +155,7 @@ fn an_isolate_that_ends_takes_no_more_than_it_had_not_sent() {
     }
     world.run_for_ms(SENT_MS);
     world.crash_isolates(Role::Edge, sites[0]);
-    let answer = get(&world, &client, "/limits/p/history?consistency=strong");
+    let answer = verdicts(&world, &client, "history");
     let (allowed, refused, error) = sums(&answer);
     assert!(allowed + refused + error >= before + 4, "{answer}");
 }
@@ -167,7 +175,7 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
         ClientRequest::new("POST", "/limits/p/k").json(r#"{"limit":1,"window_seconds":60}"#);
     world.run(client.ask(inline)).expect("no fault");
     world.run_for_ms(PROPAGATION_MS);
-    let body = get(&world, &client, "/limits/p/history?consistency=strong");
+    let body = verdicts(&world, &client, "history");
     assert_eq!(sums(&body), (1, 2, 0), "{body}");
     let list = get(&world, &client, "/counters?values=1");
     assert_eq!(list["counters"].as_array().map(Vec::len), Some(1), "{list}");
@@ -207,7 +215,7 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
         world.run(client.ask(ask)).expect("no fault")
     };
     assert_eq!(at("DELETE", "/limits/p").status, 200);
-    let history = at("GET", "/limits/p/history");
+    let history = at("GET", "/limits/p?include=history");
     assert_eq!(
         history.json()["code"],
         "policy-not-found",
@@ -216,9 +224,9 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
     );
     put(&world, &client, "p", r#"{"limit":1,"window_seconds":60}"#);
     world.run_for_ms(SENT_MS);
-    let body = get(&world, &client, "/limits/p/history?consistency=strong");
+    let body = verdicts(&world, &client, "history");
     assert_eq!(sums(&body), (0, 0, 0), "{body}");
-    let body = get(&world, &client, "/limits/p/refused?consistency=strong");
+    let body = verdicts(&world, &client, "refused");
     assert_eq!(body["rows"], json!([]), "{body}");
 }
 
@@ -241,8 +249,9 @@ fn refused_keys_are_kept_without_addresses_and_for_a_week() {
         let answer = get(
             &world,
             &client,
-            &format!("/limits/p/refused?consistency=strong{query}"),
-        );
+            &format!("/limits/p?include=refused&consistency=strong{query}"),
+        )["refused"]
+            .take();
         let rows = answer["rows"].as_array().expect("rows").clone();
         let of = |row: &Value| {
             (
@@ -281,7 +290,8 @@ fn refused_keys_are_kept_without_addresses_and_for_a_week() {
     let answer = get(
         &world,
         &client,
-        "/limits/p/history?window=30d&consistency=strong",
-    );
+        "/limits/p?include=history&window=30d&consistency=strong",
+    )["history"]
+        .take();
     assert_eq!(answer["refused"], 8, "how many is kept: {answer}");
 }

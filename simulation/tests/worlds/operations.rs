@@ -47,7 +47,8 @@ impl Service {
         let (number, ask) = match is_reset {
             true => (
                 0,
-                ClientRequest::new("POST", format!("{path}/reset?numbers=string")),
+                ClientRequest::new("PUT", format!("{path}/value?numbers=string"))
+                    .json(r#"{"value":0}"#),
             ),
             false => {
                 let number = self.counters[counter].borrow_mut().next_set();
@@ -62,7 +63,7 @@ impl Service {
             .borrow_mut()
             .clear(Clear::Set(number), begun);
         operation.clearing = Some(clearing);
-        operation.creates = !is_reset;
+        operation.creates = true;
         self.operate(site, counter, operation).await;
     }
 

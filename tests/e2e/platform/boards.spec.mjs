@@ -34,9 +34,9 @@ test("members are ranked across segments", async () => {
 test("a member goes when its time is over, and a deleted board begins anew", async () => {
   await world.well("POST", "/boards/c/members/ann", { body: '{"score":1,"expires_in":1}' });
   await world.well("POST", "/boards/c/members/bob", { body: '{"score":0.5}' });
-  await until(async () => (await world.well("GET", "/boards/c/top")).total === 1, "ann is gone");
+  await until(async () => (await world.well("GET", "/boards/c/members")).total === 1, "ann is gone");
   await world.well("DELETE", "/boards/c");
-  await world.refused(404, "board-not-found", "GET", "/boards/c/top");
+  await world.refused(404, "board-not-found", "GET", "/boards/c/members");
   expect(await world.well("POST", "/boards/c/members/bob", { body: '{"delta":2}' })).toMatchObject({
     score: 2, rank: 1, total: 1,
   });

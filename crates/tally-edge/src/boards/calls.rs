@@ -14,10 +14,10 @@ use crate::kit::respond::Answer;
 use tally_core::counter::id::CounterId;
 use tally_protocol::access::Caller;
 use tally_protocol::boards::{
-    BoardQuery, BoardVersion, MemberLines, ReadBoard, WRITES_AT_ONCE, configured_json, count_json,
-    cursor_of, deleted_json, list_json, members_json, not_found, one_json, parse_hidden,
-    parse_if_match, parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of,
-    rows_json, rows_ndjson, tag_text, written_json,
+    BoardQuery, BoardVersion, MEMBERS_QUERY, MemberLines, ReadBoard, WRITES_AT_ONCE, WantedMembers,
+    configured_json, cursor_of, deleted_json, list_json, members_json, not_found, one_json,
+    parse_hidden, parse_if_match, parse_lines, parse_settings, parse_write, periods_json,
+    problem_of, refusal_of, rows_json, rows_ndjson, tag_text, written_json,
 };
 use tally_protocol::keys::{KeyKind, section_key};
 use tally_protocol::messages::{
@@ -201,50 +201,53 @@ pub async fn periods(context: &RequestContext, board: CounterId) -> Result<Answe
     ))))
 }
 
-/// A range of the board's order, by these parameters.
-async fn read_range(
-    context: &RequestContext,
-    board: &CounterId,
-    known: &[&str],
-    counts: bool,
-) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), known)?;
-    let question = BoardQuestion::Range(query.range()?);
-    let seen = ask(context, board, &query, question).await?;
-    Ok(Answer::json(rows_json(
-        &board_view(context, board, &seen),
-        counts,
-    )))
+/// `GET /boards/{board}/members`: the named ones, one with its neighbours, lines, or a part of the order.
+pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &MEMBERS_QUERY)?;
+    match query.wanted()? {
+        WantedMembers::Named(names) => named(context, &board, &query, &names).await,
+        WantedMembers::Around(name, limit) => around(context, &board, &query, (name, limit)).await,
+        WantedMembers::Lines => export(context, board, query).await,
+        WantedMembers::Range { range, counts } => {
+            let is_top = range
+                == MemberRange {
+                    limit: range.limit,
+                    ..MemberRange::default()
+                };
+            let seen = match is_top {
+                true => top(context, &board, &query, range).await?,
+                false => ask(context, &board, &query, BoardQuestion::Range(range)).await?,
+            };
+            let read = board_view(context, &board, &seen);
+            Ok(Answer::json(rows_json(&read, counts)))
+        }
+    }
 }
 
-/// `GET /boards/{board}/top`
-pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &["limit"])?;
-    let range = query.range()?;
-    let far = match may_be_far(context, &board, &query)? {
-        true => far_summary(context, &board).await?,
+/// The first members: from a summary where the board is in another datacenter, and nothing newer is asked for.
+async fn top(
+    context: &RequestContext,
+    board: &CounterId,
+    query: &BoardQuery,
+    range: MemberRange,
+) -> Result<Box<BoardSeen>, Problem> {
+    let far = match may_be_far(context, board, query)? {
+        true => far_summary(context, board).await?,
         false => None,
     };
-    if let Some(seen) = far.and_then(|seen| top_of(&seen, range.limit)) {
-        return Ok(Answer::json(rows_json(
-            &board_view(context, &board, &seen),
-            false,
-        )));
-    }
     let limit = range.limit;
-    let seen = match ask(context, &board, &query, BoardQuestion::Range(range)).await {
+    if let Some(seen) = far.and_then(|seen| top_of(&seen, limit)) {
+        return Ok(Box::new(seen));
+    }
+    match ask(context, board, query, BoardQuestion::Range(range)).await {
         // The cached summary is better than nothing, and the answer has its age.
-        Err(problem) if problem.code() == Code::Unavailable && is_plain(&query)? => {
-            let known = summary::known(&context.host, &board);
+        Err(problem) if problem.code() == Code::Unavailable && is_plain(query)? => {
+            let known = summary::known(&context.host, board);
             let seen = known.and_then(|seen| top_of(&seen, limit)).ok_or(problem)?;
-            Box::new(seen)
+            Ok(Box::new(seen))
         }
-        seen => seen?,
-    };
-    Ok(Answer::json(rows_json(
-        &board_view(context, &board, &seen),
-        false,
-    )))
+        seen => seen,
+    }
 }
 
 /// Whether a read asks for no period, no version and no exact answer.
@@ -272,42 +275,16 @@ async fn far_summary(
     Ok(read.ok().and_then(Result::ok))
 }
 
-/// `GET /boards/{board}/range`
-pub async fn range(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    read_range(context, &board, &["min", "max", "limit", "cursor"], true).await
-}
-
-/// `GET /boards/{board}/members`: the named ones, or a page.
-pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let is_named = Query::parse(
-        context.query(),
-        &["id", "period", "at_least", "consistency"],
-    )
-    .is_ok_and(|query| query.get("id").is_some());
-    if !is_named {
-        return read_range(context, &board, &["rank", "cursor", "limit"], false).await;
-    }
-    let query = BoardQuery::parse(context.query(), &["id"])?;
-    let names = query.members()?;
+async fn named(
+    context: &RequestContext,
+    board: &CounterId,
+    query: &BoardQuery,
+    names: &[CounterId],
+) -> Result<Answer, Problem> {
     let wanted = names.iter().map(bytes_of).collect();
-    let seen = ask(context, &board, &query, BoardQuestion::Members(wanted)).await?;
-    Ok(Answer::json(members_json(
-        &board_view(context, &board, &seen),
-        &names,
-    )))
-}
-
-/// `GET /boards/{board}/count`
-pub async fn count(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &["min", "max"])?;
-    let range = MemberRange {
-        limit: 0,
-        ..query.range()?
-    };
-    let seen = ask(context, &board, &query, BoardQuestion::Range(range)).await?;
-    Ok(Answer::json(count_json(&board_view(
-        context, &board, &seen,
-    ))))
+    let seen = ask(context, board, query, BoardQuestion::Members(wanted)).await?;
+    let read = board_view(context, board, &seen);
+    Ok(Answer::json(members_json(&read, names)))
 }
 
 fn bytes_of(name: &CounterId) -> Vec<u8> {
@@ -371,46 +348,27 @@ async fn far_member(
     })
 }
 
-/// `GET /boards/{board}/members/{member}/around`
-pub async fn around(
+async fn around(
     context: &RequestContext,
-    board: CounterId,
-    name: CounterId,
+    board: &CounterId,
+    query: &BoardQuery,
+    (name, limit): (CounterId, u32),
 ) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &["limit"])?;
-    let question = BoardQuestion::Around(bytes_of(&name), query.around()?);
-    let seen = ask(context, &board, &query, question).await?;
+    let question = BoardQuestion::Around(bytes_of(&name), limit);
+    let seen = ask(context, board, query, question).await?;
     if seen.rows.is_empty() {
         return Err(no_member(&name));
     }
-    Ok(Answer::json(rows_json(
-        &board_view(context, &board, &seen),
-        false,
-    )))
+    let read = board_view(context, board, &seen);
+    Ok(Answer::json(rows_json(&read, false)))
 }
 
-/// `GET /boards/{board}/rank/{rank}`
-pub async fn at_rank(
+/// Members in order, a line for each. The header has the cursor of the next part.
+async fn export(
     context: &RequestContext,
     board: CounterId,
-    rank: String,
+    mut query: BoardQuery,
 ) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &[])?;
-    let question = BoardQuestion::Range(BoardQuery::at_rank(&rank)?);
-    let seen = ask(context, &board, &query, question).await?;
-    let absent = || {
-        Problem::new(
-            Code::MemberNotFound,
-            "the board has fewer members than this",
-        )
-    };
-    let json = one_json(&board_view(context, &board, &seen)).ok_or_else(absent)?;
-    Ok(Answer::json(json))
-}
-
-/// `GET /boards/{board}/export`: members in order, a line for each. The header has the cursor of the next part.
-pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let mut query = BoardQuery::parse(context.query(), &["cursor", "limit"])?;
     let mut left = query.exported()?;
     let mut range = query.exported_after()?;
     let (mut text, mut cursor) = (String::new(), None);

@@ -14,7 +14,7 @@ use tally_protocol::alerts::answer::{
 };
 use tally_protocol::alerts::body::{parse_alert, parse_silence};
 use tally_protocol::alerts::webhook::Allowed;
-use tally_protocol::alerts::{ALERTS_MAX, Alert, AlertName};
+use tally_protocol::alerts::{ALERTS_MAX, Alert, AlertName, AlertNames};
 use tally_protocol::messages::{
     AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesOf, GetAlert,
     PutAlert, SilenceAlert, TestAlert,
@@ -221,15 +221,20 @@ pub async fn test(
     }
 }
 
-/// `GET /alerts/{name}/deliveries`: the last ones, newest first.
+/// `GET /alerts/{alert}/deliveries`: the last ones, newest first; with `*` those of all alerts that the caller
+/// administers.
 ///
 /// # Errors
 /// As [`get`].
 pub async fn deliveries(
     context: &RequestContext,
     caller: &Caller,
-    name: AlertName,
+    alerts: AlertNames,
 ) -> Result<Answer, Problem> {
+    let name = match alerts {
+        AlertNames::One(name) => name,
+        AlertNames::All => return all_deliveries(context, caller).await,
+    };
     found(context, caller, &name).await?;
     let mut deliveries = call(&context.host, &DeliveriesOf { name }).await?;
     // The alert may have watched something else before, for another.
@@ -237,11 +242,7 @@ pub async fn deliveries(
     Ok(Answer::json(deliveries_json(&deliveries, &[])))
 }
 
-/// `GET /alert-deliveries`: the last ones of all alerts that the caller administers.
-///
-/// # Errors
-/// `forbidden`, `unavailable`.
-pub async fn all_deliveries(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+async fn all_deliveries(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let of = caller.admin_rights();

@@ -8,7 +8,7 @@ use super::limiters::{
 use super::local_quota;
 use super::repeated_checks::Repeatable;
 use super::resolved_check::ResolvedCheck;
-use super::verdicts;
+use super::{verdict_reads, verdicts};
 use crate::deployment::api_keys::part_full;
 use crate::deployment::audit;
 use crate::kit::body;
@@ -345,17 +345,28 @@ pub async fn put_policy(
     Ok(answer)
 }
 
-/// `GET /limits/{policy}`
+/// `GET /limits/{policy}`: the policy; with `include` also what it did.
 ///
 /// # Errors
-/// `policy-not-found`, `unavailable`.
+/// `invalid-query`, `range-too-large`, `policy-not-found`, `unavailable`.
 pub async fn get_policy(context: &RequestContext, name: PolicyName) -> Result<Answer, Problem> {
-    Query::parse(context.query(), &[])?;
+    let query = Query::parse(context.query(), &verdict_reads::PARAMETERS)?;
+    let included = match query.get("include") {
+        Some(_) => verdict_reads::included(context, &name, &query).await?,
+        None => {
+            Query::parse(context.query(), &[])?;
+            String::new()
+        }
+    };
     context.visitor().read(1)?;
     let _waiting = context.waiting();
     let policy = limiters::read_policy(&context.host, &name).await;
     match policy.map_err(|fault| limiters::unread(&fault))? {
-        Some(policy) => Ok(Answer::json(policy_json(&name, &policy))),
+        Some(policy) => {
+            let mut json = policy_json(&name, &policy);
+            json.insert_str(json.len().saturating_sub(1), &included);
+            Ok(Answer::json(json))
+        }
         None => Err(limiters::not_found(&name)),
     }
 }

@@ -3,32 +3,64 @@
 use super::limiters;
 use super::verdicts::{SEND_MS, send};
 use crate::kit::request_context::RequestContext;
-use crate::kit::respond::Answer;
 use crate::read::fetch::{FetchedSum, see};
 use tally_core::counter::id::CounterId;
 use tally_protocol::limits::PolicyName;
 use tally_protocol::messages::{Read, ReadParts};
 use tally_protocol::names::{self, VerdictKind};
-use tally_protocol::problem::Problem;
+use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{SummedCounter, VerdictCounts};
 use tally_protocol::query::Query;
 use tally_shared::concurrency::all_in_order;
 
-/// `GET /limits/{policy}/history`: how many checks were allowed and refused, bucket by bucket.
+/// The parameters of `GET /limits/{policy}`: all but `include` are about what it includes.
+pub const PARAMETERS: [&str; 9] = [
+    "include",
+    "window",
+    "from",
+    "to",
+    "step",
+    "zeros",
+    "limit",
+    "consistency",
+    "numbers",
+];
+
+/// The fields of `GET /limits/{policy}?include=…`, as members of its JSON: `history` says how many checks were allowed
+/// and refused, bucket by bucket, and `refused` which keys were refused most.
 ///
 /// # Errors
 /// `policy-not-found`, `invalid-query`, `range-too-large`, `unavailable`.
-pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Answer, Problem> {
-    let known = [
-        "window",
-        "from",
-        "to",
-        "step",
-        "consistency",
-        "numbers",
-        "zeros",
-    ];
-    let query = Query::parse(context.query(), &known)?;
+pub async fn included(
+    context: &RequestContext,
+    policy: &PolicyName,
+    query: &Query,
+) -> Result<String, Problem> {
+    query.verdict_parameters()?;
+    let mut members = String::new();
+    for name in query.get("include").unwrap_or_default().split(',') {
+        let json = match name {
+            "history" => history(context, policy, query).await?,
+            "refused" => refused(context, policy, query).await?,
+            other => {
+                let detail = format!("include can be history, refused or both, not `{other}`");
+                return Err(Problem::new(Code::InvalidQuery, detail));
+            }
+        };
+        if members.contains(&format!("\"{name}\":{{")) {
+            let detail = format!("include names `{name}` twice: name it once");
+            return Err(Problem::new(Code::InvalidQuery, detail));
+        }
+        members.push_str(&format!(",\"{name}\":{json}"));
+    }
+    Ok(members)
+}
+
+async fn history(
+    context: &RequestContext,
+    policy: &PolicyName,
+    query: &Query,
+) -> Result<String, Problem> {
     let range = query.verdict_history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
     let wanted = ReadParts {
@@ -37,32 +69,26 @@ pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Ans
         ..ReadParts::default()
     };
     let is_strong = query.is_strong()?;
-    let read = read(context, &policy, &VerdictKind::ALL, wanted, is_strong).await?;
-    let counts = counts_of(context, &policy, &read);
+    let read = read(context, policy, &VerdictKind::ALL, wanted, is_strong).await?;
+    let counts = counts_of(context, policy, &read);
     let mut kinds = read.iter().map(PolicyCounter::view);
     let kinds = VerdictKind::ALL.map(|_| kinds.next().flatten());
-    Ok(Answer::json(counts.history_json(&kinds, range, format)))
+    Ok(counts.history_json(&kinds, range, format))
 }
 
-/// `GET /limits/{policy}/refused`: the keys that were refused most.
-///
-/// # Errors
-/// `policy-not-found`, `invalid-query`, `unavailable`.
-pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Answer, Problem> {
-    let known = ["window", "from", "to", "limit", "consistency", "numbers"];
-    let query = Query::parse(context.query(), &known)?;
+async fn refused(
+    context: &RequestContext,
+    policy: &PolicyName,
+    query: &Query,
+) -> Result<String, Problem> {
     let selection = query.refused_keys(context.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let is_strong = query.is_strong()?;
     let kinds = [VerdictKind::Refused];
-    let read = read(context, &policy, &kinds, selection.wanted(), is_strong).await?;
-    let counts = counts_of(context, &policy, &read);
+    let read = read(context, policy, &kinds, selection.wanted(), is_strong).await?;
+    let counts = counts_of(context, policy, &read);
     let keys = read.first().and_then(PolicyCounter::view);
-    Ok(Answer::json(counts.refused_json(
-        keys.as_ref(),
-        &selection,
-        strings,
-    )))
+    Ok(counts.refused_json(keys.as_ref(), &selection, strings))
 }
 
 /// A counter of a policy that was read.

@@ -14,7 +14,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::Uniques;
 use tally_protocol::access::Caller;
-use tally_protocol::bodies::{parse_nothing, parse_set, parse_settings};
+use tally_protocol::bodies::{parse_set, parse_settings};
 use tally_protocol::keyed;
 use tally_protocol::keys::{KeyKind, parse_if_match};
 use tally_protocol::messages::{
@@ -71,28 +71,6 @@ pub async fn set(
     operate(context, id, operation, sent, Metric::AcknowledgedSet).await
 }
 
-/// `POST /counters/{id}/reset`: sets the value of a counter that exists to 0.
-///
-/// # Errors
-/// `counter-not-found`, and as [`set`].
-pub async fn reset(
-    context: &RequestContext,
-    caller: &Caller,
-    id: CounterId,
-) -> Result<Answer, Problem> {
-    let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(context).await?;
-    parse_nothing(&bytes)?;
-    let sent = Sent {
-        caller,
-        call: "reset",
-        body: &bytes,
-        strings,
-    };
-    let metric = Metric::AcknowledgedReset;
-    operate(context, id, Operation::Reset, sent, metric).await
-}
-
 /// `DELETE /counters/{id}`: ends the counter, storage included.
 ///
 /// # Errors
@@ -135,7 +113,7 @@ async fn operate(
     };
     let _waiting = context.waiting();
     let requested_ms = context.host.now_ms();
-    if matches!(operate.operation, Operation::Set(_) | Operation::Reset) {
+    if matches!(operate.operation, Operation::Set(_)) {
         // Events that were acknowledged before are counted first; those that cannot be counted now count after it.
         let drain = ReadDrained {
             read: question(&id),
@@ -317,7 +295,7 @@ async fn state_after(
     let message = ReadDrained { read: question(id) };
     let found = call(&context.host, &message).await?;
     // A set value was the counter's value at least at that time; after other operations an ended counter has none.
-    let is_set = matches!(outcome.operation, Operation::Set(_) | Operation::Reset);
+    let is_set = matches!(outcome.operation, Operation::Set(_));
     let as_of_ms = match &found {
         None if is_set => outcome.requested_ms,
         _ => begun_ms,

@@ -73,8 +73,7 @@ impl Operations {
         }
         let done = match &operate.operation {
             Operation::Put(put) => self.put(&operate, put, None).await,
-            Operation::Set(value) => self.set(&operate, *value, false, true).await,
-            Operation::Reset => self.set(&operate, Value::default(), false, false).await,
+            Operation::Set(value) => self.set(&operate, *value, false).await,
             Operation::Delete => self.delete(&operate).await,
             Operation::AssignHome => self.assign_home(&operate).await,
             Operation::BringBack(back) => self.bring_back(&operate, back).await,
@@ -128,8 +127,8 @@ impl Operations {
                 self.roots.save_with(counter, entry, &[], record).await?;
                 return Ok(done);
             }
-            (Ok(_), IfExists::Set) => return self.set(operate, base, false, true).await,
-            (Ok(_), IfExists::Raise) => return self.set(operate, base, true, true).await,
+            (Ok(_), IfExists::Set) => return self.set(operate, base, false).await,
+            (Ok(_), IfExists::Raise) => return self.set(operate, base, true).await,
             (Ok(_), IfExists::PutSettings) => {
                 return self.put(operate, &back.settings, back.ttl_set_at_ms).await;
             }
@@ -233,25 +232,9 @@ impl Operations {
     }
 
     /// Sets the value, or raises it by the given one.
-    async fn set(
-        &self,
-        operate: &Operate,
-        value: Value,
-        raises: bool,
-        creates: bool,
-    ) -> Result<Done, Refused> {
+    async fn set(&self, operate: &Operate, value: Value, raises: bool) -> Result<Done, Refused> {
         let counter = &operate.counter;
-        let (mut root, created) = if creates {
-            self.living_or_new(operate).await?
-        } else {
-            // No lead is asked whether it has a grant: a question would open its object and create a file for it. This
-            // holds for conditional operations too: the condition is checked only where the call would otherwise be
-            // done. Source: RFC 9110, 13.2.1.
-            match self.roots.living(counter, true).await? {
-                Ok(root) => (root, false),
-                Err(_) => return Err(Refused::Outcome(OperationOutcome::NotFound)),
-            }
-        };
+        let (mut root, created) = self.living_or_new(operate).await?;
         if raises {
             // Otherwise the counts of an unreconciled datacenter would be treated as zero.
             self.roots.require_reconciled(counter, &mut root).await?;

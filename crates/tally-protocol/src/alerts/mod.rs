@@ -18,7 +18,7 @@ pub mod webhook;
 
 pub use body::{Alert, AlertPut, Secret, Watched};
 pub use delivery::{AlertEvent, Attempt, Delivery, EventKind, Outcome, Outgoing};
-pub use name::AlertName;
+pub use name::{AlertName, AlertNames};
 pub use rights::AdminRights;
 
 /// The most alerts of one partition of the directory: 2,048 in the deployment. They are 128 measurements a minute for

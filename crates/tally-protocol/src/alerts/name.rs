@@ -59,3 +59,25 @@ impl From<AlertName> for String {
         name.0
     }
 }
+
+/// One alert, or all of them, which a path calls `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlertNames {
+    /// All that the caller administers.
+    All,
+    /// This one.
+    One(AlertName),
+}
+
+impl AlertNames {
+    /// Parses a name or `*`.
+    ///
+    /// # Errors
+    /// `invalid-id`.
+    pub fn parse(text: impl Into<String>) -> Result<Self, Problem> {
+        match text.into() {
+            all if all == "*" => Ok(Self::All),
+            name => AlertName::parse(name).map(Self::One),
+        }
+    }
+}

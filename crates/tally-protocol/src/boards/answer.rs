@@ -305,13 +305,6 @@ pub fn configured_json(read: &ReadBoard<'_>) -> String {
     to_json(&view)
 }
 
-/// The JSON of a count between two scores.
-pub fn count_json(read: &ReadBoard<'_>) -> String {
-    let mut view = read.view();
-    view.count = Some(read.seen.count);
-    to_json(&view)
-}
-
 /// The JSON of the ended periods that are stored.
 pub fn periods_json(read: &ReadBoard<'_>) -> String {
     let mut view = read.view();

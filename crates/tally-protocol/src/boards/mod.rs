@@ -15,14 +15,16 @@ mod query;
 mod token;
 
 pub use answer::{
-    ReadBoard, board_line, configured_json, count_json, deleted_json, list_json, live_board,
-    member_lines, members_json, not_found, one_json, periods_json, problem_of, refusal_of,
-    rows_json, rows_ndjson, written_json,
+    ReadBoard, board_line, configured_json, deleted_json, list_json, live_board, member_lines,
+    members_json, not_found, one_json, periods_json, problem_of, refusal_of, rows_json,
+    rows_ndjson, written_json,
 };
 pub use body::{
     EXPIRES_SECONDS_MAX, LINES_MAX, MemberLines, WRITES_AT_ONCE, parse_board_line, parse_hidden,
     parse_lines, parse_member_line, parse_settings, parse_write,
 };
 pub use metadata::{compact, parse_metadata};
-pub use query::{AROUND_MAX, BoardQuery, EXPORTED_MAX, MEMBERS_ASKED_MAX};
+pub use query::{
+    AROUND_MAX, BoardQuery, EXPORTED_MAX, MEMBERS_ASKED_MAX, MEMBERS_QUERY, WantedMembers,
+};
 pub use token::{BoardVersion, cursor_of, parse_if_match, tag_text};

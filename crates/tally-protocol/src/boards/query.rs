@@ -3,7 +3,7 @@
 use super::token::{BoardVersion, parse_cursor, parse_version};
 use crate::messages::{MemberRange, PeriodOf};
 use crate::problem::{Code, Problem};
-use crate::query::Query;
+use crate::query::{LIST_LIMIT, Query};
 use tally_core::board::score::Score;
 use tally_core::board::settings::MEMBERS_MAX;
 use tally_core::counter::id::CounterId;
@@ -19,6 +19,40 @@ pub const EXPORTED_MAX: u32 = 10_000;
 
 /// Members before and after one, where no limit is given.
 const AROUND_DEFAULT: u32 = 5;
+
+/// The parameters of a read of members.
+pub const MEMBERS_QUERY: [&str; 8] = [
+    "id", "around", "rank", "min", "max", "cursor", "limit", "format",
+];
+
+/// Parameters of that read, and those that do not go with each.
+const APART: [(&str, &[&str]); 4] = [
+    (
+        "id",
+        &["around", "rank", "min", "max", "cursor", "limit", "format"],
+    ),
+    ("around", &["rank", "min", "max", "cursor", "format"]),
+    ("rank", &["min", "max", "cursor", "format"]),
+    ("format", &["min", "max"]),
+];
+
+/// What a read of members asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WantedMembers {
+    /// Members by name.
+    Named(Vec<CounterId>),
+    /// A member, with so many before and after it.
+    Around(CounterId, u32),
+    /// Lines of an export.
+    Lines,
+    /// A part of the order.
+    Range {
+        /// Which.
+        range: MemberRange,
+        /// Whether the answer says how many members are between the scores.
+        counts: bool,
+    },
+}
 
 /// The query of a read, and the period of its cursor.
 pub struct BoardQuery(Query, Option<i64>);
@@ -75,7 +109,7 @@ impl BoardQuery {
     }
 
     /// The members asked for by name.
-    pub fn members(&self) -> Result<Vec<CounterId>, Problem> {
+    fn members(&self) -> Result<Vec<CounterId>, Problem> {
         let names: Vec<&str> = self.0.all("id").collect();
         if names.len() > MEMBERS_ASKED_MAX {
             return refuse(format!(
@@ -98,17 +132,49 @@ impl BoardQuery {
         }
     }
 
-    /// How many members before and after one.
-    pub fn around(&self) -> Result<u32, Problem> {
+    /// What a read of members asks for.
+    pub fn wanted(&self) -> Result<WantedMembers, Problem> {
+        let has = |name: &&str| self.0.get(name).is_some();
+        for (one, others) in APART {
+            if let Some(other) = others.iter().find(|other| has(other)).filter(|_| has(&one)) {
+                return refuse(format!(
+                    "`{one}` and `{other}` exclude each other: leave one out"
+                ));
+            }
+        }
+        match self.0.get("format") {
+            None => {}
+            Some("ndjson") => return Ok(WantedMembers::Lines),
+            Some(_) => return refuse("format can only be ndjson".to_owned()),
+        }
+        if has(&"id") {
+            return Ok(WantedMembers::Named(self.members()?));
+        }
+        if let Some(name) = self.0.get("around") {
+            let name =
+                CounterId::parse(name).map_err(|error| Problem::from(error).of_id("around"))?;
+            return Ok(WantedMembers::Around(
+                name,
+                self.limit(AROUND_DEFAULT, AROUND_MAX)?,
+            ));
+        }
+        Ok(WantedMembers::Range {
+            range: self.range()?,
+            counts: has(&"min") || has(&"max"),
+        })
+    }
+
+    /// How many members are asked for; 0 for none, where their number alone is of interest.
+    fn limit(&self, default: u32, most: u32) -> Result<u32, Problem> {
         match self.0.get("limit").map(str::parse) {
-            None => Ok(AROUND_DEFAULT),
-            Some(Ok(limit)) if limit <= AROUND_MAX => Ok(limit),
-            Some(_) => refuse(format!("limit must be from 0 to {AROUND_MAX}")),
+            None => Ok(default),
+            Some(Ok(limit)) if limit <= most => Ok(limit),
+            Some(_) => refuse(format!("limit must be from 0 to {most}")),
         }
     }
 
     /// The range that is asked for: by scores, from a rank on, or after a cursor.
-    pub fn range(&self) -> Result<MemberRange, Problem> {
+    fn range(&self) -> Result<MemberRange, Problem> {
         let skip = self.0.get("rank").map(rank).transpose()?;
         let after = match self.0.get("cursor").map(parse_cursor) {
             None => None,
@@ -117,9 +183,6 @@ impl BoardQuery {
                 return refuse("cursor must be the cursor of an answer, unchanged".to_owned());
             }
         };
-        if skip.is_some() && after.is_some() {
-            return refuse("rank and cursor both say where to begin; send one of them".to_owned());
-        }
         let (min, max) = (self.score("min")?, self.score("max")?);
         if min.zip(max).is_some_and(|(min, max)| min > max) {
             return refuse("min must not be larger than max".to_owned());
@@ -129,7 +192,7 @@ impl BoardQuery {
             max,
             after,
             skip: skip.map_or(0, |rank| rank - 1),
-            limit: self.0.limit()?,
+            limit: self.limit(LIST_LIMIT.0, LIST_LIMIT.1)?,
         })
     }
 
@@ -152,15 +215,6 @@ impl BoardQuery {
                 ..MemberRange::default()
             }),
         }
-    }
-
-    /// The member at this rank.
-    pub fn at_rank(text: &str) -> Result<MemberRange, Problem> {
-        Ok(MemberRange {
-            skip: rank(text)? - 1,
-            limit: 1,
-            ..MemberRange::default()
-        })
     }
 }
 

@@ -40,8 +40,6 @@ pub enum Operation {
     Put(Put),
     /// Sets the value; creates the counter if needed.
     Set(Value),
-    /// Sets the value of an existing counter to 0.
-    Reset,
     /// Ends the counter.
     Delete,
     /// Gives it a home, if it has none: the only datacenter that has written, or the client's.

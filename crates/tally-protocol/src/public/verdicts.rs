@@ -68,7 +68,7 @@ impl VerdictCounts<'_> {
         self.now_ms.saturating_sub(self.as_of_ms).max(0)
     }
 
-    /// The JSON of `GET /limits/{policy}/history`.
+    /// The JSON of `history` in a policy.
     pub fn history_json(&self, kinds: &Kinds<'_>, range: Range, format: HistoryFormat) -> String {
         let kept_from = kinds.iter().flatten().map(SummedCounter::kept_from).max();
         let kept_from = kept_from.unwrap_or(i64::MIN);
@@ -114,7 +114,7 @@ impl VerdictCounts<'_> {
         })
     }
 
-    /// The JSON of `GET /limits/{policy}/refused`.
+    /// The JSON of `refused` in a policy.
     pub fn refused_json(
         &self,
         counter: Option<&SummedCounter<'_>>,

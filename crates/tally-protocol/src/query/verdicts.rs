@@ -39,6 +39,17 @@ impl Query {
         Self::range(step, (from, now))
     }
 
+    /// Refuses what is wrong with a parameter of either report, also where only the other one is asked for.
+    ///
+    /// # Errors
+    /// `invalid-query`.
+    pub fn verdict_parameters(&self) -> Result<(), Problem> {
+        self.step()?;
+        self.rows()?;
+        self.is_strong()?;
+        self.history_format().map(drop)
+    }
+
     /// The query for refused keys: by default those of the last 24 hours.
     ///
     /// # Errors

@@ -26,8 +26,6 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, id.as_str()) => administration::delete(context, &caller, id).await;
             Set(id: CounterId) "PUT" "/counters/{id}/value" "set"
                 Right::Counter(Scope::Admin, id.as_str()) => administration::set(context, &caller, id).await;
-            Reset(id: CounterId) "POST" "/counters/{id}/reset" "reset"
-                Right::Counter(Scope::Admin, id.as_str()) => administration::reset(context, &caller, id).await;
             // Before the route of a counter whose id ends in a star, which is written %2A.
             PrefixHistory(prefix: String) "GET" "/counters/{prefix}*/history" "prefix_history"
                 Right::Counter(Scope::Read, prefix) => aggregate::history(context, prefix).await;
@@ -110,13 +108,6 @@ macro_rules! route_table {
             #[cfg(feature = "limits")]
             DeletePolicy(policy: PolicyName) "DELETE" "/limits/{policy}" "limit_policy_delete"
                 Right::Limit(Scope::Admin, policy, None) => limits::delete_policy(context, policy).await;
-            // Before the routes of keys with these names, which are written %68istory and %72efused.
-            #[cfg(feature = "limits")]
-            LimitHistory(policy: PolicyName) "GET" "/limits/{policy}/history" "limit_history"
-                Right::Limit(Scope::Read, policy, None) => verdict_reads::history(context, policy).await;
-            #[cfg(feature = "limits")]
-            LimitRefused(policy: PolicyName) "GET" "/limits/{policy}/refused" "limit_refused"
-                Right::Limit(Scope::Read, policy, None) => verdict_reads::refused(context, policy).await;
             #[cfg(feature = "limits")]
             Peek(policy: PolicyName, key: CounterId) "GET" "/limits/{policy}/{key}" "limit_peek"
                 Right::Limit(Scope::Read, policy, Some(key)) => limits::peek(context, policy, key).await;
@@ -152,16 +143,14 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, "") => audit::list(context).await;
             ListAlerts "GET" "/alerts" "alerts"
                 Right::Named(Scope::Admin) => alerts::list(context, &caller).await;
-            AllDeliveries "GET" "/alert-deliveries" "alert_deliveries_all"
-                Right::Named(Scope::Admin) => alerts::all_deliveries(context, &caller).await;
             GetAlert(alert: AlertName) "GET" "/alerts/{alert}" "alert_get"
                 Right::Named(Scope::Admin) => alerts::get(context, &caller, alert).await;
             PutAlert(alert: AlertName) "PUT" "/alerts/{alert}" "alert_put"
                 Right::Named(Scope::Admin) => alerts::put(context, &caller, alert).await;
             DeleteAlert(alert: AlertName) "DELETE" "/alerts/{alert}" "alert_delete"
                 Right::Named(Scope::Admin) => alerts::delete(context, &caller, alert).await;
-            Deliveries(alert: AlertName) "GET" "/alerts/{alert}/deliveries" "alert_deliveries"
-                Right::Named(Scope::Admin) => alerts::deliveries(context, &caller, alert).await;
+            Deliveries(alerts: AlertNames) "GET" "/alerts/{alert}/deliveries" "alert_deliveries"
+                Right::Named(Scope::Admin) => alerts::deliveries(context, &caller, alerts).await;
             SilenceAlert(alert: AlertName) "POST" "/alerts/{alert}/silence" "alert_silence"
                 Right::Named(Scope::Admin) => alerts::silence(context, &caller, alert).await;
             TestAlert(alert: AlertName) "POST" "/alerts/{alert}/test" "alert_test"
@@ -179,23 +168,8 @@ macro_rules! route_table {
             DeleteBoard(board: CounterId) "DELETE" "/boards/{board}" "board_delete"
                 Right::Counter(Scope::Admin, board.as_str()) => boards::delete(context, board).await;
             #[cfg(feature = "boards")]
-            BoardTop(board: CounterId) "GET" "/boards/{board}/top" "board_top"
-                Right::Counter(Scope::Read, board.as_str()) => boards::top(context, board).await;
-            #[cfg(feature = "boards")]
-            BoardRange(board: CounterId) "GET" "/boards/{board}/range" "board_range"
-                Right::Counter(Scope::Read, board.as_str()) => boards::range(context, board).await;
-            #[cfg(feature = "boards")]
-            BoardCount(board: CounterId) "GET" "/boards/{board}/count" "board_count"
-                Right::Counter(Scope::Read, board.as_str()) => boards::count(context, board).await;
-            #[cfg(feature = "boards")]
             BoardPeriods(board: CounterId) "GET" "/boards/{board}/periods" "board_periods"
                 Right::Counter(Scope::Read, board.as_str()) => boards::periods(context, board).await;
-            #[cfg(feature = "boards")]
-            BoardExport(board: CounterId) "GET" "/boards/{board}/export" "board_export"
-                Right::Counter(Scope::Read, board.as_str()) => boards::export(context, board).await;
-            #[cfg(feature = "boards")]
-            BoardRank(board: CounterId, rank: String) "GET" "/boards/{board}/rank/{rank}" "board_rank"
-                Right::Counter(Scope::Read, board.as_str()) => boards::at_rank(context, board, rank).await;
             #[cfg(feature = "boards")]
             Members(board: CounterId) "GET" "/boards/{board}/members" "members"
                 Right::Counter(Scope::Read, board.as_str()) => boards::members(context, board).await;
@@ -212,9 +186,6 @@ macro_rules! route_table {
             RemoveMember(board: CounterId, member: CounterId) "DELETE" "/boards/{board}/members/{member}"
                 "member_remove"
                 Right::Counter(Scope::Admin, board.as_str()) => boards::remove(context, board, member).await;
-            #[cfg(feature = "boards")]
-            Around(board: CounterId, member: CounterId) "GET" "/boards/{board}/members/{member}/around" "member_around"
-                Right::Counter(Scope::Read, board.as_str()) => boards::around(context, board, member).await;
             #[cfg(feature = "boards")]
             HideMember(board: CounterId, member: CounterId) "PUT" "/boards/{board}/members/{member}/hidden"
                 "member_hide"
