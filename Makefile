@@ -7,7 +7,7 @@ NODE := node_modules/.bin/node
 
 help:
 	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data; about 3 minutes the first time, a second later"
-	@echo "             PORT, DATA, HOST, CF_BLOB_HEADER and any TALLY_ variable come from the environment"
+	@echo "             CF_BLOB_HEADER and any TALLY_ variable come from the environment"
 	@echo "make native  the server as one native program, target/native/tally-server, without workerd and without Node"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
 	@echo "make package the npm package edgetally: server, command and client, for machines without Rust, as build/edgetally-<version>.tgz"

@@ -8,7 +8,7 @@ import { spawn } from "node:child_process";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { HOST_DEFAULT, SettingError, ailment, port, workerVariables } from "./serve-settings.mjs";
+import { HOST_DEFAULT, SettingError, ailment, ownSetting, port, workerVariables } from "./serve-settings.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const DEV_PORT_DEFAULT = 8787;
@@ -52,7 +52,7 @@ async function refusal(url, isOver) {
 }
 
 function dev() {
-  const number = port(process.env.PORT, DEV_PORT_DEFAULT);
+  const number = port(ownSetting(process.env, "PORT"), DEV_PORT_DEFAULT);
   const { args, remove } = variables();
   const child = spawn(
     process.execPath,

@@ -20,9 +20,12 @@ function whole(name, value, fallback, min, max) {
   return number;
 }
 
+/** Returns a setting of the server: `TALLY_<name>`, or the short name, which `make serve` takes too. */
+export const ownSetting = (env, name) => env[`TALLY_${name}`] || env[name];
+
 /** Returns the port in `value`, or `fallback` where it is not set. 0 means: any free one. */
 export function port(value, fallback) {
-  return whole("PORT", value, fallback, 0, PORT_MAX);
+  return whole("TALLY_PORT", value, fallback, 0, PORT_MAX);
 }
 
 /** Returns whether a numeric address (as a resolver gives it) leads to this machine only. */
@@ -37,7 +40,7 @@ export function isLoopback(address) {
  * may be, the Workers know (crates/tally-protocol/src/settings.rs), and say: see `ailment`.
  */
 export function workerVariables(env, loopback) {
-  const own = ["TALLY_ROLE", "TALLY_ACCESS", "TALLY_STARTED_AT"];
+  const own = ["TALLY_ROLE", "TALLY_ACCESS", "TALLY_STARTED_AT", "TALLY_PORT", "TALLY_HOST", "TALLY_DATA"];
   const variables = Object.fromEntries(
     Object.entries(env).filter(([name, value]) => name.startsWith("TALLY_") && value !== "" && !own.includes(name)),
   );
@@ -82,21 +85,21 @@ export function openObjectsMax(descriptors, memoryBytes, edges) {
 
 /**
  * Returns the settings of `make serve`.
- * addresses: what HOST resolves to, numeric. Errors: SettingError, its message for the user.
+ * addresses: what TALLY_HOST resolves to, numeric. Errors: SettingError, its message for the user.
  */
 export function serveSettings(env, addresses) {
-  const host = env.HOST || HOST_DEFAULT;
+  const host = ownSetting(env, "HOST") || HOST_DEFAULT;
   const loopback = addresses.length > 0 && addresses.every(isLoopback);
   const variables = workerVariables(env, loopback);
   if (!loopback && variables.TALLY_KEYS === undefined) {
     throw new SettingError(
-      `HOST=${host} can be reached from other machines, so keys are needed: set TALLY_KEYS (the README shows its form), or leave HOST unset to serve this machine only`,
+      `TALLY_HOST=${host} can be reached from other machines, so keys are needed: set TALLY_KEYS (the README shows its form), or leave TALLY_HOST unset to serve this machine only`,
     );
   }
   const edges = whole("SERVE_EDGES", env.SERVE_EDGES, 1, 1, EDGES_MAX);
-  const first = port(env.PORT, SERVE_PORT_DEFAULT);
+  const first = port(ownSetting(env, "PORT"), SERVE_PORT_DEFAULT);
   if (first + edges - 1 > PORT_MAX) {
-    throw new SettingError(`PORT=${first} leaves no room for SERVE_EDGES=${edges}: the last port would be past ${PORT_MAX}`);
+    throw new SettingError(`TALLY_PORT=${first} leaves no room for SERVE_EDGES=${edges}: the last port would be past ${PORT_MAX}`);
   }
   const header = env.CF_BLOB_HEADER || undefined;
   if (header !== undefined && !/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(header)) {
@@ -114,7 +117,7 @@ export function serveSettings(env, addresses) {
     host,
     address: addresses[0],
     ports: Array.from({ length: edges }, (_, index) => (first === 0 ? 0 : first + index)),
-    data: env.DATA || ".data",
+    data: ownSetting(env, "DATA") || ".data",
     cfBlobHeader: header,
     variables,
   };

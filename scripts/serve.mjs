@@ -12,8 +12,8 @@ await serve(
     base: root,
     command: "make serve",
     parent: parent === undefined ? undefined : Number(parent),
-    withPort: (port) => `PORT=${port} make serve`,
-    withData: (path) => `DATA=${path} make serve`,
+    withPort: (port) => `TALLY_PORT=${port} make serve`,
+    withData: (path) => `TALLY_DATA=${path} make serve`,
   },
   process.env,
 );

@@ -49,8 +49,11 @@ test("an address that others reach needs keys", () => {
 });
 
 test("numbers out of range are refused by name", () => {
+  assert.deepEqual(serveSettings({ TALLY_PORT: "9", PORT: "8", TALLY_DATA: "d", TALLY_HOST: "::1" }, ["::1"]).ports, [9]);
+  const { data, host, variables } = serveSettings({ TALLY_DATA: "d", DATA: "e", TALLY_HOST: "::1" }, ["::1"]);
+  assert.deepEqual([data, host, "TALLY_DATA" in variables, "TALLY_HOST" in variables], ["d", "::1", false, false]);
   for (const PORT of ["x", "-1", "65536", "1.5", "1e3", " 80"]) {
-    assert.throws(() => serveSettings({ PORT }, LOOPBACK), /^Error: PORT must be/);
+    assert.throws(() => serveSettings({ PORT }, LOOPBACK), /^Error: TALLY_PORT must be/);
   }
   assert.throws(() => serveSettings({ SERVE_EDGES: "0" }, LOOPBACK), /SERVE_EDGES must be/);
   assert.throws(() => serveSettings({ PORT: "65535", SERVE_EDGES: "2" }, LOOPBACK), /no room/);
@@ -401,8 +404,8 @@ test("the counters of a data folder move where their number of tablets is change
 test("the roots of a data folder move where the number of partitions of its directory is changed", WITHIN, async () => {
   const data = join(folder, "directory");
   const counters = ["a", "b", "page%2Fc", ...Array.from({ length: 20 }, (_, number) => `d-${number}`)];
-  for (const [round, TALLY_DIRECTORY] of [undefined, "16", "64", "5", undefined].entries()) {
-    const server = start({ DATA: data, ...(TALLY_DIRECTORY === undefined ? {} : { TALLY_DIRECTORY }) });
+  for (const [round, partitions] of [undefined, "16", "64", "5", undefined].entries()) {
+    const server = start({ DATA: data, ...(partitions === undefined ? {} : { TALLY_DIRECTORY_PARTITIONS: partitions }) });
     const url = await server.ready;
     const add = async (counter, key) => {
       const added = await fetch(`${url}/counters/${counter}/increment`, {
@@ -414,16 +417,16 @@ test("the roots of a data folder move where the number of partitions of its dire
       await add(counter, `key-${round}`);
       if (round > 0) await add(counter, `key-${round - 1}`);
       const { value, exact } = await (await fetch(`${url}/counters/${counter}?consistency=strong`)).json();
-      assert.deepEqual({ value, exact }, { value: round + 1, exact: true }, `${counter} with ${TALLY_DIRECTORY}`);
+      assert.deepEqual({ value, exact }, { value: round + 1, exact: true }, `${counter} with ${partitions}`);
     }
     const listed = await (await fetch(`${url}/counters?limit=100`)).json();
     assert.deepEqual(listed.counters.map(({ id }) => id), counters.map(decodeURIComponent).sort());
     server.child.kill("SIGTERM");
     await server.ended;
   }
-  const { code, errors } = await start({ DATA: data, TALLY_DIRECTORY: "0" }).ended;
+  const { code, errors } = await start({ DATA: data, TALLY_DIRECTORY_PARTITIONS: "0" }).ended;
   assert.equal(code, 1);
-  assert.match(errors, /TALLY_DIRECTORY must be a whole number from 1 to 4096, not `0`/);
+  assert.match(errors, /TALLY_DIRECTORY_PARTITIONS must be a whole number from 1 to 4096, not `0`/);
 });
 
 test("keys that nobody can be known by are refused at the start", WITHIN, async () => {

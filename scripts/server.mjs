@@ -15,7 +15,7 @@ import { join, resolve } from "node:path";
 import workerd from "workerd";
 import { keepPrivate, makeFolder, tighten, writePrivate } from "./private-files.mjs";
 import { alarmsPerSecond, descriptorsMax, spreadAlarms } from "./serve-alarms.mjs";
-import { HOST_DEFAULT, SettingError, ailment, openObjectsMax, serveSettings } from "./serve-settings.mjs";
+import { HOST_DEFAULT, SettingError, ailment, openObjectsMax, ownSetting, serveSettings } from "./serve-settings.mjs";
 import { UNIQUE_KEYS, networksOf, workerdConfig } from "./workerd-config.mjs";
 
 // workerd compiles the Wasm before it listens: well under 1 s here, on a loaded machine several.
@@ -65,7 +65,7 @@ async function resolveHost(host) {
   try {
     return (await lookup(host, { all: true })).map(({ address }) => address);
   } catch {
-    throw new SettingError(`HOST=${host} is unknown: give an address of this machine or a name that leads to one`);
+    throw new SettingError(`TALLY_HOST=${host} is unknown: give an address of this machine or a name that leads to one`);
   }
 }
 
@@ -106,7 +106,7 @@ async function freePort(place, host, address, port) {
   if (typeof found === "number") return found;
   const sentence = {
     EADDRINUSE: `port ${port} on ${host} is taken: end what listens there, or choose another one: ${place.withPort(port + 10)}`,
-    EADDRNOTAVAIL: `HOST=${host} is not an address of this machine`,
+    EADDRNOTAVAIL: `TALLY_HOST=${host} is not an address of this machine`,
     EACCES: `port ${port} needs more rights than this user has: choose one from 1024: ${place.withPort(8788)}`,
   }[found.code];
   throw new SettingError(sentence ?? `cannot listen on ${host}:${port}: ${found.message}`);
@@ -115,7 +115,7 @@ async function freePort(place, host, address, port) {
 // Takes the rights of others away from data of earlier versions, which left them to the umask.
 function closeToOthers(path, data) {
   const { narrowed, failed } = tighten(path, OWN_NAMES);
-  if (narrowed > 0) console.error(`serve: ${narrowed} files and folders of DATA=${data} were open to other users of this machine: now their owner alone can read them`);
+  if (narrowed > 0) console.error(`serve: ${narrowed} files and folders of TALLY_DATA=${data} were open to other users of this machine: now their owner alone can read them`);
   if (failed !== undefined) console.error(`serve: ${failed.path} is open to other users of this machine, and its mode cannot be changed (${failed.code}): give it to the user of the server, or run chmod -R go-rwx as its owner`);
 }
 
@@ -167,7 +167,7 @@ function dataFolder(place, data) {
     return realpathSync(path);
   } catch (error) {
     if (["ENOSPC", "EDQUOT", "EROFS", "EIO"].includes(error.code)) throw new SettingError(diskSentence(path, error));
-    throw new SettingError(`DATA=${data} cannot be written (${error.code}): choose a folder of yours: ${place.withData("/path")}`);
+    throw new SettingError(`TALLY_DATA=${data} cannot be written (${error.code}): choose a folder of yours: ${place.withData("/path")}`);
   }
 }
 
@@ -268,7 +268,7 @@ function tabletsOf(folder, setting) {
 }
 
 async function start(place, env) {
-  const settings = serveSettings(env, await resolveHost(env.HOST || HOST_DEFAULT));
+  const settings = serveSettings(env, await resolveHost(ownSetting(env, "HOST") || HOST_DEFAULT));
   const { host, address } = settings;
   const ports = [];
   for (const port of settings.ports) ports.push(await freePort(place, host, address, port));
@@ -353,7 +353,7 @@ async function supervise(begin, { folder, urls, data, place }) {
 
   const ended = (code, signal) => {
     if (stopping) process.exit();
-    if (code === EXIT_LOCKED) refuse(`DATA=${data} is in use by another ${place.command}: end that one, or choose another folder`);
+    if (code === EXIT_LOCKED) refuse(`TALLY_DATA=${data} is in use by another ${place.command}: end that one, or choose another folder`);
     const how = `workerd ended by itself (${signal ?? `exit code ${code}`}): its messages are above`;
     const now_ms = performance.now();
     ends_ms.push(now_ms);
@@ -370,7 +370,7 @@ async function supervise(begin, { folder, urls, data, place }) {
     run().catch((error) => refuse(error.message));
   };
   const run = async () => {
-    await freed(() => stopping || isFolderFree(folder), `DATA=${data} is in use`);
+    await freed(() => stopping || isFolderFree(folder), `TALLY_DATA=${data} is in use`);
     await spreadOverdue(folder);
     if (stopping) return;
     let isGone = false;
@@ -397,8 +397,8 @@ async function supervise(begin, { folder, urls, data, place }) {
 
 /**
  * Serves until a signal ends this process, with the settings of `env`. What cannot be is said in one sentence, and ends
- * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative DATA is
- * below; and how the command is called: `command`, `withPort(port)`, `withData(path)`. `parent`: the process whose end
+ * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative data
+ * folder is below; and how the command is called: `command`, `withPort(port)`, `withData(path)`. `parent`: the process whose end
  * ends this one, if any. `ready(urls)`, where it is given, is called once it answers; else that is printed.
  */
 export function serve(place, env) {

@@ -2,6 +2,7 @@
 // nobody asked for, such as an import without its prefix.
 import { EXIT, Failure } from "./outcome.mjs";
 
+const DEPLOYS = "tally deploy, which makes keys itself";
 const SERVICE = ["url", "key", "keyFile"];
 const LOGS = [
   "format", "follow", "status", "method", "bots", "static", "all", "stripQuery", "paths", "rewrite", "site", "by",
@@ -36,20 +37,11 @@ export const CASES = {
     ({ objects }) => [objects !== undefined, "--objects: give it the prefix itself", ["prefix"]],
     ({ object }) => [object === undefined, "a call without --object <name>", ["discard"]],
   ],
-  limits: [
-    (_, [policy]) => [
-      policy === undefined, "the list of policies: name one", ["set", "check", "cost", "reset", "delete"],
-    ],
-    (_, [, key]) => [key === undefined, "a policy: name a key of it", ["check", "cost", "reset"]],
-    (_, [, key]) => [key !== undefined, "a key: leave the key out", ["set", "delete"]],
-    ({ set }) => [set !== undefined, "--set", ["delete"]],
-    ({ reset }) => [reset, "--reset", ["check", "cost"]],
-    ({ check }) => [!check, "a call without --check", ["cost"]],
-  ],
-  deploy: [
-    () => [true, "tally deploy, which makes keys itself", ["key", "keyFile"]],
-    ({ rollback }) => [
-      rollback, "--rollback, which changes no settings",
+  deploy: [() => [true, DEPLOYS, ["key", "keyFile"]]],
+  rollback: [
+    () => [true, DEPLOYS, ["key", "keyFile"]],
+    () => [
+      true, "a rollback, which changes no settings",
       ["name", "domain", "datacenters", "tablets", "queue", "snapshots", "analytics", "keys", "gradual"],
     ],
   ],

@@ -27,12 +27,16 @@ const LOCAL_MS_MAX = 120_000;
 const SMOKE_COUNTER = "tally/smoke-test";
 
 /** Deploys, or says what it would do. */
-export async function deploy({ options, screen }) {
+export const deploy = (call) => carryOut(call, (run) => run.deploy());
+
+/** Returns to the version before, or says what it would do. */
+export const rollback = (call) => carryOut(call, (run) => run.rollback());
+
+async function carryOut({ options, screen }, work) {
   const [major, minor] = process.versions.node.split(".").map(Number);
   if (major < NODE_MIN[0] || (major === NODE_MIN[0] && minor < NODE_MIN[1])) throw new Failure(EXIT.failed, `wrangler needs Node ${NODE_MIN.join(".")} or later; this is ${process.versions.node}`);
   const run = new Deployment(options, screen);
-  if (options.rollback) await run.rollback();
-  else await run.deploy();
+  await work(run);
   if (screen.isJson) screen.json({ dry_run: options.dryRun === true, address: run.address ?? null, steps: run.steps });
   return EXIT.done;
 }

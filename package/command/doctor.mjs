@@ -52,7 +52,7 @@ function machine() {
     checks.push(["workerd", "wrong", "workerd is not installed: npm install workerd, with its optional dependencies"]);
   }
   checks.push(existsSync(`${ROOT}/build/index_bg.wasm`) ? ["build", "ok", `tally ${PACKAGE.version}`] : ["build", "wrong", "the built Worker is missing: install the package again, or run make build in the source"]);
-  const data = resolve(process.env.DATA || "tally-data");
+  const data = resolve(process.env.TALLY_DATA || process.env.DATA || "tally-data");
   if (existsSync(data)) {
     try {
       accessSync(data, constants.W_OK);

@@ -94,26 +94,26 @@ const dayRow = ({ date, full, counters, changed, bytes, complete }) => [
   date, full ? "full" : "changes", number(counters), number(changed), number(bytes), complete ? "" : "not complete",
 ];
 
-/**
- * Makes a snapshot and waits for its end, or lists those that there are. One that does not go on, or is not complete,
- * makes the exit code 6.
- */
+const listOf = async (client) => (await newCall(client, "snapshots", "GET", "/snapshots", {})).json();
+
+/** Lists snapshots. */
+export async function snapshots({ options, screen }) {
+  screen.show(await listOf(clientOf(options, { timeout_ms: OPERATION_MS_MAX })), ({ snapshots: days }) => {
+    if (days.length === 0) return "there are no snapshots yet";
+    return table([["day", "", "counters", "changed", "bytes", ""], ...days.map(dayRow)], [2, 3, 4]);
+  });
+  return EXIT.done;
+}
+
+/** Makes a snapshot and waits for its end. One that does not go on, or is not complete, makes the exit code 6. */
 export async function snapshot({ options, screen }) {
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
-  const list = async () => (await newCall(client, "snapshots", "GET", "/snapshots", {})).json();
-  if (options.list) {
-    screen.show(await list(), ({ snapshots }) => {
-      if (snapshots.length === 0) return "there are no snapshots yet";
-      return table([["day", "", "counters", "changed", "bytes", ""], ...snapshots.map(dayRow)], [2, 3, 4]);
-    });
-    return EXIT.done;
-  }
   let all = await (await newCall(client, "snapshots", "POST", "/snapshots", { isSafe: true })).json();
   // An answer that is not the day's says what is under way.
   let made = all.date === undefined ? undefined : all;
   while (made === undefined && isWaited(all)) {
     await new Promise((done) => setTimeout(done, LOOK_EVERY_MS));
-    all = await list();
+    all = await listOf(client);
   }
   made ??= all.snapshots[0];
   const stuck = all.in_progress.find(({ why }) => why !== undefined);

@@ -1,4 +1,4 @@
-// `tally limits`.
+// `tally limits`: one function for each of its verbs.
 import { path } from "../client/transport.ts";
 import { clientOf } from "./client.mjs";
 import { EXIT, Failure, number, table } from "./outcome.mjs";
@@ -7,7 +7,7 @@ function fieldsOf(text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Failure(EXIT.usage, `--set is JSON, such as '{"limit":100,"window_seconds":60}': ${error.message}`);
+    throw new Failure(EXIT.usage, `the fields of a policy are JSON, such as '{"limit":100,"window_seconds":60}': ${error.message}`);
   }
 }
 
@@ -18,42 +18,57 @@ const policyText = (one) => [
 const verdictText = ({ allowed, remaining, limit, reset_after_ms, retry_after_ms }) =>
   `${allowed === false ? "refused" : "allowed"}, ${number(remaining)} of ${number(limit)} left${retry_after_ms > 0 ? `, come again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
 
-/** Lists policies, or does to one, or to a key of it, what the options say. */
-export async function limits({ args: [policy, key], options, screen }) {
+/** Lists policies. */
+export async function list({ options, screen }) {
   const client = clientOf(options);
-  if (policy === undefined) {
-    const policies = [];
-    let cursor;
-    do {
-      const page = await client.request("GET", "/limits", { query: { cursor } });
-      policies.push(...page.policies);
-      cursor = page.cursor;
-    } while (cursor);
-    screen.show({ policies }, () =>
-      policies.length === 0 ? "there are no policies" : table(policies.map(policyText)),
-    );
-    return EXIT.done;
-  }
-  const one = path("/limits/{policy}", policy);
+  const policies = [];
+  let cursor;
+  do {
+    const page = await client.request("GET", "/limits", { query: { cursor } });
+    policies.push(...page.policies);
+    cursor = page.cursor;
+  } while (cursor);
+  screen.show({ policies }, () => (policies.length === 0 ? "there are no policies" : table(policies.map(policyText))));
+  return EXIT.done;
+}
+
+/** Shows a policy, or the quota of a key of it. */
+export async function show({ args: [policy, key], options, screen }) {
+  const client = clientOf(options);
   if (key === undefined) {
-    const call =
-      options.set !== undefined
-        ? ["PUT", { body: fieldsOf(options.set), isSafe: true }]
-        : options.delete
-          ? ["DELETE", { isSafe: true }]
-          : ["GET", {}];
-    const answer = await client.request(call[0], one, call[1]);
-    screen.show(answer, () => (options.delete ? `${policy} is no more` : table([policyText(answer)])));
-    return EXIT.done;
+    screen.show(await client.request("GET", path("/limits/{policy}", policy)), (one) => table([policyText(one)]));
+  } else {
+    screen.show(await client.peek(policy, key), verdictText);
   }
-  if (options.reset) {
-    const answer = await client.request("DELETE", path("/limits/{policy}/{key}", policy, key), { isSafe: true });
-    screen.show(answer, () => `${key} may begin anew`);
-    return EXIT.done;
-  }
-  const verdict = options.check
-    ? await client.limit(policy, key, { cost: options.cost })
-    : await client.peek(policy, key);
+  return EXIT.done;
+}
+
+/** Makes or changes a policy. */
+export async function set({ args: [policy, fields], options, screen }) {
+  const call = { body: fieldsOf(fields), isSafe: true };
+  const answer = await clientOf(options).request("PUT", path("/limits/{policy}", policy), call);
+  screen.show(answer, (one) => table([policyText(one)]));
+  return EXIT.done;
+}
+
+/** Deletes a policy. */
+export async function remove({ args: [policy], options, screen }) {
+  const answer = await clientOf(options).request("DELETE", path("/limits/{policy}", policy), { isSafe: true });
+  screen.show(answer, () => `${policy} is no more`);
+  return EXIT.done;
+}
+
+/** Takes from a key's quota; the exit code says whether the limit allows it. */
+export async function check({ args: [policy, key], options, screen }) {
+  const verdict = await clientOf(options).limit(policy, key, { cost: options.cost });
   screen.show(verdict, verdictText);
-  return options.check && !verdict.allowed ? EXIT.limited : EXIT.done;
+  return verdict.allowed ? EXIT.done : EXIT.limited;
+}
+
+/** Forgets what a key has used. */
+export async function reset({ args: [policy, key], options, screen }) {
+  const call = path("/limits/{policy}/{key}", policy, key);
+  const answer = await clientOf(options).request("DELETE", call, { isSafe: true });
+  screen.show(answer, () => `${key} may begin anew`);
+  return EXIT.done;
 }

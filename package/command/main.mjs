@@ -78,9 +78,9 @@ function serving(tally) {
   tally
     .command("serve")
     .description("run Tally on this machine")
-    .option("--port <port>", "listen on this port; 0 takes a free one (PORT, 8788)")
-    .option("--data <folder>", "keep the data here (DATA, ./tally-data)")
-    .option("--host <address>", "listen on this address; any other than loopback needs keys (HOST, 127.0.0.1)")
+    .option("--port <port>", "listen on this port; 0 takes a free one (TALLY_PORT, 8788)")
+    .option("--data <folder>", "keep the data here (TALLY_DATA, ./tally-data)")
+    .option("--host <address>", "listen on this address; any other than loopback needs keys (TALLY_HOST, 127.0.0.1)")
     .option("--keys <file>", "the file of keys, as JSON (TALLY_KEYS)")
     .option("--edges <number>", "the number of edges, each with its own port and isolate (SERVE_EDGES, 1)")
     .addHelpText(
@@ -181,12 +181,16 @@ function keeping(tally) {
     .option("--csv", "values as CSV, for spreadsheets")
     .addHelpText("after", examples("tally export > counters.ndjson", "tally export /blog/ --csv --output blog.csv"))
     .action(run(() => import("./keep.mjs"), "exportAll"));
-  tally
+  const snapshot = tally
     .command("snapshot")
     .description("make a snapshot and wait for its end, or list snapshots")
-    .option("--list", "list them")
-    .addHelpText("after", examples("tally snapshot", "tally snapshot --list"))
+    .addHelpText("after", examples("tally snapshot", "tally snapshot list"))
     .action(run(() => import("./keep.mjs"), "snapshot"));
+  snapshot
+    .command("list")
+    .description("list snapshots")
+    .addHelpText("after", examples("tally snapshot list"))
+    .action(run(() => import("./keep.mjs"), "snapshots"));
   tally
     .command("restore")
     .description("restore counters from a snapshot")
@@ -253,22 +257,32 @@ function keys(tally) {
 }
 
 function limiting(tally) {
-  tally
-    .command("limits")
-    .description("list rate-limit policies; make, show, check and delete one")
-    .argument("[policy]", "a policy")
-    .argument("[key]", "a key of the policy: shows its quota")
-    .option("--set <fields>", "make or change the policy: '{\"limit\":100,\"window_seconds\":60}'")
-    .option("--check", "take from the key's quota; exit code 7 if the limit refuses")
-    .option("--cost <number>", "the cost of the check", whole, 1)
-    .option("--reset", "forget what the key has used")
-    .option("--delete", "delete the policy")
-    .addHelpText("after", examples("tally limits", "tally limits login --set '{\"limit\":100,\"window_seconds\":60}'", "tally limits login bob --check && ./go.sh"))
-    .action(run(() => import("./limits.mjs"), "limits"));
+  const all = tally.command("limits").description("manage rate-limit policies, and check keys");
+  const verb = (name, text, words, action = name) =>
+    all
+      .command(name, { isDefault: name === "list" })
+      .description(text)
+      .addHelpText("after", examples(`tally limits ${name}${words}`))
+      .action(run(() => import("./limits.mjs"), action));
+  verb("list", "list policies", "");
+  verb("show", "show a policy, or the quota of a key", " login bob")
+    .argument("<policy>", "a policy")
+    .argument("[key]", "a key of the policy");
+  verb("set", "make or change a policy", " login '{\"limit\":100,\"window_seconds\":60}'")
+    .argument("<policy>", "a policy")
+    .argument("<fields>", "its fields, as JSON");
+  verb("delete", "delete a policy", " login", "remove").argument("<policy>", "a policy");
+  verb("check", "take from a key's quota; exit code 7 if the limit refuses", " login bob && ./go.sh")
+    .argument("<policy>", "a policy")
+    .argument("<key>", "a key of the policy")
+    .option("--cost <number>", "the cost of the check", whole, 1);
+  verb("reset", "forget what a key has used", " login bob")
+    .argument("<policy>", "a policy")
+    .argument("<key>", "a key of the policy");
 }
 
 function operating(tally) {
-  tally
+  const deploy = tally
     .command("deploy")
     .description("deploy to Cloudflare, step by step")
     .option("--dry-run", "show each step and check it with wrangler; change nothing")
@@ -285,15 +299,19 @@ function operating(tally) {
     .option("--analytics", "metrics go to Analytics Engine")
     .option("--keys <file>", "the file of keys, as JSON; made if it does not exist")
     .option("--gradual <percent>", "the percentage of requests that this version gets", whole)
-    .option("--rollback", "return to the previous version")
     .addHelpText(
       "after",
       examples(
         "tally deploy --dry-run", "tally deploy --domain tally.example.com --queue", "tally deploy --gradual 10",
-        "tally deploy --rollback",
+        "tally deploy rollback",
       ),
     )
     .action(run(() => import("./deploy.mjs"), "deploy"));
+  deploy
+    .command("rollback")
+    .description("return to the previous version")
+    .addHelpText("after", examples("tally deploy rollback", "tally deploy --dry-run rollback"))
+    .action(run(() => import("./deploy.mjs"), "rollback"));
   tally
     .command("doctor")
     .description("look for faults on this machine and in the deployment")

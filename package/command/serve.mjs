@@ -10,9 +10,9 @@ const DATA_DEFAULT = "tally-data";
 export async function serve({ options, screen }) {
   const { port, data, host, keys, edges } = options;
   const env = { ...process.env };
-  const given = { PORT: port, DATA: data, HOST: host, SERVE_EDGES: edges };
+  const given = { TALLY_PORT: port, TALLY_DATA: data, TALLY_HOST: host, SERVE_EDGES: edges };
   for (const [name, value] of Object.entries(given)) if (value !== undefined) env[name] = value;
-  env.DATA ||= DATA_DEFAULT;
+  env.TALLY_DATA ||= env.DATA || DATA_DEFAULT;
   // The key of the command is no setting of the server.
   for (const name of ["TALLY_URL", "TALLY_KEY", "TALLY_KEY_FILE", "TALLY_STATE", "TALLY_DEBUG"]) delete env[name];
   if (keys !== undefined) {
@@ -32,7 +32,10 @@ export async function serve({ options, screen }) {
       withPort: (other) => `tally serve --port ${other}`,
       withData: (path) => `tally serve --data ${path}`,
       ...(screen.isJson
-        ? { ready: (urls) => screen.json({ ready: true, urls, dashboard: `${urls[0]}/dashboard/`, data: env.DATA }) }
+        ? {
+            ready: (urls) =>
+              screen.json({ ready: true, urls, dashboard: `${urls[0]}/dashboard/`, data: env.TALLY_DATA }),
+          }
         : {}),
     },
     env,

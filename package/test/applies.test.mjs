@@ -62,18 +62,18 @@ test("options of other commands that do not apply are errors too", async () => {
     ["completion", "bash", "--json"], ["get", "a", "--value", "--json"], ["export", "--csv", "--history"],
     ["export", "--csv", "--uniques"], ["export", "--csv", "--samples"], ["repair", "--discard"],
     ["repair", "--object", "a", "--prefix", "b"], ["repair", "--object", "a", "--objects"],
-    ["repair", "--objects", "--prefix", "b"], ["limits", "--check"], ["limits", "--set", "{}"], ["limits", "--delete"],
-    ["limits", "p", "--check"], ["limits", "p", "--reset"], ["limits", "p", "--cost", "2"],
-    ["limits", "p", "k", "--set", "{}"], ["limits", "p", "k", "--delete"], ["limits", "p", "--set", "{}", "--delete"],
-    ["limits", "p", "k", "--check", "--reset"], ["limits", "p", "k", "--cost", "2"],
-    ["deploy", "--rollback", "--domain", "x"], ["deploy", "--rollback", "--gradual", "5"], ["deploy", "--key", "k"],
+    ["repair", "--objects", "--prefix", "b"], ["limits", "p"], ["limits", "check", "p"],
+    ["limits", "set", "p"], ["limits", "show"], ["limits", "show", "p", "k", "--cost", "2"],
+    ["limits", "check", "p", "k", "--reset"], ["limits", "reset", "p", "k", "--cost", "2"], ["snapshot", "--list"],
+    ["limits", "--check"], ["deploy", "--rollback"], ["deploy", "rollback", "--key", "k"],
+    ["deploy", "--domain", "x", "rollback"], ["deploy", "--gradual", "5", "rollback"], ["deploy", "--key", "k"],
     ["keys", "list", "--file", "f", "--url", "http://x"], ["keys", "add", "n", "--file", "f", "--key", "k"],
     ["top", "--key", "k", "--key-file", "f"],
   ]) {
     assert.equal(await codeOf(...words), 2, words.join(" "));
   }
   for (const words of [
-    ["limits", "p", "k", "--check", "--cost", "2"], ["export", "--history"], ["get", "a", "--value"],
+    ["limits", "check", "p", "k", "--cost", "2"], ["export", "--history"], ["get", "a", "--value"],
   ]) {
     assert.equal(await codeOf(...words, ...NOWHERE), 5, words.join(" "));
   }
@@ -83,7 +83,7 @@ test("options that are named are those that there are", async () => {
   const { CASES } = await import("../command/applies.mjs");
   for (const [name, cases] of Object.entries(CASES)) {
     const command = everyCommand(program()).find((one) => one.name() === name);
-    const all = [...command.options, ...program().options];
+    const all = [...command.options, ...(command.parent?.options ?? []), ...program().options];
     const known = all.flatMap((option) => [option.attributeName(), option.name()]);
     for (const option of cases.flatMap((one) => one({}, [])[2])) assert.ok(known.includes(option), `${name} ${option}`);
   }

@@ -48,12 +48,12 @@ test("top, get and limits say it to people and to programs", async () => {
     ],
   );
   assert.equal((await server.tally(["get", "fruit/apple", "--value"])).stdout, "3\n");
-  await json("limits", "once", "--set", '{"limit":1,"window_seconds":60}');
-  assert.equal((await json("limits"))[0].policies.length, 1);
-  assert.equal((await server.tally(["limits", "once", "bob", "--check"])).code, 0);
-  assert.equal((await server.tally(["limits", "once", "bob", "--check"])).code, 7);
-  assert.equal((await json("limits", "once", "bob"))[0].remaining, 0);
-  assert.equal((await server.tally(["limits", "nothing"])).code, 3);
+  await json("limits", "set", "once", '{"limit":1,"window_seconds":60}');
+  assert.equal((await json("limits", "list"))[0].policies.length, 1);
+  assert.equal((await server.tally(["limits", "check", "once", "bob"])).code, 0);
+  assert.equal((await server.tally(["limits", "check", "once", "bob"])).code, 7);
+  assert.equal((await json("limits", "show", "once", "bob"))[0].remaining, 0);
+  assert.equal((await server.tally(["limits", "show", "nothing"])).code, 3);
 });
 
 test("watch tells each change", async () => {
@@ -141,7 +141,7 @@ test("what an earlier build does not know is said, with an exit code of its own;
   await once(earlier, "listening");
   const env = { TALLY_URL: `http://127.0.0.1:${earlier.address().port}` };
   for (const args of [
-    ...Object.values(calls), ["snapshot", "--list"], ["keys", "rotate", "blog"], ["keys", "add", "blog"],
+    ...Object.values(calls), ["snapshot", "list"], ["keys", "rotate", "blog"], ["keys", "add", "blog"],
   ]) {
     const { code, stdout, stderr } = await server.tally([...args, "--json"], { env });
     assert.deepEqual([args, code, JSON.parse(stdout).error.exit], [args, 8, 8]);
@@ -155,8 +155,8 @@ test("a snapshot is made, listed and restored", async () => {
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":41}' });
   const [made] = await json("snapshot");
   assert.deepEqual([made.complete, made.partitions], [true, 16]);
-  assert.equal((await json("snapshot", "--list"))[0].snapshots[0].date, made.date);
-  assert.match((await server.tally(["snapshot", "--list"])).stdout, new RegExp(`${made.date} +full`));
+  assert.equal((await json("snapshot", "list"))[0].snapshots[0].date, made.date);
+  assert.match((await server.tally(["snapshot", "list"])).stdout, new RegExp(`${made.date} +full`));
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":0}' });
   const would = ["restore", made.date, "--prefix", "kept", "--mode", "replace"];
   assert.match(
@@ -275,7 +275,7 @@ test("the unit for systemd is well, and the container is small, not root, and wa
   assert.deepEqual([entry, serve], [["tally"], ["serve"]]);
   // What watches the container is run as it stands: the first time a server answers, the second time nobody.
   const [, ...health] = listOf("HEALTHCHECK");
-  const look = (port) => run(process.execPath, health, { env: { PORT: String(port) } });
+  const look = (port) => run(process.execPath, health, { env: { TALLY_PORT: String(port) } });
   assert.equal((await look(new URL(server.url).port)).code, 0);
   assert.equal((await look(1)).code, 1);
   // What the unit starts knows its options.

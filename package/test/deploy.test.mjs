@@ -134,7 +134,7 @@ test("on a terminal it asks what it needs, and configures what was answered", as
   );
 });
 
-test("gradual deployment and rollback are by flags", async () => {
+test("gradual deployment is a flag, and rollback a verb", async () => {
   const { calls, run } = place("gradual");
   assert.equal((await run("--keys", "keys.json", "--gradual", "10")).code, 0);
   const deploys = calls().filter(({ args }) => args[0] === "versions" && args[1] === "deploy");
@@ -144,7 +144,7 @@ test("gradual deployment and rollback are by flags", async () => {
     ]);
   }
   assert.equal(deploys.length, 2);
-  assert.equal((await run("--rollback")).code, 0);
+  assert.equal((await run("rollback")).code, 0);
   assert.deepEqual(
     calls()
       .slice(-2)

@@ -539,7 +539,7 @@ fn a_read_makes_no_object_of_a_board_that_is_not_there() {
 fn a_busy_board_gets_more_shards_and_a_quiet_one_fewer() {
     let (world, clients) = service(11);
     world.set("TALLY_SPLIT_FLUSHES_PER_SECOND", Some("20"));
-    world.set("TALLY_QUIET_MS", Some("3000"));
+    world.set("TALLY_MERGE_AFTER_MS", Some("3000"));
     assert_eq!(
         ask(&world, &clients[0], "PUT", "/boards/b", r#"{"keep":"sum"}"#).0,
         201

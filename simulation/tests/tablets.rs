@@ -19,7 +19,7 @@ fn a_hot_counter_splits_out_of_its_tablet_and_comes_back() {
     let settings = [
         ("TALLY_TABLETS", "2"),
         ("TALLY_SPLIT_FLUSHES_PER_SECOND", "10"),
-        ("TALLY_QUIET_MS", "1000"),
+        ("TALLY_MERGE_AFTER_MS", "1000"),
     ];
     let (world, site) = service(1, &settings);
     let clients: Vec<Client> = (0..16).map(|_| client(&world, site)).collect();

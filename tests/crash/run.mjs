@@ -32,7 +32,7 @@ const EARLY_MS = [20, 400];
 const COMPARE_MS_MAX = 15_000;
 const SAMPLE = 40;
 // Low, so that shards are split and sealed between kills.
-const VARIABLES = { TALLY_SPLIT_FLUSHES_PER_SECOND: "40", TALLY_QUIET_MS: "500" };
+const VARIABLES = { TALLY_SPLIT_FLUSHES_PER_SECOND: "40", TALLY_MERGE_AFTER_MS: "500" };
 
 /** Resolves to the faults of every counter at rest, seen from every edge, as sentences. */
 export async function compare(server, load) {

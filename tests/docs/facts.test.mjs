@@ -44,7 +44,8 @@ test("the number of partitions is that of the directory, wherever a page names i
   const found = mentions(/\b(?:the|of|has|of its|all|and) (\d+) partitions\b(?! of the keys)/g);
   assert.ok(found.length >= 4, `${found.length} mentions`);
   for (const one of found) assert.equal(one.found[1], String(value), where(one));
-  const row = parse(read("docs/operate/variables.md")).rows.find(({ cells }) => cells[0] === "`TALLY_DIRECTORY`");
+  const { rows } = parse(read("docs/operate/variables.md"));
+  const row = rows.find(({ cells }) => cells[0] === "`TALLY_DIRECTORY_PARTITIONS`");
   assert.equal(row.cells[3], String(value));
 });
 

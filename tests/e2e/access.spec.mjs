@@ -69,7 +69,7 @@ describe("nothing is configured", () => {
 test("a setting that may not be so is named by /healthz, on either Worker, and all else goes on", async () => {
   for (const [name, value, detail, options] of [
     ["TALLY_LIMITERS", "0", "TALLY_LIMITERS must be a whole number from 1 to 4096, not `0`", { edgeVars: { TALLY_LIMITERS: "0" } }],
-    ["TALLY_QUIET_MS", "soon", "on the aggregator TALLY_QUIET_MS must be", { vars: { TALLY_QUIET_MS: "soon" }, edgeVars: { TALLY_QUIET_MS: undefined } }],
+    ["TALLY_MERGE_AFTER_MS", "soon", "on the aggregator TALLY_MERGE_AFTER_MS must be", { vars: { TALLY_MERGE_AFTER_MS: "soon" }, edgeVars: { TALLY_MERGE_AFTER_MS: undefined } }],
   ]) {
     const world = await openWorld(options);
     try {

@@ -178,7 +178,7 @@ test("buckets are cumulative and their last is every request", async () => {
 });
 
 test("splits and seals of cells are seen", async () => {
-  world = await openWorld({ vars: { TALLY_SPLIT_FLUSHES_PER_SECOND: "10", TALLY_QUIET_MS: "1000" } });
+  world = await openWorld({ vars: { TALLY_SPLIT_FLUSHES_PER_SECOND: "10", TALLY_MERGE_AFTER_MS: "1000" } });
   await world.put("fixed", { shards: 4 });
   // 100 elements miss one of four shards once in 10^12 times.
   await each(numbers(100), 8, (index) => world.add("fixed", { unique: `u${index}` }));

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { each, openWorld, until } from "./world.mjs";
 
 // Low thresholds, so that a test's load splits and a second of rest brings the shards back together.
-const vars = { TALLY_SPLIT_FLUSHES_PER_SECOND: "10", TALLY_QUIET_MS: "1000" };
+const vars = { TALLY_SPLIT_FLUSHES_PER_SECOND: "10", TALLY_MERGE_AFTER_MS: "1000" };
 const EDGES = 4;
 
 let world;

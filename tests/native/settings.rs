@@ -26,11 +26,11 @@ fn a_setting_out_of_range_is_refused_by_name_with_what_it_may_be() {
             "from 60 to 604800, not `5`",
         ),
         ("TALLY_SUBREQUESTS", "abc", "not `abc`"),
-        ("TALLY_DIRECTORY", "0", "from 1 to 4096, not `0`"),
-        ("TALLY_DIRECTORY", "4097", "from 1 to 4096"),
-        ("TALLY_DIRECTORY", "many", "not `many`"),
+        ("TALLY_DIRECTORY_PARTITIONS", "0", "from 1 to 4096, not `0`"),
+        ("TALLY_DIRECTORY_PARTITIONS", "4097", "from 1 to 4096"),
+        ("TALLY_DIRECTORY_PARTITIONS", "many", "not `many`"),
         ("TALLY_OPEN_OBJECTS_MAX", "-1", "not `-1`"),
-        ("TALLY_QUIET_MS", "1.5", "not `1.5`"),
+        ("TALLY_MERGE_AFTER_MS", "1.5", "not `1.5`"),
         (
             "TALLY_DATACENTERS",
             "Region",
@@ -77,12 +77,12 @@ fn what_is_set_well_or_not_at_all_is_taken() {
         Ok(())
     );
     assert_eq!(number("TALLY_LIMITERS", "4096"), Some(4_096));
-    let wrong = check_all(|name| (name == "TALLY_QUIET_MS").then(|| "soon".to_owned()));
+    let wrong = check_all(|name| (name == "TALLY_MERGE_AFTER_MS").then(|| "soon".to_owned()));
     assert!(
         wrong
             .expect_err("a word")
             .detail()
-            .contains("TALLY_QUIET_MS")
+            .contains("TALLY_MERGE_AFTER_MS")
     );
 }
 

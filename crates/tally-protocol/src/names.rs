@@ -57,7 +57,7 @@ pub const DATACENTERS_REGION: &str = "region";
 /// Its value for a deployment in one location: all requests enter at `LOCAL`, whatever the platform reports.
 pub const DATACENTERS_ONE: &str = "one";
 /// How long each 64 KiB of a bulk body may take to arrive, milliseconds.
-pub const BODY_PIECE_MS: &str = "TALLY_BODY_PIECE_MS";
+pub const BODY_PIECE_MS: &str = "TALLY_BODY_PIECE_TIMEOUT_MS";
 /// How many calls an invocation may make, if the platform's limit is not 10,000. It bounds the counters of a bulk body.
 pub const SUBREQUESTS: &str = "TALLY_SUBREQUESTS";
 /// How many objects each edge, and the aggregator, may have open at once, where one process runs all of them. Without
@@ -72,10 +72,10 @@ pub const STARTED_AT: &str = "TALLY_STARTED_AT";
 /// Flushes a second of one cell at which a datacenter gets more shards. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be idle before its shards are halved. Optional, on the aggregator.
-pub const QUIET_MS: &str = "TALLY_QUIET_MS";
+pub const QUIET_MS: &str = "TALLY_MERGE_AFTER_MS";
 /// The messages a second of one lead that cannot be split, from which on the lead leaves its tablet. Optional, on the
 /// aggregator.
-pub const LEAVE_PER_SECOND: &str = "TALLY_LEAVE_PER_SECOND";
+pub const LEAVE_PER_SECOND: &str = "TALLY_TABLET_MESSAGES_PER_SECOND_MAX";
 /// Variable: how long idempotency keys are kept, in seconds.
 pub const IDEMPOTENCY_SECONDS: &str = "TALLY_IDEMPOTENCY_SECONDS";
 /// Variable: where a key is searched for, [`IDEMPOTENCY_DATACENTER`] or everywhere.
@@ -88,7 +88,7 @@ pub const IDEMPOTENCY_DATACENTER: &str = "datacenter";
 pub const DIRECTORY_PARTITIONS: u32 = 16;
 
 /// Variable of both Workers: how many partitions the directory has; [`DIRECTORY_PARTITIONS`] without it.
-pub const DIRECTORY_COUNT: &str = "TALLY_DIRECTORY";
+pub const DIRECTORY_COUNT: &str = "TALLY_DIRECTORY_PARTITIONS";
 
 /// The number of limiters of each datacenter, and of global ones, without [`LIMITER_COUNT`]. Each handles about 1,000
 /// messages/s on the platform, and a message holds all concurrent checks of an isolate.

@@ -33,15 +33,15 @@ const SUBREQUESTS_DEFAULT: &str = "1000000";
 #[command(name = "tally-server", version)]
 pub(crate) struct ServerOptions {
     /// The address to listen on. One that other machines reach needs keys.
-    #[arg(long, env = "HOST", default_value = "127.0.0.1")]
+    #[arg(long, env = "TALLY_HOST", default_value = "127.0.0.1")]
     pub(crate) host: String,
 
     /// The port; 0 for any free one.
-    #[arg(long, env = "PORT", default_value_t = 8788)]
+    #[arg(long, env = "TALLY_PORT", default_value_t = 8788)]
     pub(crate) port: u16,
 
     /// The folder of the data. One server has it at a time.
-    #[arg(long, env = "DATA", default_value = "tally-data")]
+    #[arg(long, env = "TALLY_DATA", default_value = "tally-data")]
     pub(crate) data: PathBuf,
 
     /// A file with the keys, instead of TALLY_KEYS.
@@ -84,7 +84,14 @@ impl ServerOptions {
         open_objects_max: usize,
         started_ms: i64,
     ) -> Result<ServerSettings, String> {
-        let own = [ROLE, ACCESS, STARTED_AT];
+        let own = [
+            ROLE,
+            ACCESS,
+            STARTED_AT,
+            "TALLY_HOST",
+            "TALLY_PORT",
+            "TALLY_DATA",
+        ];
         let environment = std::env::vars();
         let mut known: HashMap<String, String> = environment
             .filter(|(name, value)| name.starts_with("TALLY_") && !value.is_empty())

@@ -182,7 +182,7 @@ fn what_a_counter_was_is_found_after_its_root_has_moved() {
     let ids: Vec<String> = (0..8).map(|number| format!("page-{number}")).collect();
     ids.iter().for_each(|id| add(&service, id, 5));
     rest_and_make(&service);
-    service.world.set("TALLY_DIRECTORY", Some("64"));
+    service.world.set("TALLY_DIRECTORY_PARTITIONS", Some("64"));
     service.world.crash_all_objects();
     ids.iter().for_each(|id| add(&service, id, 2));
     service.world.run_for_ms(10_000);
@@ -204,7 +204,9 @@ fn what_a_counter_was_is_found_after_its_root_has_moved() {
 fn what_lies_with_partitions_that_were_taken_away_is_told() {
     let service = Service::with_bucket(7, None);
     let change = |partitions: &str| {
-        service.world.set("TALLY_DIRECTORY", Some(partitions));
+        service
+            .world
+            .set("TALLY_DIRECTORY_PARTITIONS", Some(partitions));
         service.world.crash_all_objects();
     };
     change("64");
@@ -517,7 +519,7 @@ fn an_empty_deployment_makes_no_snapshot_in_the_place_of_one_that_it_has_not_res
 #[test]
 fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
     let from = Service::with_bucket(8, None);
-    from.world.set("TALLY_DIRECTORY", Some("32"));
+    from.world.set("TALLY_DIRECTORY_PARTITIONS", Some("32"));
     // After the hour in which snapshots are made by themselves: none of an empty deployment takes the place of these.
     from.world.run_for_ms(2 * HOUR_MS);
     let ids: Vec<String> = (0..40).map(|number| format!("page-{number:02}")).collect();
@@ -534,7 +536,7 @@ fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
     let day = "2026-01-01";
     for partitions in [None, Some("5")] {
         let to = Service::with_bucket(108, None);
-        to.world.set("TALLY_DIRECTORY", partitions);
+        to.world.set("TALLY_DIRECTORY_PARTITIONS", partitions);
         for name in from.world.files() {
             to.world.put_file(&name, from.world.file(&name));
         }

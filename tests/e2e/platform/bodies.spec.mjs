@@ -8,7 +8,7 @@ const LOG = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /logged HTTP/1.1" 200
 
 let world;
 beforeAll(async () => {
-  world = await openWorld({ vars: { TALLY_BODY_PIECE_MS: "200" } });
+  world = await openWorld({ vars: { TALLY_BODY_PIECE_TIMEOUT_MS: "200" } });
 });
 afterAll(() => world.close());
 
