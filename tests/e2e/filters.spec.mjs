@@ -297,8 +297,8 @@ test("deliveries are filtered before the list is cut", async () => {
     await well(full, "POST", `/alerts/two-secret-${number % SEEDED}/test`, OPS);
     await full.advance(10);
   }
-  const own = (await well(full, "GET", "/alert-deliveries", ONE)).deliveries;
+  const own = (await well(full, "GET", "/alerts/*/deliveries", ONE)).deliveries;
   expect(own.map(({ alert }) => alert)).toContain("rare");
   expect(JSON.stringify(own)).not.toContain("two");
-  expect((await well(full, "GET", "/alert-deliveries", OPS)).deliveries).toHaveLength(100);
+  expect((await well(full, "GET", "/alerts/*/deliveries", OPS)).deliveries).toHaveLength(100);
 }, 60_000);

@@ -291,7 +291,7 @@ test("a board is the same by both interfaces: a sorted set here", () =>
   inWorld({}, async (world) => {
     const board = async (method, path, body) => (await world.call(method, `/boards/${path}`, { body })).json;
     expect(await result(world, "ZADD", "race", "81.5", "ann", "83", "bob", "83", "al")).toBe(3);
-    expect(await board("GET", "race/top?limit=10")).toMatchObject({
+    expect(await board("GET", "race/members?limit=10")).toMatchObject({
       total: 3,
       rows: [{ member: "bob", score: 83, rank: 1 }, { member: "al", rank: 2 }, { member: "ann", score: 81.5, rank: 3 }],
     });
