@@ -137,7 +137,6 @@ describe("two programs with keys of their own", () => {
   const BOTH = [
     ["set", call_of("/counters/both/value", "PUT"), { value: 3 }, { value: 4 }],
     ["settings", call_of("/counters/both", "PUT"), { floor: null }, { floor: 0 }],
-    ["reset", call_of("/counters/both/reset"), {}, { expected: undefined }],
     ["increment", call_of("/counters/both/increment"), { delta: 1 }, { delta: 2 }],
     ["decrement", call_of("/counters/both/decrement"), { delta: 1 }, { delta: 2 }],
     ["event", call_of("/api/event"), { key: "both", increment: 1 }, { key: "both", increment: 2 }],
