@@ -328,10 +328,12 @@ struct CounterView<'a> {
 #[derive(Serialize)]
 struct ReportView<'a> {
     dry_run: bool,
+    /// Counters, or objects, that were looked at.
     checked: usize,
     damaged: usize,
     repaired: usize,
     counters: Vec<CounterView<'a>>,
+    /// Objects that are damaged, where such were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     objects: Option<Vec<ObjectView<'a>>>,
     failed: &'a [String],
@@ -445,6 +447,7 @@ struct TableView<'a> {
     table: &'a str,
     rows: u64,
     names: &'a [String],
+    /// What is lost where it is removed.
     lost: &'a str,
 }
 

@@ -89,8 +89,13 @@ struct FormatsView {
 #[derive(Serialize)]
 struct WellView {
     status: &'static str,
+    /// The version of this build.
     build: &'static str,
+    /// The newest forms that this build writes: the schema of objects, the version of stored bodies, the protocol of
+    /// messages.
     formats: FormatsView,
+    /// When the process of the server began, unix milliseconds; on Cloudflare when the isolate that answers did. It
+    /// names the process: another one has another.
     started_at: i64,
     #[serde(flatten)]
     fleet: FleetState,

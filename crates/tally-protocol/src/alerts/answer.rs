@@ -266,7 +266,7 @@ pub fn alerts_json(summaries: &[AlertSummary<'_>], missing: &[u32], now_ms: i64)
     struct AlertsView<'a> {
         alerts: Vec<AlertView<'a>>,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-        missing_partitions: &'a [u32],
+        missing_partitions: MissingPartitions,
     }
     to_json(&AlertsView {
         alerts: summaries
@@ -283,7 +283,7 @@ pub fn deliveries_json(deliveries: &[ScheduledDelivery], missing: &[u32]) -> Str
     struct DeliveriesView<'a> {
         deliveries: Vec<DeliveryView<'a>>,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-        missing_partitions: &'a [u32],
+        missing_partitions: MissingPartitions,
     }
     to_json(&DeliveriesView {
         deliveries: deliveries.iter().map(delivery_view).collect(),

@@ -464,6 +464,8 @@ impl Report {
             policies: u64,
             #[serde(skip_serializing_if = "is_zero")]
             alerts: u64,
+            /// Alerts whose lines have no secret. Those that were there keep theirs; of new ones nobody knows it: put
+            /// one.
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             alerts_without_secret: &'a [String],
             boards: u64,

@@ -66,6 +66,7 @@ pub fn rotated_json(before: HashId, now: HashId) -> String {
     #[derive(Serialize)]
     struct RotatedView {
         status: &'static str,
+        /// Tells keys apart, and nothing else of them.
         hash_id: HashId,
         previous_hash_id: HashId,
         learned_within_ms: i64,
@@ -131,7 +132,7 @@ pub fn queued_json(key: &CounterId, increment: u128, strings: bool) -> String {
     struct QueuedView<'a> {
         status: &'static str,
         key: &'a CounterId,
-        increment: Exact,
+        increment: CountValue,
     }
     to_json(&QueuedView {
         status: "queued",
@@ -145,7 +146,7 @@ pub fn count_json(key: &CounterId, count: Value, strings: bool) -> String {
     #[derive(Serialize)]
     struct CountView<'a> {
         key: &'a CounterId,
-        count: Exact,
+        count: Total,
     }
     to_json(&CountView {
         key,
@@ -167,6 +168,7 @@ pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
     #[derive(Serialize)]
     struct LettersView {
         dead_letters: Vec<LetterView>,
+        /// Older ones that are kept no more: each inbox keeps 10,000.
         dropped: u64,
     }
     let letters = in_order(dead.letters, |one, other| other.at_ms.cmp(&one.at_ms));
