@@ -89,10 +89,11 @@ fn many_counters_are_begun_told_of_and_found_again_by_few_statements() {
     eprintln!(
         "of 100: {begun} begun, {pushes} told of, {restarted} with the restart, {again} again"
     );
-    // Nothing but what reads and writes many, and what each of 16 new partitions does once.
-    assert!(begun <= 22, "{begun} statements for 100 new counters");
-    assert!(pushes <= 40, "{pushes} statements for 100 totals");
-    assert!(again <= 10, "{again} statements for 100 known counters");
+    // Nothing but what reads and writes many, and what each of 16 new partitions does once. A body is answered once its
+    // counters are in lists and tops.
+    assert!(begun <= 36, "{begun} statements for 100 new counters");
+    assert!(pushes <= 10, "{pushes} statements after their reports");
+    assert!(again <= 24, "{again} statements for 100 known counters");
 }
 
 /// Rows that all tablets have written, and all partitions.
