@@ -107,7 +107,7 @@ test("a bulk body sends each cell one message", async () => {
   // The isolate learns of the shards from its first write.
   await each(numbers(counters), 6, (index) => world.add(`many/${index}`));
   const lines = numbers(counters * 200).map((index) => ({
-    key: `many/${index % counters}`, unique: `visitor ${index}`,
+    id: `many/${index % counters}`, unique: `visitor ${index}`,
   }));
   const body = lines.map((line) => JSON.stringify(line)).join("\n");
   // Cells are opened by the first, which may take so long that a message is sent again.
