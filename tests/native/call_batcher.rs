@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::Question;
+use tally_core::counter::merge::{Part, Question};
 use tally_host::Target;
 use tally_protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
-use tally_protocol::messages::{
-    Batch, Call, DatacenterSum, Fault, List, LookUp, SumDatacenter, decode, encode,
-};
+use tally_protocol::messages::{Batch, Call, Fault, List, LookUp, SumDatacenter, decode, encode};
 use tally_protocol::names::{CellAddress, DIRECTORY_PARTITIONS, Placement};
 use tally_shared::call_batcher::{ALONE_AT_ONCE, BATCHES_AT_ONCE, REPEATED_ALONE_MAX, call_many};
 
@@ -56,9 +54,9 @@ fn answer_one(path: &str, message: &[u8]) -> Vec<u8> {
     }
     assert_eq!(path, SumDatacenter::PATH);
     let call: SumDatacenter = decode(message).expect("a message");
-    let answer = DatacenterSum {
+    let answer = Part {
         missing: call.to.counter.as_str().as_bytes().to_vec(),
-        ..DatacenterSum::default()
+        ..Part::default()
     };
     encode(&Ok::<_, Fault>(answer)).expect("bytes")
 }

@@ -17,7 +17,6 @@ use tally_core::counter::history::{Count, Resolution};
 use tally_core::counter::merge::{Question, Range};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::Settings;
-use tally_core::counter::total::Sum;
 use tally_core::sketch::{HashKey, Uniques, hash};
 
 /// The middle of a minute, hour and day.
@@ -93,14 +92,14 @@ impl Place {
 
     fn total(&self) -> u128 {
         let part = self.cell.answer(&Self::question(None, None));
-        Sum::from(part.expect("it counts").totals.added).low_bits()
+        part.expect("it counts").added().low_bits()
     }
 
     /// What it counted in the `length` seconds up to a true second.
     fn window(&self, now: i64, length: i64) -> Count {
         let question = Self::question(Some((now - length + 1, now)), None);
         let part = self.cell.answer(&question).expect("it counts");
-        part.window.expect("a window was asked for")
+        part.window
     }
 
     fn visitors_since(&self, from: i64, to: i64) -> f64 {

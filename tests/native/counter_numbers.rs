@@ -214,7 +214,7 @@ proptest! {
             }
         }
         let part = shell.cell.answer(&tally_core::counter::merge::Question::plain(1)).expect("it counts");
-        prop_assert_eq!(part.totals.added, counted.values().sum::<u128>());
+        prop_assert_eq!(part.cells[0].1.added, counted.values().sum::<u128>());
     }
 
     #[test]

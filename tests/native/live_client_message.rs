@@ -5,6 +5,7 @@ use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally_core::counter::id::CounterId;
+use tally_core::counter::merge::{Origin, Part};
 use tally_protocol::live::client_message::{self, ClientMessage, SocketAttachment};
 use tally_protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
 use tally_protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
@@ -13,7 +14,7 @@ use tally_protocol::live::topic::{Topic, WatchedBoard};
 use tally_protocol::live::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
 };
-use tally_protocol::messages::{DatacenterSum, Join, Look, Origin, decode, encode};
+use tally_protocol::messages::{Join, Look, decode, encode};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::SummedCounter;
 
@@ -359,7 +360,7 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
             .tag,
     );
     tags.push(SummedCounter::new(&counter, &whole, FRESH).live(None).tag);
-    let mut tag_of = |parts: Vec<(&str, Option<DatacenterSum>)>| {
+    let mut tag_of = |parts: Vec<(&str, Option<Part>)>| {
         let sum = sum(parts);
         tags.push(
             SummedCounter::new(&counter, &sum, FRESH)

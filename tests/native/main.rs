@@ -82,6 +82,7 @@ mod counter_queued_events;
 mod counter_sessions;
 mod counter_total;
 mod counter_uniques_retention;
+mod encoding;
 mod export_line;
 mod fleet;
 mod health;

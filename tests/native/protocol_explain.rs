@@ -3,11 +3,9 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellTotals, Origin, ShardReadTrace};
 use tally_core::counter::queue::InboxId;
-use tally_protocol::messages::{
-    GlobalSum, InboxTrace, LeadTrace, Origin, ReadTrace, ShardReadTrace, decode, encode,
-};
+use tally_protocol::messages::{GlobalSum, InboxTrace, LeadTrace, ReadTrace, decode, encode};
 use tally_protocol::public::{Freshness, SummedCounter};
 
 fn explained(sum: &GlobalSum, freshness: Freshness, way: &ReadTrace) -> String {
@@ -53,7 +51,7 @@ fn the_tree_reads_so() {
         (1, cell(6, (1 << 53).into())),
         (2, cell(0, 1.into())),
     ];
-    fra.summary.uniques = sketch(0..3);
+    fra.uniques = sketch(0..3);
     let mut iad = part(10, 0);
     iad.origin = Origin::Pushed(NOW_MS - 200);
     let mut syd = part(3, 0);

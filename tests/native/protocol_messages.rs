@@ -27,24 +27,12 @@ use tally_core::counter::settings::{Settings, Ttl, TtlMode};
 use tally_core::counter::total::Value;
 use tally_core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally_protocol::messages::{
-    AddAuditEntry, AllAlerts, AllDeliveries, AmountOf, AnnounceSizes, Append, Ask, AskBoard,
-    AskGrant, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call, CallAudited,
-    CallLead, CallPartition, CallRoot, CellPart, CellRepaired, CheckKeys, CheckStorage, Claim,
-    Close, CloseSession, CommandShard, Configure, ConfigureBoard, CountKeyed, DamagedTable,
-    DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, Drain, EndAlerts, EndBoard,
-    EndReservation, Explain, ExportPage, Fault, FindApiKey, FindClaims, FindHeldKey, FindKey,
-    Flush, Flushed, ForgetBoard, ForwardCheck, GetAlert, GetPolicy, GetSecrets, GetShare, GiveKey,
-    GiveLead, GiveRoot, Hello, Install, LeadHandover, LeadLocation, LeadPresence, LeadTaken,
-    LeaseReport, LetInboxesGo, List, ListAlerts, ListAll, ListAllBoards, ListAuditEntries,
-    ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies, ListRows,
-    ListShares, LoadReport, LocateLead, LookUp, MakeKey, MemberAction, MemberRange, MemberWrite,
-    OpenSession, Operate, PlaceLead, PushView, PutAlert, PutPolicy, PutShare, Read, ReadContents,
-    ReadDead, ReadDrained, ReadEach, ReadMetrics, ReadNumbers, Recall, RecallLease, Reconcile,
-    Register, RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairObject,
-    RepairRoot, ReplaceKey, ReportLead, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired,
-    RootTaken, RotateKey, RunCommands, RunSorted, Seal, ShardCommand, SilenceAlert, SizesOf,
-    StoreAnswer, Subscribe, SumDatacenter, SumMany, Suspend, TakeOver, TestAlert, TopOf,
-    TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, WriteProof, decode, encode,
+    self, AskBoard, BoardAnswer, BoardQuestion, BoardWritten, Call, CallLead, CellPart,
+    CellRepaired, CommandShard, DamagedTable, Fault, Flush, Flushed, GiveLead, LeadHandover,
+    LeadLocation, LeadPresence, LeadTaken, ListDatacenters, ListNames, LocateLead, LookUp,
+    MemberAction, MemberRange, MemberWrite, PlaceLead, RememberedCell, RepairCell, RepairObject,
+    RepairRoot, ReportShard, RootPart, RootRepaired, ShardCommand, TotalsFrom, WriteBoard,
+    WriteBoards, decode, encode,
 };
 use tally_protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally_protocol::problem::{Code, Problem};
@@ -147,7 +135,7 @@ fn a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&flush),
-        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac0279d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
          01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc993100\
          1000bcb49f9f0dac02010470616765012f"
     );
@@ -180,7 +168,7 @@ fn an_answer_to_a_flush_has_these_bytes() {
 fn a_hot_row_has_these_bytes() {
     assert_eq!(
         golden::<FlushRow>(&cell().hot_row()),
-        "01c0c0b286de3302010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d"
+        "0125c0c0b286de330f02010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d"
     );
     assert_eq!(
         golden::<FlushRow>(&Cell::default().hot_row()),
@@ -210,7 +198,7 @@ fn a_sealed_shards_part_has_these_bytes() {
     let part = cell().answer(&Question::plain(grant().generation));
     assert_eq!(
         golden::<Option<Part>>(&part),
-        "01c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc670e024ef9277c0f06000100404523010000ffffffffffffffffff01"
+        "013d0100c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303000000e0f4b18dbc670e024ef9277c0f06000100404523010000000000000000"
     );
     assert_eq!(golden::<Option<Part>>(&None), "00");
 }
@@ -256,7 +244,7 @@ fn entries_of_the_directory_have_these_bytes() {
     };
     assert_eq!(
         golden(&RootEntry::Live(root)),
-        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc670000020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
+        "0066c0c0b286de33e0f4b18dbc670f02010801901c0190e5b18dbc670000020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
     );
     let ended = RootEntry::Ended {
         generation: 300,
@@ -283,129 +271,14 @@ fn an_address_has_these_bytes() {
     assert_eq!(golden(&address()), "07706167652fc3bc0346524105");
 }
 
-/// The paths of all calls.
-const PATHS: &[(&str, &str)] = &[
-    (Flush::PATH, "/flush"),
-    (CountKeyed::PATH, "/count"),
-    (Claim::PATH, "/claim"),
-    (FindClaims::PATH, "/find-claims"),
-    (Recall::PATH, "/recall"),
-    (Hello::PATH, "/hello"),
-    (LoadReport::PATH, "/report"),
-    (Seal::PATH, "/seal"),
-    (Configure::PATH, "/configure"),
-    (Suspend::PATH, "/suspend"),
-    (Close::PATH, "/close"),
-    (Ask::PATH, "/ask"),
-    (SumDatacenter::PATH, "/sum"),
-    (Register::PATH, "/register"),
-    (LocateLead::PATH, "/locate-lead"),
-    (PlaceLead::PATH, "/place-lead"),
-    (GiveLead::PATH, "/give-lead"),
-    (LeadTaken::PATH, "/lead-taken"),
-    (CallLead::PATH, "/call-lead"),
-    (GiveRoot::PATH, "/give-root"),
-    (RootTaken::PATH, "/root-taken"),
-    (CallRoot::PATH, "/call-root"),
-    (AnnounceSizes::PATH, "/directory-swept"),
-    (SizesOf::PATH, "/directory-sizes"),
-    (CallPartition::PATH, "/in-partition"),
-    (LookUp::PATH, "/look-up"),
-    (Operate::PATH, "/operate"),
-    (StoreAnswer::PATH, "/keep"),
-    (Reconcile::PATH, "/settle"),
-    (List::PATH, "/list"),
-    (GetSecrets::PATH, "/secrets"),
-    (RotateKey::PATH, "/rotate-key"),
-    (MakeKey::PATH, "/key-make"),
-    (UseKey::PATH, "/key-use"),
-    (FindApiKey::PATH, "/key-find"),
-    (FindHeldKey::PATH, "/key-held"),
-    (EndAlerts::PATH, "/alert-end"),
-    (ReplaceKey::PATH, "/key-replace"),
-    (RevokeKey::PATH, "/key-revoke"),
-    (ListKeys::PATH, "/key-list"),
-    (AddAuditEntry::PATH, "/act-note"),
-    (CallAudited::PATH, "/act-do"),
-    (ListAuditEntries::PATH, "/act-list"),
-    (RepairCell::PATH, "/repair-cell"),
-    (RepairObject::PATH, "/repair-object"),
-    (RepairRoot::PATH, "/repair-root"),
-    (ListNames::PATH, "/list-names"),
-    (ListDatacenters::PATH, "/list-datacenters"),
-    (PutShare::PATH, "/share-put"),
-    (GetShare::PATH, "/share-get"),
-    (DeleteShare::PATH, "/share-delete"),
-    (ListShares::PATH, "/share-list"),
-    (PutAlert::PATH, "/alert-put"),
-    (GetAlert::PATH, "/alert-get"),
-    (DeleteAlert::PATH, "/alert-delete"),
-    (SilenceAlert::PATH, "/alert-silence"),
-    (TestAlert::PATH, "/alert-test"),
-    (DeliveriesOf::PATH, "/alert-deliveries-of"),
-    (ListAlerts::PATH, "/alert-list"),
-    (ListDeliveries::PATH, "/alert-deliveries"),
-    (AllAlerts::PATH, "/alert-list-all"),
-    (AllDeliveries::PATH, "/alert-deliveries-all"),
-    (ReadMetrics::PATH, "/measure"),
-    (CheckStorage::PATH, "/check-storage"),
-    (WriteProof::PATH, "/write-proof"),
-    (PushView::PATH, "/push"),
-    (WatchLead::PATH, "/watch"),
-    (ReportLead::PATH, "/report-lead"),
-    (ViewOf::PATH, "/view"),
-    (AskGrant::PATH, "/held"),
-    (Explain::PATH, "/explain"),
-    (TakeOver::PATH, "/take-over"),
-    (Append::PATH, "/append"),
-    (Drain::PATH, "/drain"),
-    (LetInboxesGo::PATH, "/let-inboxes-go"),
-    (ReleaseInbox::PATH, "/release-inbox"),
-    (AskInbox::PATH, "/may-hold"),
-    (ReadDead::PATH, "/read-dead"),
-    (RegisterInbox::PATH, "/register-inbox"),
-    (OpenSession::PATH, "/open-session"),
-    (CloseSession::PATH, "/close-session"),
-    (ReadNumbers::PATH, "/read-numbers"),
-    (ReadDrained::PATH, "/read-drained"),
-    (Read::PATH, "/read"),
-    (ReadEach::PATH, "/read-each"),
-    (SumMany::PATH, "/sum-many"),
-    (TopOf::PATH, "/top-of"),
-    (AmountOf::PATH, "/amount-of"),
-    (AskTop::PATH, "/top"),
-    (ListAll::PATH, "/list-all-rows"),
-    (ListRows::PATH, "/list-rows"),
-    (CheckKeys::PATH, "/limit-check"),
-    (ForwardCheck::PATH, "/limit-sent-on"),
-    (GiveKey::PATH, "/limit-hand-over"),
-    (Reserve::PATH, "/limit-reserve"),
-    (EndReservation::PATH, "/limit-end-reservation"),
-    (LeaseReport::PATH, "/limit-lease"),
-    (RecallLease::PATH, "/limit-recall"),
-    (RunCommands::PATH, "/run-commands"),
-    (ReadContents::PATH, "/read-contents"),
-    (Install::PATH, "/install"),
-    (ExportPage::PATH, "/export-page"),
-    (RunSorted::PATH, "/run-sorted"),
-    (Subscribe::PATH, "/subscribe"),
-    (FindKey::PATH, "/find-key"),
-    (PutPolicy::PATH, "/policy-put"),
-    (GetPolicy::PATH, "/policy-get"),
-    (DeletePolicy::PATH, "/policy-delete"),
-    (ListPolicies::PATH, "/policy-list"),
-    (WriteBoard::PATH, "/board-write"),
-    (AskBoard::PATH, "/board-ask"),
-    (ConfigureBoard::PATH, "/board-configure"),
-    (EndBoard::PATH, "/board-end"),
-    (WriteBoards::PATH, "/board-writes"),
-    (ReportShard::PATH, "/board-report"),
-    (CommandShard::PATH, "/board-shard"),
-    (RegisterBoard::PATH, "/board-register"),
-    (ForgetBoard::PATH, "/board-forget"),
-    (ListBoards::PATH, "/board-list"),
-    (ListAllBoards::PATH, "/board-list-all"),
-];
+macro_rules! paths {
+    ($($call:ident $path:literal)*) => {
+        /// The paths of all calls.
+        const PATHS: &[(&str, &str)] = &[$((messages::$call::PATH, $path)),*];
+    };
+}
+
+crate::each_call!(paths);
 
 /// The sources with tables of calls.
 const TABLES: &[&str] = &[
@@ -688,7 +561,7 @@ fn what_is_said_of_repairs_has_these_bytes() {
     };
     assert_eq!(
         golden(&repair),
-        "07706167652fc3bc03465241050000000000000000000000000000000001c0c0b286de33ac02ad0202060401"
+        "07706167652fc3bc034652410511000500000000000000000000000000000001c0c0b286de33ac02ad0202060401"
     );
     let repaired = CellRepaired {
         damaged: vec![CellPart::Totals, CellPart::Shards],

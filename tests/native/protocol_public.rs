@@ -18,7 +18,7 @@ fn json_of(sum: &GlobalSum, freshness: Freshness) -> String {
 #[test]
 fn a_counter_reads_so() {
     let mut fra = part(7, 2);
-    fra.summary.uniques = sketch(0..3);
+    fra.uniques = sketch(0..3);
     let sum = sum(vec![("FRA", Some(fra)), ("IAD", Some(part(10, 0)))]);
     assert_eq!(
         json_of(&sum, FRESH),
@@ -29,11 +29,11 @@ fn a_counter_reads_so() {
 #[test]
 fn a_counter_with_everything_reads_so() {
     let mut fra = part(7, 0);
-    fra.summary.window = Count {
+    fra.window = Count {
         count: 5,
         max_error: 1,
     };
-    fra.summary.window_uniques = sketch(0..2);
+    fra.window_uniques = sketch(0..2);
     let mut sum = sum(vec![("FRA", Some(fra))]);
     sum.root.settings = Settings {
         number: 3,

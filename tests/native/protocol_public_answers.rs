@@ -28,8 +28,8 @@ fn format(strings: bool, zeros: bool) -> HistoryFormat {
 #[test]
 fn history_reads_so_with_null_where_nothing_is_known() {
     let mut fra = part(7, 0);
-    fra.summary.points = BTreeMap::from([(60, 9), (120, 3), (240, 1 << 53)]);
-    fra.summary.kept_from = 120;
+    fra.points = BTreeMap::from([(60, 9), (120, 3), (240, 1 << 53)]);
+    fra.kept_from = Some(120);
     let sum = sum(vec![("FRA", Some(fra)), ("IAD", None)]);
     let range = Range {
         step: Resolution::Minute,
@@ -82,9 +82,9 @@ fn history_that_lacks_nothing_has_no_beginning() {
 #[test]
 fn a_union_of_uniques_reads_so() {
     let (mut one, mut other) = (part(1, 0), part(1, 0));
-    one.summary.uniques = sketch(0..300);
-    one.summary.window_uniques = sketch(0..1);
-    other.summary.uniques = sketch(200..400);
+    one.uniques = sketch(0..300);
+    one.window_uniques = sketch(0..1);
+    other.uniques = sketch(200..400);
     let sums = [
         sum(vec![("FRA", Some(one))]),
         sum(vec![("FRA", Some(other))]),
@@ -119,7 +119,7 @@ fn a_union_of_uniques_reads_so() {
 fn counters_without_a_hash_in_common_have_no_union() {
     let of = |uniques: tally_core::sketch::Uniques| {
         let mut fra = part(1, 0);
-        fra.summary.uniques = uniques;
+        fra.uniques = uniques;
         sum(vec![("FRA", Some(fra))])
     };
     let mut both = sketch(0..300);

@@ -3,14 +3,15 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
+use tally_core::counter::merge::Origin;
 use tally_core::counter::total::Value;
-use tally_protocol::messages::{GlobalSum, Origin};
+use tally_protocol::messages::GlobalSum;
 use tally_protocol::public::{Rounding, SummedCounter};
 
 /// FRA and IAD, set to 100 when IAD did not answer.
 fn set() -> GlobalSum {
     let mut fra = part(7, 2);
-    fra.summary.uniques = sketch(0..0);
+    fra.uniques = sketch(0..0);
     let mut sum = sum(vec![("FRA", Some(fra)), ("IAD", Some(part(10, 0)))]);
     let mut seen = part(5, 2).cells;
     seen[0].1.sequence = 3;

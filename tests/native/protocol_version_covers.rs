@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::CellTotals;
-use tally_protocol::messages::{DatacenterSum, GlobalSum};
+use tally_core::counter::merge::{CellTotals, Part};
+use tally_protocol::messages::GlobalSum;
 use tally_protocol::problem::Code;
 use tally_protocol::version::{SeenCell, Version, not_reached};
 
@@ -45,9 +45,9 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
         };
         (shard, totals)
     };
-    let part = |cells: &[(u8, u64)]| DatacenterSum {
+    let part = |cells: &[(u8, u64)]| Part {
         cells: cells.iter().map(totals).collect(),
-        ..DatacenterSum::default()
+        ..Part::default()
     };
     let mut root = Root::create(None, 0);
     root.generation = generation;

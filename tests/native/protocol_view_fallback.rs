@@ -11,10 +11,9 @@ use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, sketch, sum};
 use tally_core::cluster::view::{DatacenterState, View};
-use tally_core::counter::merge::{CellTotals, Summary};
+use tally_core::counter::merge::{CellTotals, Origin, Part};
 use tally_core::counter::settings::{Ttl, TtlMode};
 use tally_core::counter::total::{Sum, Value};
-use tally_protocol::messages::{DatacenterSum, Origin};
 use tally_protocol::public::SummedCounter;
 use tally_protocol::view_fallback::{self, PUSHED_MS_MAX};
 
@@ -45,21 +44,16 @@ fn pushed_view(name: &str, cells: &[(u8, u64)], as_of_ms: i64) -> View {
 }
 
 /// What a lead answers that reached these shards, and not those.
-fn answer(cells: &BTreeMap<u8, u64>, missing: &BTreeSet<u8>) -> DatacenterSum {
+fn answer(cells: &BTreeMap<u8, u64>, missing: &BTreeSet<u8>) -> Part {
     let reached = cells.iter().filter(|(shard, _)| !missing.contains(shard));
     let cells: Vec<_> = reached
         .map(|(&shard, &added)| (shard, totals(added)))
         .collect();
-    let added: u64 = cells.iter().map(|(_, totals)| totals.sequence).sum();
-    DatacenterSum {
-        summary: Summary {
-            added: u128::from(added).into(),
-            ..Summary::default()
-        },
+    Part {
         cells,
         shards: 1,
         missing: missing.iter().copied().collect(),
-        ..DatacenterSum::default()
+        ..Part::default()
     }
 }
 
@@ -78,7 +72,7 @@ fn what_was_pushed_lately_need_not_be_asked_for() {
     assert_eq!(pushed.origin, Origin::Pushed(NOW_MS - PUSHED_MS_MAX));
     assert_eq!(pushed.cells, [(0, totals(4)), (1, totals(5))]);
     assert_eq!((pushed.shards, pushed.missing.len()), (2, 0));
-    assert_eq!(pushed.summary.last_write_ms, NOW_MS - PUSHED_MS_MAX - 7);
+    assert_eq!(pushed.last_write_ms, NOW_MS - PUSHED_MS_MAX - 7);
     assert_eq!(part(NOW_MS - PUSHED_MS_MAX - 1), None, "it is old");
     let view = pushed_view("FRA", &[(0, 4)], NOW_MS);
     assert_eq!(
@@ -135,7 +129,7 @@ fn what_was_last_known_counts_however_old_and_says_so() {
 
 #[test]
 fn each_origin_tells_its_own_moment_and_whether_it_can_be_reached() {
-    let part = |origin, missing: &[u8]| DatacenterSum {
+    let part = |origin, missing: &[u8]| Part {
         origin,
         missing: missing.to_vec(),
         ..answer(&BTreeMap::from([(0, 7)]), &BTreeSet::new())
@@ -217,7 +211,7 @@ fn a_root_that_was_made_again_calls_nothing_exact() {
 fn unique_elements_of_a_datacenter_that_is_away_stay_in_the_union() {
     let view = pushed_view("IAD", &[(0, 4)], NOW_MS - 9_000);
     let mut fra = answer(&BTreeMap::from([(0, 7)]), &BTreeSet::new());
-    fra.summary.uniques = sketch(2..5);
+    fra.uniques = sketch(2..5);
     let away = view_fallback::last_known(&view, &datacenter("IAD"), NOW_MS);
     let mut sum = sum(vec![("FRA", Some(fra)), ("IAD", away)]);
     sum.uniques = view.uniques().clone();
@@ -294,13 +288,10 @@ proptest! {
 
 #[test]
 fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
-    let at = |origin| DatacenterSum {
-        summary: Summary {
-            last_write_ms: NOW_MS - 90_000,
-            ..Summary::default()
-        },
+    let at = |origin| Part {
+        last_write_ms: NOW_MS - 90_000,
         origin,
-        ..DatacenterSum::default()
+        ..Part::default()
     };
     for (origin, is_current) in [
         (Origin::Queried, true),
@@ -325,7 +316,7 @@ fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
 /// With this the read ended in a panic.
 #[test]
 fn a_reader_whose_clock_is_behind_the_creation_of_a_counter_is_told_its_own_time() {
-    let part = DatacenterSum {
+    let part = Part {
         origin: Origin::Pushed(NOW_MS - 3),
         ..answer(&BTreeMap::from([(0, 7)]), &BTreeSet::new())
     };

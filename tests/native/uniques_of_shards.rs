@@ -10,7 +10,7 @@ use tally_core::counter::cell::Cell;
 use tally_core::counter::flush::{Element, Load};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::{Question, Summary};
+use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::Nonce;
 use tally_core::sketch::{HashKey, STANDARD_ERROR, UniqueEstimate};
 use tally_testing::chance::Chance;
@@ -75,20 +75,18 @@ impl Place {
 
     /// As the lead sums it.
     fn view(&self) -> View {
-        let mut summary = Summary::default();
-        let mut cells = Vec::new();
+        let mut sum = Part::default();
         for (shard, cell) in (0..).zip(&self.cells) {
             let part = cell.answer(&Question::plain(1)).unwrap();
-            cells.push((shard, part.totals));
-            summary.add_part(part, Default::default());
+            sum.add(part.of_shard(shard));
         }
         View::of(DatacenterState {
             generation: 1,
             datacenter: &self.name,
-            cells: &cells,
+            cells: &sum.cells,
             as_of_ms: NOW_MS,
             last_write_ms: NOW_MS,
-            uniques: summary.uniques,
+            uniques: sum.uniques,
         })
     }
 }

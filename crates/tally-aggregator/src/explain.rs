@@ -6,11 +6,12 @@ use std::cell::RefCell;
 
 use super::{LEAD_MS_MAX, read_drained, read_view};
 use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::Part;
 use tally_core::counter::queue::InboxId;
 use tally_host::Host;
 use tally_protocol::messages::{
-    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxTrace, LeadTrace, LetInboxesGo,
-    ReadDrained, ReadTrace, SumDatacenter,
+    Call, Drain, Explain, Explained, Fault, InboxTrace, LeadTrace, LetInboxesGo, ReadDrained,
+    ReadTrace, SumDatacenter,
 };
 use tally_protocol::open_slots::ObjectUser;
 use tally_shared::call_batcher::Batcher;
@@ -100,7 +101,7 @@ pub async fn ask_lead(
     mut sum: SumDatacenter,
     begun_ms: i64,
     options: ReadOptions<'_>,
-) -> Result<DatacenterSum, Fault> {
+) -> Result<Part, Fault> {
     if let Some((room_ms, end_ms)) = options.until_ms {
         open_objects::room(host, &sum.to, ObjectUser::Bulk, room_ms).await?;
         let _turn = open_objects::turn(host, &sum.to).await;

@@ -44,6 +44,7 @@ use self::explain::{ReadOptions, ask_inbox, ask_lead, ask_root};
 use tally_core::cluster::root::Root;
 use tally_core::cluster::view::View;
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::Part;
 use tally_core::counter::queue::InboxId;
 use tally_core::order::in_order;
 use tally_core::sketch::Uniques;
@@ -52,9 +53,9 @@ use tally_host::dispatch;
 use tally_host::http::Context;
 use tally_host::object::{IncomingCall, Reply};
 use tally_protocol::messages::{
-    AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, DatacenterSum, Drain, Explain, ExportPage,
-    Fault, GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Read, ReadDrained,
-    ReadEach, ReadMetrics, ReadParts, Reconcile, SumDatacenter, SumMany, ViewAnswer, ViewOf,
+    AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, Drain, Explain, ExportPage, Fault,
+    GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Read, ReadDrained, ReadEach,
+    ReadMetrics, ReadParts, Reconcile, SumDatacenter, SumMany, ViewAnswer, ViewOf,
 };
 use tally_protocol::names::CellAddress;
 use tally_protocol::view_fallback;
@@ -369,7 +370,7 @@ async fn sum_datacenters(
             (datacenter, answer)
         }
     };
-    let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
+    let mut datacenters: Vec<(Datacenter, Option<Part>)> = Vec::new();
     let mut targets = Vec::new();
     for datacenter in &root.datacenters {
         match view.and_then(|(view, at_ms)| view_fallback::pushed(view, datacenter, at_ms, now_ms))
@@ -416,7 +417,7 @@ async fn sum_datacenters(
 }
 
 /// Whether a datacenter did not answer, or not with all its shards.
-fn is_silent(part: &Option<DatacenterSum>) -> bool {
+fn is_silent(part: &Option<Part>) -> bool {
     part.as_ref().is_none_or(|part| !part.missing.is_empty())
 }
 

@@ -98,7 +98,7 @@ async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result
         let Some(sum) = read(host, Ok(own_request), None, ReadOptions::default()).await? else {
             return Ok(Top::default());
         };
-        let counted = sum.parts().map(|part| part.summary.window.count);
+        let counted = sum.parts().map(|part| part.window.count);
         own = Some((counter, counted.fold(0, u128::saturating_add)));
     }
     let many = SumMany {

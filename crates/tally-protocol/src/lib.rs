@@ -13,6 +13,7 @@
 //! | [`api_key`] | keys that calls make, and their stored form |
 //! | [`gift`] | what a key gives away, whose part of a table it fills, and when it ends |
 //! | [`audit`] | the audit log of administrative calls |
+//! | [`encoding`] | the bytes of messages and stored bodies, whose structs can grow |
 //! | [`messages`] | messages between Workers and objects |
 //! | [`view_fallback`] | the parts of a read that come from the root's memory |
 //! | [`metrics`] | metrics of the service |
@@ -67,6 +68,7 @@ pub mod boards;
 pub mod bodies;
 pub mod delta;
 pub mod dimensions;
+pub mod encoding;
 pub mod export;
 pub mod features;
 pub mod fields;

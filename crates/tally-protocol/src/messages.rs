@@ -4,10 +4,9 @@
 //! Messages are encoded with postcard, whose wire format is stable and specified. During a rollout, one end may be of
 //! the previous build. A change of a message's bytes needs a message of a new name, or another protocol.
 
-use postcard::Serializer;
-use postcard::ser_flavors::{AllocVec, Flavor};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::encoding::{self, Undecodable};
 use super::health::Ailment;
 use super::names::{Address, CellAddress};
 use super::problem::{Code, Problem};
@@ -18,10 +17,9 @@ use tally_core::counter::dimensions::BrokenLog;
 use tally_core::counter::flush::{Load, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::{CellTotals, Part, Question, Summary};
+use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::{FlushEffect, Nonce};
 use tally_core::counter::total::Sum as Total;
-use tally_core::sketch::Uniques;
 
 /// The protocol of this build: the set of messages and the content of their bytes. It rises with each release that
 /// changes them.
@@ -118,7 +116,7 @@ pub use board::{
     ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
 };
 pub use converge::{AskGrant, PushView, ReportLead, ViewAnswer, ViewOf, WatchLead};
-pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace, ShardReadTrace};
+pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace};
 pub use export::{
     ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,
 };
@@ -176,8 +174,8 @@ calls! {
     Configure => (), "/configure", |it| Address::Cell(&it.to);
     Suspend => (), "/suspend", |it| Address::Cell(&it.to);
     Close => (), "/close", |it| Address::Cell(&it.to);
-    Ask => Option<CellAnswer>, "/ask", |it| Address::Cell(&it.to);
-    SumDatacenter => DatacenterSum, "/sum", |it| Address::Cell(&it.to);
+    Ask => Option<Part>, "/ask", |it| Address::Cell(&it.to);
+    SumDatacenter => Part, "/sum", |it| Address::Cell(&it.to);
     Register => Grant, "/register", |it| Address::Root(&it.counter);
     LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
 }
@@ -375,19 +373,6 @@ pub struct Ask {
     pub question: Question,
 }
 
-/// One cell's part, with its unique elements of the window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CellAnswer {
-    /// The part.
-    pub part: Part,
-    /// Unique elements of the window.
-    pub window_uniques: Uniques,
-    /// The samples that were asked for, as a stored histogram; empty for none.
-    pub samples: Vec<u8>,
-    /// The breakdown that was asked for, in its stored form; empty for none.
-    pub breakdown: Vec<u8>,
-}
-
 /// Aggregator or root → lead: asks for the sum of its datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SumDatacenter {
@@ -408,42 +393,6 @@ impl SumDatacenter {
             explains: false,
         }
     }
-}
-
-/// A datacenter's sum.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DatacenterSum {
-    /// The sum of the shards that answered.
-    pub summary: Summary,
-    /// The totals of each of them.
-    pub cells: Vec<(u8, CellTotals)>,
-    /// Over how many shards writes are spread.
-    pub shards: u8,
-    /// Shards that did not answer; the sum has their last known part, or none.
-    pub missing: Vec<u8>,
-    /// The source and time of the sum.
-    pub origin: Origin,
-    /// The other shards as the lead saw them, in order, if the question explains; otherwise empty.
-    pub trace: Vec<ShardReadTrace>,
-}
-
-impl DatacenterSum {
-    /// Whether the datacenter itself says that this is all it has: it was asked, or has just pushed.
-    pub fn is_current(&self) -> bool {
-        self.missing.is_empty() && !matches!(self.origin, Origin::Known(_))
-    }
-}
-
-/// The source and time of a datacenter's sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Origin {
-    /// Its cells were asked during this read.
-    #[default]
-    Queried,
-    /// Its lead pushed it at this time, unix milliseconds, and continues to push changes.
-    Pushed(i64),
-    /// It does not answer. The sum was last known at this time, unix milliseconds.
-    Known(i64),
 }
 
 /// Lead → root: my datacenter has a write of this counter.
@@ -468,37 +417,24 @@ pub struct LookUp {
     pub counter: CounterId,
 }
 
-/// Encodes a message. Does not fail for the types above: they hold no maps of unknown length.
+/// Encodes a message. Does not fail for the types above: they hold no sequences of unknown length.
 ///
 /// # Errors
 /// `Broken` if postcard refuses the message.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
-    let mut serializer = Serializer {
-        output: AllocVec::new(),
-    };
-    let outcome = message.serialize(&mut serializer);
-    encoded(serializer, outcome)
-}
-
-/// What was encoded. Not generic, so that its code exists once.
-fn encoded(
-    serializer: Serializer<AllocVec>,
-    outcome: Result<(), postcard::Error>,
-) -> Result<Vec<u8>, Fault> {
-    outcome
-        .and_then(|()| serializer.output.finalize())
+    encoding::write(message, Vec::new())
         .map_err(|error| Fault::Broken(format!("a message cannot be encoded: {error}")))
 }
 
 /// Decodes a message. Bytes after its end are not read.
 ///
 /// # Errors
-/// `Broken` for bytes that are no such message.
+/// `Broken` for bytes that are no such message: it names the field that is missing or malformed.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
-    postcard::from_bytes(bytes).map_err(undecodable)
+    encoding::read(bytes).map_err(undecodable)
 }
 
-fn undecodable(error: postcard::Error) -> Fault {
+fn undecodable(error: Undecodable) -> Fault {
     Fault::Broken(format!("a message cannot be decoded: {error}"))
 }
 

@@ -2,10 +2,9 @@
 //!
 //! Invariant: data from memory is never reported as asked: its origin names its time.
 
-use crate::messages::{DatacenterSum, Origin};
 use tally_core::cluster::view::{ReportOrder, View};
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::{CellTotals, Summary};
+use tally_core::counter::merge::{Origin, Part};
 
 /// How old a lead's push may be for a default read. While somebody watches, a lead pushes changes within 250 ms, and a
 /// heartbeat every 2 s without changes, so that lost pushes are repeated. So for a counter that is written, a default
@@ -16,12 +15,7 @@ pub const PUSHED_MS_MAX: i64 = 3_000;
 
 /// What a lead has pushed, if it has pushed recently: a default read then need not ask it. `at_ms` is the time of the
 /// view by the root's clock, and `now_ms` the reader's own.
-pub fn pushed(
-    view: &View,
-    datacenter: &Datacenter,
-    at_ms: i64,
-    now_ms: i64,
-) -> Option<DatacenterSum> {
+pub fn pushed(view: &View, datacenter: &Datacenter, at_ms: i64, now_ms: i64) -> Option<Part> {
     let report = view.report_of(datacenter)?;
     // Clocks differ, but the push is not newer than now.
     let origin = Origin::Pushed(report.as_of_ms.min(now_ms));
@@ -42,35 +36,25 @@ pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
 }
 
 /// What was last known of a datacenter that does not answer, if anything.
-pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
+pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<Part> {
     let report = view.report_of(datacenter)?;
     let origin = Origin::Known(report.as_of_ms.min(now_ms));
     Some(remembered(view, datacenter, report.last_write_ms, origin))
 }
 
-fn remembered(
-    view: &View,
-    datacenter: &Datacenter,
-    last_write_ms: i64,
-    origin: Origin,
-) -> DatacenterSum {
-    let mut sum = DatacenterSum {
-        summary: Summary {
-            last_write_ms,
-            ..Summary::default()
-        },
+fn remembered(view: &View, datacenter: &Datacenter, last_write_ms: i64, origin: Origin) -> Part {
+    let cells = view.cells().cells_of(datacenter);
+    Part {
+        shards: u8::try_from(cells.len()).unwrap_or(u8::MAX),
+        cells,
+        last_write_ms,
         origin,
-        ..DatacenterSum::default()
-    };
-    for cell in view.cells().cells_of(datacenter) {
-        add(&mut sum, cell);
+        ..Part::default()
     }
-    sum.shards = u8::try_from(sum.cells.len()).unwrap_or(u8::MAX);
-    sum
 }
 
 /// Adds what was last known of datacenters, and of single shards, that did not answer.
-pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, now_ms: i64) {
+pub fn fill_in(parts: &mut [(Datacenter, Option<Part>)], view: &View, now_ms: i64) {
     for (datacenter, part) in parts {
         match part {
             Some(part) => complete(part, view, datacenter, now_ms),
@@ -80,7 +64,7 @@ pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, n
 }
 
 /// Adds to a datacenter's sum what was last known of its missing shards.
-fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
+fn complete(sum: &mut Part, view: &View, datacenter: &Datacenter, now_ms: i64) {
     let Some(report) = view
         .report_of(datacenter)
         .filter(|_| !sum.missing.is_empty())
@@ -88,15 +72,7 @@ fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_m
         return;
     };
     sum.origin = Origin::Known(report.as_of_ms.min(now_ms));
-    for (shard, totals) in view.cells().cells_of(datacenter) {
-        if sum.missing.contains(&shard) {
-            add(sum, (shard, totals));
-        }
-    }
-}
-
-fn add(sum: &mut DatacenterSum, cell: (u8, CellTotals)) {
-    sum.summary.added = sum.summary.added.plus(cell.1.added.into());
-    sum.summary.removed = sum.summary.removed.plus(cell.1.removed.into());
-    sum.cells.push(cell);
+    let mut known = view.cells().cells_of(datacenter);
+    known.retain(|(shard, _)| sum.missing.contains(shard));
+    sum.cells.extend(known);
 }

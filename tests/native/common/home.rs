@@ -136,11 +136,12 @@ impl Shell {
 
     pub fn totals(&self) -> (u64, u128, u128) {
         let part = self.cell.answer(&Question::plain(1)).expect("it counts");
+        let totals = part.cells[0].1;
         let low_bits = |total: CellTotal| Sum::from(total).low_bits();
         (
-            part.totals.sequence,
-            low_bits(part.totals.added),
-            low_bits(part.totals.removed),
+            totals.sequence,
+            low_bits(totals.added),
+            low_bits(totals.removed),
         )
     }
 }

@@ -304,8 +304,8 @@ impl Shell {
                     (restored.answer(&question), self.cell.answer(&question));
                 for part in [&mut restored_part, &mut held].into_iter().flatten() {
                     // Before it nothing is claimed.
-                    let kept_from = part.kept_from;
-                    part.points.retain(|(start, _)| *start >= kept_from);
+                    let kept_from = part.kept_from.unwrap_or(i64::MIN);
+                    part.points.retain(|start, _| *start >= kept_from);
                 }
                 prop_assert_eq!(restored_part, held, "{:?} {:?}", from..to, step);
             }

@@ -1,5 +1,7 @@
 //! What native tests share.
 
+mod calls;
+pub mod drawn;
 pub mod events;
 pub mod exposition;
 pub mod fake_platform;

@@ -2,10 +2,10 @@
 
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::{CellTotals, Summary};
+use tally_core::counter::merge::{CellTotals, Part};
 use tally_core::counter::settings::Settings;
 use tally_core::sketch::{HashKey, Source, Token, Uniques, hash};
-use tally_protocol::messages::{DatacenterSum, GlobalSum};
+use tally_protocol::messages::GlobalSum;
 use tally_protocol::public::Freshness;
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -52,14 +52,9 @@ pub fn sketch_of(key: u8, elements: std::ops::Range<u32>) -> Uniques {
 }
 
 /// A datacenter with one cell of these totals.
-pub fn part(added: u128, removed: u128) -> DatacenterSum {
-    DatacenterSum {
-        summary: Summary {
-            added: added.into(),
-            removed: removed.into(),
-            last_write_ms: NOW_MS - 1_000,
-            ..Summary::default()
-        },
+pub fn part(added: u128, removed: u128) -> Part {
+    Part {
+        last_write_ms: NOW_MS - 1_000,
         cells: vec![(
             0,
             CellTotals {
@@ -71,12 +66,12 @@ pub fn part(added: u128, removed: u128) -> DatacenterSum {
         )],
         shards: 2,
         missing: Vec::new(),
-        ..DatacenterSum::default()
+        ..Part::default()
     }
 }
 
 /// A counter of these datacenters; `None` for one that does not answer.
-pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
+pub fn sum(datacenters: Vec<(&str, Option<Part>)>) -> GlobalSum {
     GlobalSum {
         root: Root {
             generation: 1,

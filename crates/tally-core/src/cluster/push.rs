@@ -60,6 +60,7 @@ pub const DOUBT_MS: i64 = 900_000;
 
 /// Lead → root: the changes of the lead's datacenter that the root may lack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Push+")]
 pub struct Push {
     /// The number of this push, by which late answers are recognized.
     pub number: u64,

@@ -44,6 +44,7 @@ pub enum RootEntry {
 
 /// The root of a living counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Root+")]
 pub struct Root {
     /// The living generation.
     pub generation: u64,

@@ -56,6 +56,7 @@ impl Element {
 
 /// The content of a flush.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Load+")]
 pub struct Load {
     /// Sum of all increments.
     pub added: u128,

@@ -10,6 +10,7 @@ pub const GRANT_TRUSTED_MS: u64 = 1_000;
 
 /// Permission to count, given by the root and handed on by the lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Grant+")]
 pub struct Grant {
     /// The counter's generation.
     pub generation: u64,

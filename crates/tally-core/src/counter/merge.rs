@@ -1,7 +1,7 @@
 //! Merges the states of many cells into one answer.
 //!
 //! A [`Vector`] is a state-based CRDT: per cell the higher (generation, sequence) wins. So merging is commutative,
-//! associative and idempotent, and lost, repeated and reordered messages are harmless. A [`Summary`] adds up disjoint
+//! associative and idempotent, and lost, repeated and reordered messages are harmless. A [`Part`] adds up disjoint
 //! cells and is not idempotent: each read makes a new one. Source: Shapiro et al. 2011, "A comprehensive study of
 //! convergent and commutative replicated data types", PN-Counter.
 
@@ -113,6 +113,7 @@ pub struct Range {
 
 /// The question of a reader to the cells of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Question+")]
 pub struct Question {
     /// The generation that the root holds. A cell of an older one has missed its end, and drops it.
     pub generation: u64,
@@ -154,30 +155,18 @@ impl Question {
     }
 }
 
-/// One cell's share of an answer.
+/// The share of an answer that some cells give: one cell, the cells of a datacenter, or all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Part+")]
 pub struct Part {
-    /// Its totals.
-    pub totals: CellTotals,
-    /// Its newest write, unix milliseconds.
-    pub last_write_ms: i64,
-    /// Its unique elements of all time.
-    pub uniques: Uniques,
-    /// The window's count, if asked for.
-    pub window: Option<Count>,
-    /// Non-empty buckets, if asked for: (unix second, count).
-    pub points: Vec<(i64, u128)>,
-    /// The unix second from which those buckets are complete.
-    pub kept_from: i64,
-}
-
-/// The sum of several cells.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Sum of increments.
-    pub added: Sum,
-    /// Sum of decrements.
-    pub removed: Sum,
+    /// The totals of each of them, by shard. A cell that answers alone does not know its shard: 0.
+    pub cells: Vec<(u8, CellTotals)>,
+    /// Over how many shards writes are spread; 0 from a single cell.
+    pub shards: u8,
+    /// Shards that did not answer; the part has their last known totals, or none.
+    pub missing: Vec<u8>,
+    /// Its source and time.
+    pub origin: Origin,
     /// Newest write, unix milliseconds; `i64::MIN` for none.
     pub last_write_ms: i64,
     /// Unique elements of all time.
@@ -186,57 +175,65 @@ pub struct Summary {
     pub window_uniques: Uniques,
     /// The window's count.
     pub window: Count,
-    /// Non-empty buckets.
+    /// Non-empty buckets: the unix second at which each begins, and its count.
     pub points: BTreeMap<i64, u128>,
-    /// The unix second from which those buckets are complete; `i64::MIN` if none were removed.
-    pub kept_from: i64,
+    /// The unix second from which those buckets are complete; `None` if none were removed.
+    pub kept_from: Option<i64>,
     /// The samples that were asked for, as a histogram at rest; empty for none.
     pub samples: Vec<u8>,
     /// The breakdown that was asked for, at rest; empty for nothing.
     pub breakdown: Vec<u8>,
+    /// The other shards as the lead saw them, in order, if the question explains; otherwise empty.
+    pub trace: Vec<ShardReadTrace>,
 }
 
-impl Default for Summary {
+/// The source and time of a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// Its cells were asked during this read.
+    #[default]
+    Queried,
+    /// Its lead pushed it at this time, unix milliseconds, and continues to push changes.
+    Pushed(i64),
+    /// It does not answer. The part was last known at this time, unix milliseconds.
+    Known(i64),
+}
+
+/// A shard, as its lead saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardReadTrace {
+    /// The shard.
+    pub shard: u8,
+    /// How long it took, milliseconds; `None` where the lead stores its part and did not ask.
+    pub latency_ms: Option<u64>,
+    /// Whether writes no longer spread to it.
+    pub is_sealed: bool,
+}
+
+impl Default for Part {
     fn default() -> Self {
         Self {
-            added: Sum::ZERO,
-            removed: Sum::ZERO,
+            cells: Vec::new(),
+            shards: 0,
+            missing: Vec::new(),
+            origin: Origin::Queried,
             last_write_ms: i64::MIN,
             uniques: Uniques::new(),
             window_uniques: Uniques::new(),
             window: Count::default(),
             points: BTreeMap::new(),
-            kept_from: i64::MIN,
+            kept_from: None,
             samples: Vec::new(),
             breakdown: Vec::new(),
+            trace: Vec::new(),
         }
     }
 }
 
-impl Summary {
-    /// Adds one cell's part and its unique elements of the window.
-    pub fn add_part(&mut self, part: Part, window_uniques: Uniques) {
-        // Not `collect`, whose code contains another sort.
-        let mut points = BTreeMap::new();
-        points.extend(part.points);
-        self.add(Summary {
-            added: part.totals.added.into(),
-            removed: part.totals.removed.into(),
-            last_write_ms: part.last_write_ms,
-            uniques: part.uniques,
-            window_uniques,
-            window: part.window.unwrap_or_default(),
-            points,
-            kept_from: part.kept_from,
-            samples: Vec::new(),
-            breakdown: Vec::new(),
-        });
-    }
-
-    /// Adds the sum of other cells, none of which is in this one.
-    pub fn add(&mut self, other: Summary) {
-        self.added = self.added.plus(other.added);
-        self.removed = self.removed.plus(other.removed);
+impl Part {
+    /// Adds the part of other cells, none of which is in this one. Whence this part comes stays as it is.
+    pub fn add(&mut self, other: Part) {
+        self.cells.extend(other.cells);
         self.last_write_ms = self.last_write_ms.max(other.last_write_ms);
         join(&mut self.uniques, other.uniques);
         join(&mut self.window_uniques, other.window_uniques);
@@ -250,9 +247,43 @@ impl Summary {
         join_breakdowns(&mut self.breakdown, other.breakdown);
     }
 
-    /// The value of the cells in this sum.
+    /// The part of a cell, which is this shard.
+    #[must_use]
+    pub fn of_shard(mut self, own: u8) -> Self {
+        for (shard, _) in &mut self.cells {
+            *shard = own;
+        }
+        self
+    }
+
+    /// The sum of increments.
+    pub fn added(&self) -> Sum {
+        self.cells
+            .iter()
+            .map(|(_, cell)| Sum::from(cell.added))
+            .sum()
+    }
+
+    /// The value of the cells.
     pub fn value(&self) -> Value {
-        Value::new(self.added, self.removed)
+        let cells = self.cells.iter();
+        cells.fold(Value::default(), |sum, (_, cell)| {
+            sum.plus(Value::new(cell.added, cell.removed))
+        })
+    }
+
+    /// Whether the datacenter itself says that this is all it has: it was asked, or has just pushed.
+    pub fn is_current(&self) -> bool {
+        self.missing.is_empty() && !matches!(self.origin, Origin::Known(_))
+    }
+
+    /// Its approximate size in memory, without its cells.
+    pub fn bytes(&self) -> usize {
+        self.uniques.rest_bytes()
+            + self.window_uniques.rest_bytes()
+            + self.samples.len()
+            + self.breakdown.len()
+            + 24 * self.points.len()
     }
 }
 

@@ -69,6 +69,7 @@ impl UniqueHash {
 
 /// A counter's settings; each `PUT` replaces all of them and has a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Settings+")]
 pub struct Settings {
     /// The number of `PUT`s so far; of two settings the higher number wins.
     pub number: u64,

@@ -13,9 +13,10 @@ use crate::kit::request_context::RequestContext;
 use tally_core::cluster::root::Root;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::Part;
 use tally_core::sketch::Uniques;
 use tally_host::{Host, State};
-use tally_protocol::messages::{DatacenterSum, Fault, GlobalSum, Read, SumDatacenter};
+use tally_protocol::messages::{Fault, GlobalSum, Read, SumDatacenter};
 use tally_protocol::names::CellAddress;
 use tally_protocol::open_slots::ObjectUser;
 use tally_protocol::public::Freshness;
@@ -200,7 +201,7 @@ fn stale(host: &Host, sum: Rc<GlobalSum>, as_of_ms: i64) -> FetchedSum {
 
 /// The count of this datacenter's lead, and its generation: a lead that is asked for an earlier generation names the
 /// current one.
-async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, DatacenterSum)> {
+async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, Part)> {
     let ask = |generation: u64| {
         let to = CellAddress::lead(&question.counter, &context.datacenter());
         SumDatacenter::new(to, question.wanted.of(generation))
@@ -216,7 +217,7 @@ async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, Dat
 }
 
 /// A counter as one datacenter knows it: others may have counted, and the effect of sets is unknown.
-fn local(generation: u64, datacenter: Datacenter, part: DatacenterSum) -> GlobalSum {
+fn local(generation: u64, datacenter: Datacenter, part: Part) -> GlobalSum {
     // The first part of a generation is the clock in milliseconds.
     let created_at_ms = i64::try_from(generation).unwrap_or(0);
     let mut root = Root {

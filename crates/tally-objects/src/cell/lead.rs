@@ -8,16 +8,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::object::{Core, GRANT_TRIES};
-use tally_core::counter::breakdown::join_breakdowns;
 use tally_core::counter::grant::Grant;
-use tally_core::counter::merge::{Part, Question};
-use tally_core::counter::samples::join_samples;
+use tally_core::counter::merge::{Part, Question, ShardReadTrace};
 use tally_core::counter::settings::SHARDS_MAX;
 use tally_core::order::in_order;
-use tally_core::sketch::Uniques;
 use tally_protocol::messages::{
-    Ask, AskGrant, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, ShardReadTrace,
-    SumDatacenter, Suspend,
+    Ask, AskGrant, Close, Configure, Fault, Hello, Seal, SumDatacenter, Suspend,
 };
 use tally_protocol::names::CellAddress;
 use tally_protocol::open_slots::ObjectUser;
@@ -85,7 +81,7 @@ impl Core {
     pub(super) async fn on_sum(
         &self,
         message: Result<SumDatacenter, Fault>,
-    ) -> Result<DatacenterSum, Fault> {
+    ) -> Result<Part, Fault> {
         let message = message?;
         if !message.explains {
             return self.sum(message, None).await;
@@ -98,7 +94,7 @@ impl Core {
     }
 
     /// Sums the datacenter, and adds the called shards to `trace`, if there is one.
-    async fn sum(&self, sum: SumDatacenter, trace: ShardTrace<'_>) -> Result<DatacenterSum, Fault> {
+    async fn sum(&self, sum: SumDatacenter, trace: ShardTrace<'_>) -> Result<Part, Fault> {
         let SumDatacenter { to, question, .. } = sum;
         self.readable()?;
         match self.state.borrow().generation() {
@@ -111,46 +107,28 @@ impl Core {
                 return Err(Fault::Superseded(question.generation));
             }
             // This cell has no generation yet, or has not received the end of an earlier one: it adds nothing.
-            _ => return Ok(DatacenterSum::default()),
+            _ => return Ok(Part::default()),
         }
         // First the list of shards to ask, then this cell's own totals: both in one turn.
         let (kept, targets) = self.sealed_and_targets(&question);
         let ask = |shard: u8| self.ask_shard(to.sibling(shard), question, trace);
         let others = targets.into_iter().map(ask);
         let own = self.answer(&question)?;
-        let mut datacenter = DatacenterSum {
+        let mut datacenter = Part {
             shards: self.state.borrow().spread(),
-            ..DatacenterSum::default()
-        };
-        let mut add = |shard: u8, answer: CellAnswer| {
-            datacenter.cells.push((shard, answer.part.totals));
-            join_samples(&mut datacenter.summary.samples, answer.samples);
-            join_breakdowns(&mut datacenter.summary.breakdown, answer.breakdown);
-            datacenter
-                .summary
-                .add_part(answer.part, answer.window_uniques);
+            ..Part::default()
         };
         if let Some(own) = own {
-            add(0, own);
+            datacenter.add(own);
         }
         for (shard, part) in kept {
             record(trace, shard, None, true);
-            let window_uniques = Uniques::new();
-            let (samples, breakdown) = (Vec::new(), Vec::new());
-            add(
-                shard,
-                CellAnswer {
-                    part,
-                    window_uniques,
-                    samples,
-                    breakdown,
-                },
-            );
+            datacenter.add(part.of_shard(shard));
         }
         let mut missing = Vec::new();
         for (shard, answer) in all_settled(others, SHARDS_AT_ONCE).await {
             match answer {
-                Ok(Some(answer)) => add(shard, answer),
+                Ok(Some(part)) => datacenter.add(part.of_shard(shard)),
                 // A shard that never counted in this generation adds nothing.
                 Ok(None) => {}
                 Err(fault @ Fault::Unreadable(_)) => return Err(fault),
@@ -168,7 +146,7 @@ impl Core {
         to: CellAddress,
         question: Question,
         trace: ShardTrace<'_>,
-    ) -> (u8, Result<Option<CellAnswer>, Fault>) {
+    ) -> (u8, Result<Option<Part>, Fault>) {
         let shard = to.shard;
         let begun_ms = trace.map(|_| self.host.now_ms());
         let ask = Ask { to, question };

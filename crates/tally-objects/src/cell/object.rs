@@ -29,14 +29,13 @@ use tally_core::counter::grant::{Grant, GrantOutcome};
 use tally_core::counter::ledgers::LedgerLimits;
 use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::Nonce;
-use tally_core::sketch::Uniques;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
 use tally_protocol::messages::{
-    Ask, AskGrant, Call, CallLead, CellAnswer, Claim, Close, Configure, CountKeyed, Fault, Flush,
-    Flushed, GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
-    Register, RepairCell, ReportLead, Seal, SumDatacenter, Suspend, WatchLead,
+    Ask, AskGrant, Call, CallLead, Claim, Close, Configure, CountKeyed, Fault, Flush, Flushed,
+    GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall, Register,
+    RepairCell, ReportLead, Seal, SumDatacenter, Suspend, WatchLead,
 };
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::CellAddress;
@@ -373,38 +372,28 @@ impl Core {
         self.save()
     }
 
-    fn on_ask(&self, ask: Result<Ask, Fault>) -> Result<Option<CellAnswer>, Fault> {
+    fn on_ask(&self, ask: Result<Ask, Fault>) -> Result<Option<Part>, Fault> {
         let ask = ask?;
         self.readable()?;
         self.answer(&ask.question)
     }
 
     /// This cell's own part of an answer.
-    pub(super) fn answer(&self, question: &Question) -> Result<Option<CellAnswer>, Fault> {
-        let Some(part) = self.state.borrow().answer(question) else {
+    pub(super) fn answer(&self, question: &Question) -> Result<Option<Part>, Fault> {
+        let Some(mut part) = self.state.borrow().answer(question) else {
             return Ok(None);
         };
-        let window_uniques = match question.uniques {
-            Some(range) if !question.totals_only => {
-                let open_hour = self.state.borrow().open_hour();
-                self.rows.range_uniques(range, open_hour)?
-            }
-            _ => Uniques::new(),
-        };
-        let samples = match question.samples {
-            Some((from, to)) => self.rows.window_samples(from, to)?,
-            None => Vec::new(),
-        };
-        let breakdown = match question.breakdown {
-            Some(name) => self.rows.breakdown(&name, question.window)?,
-            None => Vec::new(),
-        };
-        Ok(Some(CellAnswer {
-            part,
-            window_uniques,
-            samples,
-            breakdown,
-        }))
+        if let Some(range) = question.uniques.filter(|_| !question.totals_only) {
+            let open_hour = self.state.borrow().open_hour();
+            part.window_uniques = self.rows.range_uniques(range, open_hour)?;
+        }
+        if let Some((from, to)) = question.samples {
+            part.samples = self.rows.window_samples(from, to)?;
+        }
+        if let Some(name) = question.breakdown {
+            part.breakdown = self.rows.breakdown(&name, question.window)?;
+        }
+        Ok(Some(part))
     }
 
     /// Stops counting until it is admitted again.

@@ -298,8 +298,8 @@ impl Core {
             cells: &sum.cells,
             // The present counts of shards that do not answer are unknown.
             as_of_ms: if sum.missing.is_empty() { as_of_ms } else { 0 },
-            last_write_ms: sum.summary.last_write_ms,
-            uniques: sum.summary.uniques,
+            last_write_ms: sum.last_write_ms,
+            uniques: sum.uniques,
         }))
     }
 

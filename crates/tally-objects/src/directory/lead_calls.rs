@@ -5,7 +5,8 @@ use std::rc::Rc;
 use crate::kit::outbox::Outbox;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_protocol::messages::{DatacenterSum, Fault, ReadParts, SumDatacenter, Suspend};
+use tally_core::counter::merge::Part;
+use tally_protocol::messages::{Fault, ReadParts, SumDatacenter, Suspend};
 use tally_protocol::names::CellAddress;
 use tally_shared::concurrency::all_settled;
 
@@ -39,7 +40,7 @@ pub(super) async fn sums(
     root: &Root,
     datacenters: &[Datacenter],
     wanted: ReadParts,
-) -> Vec<(Datacenter, Option<DatacenterSum>)> {
+) -> Vec<(Datacenter, Option<Part>)> {
     let question = wanted.of(root.generation);
     let ask = |datacenter: &Datacenter| {
         let to = CellAddress::lead(counter, datacenter);

@@ -15,12 +15,13 @@ use crate::kit::store::Store;
 use tally_core::cluster::operation::Cells;
 use tally_core::cluster::root::{NeedsHome, Root, RootEntry};
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::Part;
 use tally_core::counter::settings::{Settings, Ttl};
 use tally_core::counter::total::Value;
 use tally_host::Host;
 use tally_protocol::messages::{
-    DatacenterSum, Done, Fault, IfExists, Operate, Operation, OperationCondition, OperationOutcome,
-    Put, ReadParts, RestoreSource, StoreAnswer, StoredAnswer,
+    Done, Fault, IfExists, Operate, Operation, OperationCondition, OperationOutcome, Put,
+    ReadParts, RestoreSource, StoreAnswer, StoredAnswer,
 };
 
 /// A refused operation: nothing has changed.
@@ -402,7 +403,7 @@ impl Operations {
         .await;
         for (datacenter, sum) in sums {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
-            if !sum.summary.uniques.is_empty() {
+            if !sum.uniques.is_empty() {
                 return Err(Refused::Outcome(OperationOutcome::HashMismatch));
             }
         }
@@ -434,9 +435,8 @@ impl Operations {
             ..ReadParts::default()
         };
         let sums = sums(self.roots.outbox(), counter, root, datacenters, wanted).await;
-        let cells = |(datacenter, sum): (Datacenter, Option<DatacenterSum>)| {
-            (datacenter, sum.map(|sum| sum.cells))
-        };
+        let cells =
+            |(datacenter, sum): (Datacenter, Option<Part>)| (datacenter, sum.map(|sum| sum.cells));
         sums.into_iter().map(cells).collect()
     }
 

@@ -12,14 +12,14 @@ use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::dimensions::DimensionLog;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
+use tally_core::counter::merge::Part;
 use tally_core::counter::samples::Samples;
 use tally_core::counter::settings::TtlMode;
 use tally_core::counter::total::Value;
 use tally_host::Host;
 use tally_protocol::keyed::{KeyRoom, part_full};
 use tally_protocol::messages::{
-    AttemptName, DatacenterSum, Done, Fault, GlobalSum, Operate, Operation, OperationCondition,
-    OperationOutcome,
+    AttemptName, Done, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
 };
 use tally_protocol::redis::error;
 use tally_protocol::redis::reply::{Reply, ReplyError};
@@ -116,7 +116,7 @@ impl Counters {
         Self::whole(&sum)?;
         let value = sum.value();
         let was_set = at_ms.is_some_and(|at_ms| sum.root.operations.at_ms() > at_ms);
-        let counted: u128 = sum.parts().map(|part| part.summary.window.count).sum();
+        let counted: u128 = sum.parts().map(|part| part.window.count).sum();
         let ttl = sum.root.settings.ttl;
         let fixed = ttl.filter(|ttl| ttl.mode == TtlMode::Fixed);
         Ok(Some(CounterRead {
@@ -160,8 +160,7 @@ impl Counters {
 
     /// Succeeds if the whole counter was read.
     pub(super) fn whole(sum: &GlobalSum) -> Result<(), Fault> {
-        let has_answered =
-            |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_current);
+        let has_answered = |part: &Option<Part>| part.as_ref().is_some_and(Part::is_current);
         if !sum.datacenters.iter().all(|(_, part)| has_answered(part)) {
             let detail = "a datacenter that counts this key does not answer";
             return Err(Fault::Unavailable(detail.to_owned()));

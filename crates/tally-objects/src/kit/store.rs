@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use tally_host::object::{Object, Rows, SqlValue};
+use tally_protocol::encoding;
 use tally_protocol::messages::Fault;
 use tally_protocol::stored::{self, Damage, SCHEMA_VERSION, StoredBody};
 
@@ -352,7 +353,7 @@ impl Store {
     /// # Errors
     /// `Unreadable` for other bytes.
     pub fn value<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Fault> {
-        postcard::from_bytes(body).map_err(|_| self.damaged(Damage::Changed))
+        encoding::read(body).map_err(|error| self.unreadable(&format!("a stored body: {error}")))
     }
 
     /// Whether the body of a column is damaged; a body of a newer build is not.
@@ -457,7 +458,7 @@ pub fn finished(body: Vec<u8>) -> SqlValue {
 /// # Errors
 /// `Broken` if postcard refuses.
 pub fn in_room<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
-    postcard::to_extend(value, stored::begin())
+    encoding::write(value, stored::begin())
         .map_err(|error| Fault::Broken(format!("a value cannot be stored: {error}")))
 }
 

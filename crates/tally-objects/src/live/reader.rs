@@ -12,6 +12,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::{Origin, Part};
 use tally_core::order::set_of;
 use tally_host::Host;
 use tally_host::object::Object;
@@ -20,9 +21,7 @@ use tally_protocol::live::pace::Pace;
 use tally_protocol::live::snapshot::{CounterSnapshot, Shown, is_outdated};
 use tally_protocol::live::topic::{Topic, WatchedBoard};
 use tally_protocol::live::{LOOK_MAX, LOOK_MS_MAX, SNAPSHOTS_MAX};
-use tally_protocol::messages::{
-    BoardAnswer, BoardQuestion, DatacenterSum, Fault, GlobalSum, Look, Origin,
-};
+use tally_protocol::messages::{BoardAnswer, BoardQuestion, Fault, GlobalSum, Look};
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::UNIQUES_ROUNDING;
 use tally_protocol::public::{Freshness, Rounding, SummedCounter};
@@ -314,6 +313,6 @@ impl WatchedCounter {
 }
 
 /// Whether a lead did not answer. A lead without one of its shards did answer.
-fn is_silent(part: Option<&DatacenterSum>) -> bool {
+fn is_silent(part: Option<&Part>) -> bool {
     part.is_none_or(|part| matches!(part.origin, Origin::Known(_)) && part.missing.is_empty())
 }

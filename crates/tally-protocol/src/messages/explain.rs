@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Call, GlobalSum, Read};
 use crate::names::Address;
 use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::ShardReadTrace;
 use tally_core::counter::queue::InboxId;
 
 calls! {
@@ -51,17 +52,6 @@ pub struct LeadTrace {
     pub latency_ms: u64,
     /// Its other shards, in order; empty where it did not answer.
     pub shards: Vec<ShardReadTrace>,
-}
-
-/// A shard, as its lead saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShardReadTrace {
-    /// The shard.
-    pub shard: u8,
-    /// How long it took, milliseconds; `None` where the lead stores its part and did not ask.
-    pub latency_ms: Option<u64>,
-    /// Whether writes no longer spread to it.
-    pub is_sealed: bool,
 }
 
 /// An inbox that was asked.

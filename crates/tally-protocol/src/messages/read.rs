@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Call, DatacenterSum, Fault, Origin};
+use super::{Call, Fault};
 use crate::health::Ailment;
 use crate::metrics::Snapshot;
 use crate::names::Address;
 use tally_core::cluster::root::Root;
 use tally_core::counter::dimensions::DimensionName;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::{Question, Range, join};
+use tally_core::counter::merge::{Origin, Part, Question, Range, join};
 use tally_core::counter::total::{Sum as Total, Value};
 use tally_core::sketch::Uniques;
 
@@ -61,6 +61,7 @@ pub struct ReadEach {
 
 /// The parts of a read; the root's generation is added on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "ReadParts+")]
 pub struct ReadParts {
     /// The count within these seconds: (first, last).
     pub window: Option<(i64, i64)>,
@@ -128,7 +129,7 @@ pub struct GlobalSum {
     /// The root that was read.
     pub root: Root,
     /// Each datacenter's sum; `None` for one that did not answer.
-    pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
+    pub datacenters: Vec<(Datacenter, Option<Part>)>,
     /// Whether it covers all datacenters, and not a single one.
     pub is_whole: bool,
     /// The unique elements of all datacenters. Where not all were asked, those that the root knew are included.
@@ -154,7 +155,7 @@ impl GlobalSum {
     }
 
     /// The sums of the datacenters that answered.
-    pub fn parts(&self) -> impl Iterator<Item = &DatacenterSum> {
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
         let parts = self.datacenters.iter();
         parts.filter_map(|(_, part)| part.as_ref())
     }
@@ -169,16 +170,15 @@ impl GlobalSum {
     }
 
     /// What one datacenter adds to the value.
-    pub fn value_of(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> Value {
-        let beyond = |part: &DatacenterSum| self.root.operations.beyond(datacenter, &part.cells);
+    pub fn value_of(&self, datacenter: &Datacenter, part: Option<&Part>) -> Value {
+        let beyond = |part: &Part| self.root.operations.beyond(datacenter, &part.cells);
         part.map_or_else(Value::default, beyond)
     }
 
     /// Whether a datacenter reported all that it has (it was asked, or has just pushed), and it is known which part of
     /// that counts.
-    pub fn is_reported(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
-        part.is_some_and(DatacenterSum::is_current)
-            && self.root.operations.is_reconciled(datacenter)
+    pub fn is_reported(&self, datacenter: &Datacenter, part: Option<&Part>) -> bool {
+        part.is_some_and(Part::is_current) && self.root.operations.is_reconciled(datacenter)
     }
 
     /// Whether a datacenter reported counts that the last set or reset could not observe. No value includes them before
@@ -186,7 +186,7 @@ impl GlobalSum {
     pub fn has_unreconciled(&self) -> bool {
         let mut parts = self.datacenters.iter();
         parts.any(|(datacenter, part)| {
-            let is_current = part.as_ref().is_some_and(DatacenterSum::is_current);
+            let is_current = part.as_ref().is_some_and(Part::is_current);
             is_current && !self.root.operations.is_reconciled(datacenter)
         })
     }
@@ -199,7 +199,7 @@ impl GlobalSum {
             let Some(part) = part.as_ref().filter(|part| part.is_current()) else {
                 return false;
             };
-            last_write_ms = last_write_ms.max(part.summary.last_write_ms);
+            last_write_ms = last_write_ms.max(part.last_write_ms);
         }
         let ttl = self.root.settings.ttl.filter(|_| self.is_whole);
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(last_write_ms))
@@ -207,15 +207,8 @@ impl GlobalSum {
 
     /// Its approximate size in memory.
     pub fn bytes(&self) -> usize {
-        let bytes = self.parts().map(|part| {
-            let summary = &part.summary;
-            let sketches = summary.uniques.rest_bytes() + summary.window_uniques.rest_bytes();
-            sketches
-                + summary.samples.len()
-                + summary.breakdown.len()
-                + 24 * summary.points.len()
-                + 64 * part.cells.len()
-        });
+        let parts = self.parts();
+        let bytes = parts.map(|part| part.bytes() + 64 * part.cells.len());
         bytes.sum::<usize>() + self.uniques.rest_bytes() + self.window_uniques.rest_bytes() + 256
     }
 
@@ -234,9 +227,8 @@ impl GlobalSum {
             .iter_mut()
             .filter_map(|(_, part)| part.as_mut())
         {
-            let summary = &mut part.summary;
-            join(&mut self.uniques, std::mem::take(&mut summary.uniques));
-            let of_window = std::mem::take(&mut summary.window_uniques);
+            join(&mut self.uniques, std::mem::take(&mut part.uniques));
+            let of_window = std::mem::take(&mut part.window_uniques);
             join(&mut self.window_uniques, of_window);
         }
     }

@@ -26,6 +26,7 @@ pub type ListedCounter = (CounterId, Option<KnownTotal>);
 
 /// What a partition knows of a counter from pushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename = "KnownTotal+")]
 pub struct KnownTotal {
     /// Its totals.
     pub total: CounterTotal,

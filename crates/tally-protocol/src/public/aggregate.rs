@@ -13,10 +13,10 @@ use super::top::{OmittedView, share};
 use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
 use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
 use crate::query::{BreakdownQuery, HistoryFormat};
-use tally_core::counter::breakdown::Breakdown;
+use tally_core::counter::breakdown::{Breakdown, join_breakdowns};
 use tally_core::counter::id::CounterId;
-use tally_core::counter::merge::{Range, Summary};
-use tally_core::counter::total::Value;
+use tally_core::counter::merge::Range;
+use tally_core::counter::total::{Sum, Value};
 use tally_core::order::in_order;
 use tally_core::sketch::ValueCount;
 
@@ -39,9 +39,12 @@ pub struct Aggregate {
     /// The value of a dimension that was asked for, and its sum over all counters.
     value_named: Option<String>,
     of_value: ValueCount,
-    /// The sums of increments, in all and in the window, and the breakdown that was asked for; its other fields are
-    /// unused.
-    counted: Box<Summary>,
+    /// The sum of increments.
+    added: Sum,
+    /// The sum of those in the window.
+    in_window: u128,
+    /// The breakdown that was asked for, at rest; empty for nothing.
+    breakdown: Vec<u8>,
     /// The most cells that were asked.
     cells: u64,
     missing_partitions: Vec<u32>,
@@ -109,7 +112,9 @@ impl Aggregate {
             top: BTreeSet::new(),
             value_named,
             of_value: ValueCount::default(),
-            counted: Box::default(),
+            added: Sum::ZERO,
+            in_window: 0,
+            breakdown: Vec::new(),
             cells: 0,
             missing_partitions: Vec::new(),
             omitted: None,
@@ -159,12 +164,9 @@ impl Aggregate {
             self.of_value.count = self.of_value.count.saturating_add(counted);
             self.of_value.error = self.of_value.error.saturating_add(error);
         }
-        self.counted.add(Summary {
-            added: counter.total.added,
-            window: counter.total.window,
-            breakdown,
-            ..Summary::default()
-        });
+        self.added = self.added.plus(counter.total.added());
+        self.in_window = self.in_window.saturating_add(counter.window_count());
+        join_breakdowns(&mut self.breakdown, breakdown);
         if self.top_max > 0 && counted > 0 {
             self.top.insert((Reverse(counted), id.clone(), error));
             if self.top.len() > usize::try_from(self.top_max).unwrap_or(usize::MAX) {
@@ -216,7 +218,7 @@ impl Aggregate {
         let above = self.top.iter().filter(|(Reverse(count), ..)| *count > than);
         let sums = Sums {
             counters: self.top.len().try_into().unwrap_or(u64::MAX),
-            total: amount(self.counted.window.count),
+            total: amount(self.in_window),
             above: above.count().try_into().unwrap_or(u64::MAX),
             as_of_ms: Some(self.as_of_ms),
             kept_from_ms: match self.kept_from > from {
@@ -246,8 +248,7 @@ impl Aggregate {
             return;
         }
         self.top.insert((Reverse(count), counter.clone(), 0));
-        let counted = &mut self.counted.window.count;
-        *counted = counted.saturating_add(count);
+        self.in_window = self.in_window.saturating_add(count);
         if let Some(omitted) = &mut self.omitted {
             omitted.counters = omitted.counters.saturating_sub(1);
             omitted.count_max = omitted.count_max.without(count, 0);
@@ -306,7 +307,11 @@ impl Aggregate {
             kept_from: self.kept_from,
             ..Subject::default()
         };
-        BreakdownView::json(subject, &self.counted, query, strings)
+        let counted = match query.window {
+            Some(_) => Value::new(self.in_window, 0),
+            None => Value::new(self.added, 0),
+        };
+        BreakdownView::json(subject, (counted, &self.breakdown), query, strings)
     }
 
     /// The JSON of `GET /counters/{prefix}*/breakdown` of one value: the counters that have it.

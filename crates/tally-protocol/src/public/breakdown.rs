@@ -12,11 +12,11 @@ use super::to_json;
 use super::top::{OmittedView, share};
 use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness};
 use crate::limits::PolicyName;
-use crate::messages::{DatacenterSum, UnreadCounters};
+use crate::messages::UnreadCounters;
 use crate::query::BreakdownQuery;
 use tally_core::counter::breakdown::Breakdown;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::Summary;
+use tally_core::counter::merge::Part;
 use tally_core::counter::total::Value;
 use tally_core::order::in_order;
 use tally_core::sketch::ValueCount;
@@ -140,10 +140,10 @@ fn in_turn(breakdown: &Breakdown) -> Vec<(&str, ValueCount)> {
 }
 
 /// The sum of increments in the time of a breakdown.
-fn counted(total: &Summary, query: &BreakdownQuery) -> Value {
+fn counted(total: &Part, query: &BreakdownQuery) -> Value {
     match query.window {
         Some(_) => Value::new(total.window.count, 0),
-        None => Value::new(total.added, 0),
+        None => Value::new(total.added(), 0),
     }
 }
 
@@ -151,17 +151,17 @@ impl BreakdownView<'_> {
     /// The JSON of a breakdown of a sum.
     pub(super) fn json(
         subject: Subject<'_>,
-        summed: &Summary,
+        (counted, breakdown): (Value, &[u8]),
         query: &BreakdownQuery,
         strings: bool,
     ) -> String {
-        let breakdown = Breakdown::from_rest(&summed.breakdown);
+        let breakdown = Breakdown::from_rest(breakdown);
         let exact = |value: Value| Exact::new(value, strings);
         let of = |count: u128| Value::new(count, 0);
         let sum_of_values = of(breakdown.values.sum());
         // The import of a counter that was set brings values that were counted before the set, but not the count of
         // that time.
-        let total = counted(summed, query).or_more(sum_of_values);
+        let total = counted.or_more(sum_of_values);
         let mut rows = in_turn(&breakdown);
         let hidden = rows.split_off(rows.len().min(query.limit));
         let sum = |rows: &[(&str, ValueCount)], part: fn(&ValueCount) -> u128| {
@@ -233,10 +233,15 @@ impl SummedCounter<'_> {
             kept_from: self.kept_from(),
             ..Subject::default()
         };
-        BreakdownView::json(subject, &self.total, query, strings)
+        BreakdownView::json(subject, self.broken_down(query), query, strings)
     }
 
-    fn counted_at(&self, query: &BreakdownQuery, part: Option<&DatacenterSum>) -> Value {
-        part.map_or_else(Value::default, |part| counted(&part.summary, query))
+    /// The sum of increments in the time of a breakdown, and the breakdown at rest.
+    pub(super) fn broken_down(&self, query: &BreakdownQuery) -> (Value, &[u8]) {
+        (counted(&self.total, query), &self.total.breakdown)
+    }
+
+    fn counted_at(&self, query: &BreakdownQuery, part: Option<&Part>) -> Value {
+        part.map_or_else(Value::default, |part| counted(part, query))
     }
 }

@@ -9,12 +9,12 @@ use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
 use crate::fields::{CountValue, Exactness, Moment, Staleness, Total, UniquesCover, VersionText};
-use crate::messages::{DatacenterSum, GlobalSum, Origin};
+use crate::messages::GlobalSum;
 use crate::query::{HistoryFormat, Window};
 use crate::version::Version;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::{Range, Summary, join};
+use tally_core::counter::merge::{Origin, Part, Range, join};
 use tally_core::counter::settings::{TtlMode, UniqueHash};
 use tally_core::counter::total::Value;
 use tally_core::sketch::Uniques;
@@ -153,16 +153,16 @@ pub struct SummedCounter<'a> {
     pub(super) sum: &'a GlobalSum,
     read: Freshness,
     rounding: Rounding,
-    pub(super) total: Summary,
+    pub(super) total: Part,
     pub(super) version: Version,
 }
 
 impl<'a> SummedCounter<'a> {
     /// Adds the datacenters of a sum.
     pub fn new(id: &'a CounterId, sum: &'a GlobalSum, freshness: Freshness) -> Self {
-        let mut total = Summary::default();
+        let mut total = Part::default();
         for part in sum.parts() {
-            total.add(part.summary.clone());
+            total.add(part.clone());
         }
         join(&mut total.uniques, sum.uniques.clone());
         join(&mut total.window_uniques, sum.window_uniques.clone());
@@ -243,11 +243,7 @@ impl<'a> SummedCounter<'a> {
         })
     }
 
-    pub(super) fn freshness_of(
-        &self,
-        datacenter: &Datacenter,
-        part: Option<&DatacenterSum>,
-    ) -> Freshness {
+    pub(super) fn freshness_of(&self, datacenter: &Datacenter, part: Option<&Part>) -> Freshness {
         let is_settled = self.sum.root.operations.is_reconciled(datacenter);
         let as_of_ms = match part.filter(|_| is_settled) {
             Some(part) => match part.origin {
@@ -350,7 +346,7 @@ impl<'a> SummedCounter<'a> {
     }
 
     fn datacenters(&self, strings: bool) -> Vec<DatacenterView> {
-        let view = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
+        let view = |(datacenter, part): &(Datacenter, Option<Part>)| {
             let part = part.as_ref();
             let freshness = self.freshness_of(datacenter, part);
             DatacenterView {
@@ -372,7 +368,7 @@ impl<'a> SummedCounter<'a> {
 
     /// The second from which they are complete; `i64::MIN` where none were dropped.
     pub fn kept_from(&self) -> i64 {
-        self.total.kept_from
+        self.total.kept_from.unwrap_or(i64::MIN)
     }
 
     /// The JSON of `GET /counters/{id}/history`.
@@ -391,7 +387,7 @@ impl<'a> SummedCounter<'a> {
         to_json(&HistoryView {
             id: self.id,
             step: step_name(range),
-            kept_from: (self.kept_from() != i64::MIN).then(|| self.kept_from()),
+            kept_from: self.total.kept_from,
             exact: self.is_exact(),
             as_of: self.as_of_ms(),
             staleness_ms: self.staleness_ms(),

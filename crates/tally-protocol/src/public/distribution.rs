@@ -6,9 +6,9 @@ use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
 use crate::fields::{CountValue, Exactness, Moment, Staleness};
-use crate::messages::DatacenterSum;
 use crate::query::SamplesWindow;
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::Part;
 use tally_core::counter::samples::samples_from_rest;
 use tally_core::counter::total::Value;
 use tally_core::sketch::MAX_RELATIVE_ERROR;
@@ -64,10 +64,9 @@ impl SummedCounter<'_> {
         let samples = samples_from_rest(&self.total.samples);
         let exact = |count: u64| Exact::new(Value::new(u128::from(count), 0), strings);
         let (from, to) = window.whole;
-        let view = |(datacenter, part): &'_ (Datacenter, Option<DatacenterSum>)| {
-            let own = part
-                .as_ref()
-                .map(|part| samples_from_rest(&part.summary.samples));
+        let view = |(datacenter, part): &'_ (Datacenter, Option<Part>)| {
+            let own = part.as_ref();
+            let own = own.map(|part| samples_from_rest(&part.samples));
             (
                 own.map_or(0, |own| own.count()),
                 self.sum.is_reported(datacenter, part.as_ref()),

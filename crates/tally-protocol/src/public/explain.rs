@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use crate::fields::{Latency, Moment, ObjectName, Total, VersionText};
-use crate::messages::{DatacenterSum, LeadTrace, Origin, ReadTrace, ShardReadTrace};
+use crate::messages::{LeadTrace, ReadTrace};
 use crate::names::{self, CellAddress};
 use crate::query::Window;
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellTotals, Origin, Part, ShardReadTrace};
 use tally_core::counter::total::Value;
 
 #[derive(Serialize)]
@@ -117,7 +117,7 @@ impl SummedCounter<'_> {
         strings: bool,
         trace: &ReadTrace,
         datacenter: &Datacenter,
-        part: Option<&DatacenterSum>,
+        part: Option<&Part>,
     ) -> Branch {
         let lead = CellAddress::lead(self.id, datacenter);
         let lead_trace = trace

@@ -13,7 +13,7 @@ use crate::limits::PolicyName;
 use crate::names::VerdictKind;
 use crate::query::{BreakdownQuery, HistoryFormat};
 use tally_core::counter::breakdown::keys_kept_from;
-use tally_core::counter::merge::{Range, Summary};
+use tally_core::counter::merge::Range;
 use tally_core::counter::total::Value;
 
 /// The counters of a policy by result; `None` for one that has counted nothing.
@@ -128,8 +128,8 @@ impl VerdictCounts<'_> {
             kept_from: keys_kept_from(query.now),
             ..Subject::default()
         };
-        let nothing = Summary::default();
-        let summed = counter.map_or(&nothing, |counter| &counter.total);
+        let nothing = (Value::default(), &[][..]);
+        let summed = counter.map_or(nothing, |counter| counter.broken_down(query));
         BreakdownView::json(subject, summed, query, strings)
     }
 }

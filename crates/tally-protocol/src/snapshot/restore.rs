@@ -8,10 +8,11 @@ use super::kept::SnapshotCounter;
 use crate::batch::json::{WholeNumber, read_object};
 use crate::export::{ImportMode, import_mode};
 use crate::fields::Total;
-use crate::messages::{DatacenterSum, GlobalSum};
+use crate::messages::GlobalSum;
 use crate::problem::{Code, Problem};
 use crate::public::Exact;
 use tally_core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
+use tally_core::counter::merge::Part;
 use tally_core::counter::settings::Settings;
 use tally_core::counter::total::Value;
 
@@ -151,7 +152,7 @@ fn is_same(then: &SnapshotCounter, now: &GlobalSum) -> bool {
 /// Whether a counter has its former value. This is not known where a datacenter does not answer, and then false.
 pub fn has_value(then: &SnapshotCounter, now: &GlobalSum) -> bool {
     let mut parts = now.datacenters.iter();
-    let is_whole = parts.all(|(_, part)| part.as_ref().is_some_and(DatacenterSum::is_current));
+    let is_whole = parts.all(|(_, part)| part.as_ref().is_some_and(Part::is_current));
     is_whole && !now.value().is_below(then.value()) && !then.value().is_below(now.value())
 }
 

@@ -1,5 +1,7 @@
 //! What a cell has to say to a reader.
 
+use std::collections::BTreeMap;
+
 use super::Cell;
 use crate::counter::merge::{CellTotals, Part, Question, Range};
 use crate::sketch::Uniques;
@@ -16,11 +18,11 @@ impl Cell {
     }
 
     /// What the cell has to say to a reader; `None` if it counts for no or another generation.
-    /// Uniques of a window are not in memory: the shell adds them.
+    /// Uniques of a window, samples and breakdowns are not in memory: the shell adds them.
     pub fn answer(&self, question: &Question) -> Option<Part> {
         let totals = self.totals();
         let totals = totals.filter(|own| own.generation == question.generation)?;
-        let (points, kept_from) = match question.history {
+        let (counted, kept_from) = match question.history {
             Some(Range { step, from, to }) => (
                 self.history.points(step, from, to),
                 self.history.kept_from(step),
@@ -28,15 +30,20 @@ impl Cell {
             None => (Vec::new(), i64::MIN),
         };
         let uniques = (!question.totals_only).then(|| self.uniques());
+        let window = question
+            .window
+            .map(|(from, to)| self.history.count(from, to));
+        // Not `collect`, whose code contains another sort.
+        let mut points = BTreeMap::new();
+        points.extend(counted);
         Some(Part {
-            totals,
+            cells: vec![(0, totals)],
             last_write_ms: self.last_write_ms,
             uniques: uniques.unwrap_or_default(),
-            window: question
-                .window
-                .map(|(from, to)| self.history.count(from, to)),
+            window: window.unwrap_or_default(),
             points,
-            kept_from,
+            kept_from: Some(kept_from).filter(|from| *from != i64::MIN),
+            ..Part::default()
         })
     }
 

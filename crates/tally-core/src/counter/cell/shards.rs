@@ -28,9 +28,7 @@ impl Cell {
     fn sealed_and(&self, rest: Value) -> Option<Value> {
         let all_sealed = (1..self.shards_ever()).all(|shard| self.sealed.contains_key(&shard));
         let parts = self.sealed.values().flatten();
-        let add =
-            |sum: Value, part: &Part| sum.plus(Value::new(part.totals.added, part.totals.removed));
-        all_sealed.then(|| parts.fold(rest, add))
+        all_sealed.then(|| parts.fold(rest, |sum, part| sum.plus(part.value())))
     }
 
     /// [`Cell::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago: shards

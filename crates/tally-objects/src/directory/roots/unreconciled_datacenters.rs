@@ -44,8 +44,8 @@ impl Roots {
         for (datacenter, sum) in sums(&self.outbox, counter, root, &unreconciled, wanted).await {
             let Some(sum) = sum else { continue };
             let report = ReconciliationReport {
-                since: sum.summary.window.count,
-                last_write_ms: sum.summary.last_write_ms,
+                since: sum.window.count,
+                last_write_ms: sum.last_write_ms,
                 cells: sum.cells,
             };
             is_news |= root.operations.reconcile(&datacenter, &report);
