@@ -32,6 +32,18 @@ test("no parameter and no property has a retired name, and no path has one", () 
   assert.deepEqual(paths, []);
 });
 
+/** The most operations: a new one says what it replaces. */
+const OPERATIONS_MAX = 81;
+const METHODS = ["get", "put", "post", "patch", "delete"];
+
+test("no operation comes without another one going", () => {
+  const all = Object.values(api.paths).flatMap((item) => Object.keys(item).filter((name) => METHODS.includes(name)));
+  assert.ok(all.length <= OPERATIONS_MAX, `${all.length} operations`);
+  // A call of a policy's keys has a path of its own, so that a key may have any name.
+  const ofKeys = Object.keys(api.paths).filter((path) => /^\/limits\/\{policy\}\/[^{]/.test(path));
+  assert.deepEqual(ofKeys, []);
+});
+
 test("an event names its counter, amount and key as a counter's own calls do", () => {
   const { Event: event, DeadLetter: letter, Written: written } = api.components.schemas;
   assert.deepEqual(Object.keys(event.properties).slice(0, 2), ["id", "delta"]);
