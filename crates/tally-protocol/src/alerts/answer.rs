@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::delivery::{Delivery, Outcome, incident_text};
 use super::{Alert, AlertName, Watched};
+use crate::fields::MissingPartitions;
 use crate::public::to_json;
 use tally_core::alert::condition::{Condition, Measure};
 use tally_core::alert::record::{AlertRecord, AlertState};
@@ -266,7 +267,7 @@ pub fn alerts_json(summaries: &[AlertSummary<'_>], missing: &[u32], now_ms: i64)
     struct AlertsView<'a> {
         alerts: Vec<AlertView<'a>>,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-        missing_partitions: MissingPartitions,
+        missing_partitions: MissingPartitions<'a>,
     }
     to_json(&AlertsView {
         alerts: summaries
@@ -283,7 +284,7 @@ pub fn deliveries_json(deliveries: &[ScheduledDelivery], missing: &[u32]) -> Str
     struct DeliveriesView<'a> {
         deliveries: Vec<DeliveryView<'a>>,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-        missing_partitions: MissingPartitions,
+        missing_partitions: MissingPartitions<'a>,
     }
     to_json(&DeliveriesView {
         deliveries: deliveries.iter().map(delivery_view).collect(),
