@@ -83,6 +83,7 @@ function serving(tally) {
     .option("--host <address>", "listen on this address; any other than loopback needs keys (TALLY_HOST, 127.0.0.1)")
     .option("--keys <file>", "the file of keys, as JSON (TALLY_KEYS)")
     .option("--edges <number>", "the number of edges, each with its own port and isolate (SERVE_EDGES, 1)")
+    .option("--native", "run the native server, tally-server, instead of workerd (TALLY_SERVER)")
     .addHelpText(
       "after",
       examples(

@@ -12,7 +12,7 @@ import { databases, rows } from "../upgrade/files.mjs";
 import { send } from "./client.mjs";
 import { settings } from "./random.mjs";
 import { crash, setRestored, tell } from "./run.mjs";
-import { Server } from "./server.mjs";
+import { serverOf } from "./server.mjs";
 import { until } from "./wait.mjs";
 
 const EDGES = 2;
@@ -62,7 +62,7 @@ async function main() {
   } = settings({ KILLS: 6, CLIENTS: 16, SEED: fresh }, process.argv.slice(2), process.env);
   const again = `node tests/crash/data.mjs KILLS=${kills} CLIENTS=${clients} SEED=${seed}`;
   const folder = mkdtempSync(join(tmpdir(), "tally-crash-data-"));
-  const server = new Server({ folder, edges: EDGES, variables: VARIABLES });
+  const server = serverOf({ folder, edges: EDGES, variables: VARIABLES });
   let wrong = 0;
   const round = async (load, more) => {
     console.log(`crash: ${load}, ${kills} kills, ${clients} clients, SEED=${seed}`);

@@ -12,7 +12,7 @@ import { pathToFileURL } from "node:url";
 import { look, send } from "./client.mjs";
 import { Load } from "./load.mjs";
 import { between, randomFrom, settings } from "./random.mjs";
-import { Server } from "./server.mjs";
+import { serverOf } from "./server.mjs";
 import { pause, until } from "./wait.mjs";
 import { RESTORED, SHARDED, SHARDS } from "./writes.mjs";
 
@@ -153,7 +153,7 @@ async function main() {
   } = settings({ KILLS: 20, CLIENTS: 24, SEED: fresh }, process.argv.slice(2), process.env);
   console.log(`crash: ${kills} kills, ${clients} clients, SEED=${seed}`);
   const folder = mkdtempSync(join(tmpdir(), "tally-crash-"));
-  const server = new Server({ folder, edges: EDGES, variables: VARIABLES });
+  const server = serverOf({ folder, edges: EDGES, variables: VARIABLES });
   const began = performance.now();
   try {
     const result = await crash({ server, kills, clients, seed });

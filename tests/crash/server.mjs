@@ -11,6 +11,7 @@ import workerd from "workerd";
 import { workerVariables } from "../../scripts/serve-settings.mjs";
 import { networksOf, workerdConfig } from "../../scripts/workerd-config.mjs";
 import { CF_HEADER, send } from "./client.mjs";
+import { NativeCrash } from "./native.mjs";
 import { until } from "./wait.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -139,3 +140,6 @@ export class Server {
     clearTimeout(late);
   }
 }
+
+/** A server that can be killed: the native one where NATIVE is set, and else the release build on workerd. */
+export const serverOf = (options) => (process.env.NATIVE ? new NativeCrash(options) : new Server(options));

@@ -13,7 +13,7 @@ import { send } from "./client.mjs";
 import { Load } from "./load.mjs";
 import { randomFrom, settings } from "./random.mjs";
 import { compare } from "./run.mjs";
-import { Server } from "./server.mjs";
+import { serverOf } from "./server.mjs";
 import { until } from "./wait.mjs";
 
 const CLIENTS = 12;
@@ -100,7 +100,7 @@ async function goThrough(name, way, seed) {
   if (way.mounts && !works("mount", "-t", "tmpfs", "-o", TMPFS, "tmpfs", folder)) throw new Error("mount failed");
   // A limit of open objects says that one process has all of them, as under `make serve`.
   const variables = { TALLY_OPEN_OBJECTS_MAX: "10000" };
-  const server = new Server({ folder, edges: EDGES, before: way.before, variables });
+  const server = serverOf({ folder, edges: EDGES, before: way.before, variables });
   const faults = [];
   try {
     await server.start();

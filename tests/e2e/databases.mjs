@@ -8,6 +8,8 @@ import { CLASSES } from "./classes.mjs";
 export function objectFolder(folder, className) {
   const binding = Object.keys(CLASSES).find((name) => CLASSES[name] === className);
   const platform = join(folder, "do");
+  const served = join(folder, "data/objects");
+  if (existsSync(served)) return join(served, `tally-${className.toLowerCase()}-v1`);
   return existsSync(platform) ? join(platform, `tally-aggregator-${className}`) : join(folder, binding);
 }
 

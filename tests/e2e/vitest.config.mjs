@@ -6,6 +6,10 @@ const TIMEOUT_MS = 180_000;
 // What runs on the platform too: every call, valid and not, through the code that runs there alone.
 const BOTH = ["counter.spec.mjs", "described.spec.mjs", "storage.spec.mjs"];
 
+// What the native server is seen to do: all that needs no hand inside of it, no clock of its own and no queue of the
+// platform's.
+const SERVED = ["*.spec.mjs"];
+
 const shared = {
   testTimeout: TIMEOUT_MS,
   hookTimeout: TIMEOUT_MS,
@@ -22,6 +26,8 @@ export default defineConfig({
       { test: { ...shared, name: "native", env: environment(), include: ["*.spec.mjs"], pool: "threads", isolate: false } },
       // The same again where the leads of all counters lie in tablets.
       { test: { ...shared, name: "tablets", env: { ...environment(), TABLETS: "64" }, include: ["*.spec.mjs"], pool: "threads", isolate: false } },
+      // On the native server, in real time: each file has a server of its own.
+      { test: { ...shared, name: "server", env: { ...environment(), PLATFORM: "server" }, include: SERVED } },
       // Each file has a workerd of its own.
       {
         test: {

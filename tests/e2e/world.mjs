@@ -1,5 +1,5 @@
-// Worlds: a whole deployment for a test. The service runs natively, in memory and in virtual time (native.mjs), or both
-// Workers run as they are deployed, under Miniflare (miniflare.mjs).
+// Worlds: a whole deployment for a test. The service runs natively, in memory and in virtual time (native.mjs), as the
+// native server (server.mjs), or both Workers run as they are deployed, under Miniflare (miniflare.mjs).
 //
 // Invariants: worlds share nothing; every answer a test asks for is checked against the API's
 // description; a world in which an error is logged fails the test that closes it, unless faults
@@ -232,8 +232,12 @@ export async function openWorld({
     vars, edgeVars: { TALLY_ACCESS: "open", ...vars, ...edgeVars }, folder, edges, faults, queue, front, bucket,
     later_ms,
   };
-  const host =
-    platform === "native" ? new Deployment(options) : new (await import("./platform/miniflare.mjs")).Workers(options);
+  const hosts = {
+    native: async () => Deployment,
+    server: async () => (await import("./server.mjs")).Served,
+    miniflare: async () => (await import("./platform/miniflare.mjs")).Workers,
+  };
+  const host = new (await hosts[platform]())(options);
   await host.ready();
   const world = new World(host, logs);
   open.push(world);

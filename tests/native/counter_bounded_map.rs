@@ -51,7 +51,7 @@ fn the_newest_outcomes_are_kept_and_found_by_their_numbers() {
     let mut settled = FlushOutcomes::<u64, 2>::default();
     assert!(settled.is_empty());
     for number in [1, 3, 2] {
-        settled.keep(number, number * 10);
+        settled.keep(number, number * 10, 0);
     }
     let found = [1, 2, 3, 4].map(|number| settled.outcome(number).copied());
     assert_eq!(found, [None, Some(20), Some(30), None]);

@@ -26,7 +26,10 @@ macro_rules! handlers {
         pub(crate) async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
             let $caller = $context.caller_with(&route)?;
             audit::begin($context, &$caller, &route).await;
-            let answer = match route { $($(#[$built])* Route::$variant $(($($parameter),+))? => $handler,)* };
+            // A box each: otherwise each request moves a future as large as that of the largest route.
+            let answer = match route {
+                $($(#[$built])* Route::$variant $(($($parameter),+))? => Box::pin(async { $handler }).await,)*
+            };
             audit::end($context, &answer).await;
             answer
         }

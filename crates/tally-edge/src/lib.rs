@@ -16,8 +16,8 @@
 //! | [`mod@archive`] | the deployment's data as files: exports, imports, snapshots, repairs |
 //! | [`mod@pages`] | what pages embed and show |
 //!
-//! A request may read memory that another wrote, but none ever wakes another: the platform would resume it in the wrong
-//! request's context. Each waits by its own timer.
+//! On Workers a request may read memory that another wrote, but none ever wakes another: the platform would resume it
+//! in the wrong request's context. Each waits by its own timer. Elsewhere a lane wakes its writes.
 
 #![allow(
     rustdoc::private_intra_doc_links,

@@ -174,6 +174,11 @@ pub trait Platform {
     /// Waits, milliseconds. The timer wakes the task that polled it last.
     fn sleep(&self, milliseconds: u64) -> Later<()>;
 
+    /// Whether one request may wake another. Workers forbid it: they would resume a request in the context of another.
+    fn wakes_requests(&self) -> bool {
+        false
+    }
+
     /// A setting of the deployment; `None` where it is not set.
     fn setting(&self, name: &str) -> Option<String>;
 

@@ -127,6 +127,10 @@ impl Platform for Guest {
         Box::pin(tokio::time::sleep(Duration::from_millis(milliseconds)))
     }
 
+    fn wakes_requests(&self) -> bool {
+        true
+    }
+
     fn setting(&self, name: &str) -> Option<String> {
         match name {
             ROLE => Some(self.role.to_owned()),

@@ -58,6 +58,9 @@ const EXIT_FAILED: i32 = 1;
 /// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// Work that goes on after its request, such as a report of metrics, gets this long after the last request.
+const BACKGROUND_TIME_MAX: Duration = Duration::from_millis(200);
+
 /// How often a drain looks whether all is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
@@ -226,11 +229,15 @@ async fn any(signals: &mut [tokio::signal::unix::Signal; 3]) {
 
 /// Lets requests in flight, and what they left to do, come to their ends.
 async fn drain(node: &Rc<Node>, connections: &Cell<usize>) {
-    let done = async {
-        while connections.get() > 0 || node.background_count() > 0 {
-            tokio::time::sleep(DRAIN_LOOK).await;
-        }
+    let until = async |is_done: &dyn Fn() -> bool, time_max| {
+        let done = async {
+            while !is_done() {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        // What takes longer is broken off. It is not acknowledged.
+        let _ = tokio::time::timeout(time_max, done).await;
     };
-    // What takes longer is broken off. It is not acknowledged.
-    let _ = tokio::time::timeout(DRAIN_TIME_MAX, done).await;
+    until(&|| connections.get() == 0, DRAIN_TIME_MAX).await;
+    until(&|| node.background_count() == 0, BACKGROUND_TIME_MAX).await;
 }

@@ -3,7 +3,7 @@
 //!
 //! Invariants: at most one batch is in flight. Batches are sent in the order in which they were opened. Every ticket
 //! gets the outcome of its own batch. Memory is bounded by [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and
-//! [`OUTCOMES_MAX`] outcomes. A batch counts in no generation that begins after it was taken, except as [`newest_at`]
+//! [`OUTCOMES_MAX`] outcomes, or as many as are unread. A batch counts in no generation that begins after it was taken, except as [`newest_at`]
 //! says.
 //!
 //! Life of a write: it joins the youngest batch, or opens one. A batch has one *sender*, which is one of its writes.
@@ -42,8 +42,8 @@ pub const LINGER_MS_MAX: u32 = 20;
 /// The longest that a write waits between two looks.
 const LOOK_MS_MAX: u64 = 50;
 
-/// The outcomes that are kept for writes that have not looked yet. Each batch has one, and a write looks every few
-/// milliseconds, so 64 reach back far longer than any write waits.
+/// The outcomes that are kept though all writes have looked. Those that a write may still look for are kept beyond it,
+/// because batches may complete faster than a write looks.
 pub const OUTCOMES_MAX: usize = 64;
 
 /// How much newer than a flush its generation may be, milliseconds, if the lane has seen no generation: the write
@@ -63,7 +63,7 @@ pub fn newest_at(now_ms: i64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket<P = (u128, u128)> {
     /// The lane: another lane to the same cell numbers its batches from one too.
-    lane: u64,
+    pub lane: u64,
     /// The batch.
     pub batch: u64,
     /// Whether the holder is the sender: then it must take and complete the batch.
@@ -87,9 +87,10 @@ struct Batch<W, C> {
 }
 
 impl<W, C> Batch<W, C> {
-    /// Whether any of its writes looks for the outcome itself: all others have watchers.
-    fn is_awaited(&self) -> bool {
-        usize::try_from(self.items).is_ok_and(|items| items > self.watchers.len())
+    /// How many of its writes look for the outcome themselves: all others have watchers.
+    fn awaited(&self) -> u32 {
+        let watched = u32::try_from(self.watchers.len()).unwrap_or(u32::MAX);
+        self.items.saturating_sub(watched)
     }
 }
 
@@ -117,7 +118,7 @@ struct InFlight<W, P> {
     last: P,
     since_ms: i64,
     watchers: Vec<W>,
-    is_awaited: bool,
+    awaited: u32,
 }
 
 /// The outcome of a ticket's batch.
@@ -231,7 +232,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             number: batch.number,
             last: batch.load.position(),
             since_ms: now_ms,
-            is_awaited: batch.is_awaited(),
+            awaited: batch.awaited(),
             watchers: batch.watchers,
         });
         let nonce = Nonce {
@@ -310,9 +311,10 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
                 let took_ms = now_ms.saturating_sub(in_flight.since_ms).max(0);
                 // A new value counts an eighth: one slow batch must not make the next writes wait as long.
                 self.round_trip_ms = (self.round_trip_ms * 7 + took_ms.min(IN_FLIGHT_MS_MAX)) / 8;
-                if in_flight.is_awaited {
+                if in_flight.awaited > 0 {
+                    let settled = (in_flight.last, outcome);
                     self.outcomes
-                        .keep(in_flight.number, (in_flight.last, outcome));
+                        .keep(in_flight.number, settled, in_flight.awaited);
                 } else if self.waiting.is_empty() {
                     // A bulk body uses thousands of lanes once, so each frees the memory that it held.
                     self.waiting = VecDeque::new();
@@ -324,7 +326,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     }
 
     /// The outcome for a ticket, once its batch is complete; `None` if all writes of the batch have watchers. Cost:
-    /// O([`OUTCOMES_MAX`]).
+    /// O(batches completed since).
     pub fn arrival(&self, ticket: &Ticket<C::Position>) -> Option<Arrival<R, C::Position>> {
         if ticket.lane != self.id {
             return None;
@@ -346,9 +348,10 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             .in_flight
             .take_if(|in_flight| age(in_flight.since_ms) > sender_ms_max)
         {
-            if in_flight.is_awaited {
+            if in_flight.awaited > 0 {
+                let settled = (in_flight.last, lost.clone());
                 self.outcomes
-                    .keep(in_flight.number, (in_flight.last, lost.clone()));
+                    .keep(in_flight.number, settled, in_flight.awaited);
             }
             watchers.extend(in_flight.watchers);
         }
@@ -357,9 +360,9 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             None => age(batch.opened_ms) > UNSENT_MS_MAX,
         };
         while let Some(batch) = self.waiting.pop_front_if(is_stale) {
-            if batch.is_awaited() {
-                self.outcomes
-                    .keep(batch.number, (batch.load.position(), lost.clone()));
+            if batch.awaited() > 0 {
+                let settled = (batch.load.position(), lost.clone());
+                self.outcomes.keep(batch.number, settled, batch.awaited());
             }
             watchers.extend(batch.watchers);
         }

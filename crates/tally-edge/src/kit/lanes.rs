@@ -1,10 +1,13 @@
 //! Lanes from clients' requests to objects: items join lanes, one of them sends the batch, and every item waits for the
-//! outcome of its batch by its own timer.
+//! outcome of its batch: by its own timer, or until it is woken where the platform lets one request wake another.
 //!
 //! Invariant: an item is acknowledged only if the message that holds it was.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::hash::Hash;
+use std::task::{Poll, Waker};
 
 use futures_channel::oneshot;
 
@@ -25,6 +28,9 @@ const SWEEP_EVERY_MS: i64 = 20;
 
 /// The interval at which a waiting write checks for its outcome, milliseconds.
 const LOOK_EVERY_MS: u64 = 1;
+
+/// How long a write that is woken by its outcome waits before it looks by itself, milliseconds.
+const UNWOKEN_MS_MAX: u64 = 200;
 
 /// The most further batches that a sender sends after its own. Its client has its answer by then, but the platform lets
 /// a request continue for 30 s at most: 50 batches of 5 ms are 0.25 s.
@@ -157,6 +163,14 @@ pub fn join<L: LaneKind>(
     })
 }
 
+/// Lets the next batch of a lane gather as long as its target asks. Where a waiting write is woken by its outcome, a
+/// commit gathers by itself.
+pub fn linger<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, milliseconds: u32) {
+    if !host.platform().wakes_requests() {
+        lane.linger(milliseconds);
+    }
+}
+
 /// Takes a ticket's batch if it may be sent now.
 pub fn take<L: LaneKind>(
     host: &Host,
@@ -176,8 +190,48 @@ pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketOf<L>
     })
 }
 
+/// Who waits for which batch of which lane, where one request may wake another.
+#[derive(Default)]
+struct LaneWaiters(RefCell<HashMap<(u64, u64), Vec<Waker>>>);
+
+impl State for LaneWaiters {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
+    }
+}
+
+/// Waits until a batch completes or a time is over; where no request may wake another, until the time is over.
+async fn wait_for(host: &Host, lane: u64, batch: u64, milliseconds: u64) {
+    if !host.platform().wakes_requests() {
+        return host.sleep_ms(milliseconds).await;
+    }
+    let waiters = host.state::<LaneWaiters>();
+    let mut has_begun = false;
+    let woken = poll_fn(|context| {
+        let mut waiters = waiters.0.borrow_mut();
+        if !std::mem::replace(&mut has_begun, true) {
+            let known = waiters.entry((lane, batch)).or_default();
+            known.push(context.waker().clone());
+            return Poll::Pending;
+        }
+        match waiters.contains_key(&(lane, batch)) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }
+    });
+    if host.within_ms(UNWOKEN_MS_MAX, woken).await.is_none() {
+        // A batch that was given up wakes nobody.
+        waiters.0.borrow_mut().remove(&(lane, batch));
+    }
+}
+
 /// Ends a batch, and notifies its watchers.
 pub fn complete<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
+    if host.platform().wakes_requests() {
+        let waiters = host.state::<LaneWaiters>();
+        let waiting = waiters.0.borrow_mut().remove(&(nonce.lane, nonce.number));
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
     for watcher in lane.complete(nonce.number, outcome.clone(), host.now_ms()) {
         L::notify(watcher, &outcome);
     }
@@ -230,7 +284,7 @@ pub async fn carry<L: LaneKind>(
             let late = "the counter did not confirm in time".to_owned();
             return Err(Fault::Unavailable(late).into());
         }
-        context.host.sleep_ms(wait_ms).await;
+        wait_for(&context.host, ticket.lane, ticket.batch, wait_ms).await;
     }
 }
 
@@ -260,8 +314,8 @@ async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketO
             lanes.known(to).map(|lane| lane.gathers_ms(host.now_ms()))
         });
         let gathers_ms = gathers_ms.and_then(|left_ms| u64::try_from(left_ms).ok());
-        host.sleep_ms(gathers_ms.unwrap_or(0).max(LOOK_EVERY_MS))
-            .await;
+        let wait_ms = gathers_ms.unwrap_or(0).max(LOOK_EVERY_MS);
+        wait_for(host, ticket.lane, ticket.batch.saturating_sub(1), wait_ms).await;
     }
     false
 }

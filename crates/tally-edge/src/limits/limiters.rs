@@ -10,7 +10,7 @@ use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::resolved_check::ResolvedCheck;
 use crate::kit::aged_cache::AgedCache;
-use crate::kit::lanes::{LaneKind, Lanes, complete};
+use crate::kit::lanes::{LaneKind, Lanes, complete, linger};
 use crate::kit::request_context::RequestContext;
 use tally_core::counter::autoscale::FlushMeter;
 use tally_core::counter::bounded_map::BoundedMap;
@@ -128,7 +128,7 @@ impl LaneKind for Limiters {
         let linger_ms = with_limits(host, |limits| limits.linger_ms(to, checks, host.now_ms()));
         Lanes::<Self>::with(host, |lanes| {
             if let Some(lane) = lanes.known(to) {
-                lane.linger(linger_ms);
+                linger::<Self>(host, lane, linger_ms);
                 complete::<Self>(host, lane, nonce, outcome);
             }
         });

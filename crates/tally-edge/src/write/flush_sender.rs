@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::kit::isolate::{cache_has_floor, cache_home, cache_shards, cache_unique_hash};
-use crate::kit::lanes::{LaneKind, Lanes, complete};
+use crate::kit::lanes::{LaneKind, Lanes, complete, linger};
 use crate::read::last_seen;
 use tally_core::counter::flush::{Load, Refusal};
 use tally_core::counter::lane::newest_at;
@@ -123,7 +123,7 @@ pub async fn send_batch(
         if let Some(lane) = lanes.known(to) {
             match &outcome {
                 Ok(flushed) => {
-                    lane.linger(flushed.linger_ms);
+                    linger::<CellLane>(host, lane, flushed.linger_ms);
                     lane.set_generation(flushed.generation);
                 }
                 Err(Fault::Refused(Refusal::Newer(generation))) => lane.set_generation(*generation),
