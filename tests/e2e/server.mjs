@@ -1,7 +1,7 @@
 // The native server: `tally-server` on this machine, in real time, over real sockets.
 //
-// Invariant: it offers what `Deployment` in native.mjs does, as far as a server can be told from outside: nothing reaches
-// into it. An eviction is a restart: what is in memory is gone, what storage holds is not.
+// Invariant: it offers what `Deployment` in native.mjs does, as far as a server can be asked from outside. Nothing
+// reaches into it. An eviction is a restart: what is in memory is gone, what storage holds is not.
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import http from "node:http";
 import { tmpdir } from "node:os";

@@ -3,8 +3,8 @@
 //!
 //! Invariants: at most one batch is in flight. Batches are sent in the order in which they were opened. Every ticket
 //! gets the outcome of its own batch. Memory is bounded by [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and
-//! [`OUTCOMES_MAX`] outcomes, or as many as are unread. A batch counts in no generation that begins after it was taken, except as [`newest_at`]
-//! says.
+//! [`OUTCOMES_MAX`] outcomes, or as many as are unread. A batch counts in no generation that begins after it was taken,
+//! except as [`newest_at`] says.
 //!
 //! Life of a write: it joins the youngest batch, or opens one. A batch has one *sender*, which is one of its writes.
 //! The sender takes the batch once it is first in line, nothing is in flight and the lane has gathered long enough. It

@@ -1,0 +1,45 @@
+// What of the specs runs on the native server, and by name what does not, with the reason.
+
+/** Specs that need a hand inside of the deployment, a queue of the platform's, or hours of virtual time. */
+const FILES = [
+  "convergence", "described", "gifts", "limits-away", "live-away", "operations-away", "queue-bound", "redis-clients",
+  "shared-flush", "sharing", "thousands", "unreachable",
+];
+
+/** Tests, by words of their names. */
+const TESTS = {
+  "calls that are lost, or parts that do not answer: nothing reaches into the server": [
+    "a datacenter that does not answer is named", "with faults", "an import whose answer is lost",
+    "with parts that do not answer", "retries through lost calls", "while the limiter is away",
+    "a join that fails takes no room", "what a cell did not confirm", "without the aggregator its part",
+    "time that was waited for a cell", "lost calls and lost answers", "an event whose key cannot be looked at",
+    "a strong read says that it is not exact while", "a try with a name counts once",
+    "commands of sorted sets count once under a key", "where a datacenter does not answer",
+    "without the directory visitors wait", "what a runtime was ended with",
+    "a counter that cannot be reached holds up only itself",
+  ],
+  "settings with which the server does not start, or that differ between the two Workers": [
+    "nothing is configured", "where nothing is configured", "a setting that may not be so",
+    "a rounding that cannot be read", "where the number of limiters changes",
+  ],
+  "an address by another name than that of the header Host: a request over a socket has one": [
+    "browsers may ask with all headers",
+  ],
+  "a server that is begun again has no open sockets, and no second process looks into a database in use": [
+    "a socket outlives the memory of its hub", "objects that are let go under load", "with a disk and a past",
+    "a deleted counter leaves nothing", "an expired counter is cleared", "a sliding counter is cleared",
+    "a counter that expires while nothing runs",
+    "what is not said to be committed is written soon",
+  ],
+  "virtual time: it stands still while a test computes, or passes a minute in no time": [
+    "keys that end by themselves are told of", "random commands of", "replies that are stored", "HEAD of no call changes",
+    "whoever reads by a share has the streams", "a revoked share ends at once here",
+    "everything comes back after a restart",
+  ],
+};
+
+const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+export const UNSERVED_FILES = FILES.map((name) => `${name}.spec.mjs`);
+/** Matches the names of all tests that run. */
+export const SERVED_TESTS = new RegExp(`^(?!.*(?:${Object.values(TESTS).flat().map(escaped).join("|")}))`);
