@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`object`], [`store`] | the keyspace, and its rows |
+//! | [`requests`] | a command as it arrived |
 //! | [`names`] | names of keys, listed and matched |
 //! | [`loads`] | what a command loads before it is decided |
 //! | [`locks`] | keys that a command holds while it waits |
@@ -22,6 +23,7 @@ mod loads;
 mod locks;
 mod names;
 pub(crate) mod object;
+mod requests;
 mod scripts;
 mod sketches;
 mod store;

@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`boards`] | reads and writes boards, over any number of shards |
+//! | [`boards`], [`board_shards`], [`board_writes`] | reads and writes boards, over any number of shards |
 //! | [`mod@call`] | sends a message to an object or a Worker, and answers one |
 //! | [`call_batcher`] | joins the calls of one request into batches |
 //! | [`queued_writes`] | counts queued writes |
@@ -24,6 +24,8 @@
     reason = "who reads these pages works on the program, and has its private items too"
 )]
 
+pub mod board_shards;
+pub mod board_writes;
 pub mod boards;
 pub mod call;
 pub mod call_batcher;

@@ -4,7 +4,8 @@
 //! operation of the counter's root, so writes that arrive during the restore are kept. Under an `Idempotency-Key` each
 //! counter is changed once for any number of repeats.
 
-use super::import::{Import, StepKeys, forget};
+use super::import::{Import, StepKeys};
+use super::import_counters::forget;
 use super::snapshots;
 use crate::deployment::audit;
 use crate::kit::body;

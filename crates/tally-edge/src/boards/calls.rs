@@ -27,6 +27,7 @@ use tally_protocol::messages::{
 };
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::{LIST_LIMIT, Query};
+use tally_shared::board_writes;
 use tally_shared::boards::{self, BoardReader};
 use tally_shared::{call, partitions};
 
@@ -440,7 +441,7 @@ async fn send(
         Box::pin(async move { call(&context.host, &write).await })
     };
     let here = context.datacenter();
-    let sent = boards::write(&context.host, board, &here, (writes, once), &carry);
+    let sent = board_writes::write(&context.host, board, &here, (writes, once), &carry);
     let (written, version) = sent.await?;
     match (problem_of(&written), written) {
         (None, BoardWritten::Done(written)) => Ok(Outcome {

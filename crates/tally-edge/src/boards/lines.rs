@@ -18,7 +18,7 @@ use tally_protocol::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
 use tally_protocol::keys::section_key;
 use tally_protocol::messages::{BoardWritten, Fault, MemberWrite, OnceKey, WriteBoard};
 use tally_protocol::problem::Problem;
-use tally_shared::boards;
+use tally_shared::board_writes;
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 
@@ -82,7 +82,7 @@ async fn write_to(
             Box::pin(async move { call(host, &write).await })
         };
         let here = &counting.datacenter;
-        let written = match boards::write(host, board, here, (writes, once), &send).await {
+        let written = match board_writes::write(host, board, here, (writes, once), &send).await {
             Ok((written, _)) => written,
             Err(fault) => {
                 failed.push((numbers(some), fault.into()));

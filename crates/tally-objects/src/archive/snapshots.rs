@@ -17,20 +17,15 @@ use serde::{Deserialize, Serialize};
 
 use super::snapshot_reads::FILES_AT_ONCE;
 use crate::directory::root_places::RootPlaces;
-use crate::directory::roots::is_listed;
 use crate::directory::values::DeploymentValues;
-use crate::kit::store::{Insert, Store, integer, text};
-use tally_core::cluster::delta::Marks;
-use tally_core::cluster::root::{Root, RootEntry};
-use tally_core::cluster::view::{View, ViewAtRest};
-use tally_core::counter::id::{BEFORE_CALLERS, CounterId};
-use tally_host::object::SqlValue;
+use crate::kit::store::Store;
+use tally_core::counter::id::BEFORE_CALLERS;
 use tally_host::{Files, Host};
 use tally_protocol::messages::{Fault, ListRuns, PartitionRuns, RunInProgress, decode, encode};
 use tally_protocol::names::SNAPSHOTS;
 use tally_protocol::snapshot::{
-    CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, RunOf, SNAPSHOTS_OFF, SnapshotCounter,
-    SnapshotPlan, chain_of, day_of_ms, digest_of, thinned,
+    CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, RunOf, SNAPSHOTS_OFF, SnapshotPlan, chain_of,
+    day_of_ms,
 };
 use tally_protocol::stored::{self, StoredBody};
 use tally_shared::concurrency::all_settled;
@@ -38,7 +33,7 @@ use tally_shared::flag_guard::FlagGuard;
 use tally_shared::unreadable;
 
 /// The counters of one step: the object does nothing else meanwhile.
-const PAGE: i64 = 256;
+pub(super) const PAGE: i64 = 256;
 
 /// The pause of the alarm between two steps, milliseconds. If one process runs all partitions, and all of them write,
 /// half of the time stays free.
@@ -52,13 +47,13 @@ const AGAIN_MS: i64 = 30_000;
 const LATE_MS: i64 = 600_000;
 
 /// The files that one step deletes.
-const DELETED_AT_ONCE: usize = 16;
+pub(super) const DELETED_AT_ONCE: usize = 16;
 
 /// The folder of the partitions' folders, which are named by their numbers.
 const FOLDER: &str = "s1/";
 
 /// The number of values of a mark.
-const MARK_VALUES: usize = 3;
+pub(super) const MARK_VALUES: usize = 3;
 
 /// The names of rows with state.
 const STATE: &str = "snapshot/state";
@@ -71,44 +66,44 @@ const UNKNOWN: i64 = -1;
 
 /// A run that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Progress {
-    run: u64,
-    before: Option<u64>,
-    begun_ms: i64,
+pub(super) struct Progress {
+    pub(super) run: u64,
+    pub(super) before: Option<u64>,
+    pub(super) begun_ms: i64,
     /// The name up to which counters are in its parts.
-    after: String,
+    pub(super) after: String,
     /// Living counters up to there.
-    counters: u64,
-    parts: Vec<PartOf>,
+    pub(super) counters: u64,
+    pub(super) parts: Vec<PartOf>,
     /// When it had read the last counter, unix milliseconds.
-    ended_ms: Option<i64>,
+    pub(super) ended_ms: Option<i64>,
     /// Files that may or may not have been written.
-    tried: Vec<String>,
+    pub(super) tried: Vec<String>,
 }
 
 /// The state of a partition's snapshots besides the known runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
+pub(super) struct State {
     /// When the last run began, unix milliseconds.
     since_ms: i64,
     last_run: u64,
     /// Whether the marks differ from the known runs.
-    needs_full: bool,
-    progress: Option<Progress>,
+    pub(super) needs_full: bool,
+    pub(super) progress: Option<Progress>,
     /// Files to delete.
-    gone: Vec<String>,
+    pub(super) gone: Vec<String>,
 }
 
 /// A part that is being filled.
-struct OpenPart {
+pub(super) struct OpenPart {
     /// The position at which it began: the run, and the name before it.
-    begun: (u64, String),
-    after: String,
-    counters: u64,
-    part: PartWriter,
+    pub(super) begun: (u64, String),
+    pub(super) after: String,
+    pub(super) counters: u64,
+    pub(super) part: PartWriter,
     /// Marks to write with it; `None` for a counter that has ended.
-    marks: Vec<(String, Option<i64>)>,
-    is_last: bool,
+    pub(super) marks: Vec<(String, Option<i64>)>,
+    pub(super) is_last: bool,
 }
 
 /// The snapshots of a partition.
@@ -118,25 +113,25 @@ pub(crate) struct Snapshots {
     pub(super) values: DeploymentValues,
     pub(super) places: Rc<RootPlaces>,
     files: Option<Rc<dyn Files>>,
-    plan: Option<SnapshotPlan>,
+    pub(super) plan: Option<SnapshotPlan>,
     started_ms: i64,
     /// Whether the folders of all partitions were looked at.
     knows_folders: Cell<bool>,
-    writing: RefCell<Option<OpenPart>>,
-    known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
+    pub(super) writing: RefCell<Option<OpenPart>>,
+    pub(super) known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
     is_busy: Cell<bool>,
     again_ms: Cell<i64>,
     /// Why it is stopped.
     why: RefCell<Option<String>>,
 }
 
-fn unavailable(what: &str, why: &str) -> Fault {
+pub(super) fn unavailable(what: &str, why: &str) -> Fault {
     Fault::Unavailable(format!(
         "the snapshots' files do not answer ({what}): {why}"
     ))
 }
 
-fn run_name(run: u64) -> String {
+pub(super) fn run_name(run: u64) -> String {
     format!("{}{run:012}", RUNS[0])
 }
 
@@ -180,22 +175,22 @@ impl Snapshots {
         })
     }
 
-    fn folder(&self, kind: &str) -> Result<String, Fault> {
+    pub(super) fn folder(&self, kind: &str) -> Result<String, Fault> {
         let partition = self.places.number();
         let partition = partition.ok_or(Fault::Broken("this is no partition".to_owned()))?;
         Ok(format!("{FOLDER}{partition}/{kind}/"))
     }
 
-    fn manifest_file(&self, run: u64) -> Result<String, Fault> {
+    pub(super) fn manifest_file(&self, run: u64) -> Result<String, Fault> {
         Ok(format!("{}{run:08}", self.folder("runs")?))
     }
 
-    fn state(&self) -> Result<Option<State>, Fault> {
+    pub(super) fn state(&self) -> Result<Option<State>, Fault> {
         let body = self.values.get(STATE)?;
         body.map(|body| self.store.value(&body)).transpose()
     }
 
-    fn put_state(&self, state: &State) -> Result<(), Fault> {
+    pub(super) fn put_state(&self, state: &State) -> Result<(), Fault> {
         self.values.put(STATE, encode(state)?)
     }
 
@@ -446,274 +441,4 @@ impl Snapshots {
             _ => Ok(()),
         }
     }
-
-    async fn delete_some(&self, mut state: State) -> Result<(), Fault> {
-        let files = self.files()?;
-        let count = state.gone.len().min(DELETED_AT_ONCE);
-        let some: Vec<String> = state.gone.drain(..count).collect();
-        for name in some {
-            let deleted = files.delete(&name).await;
-            deleted.map_err(|why| unavailable(&name, &why))?;
-        }
-        self.put_state(&state)
-    }
-
-    /// Reads some counters, and writes a part when it is full.
-    async fn write_some(&self) -> Result<(), Fault> {
-        let missing = || Fault::Broken("no run is under way".to_owned());
-        let mut state = self.state()?.ok_or_else(missing)?;
-        let progress = state.progress.as_mut().ok_or_else(missing)?;
-        if progress.ended_ms.is_some() {
-            return self.make_known(state).await;
-        }
-        let begun = (progress.run, progress.after.clone());
-        let writing = self.writing.take();
-        let mut writing = writing
-            .filter(|writing| writing.begun == begun)
-            .unwrap_or_else(|| OpenPart {
-                after: begun.1.clone(),
-                begun,
-                counters: 0,
-                part: PartWriter::default(),
-                marks: Vec::new(),
-                is_last: false,
-            });
-        self.look(progress, &mut writing)?;
-        if !writing.is_last && !writing.part.is_full() {
-            self.writing.replace(Some(writing));
-            return Ok(());
-        }
-        let is_last = writing.is_last;
-        self.write_part(&mut state, writing).await?;
-        match is_last {
-            true => self.make_known(state).await,
-            false => Ok(()),
-        }
-    }
-
-    /// Reads the next counters.
-    fn look(&self, progress: &Progress, writing: &mut OpenPart) -> Result<(), Fault> {
-        let page = self.page(&writing.after)?;
-        let is_full = progress.before.is_none();
-        let now_ms = self.host.now_ms();
-        for (id, row) in page.rows {
-            if writing.part.is_full() {
-                return Ok(());
-            }
-            let counter = CounterId::stored(id.as_str()).map_err(|error| {
-                Fault::Broken(format!("a counter's name cannot be read: {error}"))
-            })?;
-            let kept = row
-                .root
-                .filter(|(root, _)| is_listed(root, now_ms))
-                .map(|(root, view)| SnapshotCounter::of(&root, &view));
-            let digest = kept.as_ref().map(digest_of);
-            let is_same = digest == row.mark;
-            // An ended counter is written only in the run after its end.
-            let is_written = if is_full { kept.is_some() } else { !is_same };
-            if is_written {
-                writing.part.push(&counter, kept.as_ref());
-            }
-            if !is_same {
-                writing.marks.push((id.clone(), digest));
-            }
-            writing.counters += u64::from(kept.is_some());
-            writing.after = id;
-        }
-        writing.is_last = page.is_last;
-        Ok(())
-    }
-
-    fn page(&self, after: &str) -> Result<Page, Fault> {
-        let select = |sql: &str, values: Vec<SqlValue>| self.store.run(sql, values);
-        let sql = "SELECT id, body FROM roots WHERE live = 1 AND id > ? ORDER BY id LIMIT ?";
-        let roots = select(sql, vec![after.into(), PAGE.into()])?;
-        let sql = "SELECT id, digest FROM snapshot_marks WHERE id > ? ORDER BY id LIMIT ?";
-        let marks = select(sql, vec![after.into(), PAGE.into()])?;
-        let page_size = usize::try_from(PAGE).unwrap_or(usize::MAX);
-        let last = |rows: &[Vec<SqlValue>]| -> Option<String> {
-            let last = rows.last().filter(|_| rows.len() >= page_size)?;
-            last.first().and_then(text).map(str::to_owned)
-        };
-        // Up to this name both are complete.
-        let to = last(&roots).into_iter().chain(last(&marks)).min();
-        let is_in_page = |id: &str| to.as_deref().is_none_or(|to| id <= to);
-        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-        for row in &marks {
-            if let [id, digest] = row.as_slice()
-                && let Some(id) = text(id).filter(|id| is_in_page(id))
-            {
-                let row = Row {
-                    root: None,
-                    mark: integer(digest),
-                };
-                rows.insert(id.to_owned(), row);
-            }
-        }
-        let mut views = self.views(after, to.as_deref(), &roots)?;
-        for row in &roots {
-            if let [id, body] = row.as_slice()
-                && let Some(id) = text(id).filter(|id| is_in_page(id))
-                && let RootEntry::Live(root) = self.store.get(body)?
-            {
-                let view = views.remove(id);
-                let view = view.unwrap_or_else(|| View::new(root.generation));
-                rows.entry(id.to_owned()).or_default().root = Some((root, view));
-            }
-        }
-        Ok(Page {
-            rows,
-            is_last: to.is_none(),
-        })
-    }
-
-    /// The views of the counters of a page.
-    fn views(
-        &self,
-        after: &str,
-        to: Option<&str>,
-        roots: &[Vec<SqlValue>],
-    ) -> Result<BTreeMap<String, View>, Fault> {
-        let last = roots.last().and_then(|row| text(row.first()?));
-        let Some(to) = to.or(last) else {
-            return Ok(BTreeMap::new());
-        };
-        let sql = "SELECT id, body FROM views WHERE id > ? AND id <= ?";
-        let mut views = BTreeMap::new();
-        for row in self.store.run(sql, vec![after.into(), to.into()])? {
-            if let [id, body] = row.as_slice()
-                && let Some(id) = text(id)
-            {
-                let (view, _): (ViewAtRest, Marks) = self.store.get(body)?;
-                views.insert(id.to_owned(), View::from_rest(view));
-            }
-        }
-        Ok(views)
-    }
-
-    /// Writes a part as a file, and then adds it to the run.
-    async fn write_part(&self, state: &mut State, writing: OpenPart) -> Result<(), Fault> {
-        let missing = || Fault::Broken("no run is under way".to_owned());
-        let names = writing.part.names();
-        let names = names.map(|(first, last)| (first.to_owned(), last.to_owned()));
-        let entries = u64::try_from(writing.part.entries()).unwrap_or(u64::MAX);
-        let run = state.progress.as_ref().ok_or_else(missing)?.run;
-        let mut part = None;
-        if let Some((first, last)) = names {
-            let folder = self.folder("parts")?;
-            let file = format!("{folder}{run:08}-{:016x}", self.host.random());
-            let progress = state.progress.as_mut().ok_or_else(missing)?;
-            progress.tried.push(file.clone());
-            self.put_state(state)?;
-            let bytes = writing.part.finish();
-            let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            let put = self.files()?.put(&file, bytes).await;
-            put.map_err(|why| unavailable(&file, &why))?;
-            part = Some(PartOf {
-                file,
-                first,
-                last,
-                entries,
-                bytes: length,
-            });
-        }
-        let progress = state.progress.as_mut().ok_or_else(missing)?;
-        if let Some(part) = part {
-            progress.tried.retain(|name| *name != part.file);
-            progress.parts.push(part);
-        }
-        progress.after = writing.after;
-        progress.counters += writing.counters;
-        if writing.is_last {
-            progress.ended_ms = Some(self.host.now_ms());
-        }
-        self.store.atomically(|| {
-            self.put_marks(run, &writing.marks)?;
-            self.put_state(state)
-        })
-    }
-
-    fn put_marks(&self, run: u64, marks: &[(String, Option<i64>)]) -> Result<(), Fault> {
-        let run = i64::try_from(run).unwrap_or(i64::MAX);
-        let living = marks
-            .iter()
-            .filter_map(|(id, digest)| Some((id, (*digest)?)));
-        let values = living
-            .flat_map(|(id, digest)| [id.as_str().into(), SqlValue::from(digest), run.into()]);
-        let insert = Insert {
-            into: "INSERT INTO snapshot_marks VALUES",
-            places: "(?, ?, ?)",
-            conflict: "ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, run = excluded.run",
-        };
-        self.store
-            .insert_all(&insert, MARK_VALUES, values.collect())?;
-        for (id, _) in marks.iter().filter(|(_, digest)| digest.is_none()) {
-            let sql = "DELETE FROM snapshot_marks WHERE id = ?";
-            self.store.run(sql, vec![id.as_str().into()])?;
-        }
-        Ok(())
-    }
-
-    /// Writes the manifest of a run that has all its parts, and deletes runs that are not kept any longer.
-    async fn make_known(&self, mut state: State) -> Result<(), Fault> {
-        let Some(progress) = state.progress.take() else {
-            return Ok(());
-        };
-        let sum = |of: fn(&PartOf) -> u64| progress.parts.iter().map(of).sum();
-        let run = RunOf {
-            run: progress.run,
-            before: progress.before,
-            day: day_of_ms(progress.begun_ms),
-            begun_ms: progress.begun_ms,
-            ended_ms: progress.ended_ms.unwrap_or(progress.begun_ms),
-            counters: progress.counters,
-            entries: sum(|part| part.entries),
-            bytes: sum(|part| part.bytes),
-        };
-        let manifest = Manifest {
-            run,
-            parts: progress.parts.clone(),
-        };
-        let mut runs = BTreeMap::clone(&*self.runs().await?);
-        let body = encode(&manifest)?;
-        let file = self.manifest_file(run.run)?;
-        let put = self
-            .files()?
-            .put(&file, stored::framed(&body, stored::FIRST));
-        put.await.map_err(|why| unavailable(&file, &why))?;
-        runs.insert(run.run, run);
-        state.gone.extend(progress.tried);
-        state.needs_full &= run.before.is_some();
-        let keep_days = self.plan.unwrap_or_default().keep_days;
-        let old = thinned(&runs, day_of_ms(self.host.now_ms()), keep_days);
-        for run in &old {
-            // The manifest is deleted first: without it the parts are not searched.
-            state.gone.push(self.manifest_file(*run)?);
-            let parts = self.manifest(*run)?.map(|manifest| manifest.parts);
-            let parts = parts.into_iter().flatten().map(|part| part.file);
-            state.gone.extend(parts);
-        }
-        self.store.atomically(|| {
-            self.values.put(&run_name(run.run), body.clone())?;
-            for run in &old {
-                self.values.remove(&run_name(*run))?;
-            }
-            self.put_state(&state)
-        })?;
-        self.known.replace(None);
-        Ok(())
-    }
-}
-
-/// The known state of a counter.
-#[derive(Default)]
-struct Row {
-    root: Option<(Root, View)>,
-    mark: Option<i64>,
-}
-
-/// Some counters, in order of their names.
-struct Page {
-    rows: BTreeMap<String, Row>,
-    is_last: bool,
 }

@@ -1,13 +1,12 @@
 //! Increments of a keyspace: commands that add share their keys, and several increments of one counter are one message
 //! to its cell.
 
+use super::requests::CommandRequest;
 use std::collections::BTreeSet;
 
 use super::counters::UpdateOutcome;
 use super::locks::Guard;
-use super::object::{
-    COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, ROUNDS_MAX, busy, keys_of, reply_of,
-};
+use super::object::{COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, busy, keys_of, reply_of};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_protocol::messages::Fault;
 use tally_protocol::redis::kept_replies;

@@ -3,10 +3,11 @@
 //! Invariant: a board decides all commands of one sorted set, so these share the lock of its key. A board is created
 //! under an exclusive lock, while nothing else has its name. Commands of several sets lock all their keys exclusively.
 
+use super::requests::CommandRequest;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use super::object::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, reply_of};
+use super::object::{COUNTERS_AT_ONCE, KeyspaceCore, reply_of};
 use tally_core::board::score::Score;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};

@@ -7,6 +7,11 @@
 //!
 //! A command: lock its keys, load them, decide, write, answer. If others have counted meanwhile, it is decided again.
 
+pub(super) use super::requests::keys_of;
+use super::requests::{
+    CommandRequest, adds, adds_elements, is_blind, is_reset, limit_key, script_of_sets,
+    sorted_together,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -24,24 +29,19 @@ use super::store::{ExpiryTarget, KeyspaceStore, Row, Try};
 use crate::cell::keyed_writes::kept_ms;
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
-use tally_core::callers::account::AccountId;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::order::set_of;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply as Sent, Shell};
 use tally_protocol::access::Scope;
-use tally_protocol::messages::{AttemptName, Call, Fault, RunCommands, Subscribe, decode};
+use tally_protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
 use tally_protocol::redis::account_room;
-use tally_protocol::redis::command::{Act, Command, Elements, run, script_words};
+use tally_protocol::redis::command::{Act, Command, Elements, run};
 use tally_protocol::redis::error;
 use tally_protocol::redis::glob::StepsLeft;
 use tally_protocol::redis::kept_replies::{self, KeptSize};
 use tally_protocol::redis::notifications;
 use tally_protocol::redis::reply::{Reply, ReplyError, ReplyRoom, UNAVAILABLE};
-use tally_protocol::redis::request::Arguments;
-use tally_protocol::redis::script_table::Script;
-use tally_protocol::redis::scripts;
 use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 use tally_shared::concurrency::all_settled;
 
@@ -111,24 +111,6 @@ impl Shell for Keyspace {
 
     fn alarm(&self) -> LocalBoxFuture<'_, Result<(), Fault>> {
         Box::pin(async move { self.core.on_alarm().await })
-    }
-}
-
-/// A command as it arrived, with the name of its attempt.
-pub(super) struct CommandRequest<'a> {
-    pub(super) command: &'static Command,
-    pub(super) args: &'a Arguments,
-    pub(super) named: Option<AttemptName>,
-    /// The caller, as the quota of stored replies accounts for it.
-    pub(super) caller: u64,
-    /// Whose part of the room for values it fills.
-    pub(super) account: AccountId,
-}
-
-impl CommandRequest<'_> {
-    /// Whether its reply may be large.
-    pub(super) fn returns_stored(&self) -> bool {
-        self.command.returns_stored(self.args)
     }
 }
 
@@ -613,72 +595,5 @@ fn number_of(entry: &KeyspaceEntry) -> Option<i64> {
     match &entry.value {
         StoredValue::Text(text) => text.parse().ok(),
         _ => None,
-    }
-}
-
-/// The keys that a command locks.
-pub(super) fn keys_of(request: &CommandRequest<'_>) -> BTreeSet<String> {
-    let keys = request.command.keys_of(request.args).unwrap_or_default();
-    let limit = limit_key(request);
-    let held = keys.into_iter().filter(|key| limit != Some(*key));
-    set_of(held.cloned())
-}
-
-/// The key from which a script reads a limit.
-fn limit_key<'a>(request: &CommandRequest<'a>) -> Option<&'a String> {
-    if !matches!(request.command.act, Act::Script) {
-        return None;
-    }
-    let (keys, _) = script_words(request.args).ok()?;
-    scripts::named(request.args).ok()?.limit_key(keys)
-}
-
-/// Whether commands may be joined with their neighbours.
-fn adds(request: &CommandRequest<'_>) -> bool {
-    matches!(request.command.act, Act::Add) && request.named.is_none()
-}
-
-fn adds_elements(request: &CommandRequest<'_>) -> bool {
-    matches!(request.command.act, Act::Elements(Elements::Add)) && request.named.is_none()
-}
-
-/// How many of the first commands are about one sorted set each. A command that removes members is the last one,
-/// because it may delete the set.
-fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
-    let sorted = rest
-        .iter()
-        .take_while(|request| matches!(request.command.act, Act::Sorted));
-    let sorted = sorted.count();
-    let mut adds = rest.iter().take(sorted);
-    let last = adds.position(|request| request.command.scope == Scope::Admin);
-    last.map_or(sorted, |last| last + 1)
-}
-
-/// The script that reads sorted sets, if the command is one.
-fn script_of_sets(request: &CommandRequest<'_>) -> Option<Script> {
-    if !matches!(request.command.act, Act::Script) {
-        return None;
-    }
-    let script = scripts::named(request.args).ok()?;
-    matches!(script, Script::FieldSums | Script::Union | Script::Tops).then_some(script)
-}
-
-fn is_reset(request: &CommandRequest<'_>) -> bool {
-    matches!(request.command.act, Act::Script)
-        && scripts::named(request.args) == Ok(Script::Reset)
-        && script_words(request.args).is_ok_and(|(keys, _)| !keys.is_empty())
-}
-
-/// Whether the effect and the reply of a command do not depend on the state of its keys.
-fn is_blind(args: &Arguments) -> bool {
-    let asks = |word: &String| {
-        ["NX", "XX", "GET"]
-            .iter()
-            .any(|name| word.eq_ignore_ascii_case(name))
-    };
-    match args[0].to_ascii_uppercase().as_str() {
-        "DEL" | "UNLINK" | "MSET" | "SETEX" | "PSETEX" => true,
-        "SET" => !args.iter().skip(3).any(asks),
-        _ => false,
     }
 }

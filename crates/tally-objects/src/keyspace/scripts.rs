@@ -3,9 +3,10 @@
 //!
 //! Invariant: there is no await, so no other command runs in between, and each change is written before its reply.
 
+use super::requests::CommandRequest;
 use std::collections::BTreeSet;
 
-use super::object::{CommandRequest, KeyspaceCore, row_of, unavailable};
+use super::object::{KeyspaceCore, row_of, unavailable};
 use tally_core::order::set_of;
 use tally_protocol::messages::Fault;
 use tally_protocol::redis::account_room;

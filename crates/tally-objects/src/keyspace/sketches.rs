@@ -4,10 +4,11 @@
 //! Invariant: registers only grow and an attempt of unknown outcome may be repeated, so only a reply tells whether they
 //! grew now. A key is locked exclusively from the read until its elements are durable.
 
+use super::requests::CommandRequest;
 use std::cell::Cell;
 
 use super::counters::{Counters, needs_home};
-use super::object::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore};
+use super::object::{COUNTERS_AT_ONCE, KeyspaceCore};
 use tally_core::counter::flush::{Element, Load, Refusal};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::nonces::Nonce;
