@@ -26,14 +26,9 @@
 //! | [`clock`] | a clock that never goes back |
 //! | `errors` | what errors say |
 //! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
-//! | `slots` | where the keys of a table lie |
-//! | `reservations` | what was consumed for callers who may yet take it back |
 //! | [`keyed`] | one limit for many keys |
 //! | [`owner`] | who has a part of a table, so that nobody takes what others need |
 //! | [`memory`] | what several tables hold together |
-//! | `sharing` | what becomes of keys for which a table has no room |
-//! | [`table::log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
-//! | `commits` | how a table is written and read, row by row |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
 //! | [`handover`] | what a lender that ends hands over to the next one |
 //! | [`borrower`] | the borrower's side: what a datacenter, or an isolate, may admit without asking |

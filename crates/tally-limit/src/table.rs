@@ -4,6 +4,15 @@
 //! which there is no room shares a meter with others of its policy, so it never gets more than its limit, and may get
 //! less; a key is only dropped once nothing of it counts; checks of one call are all admitted or consume nothing; what
 //! was consumed by a reservation is given back at most once.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `slots` | where the keys of a table lie |
+//! | `room` | how much room there is, and what a call is answered that finds none |
+//! | `reservations`, `reserving` | what was consumed for callers who may yet take it back |
+//! | `sharing` | what becomes of keys for which a table has no room |
+//! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
+//! | `commits` | how a table is written and read, row by row |
 
 mod commits;
 pub mod log;

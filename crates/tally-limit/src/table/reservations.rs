@@ -35,7 +35,7 @@ pub(super) const RESERVED_CHECKS_MAX: usize = 20_000;
 
 /// The state of a reservation.
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(super) enum ReservationState {
     /// It has consumed this: (subject, cost).
     Held(Vec<(String, u64)>),
     /// Its consumption is final.
@@ -47,14 +47,14 @@ pub(super) enum State {
 /// All reservations that may still be repeated or cancelled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reservations {
-    known: HashMap<ReservationId, (i64, State)>,
+    known: HashMap<ReservationId, (i64, ReservationState)>,
     /// When each was made, first to last.
     order: VecDeque<(i64, ReservationId)>,
     /// Checks that are held.
     held: usize,
 }
 
-impl State {
+impl ReservationState {
     fn held(&self) -> usize {
         match self {
             Self::Held(checks) => checks.len(),
@@ -65,7 +65,7 @@ impl State {
 
 impl Reservations {
     /// Drops expired reservations, and returns the state of this one.
-    pub(super) fn get(&mut self, id: &ReservationId, now_ms: i64) -> Option<&State> {
+    pub(super) fn get(&mut self, id: &ReservationId, now_ms: i64) -> Option<&ReservationState> {
         while let Some((made_ms, first)) = self.order.front() {
             if now_ms.saturating_sub(*made_ms) < RESERVED_MS_MAX {
                 break;
@@ -84,7 +84,7 @@ impl Reservations {
     }
 
     /// Records one that was not known, if there is room.
-    pub(super) fn insert(&mut self, id: ReservationId, state: State, now_ms: i64) {
+    pub(super) fn insert(&mut self, id: ReservationId, state: ReservationState, now_ms: i64) {
         if self.has_room() {
             self.held = self.held.saturating_add(state.held());
             self.known.insert(id, (now_ms, state));
@@ -93,7 +93,11 @@ impl Reservations {
     }
 
     /// Sets another state of a known one. Returns when it was made and its former state.
-    pub(super) fn replace(&mut self, id: &ReservationId, state: State) -> Option<(i64, State)> {
+    pub(super) fn replace(
+        &mut self,
+        id: &ReservationId,
+        state: ReservationState,
+    ) -> Option<(i64, ReservationState)> {
         let (made_ms, known) = self.known.get_mut(id)?;
         self.held = self.held.saturating_add(state.held());
         let known = core::mem::replace(known, state);

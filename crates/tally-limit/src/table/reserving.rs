@@ -1,12 +1,12 @@
 //! How a table reserves, cancels and confirms.
 
-use super::reservations::State;
+use super::reservations::ReservationState;
 use crate::meter::Verdict;
 use crate::table::{Check, Full, ReservationId, ReservationRefusal, Table};
 
 impl Table {
-    /// As [`Self::check_all`], and remembers the consumption for [`super::RESERVED_MS_MAX`], so that it can be cancelled. A
-    /// repeat gets the present verdicts, and consumes nothing.
+    /// As [`Self::check_all`], and remembers the consumption for [`super::RESERVED_MS_MAX`], so that it can be
+    /// cancelled. A repeat gets the present verdicts, and consumes nothing.
     ///
     /// # Errors
     /// A [`ReservationRefusal`]; nothing is consumed.
@@ -18,8 +18,8 @@ impl Table {
     ) -> Result<Vec<Verdict>, ReservationRefusal> {
         let now_ms = self.clock.read(wall_ms);
         match self.reservations.get(&id, now_ms).cloned() {
-            Some(State::Cancelled) => return Err(ReservationRefusal::Cancelled),
-            Some(State::Held(_) | State::Confirmed) => {
+            Some(ReservationState::Cancelled) => return Err(ReservationRefusal::Cancelled),
+            Some(ReservationState::Held(_) | ReservationState::Confirmed) => {
                 let peek = |check: &Check<'_>| self.peek(&Check { cost: 0, ..*check }, wall_ms);
                 let verdicts = checks.iter().map(peek);
                 return Ok(verdicts.map(admitted).collect());
@@ -40,7 +40,8 @@ impl Table {
                 held.push((entry.subject.to_string(), check.cost));
             }
         }
-        self.reservations.insert(id, State::Held(held), now_ms);
+        self.reservations
+            .insert(id, ReservationState::Held(held), now_ms);
         Ok(verdicts)
     }
 
@@ -49,19 +50,20 @@ impl Table {
     pub fn cancel(&mut self, id: ReservationId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         if self.reservations.get(&id, now_ms).is_none() {
-            self.reservations.insert(id, State::Cancelled, now_ms);
+            self.reservations
+                .insert(id, ReservationState::Cancelled, now_ms);
             return;
         }
-        match self.reservations.replace(&id, State::Cancelled) {
-            Some((made_ms, State::Held(held))) => {
+        match self.reservations.replace(&id, ReservationState::Cancelled) {
+            Some((made_ms, ReservationState::Held(held))) => {
                 for (subject, cost) in held {
                     self.give_back(&subject, now_ms, made_ms, cost);
                 }
             }
-            Some((_, State::Confirmed)) => {
-                self.reservations.replace(&id, State::Confirmed);
+            Some((_, ReservationState::Confirmed)) => {
+                self.reservations.replace(&id, ReservationState::Confirmed);
             }
-            Some((_, State::Cancelled)) | None => {}
+            Some((_, ReservationState::Cancelled)) | None => {}
         }
     }
 
@@ -80,8 +82,8 @@ impl Table {
     /// Makes the consumption of a reservation final.
     pub fn confirm(&mut self, id: ReservationId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
-        if let Some(State::Held(_)) = self.reservations.get(&id, now_ms) {
-            self.reservations.replace(&id, State::Confirmed);
+        if let Some(ReservationState::Held(_)) = self.reservations.get(&id, now_ms) {
+            self.reservations.replace(&id, ReservationState::Confirmed);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Writing of a snapshot: page by page, each part a file, and the manifest last.
 
 use super::snapshots::{
-    DELETED_AT_ONCE, MARK_VALUES, OpenPart, PAGE, Progress, Snapshots, State, run_name, unavailable,
+    DELETED_AT_ONCE, MARK_VALUES, OpenPart, PAGE, Progress, SnapshotState, Snapshots, run_name,
+    unavailable,
 };
 use crate::directory::roots::is_listed;
 use crate::kit::store::{Insert, integer, text};
@@ -31,7 +32,7 @@ struct Page {
 }
 
 impl Snapshots {
-    pub(super) async fn delete_some(&self, mut state: State) -> Result<(), Fault> {
+    pub(super) async fn delete_some(&self, mut state: SnapshotState) -> Result<(), Fault> {
         let files = self.files()?;
         let count = state.gone.len().min(DELETED_AT_ONCE);
         let some: Vec<String> = state.gone.drain(..count).collect();
@@ -176,7 +177,7 @@ impl Snapshots {
     }
 
     /// Writes a part as a file, and then adds it to the run.
-    async fn write_part(&self, state: &mut State, writing: OpenPart) -> Result<(), Fault> {
+    async fn write_part(&self, state: &mut SnapshotState, writing: OpenPart) -> Result<(), Fault> {
         let missing = || Fault::Broken("no run is under way".to_owned());
         let names = writing.part.names();
         let names = names.map(|(first, last)| (first.to_owned(), last.to_owned()));
@@ -239,7 +240,7 @@ impl Snapshots {
     }
 
     /// Writes the manifest of a run that has all its parts, and deletes runs that are not kept any longer.
-    async fn make_known(&self, mut state: State) -> Result<(), Fault> {
+    async fn make_known(&self, mut state: SnapshotState) -> Result<(), Fault> {
         let Some(progress) = state.progress.take() else {
             return Ok(());
         };

@@ -83,7 +83,7 @@ pub(super) struct Progress {
 
 /// The state of a partition's snapshots besides the known runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct SnapshotState {
     /// When the last run began, unix milliseconds.
     since_ms: i64,
     last_run: u64,
@@ -185,12 +185,12 @@ impl Snapshots {
         Ok(format!("{}{run:08}", self.folder("runs")?))
     }
 
-    pub(super) fn state(&self) -> Result<Option<State>, Fault> {
+    pub(super) fn state(&self) -> Result<Option<SnapshotState>, Fault> {
         let body = self.values.get(STATE)?;
         body.map(|body| self.store.value(&body)).transpose()
     }
 
-    pub(super) fn put_state(&self, state: &State) -> Result<(), Fault> {
+    pub(super) fn put_state(&self, state: &SnapshotState) -> Result<(), Fault> {
         self.values.put(STATE, encode(state)?)
     }
 
@@ -203,7 +203,8 @@ impl Snapshots {
             return Ok(None);
         }
         let state = self.state()?;
-        let is_under_way = |state: &State| state.progress.is_some() || !state.gone.is_empty();
+        let is_under_way =
+            |state: &SnapshotState| state.progress.is_some() || !state.gone.is_empty();
         if state.as_ref().is_some_and(is_under_way) {
             let rest_ms = self.host.now_ms().saturating_add(REST_MS);
             return Ok(Some(rest_ms.max(self.again_ms.get())));
@@ -212,7 +213,7 @@ impl Snapshots {
     }
 
     /// When a run is due, unix milliseconds.
-    fn due_ms(&self, state: Option<&State>) -> Option<i64> {
+    fn due_ms(&self, state: Option<&SnapshotState>) -> Option<i64> {
         let since_ms = match state {
             Some(state) => state.since_ms,
             None => self.started_ms - LATE_MS,
@@ -268,11 +269,11 @@ impl Snapshots {
             return Ok(());
         }
         let runs = manifests.iter().map(|manifest| manifest.run);
-        let state = State {
+        let state = SnapshotState {
             since_ms: runs.clone().map(|run| run.begun_ms).max().unwrap_or(0),
             last_run: runs.map(|run| run.run).max().unwrap_or(0),
             needs_full: true,
-            ..State::default()
+            ..SnapshotState::default()
         };
         self.store.atomically(|| {
             for manifest in &manifests {
@@ -341,7 +342,11 @@ impl Snapshots {
         }
     }
 
-    fn begin_run(&self, mut state: State, runs: &BTreeMap<u64, RunOf>) -> Result<(), Fault> {
+    fn begin_run(
+        &self,
+        mut state: SnapshotState,
+        runs: &BTreeMap<u64, RunOf>,
+    ) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let last = runs.keys().next_back().copied();
         let chain = last.and_then(|last| chain_of(runs, last));
@@ -370,7 +375,7 @@ impl Snapshots {
     }
 
     /// Cancels a run: its files are deleted.
-    fn give_up(&self, state: &mut State) -> Result<(), Fault> {
+    fn give_up(&self, state: &mut SnapshotState) -> Result<(), Fault> {
         let Some(progress) = state.progress.take() else {
             return Ok(());
         };
