@@ -5,8 +5,9 @@
 //! associative, exactly. It is not idempotent, because counts add: the caller must merge each part only once.
 //!
 //! Each power of two is cut into [`sample::BUCKETS_PER_OCTAVE`] buckets of one width, so the bucket of a sample is the
-//! leading bits of its floating-point form. A bucket from `low` has the width `w` ≤ `low` / 64. Its value is its middle, which
-//! is `w` / 2 ≤ `low` / 128 from either end. So a quantile is off by at most 1/128 of the sample that it stands for,
+//! leading bits of its floating-point form. A bucket from `low` has the width `w` ≤ `low` / 64. Its value is its
+//! middle, which is `w` / 2 ≤ `low` / 128 from either end. So a quantile is off by at most 1/128 of the sample that it
+//! stands for,
 //! [`MAX_RELATIVE_ERROR`]. Count, least and greatest are exact. The sum is exact for samples rounded to 2^-44 each: a
 //! sum of floating-point numbers would depend on their order.
 //!
