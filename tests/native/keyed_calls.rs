@@ -37,6 +37,7 @@ fn counted(outcomes: Vec<KeyedOutcome>) -> Counted {
         shards: 1,
         home: None,
         is_apart: false,
+        totals: None,
     }
 }
 

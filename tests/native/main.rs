@@ -88,6 +88,7 @@ mod fleet;
 mod health;
 mod joined_pages;
 mod keyed_calls;
+mod known_cells;
 mod leads_apart;
 mod limit_callers;
 mod limits;

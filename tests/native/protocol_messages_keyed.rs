@@ -11,6 +11,7 @@ use tally_core::counter::ledger::{
     HomeCondition, KeySource, KeyedOutcome, KeyedWrite, Ledger, Record, Recorded, SeenValue,
     WriteKey,
 };
+use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
 use tally_core::sketch::{Histogram, Sample};
 use tally_protocol::messages::{
@@ -171,10 +172,16 @@ fn outcomes_of_keyed_writes_have_these_bytes() {
         shards: 8,
         home: Some(address().datacenter),
         is_apart: true,
+        totals: Some(CellTotals {
+            generation: 7,
+            sequence: 301,
+            added: 302_u128.into(),
+            removed: 3_u128.into(),
+        }),
     };
     assert_eq!(
         golden(&counted),
-        "1100ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e0f10ac0208010346524101"
+        "1100ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e0f10ac02080103465241010107ad02ae0203"
     );
 }
 

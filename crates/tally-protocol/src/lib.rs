@@ -15,6 +15,7 @@
 //! | [`audit`] | the audit log of administrative calls |
 //! | [`encoding`] | the bytes of messages and stored bodies, whose structs can grow |
 //! | [`messages`] | messages between Workers and objects |
+//! | [`known_cells`] | what an isolate knows of cells, beyond its view |
 //! | [`view_fallback`] | the parts of a read that come from the root's memory |
 //! | [`metrics`] | metrics of the service |
 //! | [`health`] | the partitions' health for `/healthz` |
@@ -78,6 +79,7 @@ pub mod health;
 pub mod joined_pages;
 pub mod keyed;
 pub mod keys;
+pub mod known_cells;
 pub mod limits;
 pub mod live;
 pub mod messages;

@@ -6,6 +6,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::call_batcher::Batcher;
 use super::call_within;
+use super::known_cells;
 use super::leads_apart;
 use super::open_objects;
 use tally_core::counter::flush::Refusal;
@@ -143,6 +144,10 @@ impl Carrier for Caller<'_> {
             outcome => outcome,
         }?;
         leads_apart::cache(self.host, &count.to, counted.is_apart);
+        if let Some(totals) = counted.totals {
+            let cell = (lead.clone(), count.to.shard);
+            known_cells::record(self.host, self.counter, cell, totals);
+        }
         Ok(counted)
     }
 }

@@ -8,6 +8,7 @@
 //! | [`call_batcher`] | joins the calls of one request into batches |
 //! | [`queued_writes`] | counts queued writes |
 //! | [`keyed_calls`] | claims and counts keyed writes |
+//! | [`known_cells`] | what cells have acknowledged to this isolate |
 //! | [`leads_apart`] | caches which leads live apart from their tablets |
 //! | [`lease_requests`] | requests of borrowers to the limiters that lend |
 //! | [`memory`] | the memory that the objects of this isolate hold together |
@@ -33,6 +34,7 @@ pub mod concurrency;
 pub mod flag_guard;
 pub mod fleet;
 pub mod keyed_calls;
+pub mod known_cells;
 pub mod leads_apart;
 pub mod lease_requests;
 pub mod memory;

@@ -2,6 +2,7 @@
 //! message back, loses or repeats it, and asserts what clients are told. `simulation/mutants/broken.mjs` names what
 //! each must catch.
 
+mod answers;
 mod board_keys;
 mod board_periods;
 mod board_promises;

@@ -81,7 +81,12 @@ fn taken(holds: &Holds, judged: &PendingCall) -> Option<Rc<Held>> {
 impl Scene {
     /// A deployment of these datacenters, of eight edges each, and of objects of their own.
     pub fn new(datacenters: &[&str]) -> Self {
-        let world = deployed(1, Options::default());
+        Self::seeded(1, datacenters)
+    }
+
+    /// Such a deployment, whose chance is of this seed.
+    pub fn seeded(seed: u64, datacenters: &[&str]) -> Self {
+        let world = deployed(seed, Options::default());
         let sites = datacenters.iter().map(|name| world.site(name, EDGES));
         let scene = Self {
             sites: sites.collect(),

@@ -67,12 +67,11 @@ impl Service {
         what: &str,
     ) {
         let seen = self.check(counter, answer, begun, None, what);
-        let is_exact = answer.json()["exact"] == true;
         let is_gone = self.counters[counter]
             .borrow()
             .is_maybe_gone(slot, self.now());
         assert!(
-            !is_exact || seen.slots.contains(&slot) || is_gone,
+            seen.slots.contains(&slot) || is_gone,
             "{what}: its own value lacks it: {}",
             answer.text()
         );

@@ -77,6 +77,7 @@ impl Leads {
                     shards: 1,
                     home: None,
                     is_apart: false,
+                    totals: None,
                 })
             }
         }

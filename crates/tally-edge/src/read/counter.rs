@@ -16,14 +16,13 @@ use crate::pages::files::weighted;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::SeenValue;
 use tally_protocol::export::CSV;
-use tally_protocol::messages::{Explain, Explained, Fault, Flushed, GlobalSum, Read, ReadParts};
+use tally_protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, ReadParts};
 use tally_protocol::metrics::Metric;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{Freshness, SummedCounter};
 use tally_protocol::query::{Query, Window};
 use tally_protocol::version::{Version, not_reached};
-use tally_shared::call;
-use tally_shared::metrics;
+use tally_shared::{call, known_cells, metrics};
 
 pub use super::fetch::{FetchedSum, see, unread};
 
@@ -125,32 +124,22 @@ async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSu
     seen?.sum
 }
 
-/// A counter's value for the answer to a write: a value that is read in time, else the last value that was read here.
-/// `None` if none was read here, or if it is of another generation.
-pub async fn value_now(
-    context: &RequestContext,
-    id: &CounterId,
-    flushed: &Flushed,
-) -> Option<SeenValue> {
-    let last = || last_seen::sum(&context.host, id).map(|(sum, _)| sum);
-    let sum = sum_now(context, id).await.or_else(last)?;
-    let seen = seen_of(&sum);
-    // The last view may be from before a set that the cell knows of.
-    let is_set = seen.is_set || flushed.operations > 0;
-    (sum.root.generation == flushed.generation).then_some(SeenValue { is_set, ..seen })
-}
-
-/// A counter's value; empty if no view comes in time.
-pub async fn value_seen(context: &RequestContext, id: &CounterId) -> SeenValue {
+/// A counter's newest sum for the answer to a write: one that is read in time, else the last one that was read here.
+/// `None` if none was read here.
+pub async fn sum_for_answer(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSum>> {
     let sum = sum_now(context, id).await;
-    sum.map_or_else(SeenValue::default, |sum| seen_of(&sum))
+    // Another read may have begun later than the shared one.
+    let last = last_seen::sum(&context.host, id).map(|(sum, _)| sum);
+    last.or(sum)
 }
 
-fn seen_of(sum: &GlobalSum) -> SeenValue {
-    SeenValue {
-        value: sum.value(),
+/// A counter's value with what this isolate has had acknowledged; empty if no view comes in time.
+pub async fn value_seen(context: &RequestContext, id: &CounterId) -> SeenValue {
+    let sum = sum_for_answer(context, id).await;
+    sum.map_or_else(SeenValue::default, |sum| SeenValue {
+        value: known_cells::value_with(&context.host, id, &sum),
         is_set: sum.root.operations.number() > 0,
-    }
+    })
 }
 
 /// `GET /counters/{id}`.

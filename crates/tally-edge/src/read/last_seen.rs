@@ -20,7 +20,7 @@ use tally_protocol::messages::{Fault, GlobalSum, Read, SumDatacenter};
 use tally_protocol::names::CellAddress;
 use tally_protocol::open_slots::ObjectUser;
 use tally_protocol::public::Freshness;
-use tally_shared::open_objects;
+use tally_shared::{known_cells, open_objects};
 
 /// How long the absence of a counter is cached, milliseconds.
 const ABSENT_MS: i64 = 1_000;
@@ -124,10 +124,11 @@ pub fn remember(host: &Host, question: &Read, sum: &Rc<GlobalSum>, as_of_ms: i64
         return;
     }
     with(host, |memory| {
-        if let Some(known) = memory.sums.get(&question.counter)
-            && known.as_of_ms >= as_of_ms
-        {
-            return;
+        if let Some(known) = memory.sums.get(&question.counter) {
+            if known.as_of_ms >= as_of_ms {
+                return;
+            }
+            known_cells::record_lost(host, &question.counter, &known.sum, sum);
         }
         memory.bytes += sum.bytes();
         if memory.bytes > SUMS_BYTES_MAX || !memory.sums.has_room(&question.counter) {
@@ -166,7 +167,13 @@ pub fn record_counted(host: &Host, counter: &CounterId) {
 /// Drops a counter, after it was changed here.
 pub fn forget(host: &Host, counter: &CounterId) {
     record_counted(host, counter);
-    with(host, |memory| memory.drop_sum(counter));
+    with(host, |memory| {
+        if let Some(last) = memory.sums.get(counter) {
+            // The next sum may lack a datacenter that answers late.
+            known_cells::record_all(host, counter, &last.sum);
+        }
+        memory.drop_sum(counter);
+    });
 }
 
 /// The last sum that this isolate has seen, for a question that is about the whole counter, now.

@@ -25,13 +25,14 @@ use tally_protocol::access::Caller;
 use tally_protocol::batch::gather::Times;
 use tally_protocol::keyed::element_second;
 use tally_protocol::keys::KeyKind;
+use tally_protocol::known_cells::AcknowledgedWrite;
 use tally_protocol::messages::{Fault, LookUp, OperationCondition};
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::CellAddress;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{ignored_json, write_json};
 use tally_protocol::query::Query;
-use tally_shared::{call, metrics};
+use tally_shared::{call, known_cells, metrics};
 
 /// How long a write follows moves, milliseconds. It waits 4.8 s in all, so 1.8 s are left for the last batch. On a busy
 /// machine a first batch took 0.5 s, and its answer came too late to follow the move.
@@ -232,12 +233,19 @@ async fn deliver(
         .visitor()
         .refund_new(flushed.generation, has_counted_before);
     // With a single cell, its total right after this write, with the parts of sealed shards, is the exact value. With
-    // several, the value is of a view at most half a second old, but never less than this cell holds by itself.
+    // several, the value is of a view at most half a second old, and of what this isolate has had acknowledged since.
     let (value, exact) = match flushed.elsewhere {
         Some((added, removed)) => (own.plus(Value::new(added, removed)), true),
         None => {
-            let view = read::value_now(context, &cell.counter, &flushed).await;
-            (view.map_or(own, |view| view.or_own(own)), false)
+            let acknowledged = AcknowledgedWrite {
+                cell: &cell,
+                flushed: &flushed,
+                later: arrival.later,
+                own: Value::new(load.added, load.removed),
+            };
+            let sum = read::sum_for_answer(context, &cell.counter).await;
+            let value = known_cells::answer_to(&context.host, &acknowledged, sum.as_deref());
+            (value, false)
         }
     };
     drop(waiting);

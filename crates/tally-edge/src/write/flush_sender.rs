@@ -19,7 +19,7 @@ use tally_protocol::open_slots::ObjectUser;
 use tally_protocol::problem::Problem;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::call_within;
-use tally_shared::{leads_apart, metrics, open_objects};
+use tally_shared::{known_cells, leads_apart, metrics, open_objects};
 
 /// The most times that a write is sent again because its shard has been sealed.
 pub const MOVES_MAX: usize = 4;
@@ -109,6 +109,7 @@ pub async fn send_batch(
     }
     if let Ok(flushed) = &outcome {
         leads_apart::cache(host, to, flushed.is_apart);
+        known_cells::record_flush(host, to, flushed);
     }
     match &outcome {
         Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {

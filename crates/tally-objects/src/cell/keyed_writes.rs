@@ -163,6 +163,7 @@ impl Core {
             shards: self.state.borrow().spread(),
             home: None,
             is_apart: self.is_apart(),
+            totals: self.state.borrow().totals(),
         }
     }
 
@@ -185,6 +186,7 @@ impl Core {
             shards: 1,
             home: Some(home),
             is_apart: self.is_apart(),
+            totals: None,
         })
     }
 

@@ -8,6 +8,7 @@ use tally_core::callers::account::AccountId;
 use tally_core::counter::dimensions::DimensionLog;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
+use tally_core::counter::merge::CellTotals;
 use tally_core::counter::samples::Samples;
 
 calls! {
@@ -106,6 +107,8 @@ pub struct Counted {
     pub home: Option<Datacenter>,
     /// Whether the lead has an object of its own, although tablets host others.
     pub is_apart: bool,
+    /// The totals of the lead's own cell after these writes; `None` if it counts nothing now.
+    pub totals: Option<CellTotals>,
 }
 
 /// Edge → root: claims these keys. The first datacenter that asks gets them. Claims of numbered keys go to the sender's
