@@ -774,6 +774,8 @@ export const MUTATIONS = [
     "is_due || is_report {",
     "is_due || is_report && is_due {",
     "services/totals::bodies::watched_counters_are_reported_too",
+  ],
+  [
     "an answer to a write has nothing that its view lacks",
     "crates/tally-protocol/src/known_cells.rs",
     "if seen.is_some_and(|seen| seen.sequence >= totals.sequence) {\n        return value;",

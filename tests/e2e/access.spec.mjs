@@ -208,7 +208,7 @@ describe("keys", () => {
 
 describe("without a key", () => {
   let world;
-  const all = ["at", "decrement", "hll", "if-match", "ingest", "policy"];
+  const all = ["at", "decrement", "hll", "if-match", "ingest", "policy", "ttl"];
   const config = {
     keys: [{ key: KEYS.admin, scopes: ["admin"] }, { key: KEYS.admin, scopes: ["admin"], prefix: "limits/" }],
     public: [
@@ -239,6 +239,7 @@ describe("without a key", () => {
       post(id, "increment", { delta: 5 }),
       post(id, "increment", { delta: "5" }),
       post(id, "increment", { at: world.now() }),
+      post(id, "increment", { ttl_seconds: 60 }),
       ["POST", "/api/event", { body: JSON.stringify({ key: id, increment: 5 }) }],
       ["POST", "/ingest?format=ndjson", { body: JSON.stringify({ id, at: Date.parse("2024-05-01T12:00:00Z") }) }],
       // Last, as it gives the counter a home.

@@ -45,6 +45,7 @@ fn record<'a>(
         at_ms,
         id: None,
         sample: None,
+        ttl_if_new: None,
         dimensions: Default::default(),
     }
 }

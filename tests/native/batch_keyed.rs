@@ -90,6 +90,7 @@ fn gathered(
                     at_ms: None,
                     id: sent.id.map(|id| Cow::Borrowed(IDS[id])),
                     sample: None,
+                    ttl_if_new: None,
                     dimensions: Default::default(),
                 };
                 gather.add(number, &record, now_ms, &hash);

@@ -31,6 +31,7 @@ fn hashed(name: u64) -> Hashed {
 fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, GatheredCounter)> {
     let one = |number: u64| {
         let gathered = GatheredCounter {
+            ttl_if_new: None,
             unique_hash: UniqueHash::Keyed,
             added: 5,
             buckets: [(1_777_593_600, 5)].into(),
@@ -40,6 +41,7 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, GatheredCount
             lines: LineNumbers::of([number + 1]),
             identified: (0..ids)
                 .map(|id| KeyedRecord {
+                    ttl_if_new: None,
                     line: counters + number * ids + id + 1,
                     key: WriteKey(u128::from(id).to_le_bytes()),
                     fingerprint: 1,

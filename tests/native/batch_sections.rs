@@ -32,6 +32,7 @@ fn record(&(counter, element, has_id, has_sample, ago): &Line, line: usize) -> B
         at_ms: ago.map(|ago| NOW_MS - i64::from(ago)),
         id: has_id.then(|| Cow::Owned(format!("id {line}"))),
         sample: has_sample.then(|| Sample::new(1.5).expect("a sample")),
+        ttl_if_new: None,
         dimensions: Default::default(),
     }
 }

@@ -121,6 +121,7 @@ impl Shell {
                 let number = u8::try_from(self.keyed.len()).expect("few");
                 let load = write.load(self.stored.now);
                 let keyed = KeyedWrite {
+                    ttl_if_new: None,
                     key: WriteKey([number; 16]),
                     fingerprint: 1,
                     generation: 0,

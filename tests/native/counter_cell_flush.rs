@@ -46,6 +46,7 @@ fn grant(ttl: Option<Ttl>) -> Grant {
 fn load(added: u128, removed: u128) -> Load {
     let second = BEGIN_MS / 1_000;
     Load {
+        ttl_if_new: None,
         added,
         removed,
         live: vec![(second, added)],

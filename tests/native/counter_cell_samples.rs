@@ -102,6 +102,7 @@ impl Shell {
                     samples: joined(&samples),
                     dimensions: Default::default(),
                     within_64_bits: false,
+                    ttl_if_new: None,
                 };
                 self.stored.count(std::slice::from_ref(&write));
                 self.writes.push(write);

@@ -39,6 +39,7 @@ fn counter(number: usize) -> CounterId {
 
 fn write(key: WriteKey, added: u128) -> KeyedWrite {
     KeyedWrite {
+        ttl_if_new: None,
         key,
         fingerprint: NUMBERED,
         generation: 1,

@@ -85,6 +85,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 fn write(number: u64) -> KeyedWrite {
     KeyedWrite {
+        ttl_if_new: None,
         key: WriteKey(u128::from(number).to_le_bytes()),
         fingerprint: 1,
         generation: 0,

@@ -58,6 +58,7 @@ fn rows_of_an_inbox_have_these_bytes() {
             samples: Vec::new(),
             dimensions: Default::default(),
             within_64_bits: false,
+            ttl_if_new: None,
         },
     };
     assert_eq!(

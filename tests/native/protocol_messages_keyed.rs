@@ -12,6 +12,7 @@ use tally_core::counter::ledger::{
     WriteKey,
 };
 use tally_core::counter::merge::CellTotals;
+use tally_core::counter::settings::TtlMode;
 use tally_core::counter::total::Value;
 use tally_core::sketch::{Histogram, Sample};
 use tally_protocol::messages::{
@@ -107,12 +108,14 @@ fn keyed_writes_have_these_bytes() {
         samples: Vec::new(),
         dimensions: Default::default(),
         within_64_bits: false,
+        ttl_if_new: None,
     };
     let mut dimension_log = DimensionLog::default();
     dimension_log.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
     let sampled = KeyedWrite {
         dimensions: dimension_log,
         within_64_bits: true,
+        ttl_if_new: None,
         samples: vec![(
             NOW_MS / 1_000,
             Histogram::of(Sample::new(12.3).expect("a sample")),
@@ -132,7 +135,8 @@ fn keyed_writes_have_these_bytes() {
              0101\
              1000bcb49f9f0dac02010470616765012f\
              0101\
-             ad02"
+             ad02\
+             00"
         ),
         "{bytes}"
     );
@@ -143,7 +147,7 @@ fn keyed_writes_have_these_bytes() {
     let count = CountKeyed::new(address(), vec![keyed], Some(300), KeySource::Clients);
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac020000000000"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02000000000000"
     );
 }
 
@@ -194,10 +198,11 @@ fn claims_and_recalls_have_these_bytes() {
         struck_at: Some(ClaimHolder::first(&address().datacenter).next(&address().datacenter)),
         source: KeySource::Public,
         account: AccountId(9),
+        ttl_if_new: Some((60, TtlMode::Fixed)),
     };
     assert_eq!(
         golden(&claim),
-        "07706167652fc3bc0346524101070707070707070707070707070707070103465241010309"
+        "07706167652fc3bc0346524101070707070707070707070707070707070103465241010309013c00"
     );
     let claimed = ClaimAnswer {
         generation: 7,
@@ -238,6 +243,7 @@ fn claims_of_numbered_keys_go_to_their_senders_lead_and_others_to_the_root() {
         struck_at: None,
         source,
         account: AccountId::default(),
+        ttl_if_new: None,
     };
     let root = |claim: &Claim| assert_eq!(claim.to(), Address::Root(&claim.counter));
     for source in [KeySource::Clients, KeySource::Drawn, KeySource::Public] {

@@ -9,7 +9,7 @@ use super::delta::parse_value;
 use super::messages::Put;
 use super::problem::{Code, Problem};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode, UniqueHash};
+use tally_core::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode, TtlTerms, UniqueHash};
 use tally_core::counter::total::Value;
 
 /// The largest body of a call about one counter.
@@ -81,6 +81,31 @@ struct Wire<'a> {
     unique_hash: Option<String>,
 }
 
+/// Returns a time to live; `None` where neither field is given.
+///
+/// # Errors
+/// `invalid-body`.
+pub(super) fn ttl_of(
+    seconds: Option<WholeNumber>,
+    mode: Option<&str>,
+) -> Result<Option<TtlTerms>, Problem> {
+    let refuse = |detail: String| Err(Problem::new(Code::InvalidBody, detail));
+    let mode = match mode {
+        None => None,
+        Some("fixed") => Some(TtlMode::Fixed),
+        Some("sliding") => Some(TtlMode::Sliding),
+        Some(_) => return refuse("ttl_mode must be \"fixed\" or \"sliding\"".to_owned()),
+    };
+    match (seconds.map(|seconds| seconds.0), mode) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => refuse("ttl_mode needs ttl_seconds".to_owned()),
+        (Some(seconds), mode) if (1..=TTL_SECONDS_MAX).contains(&seconds) => {
+            Ok(Some((seconds, mode.unwrap_or_default())))
+        }
+        (Some(_), _) => refuse(format!("ttl_seconds must be from 1 to {TTL_SECONDS_MAX}")),
+    }
+}
+
 /// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding", "floor": n, "home": "FRA",
 /// "unique_hash": "keyed" or "redis"}`. Absent or `null` means the default, because a `PUT` replaces all settings. The
 /// exception is `unique_hash`: it stays as it is, because what was counted by it cannot be converted.
@@ -108,20 +133,7 @@ pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
             }
         }
     };
-    let mode = match wire.ttl_mode.as_deref() {
-        None => None,
-        Some("fixed") => Some(TtlMode::Fixed),
-        Some("sliding") => Some(TtlMode::Sliding),
-        Some(_) => return refuse("ttl_mode must be \"fixed\" or \"sliding\"".to_owned()),
-    };
-    let ttl = match (wire.ttl_seconds.map(|seconds| seconds.0), mode) {
-        (None, None) => None,
-        (None, Some(_)) => return refuse("ttl_mode needs ttl_seconds".to_owned()),
-        (Some(seconds), mode) if (1..=TTL_SECONDS_MAX).contains(&seconds) => {
-            Some((seconds, mode.unwrap_or_default()))
-        }
-        (Some(_), _) => return refuse(format!("ttl_seconds must be from 1 to {TTL_SECONDS_MAX}")),
-    };
+    let ttl = ttl_of(wire.ttl_seconds, wire.ttl_mode.as_deref())?;
     let floor = match wire.floor.map(RawValue::get) {
         None | Some("null") => None,
         Some(text) => match parse_value(text) {

@@ -19,6 +19,7 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::{FlushEffect, Nonce};
+use tally_core::counter::settings::TtlTerms;
 use tally_core::counter::total::Sum as Total;
 
 /// The protocol of this build: the set of messages and the content of their bytes. It rises with each release that
@@ -122,7 +123,7 @@ pub use export::{
 };
 pub use fleet::{AskFleet, CountsTaken, FleetOf, ReportCounts, ReportSizes};
 pub use keyed::{
-    Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall,
+    Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall, ttl_if_new,
 };
 pub use lead_moves::{
     CallLead, GiveLead, LeadHandover, LeadLocation, LeadPresence, LeadTaken, LocateLead, PlaceLead,
@@ -317,6 +318,8 @@ pub struct Hello {
     pub to: CellAddress,
     /// The shard that asks.
     pub shard: u8,
+    /// The time to live of the counter, if it is created.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 /// Shard → lead: its load. The answer is the number of shards over which writes are spread.
@@ -408,6 +411,8 @@ pub struct Register {
     pub place: Option<LeadPlace>,
     /// The number of the newest spread for which it is known that the lead is nowhere else.
     pub located_epoch: Option<u32>,
+    /// The time to live of the counter, if it is created.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 /// Any → root: asks for the root's row.

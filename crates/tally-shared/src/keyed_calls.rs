@@ -12,11 +12,13 @@ use super::open_objects;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
+use tally_core::counter::settings::TtlTerms;
 use tally_host::Host;
 use tally_protocol::batch::keyed::CallBudget;
 use tally_protocol::keyed::{self, BudgetedCarrier, Carrier, KeyRoom, LeadOutcome};
 use tally_protocol::messages::{
-    Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner, Recall,
+    Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner,
+    Recall, ttl_if_new,
 };
 use tally_protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
@@ -42,6 +44,8 @@ struct Caller<'a> {
     counter: &'a CounterId,
     is_recall: bool,
     room: KeyRoom,
+    /// The time to live of the counter, if the writes create it.
+    ttl_if_new: Option<TtlTerms>,
     /// Joins its calls with others of the same request, if set.
     batcher: Option<&'a Batcher>,
 }
@@ -53,6 +57,7 @@ impl<'a> Caller<'a> {
             counter,
             is_recall: false,
             room,
+            ttl_if_new: None,
             batcher: None,
         }
     }
@@ -103,6 +108,7 @@ impl Carrier for Caller<'_> {
             struck_at,
             source: self.room.source,
             account: self.room.account,
+            ttl_if_new: self.ttl_if_new,
         };
         twice(|milliseconds| self.call(&claim, milliseconds)).await
     }
@@ -161,7 +167,8 @@ pub fn count_keyed<'a>(
     room: KeyRoom,
 ) -> LocalBoxFuture<'a, Vec<LeadOutcome>> {
     Box::pin(async move {
-        let caller = Caller::new(host, counter, room);
+        let mut caller = Caller::new(host, counter, room);
+        caller.ttl_if_new = ttl_if_new(writes);
         keyed::count_claimed(&caller, here, writes).await
     })
 }
@@ -191,6 +198,7 @@ pub fn count_budgeted<'a>(
             |room| Caller::new(host, counter, room),
         );
         carrier.batcher = Some(many.batcher);
+        carrier.ttl_if_new = ttl_if_new(writes);
         let calls = many.calls;
         keyed::count_claimed(&BudgetedCarrier { carrier, calls }, many.here, writes).await
     })

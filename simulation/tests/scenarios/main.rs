@@ -19,6 +19,7 @@ mod homes;
 mod key_ends;
 mod key_values;
 mod keys;
+mod lifetimes;
 mod listeners;
 mod made_keys;
 mod operations;

@@ -59,6 +59,7 @@ pub fn keyed(number: u64, added: u128, removed: u128) -> KeyedWrite {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&number.to_le_bytes());
     KeyedWrite {
+        ttl_if_new: None,
         key: WriteKey(key),
         fingerprint: number,
         generation: 0,

@@ -80,6 +80,7 @@ pub fn write(number: u8, demand: Demand, now_ms: i64) -> KeyedWrite {
         samples: Vec::new(),
         dimensions: Default::default(),
         within_64_bits: false,
+        ttl_if_new: None,
     }
 }
 

@@ -191,6 +191,7 @@ impl Shell {
         let (tokens, past_tokens) = tokens.into_iter().partition(is_live);
         let (live, past) = (stamped(live), stamped(past));
         let load = Load {
+            ttl_if_new: None,
             added: live.iter().chain(&past).map(|(_, amount)| amount).sum(),
             removed: 1,
             live,

@@ -10,7 +10,7 @@ use super::history::{DirtyPages, Resolution};
 use super::ledger::{KeySource, NewRecord, WriteKey};
 use super::numbers::Numbers;
 use super::samples::{Samples, add_samples};
-use super::settings::{SHARDS_MAX, UniqueHash};
+use super::settings::{SHARDS_MAX, TtlTerms, UniqueHash};
 use crate::sketch::{Class, HashId, Source, Token, TopValues, Uniques, redis_token_of};
 
 /// The parts of a unique element's hash.
@@ -82,6 +82,8 @@ pub struct Load {
     pub imported: Uniques,
     /// The dimensions of its increments.
     pub dimensions: DimensionLog,
+    /// The time to live of the counter, if this load creates it.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 impl Load {
@@ -91,13 +93,19 @@ impl Load {
     }
 
     /// Adds another load to this one. Returns false, without any change, if a total would exceed 2^128 − 1, or if the
-    /// two loads have elements by different hash functions.
+    /// two loads have elements by different hash functions, or different times to live.
     pub fn absorb(&mut self, other: &Load) -> bool {
         let added = self.added.checked_add(other.added);
         let removed = self.removed.checked_add(other.removed);
         let (Some(added), Some(removed)) = (added, removed) else {
             return false;
         };
+        if self
+            .ttl_if_new
+            .is_some_and(|own| other.ttl_if_new.is_some_and(|new| own != new))
+        {
+            return false;
+        }
         if other.has_tokens() {
             if self.has_tokens() && self.hash != other.hash {
                 return false;
@@ -106,6 +114,7 @@ impl Load {
         }
         self.added = added;
         self.removed = removed;
+        self.ttl_if_new = self.ttl_if_new.or(other.ttl_if_new);
         for &(second, amount) in &other.live {
             match self.live.last_mut() {
                 Some((last, held)) if *last == second => *held = held.saturating_add(amount),

@@ -14,6 +14,7 @@ use crate::callers::account::AccountId;
 use super::dimensions::DimensionLog;
 use super::id::Datacenter;
 use super::samples::Samples;
+use super::settings::TtlTerms;
 use super::total::{Sum, Value};
 
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
@@ -93,6 +94,9 @@ pub struct KeyedWrite {
     /// Refuses the write if the value would not fit into a signed 64-bit number. The stored form omits it, as above.
     #[serde(skip)]
     pub within_64_bits: bool,
+    /// The time to live of the counter, if this write creates it. The stored form omits it, as above.
+    #[serde(skip)]
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 /// A counter's value, as a reader saw it.

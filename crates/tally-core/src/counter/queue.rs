@@ -282,6 +282,7 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
                     samples: Vec::new(),
                     dimensions: Default::default(),
                     within_64_bits: false,
+                    ttl_if_new: None,
                 },
             });
         }

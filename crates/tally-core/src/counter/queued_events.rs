@@ -100,6 +100,7 @@ impl QueuedEvents {
                 samples: Vec::new(),
                 dimensions: Default::default(),
                 within_64_bits: false,
+                ttl_if_new: None,
             },
         }
     }

@@ -49,6 +49,9 @@ impl Ttl {
     }
 }
 
+/// A time to live as a caller says it: its seconds, 1 to [`TTL_SECONDS_MAX`], and the moment from which it runs.
+pub type TtlTerms = (u64, TtlMode);
+
 /// The hash function of a counter's unique elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -84,6 +87,19 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The settings of a counter that a write creates now.
+    pub fn of_new(ttl: Option<TtlTerms>, now_ms: i64) -> Self {
+        Self {
+            number: u64::from(ttl.is_some()),
+            ttl: ttl.map(|(seconds, mode)| Ttl {
+                seconds,
+                mode,
+                set_at_ms: now_ms,
+            }),
+            ..Self::default()
+        }
+    }
+
     /// The number of shards that a datacenter spreads its writes over.
     pub fn shards(&self) -> u8 {
         self.shards.unwrap_or(1)

@@ -61,8 +61,10 @@ fn admit(
     needs: &[Permission],
     now_ms: i64,
 ) -> Result<(), Problem> {
-    let needs = match record.at_ms {
-        Some(_) if needs.is_empty() => &[Permission::At],
+    let needs = match (record.at_ms, record.ttl_if_new) {
+        (Some(_), None) if needs.is_empty() => &[Permission::At][..],
+        (None, Some(_)) => &[Permission::Ttl],
+        (Some(_), Some(_)) => &[Permission::At, Permission::Ttl],
         _ => needs,
     };
     caller.may_write(&record.key, record.delta, needs)?;

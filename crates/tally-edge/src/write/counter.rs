@@ -119,6 +119,7 @@ impl<'a> Delivery<'a> {
         let mut load = Load {
             samples: write.samples(),
             dimensions: write.dimensions(),
+            ttl_if_new: write.body.ttl_if_new,
             ..Load::default()
         };
         if write.adds {
@@ -354,6 +355,7 @@ fn keyed_of(
         samples: write.samples(),
         dimensions: write.dimensions(),
         within_64_bits: false,
+        ttl_if_new: write.body.ttl_if_new,
     }
 }
 

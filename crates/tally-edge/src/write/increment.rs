@@ -61,9 +61,14 @@ impl Write {
             let detail = "`by` goes with an increment: breakdowns are of what was added; leave it out of a decrement";
             return Err(Problem::new(Code::InvalidBody, detail));
         }
+        if !adds && body.ttl_if_new.is_some() {
+            let detail = "`ttl_seconds` goes with an increment; leave it out of a decrement";
+            return Err(Problem::new(Code::InvalidBody, detail));
+        }
         let if_match = context.header("if-match");
         if caller.is_public() {
-            let needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
+            let mut needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
+            needs.extend(body.ttl_if_new.map(|_| Permission::Ttl));
             caller.may_write(id.as_str(), body.delta, &needs)?;
         }
         let key = RequestKey::of(context, caller).await?;
@@ -107,6 +112,7 @@ impl Write {
             at_ms: None,
             sample: None,
             dimensions,
+            ttl_if_new: None,
         };
         fill_in(context, &mut body);
         if is_ignored(context, &body) {

@@ -58,7 +58,7 @@ impl Core {
                     if !self.may_live(&install.to, install.generation).await? {
                         return Ok(InstallOutcome::Ended);
                     }
-                    self.obtain_grant(&install.to).await?;
+                    self.obtain_grant(&install.to, None).await?;
                 }
                 outcome => return outcome,
             }
@@ -90,6 +90,7 @@ impl Core {
             samples: Vec::new(),
             dimensions: Default::default(),
             within_64_bits: false,
+            ttl_if_new: None,
         };
         let limits = self.limits_of(KeySource::Clients);
         let (outcome, changes) =

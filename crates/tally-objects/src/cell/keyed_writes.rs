@@ -81,7 +81,7 @@ impl Core {
                     if self.have_ended(&count).await? {
                         return Ok(self.counted(vec![KeyedOutcome::Ended; count.writes.len()]));
                     }
-                    match self.obtain_grant(&count.to).await {
+                    match self.obtain_grant(&count.to, count.ttl_if_new).await {
                         Err(Fault::Elsewhere(home)) => return self.strike(&count, home),
                         outcome => outcome?,
                     }
@@ -215,7 +215,7 @@ impl Core {
                 },
             )?;
             if next.is_none() && holders.contains(&None) {
-                next = Some(match self.obtain_grant(&me).await {
+                next = Some(match self.obtain_grant(&me, claim.ttl_if_new).await {
                     Ok(()) => None,
                     Err(Fault::Elsewhere(home)) => Some(home),
                     Err(fault) => return Err(fault),

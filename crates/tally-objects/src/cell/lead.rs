@@ -46,7 +46,11 @@ impl Core {
         self: &Rc<Self>,
         hello: Result<Hello, Fault>,
     ) -> Result<Grant, Fault> {
-        let Hello { to, shard } = hello?;
+        let Hello {
+            to,
+            shard,
+            ttl_if_new,
+        } = hello?;
         self.readable()?;
         if shard == 0 || shard >= SHARDS_MAX {
             return Err(Fault::Broken(format!("there is no shard {shard}")));
@@ -55,7 +59,7 @@ impl Core {
             if !self.state.borrow().needs_grant(self.host.now_ms()) {
                 return self.grant_shard(shard);
             }
-            self.obtain_grant(&to).await?;
+            self.obtain_grant(&to, ttl_if_new).await?;
         }
         Err(Fault::Unavailable(
             "the counter is being ended and created again".to_owned(),

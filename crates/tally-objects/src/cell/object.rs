@@ -29,6 +29,7 @@ use tally_core::counter::grant::{Grant, GrantOutcome};
 use tally_core::counter::ledgers::LedgerLimits;
 use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::Nonce;
+use tally_core::counter::settings::TtlTerms;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
@@ -261,7 +262,9 @@ impl Core {
                 return Err(Fault::Refused(Refusal::Moved(shards)));
             }
             match self.commit(flush).await {
-                Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&flush.to).await?,
+                Err(Fault::Refused(Refusal::NeedsGrant)) => {
+                    self.obtain_grant(&flush.to, flush.load.ttl_if_new).await?;
+                }
                 outcome => return outcome,
             }
         }
@@ -277,18 +280,23 @@ impl Core {
         known.map(|(_, shards)| *shards)
     }
 
-    /// Asks the root (a lead) or the lead (another shard) for permission to count.
+    /// Asks the root (a lead) or the lead (another shard) for permission to count. A counter that is created by this
+    /// has that time to live.
     ///
     /// # Errors
     /// `Unavailable`; [`Refusal::Moved`] for a shard that writes do not spread to.
-    pub(super) async fn obtain_grant(self: &Rc<Self>, me: &CellAddress) -> Result<(), Fault> {
+    pub(super) async fn obtain_grant(
+        self: &Rc<Self>,
+        me: &CellAddress,
+        ttl_if_new: Option<TtlTerms>,
+    ) -> Result<(), Fault> {
         let _guard = self.granting.lock().await;
         self.readable()?;
         if !self.state.borrow().needs_grant(self.host.now_ms()) {
             return Ok(());
         }
         let (mut requested_ms, mut seals) = (self.host.now_ms(), self.state.borrow().seals());
-        let mut answer = self.ask_for_grant(me).await;
+        let mut answer = self.ask_for_grant(me, ttl_if_new).await;
         if answer == Err(Fault::NotLocated) {
             self.locate(LeadName::of(me)).await?;
             self.readable()?;
@@ -296,7 +304,7 @@ impl Core {
                 return Ok(());
             }
             (requested_ms, seals) = (self.host.now_ms(), self.state.borrow().seals());
-            answer = self.ask_for_grant(me).await;
+            answer = self.ask_for_grant(me, ttl_if_new).await;
         }
         let grant = answer?;
         self.readable()?;
@@ -308,28 +316,38 @@ impl Core {
     }
 
     /// Asks the root or the lead for a grant.
-    async fn ask_for_grant(&self, me: &CellAddress) -> Result<Grant, Fault> {
+    async fn ask_for_grant(
+        &self,
+        me: &CellAddress,
+        ttl_if_new: Option<TtlTerms>,
+    ) -> Result<Grant, Fault> {
         if me.is_lead() {
             let given = self.lead.handover_count();
-            let granted = self.register(me).await;
+            let granted = self.register(me, ttl_if_new).await;
             self.lead.has_no_handover_since(given)?;
             return granted;
         }
         let hello = Hello {
             to: me.sibling(0),
             shard: me.shard,
+            ttl_if_new,
         };
         call(&self.host, &hello).await
     }
 
     /// Lead: asks the root, and reports the grant that it holds.
-    async fn register(&self, me: &CellAddress) -> Result<Grant, Fault> {
+    async fn register(
+        &self,
+        me: &CellAddress,
+        ttl_if_new: Option<TtlTerms>,
+    ) -> Result<Grant, Fault> {
         let register = Register {
             counter: me.counter.clone(),
             datacenter: me.datacenter.clone(),
             holds: self.state.borrow().grant(),
             place: self.place(&LeadName::of(me)),
             located_epoch: self.lead.located_epoch(),
+            ttl_if_new,
         };
         self.call_root(&register).await
     }
@@ -339,7 +357,7 @@ impl Core {
         let _guard = self.granting.lock().await;
         self.readable()?;
         let (seals, requested_ms) = (self.state.borrow().seals(), self.host.now_ms());
-        let grant = self.register(me).await?;
+        let grant = self.register(me, None).await?;
         self.readable()?;
         if self.state.borrow().seals() != seals {
             return Ok(());

@@ -76,7 +76,15 @@ impl Claims {
                 let root = match living {
                     // All writes go to the home, so no other datacenter need register.
                     Ok(root) if root.home.is_some() => root,
-                    _ => self.roots.admit(&claim.counter, &claim.datacenter).await?,
+                    _ => {
+                        let Claim {
+                            counter,
+                            datacenter,
+                            ttl_if_new,
+                            ..
+                        } = &claim;
+                        self.roots.admit(counter, datacenter, *ttl_if_new).await?
+                    }
                 };
                 let generation = root.generation;
                 let next = next_holder(&root, &claim);

@@ -28,6 +28,7 @@ use tally_core::counter::flush::Refusal;
 use tally_core::counter::grant::Grant;
 
 use tally_core::counter::id::{BEFORE_CALLERS, CounterId, Datacenter};
+use tally_core::counter::settings::{Settings, TtlTerms};
 use tally_host::Host;
 use tally_protocol::messages::{Fault, List, ListNames, PushView, Register};
 use tally_shared::call;
@@ -137,6 +138,7 @@ impl Roots {
             counter,
             datacenter,
             holds,
+            ttl_if_new,
             ..
         } = register;
         let lock = self.lock_of(&counter);
@@ -146,7 +148,7 @@ impl Roots {
             self.adopt(&counter, &datacenter, &held).await?;
         }
         let begun_ms = self.host.now_ms();
-        let mut root = self.admit(&counter, &datacenter).await?;
+        let mut root = self.admit(&counter, &datacenter, ttl_if_new).await?;
         // An expired cell asks again; its write keeps a sliding counter alive from now on. A new datacenter is stored
         // already.
         if root.last_write_ms < begun_ms {
@@ -157,15 +159,23 @@ impl Roots {
         Ok(root.grant(&datacenter))
     }
 
-    /// Returns the living root with this datacenter in it, and creates it if needed. The caller holds the lock.
+    /// Returns the living root with this datacenter in it, and creates it if needed, with that time to live. The
+    /// caller holds the lock.
     pub(super) async fn admit(
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
+        ttl_if_new: Option<TtlTerms>,
     ) -> Result<Root, Fault> {
         let mut root = match self.living(counter, true).await? {
             Ok(root) => root,
-            Err(ended) => Root::create(ended.as_ref(), self.host.now_ms()),
+            Err(ended) => {
+                let now_ms = self.host.now_ms();
+                Root {
+                    settings: Settings::of_new(ttl_if_new, now_ms),
+                    ..Root::create(ended.as_ref(), now_ms)
+                }
+            }
         };
         if let Some(home) = root.home_elsewhere(datacenter) {
             return Err(Fault::Elsewhere(home.clone()));

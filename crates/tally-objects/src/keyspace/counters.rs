@@ -183,6 +183,7 @@ impl Counters {
     ) -> Result<Option<(i64, bool)>, ReplyError> {
         let write = KeyedWrite {
             within_64_bits: true,
+            ttl_if_new: None,
             ..self.write_of(delta, named)
         };
         let room = named.map(|_| KeyRoom {
@@ -238,6 +239,7 @@ impl Counters {
             samples: Samples::default(),
             dimensions: DimensionLog::default(),
             within_64_bits: false,
+            ttl_if_new: None,
         }
     }
 

@@ -68,11 +68,13 @@ pub enum Permission {
     Ingest,
     /// A check of a limit by a policy that the caller sends.
     Policy,
+    /// A time to live in a write: it ends a counter that others may count in too.
+    Ttl,
 }
 
 impl Permission {
     /// All permissions.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::At,
         Self::Board,
         Self::Decrement,
@@ -80,6 +82,7 @@ impl Permission {
         Self::IfMatch,
         Self::Ingest,
         Self::Policy,
+        Self::Ttl,
     ];
 
     /// The permission as configuration and refusals write it.
@@ -92,6 +95,7 @@ impl Permission {
             Self::IfMatch => "if-match",
             Self::Ingest => "ingest",
             Self::Policy => "policy",
+            Self::Ttl => "ttl",
         }
     }
 }

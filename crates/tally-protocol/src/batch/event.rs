@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::super::bodies::ttl_of;
 use super::super::delta::parse_delta;
 use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::features::left_out;
@@ -17,6 +18,7 @@ use super::by::{AUTO, Actor};
 use super::json::{Text, WholeNumber, bytes_of, present, read_object};
 use super::plain_event::PlainEvent;
 use tally_core::counter::dimensions::Dimensions;
+use tally_core::counter::settings::TtlTerms;
 use tally_core::counter::total::DELTA_MAX;
 use tally_core::sketch::Sample;
 
@@ -53,9 +55,16 @@ struct EventWire<'a> {
     /// The visitor's user agent: needed with `"unique":"auto"` and with `"bots":"ignore"`.
     #[serde(borrow, default, deserialize_with = "present")]
     user_agent: Option<Text<'a>>,
+    /// The time to live of the counter, if this write creates it; a counter that exists keeps its own.
+    #[serde(default, deserialize_with = "present")]
+    ttl_seconds: Option<WholeNumber>,
+    /// From when the time to live runs: from the creation, or anew from each write. `fixed` if not given.
+    #[serde(borrow, default, deserialize_with = "present")]
+    ttl_mode: Option<Text<'a>>,
 }
 
-/// Returns one record `{"id", "delta"?, "unique"?, "at"?, "idempotency_key"?, "sample"?, "by"?}`. `delta` is a positive
+/// Returns one record `{"id", "delta"?, "unique"?, "at"?, "idempotency_key"?, "sample"?, "by"?, "ttl_seconds"?,
+/// "ttl_mode"?}`. `delta` is a positive
 /// whole number or its decimal string, 1 where missing; `at` is in unix milliseconds; for `sample` see [`Sample::new`].
 /// The second value says who caused it; where that is a visitor, `unique` is the word `auto` and stands for no element.
 ///
@@ -84,6 +93,7 @@ pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
         id: wire.idempotency_key.map(|text| text.0),
         sample: sample_of(wire.sample)?,
         dimensions,
+        ttl_if_new: ttl_of(wire.ttl_seconds, mode_of(wire.ttl_mode.as_ref()))?,
     };
     Ok((record, by.of_line()?))
 }
@@ -107,6 +117,7 @@ fn plain_record(event: PlainEvent<'_>) -> Option<BulkRecord<'_>> {
         id: event.idempotency_key.map(Cow::Borrowed),
         sample: None,
         dimensions: Dimensions::default(),
+        ttl_if_new: None,
     })
 }
 
@@ -125,6 +136,8 @@ pub struct IncrementBody {
     pub dimensions: Dimensions,
     /// Who caused it. For a visitor, `unique` is the word `auto` and stands for no element.
     pub by: Actor<'static>,
+    /// The time to live of the counter, if this creates it.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 #[derive(Deserialize)]
@@ -149,10 +162,16 @@ struct IncrementWire<'a> {
     /// The visitor's user agent, where the request comes from a server; the request's own if not given.
     #[serde(borrow, default, deserialize_with = "present")]
     user_agent: Option<Text<'a>>,
+    /// The time to live of the counter, if this write creates it; a counter that exists keeps its own.
+    #[serde(default, deserialize_with = "present")]
+    ttl_seconds: Option<WholeNumber>,
+    /// From when the time to live runs: from the creation, or anew from each write. `fixed` if not given.
+    #[serde(borrow, default, deserialize_with = "present")]
+    ttl_mode: Option<Text<'a>>,
 }
 
-/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "by"?, "bots"?, "ip"?, "user_agent"?}` of one increment;
-/// an empty body is a delta of 1.
+/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "by"?, "bots"?, "ip"?, "user_agent"?, "ttl_seconds"?,
+/// "ttl_mode"?}` of one increment; an empty body is a delta of 1.
 ///
 /// # Errors
 /// As [`parse_line`].
@@ -165,6 +184,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
             sample: None,
             dimensions: Dimensions::default(),
             by: Actor::default(),
+            ttl_if_new: None,
         });
     }
     let wire: IncrementWire<'_> = read_object(body)?;
@@ -179,7 +199,12 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
         sample: sample_of(wire.sample)?,
         dimensions: ByWire::read(wire.by.as_ref())?,
         by: by.into_owned(),
+        ttl_if_new: ttl_of(wire.ttl_seconds, mode_of(wire.ttl_mode.as_ref()))?,
     })
+}
+
+fn mode_of<'a>(mode: Option<&'a Text<'_>>) -> Option<&'a str> {
+    mode.map(|mode| &*mode.0)
 }
 
 /// Returns the sample, if there is one.

@@ -17,7 +17,7 @@ use super::{BulkRecord, length};
 use tally_core::counter::dimensions::{DimensionLog, Stamp};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::samples::insert_sample;
-use tally_core::counter::settings::UniqueHash;
+use tally_core::counter::settings::{TtlMode, UniqueHash};
 use tally_core::sketch::redis_hash;
 
 /// How far a record's time may be from the clock by default, in milliseconds.
@@ -237,10 +237,12 @@ impl Gatherer {
                 is_skewed,
                 sample: record.sample,
                 dimensions,
+                ttl_if_new: record.ttl_if_new,
             });
             self.memory_bytes += IDENTIFIED_BYTES + said_bytes;
             return Ok(());
         }
+        gathered.ttl_if_new = gathered.ttl_if_new.or(record.ttl_if_new);
         // No overflow: 2^65 records would be needed.
         gathered.added = gathered.added.saturating_add(record.delta);
         let stamps_before = gathered.buckets.len();
@@ -273,6 +275,11 @@ fn fingerprint_of(record: &BulkRecord<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
     parts.extend(sample.as_ref().map(|bits| &bits[..]));
     let dimensions = record.dimensions.to_bytes();
     parts.extend((!dimensions.is_empty()).then_some(&dimensions[..]));
+    let ttl = record.ttl_if_new.map(|(seconds, mode)| {
+        let [mode] = [u8::from(mode == TtlMode::Sliding)];
+        [&b"ttl"[..], &seconds.to_le_bytes(), &[mode]].concat()
+    });
+    parts.extend(ttl.as_deref());
     fingerprint(name, &parts)
 }
 

@@ -10,7 +10,7 @@ use super::report::BatchReport;
 use tally_core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::samples::Samples;
-use tally_core::counter::settings::UniqueHash;
+use tally_core::counter::settings::{TtlTerms, UniqueHash};
 use tally_core::sketch::{HashId, Sample};
 
 /// How cells count the sum.
@@ -55,6 +55,8 @@ pub struct GatheredCounter {
     pub dimensions: GatheredDimensions,
     /// The hash of its elements, as far as known.
     pub unique_hash: UniqueHash,
+    /// The time to live of the counter, if the body creates it: of the first of its records without an id that has one.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 impl GatheredCounter {
@@ -102,6 +104,8 @@ pub struct KeyedRecord {
     pub sample: Option<Sample>,
     /// Its dimensions.
     pub dimensions: DimensionLog,
+    /// The time to live of the counter, if this creates it.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 /// A log of dimensions. It is summed whenever it has doubled, so that it grows only with what is distinct.

@@ -192,6 +192,7 @@ impl Ingest {
             at_ms: Some(hit.at_ms),
             id: None,
             sample: None,
+            ttl_if_new: None,
         })
     }
 }

@@ -89,6 +89,7 @@ impl KeyedWrites {
             let sample = record.sample.map(Histogram::of);
             write.samples = sample.map(|one| (record.second, one)).into_iter().collect();
             write.dimensions = record.dimensions;
+            write.ttl_if_new = record.ttl_if_new;
             let group = if record.is_skewed {
                 &mut recalled
             } else {
@@ -102,6 +103,7 @@ impl KeyedWrites {
             let mut write = write(body.key, body.fingerprint, added, buckets, times);
             write.samples = std::mem::take(&mut gathered.samples);
             write.dimensions = gathered.dimensions.log().clone();
+            write.ttl_if_new = gathered.ttl_if_new;
             let lines = std::mem::take(&mut gathered.lines);
             keyed.push(write, lines, std::mem::take(&mut gathered.tokens));
         }
@@ -158,6 +160,7 @@ fn write(
         samples: Vec::new(),
         dimensions: Default::default(),
         within_64_bits: false,
+        ttl_if_new: None,
     }
 }
 

@@ -31,6 +31,7 @@ use std::borrow::Cow;
 use super::problem::Problem;
 use tally_core::counter::dimensions::Dimensions;
 use tally_core::counter::id::CounterId;
+use tally_core::counter::settings::TtlTerms;
 use tally_core::sketch::Sample;
 
 pub mod body_memory;
@@ -71,6 +72,8 @@ pub struct BulkRecord<'a> {
     pub sample: Option<Sample>,
     /// Its dimensions.
     pub dimensions: Dimensions,
+    /// The time to live of the counter, if this creates it.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 impl BulkRecord<'_> {

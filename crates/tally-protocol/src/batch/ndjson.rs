@@ -82,6 +82,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<BulkRecord
         id: wire.idempotency_key.map(|text| text.0),
         sample: None,
         dimensions,
+        ttl_if_new: None,
     })
 }
 

@@ -278,6 +278,7 @@ fn loads_of(
         added: gathered.added,
         samples: gathered.samples.clone(),
         dimensions: gathered.dimensions.log().clone(),
+        ttl_if_new: gathered.ttl_if_new,
         ..Load::default()
     };
     match times {
@@ -290,6 +291,7 @@ fn loads_of(
         let shard = shard_of_element(hashed.by(hash), shards);
         let (load, rehashed) = loads.entry(shard).or_default();
         load.hash = hash;
+        load.ttl_if_new = gathered.ttl_if_new;
         rehashed.hash = other;
         let tokens = match times {
             Times::Live => &mut load.tokens,

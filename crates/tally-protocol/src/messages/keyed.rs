@@ -10,6 +10,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use tally_core::counter::merge::CellTotals;
 use tally_core::counter::samples::Samples;
+use tally_core::counter::settings::TtlTerms;
 
 calls! {
     CountKeyed => Counted, "/count", |it| Address::Cell(&it.to);
@@ -38,6 +39,8 @@ pub struct CountKeyed {
     /// The newest generation that the writes may count in, as in a flush. 0 stands for the living generation, and for
     /// the one that a claim names.
     pub newest: u64,
+    /// The time to live of the counter, if one of the writes creates it.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 impl CountKeyed {
@@ -61,6 +64,7 @@ impl CountKeyed {
                 within_64_bits.push(index);
             }
         }
+        let ttl_if_new = ttl_if_new(&writes);
         Self {
             to,
             writes,
@@ -70,6 +74,7 @@ impl CountKeyed {
             dimensions,
             within_64_bits,
             newest: 0,
+            ttl_if_new,
         }
     }
 
@@ -94,6 +99,11 @@ impl CountKeyed {
         }
         self
     }
+}
+
+/// The time to live of a counter that these writes create: of the first of them that has one.
+pub fn ttl_if_new(writes: &[KeyedWrite]) -> Option<TtlTerms> {
+    writes.iter().find_map(|write| write.ttl_if_new)
 }
 
 /// The lead has decided, durably.
@@ -127,6 +137,8 @@ pub struct Claim {
     pub source: KeySource,
     /// Whose part of the room they fill.
     pub account: AccountId,
+    /// The time to live of the counter, if it is created.
+    pub ttl_if_new: Option<TtlTerms>,
 }
 
 impl Claim {
