@@ -8,12 +8,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellTotals, Part};
 use tally_core::counter::nonces::FlushEffect;
 use tally_core::counter::total::Value;
 use tally_core::sketch::Uniques;
 use tally_protocol::known_cells::{AcknowledgedWrite, KnownCells, lost};
-use tally_protocol::messages::{DatacenterSum, Flushed, GlobalSum};
+use tally_protocol::messages::{Flushed, GlobalSum};
 use tally_protocol::names::CellAddress;
 
 const PLACES: [&str; 2] = ["FRA", "SYD"];
@@ -84,9 +84,9 @@ fn view(counts: &[Count], seen: [Option<usize>; 2], set: Option<(i64, usize)>) -
         root.set(value, observed.collect(), 1);
     }
     let part = |place: usize| {
-        let part = seen[place].map(|upto| DatacenterSum {
+        let part = seen[place].map(|upto| Part {
             cells: cells(upto.min(counts.len()), place),
-            ..DatacenterSum::default()
+            ..Part::default()
         });
         (datacenter(place), part)
     };

@@ -136,7 +136,7 @@ fn a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&flush),
-        "07706167652fc3bc0346524105ffffffffffffffffff01ac0279d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac027dd3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
          01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc993100\
          1000bcb49f9f0dac02010470616765012f\
          01901c01"

@@ -242,9 +242,7 @@ impl Gatherer {
             self.memory_bytes += IDENTIFIED_BYTES + said_bytes;
             return Ok(());
         }
-        gathered.ttl_if_new = gathered.ttl_if_new.or(record.ttl_if_new);
-        // No overflow: 2^65 records would be needed.
-        gathered.added = gathered.added.saturating_add(record.delta);
+        gathered.add(record.delta, record.ttl_if_new);
         let stamps_before = gathered.buckets.len();
         let bucket = gathered.buckets.entry(stamp).or_default();
         *bucket = bucket.saturating_add(record.delta);

@@ -60,6 +60,13 @@ pub struct GatheredCounter {
 }
 
 impl GatheredCounter {
+    /// Adds the amount of a record without an id, and its time to live if it is the first that has one.
+    pub(super) fn add(&mut self, delta: u128, ttl_if_new: Option<TtlTerms>) {
+        // No overflow: 2^65 records would be needed.
+        self.added = self.added.saturating_add(delta);
+        self.ttl_if_new = self.ttl_if_new.or(ttl_if_new);
+    }
+
     /// How this sum is counted, in a body with the mode `of_body`.
     pub(super) fn manner(&self, of_body: CountingMode) -> CountingMode {
         let CountingMode { times, hash, other } = of_body;
