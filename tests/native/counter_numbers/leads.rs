@@ -28,6 +28,10 @@ impl Leads {
         lead.as_str()[1..].parse().expect("a number")
     }
 
+    #[expect(
+        clippy::result_large_err,
+        reason = "each message of a model is answered once"
+    )]
     pub fn receive(&self, message: &Copied) -> Result<ClaimAnswer, Counted> {
         let mut shells = self.shells.borrow_mut();
         let mut changes = Changes::default();
