@@ -1,6 +1,10 @@
 //! Reads of a board over all its shards.
 
-use super::boards::{BoardReader, BoardResult, FAR_ROUNDS_MAX, Parts, SKIPPED_MAX};
+use super::boards::{
+    AGAIN_MS, BoardReader, BoardResult, FAR_ROUNDS_MAX, Parts, SKIPPED_MAX, TRIES_MAX, cache_route,
+    is_there, known, layout_of, moving,
+};
+use futures_util::future::LocalBoxFuture;
 use futures_util::future::try_join_all;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -488,4 +492,82 @@ fn without_members(other: &BoardSeen) -> BoardSeen {
 fn is_desc(parts: &[BoardSeen]) -> bool {
     let first = parts.first();
     first.is_some_and(|part| part.settings.order == Order::Desc)
+}
+
+impl<'a> BoardReader<'a> {
+    /// Asks the board. If it does not exist, no object is created.
+    ///
+    /// # Errors
+    /// `Unavailable` where one of its shards does not answer.
+    pub fn ask<'b>(
+        &'b self,
+        question: BoardQuestion,
+    ) -> LocalBoxFuture<'b, Result<BoardAnswer, Fault>> {
+        Box::pin(async move {
+            if known(self.host, self.board).is_none() {
+                if !is_there(self.host, self.board).await? {
+                    return Ok(BoardAnswer::Absent);
+                }
+                cache_route(self.host, self.board, |_| {});
+            }
+            let mut layout = layout_of(self.host, self.board);
+            let mut missed = false;
+            for _ in 0..TRIES_MAX {
+                let answer = self.ask_in(layout, &question).await?;
+                match answer {
+                    BoardAnswer::Spread(next) => {
+                        if let Some(wanted) = self.at_least.as_ref()
+                            && wanted.layout > next.number
+                        {
+                            return Ok(BoardAnswer::NotReached(wanted.generation, 0));
+                        }
+                        layout = next;
+                        cache_route(self.host, self.board, |route| route.layout = next);
+                    }
+                    BoardAnswer::Stale | BoardAnswer::Moving => {
+                        // The owner is asked at once, and again after a while.
+                        if missed {
+                            self.host.sleep_ms(AGAIN_MS).await;
+                        }
+                        (layout, missed) = (Layout::default(), true);
+                    }
+                    BoardAnswer::Seen(seen) => {
+                        if let Some(wanted) = self.at_least.as_ref()
+                            && wanted.layout > seen.layout.number
+                        {
+                            return Ok(BoardAnswer::NotReached(seen.generation, seen.sequence));
+                        }
+                        cache_route(self.host, self.board, |route| {
+                            route.layout = seen.layout;
+                            route.home.clone_from(&seen.placing.home);
+                        });
+                        return Ok(BoardAnswer::Seen(seen));
+                    }
+                    other => return Ok(other),
+                }
+            }
+            Err(moving())
+        })
+    }
+
+    async fn ask_in(&self, layout: Layout, question: &BoardQuestion) -> Result<BoardAnswer, Fault> {
+        if let Some(wanted) = self.at_least.as_ref()
+            && wanted.layout > layout.number
+            && layout.number > 0
+        {
+            return Ok(BoardAnswer::Stale);
+        }
+        if layout.shards <= 1 {
+            let at = ShardAt {
+                layout: layout.number,
+                shard: 0,
+            };
+            return self.ask_shard(layout, at, question.clone()).await;
+        }
+        let shards = Shards::new(self, layout);
+        Ok(match shards.answer(question).await? {
+            Ok(seen) => BoardAnswer::Seen(Box::new(seen)),
+            Err(other) => other,
+        })
+    }
 }

@@ -7,7 +7,6 @@
 //! A rank is 1 plus the number of members before it, summed over the shards. Shards count at different moments: with
 //! several shards the sum can be off by the writes that were made during the read, and by nothing else.
 
-use super::board_shards::Shards;
 use std::cell::RefCell;
 
 use futures_util::future::LocalBoxFuture;
@@ -38,7 +37,7 @@ pub(super) const FAR_ROUNDS_MAX: u32 = 12;
 #[derive(Clone, Default)]
 pub(super) struct Route {
     pub(super) layout: Layout,
-    home: Option<Datacenter>,
+    pub(super) home: Option<Datacenter>,
     pub(super) next_sequence: u64,
 }
 
@@ -52,7 +51,7 @@ impl State for Routes {
     }
 }
 
-fn known(host: &Host, board: &CounterId) -> Option<Route> {
+pub(super) fn known(host: &Host, board: &CounterId) -> Option<Route> {
     let routes = host.state::<Routes>();
     let mut routes = routes.0.borrow_mut();
     routes.get_mut(board).cloned()
@@ -113,82 +112,6 @@ impl<'a> BoardReader<'a> {
             period: None,
             at_least: None,
         }
-    }
-
-    /// Asks the board. If it does not exist, no object is created.
-    ///
-    /// # Errors
-    /// `Unavailable` where one of its shards does not answer.
-    pub fn ask<'b>(
-        &'b self,
-        question: BoardQuestion,
-    ) -> LocalBoxFuture<'b, Result<BoardAnswer, Fault>> {
-        Box::pin(async move {
-            if known(self.host, self.board).is_none() {
-                if !is_there(self.host, self.board).await? {
-                    return Ok(BoardAnswer::Absent);
-                }
-                cache_route(self.host, self.board, |_| {});
-            }
-            let mut layout = layout_of(self.host, self.board);
-            let mut missed = false;
-            for _ in 0..TRIES_MAX {
-                let answer = self.ask_in(layout, &question).await?;
-                match answer {
-                    BoardAnswer::Spread(next) => {
-                        if let Some(wanted) = self.at_least.as_ref()
-                            && wanted.layout > next.number
-                        {
-                            return Ok(BoardAnswer::NotReached(wanted.generation, 0));
-                        }
-                        layout = next;
-                        cache_route(self.host, self.board, |route| route.layout = next);
-                    }
-                    BoardAnswer::Stale | BoardAnswer::Moving => {
-                        // The owner is asked at once, and again after a while.
-                        if missed {
-                            self.host.sleep_ms(AGAIN_MS).await;
-                        }
-                        (layout, missed) = (Layout::default(), true);
-                    }
-                    BoardAnswer::Seen(seen) => {
-                        if let Some(wanted) = self.at_least.as_ref()
-                            && wanted.layout > seen.layout.number
-                        {
-                            return Ok(BoardAnswer::NotReached(seen.generation, seen.sequence));
-                        }
-                        cache_route(self.host, self.board, |route| {
-                            route.layout = seen.layout;
-                            route.home.clone_from(&seen.placing.home);
-                        });
-                        return Ok(BoardAnswer::Seen(seen));
-                    }
-                    other => return Ok(other),
-                }
-            }
-            Err(moving())
-        })
-    }
-
-    async fn ask_in(&self, layout: Layout, question: &BoardQuestion) -> Result<BoardAnswer, Fault> {
-        if let Some(wanted) = self.at_least.as_ref()
-            && wanted.layout > layout.number
-            && layout.number > 0
-        {
-            return Ok(BoardAnswer::Stale);
-        }
-        if layout.shards <= 1 {
-            let at = ShardAt {
-                layout: layout.number,
-                shard: 0,
-            };
-            return self.ask_shard(layout, at, question.clone()).await;
-        }
-        let shards = Shards::new(self, layout);
-        Ok(match shards.answer(question).await? {
-            Ok(seen) => BoardAnswer::Seen(Box::new(seen)),
-            Err(other) => other,
-        })
     }
 
     /// Asks one shard.

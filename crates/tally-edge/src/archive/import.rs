@@ -4,8 +4,8 @@
 //! each line is imported once for any number of repeats. Lines of counters are imported [`LINES_AT_ONCE`] at a time,
 //! all others in their order.
 
-use super::import_boards::Members;
 use super::import_lines::{LINES_AT_ONCE, Lines};
+use super::import_members::Members;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

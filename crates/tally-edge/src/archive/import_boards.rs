@@ -1,6 +1,7 @@
 //! Boards of an import: their settings, and their members in groups.
 
 use super::import::{Import, ended, exists};
+use super::import_members::Members;
 use futures_util::future::LocalBoxFuture;
 use tally_core::board::member::Amount;
 use tally_core::board::settings::ScoreRule;
@@ -22,37 +23,6 @@ use tally_shared::call;
 
 /// The number of empty writes that record that an import has made a board.
 const CLAIM_WRITES: usize = 2;
-
-/// Members of one board that are not written yet, with the numbers of their lines.
-pub(super) struct Members {
-    pub(super) board: CounterId,
-    pub(super) is_refused: bool,
-    /// How the board keeps scores, if its line came before.
-    pub(super) keep: Option<ScoreRule>,
-    /// The first line of the group that is written at once.
-    pub(super) first: Option<u64>,
-    /// The number of writes of the group's lines, including those of expired members, so that a later repeat has the
-    /// same groups.
-    pub(super) size: usize,
-    /// The hash of the group's lines.
-    pub(super) lines: u64,
-    pub(super) writes: Vec<(u64, MemberWrite)>,
-}
-
-impl Members {
-    /// An empty group of a board, with its rule for scores if that is known.
-    pub(super) fn of(board: CounterId, keep: Option<ScoreRule>) -> Self {
-        Self {
-            board,
-            is_refused: false,
-            keep,
-            first: None,
-            size: 0,
-            lines: 0,
-            writes: Vec::new(),
-        }
-    }
-}
 
 /// The maker of an existing board.
 #[derive(Clone, Copy, PartialEq, Eq)]
