@@ -1,4 +1,4 @@
-//! The alarms of objects: when each rings, and how it is rung again.
+//! The alarms of objects: when each rings, and when it rings again.
 //!
 //! Invariant: an alarm is a row of its object, and changes with the object's other rows. A ringing alarm is kept until
 //! its handler has succeeded, so it rings again after a crash. It rings once at a time. One that fails is retried up
@@ -8,17 +8,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
-use super::clock::Turns;
-use super::node::Node;
-use super::place::{Place, PlaceKey};
+use super::key::PlaceKey;
 
 /// Source: <https://developers.cloudflare.com/durable-objects/api/alarms/>.
 const RETRIES_MAX: u32 = 6;
 
 /// The first retry's delay, which doubles, milliseconds. Source: as [`RETRIES_MAX`].
-const RETRY_MS: i64 = 2_000;
+pub(crate) const RETRY_MS: i64 = 2_000;
 
 /// How many alarms ring at a time: after a start thousands may be due, and each opens its object.
 const RINGING_MAX: usize = 64;
@@ -30,8 +27,9 @@ const SLEEP_MS_MAX: u64 = 1_000;
 const DATE_MS_MAX: i64 = 8_640_000_000_000_000;
 
 /// The alarm of an object that is open.
-#[derive(Default)]
 pub(crate) struct AlarmState {
+    alarms: Rc<Alarms>,
+    key: PlaceKey,
     /// As the object sees it, unix milliseconds. None while it rings.
     set: Cell<Option<i64>>,
     /// Whether it was set since the last commit.
@@ -47,21 +45,23 @@ pub(crate) struct AlarmState {
 
 impl AlarmState {
     /// The alarm of an object that is opened; it is planned already.
-    pub(crate) fn stored(at_ms: Option<i64>) -> Self {
+    pub(crate) fn stored(alarms: &Rc<Alarms>, key: &PlaceKey, at_ms: Option<i64>) -> Self {
         Self {
+            alarms: alarms.clone(),
+            key: key.clone(),
             set: Cell::new(at_ms),
+            is_changed: Cell::default(),
             durable: Cell::new(at_ms),
             planned: Cell::new(at_ms),
-            ..Self::default()
+            is_ringing: Cell::default(),
+            is_renewed: Cell::default(),
+            retries: Cell::default(),
         }
     }
 
     /// The place was opened: an alarm that the scan has not found yet is planned.
-    pub(crate) fn opened(&self, place: &Rc<Place>) {
-        place
-            .node
-            .alarms
-            .replace(&place.key, None, self.planned.get());
+    pub(crate) fn opened(&self) {
+        self.alarms.replace(&self.key, None, self.planned.get());
     }
 
     /// When it rings, as the object sees it.
@@ -94,88 +94,68 @@ impl AlarmState {
     }
 
     /// A commit has succeeded.
-    pub(crate) fn committed(&self, place: &Rc<Place>) {
+    pub(crate) fn committed(&self) {
         if self.is_changed.replace(false) {
             self.durable.set(self.set.get());
-            self.plan(place, self.durable.get());
+            self.plan(self.durable.get());
         }
     }
 
     /// The object has failed.
-    pub(crate) fn rolled_back(&self, place: &Rc<Place>) {
+    pub(crate) fn rolled_back(&self, now_ms: i64) {
         self.is_changed.set(false);
         self.set.set(self.durable.get());
         self.is_ringing.set(false);
-        let again = place.node.clock.now_ms().saturating_add(RETRY_MS);
-        self.plan(place, self.durable.get().map(|at_ms| at_ms.max(again)));
+        let again = now_ms.saturating_add(RETRY_MS);
+        self.plan(self.durable.get().map(|at_ms| at_ms.max(again)));
     }
 
-    fn plan(&self, place: &Rc<Place>, at_ms: Option<i64>) {
+    fn plan(&self, at_ms: Option<i64>) {
         let before = self.planned.replace(at_ms);
-        if before == at_ms {
-            return;
+        if before != at_ms {
+            self.alarms.replace(&self.key, before, at_ms);
         }
-        place.node.alarms.replace(&place.key, before, at_ms);
+    }
+
+    /// Its planned time has come. Returns whether it rings: not if it rings already, or was deleted meanwhile.
+    pub(crate) fn is_due(&self) -> bool {
+        // A place that was opened for this has planned it once more.
+        self.plan(None);
+        !self.is_ringing.get() && self.durable.get().is_some()
     }
 
     /// It rings now.
-    pub(crate) fn ring(&self, place: &Rc<Place>) {
-        // A place that was opened for this has planned it once more.
-        self.plan(place, None);
-        let due = self.durable.get();
-        if self.is_ringing.get() || due.is_none() {
-            return;
-        }
-        let Some(shell) = place.incarnation().shell() else {
-            return;
-        };
+    pub(crate) fn begin(&self) -> Ringing {
         self.is_ringing.set(true);
         self.is_renewed.set(false);
         // One that the constructor has set stays.
         if !self.is_changed.get() {
             self.set.set(None);
         }
-        let known = place.clone();
-        let ringing = place.node.alarms.begin();
-        place.spawn(async move {
-            let rung = shell.alarm().await;
-            known
-                .alarm
-                .end(&known, rung.err().map(|fault| fault.to_string()));
-            drop(ringing);
-        });
+        self.alarms.begin()
     }
 
-    fn end(&self, place: &Rc<Place>, failure: Option<String>) {
+    /// Its handler has ended. Returns whether the alarm's row has to be written.
+    pub(crate) fn end(&self, has_failed: bool, now_ms: i64) -> bool {
         self.is_ringing.set(false);
         let retries = self.retries.get();
-        if let Some(fault) = failure.as_ref() {
-            place
-                .node
-                .log(&format!("the alarm of {} failed: {fault}", place.label()));
-        }
-        if failure.is_some() && retries < RETRIES_MAX && !self.is_renewed.get() {
+        if has_failed && retries < RETRIES_MAX && !self.is_renewed.get() {
             self.set.set(self.durable.get());
             self.retries.set(retries + 1);
-            let again = place
-                .node
-                .clock
-                .now_ms()
-                .saturating_add(RETRY_MS << retries);
-            return self.plan(place, Some(again));
+            self.plan(Some(now_ms.saturating_add(RETRY_MS << retries)));
+            return false;
         }
         self.retries.set(0);
         if self.is_renewed.get() {
             // It may have been due, and not rung, while this one rang; one that is not stored yet is planned then.
             if !self.is_changed.get() {
-                self.plan(place, self.durable.get());
+                self.plan(self.durable.get());
             }
-            return;
+            return false;
         }
         self.set.set(None);
         self.is_changed.set(true);
-        place.database.touch();
-        place.plan_commit();
+        true
     }
 }
 
@@ -217,7 +197,8 @@ impl Alarms {
         }
     }
 
-    fn pop(&self, now_ms: i64) -> Option<PlaceKey> {
+    /// The next one that is due, if another one may ring.
+    pub(crate) fn pop(&self, now_ms: i64) -> Option<PlaceKey> {
         let mut due = self.due.borrow_mut();
         let is_due = due.first().is_some_and(|first| first.0 <= now_ms);
         let has_room = self.ringing.get() < RINGING_MAX;
@@ -225,7 +206,7 @@ impl Alarms {
     }
 
     /// How long until something may be due, milliseconds.
-    fn wait_ms(&self, now_ms: i64) -> u64 {
+    pub(crate) fn wait_ms(&self, now_ms: i64) -> u64 {
         let due = self.due.borrow();
         let first = due.first().map_or(i64::MAX, |first| first.0);
         let wait_ms = u64::try_from(first.saturating_sub(now_ms)).unwrap_or(0);
@@ -233,7 +214,7 @@ impl Alarms {
     }
 
     /// Waits until an earlier alarm is planned.
-    async fn is_sooner(&self) {
+    pub(crate) async fn is_sooner(&self) {
         let mut has_waited = false;
         std::future::poll_fn(|context| {
             if std::mem::replace(&mut has_waited, true) {
@@ -244,30 +225,4 @@ impl Alarms {
         })
         .await;
     }
-}
-
-/// Rings alarms as they are due, as long as the node lives.
-pub(crate) fn run(node: &Rc<Node>) {
-    let clock = node.clock.clone();
-    let node = node.clone();
-    let work = async move {
-        loop {
-            while let Some(key) = node.alarms.pop(node.clock.now_ms()) {
-                match node.place(&key) {
-                    Ok(place) => place.alarm.ring(&place),
-                    Err(why) => {
-                        let again = node.clock.now_ms().saturating_add(RETRY_MS);
-                        node.log(&format!("the alarm of {:?} waits: {why}", key.name));
-                        node.alarms.replace(&key, None, Some(again));
-                        break;
-                    }
-                }
-            }
-            let wait_ms = node.alarms.wait_ms(node.clock.now_ms());
-            let sleep = tokio::time::sleep(Duration::from_millis(wait_ms));
-            let sooner = std::pin::pin!(node.alarms.is_sooner());
-            futures_util::future::select(std::pin::pin!(sleep), sooner).await;
-        }
-    };
-    tokio::task::spawn_local(Turns::new(&clock, work));
 }

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use super::clock::Turns;
-use super::node::Node;
+use super::clock::{TurnClock, Turns};
 use super::place::Place;
 
 /// The places that have something to commit.
@@ -37,13 +36,12 @@ impl Commits {
 }
 
 /// Commits, as long as the node lives.
-pub(crate) fn run(node: &Rc<Node>) {
-    let clock = node.clock.clone();
-    let node = node.clone();
+pub(crate) fn run(clock: &Rc<TurnClock>, commits: &Rc<Commits>) {
+    let commits = commits.clone();
     let work = std::future::poll_fn(move |context| {
-        node.commits.run_now();
-        *node.commits.waker.borrow_mut() = Some(context.waker().clone());
+        commits.run_now();
+        *commits.waker.borrow_mut() = Some(context.waker().clone());
         Poll::<()>::Pending
     });
-    tokio::task::spawn_local(Turns::new(&clock, work));
+    tokio::task::spawn_local(Turns::new(clock, work));
 }

@@ -5,10 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use tally_host::Stream;
-use tally_host::object::{Events, Readiness};
-
-use super::place::Place;
+use tally_host::object::Readiness;
 
 /// A stream, as the object and the connection have it.
 #[derive(Default)]
@@ -53,6 +50,33 @@ impl EventChannel {
         !self.is_gone.get() && !self.has_ended.get()
     }
 
+    /// Whether it takes a text now.
+    pub(crate) fn readiness(&self) -> Readiness {
+        if !self.is_open() {
+            return Readiness::Gone;
+        }
+        match self.is_held.get() || self.chunk.borrow().is_some() {
+            true => Readiness::Slow,
+            false => Readiness::Ready,
+        }
+    }
+
+    /// A text was sent, which leaves the object once its writes are durable.
+    pub(crate) fn hold(&self) {
+        self.is_held.set(true);
+    }
+
+    /// A text has left the object.
+    pub(crate) fn send(&self, text: Vec<u8>) {
+        self.is_held.set(false);
+        let mut chunk = self.chunk.borrow_mut();
+        // A text that is sent to a slow stream follows the one that waits.
+        let before = chunk.take().map_or_else(Vec::new, |bytes| bytes.to_vec());
+        *chunk = Some([before, text].concat().into());
+        drop(chunk);
+        self.wake();
+    }
+
     /// Ends the stream after what it was sent.
     pub(crate) fn end(&self) {
         self.has_ended.set(true);
@@ -65,62 +89,4 @@ impl EventChannel {
             waker.wake();
         }
     }
-}
-
-/// An object's end of a stream.
-struct EventWriter {
-    channel: Rc<EventChannel>,
-    place: Rc<Place>,
-    number: u64,
-}
-
-impl Events for EventWriter {
-    fn readiness(&self) -> Readiness {
-        if !self.channel.is_open() || !self.place.is_alive(self.number) {
-            return Readiness::Gone;
-        }
-        match self.channel.is_held.get() || self.channel.chunk.borrow().is_some() {
-            true => Readiness::Slow,
-            false => Readiness::Ready,
-        }
-    }
-
-    fn send(&self, text: &str) {
-        let (channel, text) = (self.channel.clone(), text.as_bytes().to_vec());
-        channel.is_held.set(true);
-        self.place.release(self.number, move || {
-            channel.is_held.set(false);
-            let mut chunk = channel.chunk.borrow_mut();
-            // A text that is sent to a slow stream follows the one that waits.
-            let before = chunk.take().map_or_else(Vec::new, |bytes| bytes.to_vec());
-            *chunk = Some([before, text].concat().into());
-            drop(chunk);
-            channel.wake();
-        });
-    }
-
-    fn close(&self) {
-        let channel = self.channel.clone();
-        self.place.release(self.number, move || channel.end());
-    }
-}
-
-/// A stream, and the answer that carries its other end.
-pub(crate) fn begin(place: &Rc<Place>, number: u64) -> (Rc<dyn Events>, Stream) {
-    let channel = Rc::<EventChannel>::default();
-    place.streams.borrow_mut().push(channel.clone());
-    let reader = EventReader(channel.clone());
-    let writer = EventWriter {
-        channel,
-        place: place.clone(),
-        number,
-    };
-    let carrier = Rc::new(EventCarrier(RefCell::new(Some(reader))));
-    (
-        Rc::new(writer),
-        Stream {
-            status: 200,
-            carrier,
-        },
-    )
 }

@@ -10,11 +10,11 @@ use tally_protocol::alerts::Outgoing;
 use tally_protocol::messages::later;
 use tally_protocol::names::{Placement, ROLE, ROLE_AGGREGATOR};
 
-use super::event_stream;
+use super::event_writer;
 use super::folder::FileFolder;
-use super::node::{Answer, Node};
+use super::ground::Ground;
 use super::pages;
-use super::place::Place;
+use super::place::{Answer, Home, Place};
 use super::socket;
 
 /// How the setting of the role calls an edge.
@@ -31,37 +31,37 @@ struct Seat {
 /// One Worker's, or one incarnation's, view of the platform.
 #[derive(Clone)]
 pub(crate) struct Guest {
-    node: Rc<Node>,
+    ground: Rc<Ground>,
+    home: Rc<dyn Home>,
     role: &'static str,
     seat: Option<Seat>,
 }
 
 impl Guest {
-    pub(crate) fn of_edge(node: &Rc<Node>) -> Self {
+    fn new(home: Rc<dyn Home>, role: &'static str, seat: Option<Seat>) -> Self {
+        let ground = home.ground().clone();
         Self {
-            node: node.clone(),
-            role: ROLE_EDGE,
-            seat: None,
+            ground,
+            home,
+            role,
+            seat,
         }
     }
 
-    pub(crate) fn of_aggregator(node: &Rc<Node>) -> Self {
-        Self {
-            node: node.clone(),
-            role: ROLE_AGGREGATOR,
-            seat: None,
-        }
+    pub(crate) fn of_edge(home: Rc<dyn Home>) -> Self {
+        Self::new(home, ROLE_EDGE, None)
+    }
+
+    pub(crate) fn of_aggregator(home: Rc<dyn Home>) -> Self {
+        Self::new(home, ROLE_AGGREGATOR, None)
     }
 
     pub(crate) fn of_object(place: &Rc<Place>, number: u64) -> Self {
-        Self {
-            node: place.node.clone(),
-            role: ROLE_AGGREGATOR,
-            seat: Some(Seat {
-                place: place.clone(),
-                number,
-            }),
-        }
+        let seat = Seat {
+            place: place.clone(),
+            number,
+        };
+        Self::new(place.home.clone(), ROLE_AGGREGATOR, Some(seat))
     }
 
     /// Sends something out: from an object only once its writes are durable.
@@ -83,8 +83,8 @@ impl Guest {
 
     async fn call(self, to: Target, arrived: IncomingCall) -> Answer {
         let (answer, answered) = oneshot::channel();
-        let node = self.node.clone();
-        self.release(move || node.deliver(to, arrived, answer));
+        let home = self.home.clone();
+        self.release(move || home.deliver(to, arrived, answer));
         let failed = || "the receiver has failed".to_owned();
         answered.await.map_err(|_| failed())?
     }
@@ -107,14 +107,14 @@ impl Guest {
 
 impl Platform for Guest {
     fn now_ms(&self) -> i64 {
-        self.node.clock.now_ms()
+        self.ground.clock.now_ms()
     }
 
     fn random(&self) -> u64 {
-        match self.node.randomness.bits() {
+        match self.ground.randomness.bits() {
             Ok(bits) => bits,
             Err(why) => self
-                .node
+                .ground
                 .end_at_once(&format!("the system has no randomness: {why}")),
         }
     }
@@ -134,7 +134,7 @@ impl Platform for Guest {
     fn setting(&self, name: &str) -> Option<String> {
         match name {
             ROLE => Some(self.role.to_owned()),
-            _ => self.node.settings.get(name),
+            _ => self.ground.settings.get(name),
         }
     }
 
@@ -206,7 +206,7 @@ impl Platform for Guest {
     }
 
     fn post(&self, request: Outgoing) -> Later<Result<u16, String>> {
-        self.released(self.node.webhooks.post(request))
+        self.released(self.ground.webhooks.post(request))
     }
 
     fn file(&self, name: &str) -> Result<Option<File>, String> {
@@ -218,7 +218,7 @@ impl Platform for Guest {
     }
 
     fn log(&self, level: Level, text: &str) {
-        self.node.log(&match level {
+        self.ground.log(&match level {
             Level::Warning => format!("warning: {text}"),
             Level::Error => format!("error: {text}"),
         });
@@ -227,19 +227,19 @@ impl Platform for Guest {
 
 impl Files for Guest {
     fn put(&self, name: &str, bytes: Vec<u8>) -> Later<Result<(), String>> {
-        self.released(FileFolder::of(&self.node.files).put(name, bytes))
+        self.released(FileFolder::of(&self.ground.files).put(name, bytes))
     }
 
     fn get(&self, name: &str) -> Later<Result<Option<Vec<u8>>, String>> {
-        self.released(FileFolder::of(&self.node.files).get(name))
+        self.released(FileFolder::of(&self.ground.files).get(name))
     }
 
     fn list(&self, folder: &str) -> Later<Result<Vec<String>, String>> {
-        self.released(FileFolder::of(&self.node.files).list(folder))
+        self.released(FileFolder::of(&self.ground.files).list(folder))
     }
 
     fn delete(&self, name: &str) -> Later<Result<(), String>> {
-        self.released(FileFolder::of(&self.node.files).delete(name))
+        self.released(FileFolder::of(&self.ground.files).delete(name))
     }
 }
 
@@ -330,6 +330,6 @@ impl ObjectPlatform for Guest {
 
     fn events(&self) -> Result<(Rc<dyn Events>, Stream), String> {
         let place = self.place()?;
-        Ok(event_stream::begin(place, place.number()))
+        Ok(event_writer::begin(place, place.number()))
     }
 }

@@ -27,11 +27,12 @@ use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::clock::Turns;
+use super::ground::Ground;
 use super::guest::Guest;
 use super::incoming::ClientCall;
-use super::node::Node;
 use super::outgoing::{AnswerBody, answer_of};
-use super::socket::SocketCarrier;
+use super::place::Home;
+use super::socket::ClientEnd;
 
 /// How long a client may take to the head of a request, and may be idle between two.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
@@ -53,7 +54,8 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n
 
 /// Where clients enter: a listener with the memory of an edge.
 pub(crate) struct EdgeDoor {
-    node: Rc<Node>,
+    ground: Rc<Ground>,
+    guest: Rc<Guest>,
     memory: Rc<Memory>,
     blob: Option<String>,
     connections: Rc<Cell<usize>>,
@@ -80,13 +82,14 @@ impl Drop for Held<'_> {
 impl EdgeDoor {
     /// A door of a node. `blob`: the header that says where a request entered. `connections`: those of all doors.
     pub(crate) fn new(
-        node: &Rc<Node>,
+        home: Rc<dyn Home>,
         blob: Option<&str>,
         connections: &Rc<Cell<usize>>,
         connections_max: usize,
     ) -> Rc<Self> {
         Rc::new(Self {
-            node: node.clone(),
+            ground: home.ground().clone(),
+            guest: Rc::new(Guest::of_edge(home)),
             memory: Rc::default(),
             blob: blob.map(str::to_owned),
             connections: connections.clone(),
@@ -113,7 +116,7 @@ impl EdgeDoor {
             match accepted {
                 Ok((stream, peer)) => self.clone().admit(stream, peer, ends.clone()),
                 Err(error) => {
-                    self.node
+                    self.ground
                         .log(&format!("no connection can be accepted: {error}"));
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -130,7 +133,7 @@ impl EdgeDoor {
         }
         // Without it each answer waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let clock = self.node.clock.clone();
+        let clock = self.ground.clock.clone();
         let work = async move {
             let connections = self.connections.clone();
             let _held = Held::begin(&connections);
@@ -174,8 +177,8 @@ impl EdgeDoor {
         let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
         let (parts, body) = request.into_parts();
         let call = Box::new(ClientCall::new(parts, body, peer, self.blob.as_deref()));
-        let host = Host::new(Rc::new(Guest::of_edge(&self.node)), self.memory.clone());
-        let response = tally_edge::fetch(call, host, self.node.context()).await;
+        let host = Host::new(self.guest.clone(), self.memory.clone());
+        let response = tally_edge::fetch(call, host, self.ground.context()).await;
         match answer_of(response) {
             Ok(answer) => answer,
             Err(stream) => upgraded(&stream, upgrade, key),
@@ -208,9 +211,9 @@ fn upgraded(
     upgrade: Option<hyper::upgrade::OnUpgrade>,
     key: Option<HeaderValue>,
 ) -> Response<AnswerBody> {
-    let carrier = stream.carrier.downcast_ref::<SocketCarrier>();
-    let (Some(SocketCarrier(socket)), Some(upgrade), Some(key)) = (carrier, upgrade, key) else {
-        if let Some(SocketCarrier(socket)) = carrier {
+    let carrier = stream.carrier.downcast_ref::<ClientEnd>();
+    let (Some(socket), Some(upgrade), Some(key)) = (carrier, upgrade, key) else {
+        if let Some(socket) = carrier {
             socket.break_off();
         }
         let mut answer = Response::new(AnswerBody::from(Vec::new()));

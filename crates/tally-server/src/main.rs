@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`options`] | options, and the settings of the deployment |
 //! | [`folder`], [`database`] | the data folder, and the database of an object |
-//! | [`node`], [`place`] | the objects of a thread, and where one of them lives |
-//! | [`commits`], [`alarm`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
+//! | [`ground`] | what a thread has beneath its objects |
+//! | [`node`], [`place`], [`key`] | the objects of a thread, where one of them lives, and what identifies it |
+//! | [`commits`], [`alarm`], [`ringing`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
 //! | [`guest`] | the platform as Workers and objects see it |
 //! | [`http`], [`incoming`], [`outgoing`] | connections, requests and answers of clients |
-//! | [`socket`], [`event_stream`] | WebSockets, and streams of server-sent events |
+//! | [`live_socket`], [`socket`] | WebSockets: what both ends share, and the ends |
+//! | [`event_stream`], [`event_writer`] | streams of server-sent events, likewise |
 //! | [`webhook`] | requests that leave the deployment |
 //! | [`pages`], [`randomness`] | files that are served as they stand, random numbers |
 //!
@@ -19,16 +21,21 @@ mod clock;
 mod commits;
 mod database;
 mod event_stream;
+mod event_writer;
 mod folder;
+mod ground;
 mod guest;
 mod http;
 mod incoming;
+mod key;
+mod live_socket;
 mod node;
 mod options;
 mod outgoing;
 mod pages;
 mod place;
 mod randomness;
+mod ringing;
 mod socket;
 mod webhook;
 
@@ -45,15 +52,13 @@ use tokio::sync::watch;
 
 use clock::TurnClock;
 use folder::DataFolder;
+use ground::{EXIT_FAILED, Ground};
 use http::EdgeDoor;
 use node::Node;
 use options::ServerOptions;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// The exit code of a server that cannot go on.
-const EXIT_FAILED: i32 = 1;
 
 /// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
@@ -176,12 +181,8 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
         .get(tally_protocol::names::TABLET_COUNT)
         .unwrap_or_default();
     folder.note_tablets(&tablets)?;
-    let node = Node::new(
-        Rc::new(settings),
-        folder.objects(),
-        folder.snapshots(),
-        open_max,
-    );
+    let ground = Ground::new(settings, folder.objects(), folder.snapshots());
+    let node = Node::new(ground, open_max);
     let listeners = listeners(options, address).await?;
     let urls: Vec<String> = listeners.iter().map(url_of).collect::<Result<_, _>>()?;
     let (end, ends) = watch::channel(false);
@@ -190,7 +191,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     node.run();
     for listener in listeners {
         let blob = options.cf_blob_header.as_deref();
-        let door = EdgeDoor::new(&node, blob, &connections, connections_max);
+        let door = EdgeDoor::new(node.clone(), blob, &connections, connections_max);
         tokio::task::spawn_local(door.listen(listener, ends.clone()));
     }
     drop(ends);
@@ -239,5 +240,5 @@ async fn drain(node: &Rc<Node>, connections: &Cell<usize>) {
         let _ = tokio::time::timeout(time_max, done).await;
     };
     until(&|| connections.get() == 0, DRAIN_TIME_MAX).await;
-    until(&|| node.background_count() == 0, BACKGROUND_TIME_MAX).await;
+    until(&|| node.ground.background_count() == 0, BACKGROUND_TIME_MAX).await;
 }

@@ -3,28 +3,25 @@
 //! Invariant: all of it runs on one thread, and nothing is shared with another. The edges have a memory each, as
 //! isolates of the edge Worker; the aggregator shares the memory of the objects, as in one isolate of its Worker.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use tally_host::http::{Background, Context};
-use tally_host::object::{IncomingCall, Reply};
-use tally_host::{Host, Later, Memory, Target};
+use tally_host::object::{IncomingCall, Object, Shell};
+use tally_host::{Host, Target};
 use tally_protocol::messages::PROTOCOL;
 use tally_protocol::names::Placement;
 
-use super::alarm::{self, Alarms};
-use super::clock::{TurnClock, Turns};
+use super::clock::Turns;
 use super::commits::{self, Commits};
 use super::database;
+use super::ground::Ground;
 use super::guest::Guest;
-use super::options::ServerSettings;
-use super::place::{ClassNumber, Place, PlaceKey};
-use super::randomness::Randomness;
-use super::webhook::Webhooks;
+use super::key::{ClassNumber, PlaceKey};
+use super::place::{Answer, Home, Place};
+use super::ringing;
 
 /// How long an object may be idle before its memory and its database are let go, milliseconds.
 const IDLE_MS: i64 = 60_000;
@@ -41,136 +38,34 @@ const LOOKED_AT_MAX: usize = 64;
 /// How many files the scan for alarms opens before it lets others work.
 const SCANNED_AT_ONCE: usize = 8;
 
-/// The outcome of a call.
-pub(crate) type Answer = Result<Reply, String>;
-
 /// One thread of the server.
 pub(crate) struct Node {
-    pub(crate) settings: Rc<ServerSettings>,
-    /// The folder of the objects' databases.
-    pub(crate) objects: PathBuf,
-    /// The folder of the deployment's files.
-    pub(crate) files: PathBuf,
-    pub(crate) clock: Rc<TurnClock>,
-    pub(crate) randomness: Randomness,
-    pub(crate) commits: Commits,
-    pub(crate) alarms: Alarms,
-    pub(crate) webhooks: Webhooks,
-    /// The memory of the aggregator and the objects.
-    pub(crate) memory: Rc<Memory>,
+    pub(crate) ground: Rc<Ground>,
+    commits: Rc<Commits>,
     places: RefCell<HashMap<PlaceKey, Rc<Place>>>,
     /// Open places, in the order in which they are looked at for one that can be closed.
     open: RefCell<VecDeque<Rc<Place>>>,
     open_max: usize,
-    background: Rc<Cell<usize>>,
-}
-
-/// Work that goes on after its request was answered.
-struct Work(Rc<Cell<usize>>);
-
-impl Work {
-    fn begin(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        Self(count.clone())
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
-}
-
-struct NodeBackground(Rc<Node>);
-
-impl Background for NodeBackground {
-    fn wait_until(&self, work: Later<()>) {
-        self.0.spawn(work);
-    }
 }
 
 impl Node {
-    /// A node of a deployment. `open_max`: how many objects may be open at once.
-    pub(crate) fn new(
-        settings: Rc<ServerSettings>,
-        objects: PathBuf,
-        files: PathBuf,
-        open_max: usize,
-    ) -> Rc<Self> {
-        let clock = Rc::new(TurnClock::default());
-        clock.begin();
+    /// A node. `open_max`: how many objects may be open at once.
+    pub(crate) fn new(ground: Rc<Ground>, open_max: usize) -> Rc<Self> {
         Rc::new(Self {
-            webhooks: Webhooks::new(&settings),
-            settings,
-            objects,
-            files,
-            clock,
-            randomness: Randomness::default(),
-            commits: Commits::default(),
-            alarms: Alarms::default(),
-            memory: Rc::default(),
+            ground,
+            commits: Rc::default(),
             places: RefCell::default(),
             open: RefCell::default(),
             open_max,
-            background: Rc::default(),
         })
     }
 
     /// Begins the work that goes on as long as the node lives.
     pub(crate) fn run(self: &Rc<Self>) {
-        commits::run(self);
-        alarm::run(self);
+        commits::run(&self.ground.clock, &self.commits);
+        ringing::run(self.clone());
         self.sweep();
         self.scan();
-    }
-
-    /// Writes a line to the log.
-    pub(crate) fn log(&self, text: &str) {
-        eprintln!("serve: {text}");
-    }
-
-    /// Ends the process: nothing that it might still acknowledge would be true.
-    pub(crate) fn end_at_once(&self, why: &str) -> ! {
-        self.log(why);
-        std::process::exit(super::EXIT_FAILED)
-    }
-
-    /// Runs work that goes on after its request was answered.
-    pub(crate) fn spawn(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
-        let held = Work::begin(&self.background);
-        let work = async move {
-            work.await;
-            drop(held);
-        };
-        tokio::task::spawn_local(Turns::new(&self.clock, work));
-    }
-
-    /// How much work goes on that no client waits for.
-    pub(crate) fn background_count(&self) -> usize {
-        self.background.get()
-    }
-
-    /// What a handler of a request is given.
-    pub(crate) fn context(self: &Rc<Self>) -> Context {
-        Context::new(Rc::new(NodeBackground(self.clone())))
-    }
-
-    /// The place of an object, opened where it is not.
-    ///
-    /// # Errors
-    /// If its database cannot be opened, or too many objects are open and busy.
-    pub(crate) fn place(self: &Rc<Self>, key: &PlaceKey) -> Result<Rc<Place>, String> {
-        if let Some(known) = self.places.borrow().get(key) {
-            return Ok(known.clone());
-        }
-        if self.places.borrow().len() >= self.open_max {
-            self.close_one()?;
-        }
-        let place = Place::open(self, key.clone())?;
-        place.alarm.opened(&place);
-        self.places.borrow_mut().insert(key.clone(), place.clone());
-        self.open.borrow_mut().push_back(place.clone());
-        Ok(place)
     }
 
     /// Closes an object that was not used lately, so that another can be opened.
@@ -207,7 +102,7 @@ impl Node {
         let work = async move {
             loop {
                 tokio::time::sleep(SWEEP).await;
-                let now_ms = node.clock.now_ms();
+                let now_ms = node.ground.clock.now_ms();
                 let mut left = CLOSED_PER_SWEEP;
                 let open = node.open.take();
                 let kept = open.into_iter().filter(|place| {
@@ -220,7 +115,7 @@ impl Node {
                 *node.open.borrow_mut() = kept;
             }
         };
-        tokio::task::spawn_local(Turns::new(&self.clock, work));
+        tokio::task::spawn_local(Turns::new(&self.ground.clock, work));
     }
 
     /// Plans the alarms of all objects that are stored and not open. It goes on while the server answers already.
@@ -228,7 +123,7 @@ impl Node {
         let node = self.clone();
         let work = async move {
             for class in ClassNumber::all() {
-                let files = std::fs::read_dir(node.objects.join(class.folder()));
+                let files = std::fs::read_dir(node.ground.objects.join(class.folder()));
                 let files = files.into_iter().flatten().flatten();
                 for (index, file) in files.enumerate() {
                     node.plan_stored(class, &file.path());
@@ -238,7 +133,7 @@ impl Node {
                 }
             }
         };
-        tokio::task::spawn_local(Turns::new(&self.clock, work));
+        tokio::task::spawn_local(Turns::new(&self.ground.clock, work));
     }
 
     fn plan_stored(self: &Rc<Self>, class: ClassNumber, file: &std::path::Path) {
@@ -257,37 +152,13 @@ impl Node {
                     class,
                     name: name.into(),
                 };
-                self.alarms.replace(&key, None, Some(at_ms));
+                self.ground.alarms.replace(&key, None, Some(at_ms));
             }
             Ok(_) => {}
-            Err(why) => self.log(&format!(
+            Err(why) => self.ground.log(&format!(
                 "the database {} cannot be read: {why}",
                 file.display()
             )),
-        }
-    }
-
-    /// Sends a message to its receiver. The answer comes by the channel, unless the receiver fails.
-    pub(crate) fn deliver(
-        self: &Rc<Self>,
-        to: Target,
-        arrived: IncomingCall,
-        answer: oneshot::Sender<Answer>,
-    ) {
-        let arrived = match arrived.understood_by(PROTOCOL) {
-            Ok(arrived) => arrived,
-            Err(refusal) => return drop(answer.send(Ok(refusal))),
-        };
-        match to {
-            Target::Object(placement) => self.deliver_to_object(&placement, arrived, answer),
-            Target::Aggregator => {
-                let host = Host::new(Rc::new(Guest::of_aggregator(self)), self.memory.clone());
-                let context = self.context();
-                self.spawn(async move {
-                    let reply = tally_aggregator::answer(&host, &arrived, &context).await;
-                    let _ = answer.send(Ok(reply));
-                });
-            }
         }
     }
 
@@ -297,7 +168,7 @@ impl Node {
         arrived: IncomingCall,
         answer: oneshot::Sender<Answer>,
     ) {
-        let place = match PlaceKey::of(to).and_then(|key| self.place(&key)) {
+        let place = match PlaceKey::of(to).and_then(|key| self.clone().place(&key)) {
             Ok(place) => place,
             Err(why) => return drop(answer.send(Err(why))),
         };
@@ -317,5 +188,58 @@ impl Node {
         let places = self.places.take();
         self.open.take();
         places.values().for_each(|place| place.clear());
+    }
+}
+
+impl Home for Node {
+    fn ground(&self) -> &Rc<Ground> {
+        &self.ground
+    }
+
+    fn place(self: Rc<Self>, key: &PlaceKey) -> Result<Rc<Place>, String> {
+        if let Some(known) = self.places.borrow().get(key) {
+            return Ok(known.clone());
+        }
+        if self.places.borrow().len() >= self.open_max {
+            self.close_one()?;
+        }
+        let home: Rc<dyn Home> = self.clone();
+        let place = Place::open(&home, key.clone())?;
+        place.alarm.opened();
+        self.places.borrow_mut().insert(key.clone(), place.clone());
+        self.open.borrow_mut().push_back(place.clone());
+        Ok(place)
+    }
+
+    fn start(self: Rc<Self>, place: &Rc<Place>, number: u64) -> Option<Rc<dyn Shell>> {
+        let class = place.key.class.class()?;
+        let guest = Rc::new(Guest::of_object(place, number));
+        let host = Host::new(guest.clone(), self.ground.memory.clone());
+        Some(class.start(Object::new(guest), host))
+    }
+
+    fn plan_commit(&self, place: &Rc<Place>) {
+        self.commits.plan(place.clone());
+    }
+
+    fn deliver(self: Rc<Self>, to: Target, arrived: IncomingCall, answer: oneshot::Sender<Answer>) {
+        let arrived = match arrived.understood_by(PROTOCOL) {
+            Ok(arrived) => arrived,
+            Err(refusal) => return drop(answer.send(Ok(refusal))),
+        };
+        match to {
+            Target::Object(placement) => self.deliver_to_object(&placement, arrived, answer),
+            Target::Aggregator => {
+                let host = Host::new(
+                    Rc::new(Guest::of_aggregator(self.clone())),
+                    self.ground.memory.clone(),
+                );
+                let context = self.ground.context();
+                self.ground.spawn(async move {
+                    let reply = tally_aggregator::answer(&host, &arrived, &context).await;
+                    let _ = answer.send(Ok(reply));
+                });
+            }
+        }
     }
 }

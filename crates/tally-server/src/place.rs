@@ -10,94 +10,41 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use futures_channel::oneshot;
 use futures_util::future::{AbortHandle, Abortable};
-use sha2::{Digest, Sha256};
-use tally_host::Host;
-use tally_host::object::{Object, Shell};
-use tally_objects::ObjectClass;
-use tally_protocol::names::{self, Placement};
+use tally_host::Target;
+use tally_host::object::{IncomingCall, Reply, Shell};
 
 use super::alarm::AlarmState;
 use super::clock::Turns;
 use super::database::{CommitError, Database};
 use super::event_stream::EventChannel;
-use super::guest::Guest;
-use super::node::Node;
-use super::socket::LiveSocket;
+use super::ground::Ground;
+use super::key::PlaceKey;
+use super::live_socket::LiveSocket;
 
-/// The classes: the binding, what starts its objects, and the folder of their databases.
-const CLASSES: [(&str, ObjectClass, &str); 8] = [
-    (names::BOARDS, ObjectClass::Board, "tally-board-v1"),
-    (names::CELLS, ObjectClass::Cell, "tally-cell-v1"),
-    (
-        names::DIRECTORY,
-        ObjectClass::Directory,
-        "tally-directory-v1",
-    ),
-    (names::INBOXES, ObjectClass::Inbox, "tally-inbox-v1"),
-    (names::KEYSPACES, ObjectClass::Keyspace, "tally-keyspace-v1"),
-    (names::LIMITERS, ObjectClass::Limiter, "tally-limiter-v1"),
-    (names::TABLETS, ObjectClass::Tablet, "tally-tablet-v1"),
-    (names::WATCHERS, ObjectClass::Watcher, "tally-watcher-v1"),
-];
+/// The outcome of a call.
+pub(crate) type Answer = Result<Reply, String>;
 
-/// A class of objects, by its position in the table of classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ClassNumber(usize);
+/// Who has the places.
+pub(crate) trait Home {
+    /// What is beneath all of them.
+    fn ground(&self) -> &Rc<Ground>;
 
-impl ClassNumber {
-    /// The class of a binding.
-    pub(crate) fn of(binding: &str) -> Option<Self> {
-        CLASSES
-            .iter()
-            .position(|known| known.0 == binding)
-            .map(Self)
-    }
-
-    /// All classes.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        (0..CLASSES.len()).map(Self)
-    }
-
-    fn entry(self) -> Option<&'static (&'static str, ObjectClass, &'static str)> {
-        CLASSES.get(self.0)
-    }
-
-    /// The binding.
-    pub(crate) fn binding(self) -> &'static str {
-        self.entry().map_or("", |entry| entry.0)
-    }
-
-    /// The folder of its databases, below that of all objects.
-    pub(crate) fn folder(self) -> &'static str {
-        self.entry().map_or("", |entry| entry.2)
-    }
-}
-
-/// Which object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct PlaceKey {
-    pub(crate) class: ClassNumber,
-    pub(crate) name: Rc<str>,
-}
-
-impl PlaceKey {
-    /// The object of a placement.
+    /// The place of an object, opened where it is not.
     ///
     /// # Errors
-    /// If there is no such class.
-    pub(crate) fn of(placement: &Placement) -> Result<Self, String> {
-        let class = ClassNumber::of(placement.binding);
-        let class = class.ok_or_else(|| format!("no objects of {}", placement.binding))?;
-        let name = placement.name.as_str().into();
-        Ok(Self { class, name })
-    }
+    /// If its database cannot be opened, or too many objects are open and busy.
+    fn place(self: Rc<Self>, key: &PlaceKey) -> Result<Rc<Place>, String>;
 
-    /// 64 digits that identify the object, and name its database. Names have any characters, so they name no files.
-    pub(crate) fn id(&self) -> String {
-        let digest = Sha256::digest([self.class.binding(), "/", &self.name].concat());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
+    /// Starts the object of a place, as the incarnation of this number.
+    fn start(self: Rc<Self>, place: &Rc<Place>, number: u64) -> Option<Rc<dyn Shell>>;
+
+    /// Plans the commit of a place. It follows the tasks that are ready now, so their writes are in it too.
+    fn plan_commit(&self, place: &Rc<Place>);
+
+    /// Sends a message to its receiver. The answer comes by the channel, unless the receiver fails.
+    fn deliver(self: Rc<Self>, to: Target, arrived: IncomingCall, answer: oneshot::Sender<Answer>);
 }
 
 /// One incarnation of an object: what a failed commit takes with it.
@@ -120,7 +67,8 @@ type Held = Box<dyn FnOnce()>;
 
 /// Where an object lives while it is open.
 pub(crate) struct Place {
-    pub(crate) node: Rc<Node>,
+    pub(crate) ground: Rc<Ground>,
+    pub(crate) home: Rc<dyn Home>,
     pub(crate) key: PlaceKey,
     pub(crate) id: String,
     pub(crate) database: Database,
@@ -143,9 +91,10 @@ impl Place {
     ///
     /// # Errors
     /// If its database cannot be opened.
-    pub(crate) fn open(node: &Rc<Node>, key: PlaceKey) -> Result<Rc<Self>, String> {
+    pub(crate) fn open(home: &Rc<dyn Home>, key: PlaceKey) -> Result<Rc<Self>, String> {
+        let ground = home.ground().clone();
         let id = key.id();
-        let file = node
+        let file = ground
             .objects
             .join(key.class.folder())
             .join(format!("{id}.sqlite"));
@@ -156,15 +105,16 @@ impl Place {
                 "the database {id} is of the object {name:?}: restore its file"
             ));
         }
+        let at_ms = stored.and_then(|(_, at_ms)| at_ms);
         Ok(Rc::new(Self {
-            node: node.clone(),
+            home: home.clone(),
+            alarm: AlarmState::stored(&ground.alarms, &key, at_ms),
             key,
             id,
             database,
-            alarm: AlarmState::stored(stored.and_then(|(_, at_ms)| at_ms)),
             sockets: RefCell::default(),
             streams: RefCell::default(),
-            used_ms: Cell::new(node.clock.now_ms()),
+            used_ms: Cell::new(ground.clock.now_ms()),
             was_used: Cell::new(true),
             incarnation: RefCell::default(),
             incarnations: Cell::default(),
@@ -172,12 +122,13 @@ impl Place {
             is_planned: Cell::default(),
             commits: Cell::default(),
             syncing: RefCell::default(),
+            ground,
         }))
     }
 
     /// The incarnation that runs, started where there is none.
     pub(crate) fn incarnation(self: &Rc<Self>) -> Rc<Incarnation> {
-        self.used_ms.set(self.node.clock.now_ms());
+        self.used_ms.set(self.ground.clock.now_ms());
         self.was_used.set(true);
         if let Some(incarnation) = &*self.incarnation.borrow() {
             return incarnation.clone();
@@ -191,12 +142,8 @@ impl Place {
             task_numbers: Cell::default(),
         });
         *self.incarnation.borrow_mut() = Some(incarnation.clone());
-        let guest = Rc::new(Guest::of_object(self, number));
-        let host = Host::new(guest.clone(), self.node.memory.clone());
-        if let Some((_, class, _)) = self.key.class.entry() {
-            let shell = class.start(Object::new(guest), host);
-            *incarnation.shell.borrow_mut() = Some(shell);
-        }
+        let shell = self.home.clone().start(self, number);
+        *incarnation.shell.borrow_mut() = shell;
         incarnation
     }
 
@@ -217,7 +164,7 @@ impl Place {
         incarnation.tasks.borrow_mut().insert(number, abort);
         let owner = Rc::downgrade(&incarnation);
         drop(incarnation);
-        let work = Abortable::new(Turns::new(&self.node.clock, work), registration);
+        let work = Abortable::new(Turns::new(&self.ground.clock, work), registration);
         tokio::task::spawn_local(async move {
             let _ = work.await;
             if let Some(incarnation) = owner.upgrade() {
@@ -260,7 +207,7 @@ impl Place {
     /// Plans the commit of what was written in this tick, where there is something.
     pub(crate) fn plan_commit(self: &Rc<Self>) {
         if self.database.is_dirty() && !self.is_planned.replace(true) {
-            self.node.commits.plan(self.clone());
+            self.home.plan_commit(self);
         }
     }
 
@@ -273,7 +220,7 @@ impl Place {
         match self.database.commit(self.alarm.changed()) {
             Ok(()) => {
                 self.commits.set(self.commits.get() + 1);
-                self.alarm.committed(self);
+                self.alarm.committed();
                 for action in self.outbox.take() {
                     action();
                 }
@@ -282,10 +229,10 @@ impl Place {
                 }
             }
             Err(CommitError::Undone(why)) => {
-                self.node.log(&format!("a commit of {} failed, so its turn is refused: {why}", self.label()));
+                self.ground.log(&format!("a commit of {} failed, so its turn is refused: {why}", self.label()));
                 self.fail();
             }
-            Err(CommitError::Unknown(why)) => self.node.end_at_once(&format!(
+            Err(CommitError::Unknown(why)) => self.ground.end_at_once(&format!(
                 "the disk has failed to write what was sent to it ({why}). What was acknowledged is safe. Look at the log of the system, and start again"
             )),
         }
@@ -333,7 +280,7 @@ impl Place {
         for waker in self.syncing.take() {
             waker.wake();
         }
-        self.alarm.rolled_back(self);
+        self.alarm.rolled_back(self.ground.clock.now_ms());
         // Callers hear of it as these are dropped.
         drop((held, incarnation));
     }

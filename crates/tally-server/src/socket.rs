@@ -1,13 +1,6 @@
 //! WebSockets: they stay open while their object's memory is gone.
-//!
-//! Invariant: a socket has two ends that share [`LiveSocket`]: the object's, and a task that moves frames between it
-//! and the connection. What an object sends waits here, [`WAITING_BYTES_MAX`] at the most: a client that takes no more
-//! is broken off.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
 
 use futures_util::{SinkExt, StreamExt, future::Either, future::select};
 use hyper_util::rt::TokioIo;
@@ -19,14 +12,12 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::clock::TurnClock;
+use super::live_socket::{LiveSocket, Outbound, SocketPhase};
 use super::place::Place;
 
 /// Bytes of what a socket keeps. Source:
 /// <https://developers.cloudflare.com/durable-objects/best-practices/websockets/>.
 const KEPT_BYTES_MAX: usize = 16_384;
-
-/// Bytes that wait for a client.
-const WAITING_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
 /// Bytes of a message of a client. Source: as [`KEPT_BYTES_MAX`].
 const MESSAGE_BYTES_MAX: usize = 1_024 * 1_024;
@@ -34,132 +25,64 @@ const MESSAGE_BYTES_MAX: usize = 1_024 * 1_024;
 /// Close code of a close that names none. Source: RFC 6455 section 7.4.1.
 const NO_CODE: u16 = 1_005;
 
-/// The state of a socket, as its object sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SocketPhase {
-    Open,
-    /// The client has closed, and waits for the object's answer.
-    ClientClosed,
-    /// The object has closed, or the connection is gone.
-    Closed,
-}
-
-enum Outbound {
-    Text(String),
-    Close(Option<(u16, String)>),
-}
-
-/// A socket, as both of its ends have it.
-pub(crate) struct LiveSocket {
+/// A client's end. Dropped without a connection, the socket is gone.
+#[derive(Clone)]
+pub(crate) struct ClientEnd {
+    socket: Rc<LiveSocket>,
     place: Weak<Place>,
-    name: String,
-    kept: RefCell<String>,
-    phase: Cell<SocketPhase>,
-    waiting: RefCell<VecDeque<Outbound>>,
-    waiting_bytes: Cell<usize>,
-    is_broken: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
 }
 
-/// A client's end on its way. Dropped without a connection, the socket is gone.
-pub(crate) struct SocketCarrier(pub(crate) Rc<LiveSocket>);
-
-impl LiveSocket {
-    /// Whether the object may send something.
-    pub(crate) fn is_open(&self) -> bool {
-        self.phase.get() == SocketPhase::Open
+impl ClientEnd {
+    /// The clock of its node; `None` where that has ended.
+    pub(crate) fn clock(&self) -> Option<Rc<TurnClock>> {
+        Some(self.place.upgrade()?.ground.clock.clone())
     }
 
     /// Ends the connection without a word.
     pub(crate) fn break_off(&self) {
-        self.phase.set(SocketPhase::Closed);
-        self.is_broken.set(true);
-        self.wake();
-    }
-
-    /// The clock of its node; `None` where that has ended.
-    pub(crate) fn clock(&self) -> Option<Rc<TurnClock>> {
-        Some(self.place.upgrade()?.node.clock.clone())
+        self.socket.break_off();
     }
 
     /// The connection was lost before it began.
-    pub(crate) fn lose(self: &Rc<Self>) {
+    pub(crate) fn lose(&self) {
         self.hear(Heard::Closed(None));
     }
 
-    fn wake(&self) {
-        let waker = self.waker.take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    fn push(&self, what: Outbound) {
-        if let Outbound::Text(text) = &what {
-            let bytes = self.waiting_bytes.get() + text.len();
-            self.waiting_bytes.set(bytes);
-            if bytes > WAITING_BYTES_MAX {
-                self.is_broken.set(true);
-            }
-        }
-        self.waiting.borrow_mut().push_back(what);
-        self.wake();
-    }
-
-    /// What is sent next; `None` where the connection ends.
-    async fn next(&self) -> Option<Outbound> {
-        std::future::poll_fn(|context| {
-            if self.is_broken.get() {
-                return Poll::Ready(None);
-            }
-            if let Some(next) = self.waiting.borrow_mut().pop_front() {
-                if let Outbound::Text(text) = &next {
-                    self.waiting_bytes
-                        .set(self.waiting_bytes.get().saturating_sub(text.len()));
-                }
-                return Poll::Ready(Some(next));
-            }
-            *self.waker.borrow_mut() = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
-
     /// Lets the object hear of a message or of the end.
-    fn hear(self: &Rc<Self>, what: Heard) {
+    fn hear(&self, what: Heard) {
         let Some(place) = self.place.upgrade() else {
             return;
         };
-        let place = match place.node.place(&place.key) {
-            Ok(place) => place,
-            Err(_) => return self.break_off(),
+        let Ok(place) = place.home.clone().place(&place.key) else {
+            return self.break_off();
         };
         let Some(shell) = place.incarnation().shell() else {
             return;
         };
         let end: Rc<dyn Socket> = Rc::new(ObjectEnd {
-            socket: self.clone(),
+            socket: self.socket.clone(),
+            place: self.place.clone(),
             number: place.number(),
         });
         match what {
             Heard::Text(text) => shell.on_message(end, text),
             Heard::Closed(said) => {
-                let was_open = self.is_open();
-                self.phase.set(match was_open && said.is_some() {
+                let was_open = self.socket.is_open();
+                self.socket.phase.set(match was_open && said.is_some() {
                     true => SocketPhase::ClientClosed,
                     false => SocketPhase::Closed,
                 });
                 place
                     .sockets
                     .borrow_mut()
-                    .retain(|known| !Rc::ptr_eq(known, self));
+                    .retain(|known| !Rc::ptr_eq(known, &self.socket));
                 shell.on_close(end, said);
             }
         }
     }
 
     /// Moves frames between the object and a connection, until one of them ends it.
-    pub(crate) async fn serve(self: Rc<Self>, connection: hyper::upgrade::Upgraded) {
+    pub(crate) async fn serve(self, connection: hyper::upgrade::Upgraded) {
         let mut config = WebSocketConfig::default();
         config.max_message_size = Some(MESSAGE_BYTES_MAX);
         config.max_frame_size = Some(MESSAGE_BYTES_MAX);
@@ -168,7 +91,7 @@ impl LiveSocket {
             WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
         let mut said = None;
         loop {
-            let next = std::pin::pin!(self.next());
+            let next = std::pin::pin!(self.socket.next());
             let step = match select(next, stream.next()).await {
                 Either::Left((outbound, _)) => Either::Left(outbound),
                 Either::Right((inbound, _)) => Either::Right(inbound),
@@ -198,11 +121,11 @@ impl LiveSocket {
                 Either::Right(Some(Err(_))) => break,
             }
         }
-        if self.phase.get() != SocketPhase::Closed || said.is_some() {
+        if self.socket.phase.get() != SocketPhase::Closed || said.is_some() {
             let said = said.filter(|(code, _)| *code != NO_CODE);
             self.hear(Heard::Closed(said));
         }
-        self.phase.set(SocketPhase::Closed);
+        self.socket.phase.set(SocketPhase::Closed);
     }
 }
 
@@ -222,12 +145,13 @@ fn frame_of((code, reason): (u16, String)) -> CloseFrame {
 /// An object's end of a socket.
 struct ObjectEnd {
     socket: Rc<LiveSocket>,
+    place: Weak<Place>,
     number: u64,
 }
 
 impl ObjectEnd {
     fn release(&self, what: Outbound) {
-        if let Some(place) = self.socket.place.upgrade() {
+        if let Some(place) = self.place.upgrade() {
             let socket = self.socket.clone();
             place.release(self.number, move || socket.push(what));
         }
@@ -274,12 +198,13 @@ fn check_kept(text: &str) -> Result<(), String> {
 }
 
 /// The sockets of a place that are open.
-pub(crate) fn open_of(place: &Place, number: u64) -> Vec<Rc<dyn Socket>> {
+pub(crate) fn open_of(place: &Rc<Place>, number: u64) -> Vec<Rc<dyn Socket>> {
     let sockets = place.sockets.borrow();
     let open = sockets.iter().filter(|socket| socket.is_open());
     open.map(|socket| -> Rc<dyn Socket> {
         Rc::new(ObjectEnd {
             socket: socket.clone(),
+            place: Rc::downgrade(place),
             number,
         })
     })
@@ -297,19 +222,18 @@ pub(crate) fn accept(
     kept: String,
 ) -> Result<(Rc<dyn Socket>, Stream), String> {
     check_kept(&kept)?;
-    let socket = Rc::new(LiveSocket {
-        place: Rc::downgrade(place),
-        name: name.to_owned(),
-        kept: RefCell::new(kept),
-        phase: Cell::new(SocketPhase::Open),
-        waiting: RefCell::default(),
-        waiting_bytes: Cell::default(),
-        is_broken: Cell::default(),
-        waker: RefCell::default(),
-    });
+    let socket = Rc::new(LiveSocket::new(name, kept));
     place.sockets.borrow_mut().push(socket.clone());
-    let carrier = Rc::new(SocketCarrier(socket.clone()));
-    let end = Rc::new(ObjectEnd { socket, number });
+    let place = Rc::downgrade(place);
+    let carrier = Rc::new(ClientEnd {
+        socket: socket.clone(),
+        place: place.clone(),
+    });
+    let end = Rc::new(ObjectEnd {
+        socket,
+        place,
+        number,
+    });
     Ok((
         end,
         Stream {

@@ -1,0 +1,109 @@
+//! What a thread has beneath its objects: settings, clock, alarms, memory, folders and the network.
+//!
+//! Invariant: nothing here knows an object. What is above imports it, and it imports nothing that is above.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use tally_host::http::{Background, Context};
+use tally_host::{Later, Memory};
+
+use super::alarm::Alarms;
+use super::clock::{TurnClock, Turns};
+use super::options::ServerSettings;
+use super::randomness::Randomness;
+use super::webhook::Webhooks;
+
+/// The exit code of a server that cannot go on.
+pub(crate) const EXIT_FAILED: i32 = 1;
+
+/// What is beneath the objects of a thread.
+pub(crate) struct Ground {
+    pub(crate) settings: Rc<ServerSettings>,
+    /// The folder of the objects' databases.
+    pub(crate) objects: PathBuf,
+    /// The folder of the deployment's files.
+    pub(crate) files: PathBuf,
+    pub(crate) clock: Rc<TurnClock>,
+    pub(crate) randomness: Randomness,
+    pub(crate) alarms: Rc<Alarms>,
+    pub(crate) webhooks: Webhooks,
+    /// The memory of the aggregator and the objects.
+    pub(crate) memory: Rc<Memory>,
+    background: Rc<Cell<usize>>,
+}
+
+/// Work that goes on after its request was answered.
+struct Work(Rc<Cell<usize>>);
+
+impl Work {
+    fn begin(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+struct GroundBackground(Rc<Ground>);
+
+impl Background for GroundBackground {
+    fn wait_until(&self, work: Later<()>) {
+        self.0.spawn(work);
+    }
+}
+
+impl Ground {
+    /// What is beneath a deployment with these settings, in these folders.
+    pub(crate) fn new(settings: ServerSettings, objects: PathBuf, files: PathBuf) -> Rc<Self> {
+        let clock = Rc::new(TurnClock::default());
+        clock.begin();
+        Rc::new(Self {
+            webhooks: Webhooks::new(&settings),
+            settings: Rc::new(settings),
+            objects,
+            files,
+            clock,
+            randomness: Randomness::default(),
+            alarms: Rc::default(),
+            memory: Rc::default(),
+            background: Rc::default(),
+        })
+    }
+
+    /// Writes a line to the log.
+    pub(crate) fn log(&self, text: &str) {
+        eprintln!("serve: {text}");
+    }
+
+    /// Ends the process: nothing that it might still acknowledge would be true.
+    pub(crate) fn end_at_once(&self, why: &str) -> ! {
+        self.log(why);
+        std::process::exit(EXIT_FAILED)
+    }
+
+    /// Runs work that goes on after its request was answered.
+    pub(crate) fn spawn(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
+        let held = Work::begin(&self.background);
+        let work = async move {
+            work.await;
+            drop(held);
+        };
+        tokio::task::spawn_local(Turns::new(&self.clock, work));
+    }
+
+    /// How much work goes on that no client waits for.
+    pub(crate) fn background_count(&self) -> usize {
+        self.background.get()
+    }
+
+    /// What a handler of a request is given.
+    pub(crate) fn context(self: &Rc<Self>) -> Context {
+        Context::new(Rc::new(GroundBackground(self.clone())))
+    }
+}

@@ -1,0 +1,104 @@
+//! A WebSocket, as both of its ends have it: the object's, and the task that moves frames to and from the connection.
+//!
+//! Invariant: what an object sends waits here, [`WAITING_BYTES_MAX`] at the most: a client that takes no more is broken
+//! off.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+
+/// Bytes that wait for a client.
+const WAITING_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+
+/// The state of a socket, as its object sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketPhase {
+    Open,
+    /// The client has closed, and waits for the object's answer.
+    ClientClosed,
+    /// The object has closed, or the connection is gone.
+    Closed,
+}
+
+/// What an object sends.
+pub(crate) enum Outbound {
+    Text(String),
+    Close(Option<(u16, String)>),
+}
+
+/// A socket, as both of its ends have it.
+pub(crate) struct LiveSocket {
+    pub(crate) name: String,
+    pub(crate) kept: RefCell<String>,
+    pub(crate) phase: Cell<SocketPhase>,
+    waiting: RefCell<VecDeque<Outbound>>,
+    waiting_bytes: Cell<usize>,
+    is_broken: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl LiveSocket {
+    /// A socket that is open.
+    pub(crate) fn new(name: &str, kept: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            kept: RefCell::new(kept),
+            phase: Cell::new(SocketPhase::Open),
+            waiting: RefCell::default(),
+            waiting_bytes: Cell::default(),
+            is_broken: Cell::default(),
+            waker: RefCell::default(),
+        }
+    }
+
+    /// Whether the object may send something.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase.get() == SocketPhase::Open
+    }
+
+    /// Ends the connection without a word.
+    pub(crate) fn break_off(&self) {
+        self.phase.set(SocketPhase::Closed);
+        self.is_broken.set(true);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let waker = self.waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Something has left the object.
+    pub(crate) fn push(&self, what: Outbound) {
+        if let Outbound::Text(text) = &what {
+            let bytes = self.waiting_bytes.get() + text.len();
+            self.waiting_bytes.set(bytes);
+            if bytes > WAITING_BYTES_MAX {
+                self.is_broken.set(true);
+            }
+        }
+        self.waiting.borrow_mut().push_back(what);
+        self.wake();
+    }
+
+    /// What is sent next; `None` where the connection ends.
+    pub(crate) async fn next(&self) -> Option<Outbound> {
+        std::future::poll_fn(|context| {
+            if self.is_broken.get() {
+                return Poll::Ready(None);
+            }
+            if let Some(next) = self.waiting.borrow_mut().pop_front() {
+                if let Outbound::Text(text) = &next {
+                    self.waiting_bytes
+                        .set(self.waiting_bytes.get().saturating_sub(text.len()));
+                }
+                return Poll::Ready(Some(next));
+            }
+            *self.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
