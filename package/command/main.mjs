@@ -225,7 +225,8 @@ function keeping(tally) {
 function keys(tally) {
   const all = tally
     .command("keys")
-    .description("manage keys of a deployment, or with --file those of a file for TALLY_KEYS");
+    .description("manage keys of a deployment, or with --file those of a file for TALLY_KEYS")
+    .addHelpText("after", examples("tally keys list", "tally keys add blog --prefix /blog/"));
   const key = (name, text) =>
     all.command(name).description(text).option("--file <file>", "use this file, in the format of TALLY_KEYS");
   const rights = (command) =>
@@ -258,7 +259,10 @@ function keys(tally) {
 }
 
 function limiting(tally) {
-  const all = tally.command("limits").description("manage rate-limit policies, and check keys");
+  const all = tally
+    .command("limits")
+    .description("manage rate-limit policies, and check keys")
+    .addHelpText("after", examples("tally limits", "tally limits show login bob"));
   const verb = (name, text, words, action = name) =>
     all
       .command(name, { isDefault: name === "list" })

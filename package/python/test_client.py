@@ -32,6 +32,15 @@ class Answering:
                 self.close_connection = True
                 if answer == "hang":
                     outer.end_of_hanging.wait(30)
+                elif answer == "drip":
+                    self.send_response(200)
+                    self.send_header("content-length", "1000")
+                    self.end_headers()
+                    try:
+                        while not outer.end_of_hanging.wait(0.02):
+                            self.wfile.write(b" ")
+                    except OSError:
+                        pass
                 elif answer == "cut":
                     self.send_response(200)
                     self.send_header("content-length", "100")
@@ -95,9 +104,10 @@ class Dialogues(unittest.TestCase):
                     with self.assertRaises(TallyError) as refused:
                         call(bad)
                     self.assertEqual(refused.exception.code, "invalid-id")
-            with self.assertRaises(TallyError) as refused:
-                tally.top(prefix="\ud800")
-            self.assertEqual(refused.exception.code, "invalid-id")
+            for call, bad in [(lambda bad: tally.top(prefix=bad), "\ud800"), *[(tally.aggregate, bad) for bad in bad_ids if bad not in ("", ".", "..")]]:
+                with self.assertRaises(TallyError) as refused:
+                    call(bad)
+                self.assertEqual((refused.exception.code, str(refused.exception)[:9]), ("invalid-id", "`prefix` "))
             for path in ("", "healthz", "@example.com/", ".example.com/", "//example.com/"):
                 with self.assertRaises(TallyError) as refused:
                     tally.request("GET", path)
@@ -226,6 +236,7 @@ class Addresses(unittest.TestCase):
         address = "2001:db8:1234:5678:9abc:def0:1234:5678"
         for prefix, key in ((32, "2001:db8::"), (48, "2001:db8:1234::"), (56, "2001:db8:1234:5600::"), (127, address), (128, address)):
             self.assertEqual(client_key(address, ipv6_prefix=prefix), key)
+        self.assertEqual(client_key("203.0.113.9", ipv6_prefix=32), "203.0.113.9")
         for prefix in (0, 129, 64.0, "64", None, True):
             with self.assertRaisesRegex(ValueError, "^ipv6_prefix is "):
                 client_key(address, ipv6_prefix=prefix)

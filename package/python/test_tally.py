@@ -29,6 +29,16 @@ class Client(unittest.TestCase):
             self.tally.get("python/b", consistency="strong")
         self.assertEqual((refused.exception.status, refused.exception.code), (404, "counter-not-found"))
 
+    def test_reads_lists_and_settings(self):
+        self.tally.increment("python-named/a", 2)
+        self.tally.set("python-named/b", 7)
+        self.assertEqual(self.tally.aggregate("python-named/", consistency="strong")["value"], 9)
+        self.assertIn("points", self.tally.history("python-named/a", step="1h", **{"from": 0, "to": 3600}))
+        self.tally.delete("python-named/b")
+        with self.assertRaises(TallyError) as refused:
+            self.tally.increment("a", -1)
+        self.assertEqual((refused.exception.status, refused.exception.code), (400, "invalid-delta"))
+
     def test_nothing_answers(self):
         with self.assertRaises(TallyError) as refused:
             Tally("http://127.0.0.1:1", retries=0).get("a")
@@ -44,6 +54,9 @@ class Client(unittest.TestCase):
         policy = {"limit": 1, "window_seconds": 60}
         self.assertTrue(self.tally.limit("python", "bob", **policy)["allowed"])
         refused = self.tally.limit("python", "bob", **policy)
+        with self.assertRaises(TallyError) as unknown:
+            self.tally.limit("no-such-policy", "bob")
+        self.assertEqual((unknown.exception.status, unknown.exception.code), (404, "policy-not-found"))
         self.assertEqual((refused["allowed"], refused["limit"], refused["remaining"]), (False, 1, 0))
 
     def test_watch(self):

@@ -21,6 +21,11 @@ async function answering(answers, other = "") {
     asked.push({ url: request.url, headers: request.headers, body });
     const answer = answers[Math.min(asked.length, answers.length) - 1];
     if (answer === "hang") return;
+    if (answer === "drip") {
+      response.writeHead(200, { "content-length": "1000" });
+      const drops = setInterval(() => response.write(" "), 20);
+      return void response.once("close", () => clearInterval(drops));
+    }
     if (answer === "lost") return void response.destroy();
     if (answer === "cut") {
       response.writeHead(200, { "content-length": "100" }).write('{"value":');

@@ -69,6 +69,7 @@ test("numbers, sorted sets and HyperLogLogs of a Redis are imported; a repeat ch
     redis.close();
   } finally {
     child.kill("SIGKILL");
+    await once(child, "exit");
   }
 });
 
@@ -99,6 +100,7 @@ test("what a Redis has besides is carried too, or named: times to live, names of
     redis.close();
   } finally {
     child.kill("SIGKILL");
+    await once(child, "exit");
   }
   await assert.rejects(Redis.open(address), ({ exit, message }) => exit === 5 && message.startsWith(address));
 });

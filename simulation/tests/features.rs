@@ -85,7 +85,7 @@ fn what_a_write_says_of_itself_is_said_once_and_as_text() {
     if FEATURES.contains(&("pages", false)) {
         return;
     }
-    let twice = ask(&world, "GET", "/pixel/hits.gif?by=a:b,a:c", "");
+    let twice = ask(&world, "GET", "/hit/hits?by=a:b,a:c", "");
     assert_eq!(twice.status, 400, "{}", twice.text());
     assert!(twice.text().contains("there twice"), "{}", twice.text());
     let by = "/pixel/hits.gif?by=referrer,utm_source,campaign:spring";

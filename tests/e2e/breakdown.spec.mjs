@@ -170,7 +170,7 @@ describe("without faults", () => {
     await world.refused(400, "invalid-body", "POST", "/counters/a/decrement", { body: '{"by":{"page":"/"}}' });
     await world.refused(400, "unknown-field", "POST", "/api/event", { body: '{"key":"a","by":{"page":"/"}}' });
     for (const by of ["page", "country,page", "Page:x", "page:"]) {
-      await world.refused(400, "invalid-query", "GET", `/pixel/a.gif?by=${by}`);
+      await world.refused(400, "invalid-query", "GET", `/hit/a?by=${by}`);
     }
     const lines = [
       '{"id":"a","by":{"page":1}}', '{"id":"a","by":{"country":"auto"}}', JSON.stringify({ id: "a", by: nine }),

@@ -69,7 +69,6 @@ describe("in an open deployment", () => {
     for (const unique of ["a", "b", "a"]) await world.call("GET", `/pixel/letters%2F2.gif?unique=${unique}`);
     const read = await world.strong("letters/2");
     expect([read.value, read.uniques.estimate]).toEqual([3, 2]);
-    await world.refused(400, "invalid-query", "GET", "/pixel/letters%2F2.gif?unique=");
     const mailed = await world.call("GET", "/pixel/letters%2F2.gif?utm_source=mail&utm_campaign=%E4&unique=a");
     expect([mailed.status, (await world.strong("letters/2")).uniques.estimate]).toEqual([200, 2]);
   });
@@ -114,12 +113,46 @@ describe("in an open deployment", () => {
     }
   });
 
-  test("labels are escaped, and what is not known is refused", async () => {
+  test("an image with a value that does not fit is an image, and counts without the value", async () => {
+    const long = "x".repeat(1_025);
+    const bad = [
+      "unique=", `unique=${long}`, "unique=%FF", "by=", "by=page", "by=country,page", "by=Page:x", "by=page:",
+      "by=a:b,a:c", "by=%FF", `by=page:${long}`, "by=x&by=x",
+    ];
+    for (const [index, query] of bad.entries()) {
+      const { status, headers } = await world.call("GET", `/pixel/bad-${index}.gif?${query}`);
+      expect([status, headers.get("content-type")], query).toEqual([200, "image/gif"]);
+      const { value, uniques } = await world.strong(`bad-${index}`);
+      expect([value, uniques?.estimate ?? 0], query).toEqual([1, 0]);
+    }
+    const { status } = await world.call("GET", "/pixel/bad-of-two.gif?by=page&unique=ann");
+    expect([status, (await world.strong("bad-of-two")).uniques.estimate]).toEqual([200, 1]);
+    const decorations = [
+      "color=bluish", "color=%22/%3E", "color=red&colour=green", "label_color=ggg", "style=round", "show=yesterday",
+      "format=string", "label=a%00b", `label=${long}`, "label=%FF", "label=x&label=y",
+    ];
+    for (const query of decorations) {
+      const { status, text, headers } = await world.call("GET", `/badge/bad-0.svg?${query}`);
+      expect([status, headers.get("content-type"), valueOf(text)], query).toEqual([200, "image/svg+xml", "1"]);
+    }
+    // An id that cannot be one stays an error: there is nothing to count or to show.
+    for (const id of ["%00", "%FF", "a%0Ab", "x".repeat(513)]) {
+      await world.refused(400, "invalid-id", "GET", `/pixel/${id}.gif`);
+      await world.refused(400, "invalid-id", "GET", `/badge/${id}.svg`);
+      await world.refused(400, "invalid-id", "GET", `/hit/${id}`);
+    }
+    // A hit is no image: its caller reads the answer.
+    for (const query of [...bad.slice(0, 11), "unique=a&unique=b", "numbers=roman", "numbers="]) {
+      await world.refused(400, "invalid-query", "GET", `/hit/bad-hit?${query}`);
+    }
+    await world.refused(404, "counter-not-found", "GET", "/counters/bad-hit");
+  });
+
+  test("labels are escaped, and what is no image is not found", async () => {
     const label = encodeURIComponent(`"><script>alert(1)</script>&'`);
     const { text } = await world.call("GET", `/badge/badged.svg?label=${label}`);
     expect(text).not.toContain("<script>");
     expect(text).toContain("&quot;&gt;&lt;script&gt;");
-    await world.refused(400, "invalid-query", "GET", "/badge/badged.svg?color=%22/%3E");
     await world.refused(404, "not-found", "GET", "/badge/badged");
     await world.refused(404, "not-found", "GET", "/pixel/badged.png");
     await world.refused(405, "method-not-allowed", "POST", "/pixel/badged.gif");

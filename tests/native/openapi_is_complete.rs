@@ -323,6 +323,14 @@ fn calls_that_ignore_unknown_parameters_say_so() {
         };
         ignoring += usize::from(said != Value::Null);
         assert_eq!(operation["x-unknown-query"], said, "{}", name.call());
+        let is_image = matches!(name, RouteName::Badge | RouteName::Pixel);
+        let ignored = is_image.then_some("ignored");
+        assert_eq!(
+            operation["x-invalid-query"].as_str(),
+            ignored,
+            "{}",
+            name.call()
+        );
     }
     assert!(ignoring >= 8, "{ignoring} calls");
 }

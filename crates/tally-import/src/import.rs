@@ -14,7 +14,8 @@ use crate::host::{Exit, Failure, ImportHost};
 use crate::job::{Job, SAMPLE_BYTES, Shared};
 use crate::notes::{self, Head, LogSource};
 use crate::options::CountSettings;
-use crate::part::{IngestReport, Step};
+use crate::part::Step;
+use crate::report::IngestReport;
 use crate::splitter::LogEnding;
 use crate::totals::{Failed, Totals};
 

@@ -12,6 +12,7 @@
 //! | [`splitter`] | bytes as parts of lines |
 //! | [`bits`], [`note`], [`notes`] | what earlier runs have counted |
 //! | [`import`], [`job`], [`part`] | an import of logs, one of its files, one part of a file |
+//! | [`report`] | what the service says of a body |
 //! | [`totals`] | what was done so far |
 //! | [`list`] | lists of other counters |
 //! | [`values`], [`export_file`] | bodies of `/import` |
@@ -30,6 +31,7 @@ pub mod notes;
 pub mod options;
 pub mod packing;
 pub mod part;
+pub mod report;
 pub mod splitter;
 pub mod text;
 pub mod totals;

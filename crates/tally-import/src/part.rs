@@ -3,15 +3,15 @@
 //! Invariant: lines that are sent were noted before, with their key; all lines of a counter are in one body, because a
 //! key belongs to each counter.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use tally_logs::reader::{LogReader, ReadPart, Rewrite};
 
 use crate::bits::Bits;
 use crate::host::ImportHost;
 use crate::note::{Note, Sent};
 use crate::options::CountSettings;
+use crate::report::IngestReport;
 use crate::totals::{ShownLine, Totals};
 
 /// Codes of lines that another body may count, under the same key: their counters had no room, or did not answer.
@@ -81,38 +81,6 @@ pub struct PartContext<'a> {
     pub now_ms: i64,
     /// Whether the import ends.
     pub is_stopping: bool,
-}
-
-#[derive(Deserialize)]
-struct Rejected {
-    code: String,
-    lines: String,
-}
-
-#[derive(Deserialize)]
-struct LineError {
-    line: u32,
-    code: String,
-    #[serde(default)]
-    detail: String,
-}
-
-/// What the service says of a body.
-#[derive(Deserialize, Default)]
-pub struct IngestReport {
-    #[serde(default)]
-    rejected_lines: Vec<Rejected>,
-    #[serde(default)]
-    errors: Vec<LineError>,
-}
-
-/// Returns the lines that `3,5-7` names, up to the last of a body.
-pub fn lines_of(text: &str, last: u32) -> impl Iterator<Item = u32> + '_ {
-    text.split(',').flat_map(move |part| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.parse::<u32>().unwrap_or(u32::MAX);
-        number(from)..=number(to).min(last)
-    })
 }
 
 /// Lines of a body, and where each begins.
@@ -393,7 +361,7 @@ impl Work {
         };
         let lines = sending.old.as_ref().unwrap_or(&self.lines);
         learn(context, report, lines, &sending.places);
-        let refused = refused(report, &sending.places);
+        let refused = report.codes(sending.places.len());
         let mut again = Vec::new();
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
         let mut counted = Bits::default();
@@ -526,41 +494,11 @@ impl Work {
 
 /// Takes the server's clock from what it says of lines that are ahead of it.
 fn learn(context: &mut PartContext<'_>, report: &IngestReport, lines: &Lines, places: &[usize]) {
-    for error in report
-        .errors
-        .iter()
-        .filter(|error| error.code == "clock-skew")
-    {
-        let words: Vec<&str> = error.detail.split(' ').collect();
-        let ahead = words
-            .windows(3)
-            .find(|words| words[1] == "ms" && words[2] == "ahead");
-        let ahead_ms = ahead.and_then(|words| words[0].parse::<i64>().ok());
-        let index = usize::try_from(error.line)
-            .ok()
-            .and_then(|line| line.checked_sub(1));
-        let place = index.and_then(|index| places.get(index));
-        if let (Some(ahead_ms), Some(place)) = (ahead_ms, place) {
+    for (index, ahead_ms) in report.ahead() {
+        if let Some(place) = places.get(index) {
             *context.offset_ms = Some(lines.at_ms(*place) - ahead_ms - context.now_ms);
         }
     }
-}
-
-/// Returns the codes of refused lines, by their places in the body.
-fn refused<'a>(report: &'a IngestReport, places: &[usize]) -> HashMap<usize, &'a str> {
-    let last = u32::try_from(places.len()).unwrap_or(u32::MAX);
-    let mut codes = HashMap::new();
-    for Rejected { code, lines } in &report.rejected_lines {
-        for line in lines_of(lines, last) {
-            if let Some(index) = usize::try_from(line)
-                .ok()
-                .and_then(|line| line.checked_sub(1))
-            {
-                codes.insert(index, code.as_str());
-            }
-        }
-    }
-    codes
 }
 
 fn show(
@@ -569,24 +507,10 @@ fn show(
     (code, index): (&str, usize),
     line: u64,
 ) {
-    let is_it =
-        |error: &&LineError| usize::try_from(error.line).is_ok_and(|line| line == index + 1);
-    let detail = report
-        .errors
-        .iter()
-        .find(is_it)
-        .map_or("", |error| error.detail.as_str());
-    let why = match (code, detail) {
-        ("idempotency-key-reused", _) => {
-            "idempotency-key-reused: it was imported with other options".to_owned()
-        }
-        (code, "") => code.to_owned(),
-        (code, detail) => [code, ": ", detail].concat(),
-    };
     let shown = ShownLine {
         file: context.file.to_owned(),
         line,
-        why,
+        why: report.reason(code, index),
         text: String::new(),
     };
     context.totals.show_refused(code, shown);

@@ -1,14 +1,19 @@
 //! What the caller does for an import: a question, as JSON and bytes, and its reply, as a line of JSON and bytes.
 
+use std::cell::RefCell;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tally_import::host::{ImportHost, Neighbor};
 use tally_import::packing::packing;
 
-use crate::REPLY;
+thread_local! {
+    /// The buffer that the caller writes its reply to.
+    pub(crate) static REPLY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 unsafe extern "C" {
-    /// Asks the caller. Its reply is in the buffer of [`crate::reply`] then.
+    /// Asks the caller. Its reply is in the buffer of [`REPLY`] then.
     safe fn ask(question: *const u8, length: usize, bytes: *const u8, bytes_length: usize);
 }
 

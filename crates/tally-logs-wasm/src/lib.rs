@@ -14,10 +14,11 @@ mod files;
 
 use std::cell::RefCell;
 
+use files::REPLY;
+
 thread_local! {
     static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static OUTPUTS: RefCell<[Vec<u8>; 2]> = const { RefCell::new([const { Vec::new() }; 2]) };
-    pub(crate) static REPLY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 fn room(buffer: &'static std::thread::LocalKey<RefCell<Vec<u8>>>, length: usize) -> *mut u8 {

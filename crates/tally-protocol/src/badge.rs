@@ -6,9 +6,7 @@
 //! A query becomes a [`Badge`]; the number that was read becomes its text by [`Badge::text_of`]; [`Badge::draw`] makes
 //! the SVG.
 
-use super::problem::{Code, Problem};
 use super::query::{Query, Window};
-use super::routes::RouteName;
 
 /// The longest label, in characters: wider badges do not fit on a line.
 pub const LABEL_CHARACTERS_MAX: usize = 64;
@@ -149,10 +147,6 @@ pub struct Badge {
     is_short: bool,
 }
 
-fn refuse<T>(detail: String) -> Result<T, Problem> {
-    Err(Problem::new(Code::InvalidQuery, detail))
-}
-
 /// Returns whether XML can hold the character and a line of text shows it. Source: XML 1.0 (fifth edition), production
 /// 2.
 fn is_drawable(character: char) -> bool {
@@ -161,15 +155,11 @@ fn is_drawable(character: char) -> bool {
 
 impl Badge {
     /// Reads the query of a badge: `label` (`hits`; empty for none), `color` or `colour`, `label_color` or
-    /// `label_colour` (a name or hexadecimal digits), `style` (`flat`, `flat-square`, `for-the-badge`; `plastic` and
-    /// `social` are drawn flat), `show` (`total`, `today`) and `format` (`short`, `full`). `labelColor` is the name of
-    /// shields.io for `label_color`: it is ignored where its value is another notation of CSS.
-    ///
-    /// # Errors
-    /// `invalid-query` with the known values.
-    pub fn parse(query: &str) -> Result<Self, Problem> {
-        let query = Query::parse_for(
-            RouteName::Badge,
+    /// `label_colour` or shields.io's `labelColor` (a name or hexadecimal digits), `style` (`flat`, `flat-square`,
+    /// `for-the-badge`; `plastic` and `social` are drawn flat), `show` (`total`, `today`) and `format` (`short`,
+    /// `full`). A parameter with another value counts as left out, because a refusal is a broken image.
+    pub fn parse(query: &str) -> Self {
+        let query = Query::of_image(
             query,
             &[
                 "label",
@@ -182,39 +172,29 @@ impl Badge {
                 "show",
                 "format",
             ],
-        )?;
-        let label = query.get("label").unwrap_or(LABEL_DEFAULT);
-        if label.chars().count() > LABEL_CHARACTERS_MAX || !label.chars().all(is_drawable) {
-            return refuse(format!(
-                "label has at most {LABEL_CHARACTERS_MAX} characters, no control characters"
-            ));
-        }
+        );
+        let is_shown = |label: &&str| {
+            label.chars().count() <= LABEL_CHARACTERS_MAX && label.chars().all(is_drawable)
+        };
+        let label = query.get("label").filter(is_shown);
         let style = match query.get("style") {
-            None | Some("flat" | "plastic" | "social") => Style::Flat,
             Some("flat-square") => Style::FlatSquare,
             Some("for-the-badge") => Style::ForTheBadge,
-            Some(_) => return refuse("style can be flat, flat-square or for-the-badge".to_owned()),
+            _ => Style::Flat,
         };
-        let is_of_today = match query.get("show") {
-            None | Some("total") => false,
-            Some("today") => true,
-            Some(_) => return refuse("show can be total or today".to_owned()),
+        let colour = |names: &[&str]| {
+            let named = |name: &&str| query.get(name).and_then(Colour::parse);
+            names.iter().find_map(named)
         };
-        let is_short = match query.get("format") {
-            None | Some("short") => true,
-            Some("full") => false,
-            Some(_) => return refuse("format can be short or full".to_owned()),
-        };
-        let of_shields = query.get("labelColor").and_then(Colour::parse);
-        let label_colour = colour(&query, ["label_color", "label_colour"])?.or(of_shields);
-        Ok(Self {
-            label: label.to_owned(),
-            colour: colour(&query, ["color", "colour"])?.unwrap_or(COLOUR),
-            label_colour: label_colour.unwrap_or(LABEL_COLOUR),
+        Self {
+            label: label.unwrap_or(LABEL_DEFAULT).to_owned(),
+            colour: colour(&["color", "colour"]).unwrap_or(COLOUR),
+            label_colour: colour(&["label_color", "label_colour", "labelColor"])
+                .unwrap_or(LABEL_COLOUR),
             style,
-            is_of_today,
-            is_short,
-        })
+            is_of_today: query.get("show") == Some("today"),
+            is_short: query.get("format") != Some("full"),
+        }
     }
 
     /// The window whose count is shown: from midnight UTC to the end of this minute. `None` where the value is shown.
@@ -295,24 +275,6 @@ impl Badge {
             value = value,
         )
     }
-}
-
-/// The colour given under either of its two names in the query.
-fn colour(query: &Query, names: [&str; 2]) -> Result<Option<Colour>, Problem> {
-    let [one, other] = names;
-    if query.get(one).is_some() && query.get(other).is_some() {
-        return refuse(format!("{one} and {other} are one; send it once"));
-    }
-    let Some(text) = query.get(one).or_else(|| query.get(other)) else {
-        return Ok(None);
-    };
-    let Some(colour) = Colour::parse(text) else {
-        let known = NAMED.map(|(name, _)| name).join(", ");
-        return refuse(format!(
-            "{one} is 3 or 6 hexadecimal digits, or one of {known}"
-        ));
-    };
-    Ok(Some(colour))
 }
 
 /// The width of a text at 11 pixels, in whole pixels, rounded up.

@@ -154,6 +154,19 @@ impl Query {
         }
     }
 
+    /// Reads what the URL of an image says of the `known` parameters, and refuses nothing: a refusal is a broken image,
+    /// and whoever shows the image changes its URL. Of a repeated parameter the first counts. A parameter that is not
+    /// UTF-8 is left out.
+    pub fn of_image(query: &str, known: &[&str]) -> Self {
+        let pairs = query
+            .split('&')
+            .filter(|pair| is_utf8(pair))
+            .flat_map(|pair| form_urlencoded::parse(pair.as_bytes()).into_owned())
+            .filter(|(name, _)| known.contains(&name.as_str()))
+            .collect();
+        Self { pairs }
+    }
+
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs

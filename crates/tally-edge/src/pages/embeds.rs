@@ -35,14 +35,16 @@ fn tag_of(bytes: &[u8]) -> u64 {
 /// `GET /pixel/{id}.gif`: counts one, then answers with the image. `HEAD` counts nothing.
 ///
 /// # Errors
-/// As an increment: the answer to a failed one is no image, so that it does not pass for a counted one.
+/// As an increment: the answer to a failed one is no image, so that it does not pass for a counted one. A parameter
+/// that does not fit is left out, and the view counts without it.
 pub async fn pixel(
     context: &RequestContext,
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
-    let query = Query::parse_for(RouteName::Pixel, context.query(), &["unique", "by"])?;
-    let (unique, dimensions) = said(context, &query)?;
+    let query = Query::of_image(context.query(), &["unique", "by"]);
+    let unique = element(&query).unwrap_or_default();
+    let dimensions = dimensions(context, &query).unwrap_or_default();
     if context.method() != "HEAD" {
         caller.may_write(id.as_str(), 1, &[])?;
         counter::one(context, id, unique, dimensions, false).await?;
@@ -65,7 +67,7 @@ pub async fn hit(
         context.query(),
         &["unique", "by", "numbers"],
     )?;
-    let (unique, dimensions) = said(context, &query)?;
+    let (unique, dimensions) = (element(&query)?, dimensions(context, &query)?);
     let strings = query.numbers_as_strings()?;
     if context.method() == "HEAD" {
         return Ok(Answer::json(String::new()));
@@ -74,34 +76,35 @@ pub async fn hit(
     counter::one(context, id, unique, dimensions, strings).await
 }
 
-/// The element and the dimensions of a query.
-fn said(context: &RequestContext, query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
-    let unique = query.get("unique").map(str::to_owned);
-    if unique
-        .as_ref()
-        .is_some_and(|unique| unique.is_empty() || unique.len() > UNIQUE_BYTES_MAX)
-    {
+/// The element that uniques are counted by.
+fn element(query: &Query) -> Result<Option<String>, Problem> {
+    let unique = query.get("unique");
+    if unique.is_some_and(|unique| unique.is_empty() || unique.len() > UNIQUE_BYTES_MAX) {
         let detail = format!("unique has 1 to {UNIQUE_BYTES_MAX} bytes of UTF-8");
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
-    let dimensions = match query.get("by") {
-        Some(list) => parse_list(list, &context.header("referer").unwrap_or_default())?,
-        None => Dimensions::default(),
-    };
-    Ok((unique, dimensions))
+    Ok(unique.map(str::to_owned))
+}
+
+/// What the query and the address of its page say for breakdowns.
+fn dimensions(context: &RequestContext, query: &Query) -> Result<Dimensions, Problem> {
+    match query.get("by") {
+        Some(list) => parse_list(list, &context.header("referer").unwrap_or_default()),
+        None => Ok(Dimensions::default()),
+    }
 }
 
 /// `GET /badge/{id}.svg`. The badge of a counter that does not exist says so, with status 200, because image proxies
 /// show no other status.
 ///
 /// # Errors
-/// `invalid-query`, `unavailable`.
+/// `unavailable`.
 pub async fn badge(
     context: &RequestContext,
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
-    let badge = Badge::parse(context.query())?;
+    let badge = Badge::parse(context.query());
     let window = badge.window(context.host.now_ms().div_euclid(1_000));
     let question = Read {
         counter: id,

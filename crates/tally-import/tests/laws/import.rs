@@ -7,7 +7,8 @@ use tally_import::host::{Exit, Failure, ImportHost, Neighbor};
 use tally_import::import::{Begun, Import, Options};
 use tally_import::notes::LogSource;
 use tally_import::options::CountSettings;
-use tally_import::part::{IngestReport, Step, lines_of};
+use tally_import::part::Step;
+use tally_import::report::{IngestReport, lines_of};
 use tally_import::splitter::LogEnding;
 
 use super::host::Memory;
