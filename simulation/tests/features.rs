@@ -87,7 +87,7 @@ fn what_a_write_says_of_itself_is_said_once_and_as_text() {
     }
     let twice = ask(&world, "GET", "/hit/hits?by=a:b,a:c", "");
     assert_eq!(twice.status, 400, "{}", twice.text());
-    assert!(twice.text().contains("there twice"), "{}", twice.text());
+    assert!(twice.text().contains("in by twice"), "{}", twice.text());
     let by = "/pixel/hits.gif?by=referrer,utm_source,campaign:spring";
     let referer = "https://www.News.example:8080/a?x=1&utm_source=mail";
     for request in [

@@ -566,7 +566,7 @@ fn boards_whose_equal_scores_stand_by_who_was_first_have_no_order_of_redis() {
         let refused = run(words);
         let text = refused.as_str().unwrap_or_default();
         assert!(
-            text.starts_with("ERR on this board members"),
+            text.starts_with("ERR this board orders members of equal scores by who was first"),
             "{words}: {refused}"
         );
     }

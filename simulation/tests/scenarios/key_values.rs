@@ -170,7 +170,7 @@ fn keys_above_what_can_be_listed_are_found_by_their_prefix_and_deleted() {
     let body = "(SELECT body FROM keys WHERE key = 'z:1')";
     let numbers =
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100200)";
-    let rows = format!("{numbers} SELECT 'a:' || i, {body}, NULL FROM n");
+    let rows = format!("{numbers} SELECT 'a:' || i, {body}, NULL, NULL FROM n");
     rewrite(&scene, &format!("INSERT INTO keys {rows}"));
     assert_eq!(one(&scene, "DBSIZE"), 100_205);
     let all = json!(["z:1", "z:2", "z:counter", "z:set"]);
