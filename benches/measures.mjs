@@ -234,7 +234,7 @@ const ALL_GROUPS = [
         keys: BOARD_MEMBERS, body: '{"delta":1}', content_type: "application/json",
       }),
       ranks: member("GET", "/boards/bench/members/mKEY", { keys: BOARD_MEMBERS }),
-      "tops of 100": member("GET", "/boards/bench/members?limit=100", { expect: '"rows":%[' }),
+      "tops of 100": member("GET", "/boards/bench/members?limit=100", { expect: '"entries":%[' }),
     },
     lines: [
       { name: "score updates/s of one board ÷ increments/s of one hot counter", of: "score updates", figure: "rate_s", to: "increment, beside boards", target: { least: 0.5 } },

@@ -225,7 +225,7 @@ async function tops({ url, counters }) {
   const answer = await ask(url, "GET", path);
   check("the counters of a top", answer.counters, counters);
   check("what they count together", answer.total, linesOf(counters));
-  check("its rows", answer.rows.length, Math.min(100, counters));
+  check("its rows", answer.entries.length, Math.min(100, counters));
   return { ms: await again(url, path), days_ms: await again(url, path.replace("by=value", "by=count&window=7d")) };
 }
 

@@ -7,6 +7,7 @@ import { el, markRow, panel, setText } from "./dom.js";
 const REFRESH_MS = 30_000;
 // The service waits for the receiver of a test for 10 s, and tells what came of it.
 const TEST_MS_MAX = 15_000;
+const ALERTS_MAX = 1000;
 const HOUR_SECONDS = 3_600;
 const SILENCES = [
   ["1 h", HOUR_SECONDS],
@@ -62,13 +63,13 @@ export function showAlerts(main, { id }, status) {
     test: (alert) => act(() => deliverTest(alert, signal)),
   };
   const refresh = async () => {
-    const [all, last] = await Promise.all([json("/alerts", signal), json("/alerts/*/deliveries", signal)]);
+    const [all, last] = await Promise.all([json(`/alerts?limit=${ALERTS_MAX}`, signal), json("/alerts/*/deliveries", signal)]);
     status(summaryOf(all));
-    const table = all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts);
+    const table = all.entries.length === 0 ? noneYet() : alertTable(all.entries, acts);
     keepFocus(alerts, () => alerts.replaceChildren(table));
     markRow(alerts, id);
     deliveries.replaceChildren(
-      last.deliveries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.deliveries),
+      last.entries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.entries),
     );
   };
   const fail = (error) => {
@@ -99,7 +100,7 @@ async function deliverTest({ name }, signal) {
 }
 
 /** Returns what the chip of the page says of all alerts. */
-function summaryOf({ alerts, missing_partitions: missing }) {
+function summaryOf({ entries: alerts, missing_partitions: missing }) {
   if (missing?.length > 0) return { tone: "fair", text: "some did not answer" };
   const firing = alerts.filter(({ condition }) => condition === "firing").length;
   if (firing > 0) return { tone: "bad", text: `${firing} firing` };

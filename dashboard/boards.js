@@ -97,8 +97,8 @@ function showList(main, { prefix }, status, signal) {
   const list = async () => {
     try {
       const page = await json(`/boards?limit=${BOARDS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal);
-      status({ tone: "good", text: `${page.boards.length}${page.cursor === null ? "" : "+"} ${page.boards.length === 1 ? "board" : "boards"}` });
-      if (page.boards.length === 0) {
+      status({ tone: "good", text: `${page.entries.length}${page.cursor === null ? "" : "+"} ${page.entries.length === 1 ? "board" : "boards"}` });
+      if (page.entries.length === 0) {
         const first = el(
           "pre", {}, el("code", {}, `curl -X POST -d '{"score":83}' ${location.origin}/boards/race/members/bob`),
         );
@@ -117,11 +117,11 @@ function showList(main, { prefix }, status, signal) {
           heads.slice(1).map((head) => el("td", { "data-label": head }, "–")),
         );
       const more =
-        page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.boards.length} by name.`);
+        page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.entries.length} by name.`);
       body.replaceChildren(
         panel(
           "boards", ["Boards", exportButtons(first, () => exported("tally-boards", { prefix }, totals))],
-          tableOf("policies", heads, page.boards.map(row)), more,
+          tableOf("policies", heads, page.entries.map(row)), more,
         ),
       );
       for (const one of [...body.querySelectorAll("tr[data-board]")].slice(0, DESCRIBED_MAX)) await describe(one);
@@ -218,11 +218,11 @@ async function showTop(frame, route, signal) {
   const { id: board, period } = route;
   const page = await json(`${boardPath(board)}/members?limit=${ROWS}${periodQuery(period)}`, signal);
   frame.top.replaceChildren(
-    page.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.rows, board, route),
+    page.entries.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.entries, board, route),
   );
-  frame.shown = page.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
+  frame.shown = page.entries.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
   frame.arrive();
-  setText(frame.total, page.total > page.rows.length ? `${count(page.total)} members in all.` : "");
+  setText(frame.total, page.total > page.entries.length ? `${count(page.total)} members in all.` : "");
   return page;
 }
 
@@ -240,7 +240,7 @@ async function showMember(node, route, signal) {
         : `Rank ${rankOf(own.rank)} of ${count(own.total)}, at or above ${measured(own.percentile)} % of the others.`;
     node.replaceChildren(
       el("p", { class: "fact", id: "stands" }, `${scoreOf(own.score)} points. ${rank}`),
-      memberRows(around.rows, board, route),
+      memberRows(around.entries, board, route),
     );
   } catch (error) {
     if (!(error instanceof Failure) || error.code !== "member-not-found") throw error;
@@ -253,7 +253,7 @@ async function describeBoard(frame, { id: board, period, member }, signal) {
   const { settings, total } = await json(boardPath(board), signal);
   setText(frame.about, `${count(total)} ${total === 1 ? "member" : "members"} · ${settingsWords(settings)}`);
   if (settings.period === "none") return;
-  const ended = await json(`${boardPath(board)}/periods`, signal);
+  const ended = await json(`${boardPath(board)}?include=periods`, signal);
   const link = (start, text) =>
     el(
       "a",

@@ -251,18 +251,18 @@ async function shownCounters({ prefix, order }, signal) {
   const top = (by) => json(`/top?${query}&${by}&numbers=string`, signal);
   const idsOf = (rows) => rows.map(({ id }) => id);
   if (order === "rate") {
-    const { rows, counters: among } = await top(`by=count&window=${BUSY_WINDOW}`);
+    const { entries: rows, counters: among } = await top(`by=count&window=${BUSY_WINDOW}`);
     const busy = rows.filter((row) => whole(row.count) > 0n);
     if (busy.length > 0) return { ids: idsOf(busy), among, order };
   }
   if (order !== "name") {
-    const { rows, counters: among } = await top("by=value");
+    const { entries: rows, counters: among } = await top("by=value");
     if (rows.length > 0) return { ids: idsOf(rows), among, order: "value", isQuiet: order === "rate" };
   }
   const page = await json(`/counters?${query}`, signal);
-  const among = page.cursor === null ? page.counters.length : undefined;
+  const among = page.cursor === null ? page.entries.length : undefined;
   // The directory hears of a new counter within seconds; until then it is listed by name.
-  return { ids: idsOf(page.counters), among, order: "name", isSoonKnown: order !== "name" };
+  return { ids: idsOf(page.entries), among, order: "name", isSoonKnown: order !== "name" };
 }
 
 /** Returns what to tell where no counter has a name that begins with a prefix. */

@@ -61,7 +61,7 @@ export function showKeys(main, { id }, status) {
     body,
   );
   const refresh = async () => {
-    const { keys } = await json(`/keys?limit=${KEYS_MAX}`, signal);
+    const { entries: keys } = await json(`/keys?limit=${KEYS_MAX}`, signal);
     status({ tone: "good", text: `${keys.length} ${keys.length === 1 ? "key" : "keys"}` });
     list.replaceChildren(
       keys.length === 0 ? el("p", { class: "sub" }, "There are none.") : tableOf(keys, rotate, revoke),

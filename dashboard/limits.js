@@ -107,14 +107,14 @@ function verdictRefusal(error) {
  */
 async function showPolicies(node, id, signal) {
   try {
-    const one = async () => ({ policies: [await json(policyPath(id), signal)], cursor: null });
+    const one = async () => ({ entries: [await json(policyPath(id), signal)], cursor: null });
     const page = id === undefined ? await json(`/limits?limit=${POLICIES_MAX}`, signal) : await one();
     node.replaceChildren(
-      page.policies.length === 0 ? noneYet() : tableOf(page),
+      page.entries.length === 0 ? noneYet() : tableOf(page),
     );
-    if (id !== undefined && !node.dataset.form) showForm(node, page.policies[0], signal);
+    if (id !== undefined && !node.dataset.form) showForm(node, page.entries[0], signal);
     const counts = await countEach(node, signal);
-    const limits = page.policies.map(({ policy, limit }) => ({ section: "limit", name: policy, count: limit }));
+    const limits = page.entries.map(({ policy, limit }) => ({ section: "limit", name: policy, count: limit }));
     return [...limits, ...counts];
   } catch (error) {
     if (signal.aborted) return undefined;
@@ -246,7 +246,7 @@ function tableOf(page) {
       el("td", { class: "number", "data-label": heads[7], "data-count": "refused" }, "–"),
     );
   const more =
-    page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
+    page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.entries.length} by name.`);
   return el(
     "div",
     {},
@@ -262,7 +262,7 @@ function tableOf(page) {
           heads.map((head) => el("th", { scope: "col" }, head)),
         ),
       ),
-      el("tbody", {}, page.policies.map(row)),
+      el("tbody", {}, page.entries.map(row)),
     ),
     more,
   );

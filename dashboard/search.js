@@ -15,6 +15,7 @@ const POLICIES_MAX = 100;
 // What one answer holds.
 const TOP_MAX = 1000;
 const KEYS_MAX = 1000;
+const ALERTS_MAX = 1000;
 // Lists that are asked for whole are kept for so long.
 const HELD_MS = 60_000;
 // Somebody who types is not asked for at each letter.
@@ -84,22 +85,22 @@ function held(ask) {
 // The counters that have most: names begin with something else than what is looked for.
 const heldCounters = held(async (signal) => {
   const prefix = encodeURIComponent(sharedPrefix() ?? "");
-  const { rows } = await json(`/top?by=value&limit=${TOP_MAX}&prefix=${prefix}`, signal);
-  return rows.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) }));
+  const { entries } = await json(`/top?by=value&limit=${TOP_MAX}&prefix=${prefix}`, signal);
+  return entries.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) }));
 });
 const heldOthers = [
   held(async (signal) =>
-    (await json(`/limits?limit=${POLICIES_MAX}`, signal)).policies.map(({ policy }) => ({
+    (await json(`/limits?limit=${POLICIES_MAX}`, signal)).entries.map(({ policy }) => ({
       kind: "policy", name: policy, href: limitHash(policy),
     })),
   ),
   held(async (signal) =>
-    (await json(`/keys?limit=${KEYS_MAX}`, signal)).keys.map(({ id, name }) => ({
+    (await json(`/keys?limit=${KEYS_MAX}`, signal)).entries.map(({ id, name }) => ({
       kind: "key", name, href: rowHash("keys", id),
     })),
   ),
   held(async (signal) =>
-    (await json("/alerts", signal)).alerts.map(({ name }) => ({ kind: "alert", name, href: rowHash("alerts", name) })),
+    (await json(`/alerts?limit=${ALERTS_MAX}`, signal)).entries.map(({ name }) => ({ kind: "alert", name, href: rowHash("alerts", name) })),
   ),
 ];
 
@@ -121,10 +122,10 @@ export function wanted(found, text) {
 
 async function countersFor(text, signal) {
   const askFor = (prefix) =>
-    json(`/counters?limit=${COUNTERS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal).catch(() => ({ counters: [] }));
+    json(`/counters?limit=${COUNTERS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal).catch(() => ({ entries: [] }));
   const pagesOf = await Promise.all(prefixesOf(text, sharedPrefix()).map(askFor));
-  const found = pagesOf.flatMap(({ counters }) =>
-    counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) })),
+  const found = pagesOf.flatMap(({ entries }) =>
+    entries.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) })),
   );
   // Those that begin so are first.
   const names = new Set(found.map(({ name }) => name));
@@ -135,8 +136,8 @@ async function countersFor(text, signal) {
 async function boardsFor(text, signal) {
   if (sharedPrefix() !== undefined) return [];
   const path = `/boards?limit=${BOARDS_MAX}&prefix=${encodeURIComponent(text)}`;
-  const page = await json(path, signal).catch(() => ({ boards: [] }));
-  return page.boards.map((board) => ({ kind: "board", name: board, href: boardHash(board) }));
+  const page = await json(path, signal).catch(() => ({ entries: [] }));
+  return page.entries.map((board) => ({ kind: "board", name: board, href: boardHash(board) }));
 }
 
 /** Returns what has the text anywhere in its name, of policies, keys and alerts. */

@@ -13,6 +13,9 @@ const LENGTHS = [
 
 const dateOf = (ms) => new Date(ms).toLocaleDateString("en-GB", { dateStyle: "medium" });
 
+// The most links that there are.
+const SHARES_MAX = 1000;
+
 /** Shows the share links in `main`; `status` is the chip of the page. Returns a function that ends it. */
 export function showShares(main, { prefix }, status) {
   const stopped = new AbortController();
@@ -53,7 +56,7 @@ export function showShares(main, { prefix }, status) {
     }
   };
   const refresh = async () => {
-    const { shares } = await json("/shares", signal);
+    const { entries: shares } = await json(`/shares?limit=${SHARES_MAX}`, signal);
     status({ tone: "good", text: `${shares.length} ${shares.length === 1 ? "link" : "links"}` });
     list.replaceChildren(shares.length === 0 ? el("p", { class: "sub" }, "There are none.") : tableOf(shares, revoke));
   };

@@ -226,7 +226,7 @@ test("without randomness no secret is made, and no write has a name that could b
     const refused = await makeKey(closed);
     assert.ok([500, 503].includes(refused.status), refused.text);
     assert.match(server.log, /The platform has no randomness/);
-    assert.equal((await send(server.urls[0], "GET", "/keys")).json.keys.length, 1);
+    assert.equal((await send(server.urls[0], "GET", "/keys")).json.entries.length, 1);
     assert.equal((await add()).json.value, 1);
     // One that needs a new name fails, one that needs none counts: an answer is true either way.
     const added = await add({ headers: { ...closed.headers, "idempotency-key": "one" } });

@@ -422,7 +422,7 @@ test("the roots of a data folder move where the number of partitions of its dire
       assert.deepEqual({ value, exact }, { value: round + 1, exact: true }, `${counter} with ${partitions}`);
     }
     const listed = await (await fetch(`${url}/counters?limit=100`)).json();
-    assert.deepEqual(listed.counters.map(({ id }) => id), counters.map(decodeURIComponent).sort());
+    assert.deepEqual(listed.entries.map(({ id }) => id), counters.map(decodeURIComponent).sort());
     server.child.kill("SIGTERM");
     await server.ended;
   }

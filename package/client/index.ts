@@ -185,11 +185,11 @@ export class Tally {
   }
 
   /** All counters whose ids begin with `prefix`, page by page. */
-  async *counters(prefix = "", query: Query<"listCounters"> = {}): AsyncGenerator<Schemas["Page"]["counters"][number]> {
+  async *counters(prefix = "", query: Query<"listCounters"> = {}): AsyncGenerator<Schemas["Page"]["entries"][number]> {
     let cursor: string | null | undefined;
     do {
       const page: Schemas["Page"] = await this.list({ prefix, ...query, ...(cursor ? { cursor } : {}) });
-      yield* page.counters;
+      yield* page.entries;
       cursor = page.cursor;
     } while (cursor);
   }

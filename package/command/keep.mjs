@@ -98,7 +98,7 @@ const listOf = async (client) => (await newCall(client, "snapshots", "GET", "/sn
 
 /** Lists snapshots. */
 export async function snapshots({ options, screen }) {
-  screen.show(await listOf(clientOf(options, { timeout_ms: OPERATION_MS_MAX })), ({ snapshots: days }) => {
+  screen.show(await listOf(clientOf(options, { timeout_ms: OPERATION_MS_MAX })), ({ entries: days }) => {
     if (days.length === 0) return "there are no snapshots yet";
     return table([["day", "", "counters", "changed", "bytes", ""], ...days.map(dayRow)], [2, 3, 4]);
   });
@@ -115,7 +115,7 @@ export async function snapshot({ options, screen }) {
     await new Promise((done) => setTimeout(done, LOOK_EVERY_MS));
     all = await listOf(client);
   }
-  made ??= all.snapshots[0];
+  made ??= all.entries[0];
   const stuck = all.in_progress.find(({ why }) => why !== undefined);
   if (stuck !== undefined) {
     throw new Failure(EXIT.partly, `partition ${stuck.partition} does not go on: ${stuck.why}`, {

@@ -60,7 +60,7 @@ async function keysOf(client) {
         client, "keys of its own: use --file", "GET", `/keys?limit=${PAGE}${cursor === "" ? "" : `&cursor=${cursor}`}`,
       )
     ).json();
-    keys.push(...page.keys);
+    keys.push(...page.entries);
     ({ cursor } = page);
   }
   return keys;
@@ -130,7 +130,7 @@ export async function list({ options, screen }) {
     end ? `until ${day(end)}` : "",
     used ? `used ${day(used)}` : "",
   ];
-  screen.show({ keys }, () => (keys.length === 0 ? "there are no keys" : table(keys.map(row))));
+  screen.show({ entries: keys }, () => (keys.length === 0 ? "there are no keys" : table(keys.map(row))));
   return EXIT.done;
 }
 

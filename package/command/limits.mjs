@@ -25,10 +25,10 @@ export async function list({ options, screen }) {
   let cursor;
   do {
     const page = await client.request("GET", "/limits", { query: { cursor } });
-    policies.push(...page.policies);
+    policies.push(...page.entries);
     cursor = page.cursor;
   } while (cursor);
-  screen.show({ policies }, () => (policies.length === 0 ? "there are no policies" : table(policies.map(policyText))));
+  screen.show({ entries: policies }, () => (policies.length === 0 ? "there are no policies" : table(policies.map(policyText))));
   return EXIT.done;
 }
 

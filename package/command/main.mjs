@@ -145,7 +145,7 @@ function reading(tally) {
     .option("--limit <number>", "the number of counters", whole, 10)
     .addHelpText(
       "after",
-      examples("tally top", "tally top /blog/ --window today --limit 20", "tally top --json | jq -r '.rows[].id'"),
+      examples("tally top", "tally top /blog/ --window today --limit 20", "tally top --json | jq -r '.entries[].id'"),
     )
     .action(run(() => import("./read.mjs"), "top"));
   tally

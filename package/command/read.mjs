@@ -10,7 +10,7 @@ const REPORTED = "counters report what they counted within 70 s, and `tally get 
  * Returns a top as people read it. What a counter has not reported yet is in no row, so an empty top does not say that
  * nothing was counted.
  */
-export function topText({ rows, total, by, counters }, limit = ROWS_DEFAULT, paint = (_, text) => text) {
+export function topText({ entries: rows, total, by, counters }, limit = ROWS_DEFAULT, paint = (_, text) => text) {
   const many = (count) => `${number(count)} ${count === 1 ? "counter" : "counters"}`;
   if (rows.length === 0) {
     return counters === 0

@@ -356,7 +356,7 @@ class Tally:
         cursor: Optional[str] = None
         while True:
             page = self.request("GET", "/counters", query={"prefix": prefix, **query, "cursor": cursor})
-            yield from page["counters"]
+            yield from page["entries"]
             cursor = page.get("cursor")
             if not cursor:
                 return

@@ -37,8 +37,8 @@ test("every command has help with examples, and takes --json", () => {
 test("top, get and limits say it to people and to programs", async () => {
   await add("fruit/apple", 3);
   await add("fruit/pear");
-  await until(async () => (await json("top", "fruit/"))[0].rows.length === 2);
-  const [{ rows, total }] = await json("top", "fruit/");
+  await until(async () => (await json("top", "fruit/"))[0].entries.length === 2);
+  const [{ entries: rows, total }] = await json("top", "fruit/");
   assert.deepEqual([rows.map(({ id, value }) => [id, value]), total], [[["fruit/apple", 3], ["fruit/pear", 1]], 4]);
   assert.match((await server.tally(["top", "fruit/"])).stdout, /^1 +3 +75\.0 % +fruit\/apple\n2 +1 +25\.0 %/);
   assert.deepEqual(
@@ -49,7 +49,7 @@ test("top, get and limits say it to people and to programs", async () => {
   );
   assert.equal((await server.tally(["get", "fruit/apple", "--value"])).stdout, "3\n");
   await json("limits", "set", "once", '{"limit":1,"window_seconds":60}');
-  assert.equal((await json("limits", "list"))[0].policies.length, 1);
+  assert.equal((await json("limits", "list"))[0].entries.length, 1);
   assert.equal((await server.tally(["limits", "check", "once", "bob"])).code, 0);
   assert.equal((await server.tally(["limits", "check", "once", "bob"])).code, 7);
   assert.equal((await json("limits", "show", "once", "bob"))[0].remaining, 0);
@@ -77,7 +77,7 @@ test("keys of a file are made, listed, rotated and revoked; only their owner may
   assert.match(key, /^[0-9a-f]{48}$/);
   await json("keys", "add", "ops", "--scopes", "admin", "--file", file);
   assert.equal(statSync(file).mode & 0o777, 0o600);
-  assert.deepEqual((await json("keys", "list", "--file", file))[0].keys, [
+  assert.deepEqual((await json("keys", "list", "--file", file))[0].entries, [
     { name: "blog", scopes: ["read", "write"], prefix: "/blog/" }, { name: "ops", scopes: ["admin"] },
   ]);
   const [rotated] = await json("keys", "rotate", "blog", "--file", file);
@@ -115,7 +115,7 @@ test("keys of a deployment are made, used, listed, rotated and revoked, by name 
   assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "it may read there, and nothing is there");
   assert.equal((await as(made.key, "get", "/shop/a")).code, 4);
   const { answer: listed } = await as(ops, "keys", "list");
-  assert.deepEqual(listed.keys.map(({ name, key }) => [name, key]), [["blog", undefined]]);
+  assert.deepEqual(listed.entries.map(({ name, key }) => [name, key]), [["blog", undefined]]);
   const { answer: rotated } = await as(ops, "keys", "rotate", "blog", "--keep", "60");
   assert.equal(rotated.id, made.id);
   assert.equal((await as(rotated.key, "get", "/blog/a")).code, 3);
@@ -155,7 +155,7 @@ test("a snapshot is made, listed and restored", async () => {
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":41}' });
   const [made] = await json("snapshot");
   assert.deepEqual([made.complete, made.partitions], [true, 16]);
-  assert.equal((await json("snapshot", "list"))[0].snapshots[0].date, made.date);
+  assert.equal((await json("snapshot", "list"))[0].entries[0].date, made.date);
   assert.match((await server.tally(["snapshot", "list"])).stdout, new RegExp(`${made.date} +full`));
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":0}' });
   const would = ["restore", made.date, "--prefix", "kept", "--mode", "replace"];

@@ -91,7 +91,7 @@ test("a deployment goes in order, keys go by standard input, and the address is 
   assert.ok(!wranglerCalls.some(({ args }) => args.join(" ").includes(KEY)), "no key is an argument");
   assert.match(readFileSync(join(folder, "tally-deploy/wrangler.toml"), "utf8"), /TALLY_DATACENTERS = "region"/);
   assert.ok(
-    !(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).counters.some(({ id }) =>
+    !(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).entries.some(({ id }) =>
       id.startsWith("tally/"),
     ),
     "the smoke test takes its counter away",

@@ -181,7 +181,7 @@ test("a deployment whose data is gone gets the whole log again", async () => {
   const env = { TALLY_STATE: join(server.place, "gone") };
   try {
     assert.equal(JSON.parse((await other.tally(["import", "--json", "--all", short], { env })).stdout).counted, 200);
-    for (const { id } of (await other.json("/counters?limit=1000")).counters) {
+    for (const { id } of (await other.json("/counters?limit=1000")).entries) {
       await fetch(`${other.url}/counters/${encodeURIComponent(id)}`, { method: "DELETE" });
     }
     const after = JSON.parse((await other.tally(["import", "--json", "--all", short], { env })).stdout);

@@ -59,7 +59,7 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
     let total = sorted.len();
     let row = |place: usize| json!([sorted[place].0, sorted[place].1, place + 1]);
     let rows = |json: &Value| -> Vec<Value> {
-        let rows = json["rows"].as_array().expect("rows");
+        let rows = json["entries"].as_array().expect("rows");
         rows.iter()
             .map(|row| json!([row["member"], row["score"], row["rank"]]))
             .collect()
@@ -238,7 +238,7 @@ fn faulty(seed: u64, shards: &[u32]) {
         check_reads(&world, &clients[1], board, scores);
     }
     let boards = get(&world, &clients[0], "/boards");
-    assert_eq!(boards["boards"], json!(["best", "sums"]), "seed {seed}");
+    assert_eq!(boards["entries"], json!(["best", "sums"]), "seed {seed}");
     assert_eq!(world.crossed(), 0, "seed {seed}");
 }
 
@@ -292,13 +292,13 @@ fn a_key_writes_once_and_a_deleted_board_is_not_written_by_it() {
     );
     assert_eq!(add("two").json()["code"], "board-ended");
     assert_eq!(add("three").json()["score"], 5);
-    assert_eq!(get(&world, &clients[0], "/boards")["boards"], json!(["b"]));
+    assert_eq!(get(&world, &clients[0], "/boards")["entries"], json!(["b"]));
     // What the first board had is swept, its keys go with time, and nothing of that touches the next one.
     world.run_for_ms(200_000_000);
     assert_eq!(add("four").json()["score"], 10);
     assert_eq!(ask(&world, &clients[0], "DELETE", "/boards/b", "").0, 200);
     world.run_for_ms(200_000_000);
-    assert_eq!(get(&world, &clients[0], "/boards")["boards"], json!([]));
+    assert_eq!(get(&world, &clients[0], "/boards")["entries"], json!([]));
     assert_eq!(add("one").json()["score"], 5);
 }
 
@@ -331,15 +331,15 @@ fn periods_end_and_are_kept_and_members_expire() {
         assert_eq!(
             (
                 &top["total"],
-                &top["rows"][0]["rank"],
-                &top["rows"][1]["rank"]
+                &top["entries"][0]["rank"],
+                &top["entries"][1]["rank"]
             ),
             (&json!(2), &json!(1), &json!(1))
         );
         starts.push(top["period"]["start"].as_i64().expect("a period"));
         world.run_for_ms(3_600_000);
     }
-    let periods = get(&world, client, "/boards/b/periods");
+    let periods = get(&world, client, "/boards/b?include=periods");
     assert_eq!(periods["total"], 0);
     let kept: Vec<i64> = periods["periods"]
         .as_array()
@@ -351,7 +351,7 @@ fn periods_end_and_are_kept_and_members_expire() {
     for (hour, start) in [(2, starts[2]), (3, starts[3])] {
         let top = get(&world, client, &format!("/boards/b/members?period={start}"));
         assert_eq!(
-            (&top["total"], &top["rows"][0]["score"]),
+            (&top["total"], &top["entries"][0]["score"]),
             (&json!(2), &json!(hour))
         );
         assert_eq!(
@@ -479,8 +479,8 @@ fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
     let far = get(&world, &clients[1], "/boards/b/members?limit=50");
     let near = get(&world, &clients[0], "/boards/b/members?limit=50");
     assert_eq!(
-        (&far["rows"], &far["total"]),
-        (&near["rows"], &near["total"])
+        (&far["entries"], &far["total"]),
+        (&near["entries"], &near["total"])
     );
     assert_eq!(
         (&far["exact"], &near["exact"]),
@@ -489,7 +489,7 @@ fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
     // A page far from the first, over all shards.
     let page = get(&world, &clients[0], "/boards/b/members?rank=4001&limit=20");
     let names = |json: &Value| -> Vec<Value> {
-        let rows = json["rows"].as_array().expect("rows");
+        let rows = json["entries"].as_array().expect("rows");
         rows.iter()
             .map(|row| json!([row["member"], row["rank"]]))
             .collect()
@@ -507,8 +507,8 @@ fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
     world.cut(sites[0], sites[1], 60_000);
     let old = get(&world, &clients[1], "/boards/b/members?limit=50");
     assert_eq!(
-        (&old["rows"], &old["exact"]),
-        (&near["rows"], &json!(false))
+        (&old["entries"], &old["exact"]),
+        (&near["entries"], &json!(false))
     );
     assert!(old["staleness_ms"].as_i64() > Some(10_000));
 }
@@ -562,7 +562,7 @@ fn a_busy_board_gets_more_shards_and_a_quiet_one_fewer() {
     world.run_for_ms(120_000);
     assert_eq!(shards(), Some(1));
     let top = get(&world, &clients[0], "/boards/b/members?consistency=strong");
-    let scores = top["rows"].as_array().expect("rows").iter();
+    let scores = top["entries"].as_array().expect("rows").iter();
     let added: i64 = scores.filter_map(|row| row["score"].as_i64()).sum();
     assert_eq!(added, sum);
 }
@@ -584,7 +584,7 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
         }
         let top = get(&world, client, "/boards/b/members");
         assert_eq!(
-            (&top["total"], &top["rows"][0]["score"]),
+            (&top["total"], &top["entries"][0]["score"]),
             (&json!(9), &json!(day * 10 + 8))
         );
         starts.push(top["period"]["start"].as_i64().expect("a period"));
@@ -595,7 +595,7 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
     assert_eq!(ask(&world, client, "PUT", "/boards/b", &put).0, 200);
     world.run_for_ms(10_000);
     assert_eq!(get(&world, client, "/boards/b")["shards"], 2);
-    let periods = get(&world, client, "/boards/b/periods");
+    let periods = get(&world, client, "/boards/b?include=periods");
     let kept: Vec<i64> = (periods["periods"].as_array().expect("periods").iter())
         .filter_map(|one| one["start"].as_i64())
         .collect();
@@ -603,7 +603,7 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
     for (day, start) in [(2, starts[2]), (3, starts[3])] {
         let top = get(&world, client, &format!("/boards/b/members?period={start}"));
         assert_eq!(
-            (&top["total"], &top["rows"][0]["score"]),
+            (&top["total"], &top["entries"][0]["score"]),
             (&json!(9), &json!(day * 10 + 8))
         );
     }

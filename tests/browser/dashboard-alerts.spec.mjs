@@ -64,7 +64,7 @@ test("an alert is silenced and heard again; the focus stays", async () => {
   await page.click("[aria-label='Silence sold for 8 h']");
   await says(page, row("sold"), /silenced.*until .*, otherwise firing/);
   await says(page, "[role=status]", "Nothing of sold is delivered for a time.");
-  const { alerts } = await world.well("GET", "/alerts");
+  const { entries: alerts } = await world.well("GET", "/alerts");
   const { silenced_until: until } = alerts.find(({ name }) => name === "sold");
   expect(Math.abs(until - Date.now() - 8 * 3_600_000)).toBeLessThan(60_000);
   await page.focus("[aria-label='End the silence of sold']");

@@ -19,7 +19,7 @@ test("a key is made, shown once, gets another secret and is revoked, and each is
   await says(page, ".policies", /blog.*read, write.*blog\/ news\/.*600/);
   const shown = await page.inputValue("#made-key");
   expect(shown).toMatch(/^tally_[0-9a-f]{16}_[0-9a-f]{80}$/);
-  const [key] = (await world.well("GET", "/keys")).keys;
+  const [key] = (await world.well("GET", "/keys")).entries;
   expect(key).toMatchObject({
     name: "blog", scopes: ["read", "write"], prefixes: ["blog/", "news/"], rate_per_minute: 600, expires_at: null,
   });

@@ -372,7 +372,7 @@ test("an overview leads to a new share link for its prefix", async () => {
 test("one box finds counters, policies, keys and pages", async () => {
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
   // The directory hears of totals within seconds.
-  await until(async () => (await world.well("GET", "/top?prefix=%2Ffav&limit=1")).rows.length === 1);
+  await until(async () => (await world.well("GET", "/top?prefix=%2Ffav&limit=1")).entries.length === 1);
   const { id: key } = await world.well("POST", "/keys", {
     body: '{"name":"for-ann","scopes":["read"],"prefixes":["led/"]}',
   });

@@ -19,7 +19,7 @@ test("a link opens the dashboard narrowed to its prefix, until it is revoked", a
   await own.fill("#share-name", "Ann");
   await own.click("text=Make a link");
   await says(own, ".policies", /blog\/.*Ann/);
-  const [share] = (await world.well("GET", "/shares")).shares;
+  const [share] = (await world.well("GET", "/shares")).entries;
   const guest = await dashboard.browser.page();
   await guest.goto(`${dashboard.gate.url}${share.url}`);
   await says(guest, "#headline", /^7$/);

@@ -188,7 +188,7 @@ test("the list shows the busiest and the largest of any number of counters", asy
   await world.well("POST", "/events", { body: lines.join("\n") });
   // The directory hears of them within seconds.
   await until(async () => {
-    const { counters, rows } = await world.well("GET", "/top?prefix=many%2F&limit=20");
+    const { counters, entries: rows } = await world.well("GET", "/top?prefix=many%2F&limit=20");
     return counters === 101 && rows.at(-1)?.id === "many/081";
   });
   const page = await dashboard.open("#/counters?prefix=many%2F&order=value");

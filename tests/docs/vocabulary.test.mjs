@@ -33,7 +33,7 @@ test("no parameter and no property has a retired name, and no path has one", () 
 });
 
 /** The most operations: a new one says what it replaces. */
-const OPERATIONS_MAX = 81;
+const OPERATIONS_MAX = 80;
 const METHODS = ["get", "put", "post", "patch", "delete"];
 
 test("no operation comes without another one going", () => {
@@ -62,4 +62,34 @@ test("one word asks for a strong read, and one word has one set of values", () =
   assert.deepEqual(Object.fromEntries(values), { consistency: "strong", numbers: "string" });
   const parameters = all.filter(({ at }) => /\/parameters\/\w+$/.test(at)).map(({ name }) => name);
   assert.ok(!parameters.includes("exact"));
+});
+
+/** Calls whose answer is a list. */
+const LISTS = [
+  "/counters", "/limits", "/keys", "/shares", "/audit", "/alerts", "/alerts/{alert}/deliveries", "/boards",
+  "/boards/{board}/members", "/snapshots", "/api/dead-letters",
+];
+/** Lists that have one page. */
+const OF_ONE_PAGE = ["/top", "/hot"];
+const at = (address) => address.split("/").slice(1).reduce((node, name) => node[name.replaceAll("~1", "/")], api);
+const resolved = (node) => (node?.$ref === undefined ? node : resolved(at(node.$ref)));
+const schemasOf = (call) => {
+  const schema = resolved(call.responses["200"]?.content?.["application/json"]?.schema) ?? {};
+  return (schema.oneOf ?? [schema]).map(resolved);
+};
+
+test("every list has entries, a cursor, and the parameters cursor and limit", () => {
+  for (const path of [...LISTS, ...OF_ONE_PAGE]) {
+    const call = api.paths[path].get;
+    for (const { required, properties } of schemasOf(call)) {
+      assert.equal(resolved(properties.entries).type, "array", path);
+      for (const name of ["entries", "cursor"]) assert.ok(required.includes(name), `${path}: ${name}`);
+    }
+    const given = [...(call.parameters ?? []), ...(api.paths[path].parameters ?? [])].map((one) => resolved(one).name);
+    assert.ok(given.includes("limit"), `${path}: limit`);
+    assert.equal(given.includes("cursor"), LISTS.includes(path), `${path}: cursor`);
+  }
+  const lists = Object.entries(api.paths).filter(([, { get }]) =>
+    schemasOf(get ?? { responses: {} }).some(({ properties }) => "entries" in (properties ?? {})));
+  assert.deepEqual(lists.map(([path]) => path).sort(), [...LISTS, ...OF_ONE_PAGE].sort());
 });

@@ -17,7 +17,7 @@ afterAll(() => world.close());
 // The whole state of the counter that bad input was aimed at.
 async function state() {
   const { value, version, updated_at, expires_at, uniques, datacenters } = await world.strong("bad");
-  const { counters } = await world.well("GET", "/counters?limit=1000");
+  const { entries: counters } = await world.well("GET", "/counters?limit=1000");
   return { value, version, updated_at, expires_at, uniques, places: datacenters.length, counters };
 }
 

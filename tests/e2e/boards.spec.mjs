@@ -15,7 +15,7 @@ afterAll(() => world.close());
 const post = (path, body, options) =>
   world.well("POST", path, { body: typeof body === "string" ? body : JSON.stringify(body), ...options });
 const get = (path) => world.well("GET", path);
-const names = ({ rows }) => rows.map(({ member, rank }) => `${rank} ${member}`);
+const names = ({ entries }) => entries.map(({ member, rank }) => `${rank} ${member}`);
 
 test("a thousand members are ranked, paged, counted and exported as a sorted list has them", async () => {
   const members = Array.from({ length: 1_500 }, (_, index) => ({ member: `m${index}`, score: (index * 7919) % 1_000 }));
@@ -35,14 +35,14 @@ test("a thousand members are ranked, paged, counted and exported as a sorted lis
     expect(names(await get(`/boards/many/members?around=${member}&limit=3`))).toEqual(
       rows.slice(Math.max(0, place - 3), place + 4),
     );
-    expect((await get(`/boards/many/members?limit=1&rank=${place + 1}`)).rows).toMatchObject([{ member, score }]);
+    expect((await get(`/boards/many/members?limit=1&rank=${place + 1}`)).entries).toMatchObject([{ member, score }]);
   }
   const between = sorted.filter(({ score }) => score >= 100 && score <= 200);
   expect(await get("/boards/many/members?limit=0&min=100&max=200")).toMatchObject({
-    count: between.length, rows: [],
+    count: between.length, entries: [],
   });
   expect(await get("/boards/many/members?min=100&max=200&limit=5")).toMatchObject({
-    count: between.length, rows: between.slice(0, 5),
+    count: between.length, entries: between.slice(0, 5),
   });
   const exported = [];
   for (let cursor = ""; cursor !== null; ) {
@@ -51,7 +51,7 @@ test("a thousand members are ranked, paged, counted and exported as a sorted lis
     exported.push(...text.trimEnd().split("\n").map((line) => JSON.parse(line)));
     cursor = headers.get("tally-cursor");
   }
-  expect(names({ rows: exported })).toEqual(rows);
+  expect(names({ entries: exported })).toEqual(rows);
 });
 
 test("a cursor stands for a place: who moves away does not take the next page along", async () => {
@@ -83,7 +83,7 @@ test("members are changed under a condition, hidden, removed, and found by name"
     score: 9, rank: null, total: 1,
   });
   expect(await get("/boards/friends/members?id=bob&id=ann&id=eve")).toMatchObject({
-    rows: [
+    entries: [
       { member: "bob", score: 9, rank: null, hidden: true },
       { member: "ann", score: 5.5, rank: 1, metadata: { car: "red" } },
     ],
@@ -154,7 +154,7 @@ test("keys reach boards by the prefix of their names, and who has none writes on
     await closed.well("POST", "/boards/game%2Frace/members/ann", { ...score, ...key });
     await closed.refused(403, "forbidden", "POST", "/boards/race/members/ann", { ...score, ...key });
     await closed.refused(403, "forbidden", "DELETE", "/boards/game%2Frace", key);
-    expect((await closed.well("GET", "/boards?prefix=game/", key)).boards).toEqual(["game/race"]);
+    expect((await closed.well("GET", "/boards?prefix=game/", key)).entries).toEqual(["game/race"]);
     await closed.well("POST", "/boards/open%2Frace/members/ann", { ...score, clientIp: "203.0.113.9" });
     await closed.refused(401, "unauthorized", "POST", "/boards/shop%2Frace/members/ann", {
       ...score, clientIp: "203.0.113.9",
@@ -185,7 +185,7 @@ test("lines of /events write to boards, besides those that count", async () => {
   ]);
   const top = await get("/boards/race/members");
   expect(names(top)).toEqual(["1 ann", "2 bob"]);
-  expect(top.rows).toMatchObject([{ score: 11 }, { score: 9, metadata: { car: "red" } }]);
+  expect(top.entries).toMatchObject([{ score: 11 }, { score: 9, metadata: { car: "red" } }]);
   const again = await world.call("POST", "/events", options);
   expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([200, "true"]);
   expect((await get("/boards/race/members/ann")).score).toBe(11);
@@ -220,7 +220,7 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
   await world.refused(404, "period-not-found", "GET", "/boards/wrong/members?period=1");
   for (const path of [
     "", "/members", "/members/ann", "/members?around=ann", "/members?id=ann", "/members?min=1&limit=0",
-    "/members?rank=1", "/periods", "/members?format=ndjson",
+    "/members?rank=1", "?include=periods", "/members?format=ndjson",
   ]) {
     await world.refused(404, "board-not-found", "GET", `/boards/none${path}`);
   }
@@ -290,16 +290,16 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
       ties === "shared" ? 1 + sorted.filter((other) => better(other, row) < 0).length : place + 1;
     const rows = sorted.map((row, place) => ({ member: row.member, score: row.score, rank: rank(row, place) }));
     const total = rows.length;
-    expect(await get(`${at}/members?limit=${total}`)).toMatchObject({ rows, total, exact: true, cursor: null });
-    expect((await get(`${at}/members?limit=1`)).rows).toEqual(rows.slice(0, 1));
+    expect(await get(`${at}/members?limit=${total}`)).toMatchObject({ entries: rows, total, exact: true, cursor: null });
+    expect((await get(`${at}/members?limit=1`)).entries).toEqual(rows.slice(0, 1));
     for (const [place, row] of rows.entries()) {
       expect(await get(`${at}/members/${row.member}`)).toMatchObject({ ...row, total });
-      expect((await get(`${at}/members?around=${row.member}&limit=2`)).rows, row.member).toEqual(
+      expect((await get(`${at}/members?around=${row.member}&limit=2`)).entries, row.member).toEqual(
         rows.slice(Math.max(0, place - 2), place + 3),
       );
-      expect((await get(`${at}/members?rank=${place + 1}&limit=2`)).rows).toEqual(rows.slice(place, place + 2));
+      expect((await get(`${at}/members?rank=${place + 1}&limit=2`)).entries).toEqual(rows.slice(place, place + 2));
     }
-    expect((await get(`${at}/members?rank=${total + 1}`)).rows).toEqual([]);
+    expect((await get(`${at}/members?rank=${total + 1}`)).entries).toEqual([]);
     const names = rows.map(({ member }) => member);
     expect(
       await get(
@@ -308,16 +308,16 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
           .map((member) => `id=${member}`)
           .join("&")}&id=none`,
       ),
-    ).toMatchObject({ rows: rows.toReversed(), absent: ["none"] });
+    ).toMatchObject({ entries: rows.toReversed(), absent: ["none"] });
     const within = rows.filter(({ score }) => score >= 0.5 && score <= 1.5);
-    expect(await get(`${at}/members?min=0.5&max=1.5`)).toMatchObject({ rows: within, count: within.length });
+    expect(await get(`${at}/members?min=0.5&max=1.5`)).toMatchObject({ entries: within, count: within.length });
     expect((await get(`${at}/members?limit=0&max=0.5`)).count).toBe(rows.filter(({ score }) => score <= 0.5).length);
     expect((await get(`${at}/members?limit=0&min=9`)).count).toBe(0);
     const paged = async (path, limit) => {
       const all = [];
       for (let cursor = ""; cursor !== null; ) {
         const page = await get(`${at}/${path}limit=${limit}${cursor && `&cursor=${cursor}`}`);
-        all.push(...page.rows);
+        all.push(...page.entries);
         cursor = page.cursor;
       }
       return all;
@@ -341,7 +341,7 @@ test("a board has a zone with summer time, a home and shards", async () => {
   expect(names(await get("/boards/far/members?rank=101&limit=50&consistency=strong"))).toEqual(rows.slice(100, 150));
   const one = await post(`/boards/far/members/${sorted[200].member}`, { score: 1_000 });
   expect(one).toMatchObject({ rank: 1, total: 400, exact: true });
-  expect((await get(`/boards/far/members?limit=1&at_least=${one.version}`)).rows).toMatchObject([
+  expect((await get(`/boards/far/members?limit=1&at_least=${one.version}`)).entries).toMatchObject([
     { member: sorted[200].member, rank: 1 },
   ]);
 });

@@ -69,8 +69,8 @@ beforeAll(async () => {
     await world.advance(5_000);
   }
   ids = {
-    key: (await well(full, "GET", "/keys", OPS)).keys.find(({ prefixes }) => prefixes[0].startsWith("two/")).id,
-    share: (await well(full, "GET", "/shares", OPS)).shares.find(({ prefix }) => prefix.startsWith("two/")).id,
+    key: (await well(full, "GET", "/keys", OPS)).entries.find(({ prefixes }) => prefixes[0].startsWith("two/")).id,
+    share: (await well(full, "GET", "/shares", OPS)).entries.find(({ prefix }) => prefix.startsWith("two/")).id,
   };
 }, 120_000);
 afterAll(async () => {
@@ -297,8 +297,8 @@ test("deliveries are filtered before the list is cut", async () => {
     await well(full, "POST", `/alerts/two-secret-${number % SEEDED}/test`, OPS);
     await full.advance(10);
   }
-  const own = (await well(full, "GET", "/alerts/*/deliveries", ONE)).deliveries;
+  const own = (await well(full, "GET", "/alerts/*/deliveries", ONE)).entries;
   expect(own.map(({ alert }) => alert)).toContain("rare");
   expect(JSON.stringify(own)).not.toContain("two");
-  expect((await well(full, "GET", "/alerts/*/deliveries", OPS)).deliveries).toHaveLength(100);
+  expect((await well(full, "GET", "/alerts/*/deliveries", OPS)).entries).toHaveLength(100);
 }, 60_000);

@@ -71,7 +71,7 @@ test("a narrow admin fills its part of the shares, and others make theirs", asyn
   expect((await share(TWO, "two/")).status).toBe(201);
   expect((await share(OPS, "one/")).status).toBe(201);
   // Who ends one makes another.
-  const { shares } = await well("GET", "/shares", ONE);
+  const { entries: shares } = await well("GET", "/shares", ONE);
   await well("DELETE", `/shares/${shares[0].id}`, ONE);
   expect((await share(child.key, "one/a/")).status).toBe(201);
 });
@@ -135,8 +135,8 @@ test("what a key gives away ends with it: keys to any depth, shares and alerts",
     expect(await status("GET", "/counters?prefix=p%2F", key)).toBe(401);
   }
   await world.advance(60_000);
-  expect((await well("GET", "/shares", OPS)).shares).toEqual([]);
-  expect((await well("GET", "/alerts", OPS)).alerts.map(({ name }) => name)).toEqual(["of-ops"]);
+  expect((await well("GET", "/shares", OPS)).entries).toEqual([]);
+  expect((await well("GET", "/alerts", OPS)).entries.map(({ name }) => name)).toEqual(["of-ops"]);
 });
 
 test("revoking a key says what else falls, and all of it does, in every isolate", async () => {
@@ -177,8 +177,8 @@ test("revoking a key says what else falls, and all of it does, in every isolate"
     expect(await status("GET", "/counters?prefix=p%2Fa%2F", key, undefined, { edge: 1 })).toBe(401);
   }
   expect(await status("GET", "/counters?prefix=p%2Fa%2F", other.token)).toBe(200);
-  expect((await well("GET", "/alerts", OPS)).alerts.map(({ name }) => name)).toEqual(["other"]);
-  expect((await well("GET", "/keys", OPS)).keys.map(({ id }) => id)).toEqual([sibling.id]);
+  expect((await well("GET", "/alerts", OPS)).entries.map(({ name }) => name)).toEqual(["other"]);
+  expect((await well("GET", "/keys", OPS)).entries.map(({ id }) => id)).toEqual([sibling.id]);
   expect((await well("DELETE", `/keys/${sibling.id}`, OPS)).also).toMatchObject({ keys: [], alerts: ["other"] });
 });
 
@@ -235,7 +235,7 @@ test("a key does no more than what the key above it may, also after that is chan
   expect(await hit(child.key, "p/x/1")).toBe(200);
   for (const id of ["p/a", "q/a/1", "q/b"]) expect(await hit(child.key, id)).toBe(403);
   expect(await status("GET", "/counters?prefix=q%2Fa%2F", token)).toBe(401);
-  expect((await well("GET", "/alerts", OPS)).alerts).toEqual([]);
+  expect((await well("GET", "/alerts", OPS)).entries).toEqual([]);
   await well("PATCH", `/keys/${parent.id}`, OPS, { scopes: ["read", "write"] });
   await world.advance(REVOKED_MS + 1);
   expect(await hit(child.key, "p/x/1")).toBe(403);
@@ -262,7 +262,7 @@ test("a key gets the tokens of the shares below it, and of no others", async () 
   const made = await make(ONE, { prefixes: ["one/"] });
   const own = (await share(made.key, "one/a/")).json;
   const seen = (one) => [one.id, one.token, one.url !== undefined];
-  const tokens = async (key) => (await well("GET", "/shares", key)).shares.map(seen);
+  const tokens = async (key) => (await well("GET", "/shares", key)).entries.map(seen);
   expect(await tokens(made.key)).toEqual([[id, undefined, false], [own.id, own.token, true]]);
   expect((await tokens(OPS)).sort()).toEqual([[id, token, true], [own.id, own.token, true]].sort());
 });
@@ -360,8 +360,8 @@ test("a list of keys is filtered before its pages are cut, so its cursor is a ke
   let cursor = null;
   do {
     const page = await well("GET", `/keys?limit=2${cursor ? `&cursor=${cursor}` : ""}`, ONE);
-    expect(page.keys.length).toBe(2);
-    seen.push(...page.keys.map(({ id }) => id));
+    expect(page.entries.length).toBe(2);
+    seen.push(...page.entries.map(({ id }) => id));
     cursor = page.cursor;
     if (cursor) expect(own).toContain(cursor);
   } while (cursor);
@@ -381,6 +381,6 @@ test("a revocation names nothing of what fell that its caller does not administe
   expect(revoked.json.also).toEqual({ keys: [{ id: mine.id, name: "mine" }], shares: [], alerts: ["mine"] });
   // It fell all the same.
   expect(await status("GET", "/counters?prefix=two%2F", below.key)).toBe(401);
-  expect((await well("GET", "/shares", OPS)).shares).toEqual([]);
-  expect((await well("GET", "/alerts", OPS)).alerts).toEqual([]);
+  expect((await well("GET", "/shares", OPS)).entries).toEqual([]);
+  expect((await well("GET", "/alerts", OPS)).entries).toEqual([]);
 });

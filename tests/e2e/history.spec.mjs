@@ -147,7 +147,7 @@ test("a listing is in order, page by page, over all partitions", async () => {
     const page = await world.well(
       "GET", `/counters?prefix=list%2F&limit=48${cursor && `&cursor=${encodeURIComponent(cursor)}`}`,
     );
-    pages.push(page.counters.map(({ id }) => id));
+    pages.push(page.entries.map(({ id }) => id));
     cursor = page.cursor;
   } while (cursor !== null && pages.length < 10);
   expect(pages.map((page) => page.length)).toEqual([48, 48, 48, 48, 38]);
@@ -157,7 +157,7 @@ test("a listing is in order, page by page, over all partitions", async () => {
 test("a listing knows prefixes, sizes and ends", async () => {
   const names = ["pre", "pre/", "pre/a", "pre/a/b", "pre0", "prf", "pre/\uffff", "pre/😀"];
   for (const id of names) await world.add(id);
-  const list = async (query) => (await world.well("GET", `/counters?${query}`)).counters.map(({ id }) => id);
+  const list = async (query) => (await world.well("GET", `/counters?${query}`)).entries.map(({ id }) => id);
   // By code points, not by the halves of UTF-16.
   expect(await list("prefix=pre%2F")).toEqual(["pre/", "pre/a", "pre/a/b", "pre/\uffff", "pre/😀"]);
   expect(await list("prefix=pre%2Fa%2Fb")).toEqual(["pre/a/b"]);
@@ -186,7 +186,7 @@ test("an aggregate sums all that begins so", async () => {
     counters: 2, value: 23,
   });
   const all = await world.well("GET", "/counters?limit=1000");
-  expect((await world.well("GET", "/counters/*/aggregate?consistency=strong")).counters).toBe(all.counters.length);
+  expect((await world.well("GET", "/counters/*/aggregate?consistency=strong")).counters).toBe(all.entries.length);
 });
 
 test("an aggregate of a listing equals the sum of its counters", async () => {

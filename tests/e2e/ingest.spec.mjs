@@ -44,7 +44,7 @@ const TO = Math.max(...hours);
 async function expectTruth(of) {
   const paths = [...TRUTH.keys()];
   const listed = await of.well("GET", "/counters?limit=1000");
-  expect(listed.counters.map(({ id }) => id).sort()).toEqual([...paths].sort());
+  expect(listed.entries.map(({ id }) => id).sort()).toEqual([...paths].sort());
   return each(paths, 8, async (path) => {
     const truth = TRUTH.get(path);
     const answer = await of.strong(path);
@@ -113,7 +113,7 @@ test("a log line counts if its request parses, whatever follows; others cost the
   expect(report.errors.map(({ line }) => line)).toEqual([4, 6, 7, 9]);
   expect(report.errors[3].code).toBe("clock-skew");
   expect(report).toMatchObject({ accepted: 4, rejected: 4 });
-  const { counters } = await world.well("GET", "/counters?prefix=%2Fdamage%2F");
+  const { entries: counters } = await world.well("GET", "/counters?prefix=%2Fdamage%2F");
   expect(counters.map(({ id }) => id)).toEqual(["/damage/common", "/damage/cut", "/damage/nothing", "/damage/zone"]);
   const hour = Date.UTC(2015, 4, 18, 6) / 1000;
   expect((await world.history("/damage/zone", `&step=1h&from=${hour}&to=${hour}`)).points).toEqual([[hour, 1]]);

@@ -36,7 +36,7 @@ test("a key is made, changed, rotated and revoked, and each is noted", async () 
     expect(await world.well("GET", "/counters/news%2Fa", bearer(one))).toMatchObject({ value: 1 });
   }
   const listed = await world.well("GET", "/keys", admin);
-  expect(listed.keys.map(({ id, key }) => [id, key])).toEqual([[made.id, undefined]]);
+  expect(listed.entries.map(({ id, key }) => [id, key])).toEqual([[made.id, undefined]]);
   expect(await world.well("DELETE", `/keys/${made.id}`, admin)).toEqual({ id: made.id, status: "revoked" });
   await world.refused(401, "unauthorized", "GET", "/counters/news%2Fa", bearer(key));
   await world.refused(404, "key-not-found", "GET", `/keys/${made.id}`, admin);

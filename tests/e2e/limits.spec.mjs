@@ -38,9 +38,9 @@ describe("without faults", () => {
     expect(await world.well("GET", "/limits/login", { edge: 1 })).toEqual(replaced.json);
     for (const name of ["c", "a", "b"]) await put(world, name, { limit: 1, window_seconds: 1 });
     const page = await world.well("GET", "/limits?limit=3");
-    expect([page.policies.map(({ policy }) => policy), page.cursor]).toEqual([["a", "b", "c"], "c"]);
+    expect([page.entries.map(({ policy }) => policy), page.cursor]).toEqual([["a", "b", "c"], "c"]);
     const rest = await world.well("GET", `/limits?cursor=${page.cursor}`);
-    expect([rest.policies.map(({ policy }) => policy), rest.cursor]).toEqual([["login"], null]);
+    expect([rest.entries.map(({ policy }) => policy), rest.cursor]).toEqual([["login"], null]);
     expect(await world.well("DELETE", "/limits/login")).toEqual({ policy: "login", status: "deleted" });
     for (const method of ["GET", "DELETE"]) await world.refused(404, "policy-not-found", method, "/limits/login");
     await world.refused(404, "policy-not-found", "POST", "/limits/login/a");

@@ -83,7 +83,7 @@ test("of too many dead letters the oldest go, and are counted", async () => {
   });
   await accepted("b");
   await until(async () => (await countOf("b")) === 1, "the count");
-  const { dead_letters, dropped } = await world.well("GET", "/api/dead-letters");
+  const { entries: dead_letters, dropped } = await world.well("GET", "/api/dead-letters");
   expect(dropped).toBe(3);
   expect(dead_letters.filter(({ code }) => code === "internal").map(({ id }) => id)).toEqual(["", "", ""]);
   const kept = [];
@@ -105,7 +105,7 @@ test("a counter that cannot be reached holds up only itself, however many of its
   world.fail(({ path }) => (path === "/look-up" ? "before" : undefined));
   await accepted("b", 3);
   await until(async () => (await countOf("b")) === 3, "the count");
-  expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
+  expect((await world.well("GET", "/api/dead-letters")).entries).toEqual([]);
 });
 
 test("a row that cannot be read becomes a dead letter, and those before and after it are counted", async () => {
@@ -120,7 +120,7 @@ test("a row that cannot be read becomes a dead letter, and those before and afte
   // Nobody asks: the alarm that each append sets is enough.
   await until(async () => (await countOf("b")) === 4, "the count");
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
-  const { dead_letters } = await world.well("GET", "/api/dead-letters");
+  const { entries: dead_letters } = await world.well("GET", "/api/dead-letters");
   expect(dead_letters).toMatchObject([{ id: "", delta: 0, code: "internal" }]);
 });
 
@@ -131,6 +131,6 @@ test("a batch that cannot be read becomes a dead letter, and holds up no other",
   await accepted("a", 3);
   await until(async () => (await countOf("a")) === 3, "the count");
   expect(await world.strong("a")).toMatchObject({ value: 3, exact: true });
-  const { dead_letters } = await world.well("GET", "/api/dead-letters");
+  const { entries: dead_letters } = await world.well("GET", "/api/dead-letters");
   expect(dead_letters).toMatchObject([{ id: "", delta: 0, code: "internal" }]);
 });

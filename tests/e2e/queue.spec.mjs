@@ -91,7 +91,7 @@ describe("without faults", () => {
     await world.well("POST", "/counters/a/increment", { body: '{"delta":2}', headers: { "idempotency-key": "k" } });
     expect(await world.strong("a")).toMatchObject({ value: 6, exact: true });
     expect(await strong(world, "b")).toBe(4);
-    expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
+    expect((await world.well("GET", "/api/dead-letters")).entries).toEqual([]);
     await world.well("DELETE", "/counters/a");
     await world.refused(409, "counter-ended", "POST", "/api/event", event("a", 3, keyed("k")));
   });
@@ -155,7 +155,7 @@ test("each call needs its scope", async () => {
   await world.refused(403, "forbidden", "GET", "/api/counter?key=own/a", as("writer"));
   expect((await world.well("GET", "/api/counter?key=own/a&consistency=strong", as("reader"))).count).toBe(1);
   await world.refused(403, "forbidden", "GET", "/api/dead-letters", as("reader"));
-  expect(await world.well("GET", "/api/dead-letters", as("admin"))).toEqual({ dead_letters: [], dropped: 0 });
+  expect(await world.well("GET", "/api/dead-letters", as("admin"))).toEqual({ entries: [], cursor: null, dropped: 0 });
   await world.close();
 });
 
@@ -196,7 +196,7 @@ test("lost calls and lost answers lose nothing and double nothing", async () => 
     expect(value, key).toBeGreaterThanOrEqual(low.get(key));
     expect(value, key).toBeLessThanOrEqual(high.get(key));
   }
-  expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
+  expect((await world.well("GET", "/api/dead-letters")).entries).toEqual([]);
   await world.close();
 }, 60_000);
 
@@ -217,7 +217,7 @@ test("an event whose key cannot be looked at is queued under it: it counts once,
   world.mend();
   await until(async () => (await world.strong("a")).exact, "an exact read");
   expect(await world.strong("a")).toMatchObject({ value: 10, exact: true });
-  const { dead_letters } = await world.well("GET", "/api/dead-letters");
+  const { entries: dead_letters } = await world.well("GET", "/api/dead-letters");
   expect(dead_letters).toMatchObject([{ id: "a", delta: 5, code: "idempotency-key-reused" }]);
   // What takes long to look up is taken without.
   const isReplayed = async () =>
@@ -256,7 +256,7 @@ test.skipIf(TABLETS)("what a runtime was ended with is counted by the next, with
   const second = await openWorld({ folder });
   await until(async () => (await second.well("GET", "/api/counter?key=b")).count === 4, "the count");
   expect(await second.strong("a")).toMatchObject({ value: 3, exact: true });
-  expect((await second.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
+  expect((await second.well("GET", "/api/dead-letters")).entries).toEqual([]);
   await second.close();
   rmSync(folder, { recursive: true });
 }, 60_000);

@@ -22,4 +22,4 @@ export const valueOf = async (world, key, numbers = "") => {
 export const reaches = (world, key, value) =>
   until(async () => (await valueOf(world, key)) === value, `a value of ${value} of ${key}`);
 export const letters = async (world, datacenter = "FRA") =>
-  (await world.well("GET", `/api/dead-letters?numbers=string&datacenter=${datacenter}`)).dead_letters;
+  (await world.well("GET", `/api/dead-letters?numbers=string&datacenter=${datacenter}`)).entries;

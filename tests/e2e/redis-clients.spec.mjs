@@ -120,7 +120,7 @@ test("@upstash/redis keeps boards", async () => {
   expect(await redis.zunionstore("all", 2, ["race", "none"], { weights: [2, 1], aggregate: "max" })).toBe(3);
   expect(await redis.zpopmax("all", 2)).toEqual(["bob", 13, { deep: 1 }, 4]);
   expect(await redis.zremrangebyscore("race", 2, 2)).toBe(2);
-  expect((await world.call("GET", "/boards/race/members")).json.rows).toMatchObject([{ member: "bob", score: 6.5 }]);
+  expect((await world.call("GET", "/boards/race/members")).json.entries).toMatchObject([{ member: "bob", score: 6.5 }]);
 });
 
 test("analytics of @upstash/ratelimit are kept and read", async () => {

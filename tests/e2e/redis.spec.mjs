@@ -293,7 +293,7 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     expect(await result(world, "ZADD", "race", "81.5", "ann", "83", "bob", "83", "al")).toBe(3);
     expect(await board("GET", "race/members?limit=10")).toMatchObject({
       total: 3,
-      rows: [{ member: "bob", score: 83, rank: 1 }, { member: "al", rank: 2 }, { member: "ann", score: 81.5, rank: 3 }],
+      entries: [{ member: "bob", score: 83, rank: 1 }, { member: "al", rank: 2 }, { member: "ann", score: 81.5, rank: 3 }],
     });
     await board("POST", "race/members/cat", '{"score":90,"metadata":{"car":"red"}}');
     expect(await result(world, "ZREVRANGE", "race", 0, 1, "WITHSCORES")).toEqual(["cat", "90", "bob", "83"]);
@@ -340,7 +340,7 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     );
     expect(await result(world, "TTL", "brief")).toBe(-1);
     expect(await result(world, "FLUSHDB")).toBe("OK");
-    expect((await world.call("GET", "/boards")).json.boards).toEqual([]);
+    expect((await world.call("GET", "/boards")).json.entries).toEqual([]);
   }));
 
 test("a sorted set has the home of its first client, whichever command has made it", () =>
@@ -375,7 +375,7 @@ test("a set of any size is read page by page, and replies have a bound", () =>
     await result(world, "ZADD", "long", ...long.flatMap((name) => [5, name]));
     const first = (await world.call("GET", "/boards/long/members?limit=2")).json;
     const { status, json } = await world.call("GET", `/boards/long/members?limit=2&cursor=${first.cursor}`);
-    expect([status, [...first.rows, ...(json.rows ?? [])].map(({ member }) => member)]).toEqual([
+    expect([status, [...first.entries, ...(json.entries ?? [])].map(({ member }) => member)]).toEqual([
       200, long.toReversed(),
     ]);
   }));

@@ -167,7 +167,7 @@ describe("time to live", () => {
       counters: 2, value: 12,
     });
     await until(() => isGone("listed-ends"), "the end");
-    expect((await world.well("GET", "/counters?prefix=listed-")).counters).toEqual([{ id: "listed-stays" }]);
+    expect((await world.well("GET", "/counters?prefix=listed-")).entries).toEqual([{ id: "listed-stays" }]);
     expect(await world.well("GET", "/counters/listed-*/aggregate?consistency=strong")).toMatchObject({
       counters: 1, value: 7,
     });
@@ -194,7 +194,7 @@ describe("deletion", () => {
     await world.refused(404, "counter-not-found", "GET", "/counters/gone?consistency=strong", { colo: "IAD", edge: 1 });
     await world.refused(404, "counter-not-found", "GET", "/counters/gone/history?step=1d");
     await world.refused(404, "counter-not-found", "DELETE", "/counters/gone");
-    expect((await world.well("GET", "/counters?prefix=gone")).counters).toEqual([]);
+    expect((await world.well("GET", "/counters?prefix=gone")).entries).toEqual([]);
   });
 
   test("nothing of the old comes back with the new", async () => {

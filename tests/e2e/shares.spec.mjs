@@ -39,7 +39,7 @@ test("a share reads what begins with its prefix, and nothing else", async () => 
   const guest = bearer(token);
   expect(await world.well("GET", "/counters/blog%2Fa", guest)).toMatchObject({ value: 3 });
   const listed = await world.well("GET", "/counters?prefix=blog%2F", guest);
-  expect(listed.counters.map(({ id }) => id)).toEqual(["blog/a", "blog/b"]);
+  expect(listed.entries.map(({ id }) => id)).toEqual(["blog/a", "blog/b"]);
   await world.well("GET", "/top?prefix=blog%2F", guest);
   await world.well("GET", "/counters/blog%2F*/history?top=5", guest);
   await world.well("GET", "/counters/blog%2Fa/rank?prefix=blog%2F", guest);
@@ -124,7 +124,7 @@ test("a revoked share ends at once here, and within a minute everywhere; it stay
   await world.advance(REVOKED_MS);
   await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", bearer(token, { edge: 1 }));
   await world.refused(404, "share-not-found", "DELETE", `/shares/${id}`, bearer(ADMIN));
-  const { shares } = await world.well("GET", "/shares", bearer(ADMIN));
+  const { entries: shares } = await world.well("GET", "/shares", bearer(ADMIN));
   expect(shares.map((one) => one.id)).not.toContain(id);
 });
 
@@ -134,7 +134,7 @@ test("a share ends when it was to end", async () => {
   await world.well("GET", "/counters/blog%2Fa", bearer(token));
   await world.advance(90_000);
   await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", bearer(token));
-  const { shares } = await world.well("GET", "/shares", bearer(ADMIN));
+  const { entries: shares } = await world.well("GET", "/shares", bearer(ADMIN));
   expect(shares.map((one) => one.id)).not.toContain(id);
 });
 
@@ -146,7 +146,7 @@ test("whoever administers a prefix shares what is below it, and sees those share
   await world.refused(403, "forbidden", "POST", "/shares", bearer(READER, { body: '{"prefix":"blog/"}' }));
   await world.refused(403, "forbidden", "GET", "/shares", bearer(READER));
   await world.refused(401, "unauthorized", "GET", "/shares");
-  const ids = (await world.well("GET", "/shares", bearer(BLOG))).shares.map(({ id }) => id);
+  const ids = (await world.well("GET", "/shares", bearer(BLOG))).entries.map(({ id }) => id);
   expect(ids).toContain(own.id);
   expect(ids).not.toContain(other.id);
 });

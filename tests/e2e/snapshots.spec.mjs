@@ -68,7 +68,7 @@ test("a snapshot tells the day, and comes back here and in an empty deployment",
   expect((await on("page/5")).json.value).toBe(5);
   expect((await on("page/4")).status).toBe(404);
   const listed = await well(server, "GET", `/counters?prefix=page%2F&on=${day}&limit=1000`);
-  expect(listed.counters.length).toBe(39);
+  expect(listed.entries.length).toBe(39);
 
   await well(server, "PUT", "/counters/page%2F3/value", { value: 9 });
   await well(server, "DELETE", "/counters/page%2F5");

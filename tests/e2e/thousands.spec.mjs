@@ -141,7 +141,7 @@ test("no more shards are opened to be read, and no more counters to be changed, 
     expect(refused.length).toBeGreaterThan(0);
     for (const { json } of refused) expect(json).toMatchObject({ status: 503, code: "unavailable" });
     const left = await small.well("GET", "/counters?prefix=gone");
-    expect(left.counters.length, "what was refused is as it was").toBe(refused.length);
+    expect(left.entries.length, "what was refused is as it was").toBe(refused.length);
   } finally {
     await small.close();
   }

@@ -181,7 +181,6 @@ fn calls_of_boards() -> Vec<Call> {
         ("GET", "/boards/a", Route::AboutBoard(id("a"))),
         ("PUT", "/boards/a", Route::PutBoard(id("a"))),
         ("DELETE", "/boards/a", Route::DeleteBoard(id("a"))),
-        ("GET", "/boards/a/periods", Route::BoardPeriods(id("a"))),
         ("GET", "/boards/a/members", Route::Members(id("a"))),
         ("POST", "/boards/a/members", Route::WriteMembers(id("a"))),
         (

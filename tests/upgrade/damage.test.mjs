@@ -24,7 +24,7 @@ async function writeSome(scene) {
   }
   const isSettled = async () => {
     const { json: list } = await scene.call("GET", "/counters?prefix=&values=1");
-    return list.counters.every(({ value }) => value === 10);
+    return list.entries.every(({ value }) => value === 10);
   };
   await until(isSettled, "the directory has been told", SETTLED_MS);
 }
@@ -64,7 +64,7 @@ const PARTS = [
 const whole = async (scene, paths) => {
   for (const path of paths) {
     const { json: answer } = await scene.call("GET", path);
-    assert.equal(answer.value ?? answer.rows?.length, path.startsWith("/boards") ? 1 : 10, path);
+    assert.equal(answer.value ?? answer.entries?.length, path.startsWith("/boards") ? 1 : 10, path);
   }
 };
 

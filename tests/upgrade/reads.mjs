@@ -55,7 +55,7 @@ const BOARDS = [
   ].map((call) => [`/boards/race${call}`, ALWAYS, "FRA"]),
   ["/boards/spread/members?limit=20", ALWAYS, "IAD"],
   ["/boards/spread/members/m7?consistency=strong", ALWAYS, "IAD"],
-  ["/boards/laps/periods", BOARDS_OF_A_DAY],
+  ["/boards/laps?include=periods", BOARDS_OF_A_DAY],
   [`/boards/laps/members?period=${OCTOBER}`, ALWAYS],
   ["/boards/laps/members?limit=10", BOARDS_OF_A_DAY],
   ["/boards/empty", ALWAYS],

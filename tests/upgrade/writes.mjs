@@ -168,8 +168,8 @@ async function boards({ scene, ...opened }) {
   assert.equal(rank, 1);
   const top = (await scene.call("GET", "/boards/race/members?limit=20&consistency=strong", { colo: "IAD" })).json;
   assert.deepEqual(
-    [top.total, top.rows[0].member, top.rows[1].member],
-    [total + 1, "new", opened.answerTo("/boards/race/members?limit=20").rows[0].member],
+    [top.total, top.entries[0].member, top.entries[1].member],
+    [total + 1, "new", opened.answerTo("/boards/race/members?limit=20").entries[0].member],
   );
   await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: false }));
   assert.equal((await scene.call("GET", "/boards/race/members")).json.total, total + 2);
@@ -180,7 +180,7 @@ async function boards({ scene, ...opened }) {
   await scene.call("PUT", "/boards/spread", json({ keep: "sum", scores: "integer", shards: 1, home: "FRA" }));
   assert.equal((await scene.call("POST", "/boards/spread/members/m7", json({ delta: 1 }))).json.score, before + 6);
   await scene.call("POST", "/boards/laps/members/m0", json({ score: 1 }));
-  assert.equal((await scene.call("GET", "/boards/laps/members")).json.rows[0].member, "m0");
+  assert.equal((await scene.call("GET", "/boards/laps/members")).json.entries[0].member, "m0");
   await scene.call("POST", "/boards/gone/members/ann", json({ score: 2 }));
   assert.equal((await scene.call("GET", "/boards/gone/members")).json.total, 1);
 }
@@ -211,8 +211,8 @@ async function breakdowns({ scene }) {
 async function shares({ scene }) {
   // The one of the data has ended where the data is opened years later.
   await scene.call("POST", "/shares", json({ prefix: "blog/", name: "for Bob" }));
-  for (const { id } of (await scene.call("GET", "/shares")).json.shares) await scene.call("DELETE", `/shares/${id}`);
-  assert.deepEqual((await scene.call("GET", "/shares")).json.shares, []);
+  for (const { id } of (await scene.call("GET", "/shares")).json.entries) await scene.call("DELETE", `/shares/${id}`);
+  assert.deepEqual((await scene.call("GET", "/shares")).json.entries, []);
 }
 
 /** Writes to everything. recorded: JSON of reads by path. */
@@ -226,7 +226,7 @@ export async function writeAll(scene, recorded) {
   ]
     .filter(([part]) => isThere(part))
     .map(([, law]) => law);
-  if (recorded.get("/shares")?.shares.length > 0) since.push(shares);
+  if (recorded.get("/shares")?.entries.length > 0) since.push(shares);
   for (const law of [...since, queue, keys, conditions, sums, elements, samples, homes, operations, limits]) {
     await law(opened);
   }

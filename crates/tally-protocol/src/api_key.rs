@@ -521,13 +521,13 @@ pub fn key_json(id: KeyId, key: &ApiKey, token: Option<&str>, now_ms: i64) -> St
 pub fn keys_json(keys: &[(KeyId, ApiKey)], cursor: Option<KeyId>, now_ms: i64) -> String {
     #[derive(Serialize)]
     struct KeysView<'a> {
-        keys: Vec<KeyView<'a>>,
+        entries: Vec<KeyView<'a>>,
         /// Names the next page; `null` on the last. A page may have fewer keys than asked for.
         cursor: Option<String>,
     }
     let views = keys.iter().map(|(id, key)| view(*id, key, None, now_ms));
     to_json(&KeysView {
-        keys: views.collect(),
+        entries: views.collect(),
         cursor: cursor.map(|id| id.to_string()),
     })
 }

@@ -108,7 +108,7 @@ codes! {
     SnapshotNotFound "snapshot-not-found" 404 "There is no such snapshot"
         "`GET /snapshots` lists those that there are";
     PeriodNotFound "period-not-found" 404 "There is no such period"
-        "`GET /boards/{board}/periods` lists those that are kept";
+        "`GET /boards/{board}?include=periods` lists those that are kept";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method"
         "Use a method of the `Allow` header";
     AlreadyExists "already-exists" 409 "There is such a counter, policy or board already"

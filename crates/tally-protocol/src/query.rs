@@ -3,10 +3,12 @@
 //! parameters: the [table of routes](super::routes) names these calls.
 
 mod breakdown;
+mod list_page;
 mod top;
 mod verdicts;
 
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
+pub use list_page::{ListPage, newest_first};
 pub use top::TopQuery;
 
 use super::messages::ReadParts;

@@ -13,6 +13,7 @@ use super::batch::json::{WholeNumber, read_object};
 use super::names::LIMIT_RIGHTS;
 use super::problem::{Code, Problem};
 use super::public::to_json;
+use super::query::ListPage;
 use tally_core::counter::id::COUNTER_ID_BYTES_MAX;
 use tally_core::sketch::{HashKey, hash};
 
@@ -220,19 +221,29 @@ pub fn share_json(names: &HashKey, id: ShareId, share: &Share) -> String {
 }
 
 /// The JSON of `GET /shares`. The last part of each says whether the caller gets its token.
-pub fn shares_json(names: &HashKey, shares: &[(ShareId, Share, bool)]) -> String {
+pub fn shares_json(
+    names: &HashKey,
+    shares: &[(ShareId, Share, bool)],
+    page: &ListPage,
+) -> String {
     #[derive(Serialize)]
     struct SharesView<'a> {
-        shares: Vec<ShareView<'a>>,
+        entries: Vec<ShareView<'a>>,
+        /// Names the next page; `null` on the last.
+        cursor: Option<String>,
     }
+    let (shares, cursor) = page.cut(shares, |(id, share, _)| {
+        format!("{:015}/{id}", share.created_ms.max(0))
+    });
     let tokens = shares
         .iter()
         .map(|(id, _, has_token)| has_token.then(|| token(names, *id)));
     let tokens: Vec<Option<String>> = tokens.collect();
     let views = shares.iter().zip(&tokens);
     to_json(&SharesView {
-        shares: views
+        entries: views
             .map(|((id, share, _), token)| view(*id, share, token.as_deref()))
             .collect(),
+        cursor,
     })
 }

@@ -46,7 +46,7 @@ fn an_alarm_that_starts_its_object_rings_whatever_the_start_has_set() {
     world.restart(30_000);
     world.run_for_ms(2 * EVALUATED_MS);
     let answer = get(&world, &client, "/alerts/*/deliveries");
-    let deliveries = answer["deliveries"].as_array().expect("a list");
+    let deliveries = answer["entries"].as_array().expect("a list");
     let delivered = |one: &&serde_json::Value| one["outcome"] == "delivered";
     assert_eq!(deliveries.iter().filter(delivered).count(), 60, "{answer}");
 }
@@ -56,7 +56,7 @@ fn a_delivery_is_tried_for_a_day_under_one_id_and_then_given_up_by_name() {
     let (world, client, receiver) = firing(60, 503);
     world.run_for_ms(3 * 3_600_000);
     let answer = get(&world, &client, "/alerts/a/deliveries");
-    let last = &answer["deliveries"][0];
+    let last = &answer["entries"][0];
     assert_eq!(
         (&last["outcome"], &last["status"], &last["why"]),
         (
@@ -87,7 +87,7 @@ fn a_delivery_is_tried_for_a_day_under_one_id_and_then_given_up_by_name() {
     assert!((11_000..=20_000).contains(&waits[0]), "{waits:?}");
     assert!(waits.iter().all(|wait| *wait <= 4_600_000), "{waits:?}");
     let answer = get(&world, &client, "/alerts/a/deliveries");
-    assert_eq!(answer["deliveries"][0]["outcome"], "given_up");
+    assert_eq!(answer["entries"][0]["outcome"], "given_up");
     let errors = world.errors();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
@@ -115,7 +115,7 @@ fn a_receiver_that_comes_back_gets_both_in_order() {
     world.run_for_ms(1_000_000);
     assert_eq!(receiver.states(), ["firing", "resolved"]);
     let answer = get(&world, &client, "/alerts/*/deliveries");
-    let outcomes: Vec<_> = answer["deliveries"]
+    let outcomes: Vec<_> = answer["entries"]
         .as_array()
         .expect("a list")
         .iter()
@@ -286,9 +286,9 @@ fn the_last_hundred_are_kept_and_what_waits_is_bounded() {
         done(&world, &client, "POST", "/alerts/a/test", &Value::Null);
     }
     let answer = get(&world, &client, "/alerts/a/deliveries");
-    assert_eq!(answer["deliveries"].as_array().expect("a list").len(), 100);
+    assert_eq!(answer["entries"].as_array().expect("a list").len(), 100);
     let ids = receiver.take();
-    assert_eq!(answer["deliveries"][0]["id"], ids[129].id.as_str());
+    assert_eq!(answer["entries"][0]["id"], ids[129].id.as_str());
     // Twenty incidents that nobody takes.
     receiver.answer_status(500);
     for _ in 0..20 {
@@ -298,7 +298,7 @@ fn the_last_hundred_are_kept_and_what_waits_is_bounded() {
         world.run_for_ms(EVALUATED_MS);
     }
     let answer = get(&world, &client, "/alerts/a/deliveries");
-    let waiting = answer["deliveries"].as_array().expect("a list").iter();
+    let waiting = answer["entries"].as_array().expect("a list").iter();
     let waiting = waiting.filter(|one| one["outcome"] == "waiting").count();
     assert!((15..=20).contains(&waiting), "{waiting}");
     receiver.take();
@@ -346,7 +346,7 @@ fn what_is_deleted_is_told_nobody() {
     world.run_for_ms(3_600_000);
     assert_eq!(receiver.states(), [""; 0]);
     assert_eq!(
-        get(&world, &client, "/alerts/*/deliveries")["deliveries"],
+        get(&world, &client, "/alerts/*/deliveries")["entries"],
         json!([])
     );
     // One of that name is another.
@@ -414,7 +414,7 @@ fn an_attempt_of_a_deleted_alert_says_nothing_of_one_of_its_name() {
     assert_eq!(got.len(), 2, "{got:#?}");
     assert_ne!(got[0].incident(), got[1].incident());
     let answer = get(&world, &client, "/alerts/a/deliveries");
-    let deliveries = answer["deliveries"].as_array().expect("a list");
+    let deliveries = answer["entries"].as_array().expect("a list");
     assert_eq!(deliveries.len(), 1, "{answer}");
     assert_eq!(deliveries[0]["id"], got[1].id.as_str(), "{answer}");
 }

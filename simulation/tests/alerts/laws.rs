@@ -75,7 +75,7 @@ fn check_rest(seed: u64, world: &World, client: &Client, name: &str, got: &[Got]
         "seed {seed}, {name}: {answer}"
     );
     let answer = get(world, client, &format!("/alerts/{name}/deliveries"));
-    let kept = answer["deliveries"].as_array().expect("a list");
+    let kept = answer["entries"].as_array().expect("a list");
     assert!(
         kept.iter().all(|one| one["outcome"] == "delivered"),
         "seed {seed}: {answer}"

@@ -558,9 +558,9 @@ fn who_has_no_alerts_pays_nothing_for_them() {
         let rows = world.look(&placement, tables).unwrap_or_default();
         assert_eq!(rows, Vec::<Vec<_>>::new(), "{placement:?}");
     }
-    assert_eq!(get(&world, &client, "/alerts")["alerts"], json!([]));
+    assert_eq!(get(&world, &client, "/alerts")["entries"], json!([]));
     assert_eq!(
-        get(&world, &client, "/alerts/*/deliveries")["deliveries"],
+        get(&world, &client, "/alerts/*/deliveries")["entries"],
         json!([])
     );
 }

@@ -100,7 +100,7 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
     assert_eq!(all.put("limits", "/alerts/fourth", &policy), 201);
     for (name, alert) in [("a", "first"), ("b", "second"), ("limits", "fourth")] {
         let reply = get(&all.world, &all.client(name), "/alerts");
-        let alerts = reply["alerts"].as_array().expect("alerts").iter();
+        let alerts = reply["entries"].as_array().expect("alerts").iter();
         let names: Vec<&Value> = alerts.map(|alert| &alert["name"]).collect();
         assert_eq!(names, [alert], "{name}");
     }
@@ -113,7 +113,7 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
     done(&all.world, &all.client("a"), "POST", test, &Value::Null);
     for (name, count) in [("a", 1), ("b", 0)] {
         let reply = get(&all.world, &all.client(name), "/alerts/*/deliveries");
-        let deliveries = reply["deliveries"].as_array().expect("a list");
+        let deliveries = reply["entries"].as_array().expect("a list");
         assert_eq!(deliveries.len(), count, "{name}");
     }
     for (method, path, body) in all.calls() {
@@ -226,7 +226,7 @@ fn there_are_so_many_alerts_and_no_more() {
             _ => panic!("{}", answer.text()),
         }
     }
-    let alert_count = get(&world, &client, "/alerts")["alerts"]
+    let alert_count = get(&world, &client, "/alerts")["entries"]
         .as_array()
         .expect("alerts")
         .len();

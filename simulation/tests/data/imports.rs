@@ -567,7 +567,7 @@ fn what_was_imported_is_as_of_its_import() {
     service.import("", &format!("{line}\n"), None);
     service.world.run_for_ms(30_000);
     let top = service.well(0, "GET", "/top?prefix=old", "");
-    assert_eq!(top["rows"][0]["id"], "old", "{top}");
+    assert_eq!(top["entries"][0]["id"], "old", "{top}");
     let as_of = top["as_of"].as_i64().expect("a time");
     assert!(as_of >= begun_ms, "{begun_ms}: {top}");
     // Where it says since when it counts, nothing changes.

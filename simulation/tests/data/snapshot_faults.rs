@@ -62,7 +62,7 @@ fn ask_and_crash(service: &Service, path: &str, body: &str, key: &str) {
 }
 
 fn days_of(service: &Service, counter: usize) -> Vec<Value> {
-    let to = service.well(0, "GET", "/snapshots", "")["snapshots"][0]["date"].clone();
+    let to = service.well(0, "GET", "/snapshots", "")["entries"][0]["date"].clone();
     let path = format!(
         "/counters/page%2F{counter}?on=2026-01-01..{}",
         to.as_str().expect("a day")
@@ -115,10 +115,10 @@ fn calm(service: &Service) {
 
 /// The values of the newest snapshot, and its day.
 fn newest(service: &Service) -> (String, BTreeMap<String, Value>) {
-    let date = service.well(0, "GET", "/snapshots", "")["snapshots"][0]["date"].clone();
+    let date = service.well(0, "GET", "/snapshots", "")["entries"][0]["date"].clone();
     let date = date.as_str().expect("a day").to_owned();
     let list = service.well(0, "GET", &format!("/counters?on={date}&limit=1000"), "");
-    let rows = list["counters"].as_array().expect("counters").iter();
+    let rows = list["entries"].as_array().expect("counters").iter();
     let row = |row: &Value| {
         let id = row["id"].as_str().expect("a name").to_owned();
         (id, row["value"].clone())

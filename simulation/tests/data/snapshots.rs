@@ -137,7 +137,7 @@ fn counters_of_a_day_and_snapshots_are_listed() {
         ("on=2026-01-03&limit=1&cursor=idle", "likes", 6),
     ] {
         let page = list(query);
-        let row = &page["counters"][0];
+        let row = &page["entries"][0];
         assert_eq!(
             (&row["id"], &row["value"]),
             (&json!(id), &json!(value)),
@@ -146,15 +146,15 @@ fn counters_of_a_day_and_snapshots_are_listed() {
         assert_eq!(page["cursor"].is_null(), id == "likes", "{page}");
     }
     let page = list("on=2026-01-02&prefix=g");
-    assert_eq!(page["counters"].as_array().map(Vec::len), Some(1), "{page}");
+    assert_eq!(page["entries"].as_array().map(Vec::len), Some(1), "{page}");
 
     let all = service.well(0, "GET", "/snapshots", "");
     assert_eq!(
-        each(&all["snapshots"], "date")[..3],
+        each(&all["entries"], "date")[..3],
         ["2026-01-04", "2026-01-03", "2026-01-02"],
         "{all}"
     );
-    let are_whole = each(&all["snapshots"], "complete");
+    let are_whole = each(&all["entries"], "complete");
     assert!(are_whole.iter().all(|whole| **whole == true), "{all}");
     let one = service.well(0, "GET", "/snapshots/2026-01-03", "");
     assert_eq!(
@@ -223,7 +223,7 @@ fn what_lies_with_partitions_that_were_taken_away_is_told() {
         assert_eq!(value_on(&service, id, day), 5, "{id}");
     }
     let list = service.well(1, "GET", &format!("/counters?prefix=page-&on={day}"), "");
-    let values: Vec<&Value> = (list["counters"].as_array().expect("a list").iter())
+    let values: Vec<&Value> = (list["entries"].as_array().expect("a list").iter())
         .map(|counter| &counter["value"])
         .collect();
     assert_eq!(values, vec![&json!(5); 12], "{list}");
@@ -261,7 +261,7 @@ fn runs_are_full_each_week_small_between_and_old_ones_go() {
         }
     }
     let all = service.well(0, "GET", "/snapshots", "");
-    let some = all["snapshots"].as_array().expect("some");
+    let some = all["entries"].as_array().expect("some");
     let full_bytes = some
         .iter()
         .filter(|one| one["full"] == true)
@@ -491,7 +491,7 @@ fn files_alone_bring_everything_back_into_an_empty_deployment() {
     // The next run there is a full one: what its marks say is not known.
     to.world.run_for_ms(DAY_MS);
     let next = to.well(0, "GET", "/snapshots", "");
-    assert_eq!(next["snapshots"][0]["full"], true, "{next}");
+    assert_eq!(next["entries"][0]["full"], true, "{next}");
 }
 
 #[test]
@@ -547,7 +547,7 @@ fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
             assert_eq!(value_on(&to, id, day), 5, "{id} {partitions:?}");
         }
         let list = to.well(1, "GET", &format!("/counters?prefix=page-&on={day}"), "");
-        assert_eq!(each(&list["counters"], "value"), vec![5; 40], "{list}");
+        assert_eq!(each(&list["entries"], "value"), vec![5; 40], "{list}");
         let did = restore(&to, day, json!({}), Some("back"));
         assert_eq!(did["created"], 40, "{partitions:?} {did}");
         let one = to.well(0, "GET", &format!("/snapshots/{day}"), "");

@@ -73,7 +73,7 @@ fn leads_that_nobody_asks_for_move_by_themselves_and_leave_nothing_behind() {
     let list = all.world.run(all.client(0).get("/counters?limit=100"));
     let list = list.expect("an answer").json();
     assert_eq!(
-        list["counters"].as_array().map(Vec::len),
+        list["entries"].as_array().map(Vec::len),
         Some(40),
         "{list}"
     );

@@ -66,7 +66,7 @@ impl Deployment {
         loop {
             let after = cursor.map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
             let page = self.whole(&format!("/counters?limit={limit}{after}"));
-            let counters = page["counters"].as_array().expect("counters").clone();
+            let counters = page["entries"].as_array().expect("counters").clone();
             let name = |counter: &Value| counter["id"].as_str().expect("a name").to_owned();
             names.extend(counters.iter().map(name));
             match page["cursor"].as_str() {
@@ -368,7 +368,7 @@ async fn list_often(seed: u64, all: &Deployment, chance: &Chance, is_over: &Cell
             continue;
         }
         whole += 1;
-        let rows = json["counters"].as_array().map(Vec::len);
+        let rows = json["entries"].as_array().map(Vec::len);
         let row_count = rows.unwrap_or_else(|| {
             usize::try_from(json["counters"].as_u64().expect("a number")).expect("it is small")
         });

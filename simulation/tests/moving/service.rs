@@ -168,8 +168,8 @@ impl Deployment {
             let row = rows.into_iter().find(|row| row["id"] == counter);
             row.and_then(|row| row["value"].as_u64())
         };
-        let list = read("/counters?values=1&limit=1000", "counters");
-        (list, read("/top?by=value&limit=1000", "rows"))
+        let list = read("/counters?values=1&limit=1000", "entries");
+        (list, read("/top?by=value&limit=1000", "entries"))
     }
 
     /// The value that every edge gives, exactly, once all is well.

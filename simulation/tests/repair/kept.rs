@@ -63,7 +63,7 @@ fn a_root_that_nobody_remembers_comes_back_from_the_last_snapshot() {
     scene.world.restart(1_000);
     assert_eq!(scene.value("hits"), 16);
     let (_, list) = scene.ask(0, "GET", "/counters?prefix=hits&values=1", &Value::Null);
-    assert_eq!(list["counters"][0]["value"], 16, "{list}");
+    assert_eq!(list["entries"][0]["value"], 16, "{list}");
 }
 
 #[test]

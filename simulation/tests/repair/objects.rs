@@ -149,9 +149,9 @@ fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
         200
     );
     let (_, top) = scene.ask(0, "GET", "/boards/game/members", &Value::Null);
-    assert_eq!(top["rows"].as_array().map(Vec::len), Some(1), "{top}");
+    assert_eq!(top["entries"].as_array().map(Vec::len), Some(1), "{top}");
     let (_, top) = scene.ask(0, "GET", "/boards/other/members", &Value::Null);
-    assert_eq!(top["rows"].as_array().map(Vec::len), Some(1), "{top}");
+    assert_eq!(top["entries"].as_array().map(Vec::len), Some(1), "{top}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
         let (_, answer) = scene.ask(site, "GET", "/counters/hits", &Value::Null);
         assert_eq!(answer["value"], 16);
         let (_, list) = scene.ask(site, "GET", "/counters?prefix=hits&values=1", &Value::Null);
-        assert_eq!(list["counters"][0]["value"], 16);
+        assert_eq!(list["entries"][0]["value"], 16);
     }
     // What a page holds of days that were over is there still; what is lost of the newest minute is not made up.
     let after = scene.ask(0, "GET", "/counters/hits/history?step=1d", &Value::Null);
@@ -192,7 +192,7 @@ fn a_damaged_root_is_put_back_from_its_leads() {
         assert_eq!(scene.value("hits"), 16);
         scene.world.run_for_ms(120_000);
         let (_, list) = scene.ask(0, "GET", "/counters?prefix=hits&values=1", &Value::Null);
-        assert_eq!(list["counters"][0]["value"], 16, "{list}");
+        assert_eq!(list["entries"][0]["value"], 16, "{list}");
         assert_eq!(scene.value("other"), 2);
     }
 }

@@ -42,7 +42,7 @@ fn a_key_of_one_member_writes_to_no_other() {
         let (member, other) = (name_in(number), name_in(other));
         let scores = || {
             let answer = scene.get(&format!("/boards/b/members?id={member}&id={other}"));
-            answer["rows"].clone()
+            answer["entries"].clone()
         };
         assert_eq!(write(&scene, 0, &key, &member).status, 200);
         let before = scores();
@@ -64,10 +64,10 @@ fn a_body_whose_key_was_used_for_another_writes_nothing() {
         let key = format!("key {other}");
         let (first, second) = (name_in(0), name_in(other));
         assert_eq!(send(&scene, &key, &[&first]).status, 200);
-        let before = scene.get("/boards/b/members")["rows"].clone();
+        let before = scene.get("/boards/b/members")["entries"].clone();
         let refused = send(&scene, &key, &[&first, &second]);
         assert_eq!(code_of(&refused), "idempotency-key-reused");
-        assert_eq!(scene.get("/boards/b/members")["rows"], before);
+        assert_eq!(scene.get("/boards/b/members")["entries"], before);
     }
 }
 
@@ -92,7 +92,7 @@ fn a_key_that_was_used_before_the_board_was_spread_is_known_after() {
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     let top = scene.get("/boards/b/members");
     assert_eq!(
-        (&top["rows"][0]["score"], &top["rows"][1]["score"]),
+        (&top["entries"][0]["score"], &top["entries"][1]["score"]),
         (&json!(1), &json!(1)),
         "{top}"
     );
@@ -122,13 +122,13 @@ fn a_retry_to_a_board_that_has_ended_makes_no_board() {
     for edge in [0, 3] {
         let refused = write(&scene, edge, "one", &name_in(15));
         assert_eq!(code_of(&refused), "board-ended", "{}", refused.text());
-        assert_eq!(scene.get("/boards")["boards"], json!([]));
+        assert_eq!(scene.get("/boards")["entries"], json!([]));
     }
     // A new key makes one, from either.
     for (edge, key) in [(3, "two"), (0, "three")] {
         let written = write(&scene, edge, key, &name_in(0));
         assert_eq!(written.json()["score"], 1, "{}", written.text());
-        assert_eq!(scene.get("/boards")["boards"], json!(["b"]));
+        assert_eq!(scene.get("/boards")["entries"], json!(["b"]));
         scene.done("DELETE", "/boards/b", "");
     }
 }
@@ -145,7 +145,7 @@ fn a_write_that_needs_its_member_makes_no_board() {
         };
         let refused = scene.send((0, 0), request.json(r#"{"score":1}"#));
         assert_eq!(refused.status, 412, "{}", refused.text());
-        assert_eq!(scene.get("/boards")["boards"], json!([]));
+        assert_eq!(scene.get("/boards")["entries"], json!([]));
     }
     let lines = ClientRequest::new("POST", "/boards/typo/members").header("if-match", "*");
     let refused = scene.send((0, 0), lines.body(r#"{"member":"ann","score":1}"#));

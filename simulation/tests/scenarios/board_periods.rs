@@ -19,7 +19,7 @@ fn hourly(shards: u32, before_ms: i64) -> BoardScene {
 
 /// The starts and totals of the periods that are kept.
 fn kept(scene: &BoardScene) -> Vec<(Value, Value)> {
-    let answer = scene.get("/boards/b/periods");
+    let answer = scene.get("/boards/b?include=periods");
     let periods = answer["periods"].as_array().expect("periods").iter();
     let kept = periods.map(|period| (period["start"].clone(), period["total"].clone()));
     kept.collect()

@@ -91,7 +91,7 @@ fn a_deletion_that_a_shard_did_not_hear_of_is_finished_before_later_writes() {
     scene.world.crash(&owner("b"));
     scene.lift_rules();
     scene.settle();
-    assert_eq!(scene.get("/boards")["boards"], json!([]));
+    assert_eq!(scene.get("/boards")["entries"], json!([]));
     // The first edge still knows where the shards were.
     assert_eq!(write(0, &last).0, 200);
     assert_eq!(write(2, &first).0, 200);
@@ -135,7 +135,7 @@ fn a_board_that_begins_while_it_is_deleted_is_registered() {
     let answer = scene.done(0, ask(2, "GET", "/boards/b/members/ann"));
     assert_eq!(answer["score"], 1, "{answer}");
     let listed = scene.done(0, ask(2, "GET", "/boards"));
-    assert_eq!(listed["boards"], json!(["b"]));
+    assert_eq!(listed["entries"], json!(["b"]));
     assert_eq!(scene.ask(0, ask(3, "DELETE", "/boards/b")).status, 200);
 }
 

@@ -150,6 +150,6 @@ pub fn name_in(group: u32) -> String {
 
 /// The names of rows.
 pub fn names_of(answer: &Value) -> Vec<&str> {
-    let rows = answer["rows"].as_array().expect("rows").iter();
+    let rows = answer["entries"].as_array().expect("rows").iter();
     rows.filter_map(|row| row["member"].as_str()).collect()
 }

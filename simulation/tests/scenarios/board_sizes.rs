@@ -31,7 +31,7 @@ fn check_far_pages(scene: &BoardScene, members: usize, is_desc: bool, query: &st
         let page = scene.get(&format!(
             "/boards/b/members?rank={rank}&limit=20&{query}consistency=strong"
         ));
-        let actual: Vec<Value> = (page["rows"].as_array().expect("rows").iter())
+        let actual: Vec<Value> = (page["entries"].as_array().expect("rows").iter())
             .map(|row| json!([row["score"], row["rank"]]))
             .collect();
         let expected: Vec<Value> = (rank..(rank + 20).min(members + 1))

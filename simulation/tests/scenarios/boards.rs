@@ -28,7 +28,7 @@ fn score(scene: &Scene, board: &str, member: &str, score: i64) {
 }
 
 fn names(answer: &Value) -> Vec<&str> {
-    let rows = answer["rows"].as_array().expect("rows").iter();
+    let rows = answer["entries"].as_array().expect("rows").iter();
     rows.filter_map(|row| row["member"].as_str()).collect()
 }
 
@@ -136,7 +136,7 @@ fn what_is_not_there_is_said_to_be_not_there() {
     }
     let listed = get(&scene, "/boards");
     assert_eq!(
-        (&listed["boards"], &listed["exact"]),
+        (&listed["entries"], &listed["exact"]),
         (&json!(["b"]), &json!(true))
     );
     let as_of = listed["as_of"].as_i64().expect("a time");

@@ -31,7 +31,7 @@ fn a_counter_that_was_deleted_and_comes_again_at_once_is_told_to_the_directory()
         scene.world.run_for_ms(15_000);
         let listed = ClientRequest::new("GET", "/counters?values=1");
         let answer = scene.done(0, listed);
-        assert_eq!(answer["counters"][0]["value"], 7, "{wait_ms} ms: {answer}");
+        assert_eq!(answer["entries"][0]["value"], 7, "{wait_ms} ms: {answer}");
     }
 }
 

@@ -453,7 +453,7 @@ fn nobody_makes_a_key_that_may_do_more_than_their_own() {
     assert_eq!(longer.status, 403, "{}", longer.text());
     let other = keys.make(json!({"name": "other", "scopes": ["read"]}));
     let seen = keys.ask_as(&client, 0, "GET", "/keys", &Value::Null).json();
-    assert_eq!(seen["keys"].as_array().map(Vec::len), Some(2), "{seen}");
+    assert_eq!(seen["entries"].as_array().map(Vec::len), Some(2), "{seen}");
     for method in ["GET", "DELETE"] {
         let refused = keys.ask_as(&client, 0, method, &path_of(&other), &Value::Null);
         assert_eq!(refused.status, 404, "{}", refused.text());
@@ -578,7 +578,7 @@ fn a_key_and_its_entry_are_made_together_and_survive_crashes() {
         keys.world.run_for_ms(60_000);
         keys.world.crash_isolates(Role::Edge, keys.sites[0]);
         let listed = keys.ask("GET", "/keys", &Value::Null).json();
-        let listed: Vec<&str> = listed["keys"]
+        let listed: Vec<&str> = listed["entries"]
             .as_array()
             .expect("keys")
             .iter()
@@ -1036,7 +1036,7 @@ fn without_randomness_no_secret_is_made_and_nothing_is_stored() {
         let answer = keys.ask("GET", path, &Value::Null).json();
         answer[list].as_array().expect("a list").len()
     };
-    assert_eq!(listed("/keys", "keys"), 1);
-    assert_eq!(listed("/shares", "shares"), 1);
-    assert_eq!(listed("/alerts", "alerts"), 0);
+    assert_eq!(listed("/keys", "entries"), 1);
+    assert_eq!(listed("/shares", "entries"), 1);
+    assert_eq!(listed("/alerts", "entries"), 0);
 }

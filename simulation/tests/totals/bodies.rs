@@ -35,7 +35,7 @@ fn check(world: &World, client: &Client, rounds: usize, what: &str) {
     let total: u64 = (0..COUNTERS).map(value_of).sum();
 
     let list = get(world, client, "/counters?prefix=docs%2F&values=1");
-    let rows = list["counters"].as_array().expect("rows");
+    let rows = list["entries"].as_array().expect("rows");
     let listed = |row: &Value| (row["id"].clone(), row["value"].clone());
     let listed: Vec<_> = rows.iter().map(listed).collect();
     let expected = (0..COUNTERS).map(|counter| (json!(id(counter)), json!(value_of(counter))));
@@ -44,7 +44,7 @@ fn check(world: &World, client: &Client, rounds: usize, what: &str) {
     for by in ["value", "count"] {
         let top = get(world, client, &format!("/top?prefix=docs%2F&by={by}"));
         assert_eq!(top["total"], total, "{what}, by {by}: {top}");
-        let first = &top["rows"][0];
+        let first = &top["entries"][0];
         let expected = (json!(id(COUNTERS - 1)), json!(value_of(COUNTERS - 1)));
         assert_eq!(
             (first["id"].clone(), first[by].clone()),
@@ -81,7 +81,7 @@ fn lists_sums_and_tops_contain_what_a_body_has_counted_before_them() {
                 let what = format!("{tablets:?} tablets, key {key:?}, round {round}");
                 check(&world, &client, round, &what);
                 let top = get(&world, &client, "/top?prefix=docs%2F&by=uniques");
-                let uniques = &top["rows"][0]["uniques"]["estimate"];
+                let uniques = &top["entries"][0]["uniques"]["estimate"];
                 assert_eq!(*uniques, round, "{what}: {top}");
             }
         }

@@ -339,7 +339,7 @@ fn hot_names_what_is_written_most_with_its_datacenters_and_shards() {
     }
     let hot = get(&world, &clients[1], "/hot?limit=2");
     assert_eq!(hot["exact"], false, "{hot}");
-    let rows = hot["rows"].as_array().expect("rows");
+    let rows = hot["entries"].as_array().expect("rows");
     let ids: Vec<_> = rows
         .iter()
         .map(|row| row["id"].as_str().expect("an id"))
@@ -357,7 +357,7 @@ fn hot_names_what_is_written_most_with_its_datacenters_and_shards() {
     world.run_for_ms(120_000);
     let hot = get(&world, &clients[1], "/hot");
     assert_eq!(
-        hot["rows"].as_array().map(Vec::len),
+        hot["entries"].as_array().map(Vec::len),
         Some(0),
         "what rests is not hot: {hot}"
     );
@@ -610,7 +610,7 @@ fn the_canary_tells_how_long_a_write_takes_until_all_see_it() {
     }
     // Nobody can name it, and it is in no list.
     assert_eq!(
-        get(&world, &clients[0], "/counters")["counters"]
+        get(&world, &clients[0], "/counters")["entries"]
             .as_array()
             .map(Vec::len),
         Some(1)

@@ -16,7 +16,7 @@ struct Write {
 
 /// What one list says, held against what was written: no row is newer than now, or older than it says.
 fn check_rows(list: &serde_json::Value, begun_ms: i64, now_ms: i64, writes: &[Write], what: &str) {
-    let rows = list["counters"].as_array().expect("rows");
+    let rows = list["entries"].as_array().expect("rows");
     // A list of nothing tells no value.
     assert!(rows.is_empty() || list["exact"] == false, "{what}: {list}");
     for row in rows {
@@ -93,7 +93,7 @@ fn a_list_tells_values_that_are_as_old_as_they_say_whatever_is_lost() {
         }
         world.run_for_ms(2 * PROPAGATION_MS);
         let list = get(&world, &clients[0], "/counters?values=1");
-        for row in list["counters"].as_array().expect("rows") {
+        for row in list["entries"].as_array().expect("rows") {
             let id = row["id"].as_str().expect("an id").replace('/', "%2F");
             let read = get(
                 &world,
@@ -157,7 +157,7 @@ fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
                     client,
                     &format!("/counters?values=1&prefix=a%2F{counter}"),
                 );
-                assert_eq!(list["counters"][0]["value"], value, "seed {seed}: {list}");
+                assert_eq!(list["entries"][0]["value"], value, "seed {seed}: {list}");
             }
             if chance.once_in(4) {
                 world.run_for_ms(chance.below(20_000));
@@ -165,7 +165,7 @@ fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
         }
         world.run_for_ms(PROPAGATION_MS);
         let list = get(&world, &clients[0], "/counters?values=1&numbers=string");
-        let rows: Vec<(String, i64, i64)> = list["counters"]
+        let rows: Vec<(String, i64, i64)> = list["entries"]
             .as_array()
             .expect("rows")
             .iter()
@@ -203,7 +203,7 @@ fn what_nobody_has_reported_yet_is_null_and_no_zero() {
             .expect("no fault");
     }
     let row = |list: &Value, at: usize| {
-        let row = &list["counters"][at];
+        let row = &list["entries"][at];
         json!([row["id"], row["value"], row["count"], row["uniques"]])
     };
     let ranks = || {
@@ -221,12 +221,12 @@ fn what_nobody_has_reported_yet_is_null_and_no_zero() {
     );
     assert_eq!(row(&list, 1), json!(["made", 0, 0, null]), "{list}");
     assert_eq!(row(&list, 2), json!(["set", 5, 0, null]), "{list}");
-    assert!(list["counters"][0]["as_of"].is_i64(), "{list}");
+    assert!(list["entries"][0]["as_of"].is_i64(), "{list}");
     assert_eq!(list["exact"], false);
     assert_eq!(ranks(), [(); 4].map(|()| json!([null, null, null])));
     world.run_for_ms(PROPAGATION_MS);
     let list = get(&world, &client, "/counters?values=1");
-    let uniques = &list["counters"][0]["uniques"];
+    let uniques = &list["entries"][0]["uniques"];
     assert_eq!(row(&list, 0), json!(["counted", 7, 7, uniques]), "{list}");
     assert_eq!(uniques["estimate"], 1, "{list}");
     let [value, count, unique, today] = ranks();
@@ -245,7 +245,7 @@ fn a_list_names_the_partitions_that_are_missing_and_tells_the_rest() {
     }
     world.run_for_ms(PROPAGATION_MS);
     let whole = get(&world, &client, "/counters?values=1");
-    assert_eq!(whole["counters"].as_array().map(Vec::len), Some(40));
+    assert_eq!(whole["entries"].as_array().map(Vec::len), Some(40));
     assert!(whole.get("missing_partitions").is_none(), "{whole}");
     let names = get(&world, &client, "/counters");
     assert_eq!(names.get("exact"), None, "{names}");
@@ -267,7 +267,7 @@ fn a_list_names_the_partitions_that_are_missing_and_tells_the_rest() {
             "{part}"
         );
         assert_eq!(part["exact"], false, "{part}");
-        let rows = part["counters"].as_array().map_or(0, Vec::len);
+        let rows = part["entries"].as_array().map_or(0, Vec::len);
         assert!((20..40).contains(&rows), "{part}");
     }
     lose_directory(&world);
@@ -294,7 +294,7 @@ fn what_was_written_is_told_within_ten_seconds_of_the_last_write() {
             &client,
             &format!("/counters?values=1&prefix=a%2F{writes}"),
         );
-        let rows = list["counters"].as_array().expect("rows");
+        let rows = list["entries"].as_array().expect("rows");
         let row = rows.iter().find(|row| row["id"] == format!("a/{writes}"));
         assert_eq!(row.map(|row| &row["value"]), Some(&writes.into()), "{list}");
     }
@@ -316,13 +316,13 @@ fn unique_elements_are_told_however_many_there_are() {
     }
     world.run_for_ms(9_500);
     let list = get(&world, &client, "/counters?values=1&prefix=a%2F");
-    for row in list["counters"].as_array().expect("rows") {
+    for row in list["entries"].as_array().expect("rows") {
         let (count, estimate) = (row["count"].as_u64(), row["uniques"]["estimate"].as_u64());
         let off = count.unwrap_or(0).abs_diff(estimate.unwrap_or(0));
         assert!(off * 20 <= count.unwrap_or(0), "{list}");
     }
     let top = get(&world, &client, "/top?by=uniques&prefix=a%2F");
-    let first: Vec<&str> = top["rows"]
+    let first: Vec<&str> = top["entries"]
         .as_array()
         .into_iter()
         .flatten()

@@ -91,7 +91,7 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                     "uniques" => row[by]["estimate"].as_i64().expect("a number"),
                     _ => row[by].as_i64().expect("a number"),
                 };
-                let actual: Vec<(u64, String, i64)> = top["rows"]
+                let actual: Vec<(u64, String, i64)> = top["entries"]
                     .as_array()
                     .expect("rows")
                     .iter()
@@ -129,7 +129,7 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                     );
                     assert_eq!(
                         answer["share"],
-                        top["rows"][rows.len() - 1]["share"],
+                        top["entries"][rows.len() - 1]["share"],
                         "{what}: {answer}"
                     );
                 }
@@ -346,7 +346,7 @@ fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
             (&total.into(), &COUNTERS.into(), None),
             "{limit}"
         );
-        assert_eq!(top["rows"][0]["share"], share, "{limit}");
+        assert_eq!(top["entries"][0]["share"], share, "{limit}");
     }
     let rank = get(&world, &client, "/counters/2/rank?window=90d");
     let actual = (&rank["total"], &rank["share"], &rank["rank"]);
@@ -368,7 +368,7 @@ fn counters_that_nothing_was_told_of_are_counted_and_are_no_rows() {
         world.run_for_ms(wait_ms);
         let top = get(&world, &client, "/top");
         assert_eq!(top["counters"], 2, "{top}");
-        let rows = top["rows"].as_array().expect("rows").iter();
+        let rows = top["entries"].as_array().expect("rows").iter();
         let actual: Vec<_> = rows.map(|row| (&row["id"], &row["value"])).collect();
         // A 0 where 5 was acknowledged would be no value that it ever had.
         let (id, value) = ("more".into(), 5.into());
@@ -573,7 +573,7 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     let top = get(&world, &client, "/top?window=90d&limit=10&prefix=of%2F");
     let first = (COUNTERS - 9..=COUNTERS).rev();
     let first: Vec<u64> = first.map(|number| number.div_ceil(2)).collect();
-    let rows = top["rows"].as_array().expect("rows").iter();
+    let rows = top["entries"].as_array().expect("rows").iter();
     let counts: Vec<Option<u64>> = rows.map(|row| row["count"].as_u64()).collect();
     assert_eq!(counts, first.iter().copied().map(Some).collect::<Vec<_>>());
     let omitted = &top["omitted"];
@@ -591,7 +591,7 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     let whole: u64 = (1..=COUNTERS).map(|number| number.div_ceil(2)).sum();
     let total = top["total"].as_u64().expect("a number");
     assert!(total < whole && whole <= total + count_max, "{top}");
-    assert!(top["rows"][0]["share"].is_null(), "{top}");
+    assert!(top["entries"][0]["share"].is_null(), "{top}");
     // Of one that is among the first fewer are asked than of the last one, which has a rank that all decide.
     let rank = |number: u64| {
         let path = format!("/counters/of%2F{number:04}/rank?window=90d&prefix=of%2F");
@@ -696,8 +696,8 @@ fn a_partition_does_not_look_again_while_nothing_changes() {
     let reads = (0..3).map(|_| own.read());
     let (again, all_again, second) = reads.min_by_key(|read| read.2).expect("a read");
     assert_eq!(
-        (&again["rows"], &all_again["rows"]),
-        (&top["rows"], &all["rows"])
+        (&again["entries"], &all_again["entries"]),
+        (&top["entries"], &all["entries"])
     );
     assert_eq!(
         (&again["total"], &all_again["counters"]),
@@ -728,7 +728,7 @@ fn a_partition_sees_what_changes_after_it_has_looked() {
         let top = get(world, client, "/top?limit=1&numbers=string");
         let of_it = sum + 2;
         let text = |number: &serde_json::Value| number.to_string().replace('"', "");
-        assert_eq!(text(&top["rows"][0]["value"]), of_it.to_string(), "{top}");
+        assert_eq!(text(&top["entries"][0]["value"]), of_it.to_string(), "{top}");
         let total = sum + u128::try_from(OnePartition::TOTAL).expect("it is small");
         assert_eq!(text(&top["total"]), total.to_string(), "{top}");
     }
@@ -741,7 +741,7 @@ fn a_partition_sees_what_changes_after_it_has_looked() {
     world.run_for_ms(86_400_000);
     let (today, ..) = own.read();
     assert_eq!(
-        (&today["total"], &today["rows"]),
+        (&today["total"], &today["entries"]),
         (&0.into(), &serde_json::json!([]))
     );
 }
@@ -931,7 +931,7 @@ fn counters_of_more_than_62_bits_have_windows_and_ranks() {
     world.run_for_ms(PROPAGATION_MS + 2 * 3_600_000);
     let window = "/top?by=count&window=3600";
     let count = |top: &serde_json::Value| -> Vec<(String, i64)> {
-        let rows = top["rows"].as_array().expect("rows").iter();
+        let rows = top["entries"].as_array().expect("rows").iter();
         let row = |row: &serde_json::Value| {
             (
                 row["id"].as_str().expect("a name").to_owned(),

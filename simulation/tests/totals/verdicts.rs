@@ -178,12 +178,12 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
     let body = verdicts(&world, &client, "history");
     assert_eq!(sums(&body), (1, 2, 0), "{body}");
     let list = get(&world, &client, "/counters?values=1");
-    assert_eq!(list["counters"].as_array().map(Vec::len), Some(1), "{list}");
+    assert_eq!(list["entries"].as_array().map(Vec::len), Some(1), "{list}");
     // Nor behind a cursor that is before all names that clients may give.
     for cursor in ["", "%01", "%01limits"] {
         let path = format!("/counters?values=1&cursor={cursor}");
         let list = get(&world, &client, &path);
-        assert_eq!(list["counters"].as_array().map(Vec::len), Some(1), "{list}");
+        assert_eq!(list["entries"].as_array().map(Vec::len), Some(1), "{list}");
         let path = format!("/export?cursor=counters%2F{cursor}");
         let export = world.run(client.get(&path)).expect("no fault").text();
         assert!(

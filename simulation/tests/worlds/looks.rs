@@ -127,7 +127,7 @@ impl Service {
         };
         let json = answer.json();
         let ended = self.now();
-        let listed = json["counters"].as_array().expect("counters");
+        let listed = json["entries"].as_array().expect("counters");
         let listed: Vec<&str> = listed.iter().filter_map(|one| one["id"].as_str()).collect();
         assert!(listed.is_sorted(), "{json}");
         for counter in 0..self.counters.len() {

@@ -274,7 +274,7 @@ impl Service {
             answer.text()
         );
         let list = self.read_json("/counters?prefix=hits-").await;
-        let listed = list["counters"].as_array().expect("counters");
+        let listed = list["entries"].as_array().expect("counters");
         let listed: Vec<&str> = listed.iter().filter_map(|one| one["id"].as_str()).collect();
         assert_eq!(listed, ids, "{list}");
     }

@@ -130,7 +130,7 @@ test("a test tells what the receiver answered, or that nobody is there", async (
   expect(delivery).toMatchObject({
     outcome: "given_up", status: null, why: expect.stringContaining("cannot be reached"),
   });
-  const { deliveries } = await well("GET", "/alerts/tried/deliveries");
+  const { entries: deliveries } = await well("GET", "/alerts/tried/deliveries");
   expect(deliveries.map(({ outcome }) => outcome)).toEqual(["given_up", "given_up", "delivered"]);
 });
 

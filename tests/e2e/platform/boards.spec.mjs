@@ -22,7 +22,7 @@ test("members are ranked across segments", async () => {
         score, rank: place + 1, total: 2_500,
       });
       const page = await world.well("GET", `/boards/b/members?rank=${place + 1}&limit=4`);
-      expect(page.rows.map((row) => row.member)).toEqual(all.slice(place, place + 4).map((row) => row.member));
+      expect(page.entries.map((row) => row.member)).toEqual(all.slice(place, place + 4).map((row) => row.member));
     }
   };
   await check();

@@ -51,7 +51,7 @@ test("a snapshot goes to the bucket, and tells the day after all memory of it is
   await world.well("DELETE", pathOf("page/4"));
   const { date, full, changed } = await made(world);
   expect([full, changed]).toEqual([false, 2]);
-  const { snapshots } = await world.well("GET", "/snapshots");
+  const { entries: snapshots } = await world.well("GET", "/snapshots");
   expect(snapshots[0]).toMatchObject({ date, complete: true, counters: COUNTERS - 1 });
   // What was read of files before is let go: all comes from the bucket.
   await world.evict();
@@ -59,14 +59,14 @@ test("a snapshot goes to the bucket, and tells the day after all memory of it is
   expect((await world.well("GET", `${pathOf("page/5")}?on=${date}`)).value).toBe(5);
   await world.refused(404, "counter-not-found", "GET", `${pathOf("page/4")}?on=${date}`);
   const listed = await world.well("GET", `/counters?prefix=page%2F&on=${date}&limit=1000`);
-  expect(listed.counters.length).toBe(COUNTERS - 1);
+  expect(listed.entries.length).toBe(COUNTERS - 1);
 
   // A part that is gone is said, and nothing is told in its place.
   const [part] = names.filter((name) => name.includes("/parts/"));
   const [, partition] = part.split("/");
   const gone = await namesOf(bucket, `s1/${partition}/parts/`);
   await bucket.delete(gone);
-  const answers = await each(listed.counters, 8, ({ id }) => world.call("GET", `${pathOf(id)}?on=${date}`));
+  const answers = await each(listed.entries, 8, ({ id }) => world.call("GET", `${pathOf(id)}?on=${date}`));
   const refused = answers.filter(({ status }) => status !== 200);
   expect(refused.length).toBeGreaterThan(0);
   for (const { status, json } of refused) {
@@ -124,7 +124,7 @@ function manifestOf(first, run, days_ago) {
 test("an empty deployment takes a bucket over, also of more files than are listed at once, and lets go what is too old", async () => {
   const { world, bucket, first } = await filled();
   const names = await namesOf(bucket, "s1/");
-  const [{ counters }] = [await world.well("GET", `/counters?prefix=page%2F&on=${first.date}&limit=1000`)];
+  const [{ entries: counters }] = [await world.well("GET", `/counters?prefix=page%2F&on=${first.date}&limit=1000`)];
   expect(counters.length).toBe(COUNTERS);
   const files = new Map(await each(names, 8, async (name) => [name, await bytesOf(bucket, name)]));
   const part = names.find((name) => name.includes("/parts/00000001-"));

@@ -23,7 +23,7 @@ for (const dots of [".", "..", "%2e", "%2E%2e"]) {
     await once(socket, "close");
     expect(answer).toMatch(/^HTTP\/1\.1 4\d\d /);
     expect(answer).toMatch(/application\/problem\+json/i);
-    expect((await world.well("GET", "/counters")).counters).toEqual([]);
+    expect((await world.well("GET", "/counters")).entries).toEqual([]);
   });
 }
 

@@ -13,7 +13,7 @@ use tally_protocol::bodies::parse_nothing;
 use tally_protocol::messages::{AllRuns, AskRuns, Fault, ListAllPastStates, ReadPastStates};
 use tally_protocol::names::{DIRECTORY_PARTITIONS, SNAPSHOTS_BUCKET};
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
+use tally_protocol::query::{ListPage, Query};
 use tally_protocol::snapshot::{
     Days, date_of, days_json, list_on_json, on_json, parse_date, snapshot_json, snapshots_json,
 };
@@ -55,9 +55,9 @@ fn no_snapshot(of: &str) -> Problem {
 /// # Errors
 /// `invalid-query`, `unavailable`.
 pub async fn list(context: &RequestContext) -> Result<Answer, Problem> {
-    Query::parse(context.query(), &[])?;
+    let page = ListPage::parse(context.query())?;
     let all = runs(&context.host, false).await?;
-    Ok(Answer::json(snapshots_json(&all)))
+    Ok(Answer::json(snapshots_json(&all, &page)))
 }
 
 /// `GET /snapshots/{date}`.
@@ -104,7 +104,7 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
     let made = day.and_then(|day| snapshot_json(&all, day));
     Ok(match made.filter(|_| !is_under_way(&all)) {
         Some(made) => Answer::json(made),
-        None => Answer::json(snapshots_json(&all)).with_status(202),
+        None => Answer::json(snapshots_json(&all, &ListPage::default())).with_status(202),
     })
 }
 

@@ -16,7 +16,7 @@ use tally_protocol::access::Caller;
 use tally_protocol::boards::{
     BoardQuery, BoardVersion, MEMBERS_QUERY, MemberLines, ReadBoard, WRITES_AT_ONCE, WantedMembers,
     configured_json, cursor_of, deleted_json, list_json, members_json, not_found, one_json,
-    parse_hidden, parse_if_match, parse_lines, parse_settings, parse_write, periods_json,
+    parse_hidden, parse_if_match, parse_lines, parse_settings, parse_write,
     problem_of, refusal_of, rows_json, rows_ndjson, tag_text, written_json,
 };
 use tally_protocol::keys::{KeyKind, section_key};
@@ -102,7 +102,7 @@ pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, P
                     .await?
                 }
             };
-            let json = configured_json(&board_view(context, &board, &seen));
+            let json = configured_json(&board_view(context, &board, &seen), false);
             let status = if is_new { 201 } else { 200 };
             Ok(Answer::json(json).with_status(status))
         }
@@ -186,20 +186,15 @@ async fn unseen(context: &RequestContext, board: &CounterId, answer: &BoardAnswe
 /// `invalid-query`, `board-not-found`, `period-not-found`, `version-not-reached`, `unavailable`; as for all reads
 /// below.
 pub async fn about(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &[])?;
-    let seen = ask(context, &board, &query, BoardQuestion::About).await?;
-    Ok(Answer::json(configured_json(&board_view(
-        context, &board, &seen,
-    ))))
-}
-
-/// `GET /boards/{board}/periods`
-pub async fn periods(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &[])?;
-    let seen = ask(context, &board, &query, BoardQuestion::Periods).await?;
-    Ok(Answer::json(periods_json(&board_view(
-        context, &board, &seen,
-    ))))
+    let query = BoardQuery::parse(context.query(), &["include"])?;
+    let has_periods = query.includes_periods()?;
+    let question = match has_periods {
+        true => BoardQuestion::Periods,
+        false => BoardQuestion::About,
+    };
+    let seen = ask(context, &board, &query, question).await?;
+    let view = board_view(context, &board, &seen);
+    Ok(Answer::json(configured_json(&view, has_periods)))
 }
 
 /// `GET /boards/{board}/members`: the named ones, one with its neighbours, lines, or a part of the order.

@@ -21,7 +21,7 @@ use tally_protocol::messages::{
 };
 use tally_protocol::names::ALERTS_ALLOW;
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
+use tally_protocol::query::{ListPage, Query};
 use tally_shared::{call, call_within};
 
 /// How long a test may take, milliseconds: as long as its receiver, and the call.
@@ -59,13 +59,12 @@ fn answer(context: &RequestContext, seen: &AlertDetails) -> Answer {
     Answer::json(alert_json(&summary_of(seen), context.host.now_ms()))
 }
 
-/// The alert, whoever administers what it watches; parameters of the query are refused.
+/// The alert, whoever administers what it watches.
 async fn stored(
     context: &RequestContext,
     caller: &Caller,
     name: &AlertName,
 ) -> Result<Option<AlertDetails>, Problem> {
-    Query::parse(context.query(), &[])?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let get = GetAlert { name: name.clone() };
     Ok(call(&context.host, &get).await?)
@@ -149,6 +148,7 @@ pub async fn get(
     caller: &Caller,
     name: AlertName,
 ) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
     let seen = found(context, caller, &name).await?;
     Ok(answer(context, &seen))
 }
@@ -158,14 +158,14 @@ pub async fn get(
 /// # Errors
 /// `forbidden`, `unavailable`.
 pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    Query::parse(context.query(), &[])?;
+    let page = ListPage::parse(context.query())?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let (alerts, missing) = call(&context.host, &AllAlerts {}).await?;
     let alerts = alerts
         .iter()
         .filter(|seen| may(caller, &seen.alert).is_ok());
     let alerts: Vec<AlertSummary<'_>> = alerts.map(summary_of).collect();
-    let json = alerts_json(&alerts, &missing, context.host.now_ms());
+    let json = alerts_json(&alerts, &missing, &page, context.host.now_ms());
     Ok(Answer::json(json))
 }
 
@@ -178,6 +178,7 @@ pub async fn delete(
     caller: &Caller,
     name: AlertName,
 ) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
     found(context, caller, &name).await?;
     let delete = DeleteAlert { name };
     call(&context.host, &delete).await?;
@@ -195,6 +196,7 @@ pub async fn silence(
 ) -> Result<Answer, Problem> {
     let body = body::read_small(context).await?;
     let seconds = parse_silence(&body)?;
+    Query::parse(context.query(), &[])?;
     found(context, caller, &name).await?;
     let for_ms = i64::try_from(seconds).unwrap_or(0) * 1_000;
     let silence = SilenceAlert { name, for_ms };
@@ -213,6 +215,7 @@ pub async fn test(
     caller: &Caller,
     name: AlertName,
 ) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
     found(context, caller, &name).await?;
     let test = TestAlert { name };
     match call_within(&context.host, &test, TEST_MS_MAX).await? {
@@ -231,21 +234,25 @@ pub async fn deliveries(
     caller: &Caller,
     alerts: AlertNames,
 ) -> Result<Answer, Problem> {
+    let page = ListPage::parse(context.query())?;
     let name = match alerts {
         AlertNames::One(name) => name,
-        AlertNames::All => return all_deliveries(context, caller).await,
+        AlertNames::All => return all_deliveries(context, caller, &page).await,
     };
     found(context, caller, &name).await?;
     let mut deliveries = call(&context.host, &DeliveriesOf { name }).await?;
     // The alert may have watched something else before, for another.
     deliveries.retain(|(delivery, _)| may(caller, &delivery.event.alert).is_ok());
-    Ok(Answer::json(deliveries_json(&deliveries, &[])))
+    Ok(Answer::json(deliveries_json(deliveries, &[], &page)))
 }
 
-async fn all_deliveries(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    Query::parse(context.query(), &[])?;
+async fn all_deliveries(
+    context: &RequestContext,
+    caller: &Caller,
+    page: &ListPage,
+) -> Result<Answer, Problem> {
     caller.may_somewhere(Scope::Admin, &[])?;
     let of = caller.admin_rights();
     let (deliveries, missing) = call(&context.host, &AllDeliveries { of }).await?;
-    Ok(Answer::json(deliveries_json(&deliveries, &missing)))
+    Ok(Answer::json(deliveries_json(deliveries, &missing, page)))
 }

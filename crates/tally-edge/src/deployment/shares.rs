@@ -22,7 +22,7 @@ use tally_protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
 use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_json;
-use tally_protocol::query::Query;
+use tally_protocol::query::{ListPage, Query};
 use tally_protocol::share::{
     SHARES_MAX, Share, ShareId, ShareToken, parse_share, share_json, shares_json,
 };
@@ -181,7 +181,7 @@ fn end_with(caller: &Caller, share: &mut Share) -> Result<(), Problem> {
 /// # Errors
 /// `forbidden`, `unavailable`.
 pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    Query::parse(context.query(), &[])?;
+    let page = ListPage::parse(context.query())?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let names = name_key(&context.host).await?;
     let shares = call(&context.host, &ListShares).await?;
@@ -197,10 +197,10 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
             (id, held.share, has_token)
         })
         .collect();
-    put_in_order(&mut shares, |(_, one, _), (_, other, _)| {
-        one.created_ms.cmp(&other.created_ms)
+    put_in_order(&mut shares, |(id, one, _), (other_id, other, _)| {
+        (one.created_ms, id.to_string()).cmp(&(other.created_ms, other_id.to_string()))
     });
-    Ok(Answer::json(shares_json(&names, &shares)))
+    Ok(Answer::json(shares_json(&names, &shares, &page)))
 }
 
 /// `DELETE /shares/{id}`.

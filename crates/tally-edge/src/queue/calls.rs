@@ -35,7 +35,7 @@ use tally_protocol::messages::{
 use tally_protocol::metrics::Metric;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{SummedCounter, count_json, dead_letters_json, queued_json};
-use tally_protocol::query::{LIST_LIMIT, Query};
+use tally_protocol::query::{LIST_LIMIT, ListPage, Query};
 use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::{call, call_within, metrics};
 
@@ -263,7 +263,8 @@ pub async fn counter(context: &RequestContext, caller: &Caller) -> Result<Answer
 /// # Errors
 /// `invalid-query`, `unavailable`.
 pub async fn dead_letters(context: &RequestContext) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["datacenter", "numbers"])?;
+    let query = Query::parse(context.query(), &["datacenter", "cursor", "limit", "numbers"])?;
+    let page = ListPage::of(&query)?;
     let datacenter = query.datacenter()?.unwrap_or_else(|| context.datacenter());
     let own = (0..INBOXES_PER_DATACENTER).map(|number| InboxId {
         datacenter: datacenter.clone(),
@@ -285,6 +286,7 @@ pub async fn dead_letters(context: &RequestContext) -> Result<Answer, Problem> {
     }
     Ok(Answer::json(dead_letters_json(
         all,
+        &page,
         query.numbers_as_strings()?,
     )))
 }

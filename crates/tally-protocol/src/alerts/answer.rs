@@ -6,8 +6,10 @@ use super::delivery::{Delivery, Outcome, incident_text};
 use super::{Alert, AlertName, Watched};
 use crate::fields::MissingPartitions;
 use crate::public::to_json;
+use crate::query::{ListPage, newest_first};
 use tally_core::alert::condition::{Condition, Measure};
 use tally_core::alert::record::{AlertRecord, AlertState};
+use tally_core::order::in_order;
 
 /// What is watched.
 #[derive(Serialize)]
@@ -262,32 +264,52 @@ pub fn alert_json(summary: &AlertSummary<'_>, now_ms: i64) -> String {
 }
 
 /// The JSON of `GET /alerts`.
-pub fn alerts_json(summaries: &[AlertSummary<'_>], missing: &[u32], now_ms: i64) -> String {
+pub fn alerts_json(
+    summaries: &[AlertSummary<'_>],
+    missing: &[u32],
+    page: &ListPage,
+    now_ms: i64,
+) -> String {
     #[derive(Serialize)]
     struct AlertsView<'a> {
-        alerts: Vec<AlertView<'a>>,
+        entries: Vec<AlertView<'a>>,
+        /// Names the next page; `null` on the last.
+        cursor: Option<String>,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
         missing_partitions: MissingPartitions<'a>,
     }
+    let (shown, cursor) = page.cut(summaries, |summary| summary.name.to_string());
     to_json(&AlertsView {
-        alerts: summaries
-            .iter()
+        entries: (shown.into_iter())
             .map(|summary| alert_view(summary, now_ms))
             .collect(),
+        cursor,
         missing_partitions: missing,
     })
 }
 
 /// The JSON of deliveries, the last one first.
-pub fn deliveries_json(deliveries: &[ScheduledDelivery], missing: &[u32]) -> String {
+pub fn deliveries_json(
+    deliveries: Vec<ScheduledDelivery>,
+    missing: &[u32],
+    page: &ListPage,
+) -> String {
     #[derive(Serialize)]
     struct DeliveriesView<'a> {
-        deliveries: Vec<DeliveryView<'a>>,
+        entries: Vec<DeliveryView<'a>>,
+        /// Names the next page; `null` on the last.
+        cursor: Option<String>,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
         missing_partitions: MissingPartitions<'a>,
     }
+    let key = |(delivery, _): &ScheduledDelivery| {
+        format!("{}/{}", newest_first(delivery.created_ms), delivery.id())
+    };
+    let deliveries = in_order(deliveries, |one, other| key(one).cmp(&key(other)));
+    let (shown, cursor) = page.cut(deliveries, key);
     to_json(&DeliveriesView {
-        deliveries: deliveries.iter().map(delivery_view).collect(),
+        entries: shown.iter().map(delivery_view).collect(),
+        cursor,
         missing_partitions: missing,
     })
 }

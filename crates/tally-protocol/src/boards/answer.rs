@@ -183,7 +183,7 @@ struct SeenView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     percentile: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rows: Option<Vec<RowView<'a>>>,
+    entries: Option<Vec<RowView<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,7 +225,7 @@ impl<'a> ReadBoard<'a> {
             board: self.board,
             row: None,
             percentile: None,
-            rows: None,
+            entries: None,
             absent: None,
             count: None,
             cursor: None,
@@ -269,7 +269,7 @@ pub fn one_json(read: &ReadBoard<'_>) -> Option<String> {
 pub fn rows_json(read: &ReadBoard<'_>, counts: bool) -> String {
     let seen = read.seen;
     let mut view = read.view();
-    view.rows = Some(seen.rows.iter().map(RowView::of).collect());
+    view.entries = Some(seen.rows.iter().map(RowView::of).collect());
     view.count = counts.then_some(seen.count);
     let last = seen.rows.last().filter(|_| seen.has_more);
     view.cursor = Some(last.map(|last| cursor_of(last, &seen.period)));
@@ -288,7 +288,8 @@ pub fn members_json(read: &ReadBoard<'_>, names: &[CounterId]) -> String {
         .filter(|name| !is_there(name))
         .map(ToString::to_string)
         .collect();
-    view.rows = Some(read.seen.rows.iter().map(RowView::of).collect());
+    view.entries = Some(read.seen.rows.iter().map(RowView::of).collect());
+    view.cursor = Some(None);
     let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
     let view = SeenView {
         absent: Some(absent),
@@ -297,24 +298,13 @@ pub fn members_json(read: &ReadBoard<'_>, names: &[CounterId]) -> String {
     to_json(&view)
 }
 
-/// The JSON of a board with its settings.
-pub fn configured_json(read: &ReadBoard<'_>) -> String {
+/// The JSON of a board with its settings, and the ended periods that it keeps, if asked for.
+pub fn configured_json(read: &ReadBoard<'_>, has_periods: bool) -> String {
     let mut view = read.view();
     view.settings = Some(SettingsView::of(&read.seen.settings, &read.seen.placing));
     view.shards = Some(read.seen.layout.shards);
-    to_json(&view)
-}
-
-/// The JSON of the ended periods that are stored.
-pub fn periods_json(read: &ReadBoard<'_>) -> String {
-    let mut view = read.view();
-    view.periods = Some(
-        read.seen
-            .periods
-            .iter()
-            .filter_map(PeriodView::of)
-            .collect(),
-    );
+    let ended = || read.seen.periods.iter().filter_map(PeriodView::of);
+    view.periods = has_periods.then(|| ended().collect());
     to_json(&view)
 }
 
@@ -438,7 +428,7 @@ pub fn deleted_json(board: &CounterId) -> String {
 pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>, as_of_ms: i64) -> String {
     #[derive(Serialize)]
     struct ListView<'a> {
-        boards: &'a [CounterId],
+        entries: &'a [CounterId],
         cursor: Option<&'a CounterId>,
         /// Whether all partitions of the directory have answered.
         exact: bool,
@@ -448,7 +438,7 @@ pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>, as_of_ms: i6
         missing_partitions: MissingPartitions<'a>,
     }
     to_json(&ListView {
-        boards: &listed.boards,
+        entries: &listed.boards,
         cursor,
         exact: listed.missing_partitions.is_empty(),
         as_of: as_of_ms,
@@ -591,7 +581,7 @@ pub fn not_found(answer: &BoardAnswer) -> Problem {
     match answer {
         BoardAnswer::NoPeriod => Problem::new(
             Code::PeriodNotFound,
-            "the board keeps no such period; GET …/periods lists those that it has",
+            "the board keeps no such period; GET /boards/{board}?include=periods lists those that it has",
         ),
         BoardAnswer::NotReached(generation, sequence) => Problem::new(
             Code::VersionNotReached,

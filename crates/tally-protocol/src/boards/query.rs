@@ -97,6 +97,15 @@ impl BoardQuery {
         self.0.is_strong()
     }
 
+    /// Whether `include=periods` is asked for.
+    pub fn includes_periods(&self) -> Result<bool, Problem> {
+        match self.0.get("include") {
+            None => Ok(false),
+            Some("periods") => Ok(true),
+            Some(_) => refuse("include can only be periods".to_owned()),
+        }
+    }
+
     /// The version that the answer must include.
     pub fn at_least(&self) -> Result<Option<BoardVersion>, Problem> {
         match self.0.get("at_least").map(parse_version) {

@@ -350,12 +350,12 @@ pub fn deleted_json(name: &PolicyName) -> String {
 pub fn list_json(policies: &[(PolicyName, Policy)], cursor: Option<&str>) -> String {
     #[derive(Serialize)]
     struct ListView<'a> {
-        policies: Vec<PolicyView<'a>>,
+        entries: Vec<PolicyView<'a>>,
         cursor: Option<&'a str>,
     }
     let view = policies.iter().map(|(name, policy)| view_of(name, policy));
     to_json(&ListView {
-        policies: view.collect(),
+        entries: view.collect(),
         cursor,
     })
 }

@@ -43,7 +43,9 @@ struct HotView<'a> {
     /// Partitions of the directory that did not answer: what was reported there is missing.
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
     missing_partitions: &'a [u32],
-    rows: Vec<RowView<'a>>,
+    entries: Vec<RowView<'a>>,
+    /// `null`: this list has one page.
+    cursor: Option<&'a str>,
 }
 
 /// The counters that are written most, up to a limit.
@@ -73,6 +75,7 @@ pub fn hot_json(fleet: &Fleet, limit: usize) -> String {
         as_of: part.now_ms.saturating_sub(age_ms.unwrap_or(0)),
         others_per_second_max: per_second(hot.absent_max()),
         missing_partitions: fleet.missing(),
-        rows: rows.collect(),
+        entries: rows.collect(),
+        cursor: None,
     })
 }

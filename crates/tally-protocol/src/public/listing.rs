@@ -28,7 +28,7 @@ struct RowView<'a> {
 
 #[derive(Serialize)]
 struct ListView<'a> {
-    counters: Vec<RowView<'a>>,
+    entries: Vec<RowView<'a>>,
     /// Opaque: begins the next page; `null` at the end.
     cursor: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,16 +54,16 @@ pub fn list_json(
         uniques: (known.uniques).map(|uniques| rounding.apply(Estimate::of_known(uniques))),
         as_of: known.total.as_of_ms,
     };
-    let counters: Vec<RowView<'_>> = (listed.rows.iter())
+    let entries: Vec<RowView<'_>> = (listed.rows.iter())
         .map(|(id, total)| RowView {
             id,
             known: total.as_ref().map(known),
         })
         .collect();
-    let has_values = counters.iter().any(|row| row.known.is_some());
+    let has_values = entries.iter().any(|row| row.known.is_some());
     let is_part = has_values || !listed.missing_partitions.is_empty();
     to_json(&ListView {
-        counters,
+        entries,
         cursor,
         exact: is_part.then_some(false),
         missing_partitions: &listed.missing_partitions,

@@ -19,6 +19,8 @@
 //!
 //! This file holds the answers about several counters, or about none.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use super::alerts::AlertName;
@@ -26,11 +28,12 @@ use super::api_key::KeyId;
 use super::messages::{DeadLetters, Flushed, Revoked};
 use super::names::CellAddress;
 use super::problem::Code;
+use super::query::{ListPage, newest_first};
 use super::shell_limits::KEY_MS_MAX;
 use super::version::Version;
 use crate::fields::{CountValue, Moment, Total, VersionText};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::queue::DeadLetterReason;
+use tally_core::counter::queue::{DeadLetter, DeadLetterReason};
 use tally_core::counter::total::Value;
 use tally_core::order::in_order;
 use tally_core::sketch::HashId;
@@ -155,7 +158,7 @@ pub fn count_json(key: &CounterId, count: Value, strings: bool) -> String {
 }
 
 /// The JSON of `GET /api/dead-letters`, newest first.
-pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
+pub fn dead_letters_json(dead: DeadLetters, page: &ListPage, strings: bool) -> String {
     #[derive(Serialize)]
     struct LetterView {
         /// The counter's id; empty where it cannot be read any more.
@@ -167,12 +170,27 @@ pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
     }
     #[derive(Serialize)]
     struct LettersView {
-        dead_letters: Vec<LetterView>,
+        entries: Vec<LetterView>,
+        /// Names the next page; `null` on the last.
+        cursor: Option<String>,
         /// Older ones that are kept no more: each inbox keeps 10,000.
         dropped: u64,
     }
-    let letters = in_order(dead.letters, |one, other| other.at_ms.cmp(&one.at_ms));
-    let view = letters.into_iter().map(|letter| LetterView {
+    let letters = in_order(dead.letters, |one, other| {
+        let place = |letter: &DeadLetter| (Reverse(letter.at_ms), letter.increment);
+        (place(one), &one.counter).cmp(&(place(other), &other.counter))
+    });
+    // Letters have no name: one is known by its time, and its place among those of that time.
+    let mut before = (i64::MAX, 0_u64);
+    let placed = letters.into_iter().map(|letter| {
+        let place = if before.0 == letter.at_ms { before.1 + 1 } else { 0 };
+        before = (letter.at_ms, place);
+        (place, letter)
+    });
+    let (shown, cursor) = page.cut(placed, |(place, letter)| {
+        format!("{}/{place:06}", newest_first(letter.at_ms))
+    });
+    let view = shown.into_iter().map(|(_, letter)| LetterView {
         id: letter.counter,
         delta: Exact::new(Value::new(letter.increment, 0), strings),
         code: match letter.death {
@@ -184,7 +202,8 @@ pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
         at: letter.at_ms,
     });
     to_json(&LettersView {
-        dead_letters: view.collect(),
+        entries: view.collect(),
+        cursor,
         dropped: dead.dropped,
     })
 }

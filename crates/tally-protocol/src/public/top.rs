@@ -103,7 +103,10 @@ struct TopView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted: Option<OmittedView>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rows: Option<Vec<RowView<'a>>>,
+    entries: Option<Vec<RowView<'a>>>,
+    /// `null`: this list has one page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<Option<String>>,
     #[serde(flatten)]
     row: Option<RowView<'a>>,
 }
@@ -193,7 +196,8 @@ impl TopPage {
             total: Exact::new(self.total(&top.sums), self.strings),
             missing_partitions: &top.missing_partitions,
             omitted: OmittedView::of(top.omitted, self.strings),
-            rows: None,
+            entries: None,
+            cursor: None,
             row: None,
         }
     }
@@ -218,7 +222,8 @@ pub fn top_json(top: &Top, page: &TopPage) -> String {
         rows.push(page.row(rank, one, top));
     }
     let mut view = page.view(top);
-    view.rows = Some(rows);
+    view.entries = Some(rows);
+    view.cursor = Some(None);
     to_json(&view)
 }
 

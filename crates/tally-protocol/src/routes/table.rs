@@ -168,9 +168,6 @@ macro_rules! route_table {
             DeleteBoard(board: CounterId) "DELETE" "/boards/{board}" "board_delete"
                 Right::Counter(Scope::Admin, board.as_str()) => boards::delete(context, board).await;
             #[cfg(feature = "boards")]
-            BoardPeriods(board: CounterId) "GET" "/boards/{board}/periods" "board_periods"
-                Right::Counter(Scope::Read, board.as_str()) => boards::periods(context, board).await;
-            #[cfg(feature = "boards")]
             Members(board: CounterId) "GET" "/boards/{board}/members" "members"
                 Right::Counter(Scope::Read, board.as_str()) => boards::members(context, board).await;
             #[cfg(feature = "boards")]

@@ -9,6 +9,7 @@ use super::manifest::RunOf;
 use crate::fields::{MissingPartitions, Moment, Total};
 use crate::messages::{AllRuns, KnownUniques, PartitionRuns, PastState, PastStateList};
 use crate::public::{Estimate, Exact, Rounding};
+use crate::query::{ListPage, newest_first};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::Value;
 use tally_core::order::map_of;
@@ -122,20 +123,23 @@ fn runs_in_progress(all: &AllRuns) -> Vec<InProgressView<'_>> {
 }
 
 /// The JSON of `GET /snapshots`, the newest day first.
-pub fn snapshots_json(all: &AllRuns) -> String {
+pub fn snapshots_json(all: &AllRuns, page: &ListPage) -> String {
     #[derive(Serialize)]
     struct SnapshotsView<'a> {
-        snapshots: Vec<DayView>,
+        entries: Vec<DayView>,
+        /// Names the next page; `null` on the last.
+        cursor: Option<String>,
         in_progress: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: MissingPartitions<'a>,
     }
     let days = days_of(all);
-    let snapshots = days.iter().rev();
+    let (shown, cursor) = page.cut(days.iter().rev(), |(day, _)| newest_first(**day));
     to_json(&SnapshotsView {
-        snapshots: snapshots
+        entries: (shown.into_iter())
             .map(|(day, runs)| day_view(all, *day, runs))
             .collect(),
+        cursor,
         in_progress: runs_in_progress(all),
         missing_partitions: &all.missing_partitions,
     })
@@ -284,7 +288,7 @@ pub fn list_on_json(
         /// The oldest and the newest day of the runs that the list is from.
         on: Option<[String; 2]>,
         taken_at: Option<i64>,
-        counters: Vec<RowView<'a>>,
+        entries: Vec<RowView<'a>>,
         cursor: Option<&'a str>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: &'a [u32],
@@ -301,7 +305,7 @@ pub fn list_on_json(
     to_json(&CountersOnView {
         on: on.map(|(first, last)| [date_of(first), date_of(last)]),
         taken_at: listed.runs.iter().map(|(_, run)| run.ended_ms).max(),
-        counters: rows.collect(),
+        entries: rows.collect(),
         cursor,
         missing_partitions: &listed.missing_partitions,
     })
