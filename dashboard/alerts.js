@@ -63,7 +63,9 @@ export function showAlerts(main, { id }, status) {
     test: (alert) => act(() => deliverTest(alert, signal)),
   };
   const refresh = async () => {
-    const [all, last] = await Promise.all([json(`/alerts?limit=${ALERTS_MAX}`, signal), json("/alerts/*/deliveries", signal)]);
+    const [all, last] = await Promise.all([
+      json(`/alerts?limit=${ALERTS_MAX}`, signal), json("/alerts/*/deliveries", signal),
+    ]);
     status(summaryOf(all));
     const table = all.entries.length === 0 ? noneYet() : alertTable(all.entries, acts);
     keepFocus(alerts, () => alerts.replaceChildren(table));

@@ -220,7 +220,9 @@ async function showTop(frame, route, signal) {
   frame.top.replaceChildren(
     page.entries.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.entries, board, route),
   );
-  frame.shown = page.entries.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
+  frame.shown = page.entries.map(({ rank, member, score }) => ({
+    section: `rank ${rankOf(rank)}`, name: member, count: score,
+  }));
   frame.arrive();
   setText(frame.total, page.total > page.entries.length ? `${count(page.total)} members in all.` : "");
   return page;

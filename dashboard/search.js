@@ -100,7 +100,9 @@ const heldOthers = [
     })),
   ),
   held(async (signal) =>
-    (await json(`/alerts?limit=${ALERTS_MAX}`, signal)).entries.map(({ name }) => ({ kind: "alert", name, href: rowHash("alerts", name) })),
+    (await json(`/alerts?limit=${ALERTS_MAX}`, signal)).entries.map(({ name }) => ({
+      kind: "alert", name, href: rowHash("alerts", name),
+    })),
   ),
 ];
 

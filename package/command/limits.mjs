@@ -28,7 +28,8 @@ export async function list({ options, screen }) {
     policies.push(...page.entries);
     cursor = page.cursor;
   } while (cursor);
-  screen.show({ entries: policies }, () => (policies.length === 0 ? "there are no policies" : table(policies.map(policyText))));
+  const text = () => (policies.length === 0 ? "there are no policies" : table(policies.map(policyText)));
+  screen.show({ entries: policies }, text);
   return EXIT.done;
 }
 

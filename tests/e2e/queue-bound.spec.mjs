@@ -74,7 +74,7 @@ describe("a queue", () => {
     await reaches(world, "a", 7);
     const dead = await until(async () => {
       const found = await letters(world);
-      return found.reduce((sum, { increment }) => sum + Number(increment), 0) === 11 && found;
+      return found.reduce((sum, { delta }) => sum + Number(delta), 0) === 11 && found;
     }, "dead letters");
     expect(new Set(dead.map(({ code }) => code))).toEqual(new Set(["counter-ended"]));
     await world.well("DELETE", "/counters/a");

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { entriesOf } from "./calls.mjs";
 import { databasesOf, framed, withDatabase } from "./databases.mjs";
 import { openWorld, until } from "./world.mjs";
 
@@ -83,8 +84,9 @@ test("of too many dead letters the oldest go, and are counted", async () => {
   });
   await accepted("b");
   await until(async () => (await countOf("b")) === 1, "the count");
-  const { entries: dead_letters, dropped } = await world.well("GET", "/api/dead-letters");
+  const { dropped } = await world.well("GET", "/api/dead-letters");
   expect(dropped).toBe(3);
+  const dead_letters = await entriesOf(world, "/api/dead-letters?limit=1000");
   expect(dead_letters.filter(({ code }) => code === "internal").map(({ id }) => id)).toEqual(["", "", ""]);
   const kept = [];
   await reopen((database) => kept.push(database.prepare("SELECT COUNT(*) AS count FROM dead").get().count));

@@ -1,5 +1,6 @@
 // How specs of queued events send them, and see what became of them.
 import { expect } from "vitest";
+import { entriesOf } from "./calls.mjs";
 import { until } from "./world.mjs";
 
 // The queue of a deployment that binds one of the platform. As short as can be: a batch is delivered once the queue has
@@ -21,5 +22,5 @@ export const valueOf = async (world, key, numbers = "") => {
 };
 export const reaches = (world, key, value) =>
   until(async () => (await valueOf(world, key)) === value, `a value of ${value} of ${key}`);
-export const letters = async (world, datacenter = "FRA") =>
-  (await world.well("GET", `/api/dead-letters?numbers=string&datacenter=${datacenter}`)).entries;
+export const letters = (world, datacenter = "FRA") =>
+  entriesOf(world, `/api/dead-letters?numbers=string&datacenter=${datacenter}`);

@@ -293,7 +293,9 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     expect(await result(world, "ZADD", "race", "81.5", "ann", "83", "bob", "83", "al")).toBe(3);
     expect(await board("GET", "race/members?limit=10")).toMatchObject({
       total: 3,
-      entries: [{ member: "bob", score: 83, rank: 1 }, { member: "al", rank: 2 }, { member: "ann", score: 81.5, rank: 3 }],
+      entries: [
+        { member: "bob", score: 83, rank: 1 }, { member: "al", rank: 2 }, { member: "ann", score: 81.5, rank: 3 },
+      ],
     });
     await board("POST", "race/members/cat", '{"score":90,"metadata":{"car":"red"}}');
     expect(await result(world, "ZREVRANGE", "race", 0, 1, "WITHSCORES")).toEqual(["cat", "90", "bob", "83"]);

@@ -221,11 +221,7 @@ pub fn share_json(names: &HashKey, id: ShareId, share: &Share) -> String {
 }
 
 /// The JSON of `GET /shares`. The last part of each says whether the caller gets its token.
-pub fn shares_json(
-    names: &HashKey,
-    shares: &[(ShareId, Share, bool)],
-    page: &ListPage,
-) -> String {
+pub fn shares_json(names: &HashKey, shares: &[(ShareId, Share, bool)], page: &ListPage) -> String {
     #[derive(Serialize)]
     struct SharesView<'a> {
         entries: Vec<ShareView<'a>>,

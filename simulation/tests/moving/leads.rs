@@ -72,11 +72,7 @@ fn leads_that_nobody_asks_for_move_by_themselves_and_leave_nothing_behind() {
     // Partitions start anew when they are asked for something.
     let list = all.world.run(all.client(0).get("/counters?limit=100"));
     let list = list.expect("an answer").json();
-    assert_eq!(
-        list["entries"].as_array().map(Vec::len),
-        Some(40),
-        "{list}"
-    );
+    assert_eq!(list["entries"].as_array().map(Vec::len), Some(40), "{list}");
     for _ in 0..60 {
         all.world.run_for_ms(1_000);
     }

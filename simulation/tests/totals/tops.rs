@@ -728,7 +728,11 @@ fn a_partition_sees_what_changes_after_it_has_looked() {
         let top = get(world, client, "/top?limit=1&numbers=string");
         let of_it = sum + 2;
         let text = |number: &serde_json::Value| number.to_string().replace('"', "");
-        assert_eq!(text(&top["entries"][0]["value"]), of_it.to_string(), "{top}");
+        assert_eq!(
+            text(&top["entries"][0]["value"]),
+            of_it.to_string(),
+            "{top}"
+        );
         let total = sum + u128::try_from(OnePartition::TOTAL).expect("it is small");
         assert_eq!(text(&top["total"]), total.to_string(), "{top}");
     }

@@ -16,8 +16,8 @@ use tally_protocol::access::Caller;
 use tally_protocol::boards::{
     BoardQuery, BoardVersion, MEMBERS_QUERY, MemberLines, ReadBoard, WRITES_AT_ONCE, WantedMembers,
     configured_json, cursor_of, deleted_json, list_json, members_json, not_found, one_json,
-    parse_hidden, parse_if_match, parse_lines, parse_settings, parse_write,
-    problem_of, refusal_of, rows_json, rows_ndjson, tag_text, written_json,
+    parse_hidden, parse_if_match, parse_lines, parse_settings, parse_write, problem_of, refusal_of,
+    rows_json, rows_ndjson, tag_text, written_json,
 };
 use tally_protocol::keys::{KeyKind, section_key};
 use tally_protocol::messages::{

@@ -263,7 +263,10 @@ pub async fn counter(context: &RequestContext, caller: &Caller) -> Result<Answer
 /// # Errors
 /// `invalid-query`, `unavailable`.
 pub async fn dead_letters(context: &RequestContext) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["datacenter", "cursor", "limit", "numbers"])?;
+    let query = Query::parse(
+        context.query(),
+        &["datacenter", "cursor", "limit", "numbers"],
+    )?;
     let page = ListPage::of(&query)?;
     let datacenter = query.datacenter()?.unwrap_or_else(|| context.datacenter());
     let own = (0..INBOXES_PER_DATACENTER).map(|number| InboxId {

@@ -16,8 +16,8 @@ mod token;
 
 pub use answer::{
     ReadBoard, board_line, configured_json, deleted_json, list_json, live_board, member_lines,
-    members_json, not_found, one_json, problem_of, refusal_of, rows_json,
-    rows_ndjson, written_json,
+    members_json, not_found, one_json, problem_of, refusal_of, rows_json, rows_ndjson,
+    written_json,
 };
 pub use body::{
     EXPIRES_SECONDS_MAX, LINES_MAX, MemberLines, WRITES_AT_ONCE, parse_board_line, parse_hidden,

@@ -183,7 +183,11 @@ pub fn dead_letters_json(dead: DeadLetters, page: &ListPage, strings: bool) -> S
     // Letters have no name: one is known by its time, and its place among those of that time.
     let mut before = (i64::MAX, 0_u64);
     let placed = letters.into_iter().map(|letter| {
-        let place = if before.0 == letter.at_ms { before.1 + 1 } else { 0 };
+        let place = if before.0 == letter.at_ms {
+            before.1 + 1
+        } else {
+            0
+        };
         before = (letter.at_ms, place);
         (place, letter)
     });
