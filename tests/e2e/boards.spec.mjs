@@ -213,10 +213,12 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
     ...[
       "members?min=x", "members?max=nan", "members?min=2&max=1", "members?min=1&rank=2", "members?format=csv",
       "members?format=ndjson&limit=10001", "members?format=ndjson&cursor=x", "members?format=ndjson&min=1",
-      "periods?limit=1",
     ],
   ];
   for (const path of reads) await world.refused(400, "invalid-query", "GET", `/boards/wrong/${path}`);
+  for (const query of ["limit=1", "include=", "include=members", "include=periods&include=periods"]) {
+    await world.refused(400, "invalid-query", "GET", `/boards/wrong?${query}`);
+  }
   await world.refused(404, "period-not-found", "GET", "/boards/wrong/members?period=1");
   for (const path of [
     "", "/members", "/members/ann", "/members?around=ann", "/members?id=ann", "/members?min=1&limit=0",
@@ -290,7 +292,8 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
       ties === "shared" ? 1 + sorted.filter((other) => better(other, row) < 0).length : place + 1;
     const rows = sorted.map((row, place) => ({ member: row.member, score: row.score, rank: rank(row, place) }));
     const total = rows.length;
-    expect(await get(`${at}/members?limit=${total}`)).toMatchObject({ entries: rows, total, exact: true, cursor: null });
+    const whole = await get(`${at}/members?limit=${total}`);
+    expect(whole).toMatchObject({ entries: rows, total, exact: true, cursor: null });
     expect((await get(`${at}/members?limit=1`)).entries).toEqual(rows.slice(0, 1));
     for (const [place, row] of rows.entries()) {
       expect(await get(`${at}/members/${row.member}`)).toMatchObject({ ...row, total });

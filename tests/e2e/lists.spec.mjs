@@ -5,7 +5,8 @@ import { openWorld, until } from "./world.mjs";
 
 const OPS = "ops-key-0123456789-01";
 const ALERT = {
-  counter: "a", webhook: "https://hooks.example.com/a", secret: `whsec_${"A".repeat(32)}`, when: { value: { above: 5 } },
+  counter: "a", when: { value: { above: 5 } },
+  webhook: "https://hooks.example.com/a", secret: `whsec_${"A".repeat(32)}`,
 };
 const MANY = 5;
 
@@ -57,7 +58,9 @@ test("a page begins where the one before ended, whatever its length", async () =
 
 test("a page goes on behind an entry that was deleted since", async () => {
   for (const [path, gone] of Object.entries({
-    "/shares": ({ id }) => `/shares/${id}`, "/alerts": ({ name }) => `/alerts/${name}`, "/keys": ({ id }) => `/keys/${id}`,
+    "/shares": ({ id }) => `/shares/${id}`,
+    "/alerts": ({ name }) => `/alerts/${name}`,
+    "/keys": ({ id }) => `/keys/${id}`,
   })) {
     const whole = (await world.well("GET", path, options)).entries.map(identity);
     const first = await world.well("GET", `${path}?limit=2`, options);
