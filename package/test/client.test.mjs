@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
+import { connect, createServer as listenTcp } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import express from "express";
@@ -241,6 +242,54 @@ test("startTally() is the real thing, in three lines", { timeout: 60_000 }, asyn
     assert.equal((await answer.json()).datacenter, "FRA");
   } finally {
     await started.close();
+  }
+});
+
+// Looks at one counter until it has this value, as people write it in Python.
+const WATCHING = `import sys
+sys.path.insert(0, sys.argv[1])
+from edgetally import Tally
+for counters in Tally(sys.argv[2]).watch("restarted"):
+    value = (counters["restarted"] or {}).get("value")
+    print(value, flush=True)
+    if value == 5:
+        break
+`;
+
+test("watch() goes on through a restart, in JavaScript and in Python", { timeout: 120_000 }, async (context) => {
+  const installed = await run("python3", ["--version"]).catch(() => ({ code: 1 }));
+  if (installed.code !== 0) return context.skip("python3 is not installed");
+  let behind = await openServer();
+  // The address stays while servers behind it come and go.
+  const between = listenTcp((socket) => {
+    const to = connect(new URL(behind.url).port, "127.0.0.1");
+    for (const [one, other] of [[socket, to], [to, socket]]) {
+      one.pipe(other);
+      one.on("error", () => other.destroy()).on("close", () => other.destroy());
+    }
+  }).listen(0, "127.0.0.1");
+  await once(between, "listening");
+  const url = `http://127.0.0.1:${between.address().port}`;
+  await new Tally({ url: behind.url }).increment("restarted", 1);
+  const seen = [];
+  const stop = new Tally({ url }).watch("restarted", ({ restarted }) => seen.push(restarted?.value));
+  let job;
+  const words = ["-c", WATCHING, join(ROOT, "package/python"), url];
+  const python = run("python3", words, { onOutput: (one) => (job = one) });
+  try {
+    await until(() => seen.includes(1) && job?.stdout.includes("1\n"));
+    await behind.end();
+    behind = await openServer();
+    await new Tally({ url: behind.url }).increment("restarted", 5);
+    await until(() => seen.includes(5));
+    const { code, stdout, stderr } = await python;
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^1\n(.*\n)*5\n$/);
+  } finally {
+    stop();
+    job?.child.kill();
+    between.close();
+    await behind.end();
   }
 });
 
