@@ -82,7 +82,8 @@ fn an_answer_that_comes_late_replaces_none_that_was_asked_for_later_unless_it_is
 }
 
 #[test]
-fn a_root_that_has_told_nobody_for_long_waits_for_nobody_and_one_that_forgot_waits_for_all() {
+fn a_root_that_has_told_nobody_for_long_waits_for_nobody_and_one_that_forgot_waits_as_for_the_forgotten()
+ {
     let whole_ms = LEASE_MS + MARGIN_MS;
     let mut root = RootLeases::new(NOW_MS);
     assert_eq!(root.wait_ms(&id(0), NOW_MS), whole_ms);
@@ -92,10 +93,25 @@ fn a_root_that_has_told_nobody_for_long_waits_for_nobody_and_one_that_forgot_wai
     root.grant(&id(0), 1, now_ms);
     assert_eq!(root.wait_ms(&id(0), now_ms + 250), 2_000);
     assert_eq!(root.wait_ms(&id(1), now_ms), 0);
-    for number in 1..=LEASES_MAX {
+    for number in 1..LEASES_MAX {
         root.grant(&id(number), 1, now_ms + 1_000);
     }
-    assert_eq!(root.wait_ms(&id(0), now_ms + 1_000), whole_ms);
+    assert_eq!(root.wait_ms(&id(LEASES_MAX), now_ms + 1_000), 0);
+    // The lease of this time is forgotten, so every unknown counter may have it, and no counter a later one.
+    root.grant(&id(LEASES_MAX), 1, now_ms + 1_500);
+    assert_eq!(root.wait_ms(&id(0), now_ms + 1_000), whole_ms - 1_000);
+    assert_eq!(
+        root.wait_ms(&id(LEASES_MAX + 1), now_ms + 1_000),
+        whole_ms - 1_000
+    );
+    assert_eq!(root.wait_ms(&id(1), now_ms + 1_000), whole_ms);
+    // A lease that is granted again is evicted after all others.
+    root.grant(&id(1), 1, now_ms + 2_000);
+    for number in 2..LEASES_MAX {
+        root.grant(&id(2 * LEASES_MAX + number), 1, now_ms + 2_000);
+    }
+    assert_eq!(root.wait_ms(&id(1), now_ms + 2_000), whole_ms);
+    assert_eq!(root.wait_ms(&id(2), now_ms + 2_000), whole_ms - 1_000);
     // A clock that stepped back makes nobody wait for longer than the whole.
     assert_eq!(root.wait_ms(&id(0), NOW_MS), whole_ms);
 }

@@ -60,7 +60,6 @@ pub(super) fn known(host: &Host, board: &CounterId) -> Option<Route> {
 pub(super) fn cache_route(host: &Host, board: &CounterId, work: impl FnOnce(&mut Route)) {
     let routes = host.state::<Routes>();
     let mut routes = routes.0.borrow_mut();
-    routes.make_room(board, |_| false);
     work(routes.entry(board, Route::default));
 }
 

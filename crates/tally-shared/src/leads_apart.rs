@@ -24,8 +24,8 @@ impl State for LeadsApartCache {
 /// Whether a lead lives apart, as far as this isolate knows.
 pub fn is_known(host: &Host, lead: &CellAddress) -> bool {
     let known = host.state::<LeadsApartCache>();
-    let known = known.0.borrow();
-    !known.is_empty() && known.contains_key(lead)
+    let mut known = known.0.borrow_mut();
+    !known.is_empty() && known.get(lead).is_some()
 }
 
 /// Caches where a lead lives, by its answer. Answers of other shards are ignored.

@@ -19,7 +19,7 @@ pub const MARGIN_MS: i64 = 250;
 pub const LEASES_MAX: usize = 10_000;
 
 /// The last answer about a counter, and its time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Lease {
     generation: u64,
     at_ms: i64,
@@ -29,22 +29,25 @@ struct Lease {
 /// Both sides use the same map, so that its code exists once.
 type Leases = BoundedMap<CounterId, Lease, LEASES_MAX>;
 
-/// Stores a lease. Returns whether all others were removed for it.
-fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) -> bool {
+/// Stores a lease. Returns the time of the one that was evicted for it.
+fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) -> Option<i64> {
     let lease = Lease {
         generation,
         at_ms,
         is_renewing: false,
     };
-    let is_full = !leases.has_room(counter);
+    let evicted = match leases.has_room(counter) {
+        true => None,
+        false => leases.evict(),
+    };
     leases.insert(counter.clone(), lease);
-    is_full
+    evicted.map(|evicted| evicted.at_ms)
 }
 
 /// The root's side: the times of its last answers that a counter's generation lives.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RootLeases {
-    /// Answers before this time are unknown.
+    /// Answers up to this time may be unknown.
     since_ms: i64,
     leases: Leases,
 }
@@ -60,14 +63,14 @@ impl RootLeases {
 
     /// Records that a lease of a generation is granted.
     pub fn grant(&mut self, counter: &CounterId, generation: u64, now_ms: i64) {
-        if put(&mut self.leases, counter, generation, now_ms) {
-            self.since_ms = now_ms;
+        if let Some(evicted_ms) = put(&mut self.leases, counter, generation, now_ms) {
+            self.since_ms = self.since_ms.max(evicted_ms);
         }
     }
 
     /// The time until the last lease that was granted has ended, milliseconds.
     pub fn wait_ms(&self, counter: &CounterId, now_ms: i64) -> i64 {
-        let granted_ms = self.leases.get(counter).map(|lease| lease.at_ms);
+        let granted_ms = self.leases.peek(counter).map(|lease| lease.at_ms);
         let granted_ms = granted_ms.unwrap_or(i64::MIN).max(self.since_ms);
         let whole_ms = LEASE_MS + MARGIN_MS;
         granted_ms
@@ -87,7 +90,7 @@ pub enum LeaseCheck {
 }
 
 /// An isolate's side: the answers of roots.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct HeldGenerations {
     leases: Leases,
 }
@@ -112,7 +115,7 @@ impl HeldGenerations {
 
     /// Stores the root's answer to a request of that time, unless a newer one is known.
     pub fn keep(&mut self, counter: &CounterId, generation: u64, requested_ms: i64) {
-        let known = self.leases.get(counter);
+        let known = self.leases.peek(counter);
         let is_older =
             known.is_some_and(|known| known.generation >= generation && known.at_ms > requested_ms);
         if !is_older {

@@ -85,7 +85,6 @@ pub async fn summary(
 fn with<T>(host: &Host, board: &CounterId, work: impl FnOnce(&mut CachedSummary) -> T) -> T {
     let summaries = host.state::<Summaries>();
     let mut summaries = summaries.0.borrow_mut();
-    summaries.make_room(board, |_| false);
     work(summaries.entry(board, CachedSummary::default))
 }
 

@@ -28,7 +28,7 @@ pub struct AgedValue<V> {
 /// At most `MAX` values by their names, with their ages.
 pub struct AgedCache<K, V, const MAX: usize>(BoundedMap<K, Entry<V>, MAX>);
 
-impl<K, V, const MAX: usize> Default for AgedCache<K, V, MAX> {
+impl<K: Eq + Hash, V, const MAX: usize> Default for AgedCache<K, V, MAX> {
     fn default() -> Self {
         Self(BoundedMap::default())
     }

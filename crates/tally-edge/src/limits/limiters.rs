@@ -260,10 +260,6 @@ pub fn cache_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
             until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
         };
         let cache_key = cache_key(&resolved.to, &resolved.name, &resolved.key);
-        // If all are still valid, all are dropped: that costs only calls.
-        limits
-            .denials
-            .make_room(&cache_key, |denial| denial.until_ms > now_ms);
         limits.denials.insert(cache_key, denial);
     });
 }

@@ -77,12 +77,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut UnsentVerdicts) -> T) -> T {
 
 impl UnsentVerdicts {
     fn record(&mut self, policy: &PolicyName, key: &str, kind: VerdictKind, now_ms: i64) {
-        if !self.policies.contains_key(policy) {
-            self.policies.insert(policy.clone(), Vec::new());
-        }
-        let Some(minutes) = self.policies.get_mut(policy) else {
-            return;
-        };
+        let minutes = self.policies.entry(policy, Vec::new);
         let second = now_ms.div_euclid(1_000);
         let is_of = |minute: &Minute| minute.second.div_euclid(60) == second.div_euclid(60);
         if !minutes.last().is_some_and(is_of) {

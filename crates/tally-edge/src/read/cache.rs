@@ -328,7 +328,7 @@ impl ReadCache {
     }
 
     /// The answer to the same request within this millisecond.
-    pub fn answer(&self, cache_key: &str, now_ms: i64) -> Option<Answer> {
+    pub fn answer(&mut self, cache_key: &str, now_ms: i64) -> Option<Answer> {
         let answer = self.answers.get(cache_key);
         answer.filter(|_| self.answers_ms == now_ms).cloned()
     }

@@ -175,7 +175,7 @@ async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
     let answers = host.state::<Answers>();
     let look = |begun_ms: Option<i64>| {
         let all = answers.0.borrow();
-        let known = all.get(key)?;
+        let known = all.peek(key)?;
         let is_it = match begun_ms {
             Some(begun_ms) => known.begun_ms == begun_ms,
             None => known.is_in_use(host.now_ms()),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::fetch::FetchedSum;
 use crate::kit::request_context::RequestContext;
 use tally_core::cluster::root::Root;
-use tally_core::counter::bounded_map::BoundedMap;
+use tally_core::counter::bounded_map::{BoundedMap, Weighed, WeighedMap};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Part;
 use tally_core::sketch::Uniques;
@@ -47,21 +47,18 @@ struct Last {
     as_of_ms: i64,
 }
 
+impl Weighed for Last {
+    fn bytes(&self) -> usize {
+        self.sum.bytes()
+    }
+}
+
 #[derive(Default)]
 struct Memory {
     absent_ms: BoundedMap<CounterId, i64, ABSENT_MAX>,
     /// When a counter was last counted or changed here, by its [`slot_of`].
     counted_ms: HashMap<u64, i64>,
-    sums: BoundedMap<CounterId, Last, SUMS_MAX>,
-    bytes: usize,
-}
-
-impl Memory {
-    fn drop_sum(&mut self, counter: &CounterId) {
-        if let Some(last) = self.sums.remove(counter) {
-            self.bytes = self.bytes.saturating_sub(last.sum.bytes());
-        }
-    }
+    sums: WeighedMap<CounterId, Last, SUMS_MAX, SUMS_BYTES_MAX>,
 }
 
 /// The cache of this isolate.
@@ -113,7 +110,7 @@ pub fn cache_absence(host: &Host, question: &Read, as_of_ms: i64) {
         if counted_ms.is_some_and(|counted_ms| *counted_ms >= as_of_ms) {
             return;
         }
-        memory.drop_sum(&question.counter);
+        memory.sums.remove(&question.counter);
         memory.absent_ms.insert(question.counter.clone(), as_of_ms);
     });
 }
@@ -124,24 +121,17 @@ pub fn remember(host: &Host, question: &Read, sum: &Rc<GlobalSum>, as_of_ms: i64
         return;
     }
     with(host, |memory| {
-        if let Some(known) = memory.sums.get(&question.counter) {
+        if let Some(known) = memory.sums.peek(&question.counter) {
             if known.as_of_ms >= as_of_ms {
                 return;
             }
             known_cells::record_lost(host, &question.counter, &known.sum, sum);
         }
-        memory.bytes += sum.bytes();
-        if memory.bytes > SUMS_BYTES_MAX || !memory.sums.has_room(&question.counter) {
-            memory.sums.clear();
-            memory.bytes = sum.bytes();
-        }
         let last = Last {
             sum: sum.clone(),
             as_of_ms,
         };
-        if let Some(before) = memory.sums.insert(question.counter.clone(), last) {
-            memory.bytes = memory.bytes.saturating_sub(before.sum.bytes());
-        }
+        memory.sums.insert(question.counter.clone(), last);
     });
 }
 
@@ -168,11 +158,11 @@ pub fn record_counted(host: &Host, counter: &CounterId) {
 pub fn forget(host: &Host, counter: &CounterId) {
     record_counted(host, counter);
     with(host, |memory| {
-        if let Some(last) = memory.sums.get(counter) {
+        if let Some(last) = memory.sums.peek(counter) {
             // The next sum may lack a datacenter that answers late.
             known_cells::record_all(host, counter, &last.sum);
         }
-        memory.drop_sum(counter);
+        memory.sums.remove(counter);
     });
 }
 

@@ -251,7 +251,7 @@ impl RootPlaces {
     }
 
     fn is_located(&self, name: &CounterId) -> bool {
-        let located = self.located.borrow();
+        let mut located = self.located.borrow_mut();
         located.get(name) == Some(&self.sizes.borrow().epoch())
     }
 

@@ -97,9 +97,7 @@ impl Inboxes {
         if looked.get(counter).is_some_and(is_recent) {
             return;
         }
-        if looked.make_room(counter, is_recent) {
-            looked.insert(counter.clone(), now_ms);
-        }
+        looked.insert(counter.clone(), now_ms);
         let host = self.host.clone();
         let counter = counter.clone();
         self.object.wait_until(async move {

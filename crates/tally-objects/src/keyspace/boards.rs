@@ -73,7 +73,7 @@ impl Boards {
 
     /// Whether a board is known to exist.
     pub(super) fn is_known(&self, id: &CounterId) -> bool {
-        self.known.borrow().contains_key(id)
+        self.known.borrow_mut().get(id).is_some()
     }
 
     /// The directory's entry of a name.

@@ -55,7 +55,7 @@ impl PostponedEnds {
         let keys = self.keys.borrow();
         let (mut due_keys, mut again) = (Vec::new(), Vec::new());
         for key in lapsed {
-            match keys.get(&key) {
+            match keys.peek(&key) {
                 None => due_keys.push(key),
                 Some((due_ms, _)) if *due_ms <= now_ms => again.push((*due_ms, key)),
                 Some(_) => {}
@@ -80,7 +80,7 @@ impl PostponedEnds {
     fn postpone(&self, key: String, now_ms: i64) {
         let mut keys = self.keys.borrow_mut();
         let (first_ms, longest_ms) = POSTPONED_MS;
-        let before_ms = keys.get(&key).map(|(_, wait_ms)| wait_ms * 2);
+        let before_ms = keys.peek(&key).map(|(_, wait_ms)| wait_ms * 2);
         let wait_ms = before_ms.unwrap_or(first_ms).min(longest_ms);
         if keys.has_room(&key) {
             keys.insert(key, (now_ms + wait_ms, wait_ms));
@@ -88,7 +88,8 @@ impl PostponedEnds {
     }
 
     fn next_due_ms(&self) -> Option<i64> {
-        self.keys.borrow().values().map(|(due_ms, _)| *due_ms).min()
+        let keys = self.keys.borrow();
+        keys.iter().map(|(_, (due_ms, _))| *due_ms).min()
     }
 }
 
@@ -142,9 +143,8 @@ impl KeyspaceCore {
             // The other ones were ended by commands.
             let known = set_of(&lapsed);
             let mut keys = self.ends.keys.borrow_mut();
-            let gone: Vec<String> = (keys.keys().filter(|key| !known.contains(key)))
-                .cloned()
-                .collect();
+            let gone = keys.iter().map(|(key, _)| key);
+            let gone: Vec<String> = gone.filter(|key| !known.contains(key)).cloned().collect();
             for key in &gone {
                 keys.remove(key);
             }

@@ -149,7 +149,7 @@ impl KeyspaceStore {
 
     /// The row of a key, also if it has expired.
     pub(super) fn row(&self, key: &str) -> Result<Option<Row>, Fault> {
-        if let Some(known) = self.known.borrow().get(key) {
+        if let Some(known) = self.known.borrow_mut().get(key) {
             return Ok(known.clone());
         }
         let query = "SELECT body, expires_ms, part FROM keys WHERE key = ?";
@@ -228,7 +228,7 @@ impl KeyspaceStore {
 
     /// What the row of a key counts now. Its value is not read.
     fn part(&self, key: &str) -> Result<Option<RowPart>, Fault> {
-        if let Some(known) = self.known.borrow().get(key) {
+        if let Some(known) = self.known.borrow_mut().get(key) {
             return Ok(known.as_ref().and_then(|row| row.part));
         }
         let rows = (self.store).run("SELECT part FROM keys WHERE key = ?", vec![key.into()])?;
@@ -347,7 +347,7 @@ impl KeyspaceStore {
         let values = vec![key.into(), body, SqlValue::from(row.expires_ms), part];
         let ends_as_before = {
             let known = self.known.borrow();
-            let before = known.get(key).and_then(Option::as_ref);
+            let before = known.peek(key).and_then(Option::as_ref);
             before.is_some_and(|before| before.expires_ms == row.expires_ms)
         };
         // Rows of one kind are written before those of the other: a key has one kind.

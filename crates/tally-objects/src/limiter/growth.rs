@@ -200,7 +200,7 @@ impl LimiterCore {
     fn must_fetch(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> bool {
         matches!(self.place_of(to, demand), KeyPlace::After(_))
             && !self.knows(demand)
-            && !self.taken_over.borrow().contains_key(&taken(demand))
+            && self.taken_over.borrow_mut().get(&taken(demand)).is_none()
     }
 
     /// Takes a key over from its former limiter, if it is not known here.
