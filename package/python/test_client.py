@@ -205,6 +205,13 @@ class Dialogues(unittest.TestCase):
                     tally.request("GET", path)
                 self.assertEqual((refused.exception.code, len(server.asked)), ("no-answer", asked))
 
+    def test_a_list_is_read_page_by_page(self):
+        pages = [{"entries": [{"id": "a"}], "cursor": "a&b"}, {"entries": [], "cursor": "c"}, {"entries": [{"id": "d"}], "cursor": None}]
+        with Answering([{"status": 200, "body": page} for page in pages]) as server:
+            self.assertEqual([one["id"] for one in Tally(server.url).counters("x/")], ["a", "d"])
+            queries = [urllib.parse.parse_qs(urllib.parse.urlsplit(path).query) for path, _, _ in server.asked]
+            self.assertEqual(queries, [{"prefix": ["x/"], **cursor} for cursor in ({}, {"cursor": ["a&b"]}, {"cursor": ["c"]})])
+
     def test_watch_follows_no_redirect_and_is_opened_again_after_what_passes(self):
         redirect = {"status": 307, "headers": {"location": "<other>"}, "body": {}}
         update = {"status": 200, "text": 'id: 7\ndata: {"type":"update","counters":{"a":{"value":3}}}\n\n'}

@@ -183,6 +183,18 @@ test("a call by GET that counts is not repeated, and others are", async () => {
   server.end();
 });
 
+test("a list is read page by page", async () => {
+  const pages = [
+    { entries: [{ id: "a" }], cursor: "a&b" }, { entries: [], cursor: "c" }, { entries: [{ id: "d" }], cursor: null },
+  ];
+  const server = await answering(pages.map((body) => ({ status: 200, body })));
+  const listed = await Array.fromAsync(new Tally({ url: server.url }).counters("x/"));
+  assert.deepEqual(listed.map(({ id }) => id), ["a", "d"]);
+  const cursors = server.asked.map(({ url }) => new URL(url, server.url).searchParams.get("cursor"));
+  assert.deepEqual(cursors, [null, "a&b", "c"]);
+  server.end();
+});
+
 test("watch() says what is wrong, follows no redirect, and is opened again after what passes", async () => {
   const other = await answering([{ status: 200, text: "" }]);
   const redirect = { status: 307, headers: { location: "<other>" }, body: {} };
