@@ -39,7 +39,9 @@ async fn ask(client: &Client, method: &str, path: &str, json: &str) -> Option<An
 
 /// What rows say by this name, and the count of each.
 fn rows_of(answer: &serde_json::Value, name: &str) -> Vec<(String, i64)> {
-    let rows = answer["rows"].as_array().expect("rows").iter();
+    // A top is a list of counters, a breakdown has rows of values.
+    let rows = answer.get("entries").unwrap_or(&answer["rows"]);
+    let rows = rows.as_array().expect("rows").iter();
     rows.map(|row| {
         let text = row[name].as_str().expect("a text").to_owned();
         (text, row["count"].as_i64().expect("a number"))
