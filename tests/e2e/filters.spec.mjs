@@ -86,7 +86,7 @@ const scrubbed = (text) =>
     .replace(/"(request_id|version|token|url|key|checksum|sha256)":"[^"]*"/g, '"$1":"<chance>"')
     .replace(/\b1[78]\d{8}(\d{3})?\b/g, "<time>")
     .replace(/\d{4}-\d\d-\d\d(T[0-9:.]+Z)?/g, "<time>")
-    .replace(/"(staleness_ms|age_ms|rate_per_second|span_seconds)":[-0-9.e]+/g, '"$1":<time>');
+    .replace(/"(staleness_ms|age_ms|rate_per_second|span_seconds|attempts)":[-0-9.e]+/g, '"$1":<time>');
 
 const PREFIXES = [
   "", "o", "one", "one/", "one/own", "ONE/", "two/", SECRET, "one/../two/", "one/%2e%2e/two", "*", "one/*",
