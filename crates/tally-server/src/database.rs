@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::types::{Null, ValueRef};
-use rusqlite::{CachedStatement, Connection, OpenFlags, ffi};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ffi};
 use tally_host::object::{Rows, SqlValue};
 
 /// Prepared statements that a database keeps: the largest store has about 40.
@@ -43,7 +43,12 @@ fn open_empty() -> Result<Connection, String> {
 }
 
 fn said(error: rusqlite::Error) -> String {
-    error.to_string()
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            format!("{error}: end the server, and restore this file from a backup")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// Why a commit failed.

@@ -34,9 +34,6 @@ use super::outgoing::{AnswerBody, answer_of};
 use super::place::Home;
 use super::socket::ClientEnd;
 
-/// How long a client may take to the head of a request, and may be idle between two.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
-
 /// The largest head of a request, and the most that is read ahead of it, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1_024;
 
@@ -49,8 +46,41 @@ const REQUESTS_MAX: usize = 20_000;
 /// How long no connection is accepted where there is no descriptor for one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a client that is one too many may take to read so.
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// One in so many connections is one that is being refused.
+const REFUSALS_SHARE: usize = 4;
+
 /// What a client gets that is one too many.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// What clients may have of all doors together.
+pub(crate) struct ClientBounds {
+    /// The most connections.
+    pub(crate) connections_max: usize,
+    /// How long a client may take to the head of a request, and may be idle between two.
+    pub(crate) head_time_max: Duration,
+    connections: Rc<Cell<usize>>,
+    /// Connections that are being refused.
+    refusals: Rc<Cell<usize>>,
+}
+
+impl ClientBounds {
+    pub(crate) fn new(connections_max: usize, head_time_max: Duration) -> Self {
+        Self {
+            connections_max,
+            head_time_max,
+            connections: Rc::default(),
+            refusals: Rc::default(),
+        }
+    }
+
+    /// How many clients are connected.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.get()
+    }
+}
 
 /// Where clients enter: a listener with the memory of an edge.
 pub(crate) struct EdgeDoor {
@@ -58,43 +88,40 @@ pub(crate) struct EdgeDoor {
     guest: Rc<Guest>,
     memory: Rc<Memory>,
     blob: Option<String>,
-    connections: Rc<Cell<usize>>,
-    connections_max: usize,
-    requests: Cell<usize>,
+    bounds: Rc<ClientBounds>,
+    requests: Rc<Cell<usize>>,
 }
 
 /// Counts as long as it is held.
-struct Held<'a>(&'a Cell<usize>);
+struct Held(Rc<Cell<usize>>);
 
-impl<'a> Held<'a> {
-    fn begin(count: &'a Cell<usize>) -> Self {
+impl Held {
+    fn begin(count: &Rc<Cell<usize>>) -> Self {
         count.set(count.get() + 1);
-        Self(count)
+        Self(count.clone())
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
 impl EdgeDoor {
-    /// A door of a node. `blob`: the header that says where a request entered. `connections`: those of all doors.
+    /// A door of a node. `blob`: the header that says where a request entered.
     pub(crate) fn new(
         home: Rc<dyn Home>,
         blob: Option<&str>,
-        connections: &Rc<Cell<usize>>,
-        connections_max: usize,
+        bounds: &Rc<ClientBounds>,
     ) -> Rc<Self> {
         Rc::new(Self {
             ground: home.ground().clone(),
             guest: Rc::new(Guest::of_edge(home)),
             memory: Rc::default(),
             blob: blob.map(str::to_owned),
-            connections: connections.clone(),
-            connections_max,
-            requests: Cell::default(),
+            bounds: bounds.clone(),
+            requests: Rc::default(),
         })
     }
 
@@ -124,22 +151,39 @@ impl EdgeDoor {
         }
     }
 
-    fn admit(self: Rc<Self>, mut stream: TcpStream, peer: SocketAddr, ends: watch::Receiver<bool>) {
-        if self.connections.get() >= self.connections_max {
-            tokio::task::spawn_local(async move {
-                let _ = stream.write_all(TOO_MANY).await;
-            });
-            return;
+    fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr, ends: watch::Receiver<bool>) {
+        if self.bounds.connections.get() >= self.bounds.connections_max {
+            return self.refuse(stream);
         }
+        // It counts from now on: many may be accepted before the first of their tasks begins.
+        let held = Held::begin(&self.bounds.connections);
         // Without it each answer waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
         let clock = self.ground.clock.clone();
         let work = async move {
-            let connections = self.connections.clone();
-            let _held = Held::begin(&connections);
             self.serve(stream, peer.ip(), ends).await;
+            drop(held);
         };
         tokio::task::spawn_local(Turns::new(&clock, work));
+    }
+
+    /// Says to a client that it is one too many. If very many are, some hear nothing.
+    fn refuse(&self, mut stream: TcpStream) {
+        let bounds = &self.bounds;
+        if bounds.refusals.get() >= bounds.connections_max / REFUSALS_SHARE {
+            return;
+        }
+        let held = Held::begin(&bounds.refusals);
+        let said = async move {
+            stream.write_all(TOO_MANY).await?;
+            stream.shutdown().await?;
+            // A connection that is closed before its request is read is reset, and the client does not see the answer.
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+        };
+        tokio::task::spawn_local(async move {
+            let _ = tokio::time::timeout(REFUSAL_TIME_MAX, said).await;
+            drop(held);
+        });
     }
 
     async fn serve(
@@ -148,13 +192,14 @@ impl EdgeDoor {
         peer: IpAddr,
         mut ends: watch::Receiver<bool>,
     ) {
+        let head_time_max = self.bounds.head_time_max;
         let service = service_fn(move |request| {
             let door = self.clone();
             async move { Ok::<_, Infallible>(door.answer(request, peer).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME_MAX)
+            .header_read_timeout(head_time_max)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .half_close(true)

@@ -39,7 +39,6 @@ mod ringing;
 mod socket;
 mod webhook;
 
-use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -53,7 +52,7 @@ use tokio::sync::watch;
 use clock::TurnClock;
 use folder::DataFolder;
 use ground::{EXIT_FAILED, Ground};
-use http::EdgeDoor;
+use http::{ClientBounds, EdgeDoor};
 use node::Node;
 use options::ServerOptions;
 
@@ -71,6 +70,9 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// Descriptors of an open object: its database and its log.
 const DESCRIPTORS_PER_OBJECT: u64 = 2;
+
+/// The fewest descriptors: for [`OPEN_OBJECTS_MIN`], and as many again for clients and the rest.
+const DESCRIPTORS_MIN: u64 = 256;
 
 /// Bytes of an open object.
 const BYTES_PER_OBJECT: u64 = 280_000;
@@ -104,8 +106,14 @@ fn main() -> ExitCode {
 }
 
 /// How many descriptors this process may have.
-fn descriptors() -> u64 {
-    rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1_024)
+fn descriptors() -> Result<u64, String> {
+    let descriptors = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(DESCRIPTORS_MIN);
+    match descriptors < DESCRIPTORS_MIN {
+        true => Err(format!(
+            "{descriptors} descriptors are too few: raise the hard limit to at least {DESCRIPTORS_MIN} with ulimit -n"
+        )),
+        false => Ok(descriptors),
+    }
 }
 
 /// How much memory the machine has, bytes.
@@ -170,7 +178,7 @@ fn url_of(listener: &TcpListener) -> Result<String, String> {
 async fn serve(options: &ServerOptions) -> Result<(), String> {
     let clock = TurnClock::default();
     clock.begin();
-    let descriptors = descriptors();
+    let descriptors = descriptors()?;
     let open_max = open_objects_max(descriptors);
     let addresses = addresses(&options.host).await?;
     let address = *addresses.first().ok_or("--host leads to no address")?;
@@ -186,12 +194,13 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     let listeners = listeners(options, address).await?;
     let urls: Vec<String> = listeners.iter().map(url_of).collect::<Result<_, _>>()?;
     let (end, ends) = watch::channel(false);
-    let connections = Rc::<Cell<usize>>::default();
     let connections_max = usize::try_from(descriptors / 4).unwrap_or(usize::MAX);
+    let head_time_max = Duration::from_secs(options.head_seconds.into());
+    let bounds = Rc::new(ClientBounds::new(connections_max, head_time_max));
     node.run();
     for listener in listeners {
         let blob = options.cf_blob_header.as_deref();
-        let door = EdgeDoor::new(node.clone(), blob, &connections, connections_max);
+        let door = EdgeDoor::new(node.clone(), blob, &bounds);
         tokio::task::spawn_local(door.listen(listener, ends.clone()));
     }
     drop(ends);
@@ -202,7 +211,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     );
     signalled().await?;
     let _ = end.send(true);
-    drain(&node, &connections).await;
+    drain(&node, &bounds).await;
     node.close_all();
     Ok(())
 }
@@ -229,7 +238,7 @@ async fn any(signals: &mut [tokio::signal::unix::Signal; 3]) {
 }
 
 /// Lets requests in flight, and what they left to do, come to their ends.
-async fn drain(node: &Rc<Node>, connections: &Cell<usize>) {
+async fn drain(node: &Rc<Node>, bounds: &ClientBounds) {
     let until = async |is_done: &dyn Fn() -> bool, time_max| {
         let done = async {
             while !is_done() {
@@ -239,6 +248,6 @@ async fn drain(node: &Rc<Node>, connections: &Cell<usize>) {
         // What takes longer is broken off. It is not acknowledged.
         let _ = tokio::time::timeout(time_max, done).await;
     };
-    until(&|| connections.get() == 0, DRAIN_TIME_MAX).await;
+    until(&|| bounds.connections() == 0, DRAIN_TIME_MAX).await;
     until(&|| node.ground.background_count() == 0, BACKGROUND_TIME_MAX).await;
 }

@@ -18,6 +18,9 @@ use tally_protocol::settings;
 /// The most edges: each has a port and caches of its own.
 const EDGES_MAX: u16 = 64;
 
+/// How long a client may take to a head, seconds.
+const HEAD_SECONDS_DEFAULT: u16 = 60;
+
 /// A tablet is an object of some 60 KB: 64 of them hold a million counters.
 const TABLETS_DEFAULT: &str = "64";
 
@@ -52,9 +55,17 @@ pub(crate) struct ServerOptions {
     #[arg(long, env = "SERVE_EDGES", default_value_t = 1, value_parser = edges())]
     pub(crate) edges: u16,
 
+    /// How many seconds a client may take to the head of a request, and may be idle between two.
+    #[arg(long, env = "TALLY_HEAD_SECONDS", default_value_t = HEAD_SECONDS_DEFAULT, value_parser = head_seconds())]
+    pub(crate) head_seconds: u16,
+
     /// The header by which a proxy says, as JSON, where a request entered: colo, country, clientIp.
     #[arg(long, env = "CF_BLOB_HEADER")]
     pub(crate) cf_blob_header: Option<String>,
+}
+
+fn head_seconds() -> RangedI64ValueParser<u16> {
+    RangedI64ValueParser::new().range(1..=3_600)
 }
 
 fn edges() -> RangedI64ValueParser<u16> {

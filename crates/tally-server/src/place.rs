@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
+use std::path::Path;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -86,6 +87,19 @@ pub(crate) struct Place {
     syncing: RefCell<Vec<Waker>>,
 }
 
+/// The name and the alarm in a database.
+type Stored = Option<(String, Option<i64>)>;
+
+/// Opens the database of an object, and sees that it is this object's.
+fn opened(file: &Path, name: &str) -> Result<(Database, Stored), String> {
+    let database = Database::open(file.to_owned(), name)?;
+    let stored = database.stored()?;
+    match stored.as_ref().filter(|(known, _)| known != name) {
+        Some((known, _)) => Err(format!("it is of the object {known:?}: restore its file")),
+        None => Ok((database, stored)),
+    }
+}
+
 impl Place {
     /// Opens the place of an object.
     ///
@@ -98,13 +112,11 @@ impl Place {
             .objects
             .join(key.class.folder())
             .join(format!("{id}.sqlite"));
-        let database = Database::open(file, &key.name)?;
-        let stored = database.stored()?;
-        if let Some((name, _)) = stored.as_ref().filter(|(name, _)| **name != *key.name) {
-            return Err(format!(
-                "the database {id} is of the object {name:?}: restore its file"
-            ));
-        }
+        let (database, stored) = opened(&file, &key.name).map_err(|why| {
+            let shown = file.display();
+            ground.log(&format!("the database {shown} cannot be opened: {why}"));
+            "the object's database cannot be opened".to_owned()
+        })?;
         let at_ms = stored.and_then(|(_, at_ms)| at_ms);
         Ok(Rc::new(Self {
             home: home.clone(),

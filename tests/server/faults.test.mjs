@@ -1,0 +1,285 @@
+// Faults of clients and of the machine: each ends in a clear answer or message, and nothing acknowledged is lost.
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { NativeServer, killAll } from "./program.mjs";
+
+const CLOSE_MS_MAX = 30_000;
+const HEAD_BYTES_MAX = 64 * 1024;
+const HOST = "host: localhost\r\n";
+const ADD = "POST /counters/a/increment HTTP/1.1\r\n";
+const WITHIN = { timeout: 120_000 };
+
+let root;
+let folder;
+let count = 0;
+before(() => (root = mkdtempSync(join(tmpdir(), "tally-faults-"))));
+after(() => rmSync(root, { recursive: true, force: true }));
+beforeEach(() => (folder = join(root, `data-${++count}`)));
+afterEach(killAll);
+
+const json = async (url, init) => (await fetch(url, init)).json();
+const add = (url, id, headers = {}) => fetch(`${url}/counters/${id}/increment`, { method: "POST", headers });
+const strong = async (url, id) => (await json(`${url}/counters/${id}?consistency=strong`)).value;
+
+/** A connection, with what it has received. */
+class Line {
+  received = "";
+  isClosed = false;
+  #waiting = [];
+
+  static async to(url, options = {}) {
+    const { hostname, port } = new URL(url);
+    const socket = net.connect({ host: hostname, port: Number(port), ...options });
+    const line = new Line(socket);
+    await new Promise((done, failed) => socket.once("connect", done).once("error", failed));
+    return line;
+  }
+
+  constructor(socket) {
+    this.socket = socket;
+    socket.on("data", (bytes) => this.#tell((this.received += bytes)));
+    socket.on("error", () => {});
+    socket.on("close", () => this.#tell((this.isClosed = true)));
+  }
+
+  #tell() {
+    for (const look of this.#waiting) look();
+  }
+
+  /** Resolves once a condition on it holds. */
+  async until(condition, what) {
+    const late = Promise.withResolvers();
+    const timer = setTimeout(() => late.reject(new Error(`${what}: ${this.received}`)), CLOSE_MS_MAX);
+    const held = new Promise((done) => {
+      const look = () => condition(this) && done();
+      this.#waiting.push(look);
+      look();
+    });
+    await Promise.race([held, late.promise]).finally(() => clearTimeout(timer));
+  }
+
+  send(text) {
+    this.socket.write(text);
+  }
+
+  /** What was answered until the server closes the connection. */
+  async end() {
+    await this.until(({ isClosed }) => isClosed, "the end");
+    return this.received;
+  }
+
+  statuses() {
+    return [...this.received.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => Number(status));
+  }
+}
+
+const begin = async (options) => {
+  const server = new NativeServer({ folder, ...options });
+  const [url] = await server.ready();
+  // Health is known once this is answered.
+  assert.equal((await fetch(`${url}/healthz`)).status, 200);
+  return { server, url };
+};
+const residentBytes = (pid) =>
+  Number(readFileSync(`/proc/${pid}/status`, "utf8").match(/^VmRSS:\s+(\d+) kB$/m)[1]) * 1024;
+const descriptors = (pid) => readdirSync(`/proc/${pid}/fd`).length;
+
+describe("with few descriptors, the native server", () => {
+  const FEW = ["prlimit", "--nofile=256:256"];
+
+  test("refuses connections that are too many, and loses nothing", WITHIN, async () => {
+    const { server, url } = await begin({ before: FEW });
+    let acknowledged = 0;
+    for (let round = 0; round < 40; round += 1) acknowledged += Number((await add(url, "a")).status === 200);
+    assert.equal(acknowledged, 40);
+    const lines = await Promise.all(Array.from({ length: 300 }, () => Line.to(url)));
+    await Promise.all(lines.map((line) => line.send(`GET /healthz HTTP/1.1\r\n${HOST}\r\n`)));
+    await Promise.all(lines.map((line) => line.until(({ received, isClosed }) => received || isClosed, "an answer")));
+    const served = lines.filter((line) => line.statuses()[0] === 200);
+    const refused = lines.filter((line) => line.statuses()[0] === 503);
+    assert.ok(served.length >= 32 && served.length <= 64, `${served.length} are served`);
+    assert.ok(refused.length > 0, "some are refused");
+    for (const line of refused) assert.match(line.received, /retry-after: 1/);
+    assert.ok(descriptors(server.pid) < 256);
+    lines.forEach(({ socket }) => socket.destroy());
+    assert.equal((await add(url, "a")).status, 200);
+    assert.equal(await strong(url, "a"), acknowledged + 1);
+    await server.end();
+    assert.doesNotMatch(server.errors, /no connection can be accepted/);
+  });
+
+  test("closes idle objects for others, and each has its count", WITHIN, async () => {
+    const { server, url } = await begin({ before: FEW, variables: { TALLY_TABLETS: "1024" } });
+    const acknowledged = new Map();
+    for (let number = 0; number < 300; number += 1) {
+      const id = `c-${number % 150}`;
+      const { status } = await add(url, id);
+      assert.ok([200, 503].includes(status), `${status}`);
+      if (status === 200) acknowledged.set(id, (acknowledged.get(id) ?? 0) + 1);
+    }
+    assert.ok(acknowledged.size > 140, `${acknowledged.size} counters`);
+    await server.end("SIGKILL");
+    const again = await begin({});
+    for (const [id, times] of acknowledged) {
+      const value = await strong(again.url, id);
+      assert.ok(value >= times && value <= 2, `${id}: ${value}, ${times} acknowledged`);
+    }
+    await again.server.end();
+  });
+
+  test("says that there are too few to start with", WITHIN, async () => {
+    const server = new NativeServer({ folder, before: ["prlimit", "--nofile=64:64"] });
+    const { code } = await server.ended();
+    assert.equal(code, 1);
+    assert.match(server.errors, /64 descriptors are too few: .*at least 256 with ulimit -n/);
+  });
+});
+
+describe("with clients that are slow or hostile, the native server", () => {
+  test("breaks off a head that never ends, by its size", WITHIN, async () => {
+    const { server, url } = await begin();
+    const line = await Line.to(url);
+    line.send(`GET /healthz HTTP/1.1\r\n${HOST}x-long: `);
+    for (let sent = 0; sent < 4 * HEAD_BYTES_MAX && !line.isClosed; sent += 4096) line.send("a".repeat(4096));
+    await line.end();
+    assert.ok(line.statuses().every((status) => status === 431), line.received);
+    const many = await Line.to(url);
+    many.send(`GET /healthz HTTP/1.1\r\n${HOST}${"x: y\r\n".repeat(200)}\r\n`);
+    await many.end();
+    assert.deepEqual(many.statuses(), [431]);
+    assert.equal((await add(url, "a")).status, 200);
+    await server.end();
+  });
+
+  test("breaks off a head that never ends, by its time", WITHIN, async () => {
+    const { server, url } = await begin({ options: ["--head-seconds", "1"] });
+    const line = await Line.to(url);
+    line.send(`GET /healthz HTTP/1.1\r\n${HOST}`);
+    await line.end();
+    assert.equal((await fetch(`${url}/healthz`)).status, 200);
+    await server.end();
+  });
+
+  test("breaks off bodies that never end, and counts nothing of them", WITHIN, async () => {
+    const { server, url } = await begin();
+    const head = "POST /counters/a/increment HTTP/1.1\r\ncontent-type: application/json\r\n";
+    const [short, chunked, long] = await Promise.all([1, 2, 3].map(() => Line.to(url)));
+    short.send(`${head}${HOST}content-length: 100\r\n\r\n{"delta":`);
+    chunked.send(`${head}${HOST}transfer-encoding: chunked\r\n\r\n5\r\n{"del\r\n`);
+    long.send(`POST /events HTTP/1.1\r\n${HOST}transfer-encoding: chunked\r\n\r\n`);
+    const line = `${JSON.stringify({ id: "b", delta: 1 })}\n`.repeat(2_000);
+    const chunk = `${line.length.toString(16)}\r\n${line}\r\n`;
+    long.send(chunk);
+    const answered = ({ received, isClosed }) => received || isClosed;
+    await Promise.all([short, chunked, long].map((each) => each.until(answered, "an answer")));
+    for (const each of [short, chunked, long]) assert.deepEqual(each.statuses(), [408], each.received);
+    const endless = await Line.to(url);
+    endless.send(`${head}${HOST}transfer-encoding: chunked\r\n\r\n`);
+    for (let sent = 0; sent < 4_000 && !endless.received && !endless.isClosed; sent += 1) {
+      endless.send(chunk);
+      await new Promise((done) => setImmediate(done));
+    }
+    await endless.until(answered, "an answer");
+    assert.deepEqual(endless.statuses(), [413]);
+    endless.socket.destroy();
+    assert.equal((await (await add(url, "a")).json()).value, 1);
+    await server.end();
+  });
+
+  test("has room for a thousand idle connections", WITHIN, async () => {
+    const { server, url } = await begin({ options: ["--head-seconds", "3"] });
+    assert.equal((await add(url, "a")).status, 200);
+    const before = residentBytes(server.pid);
+    const lines = await Promise.all(Array.from({ length: 1_000 }, () => Line.to(url)));
+    lines.forEach((line) => line.send(`GET /healthz HTTP/1.1\r\n${HOST}\r\n`));
+    await Promise.all(lines.map((line) => line.until(({ received }) => received, "an answer")));
+    assert.deepEqual(lines.filter((line) => line.statuses()[0] !== 200).map(({ received }) => received), []);
+    const each = (residentBytes(server.pid) - before) / lines.length;
+    assert.ok(each < 64 * 1024, `${each} bytes an idle connection`);
+    assert.equal((await (await add(url, "a")).json()).value, 2);
+    // Idle ones are let go.
+    await Promise.all(lines.map((line) => line.end()));
+    assert.ok(descriptors(server.pid) < 500);
+    await server.end();
+  });
+
+  test("reads a request in one way, and closes where two ways are possible", WITHIN, async () => {
+    const { server, url } = await begin();
+    const smuggled = `POST /counters/smuggled/increment HTTP/1.1\r\n${HOST}content-length: 0\r\n\r\n`;
+    const bodies = [
+      // Both: the chunks count, and nothing after them is a request.
+      [`content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n${smuggled}`],
+      [`transfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n0\r\n\r\n${smuggled}`],
+      [`content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n${smuggled}`],
+      [`content-length: 0\r\ncontent-length: ${smuggled.length}\r\n\r\n${smuggled}`],
+      [`content-length: 0, ${smuggled.length}\r\n\r\n${smuggled}`],
+      [`content-length: +0\r\n\r\n${smuggled}`],
+      [`transfer-encoding: xchunked\r\n\r\n${smuggled}`],
+      [`transfer-encoding: chunked, identity\r\n\r\n${smuggled}`],
+      [`content-length : 0\r\n\r\n${smuggled}`],
+      [`transfer-encoding : chunked\r\n\r\n0\r\n\r\n${smuggled}`],
+      [` content-length: 0\r\n\r\n${smuggled}`],
+    ];
+    for (const [body] of bodies) {
+      const line = await Line.to(url);
+      line.send(`${ADD}${HOST}${body}`);
+      await line.end();
+      assert.ok(line.statuses().length <= 1, `${JSON.stringify(body)}: ${line.received}`);
+    }
+    // The old version knows no chunks.
+    const old = await Line.to(url);
+    old.send(`POST /counters/a/increment HTTP/1.0\r\n${HOST}transfer-encoding: chunked\r\n\r\n0\r\n\r\n${smuggled}`);
+    await old.end();
+    assert.equal((await fetch(`${url}/counters/smuggled`)).status, 404);
+    await server.end();
+  });
+});
+
+describe("with a damaged file, the native server", () => {
+  const tabletsOf = (path) => {
+    const place = join(path, "objects/tally-tablet-v1");
+    return readdirSync(place).filter((name) => name.endsWith(".sqlite")).map((name) => join(place, name));
+  };
+
+  test("names it, answers for all else, and has the counts again once the file is back", WITHIN, async () => {
+    const variables = { TALLY_TABLETS: "4" };
+    const first = await begin({ variables });
+    const ids = Array.from({ length: 40 }, (_, number) => `c-${number}`);
+    for (const id of ids) assert.equal((await add(first.url, id)).status, 200);
+    await first.server.end();
+    const files = tabletsOf(folder);
+    assert.ok(files.length > 1, `${files.length} tablets`);
+    const [file] = files;
+    const whole = readFileSync(file);
+    const damaged = Buffer.from(whole);
+    damaged.fill(0x5a, 0, 4096);
+    writeFileSync(file, damaged);
+    const second = await begin({ variables });
+    const statuses = [];
+    for (const id of ids) {
+      const answer = await fetch(`${second.url}/counters/${id}?consistency=strong`);
+      statuses.push(answer.status);
+      // One that is not there would have been lost.
+      assert.notEqual(answer.status, 404, id);
+    }
+    assert.ok(statuses.includes(200), "what is whole answers");
+    for (const id of ids) assert.ok([200, 503].includes((await add(second.url, id)).status));
+    const { code } = await second.server.end();
+    assert.equal(code, 0);
+    const name = file.split("/").at(-1);
+    assert.match(second.server.errors, new RegExp(`the database .*${name}.* cannot be (read|opened): .*backup`));
+    assert.equal(statSync(file).size, damaged.length, "it is left as it is");
+    assert.ok(readFileSync(file).equals(damaged), "it is left as it is");
+    writeFileSync(file, whole);
+    const third = await begin({ variables });
+    for (const id of ids) {
+      const value = await strong(third.url, id);
+      assert.ok(value >= 1 && value <= 2, `${id}: ${value}`);
+    }
+    await third.server.end();
+  });
+});
