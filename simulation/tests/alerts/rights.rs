@@ -226,7 +226,7 @@ fn there_are_so_many_alerts_and_no_more() {
             _ => panic!("{}", answer.text()),
         }
     }
-    let alert_count = get(&world, &client, "/alerts")["entries"]
+    let alert_count = get(&world, &client, "/alerts?limit=1000")["entries"]
         .as_array()
         .expect("alerts")
         .len();
