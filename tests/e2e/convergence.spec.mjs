@@ -118,8 +118,10 @@ test.skipIf(TABLETS)("what is written once is told to its root within seconds, w
 test("leads push while they are watched", async () => {
   world = await openWorld();
   const cold = "cold";
-  for (const colo of COLOS) await sendEvents(cold, colo, 20);
-  for (let round = 0; round < 20; round++) await sendEvents(cold, COLOS[round % COLOS.length]);
+  // Single increments: the end of a bulk body is a report, whoever watches.
+  const write = (colo, delta = 1) => world.add(cold, { delta }, { colo });
+  for (const colo of COLOS) await write(colo, 20);
+  for (let round = 0; round < 20; round++) await write(COLOS[round % COLOS.length]);
   expect(await pushes()).toMatchObject({ watched: 0, watchedBytes: 0 });
   await watched(cold);
   const begun = await pushes();
@@ -127,7 +129,7 @@ test("leads push while they are watched", async () => {
   const before_ms = world.now();
   let value = 120;
   await until(async () => {
-    await sendEvents(cold, "SYD");
+    await write("SYD");
     value += 1;
     await world.read(cold);
     return world.now() - before_ms > 2_000;
