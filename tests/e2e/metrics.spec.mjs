@@ -213,14 +213,14 @@ test("what a cell did not confirm is unknown, and was tried again", async () => 
   // The cell counted it at the first attempt and knew it at the second.
   expect(steps).toEqual({
     'tally_acknowledged_total{operation="increment"}': 1,
-    tally_flush_retries_total: 1,
+    'tally_retries_total{outcome="counted"}': 1,
     ...FLUSHED,
     [`${COUNT}{route="increment"}`]: 1,
   });
   world.fail(({ kind }) => (kind === "cell" ? "before" : undefined));
   expect(await moved(() => world.refused(503, "unavailable", "POST", INCREMENT))).toEqual({
     [`${CODES}{code="unavailable"}`]: 1,
-    tally_flush_retries_total: 1,
+    'tally_retries_total{outcome="unknown"}': 1,
     'tally_flushes_total{outcome="unknown"}': 1,
     tally_flush_writes_count: 1,
     tally_flush_writes_sum: 1,

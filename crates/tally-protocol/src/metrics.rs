@@ -123,9 +123,11 @@ families! {
     ];
     Edge Summary "tally_flush_writes"
         "Writes joined in each flush." [FlushWritesSum "_sum", FlushWritesCount "_count"];
-    Edge Counter "tally_flush_retries_total"
-        "Flushes that were sent once more, under the same nonce, because the first got no answer." [
-        FlushRetry ""
+    Edge Counter "tally_retries_total"
+        "Flushes that were sent once more, under the same nonce, because the first got no answer, by what the second got." [
+        RetryCounted "{outcome=\"counted\"}",
+        RetryRefused "{outcome=\"refused\"}",
+        RetryUnknown "{outcome=\"unknown\"}"
     ];
     Edge Counter "tally_read_cache_hits_total"
         "Default reads that shared a view with another." [ReadCacheHit ""];

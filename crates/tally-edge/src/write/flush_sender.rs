@@ -135,6 +135,16 @@ pub async fn send_batch(
     });
 }
 
+/// Counts a flush that was sent once more, by its outcome.
+fn count_retry(host: &Host, outcome: &FlushOutcome) {
+    let retried = match outcome {
+        Ok(_) => Metric::RetryCounted,
+        Err(Fault::Unavailable(_)) => Metric::RetryUnknown,
+        Err(_) => Metric::RetryRefused,
+    };
+    metrics::count(host, retried);
+}
+
 /// Sends a flush, and once more under the same nonce if its outcome is unknown: only the cell that it was sent to knows
 /// whether it was counted.
 ///
@@ -154,13 +164,14 @@ async fn send_flush(
     let mut flush = Flush { to, nonce, load };
     let mut last = None;
     for milliseconds in ATTEMPTS_MS {
-        if matches!(last, Some(Fault::Unavailable(_))) {
-            metrics::count(host, Metric::FlushRetry);
-        }
+        let is_retry = matches!(last, Some(Fault::Unavailable(_)));
         let outcome = match batcher {
             Some(batcher) => batcher.call(&flush, milliseconds).await,
             None => call_within(host, &flush, milliseconds).await,
         };
+        if is_retry {
+            count_retry(host, &outcome);
+        }
         match (outcome, last) {
             (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
             // The attempt before may still be on its way, and be counted. If this were taken for a refusal, the write

@@ -68,6 +68,12 @@ impl Fleet {
         text.line_of(&[name], &seconds(part.counters.1));
         whole(
             text,
+            "tally_fleet_hot_counters",
+            "Counters that GET /hot names: those written most.",
+            u64::try_from(part.hot.len()).unwrap_or(u64::MAX),
+        );
+        whole(
+            text,
             "tally_fleet_hot_shards",
             "Shards over which the counters are spread that GET /hot names.",
             part.hot.shards(),
