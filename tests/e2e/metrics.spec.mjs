@@ -31,17 +31,13 @@ async function scrape(options) {
   );
 }
 
-// In real time a cell may push a checkpoint while a test looks.
-const UNSHOWN = process.env.PLATFORM === "server" ? ["tally_push"] : [];
-
 /** What a piece of work moves, without latencies in detail and moments. */
 async function moved(work, options) {
   const before = await scrape(options);
   await work();
   const after = await scrape(options);
   const isShown = (name) =>
-    !/^tally_fleet_|_bucket|_duration_seconds_sum|_start_time_/.test(name) && !name.includes('route="metrics"')
-    && !UNSHOWN.some((start) => name.startsWith(start));
+    !/^tally_fleet_|_bucket|_duration_seconds_sum|_start_time_/.test(name) && !name.includes('route="metrics"');
   const names = Object.keys({ ...before, ...after }).filter(isShown);
   const steps = names.map((name) => [name, (after[name] ?? 0) - (before[name] ?? 0)]);
   return Object.fromEntries(steps.filter(([, step]) => step !== 0));
