@@ -2,7 +2,7 @@
 //!
 //! Invariant: a reader skips the fields of a newer writer. A field that an older writer lacks gets its default, or is
 //! refused by its name. Both hold for structs at the end of a message, and for each struct that is *counted*: its
-//! serialized name ends in [`COUNTED`], and its length in bytes precedes it. All other bytes are those of postcard.
+//! serialized name ends in [`counted::COUNTED`], and its length in bytes precedes it. All other bytes are those of postcard.
 //!
 //! | change | done by |
 //! |---|---|
@@ -12,6 +12,7 @@
 //!
 //! Source of the bytes: <https://postcard.jamesmunns.com/wire-format>.
 
+mod counted;
 mod reader;
 mod writer;
 
@@ -24,9 +25,6 @@ pub use writer::{Form, ThisBuild};
 use reader::ValueReader;
 use writer::ValueWriter;
 
-/// The end of the serialized name of a struct whose length precedes it: `#[serde(rename = "Summary+")]`.
-pub const COUNTED: char = '+';
-
 /// Appends a value to bytes.
 ///
 /// # Errors
@@ -35,10 +33,10 @@ pub fn write<T: Serialize>(value: &T, bytes: Vec<u8>) -> Result<Vec<u8>, Error> 
     write_as(value, bytes, &mut ThisBuild)
 }
 
-/// As [`write`], as another build would.
+/// As [`write()`], as another build would.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_as<T: Serialize, F: Form>(
     value: &T,
     bytes: Vec<u8>,

@@ -3,7 +3,7 @@
 use postcard::{Deserializer, Error};
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 
-use super::COUNTED;
+use super::counted::COUNTED;
 
 /// Where the last group of a number of 64 bits belongs: one bit is left for it.
 const SHIFT_MAX: u32 = 63;

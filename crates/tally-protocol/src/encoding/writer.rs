@@ -4,7 +4,7 @@ use postcard::ser_flavors::Flavor;
 use postcard::{Error, Serializer};
 use serde::ser::{self, Serialize};
 
-use super::COUNTED;
+use super::counted::COUNTED;
 
 /// The fields that a build writes. Tests write as the builds before and after this one.
 pub trait Form {
