@@ -218,10 +218,10 @@ fn what_nobody_has_reported_is_null() {
     // Nothing counts it: it is 0.
     assert_eq!(
         row(&root),
-        r#"{"counters":[{"id":"b","value":0,"count":0,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#
+        r#"{"entries":[{"id":"b","value":0,"count":0,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#
     );
     root.datacenters.insert(datacenter("FRA"));
-    let unknown = r#"{"counters":[{"id":"b","value":null,"count":null,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#;
+    let unknown = r#"{"entries":[{"id":"b","value":null,"count":null,"uniques":null,"as_of":900}],"cursor":null,"exact":false}"#;
     assert_eq!(row(&root), unknown);
     // A root that was made anew does not know who counts.
     root.datacenters.clear();
@@ -249,9 +249,9 @@ fn deletions_listings_and_aggregates_read_so() {
     };
     assert_eq!(
         listed(&[(id("a"), None), (id("b/ü"), None)], &[], Some("b/ü")),
-        r#"{"counters":[{"id":"a"},{"id":"b/ü"}],"cursor":"b/ü"}"#
+        r#"{"entries":[{"id":"a"},{"id":"b/ü"}],"cursor":"b/ü"}"#
     );
-    assert_eq!(listed(&[], &[], None), r#"{"counters":[],"cursor":null}"#);
+    assert_eq!(listed(&[], &[], None), r#"{"entries":[],"cursor":null}"#);
     let known = KnownTotal {
         total: CounterTotal {
             value: Value::new(7_u128, 2_u128),
@@ -267,7 +267,7 @@ fn deletions_listings_and_aggregates_read_so() {
     };
     assert_eq!(
         listed(&[(id("a"), Some(known))], &[3], None),
-        r#"{"counters":[{"id":"a","value":5,"count":7,"uniques":{"estimate":3,"standard_error":0.5},"as_of":1000}],"cursor":null,"exact":false,"missing_partitions":[3]}"#
+        r#"{"entries":[{"id":"a","value":5,"count":7,"uniques":{"estimate":3,"standard_error":0.5},"as_of":1000}],"cursor":null,"exact":false,"missing_partitions":[3]}"#
     );
     let sums = [
         (id("a"), sum(vec![("FRA", Some(part(u128::MAX, 0)))])),
