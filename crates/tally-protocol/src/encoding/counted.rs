@@ -1,4 +1,4 @@
 //! The mark of structs that have their length before them.
 
 /// The end of the serialized name of a struct whose length precedes it: `#[serde(rename = "Summary+")]`.
-pub(super) const COUNTED: char = '+';
+pub const COUNTED: char = '+';

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a reader skips the fields of a newer writer. A field that an older writer lacks gets its default, or is
 //! refused by its name. Both hold for structs at the end of a message, and for each struct that is *counted*: its
-//! serialized name ends in [`counted::COUNTED`], and its length in bytes precedes it. All other bytes are those of postcard.
+//! serialized name ends in [`COUNTED`], and its length in bytes precedes it. All other bytes are those of postcard.
 //!
 //! | change | done by |
 //! |---|---|
@@ -19,6 +19,7 @@ mod writer;
 use postcard::Error;
 use serde::{Deserialize, Serialize};
 
+pub use counted::COUNTED;
 pub use reader::Undecodable;
 pub use writer::{Form, ThisBuild};
 
