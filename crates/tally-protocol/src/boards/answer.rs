@@ -10,12 +10,9 @@ use super::token::{BoardVersion, cursor_of};
 use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness};
 use crate::live::snapshot as live;
 use crate::live::topic::WatchedBoard;
-use crate::messages::{
-    BoardAnswer, BoardSeen, BoardWritten, BoardsListed, MemberOutcome, PeriodOf, Ranked,
-};
-use crate::problem::{Code, Problem};
+use crate::messages::{BoardSeen, BoardsListed, MemberOutcome, PeriodOf, Ranked};
+use crate::problem::Problem;
 use crate::public::to_json;
-use tally_core::board::member::MemberRefusal;
 use tally_core::board::placing::{Placing, Shards};
 use tally_core::board::score::Score;
 use tally_core::board::settings::Settings;

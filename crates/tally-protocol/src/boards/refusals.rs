@@ -1,23 +1,9 @@
 //! Why a write to a board, or a read of it, is refused.
 
-use super::body::MemberLines;
-use super::token::{BoardVersion, cursor_of};
-use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness};
-use crate::live::snapshot as live;
-use crate::live::topic::WatchedBoard;
-use crate::messages::{
-    BoardAnswer, BoardSeen, BoardWritten, BoardsListed, MemberOutcome, PeriodOf, Ranked,
-};
+use super::token::BoardVersion;
+use crate::messages::{BoardAnswer, BoardWritten};
 use crate::problem::{Code, Problem};
-use crate::public::to_json;
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
-use std::borrow::Cow;
 use tally_core::board::member::MemberRefusal;
-use tally_core::board::placing::{Placing, Shards};
-use tally_core::board::score::Score;
-use tally_core::board::settings::Settings;
-use tally_core::counter::id::{CounterId, Datacenter};
 
 /// The problem of a refused write.
 pub fn refusal_of(refusal: MemberRefusal) -> Problem {
