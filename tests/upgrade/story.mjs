@@ -252,7 +252,8 @@ async function gifts(scene) {
   await scene.call("PUT", "/counters/blog%2Fnarrow", json({ shards: 1 }, { headers }));
   // Its values of Redis and its idempotency keys count for its account.
   await scene.call("POST", "/redis", json(["SET", "blog/note", "kept"], { headers }));
-  await scene.call("POST", "/counters/blog%2Fnarrow/increment", { headers: { ...headers, "idempotency-key": "narrow-1" } });
+  const once = { headers: { ...headers, "idempotency-key": "narrow-1" } };
+  await scene.call("POST", "/counters/blog%2Fnarrow/increment", once);
   const fay = { prefix: "blog/ann/", name: "for Fay", expires_in: 31_536_000 };
   await scene.call("POST", "/shares", json(fay, { headers }));
   const webhook = { webhook: "https://hooks.example.com/", secret: SECRET };
