@@ -38,16 +38,8 @@ pub async fn put(
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
-    let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(context).await?;
-    let operation = Operation::Put(parse_settings(&bytes)?);
-    let sent = Sent {
-        caller,
-        call: "put",
-        body: &bytes,
-        strings,
-    };
-    operate(context, id, operation, sent, Metric::AcknowledgedPut).await
+    let parse = |bytes: &[u8]| parse_settings(bytes).map(Operation::Put);
+    change(context, caller, id, ("put", Metric::AcknowledgedPut), parse).await
 }
 
 /// `PUT /counters/{id}/value`: sets the value, creating the counter if need be.
@@ -59,16 +51,28 @@ pub async fn set(
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
+    let parse = |bytes: &[u8]| parse_set(bytes).map(Operation::Set);
+    change(context, caller, id, ("set", Metric::AcknowledgedSet), parse).await
+}
+
+/// Carries out the operation that the body of a call says.
+async fn change(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+    (call, metric): (&'static str, Metric),
+    parse: fn(&[u8]) -> Result<Operation, Problem>,
+) -> Result<Answer, Problem> {
     let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(context).await?;
-    let operation = Operation::Set(parse_set(&bytes)?);
+    let operation = parse(&bytes)?;
     let sent = Sent {
         caller,
-        call: "set",
+        call,
         body: &bytes,
         strings,
     };
-    operate(context, id, operation, sent, Metric::AcknowledgedSet).await
+    operate(context, id, operation, sent, metric).await
 }
 
 /// `DELETE /counters/{id}`: ends the counter, storage included.
