@@ -292,8 +292,9 @@ fn examples_have_the_fields_of_their_schemas() {
         for example in examples.into_iter().filter_map(Value::as_object) {
             let fields: BTreeSet<&str> = example.keys().map(String::as_str).collect();
             let has_fields = schema["properties"].is_object();
-            let one_of = schema["oneOf"].as_array().filter(|_| !has_fields);
-            let schemas = one_of.map_or(vec![schema], |all| all.iter().collect());
+            let choices = schema["oneOf"].as_array().or(schema["anyOf"].as_array());
+            let choices = choices.filter(|_| !has_fields);
+            let schemas = choices.map_or(vec![schema], |all| all.iter().collect());
             let fits = schemas.iter().any(|schema| {
                 let (known, required) = fields_of(&document, schema);
                 fields.is_subset(&known) && required.is_subset(&fields)
