@@ -17,10 +17,9 @@ import { Tally } from "../client/index.ts";
 import { configurations } from "./deploy/configurations.mjs";
 import { newKey, writeKeys } from "./keys.mjs";
 import { EXIT, Failure } from "./outcome.mjs";
-import { PACKAGE, ROOT } from "./place.mjs";
+import { nodeFault, PACKAGE, ROOT } from "./place.mjs";
 import { readText } from "./text.mjs";
 
-const NODE_MIN = [22, 12];
 const HEALTHY_MS_MAX = 120_000;
 const HEALTHY_POLL_MS = 500;
 const LOCAL_MS_MAX = 120_000;
@@ -33,8 +32,8 @@ export const deploy = (call) => carryOut(call, (run) => run.deploy());
 export const rollback = (call) => carryOut(call, (run) => run.rollback());
 
 async function carryOut({ options, screen }, work) {
-  const [major, minor] = process.versions.node.split(".").map(Number);
-  if (major < NODE_MIN[0] || (major === NODE_MIN[0] && minor < NODE_MIN[1])) throw new Failure(EXIT.failed, `wrangler needs Node ${NODE_MIN.join(".")} or later; this is ${process.versions.node}`);
+  const fault = nodeFault(process.versions.node);
+  if (fault !== undefined) throw new Failure(EXIT.failed, fault);
   const run = new Deployment(options, screen);
   await work(run);
   if (screen.isJson) screen.json({ dry_run: options.dryRun === true, address: run.address ?? null, steps: run.steps });

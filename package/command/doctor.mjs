@@ -4,19 +4,15 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { addressOf, clientOf } from "./client.mjs";
 import { EXIT } from "./outcome.mjs";
-import { PACKAGE, ROOT } from "./place.mjs";
+import { nodeFault, PACKAGE, ROOT } from "./place.mjs";
 
-// As `engines` of the package has it: from there on Node unpacks zstd.
-const NODE_MIN = [22, 15];
 // TALLY warns at this offset of clocks: times of events are refused beyond 5 s.
 const CLOCK_MS_MAX = 2_000;
 
 /** Returns the check of a version of Node. */
 export function nodeCheck(node) {
-  const [major, minor] = node.split(".").map(Number);
-  const [first, second] = NODE_MIN;
-  const isFrom = major > first || (major === first && minor >= second);
-  if (!isFrom) return ["node", "wrong", `Node ${node} is too old: install Node ${NODE_MIN.join(".")} or later`];
+  const fault = nodeFault(node);
+  if (fault !== undefined) return ["node", "wrong", fault];
   return ["node", "ok", `Node ${node}`];
 }
 
