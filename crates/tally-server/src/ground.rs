@@ -3,8 +3,9 @@
 //! Invariant: nothing here knows an object. What is above imports it, and it imports nothing that is above.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tally_host::http::{Background, Context};
 use tally_host::{Later, Memory};
@@ -13,6 +14,8 @@ use super::alarm::Alarms;
 use super::clock::{TurnClock, Turns};
 use super::options::ServerSettings;
 use super::randomness::Randomness;
+use super::store::folder::DataFolder;
+use super::store::registry::Registry;
 use super::webhook::Webhooks;
 
 /// The exit code of a server that cannot go on.
@@ -25,6 +28,7 @@ pub(crate) struct Ground {
     pub(crate) objects: PathBuf,
     /// The folder of the deployment's files.
     pub(crate) files: PathBuf,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Rc<TurnClock>,
     pub(crate) randomness: Randomness,
     pub(crate) alarms: Rc<Alarms>,
@@ -59,15 +63,16 @@ impl Background for GroundBackground {
 }
 
 impl Ground {
-    /// What is beneath a deployment with these settings, in these folders.
-    pub(crate) fn new(settings: ServerSettings, objects: PathBuf, files: PathBuf) -> Rc<Self> {
+    /// What is beneath a deployment with these settings, in this folder.
+    pub(crate) fn new(settings: ServerSettings, folder: &DataFolder) -> Rc<Self> {
         let clock = Rc::new(TurnClock::default());
         clock.begin();
         Rc::new(Self {
             webhooks: Webhooks::new(&settings),
             settings: Rc::new(settings),
-            objects,
-            files,
+            objects: folder.objects(),
+            files: folder.snapshots(),
+            registry: folder.registry(),
             clock,
             randomness: Randomness::default(),
             alarms: Rc::default(),
@@ -76,9 +81,22 @@ impl Ground {
         })
     }
 
+    /// The file of an object's database. `folder`: that of its class.
+    pub(crate) fn file(&self, folder: &str, id: &str) -> PathBuf {
+        self.objects.join(folder).join(format!("{id}.sqlite"))
+    }
+
     /// Writes a line to the log.
     pub(crate) fn log(&self, text: &str) {
         eprintln!("serve: {text}");
+    }
+
+    /// Logs what is wrong with a database.
+    pub(crate) fn log_damage(&self, file: &Path, why: &str) {
+        self.log(&format!(
+            "the database {} cannot be opened: {why}",
+            file.display()
+        ));
     }
 
     /// Ends the process: nothing that it might still acknowledge would be true.

@@ -11,11 +11,11 @@ use tally_protocol::messages::later;
 use tally_protocol::names::{Placement, ROLE, ROLE_AGGREGATOR};
 
 use super::event_writer;
-use super::folder::FileFolder;
 use super::ground::Ground;
 use super::pages;
 use super::place::{Answer, Home, Place};
 use super::socket;
+use super::store::folder::FileFolder;
 
 /// How the setting of the role calls an edge.
 const ROLE_EDGE: &str = "edge";

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`options`] | options, and the settings of the deployment |
-//! | [`folder`], [`database`] | the data folder, and the database of an object |
+//! | [`store`] | the data folder, its registry, and the database of an object |
 //! | [`ground`] | what a thread has beneath its objects |
 //! | [`node`], [`place`], [`key`] | the objects of a thread, where one of them lives, and what identifies it |
 //! | [`commits`], [`alarm`], [`ringing`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
@@ -19,10 +19,8 @@
 mod alarm;
 mod clock;
 mod commits;
-mod database;
 mod event_stream;
 mod event_writer;
-mod folder;
 mod ground;
 mod guest;
 mod http;
@@ -37,6 +35,7 @@ mod place;
 mod randomness;
 mod ringing;
 mod socket;
+mod store;
 mod webhook;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -50,11 +49,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use clock::TurnClock;
-use folder::DataFolder;
 use ground::{EXIT_FAILED, Ground};
 use http::{ClientBounds, EdgeDoor};
+use key::ClassNumber;
 use node::Node;
 use options::ServerOptions;
+use store::folder::DataFolder;
+use store::loss;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -182,14 +183,19 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     let open_max = open_objects_max(descriptors);
     let addresses = addresses(&options.host).await?;
     let address = *addresses.first().ok_or("--host leads to no address")?;
-    let folder = DataFolder::open(&options.data)?;
-    let noted = folder.tablets();
+    let classes = ClassNumber::all().map(ClassNumber::folder);
+    let folder = DataFolder::open(&options.data, classes, options.accept_loss)?;
+    let noted = folder.tablets()?;
     let settings = options.settings(&addresses, noted.as_deref(), open_max, clock.now_ms())?;
     let tablets = settings
         .get(tally_protocol::names::TABLET_COUNT)
         .unwrap_or_default();
     folder.note_tablets(&tablets)?;
-    let ground = Ground::new(settings, folder.objects(), folder.snapshots());
+    let ground = Ground::new(settings, &folder);
+    if options.accept_loss {
+        let accepted = loss::accept(&ground.registry, &ground.objects)?;
+        accepted.iter().for_each(|sentence| ground.log(sentence));
+    }
     let node = Node::new(ground, open_max);
     let listeners = listeners(options, address).await?;
     let urls: Vec<String> = listeners.iter().map(url_of).collect::<Result<_, _>>()?;

@@ -16,12 +16,13 @@ use tally_protocol::names::Placement;
 
 use super::clock::Turns;
 use super::commits::{self, Commits};
-use super::database;
 use super::ground::Ground;
 use super::guest::Guest;
 use super::key::{ClassNumber, PlaceKey};
 use super::place::{Answer, Home, Place};
 use super::ringing;
+use super::store::database;
+use super::store::registry::DatabaseEntry;
 
 /// How long an object may be idle before its memory and its database are let go, milliseconds.
 const IDLE_MS: i64 = 60_000;
@@ -36,7 +37,7 @@ const CLOSED_PER_SWEEP: usize = 256;
 const LOOKED_AT_MAX: usize = 64;
 
 /// How many files the scan for alarms opens before it lets others work.
-const SCANNED_AT_ONCE: usize = 8;
+const SCANNED_AT_ONCE: u32 = 8;
 
 /// One thread of the server.
 pub(crate) struct Node {
@@ -62,7 +63,7 @@ impl Node {
 
     /// Begins the work that goes on as long as the node lives.
     pub(crate) fn run(self: &Rc<Self>) {
-        commits::run(&self.ground.clock, &self.commits);
+        commits::run(&self.ground, &self.commits);
         ringing::run(self.clone());
         self.sweep();
         self.scan();
@@ -75,7 +76,8 @@ impl Node {
                 break;
             };
             let was_used = place.was_used.replace(false);
-            if !was_used && self.close(&place) {
+            if !was_used && self.let_go(&place) {
+                self.close(&[place]);
                 return Ok(());
             }
             self.open.borrow_mut().push_back(place);
@@ -86,14 +88,28 @@ impl Node {
         ))
     }
 
-    /// Closes an object, if nothing runs in it.
-    fn close(&self, place: &Rc<Place>) -> bool {
-        if !place.evict() || !place.is_forgettable() {
-            return false;
+    /// Lets an object go, if nothing runs in it. Returns whether it is to be closed.
+    fn let_go(&self, place: &Rc<Place>) -> bool {
+        let is_let_go = place.evict() && place.is_forgettable();
+        if is_let_go {
+            self.places.borrow_mut().remove(&place.key);
         }
-        self.places.borrow_mut().remove(&place.key);
-        place.clear();
-        true
+        is_let_go
+    }
+
+    /// Closes places that were let go. Their logs go once the registry knows that they are needed no more; a log that
+    /// stays is read at the next opening.
+    fn close(&self, places: &[Rc<Place>]) {
+        let folded: Vec<_> = places
+            .iter()
+            .filter(|place| place.database.fold())
+            .collect();
+        let entries = folded.iter();
+        let entries = entries.map(|place| (&*place.id, place.key.class.folder()));
+        if !folded.is_empty() && self.ground.registry.note(entries, false).is_ok() {
+            folded.iter().for_each(|place| place.database.folded());
+        }
+        places.iter().for_each(|place| place.clear());
     }
 
     /// Closes idle objects now and then.
@@ -104,33 +120,40 @@ impl Node {
                 tokio::time::sleep(SWEEP).await;
                 let now_ms = node.ground.clock.now_ms();
                 let mut left = CLOSED_PER_SWEEP;
-                let open = node.open.take();
-                let kept = open.into_iter().filter(|place| {
+                let mut closed = Vec::new();
+                node.open.borrow_mut().retain(|place| {
                     let is_old = now_ms.saturating_sub(place.used_ms.get()) >= IDLE_MS;
-                    let is_closed = is_old && left > 0 && node.close(place);
-                    left -= usize::from(is_closed);
+                    let is_closed = is_old && left > 0 && node.let_go(place);
+                    if is_closed {
+                        left -= 1;
+                        closed.push(place.clone());
+                    }
                     !is_closed
                 });
-                let kept = kept.collect();
-                *node.open.borrow_mut() = kept;
+                node.close(&closed);
             }
         };
         tokio::task::spawn_local(Turns::new(&self.ground.clock, work));
     }
 
-    /// Plans the alarms of all objects that are stored and not open. It goes on while the server answers already.
+    /// Looks for all objects that are stored: plans the alarms of those that are not open, and names what is damaged.
+    /// It goes on while the server answers already.
     fn scan(self: &Rc<Self>) {
         let node = self.clone();
         let work = async move {
             for class in ClassNumber::all() {
                 let files = std::fs::read_dir(node.ground.objects.join(class.folder()));
                 let files = files.into_iter().flatten().flatten();
-                for (index, file) in files.enumerate() {
+                for (index, file) in (0_u32..).zip(files) {
                     node.plan_stored(class, &file.path());
                     if index % SCANNED_AT_ONCE == 0 {
                         tokio::task::yield_now().await;
                     }
                 }
+            }
+            if let Err(why) = node.look_for_missing().await {
+                node.ground
+                    .log(&format!("the registry cannot be read: {why}"));
             }
         };
         tokio::task::spawn_local(Turns::new(&self.ground.clock, work));
@@ -146,7 +169,8 @@ impl Node {
         if !is_database || self.open.borrow().iter().any(is_open) {
             return;
         }
-        match database::look_into(file) {
+        let entry = self.ground.registry.entry(id);
+        match entry.and_then(|entry| database::look_into(file, entry)) {
             Ok(Some((name, Some(at_ms)))) => {
                 let key = PlaceKey {
                     class,
@@ -155,10 +179,30 @@ impl Node {
                 self.ground.alarms.replace(&key, None, Some(at_ms));
             }
             Ok(_) => {}
-            Err(why) => self.ground.log(&format!(
-                "the database {} cannot be read: {why}",
-                file.display()
-            )),
+            Err(why) => self.ground.log_damage(file, &why),
+        }
+    }
+
+    /// Names the databases that were stored and are not there.
+    async fn look_for_missing(&self) -> Result<(), String> {
+        let mut last = String::new();
+        loop {
+            let page = self.ground.registry.after(&last, SCANNED_AT_ONCE)?;
+            let Some(end) = page.last() else {
+                return Ok(());
+            };
+            for known in &page {
+                let file = self.ground.file(&known.folder, &known.id);
+                if !file.exists() {
+                    let looked = database::look_into(&file, DatabaseEntry::Closed);
+                    looked
+                        .err()
+                        .iter()
+                        .for_each(|why| self.ground.log_damage(&file, why));
+                }
+            }
+            last.clone_from(&end.id);
+            tokio::task::yield_now().await;
         }
     }
 
@@ -184,10 +228,11 @@ impl Node {
 
     /// Ends the node: commits what is written, and closes all objects.
     pub(crate) fn close_all(&self) {
-        self.commits.run_now();
+        self.commits.run_now(&self.ground.registry);
         let places = self.places.take();
         self.open.take();
-        places.values().for_each(|place| place.clear());
+        let places: Vec<_> = places.into_values().collect();
+        self.close(&places);
     }
 }
 
@@ -216,6 +261,12 @@ impl Home for Node {
         let guest = Rc::new(Guest::of_object(place, number));
         let host = Host::new(guest.clone(), self.ground.memory.clone());
         Some(class.start(Object::new(guest), host))
+    }
+
+    fn forget(&self, place: &Rc<Place>) {
+        self.places.borrow_mut().remove(&place.key);
+        let mut open = self.open.borrow_mut();
+        open.retain(|known| !Rc::ptr_eq(known, place));
     }
 
     fn plan_commit(&self, place: &Rc<Place>) {

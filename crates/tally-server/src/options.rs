@@ -47,6 +47,11 @@ pub(crate) struct ServerOptions {
     #[arg(long, env = "TALLY_DATA", default_value = "tally-data")]
     pub(crate) data: PathBuf,
 
+    /// Takes the databases as they are, once: forgets what is missing or empty, and what is missing of logs. Without it
+    /// the server answers 503 for the counters in them.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
+
     /// A file with the keys, instead of TALLY_KEYS.
     #[arg(long)]
     pub(crate) keys: Option<PathBuf>,

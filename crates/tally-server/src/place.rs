@@ -7,7 +7,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
-use std::path::Path;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -18,11 +17,12 @@ use tally_host::object::{IncomingCall, Reply, Shell};
 
 use super::alarm::AlarmState;
 use super::clock::Turns;
-use super::database::{CommitError, Database};
 use super::event_stream::EventChannel;
 use super::ground::Ground;
 use super::key::PlaceKey;
 use super::live_socket::LiveSocket;
+use super::store::database::{CommitError, Database};
+use super::store::registry::DatabaseEntry;
 
 /// The outcome of a call.
 pub(crate) type Answer = Result<Reply, String>;
@@ -40,6 +40,9 @@ pub(crate) trait Home {
 
     /// Starts the object of a place, as the incarnation of this number.
     fn start(self: Rc<Self>, place: &Rc<Place>, number: u64) -> Option<Rc<dyn Shell>>;
+
+    /// Forgets a place that has failed, so that it is opened again from its file.
+    fn forget(&self, place: &Rc<Place>);
 
     /// Plans the commit of a place. It follows the tasks that are ready now, so their writes are in it too.
     fn plan_commit(&self, place: &Rc<Place>);
@@ -91,13 +94,22 @@ pub(crate) struct Place {
 type Stored = Option<(String, Option<i64>)>;
 
 /// Opens the database of an object, and sees that it is this object's.
-fn opened(file: &Path, name: &str) -> Result<(Database, Stored), String> {
-    let database = Database::open(file.to_owned(), name)?;
+fn opened(ground: &Ground, key: &PlaceKey, id: &str) -> Result<(Database, Stored), String> {
+    let entry = ground.registry.entry(id)?;
+    let file = ground.file(key.class.folder(), id);
+    let database = Database::open(file, &key.name, entry)?;
     let stored = database.stored()?;
-    match stored.as_ref().filter(|(known, _)| known != name) {
-        Some((known, _)) => Err(format!("it is of the object {known:?}: restore its file")),
-        None => Ok((database, stored)),
+    if let Some((known, _)) = stored.as_ref().filter(|(known, _)| **known != *key.name) {
+        return Err(format!(
+            "it is of the object {known:?}: restore its file from a backup"
+        ));
     }
+    if entry == DatabaseEntry::None && database.is_unregistered() {
+        // The process ended between a commit and its entry. What the object answers from now on may rest on it.
+        ground.registry.note([(id, key.class.folder())], true)?;
+        database.registered();
+    }
+    Ok((database, stored))
 }
 
 impl Place {
@@ -108,13 +120,8 @@ impl Place {
     pub(crate) fn open(home: &Rc<dyn Home>, key: PlaceKey) -> Result<Rc<Self>, String> {
         let ground = home.ground().clone();
         let id = key.id();
-        let file = ground
-            .objects
-            .join(key.class.folder())
-            .join(format!("{id}.sqlite"));
-        let (database, stored) = opened(&file, &key.name).map_err(|why| {
-            let shown = file.display();
-            ground.log(&format!("the database {shown} cannot be opened: {why}"));
+        let (database, stored) = opened(&ground, &key, &id).map_err(|why| {
+            ground.log_damage(&ground.file(key.class.folder(), &id), &why);
             "the object's database cannot be opened".to_owned()
         })?;
         let at_ms = stored.and_then(|(_, at_ms)| at_ms);
@@ -223,22 +230,16 @@ impl Place {
         }
     }
 
-    /// Commits what was written, and lets out what waited for it.
-    pub(crate) fn commit(self: &Rc<Self>) {
+    /// Commits what was written. Returns whether something was: then it is let out next.
+    pub(crate) fn commit(self: &Rc<Self>) -> bool {
         self.is_planned.set(false);
         if !self.database.is_dirty() {
-            return;
+            return false;
         }
         match self.database.commit(self.alarm.changed()) {
             Ok(()) => {
-                self.commits.set(self.commits.get() + 1);
                 self.alarm.committed();
-                for action in self.outbox.take() {
-                    action();
-                }
-                for waker in self.syncing.take() {
-                    waker.wake();
-                }
+                return true;
             }
             Err(CommitError::Undone(why)) => {
                 self.ground.log(&format!("a commit of {} failed, so its turn is refused: {why}", self.label()));
@@ -248,6 +249,29 @@ impl Place {
                 "the disk has failed to write what was sent to it ({why}). What was acknowledged is safe. Look at the log of the system, and start again"
             )),
         }
+        false
+    }
+
+    /// Lets out what waited for a commit, which the registry knows of.
+    pub(crate) fn let_out(&self) {
+        self.commits.set(self.commits.get() + 1);
+        for action in self.outbox.take() {
+            action();
+        }
+        for waker in self.syncing.take() {
+            waker.wake();
+        }
+    }
+
+    /// The registry cannot know of what was committed, so nothing rests on it: the turn is refused.
+    pub(crate) fn refuse(self: &Rc<Self>, why: &str) {
+        self.ground.log(&format!(
+            "the registry cannot note {}, so its turn is refused: {why}",
+            self.label()
+        ));
+        self.fail();
+        self.home.forget(self);
+        self.clear();
     }
 
     /// How messages call it.

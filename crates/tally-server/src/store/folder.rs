@@ -1,12 +1,16 @@
 //! The data folder: its lock, the note of its format, and the files of the deployment.
 //!
-//! Invariant: one process has a folder. Two would be two owners of one counter.
+//! Invariant: one process has a folder. Two would be two owners of one counter. A folder is new only if nothing of a
+//! server is in it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
+
+use super::registry::{self, Registry};
 
 /// What the note says. A later form gets another number, and is refused by this build.
 const FORMAT: &str = "tally-server 1\n";
@@ -16,6 +20,9 @@ const NOTE: &str = "format";
 const LOCK: &str = "lock";
 const OBJECTS: &str = "objects";
 const SNAPSHOTS: &str = "snapshots";
+const REGISTRY: &str = "registry.sqlite";
+
+/// The note of the registry about the number of tablets.
 const TABLETS: &str = "tablets";
 
 /// What `make serve` leaves in a folder.
@@ -24,6 +31,7 @@ const OF_WORKERD: &str = "workerd.capnp";
 /// A folder that this process has.
 pub(crate) struct DataFolder {
     path: PathBuf,
+    registry: Arc<Registry>,
     /// Held as long as the process lives.
     _lock: File,
 }
@@ -44,11 +52,16 @@ fn refusal(path: &Path, error: &io::Error) -> String {
 }
 
 impl DataFolder {
-    /// Opens a folder, made where it is not there.
+    /// Opens a folder, made where it is not there. `classes`: the folders of the objects' databases. `accepts_loss`:
+    /// whether a registry that is lost is made anew.
     ///
     /// # Errors
     /// What is wrong with it, as a sentence.
-    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+    pub(crate) fn open(
+        path: &Path,
+        classes: impl Iterator<Item = &'static str>,
+        accepts_loss: bool,
+    ) -> Result<Self, String> {
         let refused = |error: io::Error| refusal(path, &error);
         make_private(path).map_err(refused)?;
         let lock = OpenOptions::new()
@@ -66,12 +79,41 @@ impl DataFolder {
             }
             Err(TryLockError::Error(error)) => return Err(refused(error)),
         }
-        check_format(path)?;
-        for folder in [OBJECTS, SNAPSHOTS] {
-            make_private(&path.join(folder)).map_err(refused)?;
+        let is_new = check_format(path)?;
+        let kept = path.join(REGISTRY);
+        if !kept.exists() && (is_new || accepts_loss) {
+            make_registry(&kept)?;
+        }
+        let registry = Registry::open(&kept).map_err(|why| {
+            format!(
+                "the registry {} cannot be opened ({why}): restore this file from a backup, or move it away and start once with --accept-loss",
+                kept.display()
+            )
+        })?;
+        if is_new {
+            write_whole(&path.join(NOTE), FORMAT.as_bytes()).map_err(refused)?;
+        }
+        let objects = path.join(OBJECTS);
+        let classes = classes.map(|class| objects.join(class));
+        for folder in classes.chain([path.join(SNAPSHOTS)]) {
+            make_private(&folder).map_err(refused)?;
         }
         let path = path.canonicalize().map_err(refused)?;
-        Ok(Self { path, _lock: lock })
+        for folder in [&path, &path.join(OBJECTS)] {
+            sync_folder(folder).map_err(refused)?;
+        }
+        // The folder above may be one that this user cannot read.
+        let _ = path.parent().map(sync_folder);
+        Ok(Self {
+            path,
+            registry: Arc::new(registry),
+            _lock: lock,
+        })
+    }
+
+    /// Which objects have stored something.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        self.registry.clone()
     }
 
     /// Where the objects' databases are.
@@ -85,9 +127,11 @@ impl DataFolder {
     }
 
     /// The number of tablets that the folder was used with, as it was noted; `None` in a new one.
-    pub(crate) fn tablets(&self) -> Option<String> {
-        let noted = fs::read_to_string(self.path.join(TABLETS)).ok()?;
-        Some(noted.trim().to_owned())
+    ///
+    /// # Errors
+    /// If the note cannot be read.
+    pub(crate) fn tablets(&self) -> Result<Option<String>, String> {
+        self.registry.noted(TABLETS)
     }
 
     /// Notes the number of tablets.
@@ -95,16 +139,32 @@ impl DataFolder {
     /// # Errors
     /// If the note cannot be written.
     pub(crate) fn note_tablets(&self, tablets: &str) -> Result<(), String> {
-        let written = write_whole(&self.path.join(TABLETS), format!("{tablets}\n").as_bytes());
-        written.map_err(|error| refusal(&self.path, &error))
+        let written = self.registry.write_note(TABLETS, tablets);
+        written.map_err(|why| {
+            format!(
+                "the data folder {} cannot be used: {why}",
+                self.path.display()
+            )
+        })
     }
 }
 
-fn check_format(path: &Path) -> Result<(), String> {
+/// Makes an empty registry, completely or not at all.
+fn make_registry(file: &Path) -> Result<(), String> {
+    let refused = |error: io::Error| refusal(file, &error);
+    let fresh = file.with_extension("new");
+    unless_missing(fs::remove_file(&fresh)).map_err(refused)?;
+    registry::make(&fresh)?;
+    fs::rename(&fresh, file).map_err(refused)?;
+    file.parent().map_or(Ok(()), sync_folder).map_err(refused)
+}
+
+/// Whether the folder is a new one.
+fn check_format(path: &Path) -> Result<bool, String> {
     let note = path.join(NOTE);
     let refused = |error: io::Error| refusal(path, &error);
     match fs::read_to_string(&note) {
-        Ok(text) if text == FORMAT => Ok(()),
+        Ok(text) if text == FORMAT => Ok(false),
         Ok(text) => Err(format!(
             "the data folder {} is of the format {:?}, and this build opens {:?}: use the build that wrote it, or `tally export` there and `tally import` here",
             path.display(),
@@ -112,13 +172,19 @@ fn check_format(path: &Path) -> Result<(), String> {
             FORMAT.trim()
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if path.join(REGISTRY).exists() && path.join(OBJECTS).exists() {
+                return Err(format!(
+                    "the file {} is missing: restore it from a backup, or write {FORMAT:?} into it",
+                    note.display()
+                ));
+            }
             if path.join(OF_WORKERD).exists() || path.join(OBJECTS).exists() {
                 return Err(format!(
                     "the data folder {} is one of `tally serve` on workerd: choose another one with --data, and move the counters by `tally export` and `tally import`",
                     path.display()
                 ));
             }
-            write_whole(&note, FORMAT.as_bytes()).map_err(refused)
+            Ok(true)
         }
         Err(error) => Err(refused(error)),
     }
@@ -144,10 +210,12 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&fresh);
         return Err(error);
     }
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// What was made or renamed in a folder is durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// The files of the deployment. Each operation runs on a thread that may wait for the disk.
@@ -184,12 +252,18 @@ impl FileFolder {
         name: &str,
         bytes: Vec<u8>,
     ) -> impl Future<Output = Result<(), String>> + use<> {
-        let place = self.place(name);
+        let (base, place) = (self.0.clone(), self.place(name));
         async move {
             let place = place.ok_or("the name of the file is none")?;
             beside(move || {
                 if let Some(folder) = place.parent() {
                     make_private(folder)?;
+                    for made in folder
+                        .ancestors()
+                        .take_while(|above| above.starts_with(&base))
+                    {
+                        sync_folder(made)?;
+                    }
                 }
                 write_whole(&place, &bytes)
             })

@@ -2,15 +2,29 @@
 //!
 //! Invariant: a transaction is open from the first write of a turn until its commit. A commit is on the disk when it
 //! returns: `synchronous=FULL` in a write-ahead log. The object's alarm and its name are rows of the same database, so
-//! a commit has both or neither.
+//! a commit has both or neither. A file that the registry names is opened only if it is there, has a header, and has
+//! the log that it needs. The log stays when the file is closed, unless the registry knows that it is needed no more.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::{Null, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ffi};
 use tally_host::object::{Rows, SqlValue};
+
+use super::ahead_log;
+use super::registry::DatabaseEntry;
+
+/// With what each file of SQLite begins.
+const BEGINNING: &[u8; 16] = b"SQLite format 3\0";
+
+/// What an operator does about a file that is lost.
+const REMEDY: &str =
+    "end the server, and restore this file from a backup, or start once with --accept-loss";
 
 /// Prepared statements that a database keeps: the largest store has about 40.
 const PREPARED_MAX: usize = 64;
@@ -45,7 +59,7 @@ fn open_empty() -> Result<Connection, String> {
 fn said(error: rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            format!("{error}: end the server, and restore this file from a backup")
+            format!("{error}: {REMEDY}")
         }
         _ => error.to_string(),
     }
@@ -67,17 +81,99 @@ impl fmt::Display for CommitError {
     }
 }
 
+/// Bytes of the header of a database.
+const HEADER_BYTES: usize = 100;
+
+/// The size of a page that the header has no room for. Source: as [`has_content`].
+const PAGE_BYTES_MAX: u64 = 65_536;
+
+/// Whether a file has anything in it. `is_complete`: whether it has to have all of its pages.
+///
+/// **Source**: <https://www.sqlite.org/fileformat2.html#the_database_header>.
+///
+/// # Errors
+/// If it is no database. SQLite would take an empty one for a new database, and delete its log.
+fn has_content(file: &Path, is_complete: bool) -> Result<bool, String> {
+    let mut header = Vec::new();
+    let read = File::open(file).and_then(|file| {
+        let bytes = file.metadata()?.len();
+        file.take(u64::try_from(HEADER_BYTES).unwrap_or(0))
+            .read_to_end(&mut header)?;
+        Ok(bytes)
+    });
+    let bytes = match read {
+        Ok(0) => return Ok(false),
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !header.starts_with(BEGINNING) || header.len() < HEADER_BYTES {
+        return Err(format!("it is not a database: {REMEDY}"));
+    }
+    let number = |at: usize, width: usize| {
+        let digits = header.iter().skip(at).take(width);
+        digits.fold(0, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let page_bytes = match number(16, 2) {
+        1 => PAGE_BYTES_MAX,
+        bytes => bytes,
+    };
+    let whole_bytes = page_bytes.saturating_mul(number(28, 4));
+    if is_complete && bytes < whole_bytes {
+        return Err(format!("it has {bytes} of {whole_bytes} bytes: {REMEDY}"));
+    }
+    Ok(true)
+}
+
+/// Where SQLite keeps the write-ahead log of a database.
+fn log_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+/// Whether a file is what the registry knows of it; `false` if it is a new one.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn is_there(file: &Path, entry: DatabaseEntry) -> Result<bool, String> {
+    let has_content = has_content(file, entry == DatabaseEntry::Closed)?;
+    match entry {
+        DatabaseEntry::None => return Ok(has_content),
+        _ if !has_content => {
+            return Err(format!("it is missing or empty, and had counts: {REMEDY}"));
+        }
+        DatabaseEntry::Closed => {}
+        DatabaseEntry::Open => {
+            ahead_log::check(&log_of(file)).map_err(|why| format!("{why}: {REMEDY}"))?
+        }
+    }
+    Ok(true)
+}
+
 fn open(file: &Path) -> Result<Connection, String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    }
     let connection = Connection::open_with_flags(file, flags).map_err(said)?;
+    let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    kept.map_err(said)?;
     connection.execute_batch(SETTINGS).map_err(said)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
     Ok(connection)
+}
+
+/// Sees that a database which the registry names has an object.
+fn expect_object(
+    stored: Option<&(String, Option<i64>)>,
+    entry: DatabaseEntry,
+) -> Result<(), String> {
+    match (stored, entry) {
+        (None, DatabaseEntry::Closed | DatabaseEntry::Open) => {
+            Err(format!("it has no object: {REMEDY}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a statement gave.
@@ -97,6 +193,7 @@ pub(crate) struct Database {
     is_dirty: Cell<bool>,
     /// Whether the object's name is stored.
     is_named: Cell<bool>,
+    entry: Cell<DatabaseEntry>,
     /// SQLite has undone the open transaction by itself, as on a full disk. The turn cannot be kept.
     undone: RefCell<Option<String>>,
     /// For each [`Database::atomically`] that runs: whether its savepoint is set.
@@ -104,17 +201,17 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the database of an object, if it has written anything before.
+    /// Opens the database of an object, if it has written anything before. `entry`: what the registry knows of it.
     ///
     /// # Errors
-    /// If its file cannot be opened.
-    pub(crate) fn open(file: PathBuf, name: &str) -> Result<Self, String> {
-        let known = match file.try_exists() {
-            Ok(true) => Some(open(&file)?),
-            Ok(false) => None,
-            Err(error) => return Err(error.to_string()),
+    /// If its file cannot be opened, or is not what the registry knows.
+    pub(crate) fn open(file: PathBuf, name: &str, entry: DatabaseEntry) -> Result<Self, String> {
+        let known = match is_there(&file, entry)? {
+            true => Some(open(&file)?),
+            false => None,
         };
         Ok(Self {
+            entry: Cell::new(entry),
             file,
             name: name.to_owned(),
             connection: RefCell::new(known),
@@ -145,7 +242,40 @@ impl Database {
         let Some(connection) = connection.as_ref() else {
             return Ok(None);
         };
-        stored_in(connection)
+        let stored = stored_in(connection)?;
+        expect_object(stored.as_ref(), self.entry.get())?;
+        Ok(stored)
+    }
+
+    /// Whether something is stored that the registry has to know before it is acknowledged.
+    pub(crate) fn is_unregistered(&self) -> bool {
+        self.connection.borrow().is_some() && self.entry.get() != DatabaseEntry::Open
+    }
+
+    /// The registry has noted it as open.
+    pub(crate) fn registered(&self) {
+        self.entry.set(DatabaseEntry::Open);
+    }
+
+    /// Moves all of the log into the database file. Returns whether the registry may note it as closed.
+    pub(crate) fn fold(&self) -> bool {
+        self.roll_back();
+        let connection = self.connection.borrow();
+        let Some(connection) = connection
+            .as_ref()
+            .filter(|_| self.entry.get() == DatabaseEntry::Open)
+        else {
+            return false;
+        };
+        let folded = connection.query_row("PRAGMA wal_checkpoint", [], |row| {
+            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        folded.is_ok_and(|(frames, moved)| frames == moved)
+    }
+
+    /// The registry has noted it as closed: its log goes with the connection.
+    pub(crate) fn folded(&self) {
+        self.entry.set(DatabaseEntry::Closed);
     }
 
     /// Bytes of the database.
@@ -338,7 +468,9 @@ impl Database {
     /// Closes the file. What is not durable is gone.
     pub(crate) fn close(&self) {
         self.roll_back();
-        drop(self.connection.take());
+        if let Some(connection) = self.connection.take() {
+            close(&connection, self.entry.get());
+        }
     }
 
     /// What is not durable is gone.
@@ -380,12 +512,29 @@ fn stored_in(connection: &Connection) -> Result<Option<(String, Option<i64>)>, S
     }
 }
 
-/// The name and the alarm in a database that no object uses now.
+/// Lets the log of a database that is closed go, unless it is needed. If that fails, it stays, which costs no count.
+fn close(connection: &Connection, entry: DatabaseEntry) {
+    if entry == DatabaseEntry::Closed {
+        let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+    }
+}
+
+/// The name and the alarm in a database that no object uses now; `None` where nothing is stored.
 ///
 /// # Errors
-/// If it cannot be read.
-pub(crate) fn look_into(file: &Path) -> Result<Option<(String, Option<i64>)>, String> {
-    stored_in(&open(file)?)
+/// If it cannot be read, or is not what the registry knows.
+pub(crate) fn look_into(
+    file: &Path,
+    entry: DatabaseEntry,
+) -> Result<Option<(String, Option<i64>)>, String> {
+    if !is_there(file, entry)? {
+        return Ok(None);
+    }
+    let connection = open(file)?;
+    let stored = stored_in(&connection)?;
+    expect_object(stored.as_ref(), entry)?;
+    close(&connection, entry);
+    Ok(stored)
 }
 
 fn execute(connection: &Connection, statement: &str) -> Result<(), rusqlite::Error> {

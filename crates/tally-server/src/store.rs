@@ -1,0 +1,7 @@
+//! The data folder, and what is stored in it.
+
+pub(crate) mod ahead_log;
+pub(crate) mod database;
+pub(crate) mod folder;
+pub(crate) mod loss;
+pub(crate) mod registry;
