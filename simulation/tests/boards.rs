@@ -469,6 +469,92 @@ fn elsewhere_a_rank_lies_between_two() {
 }
 
 #[test]
+fn an_approximate_rank_is_within_its_error_and_asks_one_shard() {
+    let BoardElsewhere {
+        world,
+        clients,
+        sorted,
+        ..
+    } = board_elsewhere();
+    let path = |name: &str| format!("/boards/b/members/{name}?approximate=1");
+    // Each isolate learns the number of shards, and reads a summary.
+    for _ in 0..16 {
+        get(&world, &clients[0], &path(&sorted[0].1));
+    }
+    let shards_asked = || world.figures().messages["/board-ask"];
+    let (mut inexact, mut reads, before) = (0, 0, shards_asked());
+    for place in (0..6_000).step_by(97) {
+        let (score, name) = &sorted[place];
+        let member = get(&world, &clients[0], &path(name));
+        let number = |field: &str| member[field].as_u64().expect("a number");
+        let rank = u64::try_from(place + 1).expect("small");
+        assert_eq!(
+            (&member["score"], &member["exact"]),
+            (&json!(score), &json!(false))
+        );
+        assert!(
+            number("rank").abs_diff(rank) <= number("error") && number("error") <= 3 * 128,
+            "{rank}: {member}"
+        );
+        inexact += u32::from(number("error") > 0);
+        reads += 1;
+    }
+    assert!(inexact > 30, "{inexact} of {reads} have an error");
+    let asked = shards_asked() - before;
+    // A summary is read anew once a second, from all shards.
+    assert!(asked < 2 * reads, "{asked} shards for {reads} reads");
+}
+
+#[test]
+fn boards_of_several_shards_are_read_as_one() {
+    let (world, clients) = service(23);
+    let mut all: Vec<(i64, String, &str)> = Vec::new();
+    for (board, shards, members) in [("eu", 1, 40), ("us", 3, 300), ("asia", 1, 7)] {
+        let put = format!(r#"{{"scores":"integer","shards":{shards}}}"#);
+        let path = format!("/boards/{board}");
+        assert_eq!(ask(&world, &clients[0], "PUT", &path, &put).0, 201);
+        let scores = many(&world, &clients[0], board, members);
+        all.extend(scores.into_iter().map(|(name, score)| (score, name, board)));
+    }
+    world.run_for_ms(10_000);
+    let rank = |score: i64| 1 + all.iter().filter(|one| one.0 > score).count();
+    let top = get(
+        &world,
+        &clients[0],
+        "/boards/top?boards=eu,us,asia,none&limit=50&member=m5&consistency=strong",
+    );
+    let mut best: Vec<(usize, &str, &str)> = all
+        .iter()
+        .map(|(score, name, board)| (rank(*score), name.as_str(), *board))
+        .collect();
+    best.sort_unstable();
+    let mut entries: Vec<(usize, &str, &str)> = Vec::new();
+    for row in top["entries"].as_array().expect("rows") {
+        let text = |name: &str| row[name].as_str().expect("a text");
+        let place = usize::try_from(row["rank"].as_u64().expect("a rank")).expect("small");
+        entries.push((place, text("member"), text("board")));
+    }
+    entries.sort_unstable();
+    assert_eq!(entries, best[..50]);
+    assert_eq!(
+        (&top["total"], &top["exact"], &top["absent"]),
+        (&json!(347), &json!(true), &json!(["none"]))
+    );
+    let ranks: Vec<Value> = top["members"].as_array().expect("rows").clone();
+    assert_eq!(ranks.len(), 3, "m5 is in each board: {ranks:?}");
+    for row in ranks {
+        let score = row["score"].as_i64().expect("a score");
+        assert_eq!(row["rank"], json!(rank(score)), "{row}");
+    }
+    // Who reads from afar has the summaries of the boards, and is told so.
+    for _ in 0..8 {
+        get(&world, &clients[1], "/boards/us");
+    }
+    let far = get(&world, &clients[1], "/boards/top?boards=us&limit=10");
+    assert_eq!(far["exact"], json!(false), "{far}");
+}
+
+#[test]
 fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
     let BoardElsewhere {
         world,

@@ -154,6 +154,9 @@ test("keys reach boards by the prefix of their names, and who has none writes on
     await closed.well("POST", "/boards/game%2Frace/members/ann", { ...score, ...key });
     await closed.refused(403, "forbidden", "POST", "/boards/race/members/ann", { ...score, ...key });
     await closed.refused(403, "forbidden", "DELETE", "/boards/game%2Frace", key);
+    await closed.well("GET", "/boards/top?boards=game/race", key);
+    await closed.refused(403, "forbidden", "GET", "/boards/top?boards=game/race,race", key);
+    await closed.refused(403, "forbidden", "GET", "/boards/top", key);
     expect((await closed.well("GET", "/boards?prefix=game/", key)).entries).toEqual(["game/race"]);
     await closed.well("POST", "/boards/open%2Frace/members/ann", { ...score, clientIp: "203.0.113.9" });
     await closed.refused(401, "unauthorized", "POST", "/boards/shop%2Frace/members/ann", {
@@ -262,6 +265,66 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
   expect(await get("/boards/wrong/members/ann")).toMatchObject({
     score: before.score, metadata: { kept: true }, rank: 2, total: 2,
   });
+});
+
+test("several boards are read as one, and a member has its rank among all of them", async () => {
+  for (const [board, members] of Object.entries({ eu: { ann: 5, bob: 9 }, us: { ann: 7, cat: 9, dan: 1 } })) {
+    for (const [member, score] of Object.entries(members)) await post(`/boards/${board}/members/${member}`, { score });
+  }
+  const answer = await get("/boards/top?boards=us,eu,asia&limit=4&member=ann");
+  expect(answer).toMatchObject({
+    entries: [
+      { board: "us", member: "cat", score: 9, rank: 1 },
+      { board: "eu", member: "bob", score: 9, rank: 1 },
+      { board: "us", member: "ann", score: 7, rank: 3 },
+      { board: "eu", member: "ann", score: 5, rank: 4 },
+    ],
+    members: [
+      { board: "us", member: "ann", score: 7, rank: 3, percentile: 50 },
+      { board: "eu", member: "ann", score: 5, rank: 4, percentile: 25 },
+    ],
+    boards: [{ board: "us", total: 3, exact: true }, { board: "eu", total: 2, exact: true }],
+    absent: ["asia"], missing_boards: [], total: 5, exact: true,
+  });
+  expect((await get("/boards/top?boards=eu,us&member=nobody&limit=0")).members).toEqual([]);
+  await world.well("PUT", "/boards/golf", { body: '{"order":"asc"}' });
+  const { json } = await world.refused(409, "boards-differ", "GET", "/boards/top?boards=eu,golf");
+  expect(json.detail).toContain('"golf"');
+  await world.refused(404, "board-not-found", "GET", "/boards/top?boards=asia,africa");
+  await world.refused(404, "period-not-found", "GET", "/boards/top?boards=eu&period=1");
+  const many = Array.from({ length: 17 }, (_, index) => `b${index}`).join(",");
+  for (const query of [`=${many}`, "=eu,eu", "=eu&limit=1001", "=eu&x=1", "=eu&cursor=x"]) {
+    await world.refused(400, "invalid-query", "GET", `/boards/top?boards${query}`);
+  }
+  for (const query of ["boards=", "boards=eu,,us", "limit=1"]) {
+    await world.refused(400, "invalid-id", "GET", `/boards/top?${query}`);
+  }
+  // A board may have this name too.
+  await world.refused(404, "board-not-found", "GET", "/boards/top");
+  await post("/boards/top/members/ann", { score: 1 });
+  expect(await get("/boards/top")).toMatchObject({ board: "top", total: 1 });
+  expect(await get("/boards/top?boards=top")).toMatchObject({ entries: [{ board: "top", member: "ann", rank: 1 }] });
+  await world.well("DELETE", "/boards/top");
+});
+
+test("a rank may be approximate, and its error is told", async () => {
+  await world.well("PUT", "/boards/spread", { body: '{"shards":3}' });
+  await until(async () => (await get("/boards/spread")).shards === 3, "its shards");
+  const lines = Array.from({ length: 2_000 }, (_, score) => `{"member":"m${score}","score":${score}}`).join("\n");
+  await post("/boards/spread/members", lines);
+  for (const score of [0, 7, 1_000, 1_999]) {
+    const { rank, error, percentile, percentile_error } = await get(`/boards/spread/members/m${score}?approximate=1`);
+    expect(Math.abs(rank - (2_000 - score))).toBeLessThanOrEqual(error);
+    expect(Math.abs(percentile - (score / 1_999) * 100)).toBeLessThanOrEqual(percentile_error + 0.002);
+  }
+  await post("/boards/whole-one/members/ann", { score: 1 });
+  expect(await get("/boards/whole-one/members/ann?approximate=1")).toMatchObject({
+    rank: 1, error: 0, percentile_error: 0,
+  });
+  for (const query of ["approximate=0", "approximate=1&consistency=strong", "approximate=1&period=1"]) {
+    await world.refused(400, "invalid-query", "GET", `/boards/spread/members/m1?${query}`);
+  }
+  await world.refused(404, "member-not-found", "GET", "/boards/spread/members/nobody?approximate=1");
 });
 
 const bytesOrder = (one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other));

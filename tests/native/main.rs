@@ -34,6 +34,7 @@ mod batch_split;
 mod batch_wave;
 mod board_directory;
 mod board_member;
+mod board_merged;
 mod call_batcher;
 mod clock_skew;
 mod cluster_delta;

@@ -256,6 +256,10 @@ fn each_template_knows_its_methods_and_no_other() {
             // A key of that name is checked and forgotten.
             methods.extend(["POST", "DELETE"]);
         }
+        if template == "/boards/top" {
+            // A board of that name is configured and deleted.
+            methods.extend(["PUT", "DELETE"]);
+        }
         let parameters = [
             "{id}", "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}", "{alert}",
             "{/file}",

@@ -5,9 +5,11 @@
 //! | [`calls`] | the calls of boards |
 //! | [`lanes`] | the lanes of writes to boards |
 //! | [`lines`] | lines of `/events` that write to boards |
+//! | [`merged`] | several boards read as one |
 //! | [`summary`] | cached summaries of boards in other datacenters |
 
 pub(crate) mod calls;
 pub(crate) mod lanes;
 pub(crate) mod lines;
+pub(crate) mod merged;
 pub(crate) mod summary;

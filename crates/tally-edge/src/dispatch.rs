@@ -1,7 +1,7 @@
 //! The handler of each route, from the table of routes in `tally-protocol`.
 
 use crate::archive::{export, import, repair, restore, snapshots};
-use crate::boards::calls as boards;
+use crate::boards::{calls as boards, merged as merged_boards};
 use crate::bulk::calls as bulk;
 use crate::deployment::{alerts, api_keys, audit, health, metrics, shares};
 use crate::kit::request_context::RequestContext;

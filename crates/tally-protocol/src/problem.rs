@@ -122,6 +122,8 @@ codes! {
         "Raise `members_max`, or remove members";
     BoardSettingsFixed "board-settings-fixed" 409 "The board has members"
         "Delete the board first, or take another name";
+    BoardsDiffer "boards-differ" 409 "The boards have different orders"
+        "Name boards of one `order`";
     NeedsHome "needs-home" 409 "The counter needs a home for this"
         "Name a home: several datacenters count this counter";
     HashMismatch "hash-mismatch" 409 "Unique elements were hashed with different keys"

@@ -122,6 +122,10 @@ impl<'a> Shards<'a> {
             BoardQuestion::Summary => self.pick(question, Skip::Rows(0), SUMMARY_TOP).await,
             BoardQuestion::Live(limit, names) => self.live(*limit, names).await,
             BoardQuestion::Hidden(_, limit) => self.hidden(question, *limit).await,
+            BoardQuestion::Better(positions) => {
+                let counted = self.better(positions.clone()).await?;
+                Ok(counted.map(|(seen, better)| BoardSeen { better, ..seen }))
+            }
             other => {
                 let parts = match self.each(|_| other.clone()).await? {
                     Ok(parts) => parts,

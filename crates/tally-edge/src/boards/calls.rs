@@ -144,7 +144,7 @@ fn board_view<'a>(
 }
 
 /// Asks a board.
-async fn ask(
+pub(super) async fn ask(
     context: &RequestContext,
     board: &CounterId,
     query: &BoardQuery,
@@ -221,7 +221,7 @@ pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answe
 }
 
 /// The first members: from a summary where the board is in another datacenter, and nothing newer is asked for.
-async fn top(
+pub(super) async fn top(
     context: &RequestContext,
     board: &CounterId,
     query: &BoardQuery,
@@ -237,7 +237,7 @@ async fn top(
     }
     match ask(context, board, query, BoardQuestion::Range(range)).await {
         // The cached summary is better than nothing, and the answer has its age.
-        Err(problem) if problem.code() == Code::Unavailable && is_plain(query)? => {
+        Err(problem) if problem.code() == Code::Unavailable && query.is_plain()? => {
             let known = summary::known(&context.host, board);
             let seen = known.and_then(|seen| top_of(&seen, limit)).ok_or(problem)?;
             Ok(Box::new(seen))
@@ -246,18 +246,13 @@ async fn top(
     }
 }
 
-/// Whether a read asks for no period, no version and no exact answer.
-fn is_plain(query: &BoardQuery) -> Result<bool, Problem> {
-    Ok(query.period()?.is_none() && query.at_least()?.is_none() && !query.is_strong()?)
-}
-
 /// Whether a read may be answered by a summary: the board is in another datacenter.
 fn may_be_far(
     context: &RequestContext,
     board: &CounterId,
     query: &BoardQuery,
 ) -> Result<bool, Problem> {
-    Ok(is_plain(query)? && is_elsewhere(context, board))
+    Ok(query.is_plain()? && is_elsewhere(context, board))
 }
 
 /// The summary of a board in another datacenter; `None` where there is none, and the board itself must be asked.
@@ -283,7 +278,7 @@ async fn named(
     Ok(Answer::json(members_json(&read, names)))
 }
 
-fn bytes_of(name: &CounterId) -> Vec<u8> {
+pub(super) fn bytes_of(name: &CounterId) -> Vec<u8> {
     name.as_str().as_bytes().to_vec()
 }
 
@@ -298,8 +293,9 @@ pub async fn member(
     board: CounterId,
     name: CounterId,
 ) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &[])?;
-    let seen = match may_be_far(context, &board, &query)? {
+    let query = BoardQuery::parse(context.query(), &["approximate"])?;
+    let is_approximate = query.is_approximate()?;
+    let seen = match is_approximate || may_be_far(context, &board, &query)? {
         true => far_member(context, &board, &name).await?,
         false => None,
     };
@@ -310,13 +306,14 @@ pub async fn member(
             ask(context, &board, &query, question).await?
         }
     };
-    let json = one_json(&board_view(context, &board, &seen)).ok_or_else(|| no_member(&name))?;
+    let json = one_json(&board_view(context, &board, &seen), is_approximate);
+    let json = json.ok_or_else(|| no_member(&name))?;
     let tag = seen.rows.first().map_or(0, |row| row.tag);
     Ok(Answer::json(json).with_header("etag", tag_text(tag)))
 }
 
-/// A member of a board with several shards in another datacenter. Its own shard is asked, and a summary has the ranks
-/// in the others.
+/// A member of a board with several shards, in another datacenter or approximately. Its own shard is asked, and a
+/// summary has the ranks in the others.
 async fn far_member(
     context: &RequestContext,
     board: &CounterId,

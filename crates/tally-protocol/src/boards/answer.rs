@@ -47,7 +47,10 @@ enum Rank {
 }
 
 #[derive(Serialize)]
-struct RowView<'a> {
+pub(super) struct RowView<'a> {
+    /// The board.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    board: Option<&'a CounterId>,
     member: Cow<'a, str>,
     score: Number,
     rank: Option<Rank>,
@@ -66,9 +69,18 @@ impl<'a> RowView<'a> {
         Self::within(row, 0)
     }
 
+    /// A row of one of several boards.
+    pub(super) fn in_board(board: &'a CounterId, row: &'a Ranked) -> Self {
+        Self {
+            board: Some(board),
+            ..Self::of(row)
+        }
+    }
+
     /// A row whose rank may be higher by up to `slack`.
     fn within(row: &'a Ranked, slack: u64) -> Self {
         Self {
+            board: None,
             member: String::from_utf8_lossy(&row.member),
             score: Number(row.score),
             rank: row.rank.map(|rank| match slack {
@@ -78,6 +90,24 @@ impl<'a> RowView<'a> {
             metadata: (row.metadata.clone()).and_then(|text| RawValue::from_string(text).ok()),
             expires_at: row.expires_ms,
             hidden: row.rank.is_none().then_some(true),
+        }
+    }
+}
+
+/// A row with its percentile.
+#[derive(Serialize)]
+pub(super) struct MemberView<'a> {
+    #[serde(flatten)]
+    row: RowView<'a>,
+    percentile: Option<f64>,
+}
+
+impl<'a> MemberView<'a> {
+    /// The view of a row among `total` members.
+    pub(super) fn of(view: RowView<'a>, row: &Ranked, total: u64) -> Self {
+        Self {
+            row: view,
+            percentile: row.rank.map(|rank| percentile(rank, total)),
         }
     }
 }
@@ -173,12 +203,18 @@ impl SettingsView {
 
 /// An answer of a board: what was asked for, and the state that it is of.
 #[derive(Serialize)]
-struct SeenView<'a> {
+pub(super) struct SeenView<'a> {
     board: &'a CounterId,
     #[serde(flatten)]
     row: Option<RowView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     percentile: Option<f64>,
+    /// With `approximate=1`: the rank is from `rank - error` to `rank + error`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<u64>,
+    /// With `approximate=1`: what `error` is in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percentile_error: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     entries: Option<Vec<RowView<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,12 +252,14 @@ pub struct ReadBoard<'a> {
 }
 
 impl<'a> ReadBoard<'a> {
-    fn view(&self) -> SeenView<'a> {
+    pub(super) fn view(&self) -> SeenView<'a> {
         let seen = self.seen;
         SeenView {
             board: self.board,
             row: None,
             percentile: None,
+            error: None,
+            percentile_error: None,
             entries: None,
             absent: None,
             count: None,
@@ -249,16 +287,22 @@ fn percentile(rank: u64, total: u64) -> f64 {
     (part * 100_000.0).round() / 1_000.0
 }
 
-/// The JSON of one member; `None` where it is not there.
-pub fn one_json(read: &ReadBoard<'_>) -> Option<String> {
+/// The JSON of one member; `None` where it is not there. An approximate rank is the middle of its range, and has an
+/// error.
+pub fn one_json(read: &ReadBoard<'_>, is_approximate: bool) -> Option<String> {
     let row = read.seen.rows.first()?;
     let mut view = read.view();
     let slack = read.seen.slack.first().copied().unwrap_or(0);
     // If the rank is not exact, the percentile is that of the middle of its range.
-    view.percentile = row
-        .rank
-        .map(|rank| percentile(rank + slack / 2, view.total));
+    let middle = row.rank.map(|rank| rank + slack / 2);
+    view.percentile = middle.map(|rank| percentile(rank, view.total));
     view.row = Some(RowView::within(row, slack));
+    if let (true, Some(row), Some(middle)) = (is_approximate, &mut view.row, middle) {
+        let error = slack.div_ceil(2);
+        row.rank = Some(Rank::Exactly(middle));
+        view.error = Some(error);
+        view.percentile_error = Some((100.0 - percentile(1 + error, view.total)).max(0.0));
+    }
     Some(to_json(&view))
 }
 
@@ -308,12 +352,6 @@ pub fn configured_json(read: &ReadBoard<'_>, has_periods: bool) -> String {
 /// The update for watchers of a board, from an answer that may hold more.
 pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter {
     #[derive(Serialize)]
-    struct MemberView<'a> {
-        #[serde(flatten)]
-        row: RowView<'a>,
-        percentile: Option<f64>,
-    }
-    #[derive(Serialize)]
     struct LiveView<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         top: Option<Vec<RowView<'a>>>,
@@ -329,10 +367,8 @@ pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter
         let name = watched.member.as_ref();
         name.is_some_and(|name| name.as_str().as_bytes() == row.member)
     };
-    let member = seen.members.iter().find(is_watched).map(|row| MemberView {
-        row: RowView::of(row),
-        percentile: row.rank.map(|rank| percentile(rank, total)),
-    });
+    let member = seen.members.iter().find(is_watched);
+    let member = member.map(|row| MemberView::of(RowView::of(row), row, total));
     let view = LiveView {
         top: (top > 0).then(|| seen.rows.iter().take(top).map(RowView::of).collect()),
         member: watched.member.as_ref().map(|_| member),

@@ -6,10 +6,12 @@
 //! | `metadata` | the form of metadata |
 //! | `query` | the members that a read asks for |
 //! | `answer`, `refusals` | answers, and why a write or a read is refused |
+//! | `merged` | several boards read as one |
 //! | `token` | versions of boards, cursors, tags of members |
 
 mod answer;
 mod body;
+mod merged;
 mod metadata;
 mod query;
 mod refusals;
@@ -23,6 +25,7 @@ pub use body::{
     EXPIRES_SECONDS_MAX, LINES_MAX, MemberLines, WRITES_AT_ONCE, parse_board_line, parse_hidden,
     parse_lines, parse_member_line, parse_settings, parse_write,
 };
+pub use merged::{MERGED_BOARDS_MAX, MergedBoards, MergedQuery};
 pub use metadata::{compact, parse_metadata};
 pub use query::{
     AROUND_MAX, BoardQuery, EXPORTED_MAX, MEMBERS_ASKED_MAX, MEMBERS_QUERY, WantedMembers,

@@ -73,6 +73,29 @@ impl BoardQuery {
         Ok(Self(query, cursor.and_then(|(_, start)| start)))
     }
 
+    /// A query that was read elsewhere, without a cursor.
+    pub(super) fn of(query: Query) -> Self {
+        Self(query, None)
+    }
+
+    /// Whether a read asks for no period, no version and no exact answer.
+    pub fn is_plain(&self) -> Result<bool, Problem> {
+        Ok(self.period()?.is_none() && self.at_least()?.is_none() && !self.is_strong()?)
+    }
+
+    /// Whether `approximate=1` is asked for.
+    pub fn is_approximate(&self) -> Result<bool, Problem> {
+        match self.0.get("approximate") {
+            None => Ok(false),
+            Some("1") if self.is_plain()? => Ok(true),
+            Some("1") => refuse(
+                "approximate reads a summary of now: leave period, at_least and consistency out"
+                    .to_owned(),
+            ),
+            Some(_) => refuse("approximate can only be 1".to_owned()),
+        }
+    }
+
     /// The period that is asked for, by its beginning. A cursor stays in its own period.
     pub fn period(&self) -> Result<Option<i64>, Problem> {
         match (self.0.get("period").map(str::parse), self.1) {
@@ -174,7 +197,7 @@ impl BoardQuery {
     }
 
     /// How many members are asked for; 0 for none, where their number alone is of interest.
-    fn limit(&self, default: u32, most: u32) -> Result<u32, Problem> {
+    pub(super) fn limit(&self, default: u32, most: u32) -> Result<u32, Problem> {
         match self.0.get("limit").map(str::parse) {
             None => Ok(default),
             Some(Ok(limit)) if limit <= most => Ok(limit),

@@ -158,6 +158,10 @@ macro_rules! route_table {
             #[cfg(feature = "boards")]
             Boards "GET" "/boards" "boards"
                 Right::Named(Scope::Read) => boards::list(context, &caller).await;
+            // Before the route of a board, of which one may be named `top`.
+            #[cfg(feature = "boards")]
+            BoardsTop "GET" "/boards/top" "boards_top"
+                Right::Named(Scope::Read) => merged_boards::top(context, &caller).await;
             #[cfg(feature = "boards")]
             AboutBoard(board: CounterId) "GET" "/boards/{board}" "board"
                 Right::Counter(Scope::Read, board.as_str()) => boards::about(context, board).await;

@@ -1,0 +1,65 @@
+//! Several boards read as one: each is asked for its first members, and [`MergedBoards`] joins the answers.
+
+use futures_util::future::join_all;
+
+use super::calls::{about, ask, bytes_of, top as top_of_board};
+use crate::kit::request_context::RequestContext;
+use crate::kit::respond::Answer;
+use tally_core::counter::id::CounterId;
+use tally_protocol::access::{Caller, Scope};
+use tally_protocol::boards::{MergedBoards, MergedQuery};
+use tally_protocol::messages::{BoardQuestion, MemberRange};
+use tally_protocol::problem::Problem;
+
+/// `GET /boards/top`: the first entries of several boards, and the ranks of a member among all of them. Without its
+/// parameters it reads the board of that name.
+///
+/// # Errors
+/// `invalid-query`, `boards-differ`; if no board answers, the refusal of the first.
+pub async fn top(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    if !MergedQuery::is_meant(context.query()) {
+        let board = CounterId::parse("top")?;
+        caller.may(Scope::Read, board.as_str())?;
+        return about(context, board).await;
+    }
+    let wanted = MergedQuery::parse(context.query())?;
+    for board in &wanted.boards {
+        caller.may(Scope::Read, board.as_str())?;
+    }
+    let (each, limit) = (&wanted.each, wanted.limit);
+    let read = async |board| match &wanted.member {
+        None => {
+            let range = MemberRange {
+                limit,
+                ..MemberRange::default()
+            };
+            top_of_board(context, board, each, range).await
+        }
+        Some(name) => {
+            let question = BoardQuestion::Live(limit, vec![bytes_of(name)]);
+            ask(context, board, each, question).await
+        }
+    };
+    let mut merged = MergedBoards::default();
+    let answers = join_all(wanted.boards.iter().map(&read)).await;
+    for (board, answer) in wanted.boards.iter().zip(answers) {
+        merged.add(board, answer.map(|seen| *seen))?;
+    }
+    merged.answered()?;
+    let positions = merged.positions();
+    if !positions.is_empty() {
+        let count = async |board| {
+            let question = BoardQuestion::Better(positions.clone());
+            ask(context, board, each, question).await.ok()
+        };
+        let counted = join_all(merged.parts.iter().map(|(board, _)| count(board))).await;
+        merged.rank(
+            counted
+                .into_iter()
+                .map(|seen| seen.map(|seen| *seen))
+                .collect(),
+        );
+    }
+    let json = merged.json(limit, wanted.member.is_some(), context.host.now_ms());
+    Ok(Answer::json(json))
+}
