@@ -51,8 +51,8 @@ export PATH=$PWD/node_modules/.bin:$PATH
 # No wasm-opt: beside LLVM's own passes it changed no time of a request, and it made the Wasm a tenth larger, gzipped.
 say "binding it"
 rm -rf .tools/bound
-.tools/bin/bindgen "$module" .tools/bound
-cp .tools/bound/index_bg.wasm build/names.wasm
+.tools/bin/bindgen bind "$module" .tools/bound
+.tools/bin/bindgen order .tools/bound/index_bg.wasm build/names.wasm
 node scripts/strip-names.mjs build/names.wasm build/index_bg.wasm
 
 # Modules are imported by their source here; the platform knows them as values.
