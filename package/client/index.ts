@@ -22,6 +22,8 @@ type Schemas = components["schemas"];
 type Query<Operation extends keyof operations> = NonNullable<operations[Operation]["parameters"]["query"]>;
 
 export type Change = Schemas["Change"];
+/** The time to live of a counter that an increment creates: `fixed` from its creation, `sliding` from each write. */
+export type TimeToLive = Pick<Change, "ttl_seconds" | "ttl_mode">;
 export type Written = Schemas["Written"];
 export type Counter = Schemas["Counter"];
 export type Top = Schemas["Top"];
@@ -90,9 +92,16 @@ export class Tally {
     return { ip, user_agent, ...change };
   }
 
-  /** Adds to a counter (1 where `change` says nothing), once, however often it has to be sent. */
-  async increment(id: string, change: number | Change = {}, options: CallOptions = {}): Promise<Written> {
-    const body = typeof change === "number" ? { delta: change } : change;
+  /**
+   * Adds to a counter (1 where `change` says nothing), once, however often it has to be sent. `ttl_seconds` and
+   * `ttl_mode` are the time to live of a counter that this write creates. An existing counter keeps its own.
+   */
+  async increment(
+    id: string, change: number | Change = {}, { ttl_seconds, ttl_mode, ...options }: CallOptions & TimeToLive = {},
+  ): Promise<Written> {
+    const body: Change = typeof change === "number" ? { delta: change } : { ...change };
+    if (ttl_seconds !== undefined) body.ttl_seconds = ttl_seconds;
+    if (ttl_mode !== undefined) body.ttl_mode = ttl_mode;
     return this.#write("POST", path("/counters/{id}/increment", id), this.#about(body), options);
   }
 

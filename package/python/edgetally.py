@@ -23,7 +23,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Optional, Union
 
 __all__ = ["Tally", "TallyError", "client_address", "client_key"]
 
@@ -315,8 +315,23 @@ class Tally:
 
     # Counters.
 
-    def increment(self, id: str, delta: int = 1, *, idempotency_key: Optional[str] = None, **change: Any) -> dict:
-        """Adds to a counter. change: unique, sample, by and the other fields of the call."""
+    def increment(
+        self,
+        id: str,
+        delta: int = 1,
+        *,
+        ttl_seconds: Optional[int] = None,
+        ttl_mode: Optional[Literal["fixed", "sliding"]] = None,
+        idempotency_key: Optional[str] = None,
+        **change: Any,
+    ) -> dict:
+        """Adds to a counter. change: unique, sample, by and the other fields of the call.
+
+        ttl_seconds is the time to live of a counter that this write creates: from its creation, or from its last write
+        with ttl_mode="sliding". An existing counter keeps its own.
+        """
+        ttl = {"ttl_seconds": ttl_seconds, "ttl_mode": ttl_mode}
+        change.update((name, value) for name, value in ttl.items() if value is not None)
         return self._write("POST", f"/counters/{_part('id', id)}/increment", {"delta": delta, **change}, idempotency_key)
 
     def decrement(self, id: str, delta: int = 1, *, idempotency_key: Optional[str] = None, **change: Any) -> dict:

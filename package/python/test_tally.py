@@ -29,6 +29,16 @@ class Client(unittest.TestCase):
             self.tally.get("python/b", consistency="strong")
         self.assertEqual((refused.exception.status, refused.exception.code), (404, "counter-not-found"))
 
+    def test_a_counter_that_a_write_creates_may_expire(self):
+        self.tally.increment("python/visit", 2, ttl_seconds=3600, ttl_mode="sliding")
+        self.tally.increment("python/visit", ttl_seconds=60)
+        self.assertEqual(self.tally.get("python/visit", consistency="strong")["value"], 3)
+        settings = self.tally.set("python/visit", 0)["settings"]
+        self.assertEqual((settings["ttl_seconds"], settings["ttl_mode"]), (3600, "sliding"))
+        with self.assertRaises(TallyError) as refused:
+            self.tally.increment("python/visit", ttl_mode="sliding")
+        self.assertEqual((refused.exception.status, refused.exception.code), (400, "invalid-body"))
+
     def test_reads_lists_and_settings(self):
         self.tally.increment("python-named/a", 2)
         self.tally.set("python-named/b", 7)

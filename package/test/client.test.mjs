@@ -69,6 +69,15 @@ test("a refusal is final and says why; a check of a limit is never sent again", 
   assert.equal(between.keys.length, 1);
 });
 
+test("a counter that an increment creates may have a time to live", async () => {
+  await tally.increment("visit", 2, { ttl_seconds: 3_600, ttl_mode: "sliding" });
+  await tally.increment("visit", { delta: 1, ttl_seconds: 60 });
+  assert.equal((await tally.get("visit", strong)).value, 3);
+  const { settings } = await tally.reset("visit");
+  assert.deepEqual([settings.ttl_seconds, settings.ttl_mode], [3_600, "sliding"]);
+  await assert.rejects(tally.increment("visit", 1, { ttl_mode: "sliding" }), { code: "invalid-body" });
+});
+
 test("increments join in one body, which counts once though its answer is lost", async () => {
   const between = await gate(["lost"]);
   const client = new Tally({ url: between.url, batch: { events_max: 100 } });
