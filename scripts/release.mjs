@@ -25,6 +25,7 @@ const NAMED = {
   // Made of the one above, and of the types.
   "crates/tally-protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
   "package/Containerfile": /(?<=\bedgetally-)\d+\.\d+\.\d+(?=\.tgz)/g,
+  "deploy/kubernetes/tally/Chart.yaml": /(?<=^(?:version|appVersion): )\S+/gm,
   "package/python/pyproject.toml": /(?<=^name = "edgetally"\nversion = ")[^"]+/m,
   // What pages show of the package's archive, and of the answer of /healthz.
   "README.md": /(?<=\bedgetally-)\d+\.\d+\.\d+(?=\.tgz)/g,
