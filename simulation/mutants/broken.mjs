@@ -55,6 +55,13 @@ export const MUTATIONS = [
     "shards::a_shard_that_counts_again_is_asked_again",
   ],
   [
+    "an isolate uses one shard, whatever its rate",
+    "crates/tally-core/src/counter/autoscale.rs",
+    "            if writes < LANE_WRITES_MAX {",
+    "            if writes < u32::MAX {",
+    "shards::one_isolate_uses_more_shards_as_its_rate_grows_and_loses_nothing",
+  ],
+  [
     "a keyed write is recorded and not added",
     "crates/tally-core/src/counter/cell/keyed.rs",
     "        self.added = self.added.plus(write.added);\n",

@@ -6,7 +6,8 @@ use crate::common;
 use common::config;
 use proptest::prelude::*;
 use tally_core::counter::autoscale::{
-    FLUSHES_PER_SECOND_TARGET, FlushMeter, Loads, Rate, ShardStep, Thresholds, linger_ms,
+    FLUSHES_PER_SECOND_TARGET, FlushMeter, LANE_WRITES_MAX, Loads, Rate, ShardStep, Thresholds,
+    linger_ms, shard_with_room,
 };
 use tally_core::counter::lane::LINGER_MS_MAX;
 use tally_core::counter::settings::SHARDS_MAX;
@@ -306,4 +307,46 @@ proptest! {
         loads.merge(0, USUAL, BEGIN_MS - step_ms);
         prop_assert_eq!(loads.decide(2, USUAL, BEGIN_MS - step_ms), ShardStep::Keep);
     }
+}
+
+/// The shards that an isolate uses for this many writes within the time of one flush, and what waits in each.
+fn spread(own: u8, shards: u8, writes: u32) -> Vec<u32> {
+    let mut waiting = vec![0; shards.into()];
+    for _ in 0..writes {
+        let shard = shard_with_room(own, shards, |shard| waiting[usize::from(shard)]);
+        waiting[usize::from(shard)] += 1;
+    }
+    waiting
+}
+
+proptest! {
+    #![proptest_config(config(132, 256))]
+
+    #[test]
+    fn an_isolate_uses_as_many_shards_as_its_rate_needs(
+        shards in 1..=SHARDS_MAX, lot in any::<u8>(), writes in 0..20_000_u32,
+    ) {
+        let own = lot % shards;
+        let waiting = spread(own, shards, writes);
+        prop_assert_eq!(waiting.iter().sum::<u32>(), writes);
+        let used = waiting.iter().filter(|writes| **writes > 0).count();
+        let needed = writes.div_ceil(LANE_WRITES_MAX).min(shards.into());
+        prop_assert_eq!(u32::try_from(used), Ok(needed));
+        // Its own shard is the first, and beyond the room of all of them they are loaded alike.
+        prop_assert!(writes == 0 || waiting[usize::from(own)] > 0);
+        let (most, fewest) = (waiting.iter().max(), waiting.iter().min());
+        prop_assert!(most <= fewest.map(|fewest| fewest.max(&LANE_WRITES_MAX.saturating_sub(1)) + 1).as_ref());
+    }
+}
+
+#[test]
+fn a_shard_whose_flushes_lag_is_left() {
+    // The lane of the own shard is full, since its cell does not answer.
+    let waiting = |shard| if shard == 2 { LANE_WRITES_MAX } else { 3 };
+    assert_eq!(shard_with_room(2, 4, waiting), 3);
+    assert_eq!(shard_with_room(3, 4, waiting), 3);
+    assert_eq!(
+        shard_with_room(0, 1, |_| unreachable!("there is no other")),
+        0
+    );
 }

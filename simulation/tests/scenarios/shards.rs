@@ -217,3 +217,37 @@ fn shards_of_a_deleted_counter_are_emptied_though_their_lead_learns_of_the_end_b
     assert_eq!(scene.tables("FRA", 1), Some(0));
     assert_eq!(scene.value(), 5);
 }
+
+/// How many cells of `hits` have counted after this many writes that reach one isolate at once, and their sum.
+fn cells_of_one_isolate(writes: u64) -> (usize, i64) {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, put(r#"{"shards":8}"#));
+    // The isolate learns the number of shards.
+    scene.done(0, add(1).at(0));
+    let flushes = |shard| scene.count("/flush", &format!("FRA/{shard}/hits"));
+    let before: Vec<usize> = (0..8).map(flushes).collect();
+    let pending: Vec<_> = (0..writes).map(|_| scene.begin(0, add(1).at(0))).collect();
+    let mut last = 0;
+    for pending in pending {
+        let answer = scene.end(pending);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        last = answer.json()["value"].as_i64().expect("a value").max(last);
+    }
+    let next = scene.done(0, add(1).at(0));
+    assert!(
+        next["value"].as_i64() > Some(last),
+        "an answer contains what this isolate knows: {next}, {last}"
+    );
+    let cells = before.iter().zip(0..);
+    let cells = cells.filter(|(before, shard)| flushes(*shard) > **before);
+    (cells.count(), scene.value())
+}
+
+#[test]
+fn one_isolate_uses_more_shards_as_its_rate_grows_and_loses_nothing() {
+    assert_eq!(cells_of_one_isolate(16), (1, 16 + 2));
+    let (some, sum) = cells_of_one_isolate(300);
+    assert!((2..=4).contains(&some) && sum == 300 + 2, "{some} {sum}");
+    let (many, sum) = cells_of_one_isolate(1_200);
+    assert!(many > some && sum == 1_200 + 2, "{many} {sum}");
+}

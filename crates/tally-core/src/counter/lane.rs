@@ -254,6 +254,11 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         ticket.lane == self.id && waiting.any(|batch| batch.number == ticket.batch)
     }
 
+    /// How many items wait in it, the batch in flight not included.
+    pub fn waiting_items(&self) -> u32 {
+        self.waiting.iter().map(|batch| batch.items).sum()
+    }
+
     /// How long the next batch gathers, as the cell asks: 0 to [`LINGER_MS_MAX`].
     pub fn linger(&mut self, milliseconds: u32) {
         self.linger_ms = milliseconds.min(LINGER_MS_MAX);

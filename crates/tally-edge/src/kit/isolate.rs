@@ -110,8 +110,8 @@ impl CachedCounter {
         found.map_or(1, |(_, shards)| *shards)
     }
 
-    /// The shard, of `shards`, that this isolate uses: it sends large flushes to one cell rather than small ones to
-    /// all.
+    /// The shard, of `shards`, that this isolate uses first: it sends large flushes to one cell rather than small ones
+    /// to all.
     pub fn own_shard(&self, shards: u8) -> u8 {
         shard_of_lot(self.lot, shards)
     }

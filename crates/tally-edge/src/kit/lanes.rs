@@ -190,6 +190,13 @@ pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketOf<L>
     })
 }
 
+/// How many items wait in the lane to a target.
+pub fn waiting_items<L: LaneKind>(host: &Host, to: &L::Target) -> u32 {
+    Lanes::<L>::with(host, |lanes| {
+        lanes.known(to).map_or(0, |lane| lane.waiting_items())
+    })
+}
+
 /// Who waits for which batch of which lane, where one request may wake another.
 #[derive(Default)]
 struct LaneWaiters(RefCell<HashMap<(u64, u64), Vec<Waker>>>);

@@ -13,7 +13,7 @@ use crate::kit::lanes;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::read::counter as read;
-use tally_core::counter::autoscale::shard_of_element;
+use tally_core::counter::autoscale::{shard_of_element, shard_with_room};
 use tally_core::counter::dimensions::Dimensions;
 use tally_core::counter::flush::{Element, Load, Refusal};
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -171,7 +171,10 @@ impl<'a> Delivery<'a> {
     fn spread_over(&mut self, shards: u8) {
         self.cell.shard = match self.element {
             Some(hashed) => shard_of_element(hashed, shards),
-            None => self.known.own_shard(shards),
+            None => shard_with_room(self.known.own_shard(shards), shards, |shard| {
+                let cell = self.cell.sibling(shard);
+                lanes::waiting_items::<CellLane>(&self.context.host, &cell)
+            }),
         };
     }
 
