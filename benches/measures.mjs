@@ -85,6 +85,28 @@ const member = (method, path, more) => ({
   ...{ expect: '"rank":', prepare: { board: path.split("/")[2], members: BOARD_MEMBERS }, ...more },
 });
 
+// One isolate with more clients than the lane of one shard takes: see `LANE_WRITES_MAX`.
+const LANE_CLIENTS = 512;
+const lanes = (server, shards) => ({
+  ...{ ...incrementOf(`bench-lanes-${shards}`), server, connections: LANE_CLIENTS, prepare: { shards } },
+});
+
+// What the design asks of latencies, microseconds: a name of the load, its figures, and the most of each.
+const LATENCIES = [
+  ["increment", incrementOf, { p50_us: 500, p99_us: 2_000 }],
+  ["cached read", (id) => ({ ...read, counters: [id], path: `/counters/${id}` }), { p50_us: 800, p99_us: 5_000 }],
+  ["check of a limit", () => limit("ample", { prepare: { policy: AMPLE } }), { p50_us: 1_000, p99_us: 1_000 }],
+];
+const LATENCY_LOADS = ["tally", "native"].flatMap((server) =>
+  [1, 64].flatMap((connections) =>
+    LATENCIES.map(([what, load, most]) => ({
+      name: `${what}, ${connections === 1 ? "lone client" : "64 clients"}, ${server === "tally" ? "workerd" : "native"}`,
+      load: { ...load(`bench-${what.replaceAll(" ", "-")}-${connections}`), server, connections },
+      most,
+    })),
+  ),
+);
+
 const ALL_GROUPS = [
   {
     name: "hot",
@@ -270,6 +292,34 @@ const ALL_GROUPS = [
       { name: "default read, 64 shards ÷ 1, mean latency", of: "read, 64 shards", figure: "mean_us", to: "read, 1 shard", target: { most: 1.5 } },
       { name: "strong read, 64 shards ÷ 1, median latency", of: "strong read, 64 shards", figure: "p50_us", to: "strong read, 1 shard", target: { most: 25 } },
     ],
+  },
+  {
+    name: "lanes",
+    round_seconds: 2,
+    warms_each_run: true,
+    loads: {
+      "increment of one isolate, 1 shard": lanes("tally", 1),
+      "increment of one isolate, 4 shards": lanes("tally", 4),
+      "increment of one isolate, 16 shards": lanes("tally", 16),
+      "increment of one isolate, 16 shards, counted": lanes("counted", 16),
+    },
+    // workerd runs all objects on one thread, so more shards cannot be faster here: they must not be slower.
+    lines: [
+      { name: "increments/s of one isolate, 512 clients, 4 shards ÷ 1", of: "increment of one isolate, 4 shards", figure: "rate_s", to: "increment of one isolate, 1 shard", target: { least: 0.8 } },
+      { name: "the same, 16 shards ÷ 1", of: "increment of one isolate, 16 shards", figure: "rate_s", to: "increment of one isolate, 1 shard", target: { least: 0.8 } },
+      { name: "object calls per 1,000 of these increments, 16 shards", of: "increment of one isolate, 16 shards, counted", figure: "calls_per_1000", target: { most: 40 } },
+    ],
+  },
+  {
+    name: "latencies",
+    round_seconds: 1,
+    warms_each_run: true,
+    loads: Object.fromEntries(LATENCY_LOADS.map(({ name, load }) => [name, load])),
+    lines: LATENCY_LOADS.flatMap(({ name, most }) =>
+      Object.entries(most).map(([figure, target]) => ({
+        name: `${name}, ${figure.slice(0, 3)}, µs`, of: name, figure, target: { most: target },
+      })),
+    ),
   },
 ];
 

@@ -3,7 +3,7 @@
 // Invariants: a server ends with this process (process.mjs), and its data starts empty.
 // To add one: a function like `tally` below, and its name in SERVERS.
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
@@ -30,6 +30,15 @@ async function tally(folder, edges, { variables = {}, nofile, root = path("..") 
   const server = await start("Tally", [process.execPath, join(root, "scripts/serve.mjs")], {
     env: { PORT: "0", DATA: folder, SERVE_EDGES: String(edges), ...variables },
     nofile,
+    announced: (text) => text.match(/^Tally is ready on (http:.*)$/m)?.[1].split(", "),
+  });
+  return { ...server, total: strong(server) };
+}
+
+// The native server, as `make native` builds it.
+const NATIVE = path("../target/native/tally-server");
+async function native(folder) {
+  const server = await start("the native server", [NATIVE, "--port", "0", "--data", join(folder, "data")], {
     announced: (text) => text.match(/^Tally is ready on (http:.*)$/m)?.[1].split(", "),
   });
   return { ...server, total: strong(server) };
@@ -122,6 +131,7 @@ const SERVERS = {
   "counted": (folder) => counted(folder, 1),
   "counted-32": (folder) => counted(folder, 32),
   "counted-32-few": (folder) => counted(folder, 32),
+  native,
   javascript,
   "redis-always": (folder) => redis(folder, "always"),
   "redis-everysec": (folder) => redis(folder, "everysec"),
@@ -131,6 +141,7 @@ const isOnPath = (program) => spawnSync("/bin/sh", ["-c", `command -v ${program}
 
 /** Returns why a server cannot be started here, or undefined where it can. name: one of SERVERS. */
 export function missing(name) {
+  if (name === "native") return existsSync(NATIVE) ? undefined : "not built: make native";
   if (!name.startsWith("redis-") || ["redis-server", "webdis"].every(isOnPath)) return undefined;
   return "not installed: apt-get install redis-server webdis";
 }
