@@ -40,9 +40,6 @@ const TESTS = {
     "whoever reads by a share has the streams", "a revoked share ends at once here",
     "a narrow writer fills its part of the keys",
   ],
-  "what is written some time after its acknowledgement, and so raises the version of a shard between two looks": [
-    "everything comes back after a restart",
-  ],
   "a client that calls while the server starts again is refused its connection, which is no answer of Tally": [
     "objects that are let go under load",
   ],

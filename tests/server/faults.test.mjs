@@ -195,7 +195,7 @@ describe("with clients that are slow or hostile, the native server", () => {
     assert.equal((await add(url, "a")).status, 200);
     const before = residentBytes(server.pid);
     const lines = await Promise.all(Array.from({ length: 1_000 }, () => Line.to(url)));
-    lines.forEach((line) => line.send(`GET /healthz HTTP/1.1\r\n${HOST}\r\n`));
+    lines.forEach((line) => line.send(`GET /counters/a HTTP/1.1\r\n${HOST}\r\n`));
     await Promise.all(lines.map((line) => line.until(({ received }) => received, "an answer")));
     assert.deepEqual(lines.filter((line) => line.statuses()[0] !== 200).map(({ received }) => received), []);
     const each = (residentBytes(server.pid) - before) / lines.length;

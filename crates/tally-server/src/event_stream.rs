@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use tally_host::object::Readiness;
+use tokio::sync::mpsc;
 
 /// A stream, as the object and the connection have it.
 #[derive(Default)]
@@ -19,20 +20,55 @@ pub(crate) struct EventChannel {
 }
 
 /// The client's end. Whoever drops it hangs up.
-pub(crate) struct EventReader(pub(crate) Rc<EventChannel>);
+pub(crate) enum EventReader {
+    /// The object is of this thread.
+    Near(ChannelEnd),
+    /// The object is of another thread.
+    Far(mpsc::Receiver<Bytes>),
+}
 
-impl Drop for EventReader {
+/// The client's end of a channel of this thread.
+pub(crate) struct ChannelEnd(Rc<EventChannel>);
+
+impl Drop for ChannelEnd {
     fn drop(&mut self) {
         self.0.is_gone.set(true);
     }
 }
 
 /// What carries a stream to the connection, which takes the reader out of it.
-pub(crate) struct EventCarrier(pub(crate) RefCell<Option<EventReader>>);
+pub(crate) struct EventCarrier(Cell<Option<EventReader>>);
+
+impl From<EventReader> for EventCarrier {
+    fn from(reader: EventReader) -> Self {
+        Self(Cell::new(Some(reader)))
+    }
+}
+
+impl EventCarrier {
+    /// Takes the reader; `None` where it was taken.
+    pub(crate) fn take(&self) -> Option<EventReader> {
+        self.0.take()
+    }
+}
 
 impl EventReader {
+    /// The reader of a channel.
+    pub(crate) fn of(channel: &Rc<EventChannel>) -> Self {
+        Self::Near(ChannelEnd(channel.clone()))
+    }
+
     /// The next chunk; `None` at the end.
-    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self {
+            Self::Near(end) => end.poll(context),
+            Self::Far(chunks) => chunks.poll_recv(context),
+        }
+    }
+}
+
+impl ChannelEnd {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(chunk) = self.0.chunk.take() {
             return Poll::Ready(Some(chunk));
         }

@@ -1,6 +1,5 @@
 //! The object's end of a stream of server-sent events.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use tally_host::Stream;
@@ -40,13 +39,12 @@ impl Events for EventWriter {
 pub(crate) fn begin(place: &Rc<Place>, number: u64) -> (Rc<dyn Events>, Stream) {
     let channel = Rc::<EventChannel>::default();
     place.streams.borrow_mut().push(channel.clone());
-    let reader = EventReader(channel.clone());
+    let carrier = Rc::new(EventCarrier::from(EventReader::of(&channel)));
     let writer = EventWriter {
         channel,
         place: place.clone(),
         number,
     };
-    let carrier = Rc::new(EventCarrier(RefCell::new(Some(reader))));
     (
         Rc::new(writer),
         Stream {

@@ -11,9 +11,10 @@ use tally_protocol::messages::later;
 use tally_protocol::names::{Placement, ROLE, ROLE_AGGREGATOR};
 
 use super::event_writer;
+use super::far::Answer;
 use super::ground::Ground;
 use super::pages;
-use super::place::{Answer, Home, Place};
+use super::place::{Home, Place};
 use super::socket;
 use super::store::folder::FileFolder;
 
@@ -86,7 +87,7 @@ impl Guest {
         let home = self.home.clone();
         self.release(move || home.deliver(to, arrived, answer));
         let failed = || "the receiver has failed".to_owned();
-        answered.await.map_err(|_| failed())?
+        answered.await.map_err(|_| failed())?.answer().await
     }
 
     /// Runs work once this object's writes are durable.

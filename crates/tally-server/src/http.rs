@@ -3,10 +3,12 @@
 //! Invariants: everything that clients fill has a bound: connections, requests in flight, the time of a head, its size.
 //! Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it on.
 
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -30,9 +32,9 @@ use super::clock::Turns;
 use super::ground::Ground;
 use super::guest::Guest;
 use super::incoming::ClientCall;
+use super::live_socket::SocketCarrier;
 use super::outgoing::{AnswerBody, answer_of};
 use super::place::Home;
-use super::socket::ClientEnd;
 
 /// The largest head of a request, and the most that is read ahead of it, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1_024;
@@ -55,15 +57,15 @@ const REFUSALS_SHARE: usize = 4;
 /// What a client gets that is one too many.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// What clients may have of all doors together.
+/// What clients may have of the doors of all threads together.
 pub(crate) struct ClientBounds {
     /// The most connections.
     pub(crate) connections_max: usize,
     /// How long a client may take to the head of a request, and may be idle between two.
     pub(crate) head_time_max: Duration,
-    connections: Rc<Cell<usize>>,
+    connections: Arc<AtomicUsize>,
     /// Connections that are being refused.
-    refusals: Rc<Cell<usize>>,
+    refusals: Arc<AtomicUsize>,
 }
 
 impl ClientBounds {
@@ -71,14 +73,14 @@ impl ClientBounds {
         Self {
             connections_max,
             head_time_max,
-            connections: Rc::default(),
-            refusals: Rc::default(),
+            connections: Arc::default(),
+            refusals: Arc::default(),
         }
     }
 
     /// How many clients are connected.
     pub(crate) fn connections(&self) -> usize {
-        self.connections.get()
+        self.connections.load(Relaxed)
     }
 }
 
@@ -88,23 +90,23 @@ pub(crate) struct EdgeDoor {
     guest: Rc<Guest>,
     memory: Rc<Memory>,
     blob: Option<String>,
-    bounds: Rc<ClientBounds>,
-    requests: Rc<Cell<usize>>,
+    bounds: Arc<ClientBounds>,
+    requests: Arc<AtomicUsize>,
 }
 
 /// Counts as long as it is held.
-struct Held(Rc<Cell<usize>>);
+struct Held(Arc<AtomicUsize>);
 
 impl Held {
-    fn begin(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
         Self(count.clone())
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -113,7 +115,7 @@ impl EdgeDoor {
     pub(crate) fn new(
         home: Rc<dyn Home>,
         blob: Option<&str>,
-        bounds: &Rc<ClientBounds>,
+        bounds: &Arc<ClientBounds>,
     ) -> Rc<Self> {
         Rc::new(Self {
             ground: home.ground().clone(),
@@ -121,7 +123,7 @@ impl EdgeDoor {
             memory: Rc::default(),
             blob: blob.map(str::to_owned),
             bounds: bounds.clone(),
-            requests: Rc::default(),
+            requests: Arc::default(),
         })
     }
 
@@ -152,7 +154,7 @@ impl EdgeDoor {
     }
 
     fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr, ends: watch::Receiver<bool>) {
-        if self.bounds.connections.get() >= self.bounds.connections_max {
+        if self.bounds.connections() >= self.bounds.connections_max {
             return self.refuse(stream);
         }
         // It counts from now on: many may be accepted before the first of their tasks begins.
@@ -170,7 +172,7 @@ impl EdgeDoor {
     /// Says to a client that it is one too many. If very many are, some hear nothing.
     fn refuse(&self, mut stream: TcpStream) {
         let bounds = &self.bounds;
-        if bounds.refusals.get() >= bounds.connections_max / REFUSALS_SHARE {
+        if bounds.refusals.load(Relaxed) >= bounds.connections_max / REFUSALS_SHARE {
             return;
         }
         let held = Held::begin(&bounds.refusals);
@@ -214,7 +216,7 @@ impl EdgeDoor {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
-        if self.requests.get() >= REQUESTS_MAX {
+        if self.requests.load(Relaxed) >= REQUESTS_MAX {
             return overloaded();
         }
         let _held = Held::begin(&self.requests);
@@ -256,26 +258,19 @@ fn upgraded(
     upgrade: Option<hyper::upgrade::OnUpgrade>,
     key: Option<HeaderValue>,
 ) -> Response<AnswerBody> {
-    let carrier = stream.carrier.downcast_ref::<ClientEnd>();
-    let (Some(socket), Some(upgrade), Some(key)) = (carrier, upgrade, key) else {
-        if let Some(socket) = carrier {
-            socket.break_off();
-        }
+    let carrier = stream.carrier.downcast_ref::<SocketCarrier>();
+    let begins = carrier.and_then(SocketCarrier::take);
+    let (Some(begins), Some(upgrade), Some(key)) = (begins, upgrade, key) else {
         let mut answer = Response::new(AnswerBody::from(Vec::new()));
         *answer.status_mut() = StatusCode::BAD_REQUEST;
         return answer;
     };
-    let socket = socket.clone();
-    let Some(clock) = socket.clock() else {
-        return overloaded();
-    };
-    let work = async move {
-        match upgrade.await {
-            Ok(connection) => socket.serve(connection).await,
-            Err(_) => socket.lose(),
+    // Where the connection is lost, what it was to be given to is dropped, and so the socket ends.
+    tokio::task::spawn_local(async move {
+        if let Ok(connection) = upgrade.await {
+            let _ = begins.send(connection);
         }
-    };
-    tokio::task::spawn_local(Turns::new(&clock, work));
+    });
     let mut answer = Response::new(AnswerBody::from(Vec::new()));
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()));

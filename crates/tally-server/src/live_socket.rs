@@ -7,6 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
+use futures_channel::oneshot;
+use hyper::upgrade::Upgraded;
+
 /// Bytes that wait for a client.
 const WAITING_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
@@ -100,5 +103,22 @@ impl LiveSocket {
             Poll::Pending
         })
         .await
+    }
+}
+
+/// What carries a socket to the connection, which it gives to the task of the socket. Where none is given, the socket
+/// ends.
+pub(crate) struct SocketCarrier(Cell<Option<oneshot::Sender<Upgraded>>>);
+
+impl From<oneshot::Sender<Upgraded>> for SocketCarrier {
+    fn from(begins: oneshot::Sender<Upgraded>) -> Self {
+        Self(Cell::new(Some(begins)))
+    }
+}
+
+impl SocketCarrier {
+    /// Takes what the connection is given to; `None` where it was taken.
+    pub(crate) fn take(&self) -> Option<oneshot::Sender<Upgraded>> {
+        self.0.take()
     }
 }

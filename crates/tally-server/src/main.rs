@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`options`] | options, and the settings of the deployment |
 //! | [`store`] | the data folder, its registry, and the database of an object |
+//! | [`seat`], [`far`] | a thread from its start to its end, and calls between threads |
 //! | [`ground`] | what a thread has beneath its objects |
 //! | [`node`], [`place`], [`key`] | the objects of a thread, where one of them lives, and what identifies it |
 //! | [`commits`], [`alarm`], [`ringing`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
@@ -14,13 +15,14 @@
 //! | [`webhook`] | requests that leave the deployment |
 //! | [`pages`], [`randomness`] | files that are served as they stand, random numbers |
 //!
-//! Life: options → data folder → settings → listeners → ready → signal → drained → closed → exit 0.
+//! Life: options → data folder → settings → listeners → threads → ready → signal → drained → closed → exit 0.
 
 mod alarm;
 mod clock;
 mod commits;
 mod event_stream;
 mod event_writer;
+mod far;
 mod ground;
 mod guest;
 mod http;
@@ -34,40 +36,34 @@ mod pages;
 mod place;
 mod randomness;
 mod ringing;
+mod seat;
 mod socket;
 mod store;
 mod webhook;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
 use std::process::ExitCode;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Barrier, watch};
 
 use clock::TurnClock;
-use ground::{EXIT_FAILED, Ground};
-use http::{ClientBounds, EdgeDoor};
+use far::Threads;
+use ground::EXIT_FAILED;
+use http::ClientBounds;
 use key::ClassNumber;
-use node::Node;
 use options::ServerOptions;
+use seat::Seat;
 use store::folder::DataFolder;
 use store::loss;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
-const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Work that goes on after its request, such as a report of metrics, gets this long after the last request.
-const BACKGROUND_TIME_MAX: Duration = Duration::from_millis(200);
-
-/// How often a drain looks whether all is done.
-const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// Descriptors of an open object: its database and its log.
 const DESCRIPTORS_PER_OBJECT: u64 = 2;
@@ -84,26 +80,27 @@ const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 /// The fewest objects that may be open: the partitions of the directory and what serves one request.
 const OPEN_OBJECTS_MIN: u64 = 64;
 
+/// The fewest objects that may be open in one of several threads.
+const OPEN_OBJECTS_PER_THREAD_MIN: usize = 16;
+
 fn main() -> ExitCode {
     let options = ServerOptions::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let served = runtime
-        .map_err(|error| error.to_string())
-        .and_then(|runtime| {
-            let local = tokio::task::LocalSet::new();
-            let served = local.block_on(&runtime, serve(&options));
-            drop(local);
-            served
-        });
-    match served {
+    match run(serve(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
             eprintln!("serve: {sentence}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs work to its end on this thread.
+fn run(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    tokio::task::LocalSet::new().block_on(&runtime, work)
 }
 
 /// How many descriptors this process may have.
@@ -180,7 +177,8 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     let clock = TurnClock::default();
     clock.begin();
     let descriptors = descriptors()?;
-    let open_max = open_objects_max(descriptors);
+    let count = usize::from(options.threads());
+    let open_max = (open_objects_max(descriptors) / count).max(OPEN_OBJECTS_PER_THREAD_MIN);
     let addresses = addresses(&options.host).await?;
     let address = *addresses.first().ok_or("--host leads to no address")?;
     let classes = ClassNumber::all().map(ClassNumber::folder);
@@ -191,35 +189,74 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
         .get(tally_protocol::names::TABLET_COUNT)
         .unwrap_or_default();
     folder.note_tablets(&tablets)?;
-    let ground = Ground::new(settings, &folder);
     if options.accept_loss {
-        let accepted = loss::accept(&ground.registry, &ground.objects)?;
-        accepted.iter().for_each(|sentence| ground.log(sentence));
+        let accepted = loss::accept(&folder.registry(), &folder.objects())?;
+        accepted
+            .iter()
+            .for_each(|sentence| eprintln!("serve: {sentence}"));
     }
-    let node = Node::new(ground, open_max);
     let listeners = listeners(options, address).await?;
     let urls: Vec<String> = listeners.iter().map(url_of).collect::<Result<_, _>>()?;
+    let listeners = listeners.into_iter().map(TcpListener::into_std);
+    let listeners: Vec<_> = listeners.collect::<Result<_, _>>().map_err(said)?;
     let (end, ends) = watch::channel(false);
     let connections_max = usize::try_from(descriptors / 4).unwrap_or(usize::MAX);
     let head_time_max = Duration::from_secs(options.head_seconds.into());
-    let bounds = Rc::new(ClientBounds::new(connections_max, head_time_max));
-    node.run();
-    for listener in listeners {
-        let blob = options.cf_blob_header.as_deref();
-        let door = EdgeDoor::new(node.clone(), blob, &bounds);
-        tokio::task::spawn_local(door.listen(listener, ends.clone()));
-    }
-    drop(ends);
+    let bounds = Arc::new(ClientBounds::new(connections_max, head_time_max));
+    let (folder, drained) = (Arc::new(folder), Arc::new(Barrier::new(count)));
+    let waiting_max = usize::try_from(options.waiting_calls).unwrap_or(usize::MAX);
+    let seats = Threads::all(count, waiting_max)
+        .into_iter()
+        .map(|(threads, calls)| {
+            let listeners = listeners.iter().map(StdListener::try_clone);
+            Ok(Seat {
+                settings: settings.clone(),
+                folder: folder.clone(),
+                threads,
+                calls,
+                listeners: listeners.collect::<Result<_, _>>().map_err(said)?,
+                blob: options.cf_blob_header.clone(),
+                bounds: bounds.clone(),
+                open_max,
+                ends: ends.clone(),
+                drained: drained.clone(),
+            })
+        });
+    let mut seats: Vec<Seat> = seats.collect::<Result<_, String>>()?;
+    drop((listeners, ends));
+    let own = seats.pop().ok_or("there is no thread")?;
+    let others: Vec<_> = seats.into_iter().map(begin).collect::<Result<_, _>>()?;
     println!(
         "Tally is ready on {}\nThe dashboard is on {}/dashboard/",
         urls.join(", "),
         urls.first().map_or("", String::as_str)
     );
-    signalled().await?;
-    let _ = end.send(true);
-    drain(&node, &bounds).await;
-    node.close_all();
+    tokio::task::spawn_local(async move {
+        if let Err(why) = signalled().await {
+            eprintln!("serve: signals cannot be received: {why}");
+        }
+        let _ = end.send(true);
+    });
+    own.run().await?;
+    for other in others {
+        other.join().map_err(|_| "a thread has failed".to_owned())?;
+    }
     Ok(())
+}
+
+/// Begins a thread. If it fails, the process ends: its objects are away.
+fn begin(seat: Seat) -> Result<JoinHandle<()>, String> {
+    let work = move || {
+        if let Err(why) = run(seat.run()) {
+            eprintln!("serve: {why}");
+            std::process::exit(EXIT_FAILED);
+        }
+    };
+    std::thread::Builder::new().spawn(work).map_err(said)
+}
+
+fn said(error: std::io::Error) -> String {
+    error.to_string()
 }
 
 /// Waits for a signal to end. A second one ends the process at once.
@@ -241,19 +278,4 @@ async fn signalled() -> Result<(), String> {
 async fn any(signals: &mut [tokio::signal::unix::Signal; 3]) {
     let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
     futures_util::future::select_all(received).await;
-}
-
-/// Lets requests in flight, and what they left to do, come to their ends.
-async fn drain(node: &Rc<Node>, bounds: &ClientBounds) {
-    let until = async |is_done: &dyn Fn() -> bool, time_max| {
-        let done = async {
-            while !is_done() {
-                tokio::time::sleep(DRAIN_LOOK).await;
-            }
-        };
-        // What takes longer is broken off. It is not acknowledged.
-        let _ = tokio::time::timeout(time_max, done).await;
-    };
-    until(&|| bounds.connections() == 0, DRAIN_TIME_MAX).await;
-    until(&|| node.ground.background_count() == 0, BACKGROUND_TIME_MAX).await;
 }

@@ -1,6 +1,6 @@
 //! A node: one thread, with its edges, its aggregator and its objects.
 //!
-//! Invariant: all of it runs on one thread, and nothing is shared with another. The edges have a memory each, as
+//! Invariant: all of it runs on one thread, and speaks to other threads by messages. The edges have a memory each, as
 //! isolates of the edge Worker; the aggregator shares the memory of the objects, as in one isolate of its Worker.
 
 use std::cell::RefCell;
@@ -13,13 +13,15 @@ use tally_host::object::{IncomingCall, Object, Shell};
 use tally_host::{Host, Target};
 use tally_protocol::messages::PROTOCOL;
 use tally_protocol::names::Placement;
+use tokio::sync::mpsc;
 
 use super::clock::Turns;
 use super::commits::{self, Commits};
+use super::far::{Caller, FarCall, Routed, Threads};
 use super::ground::Ground;
 use super::guest::Guest;
 use super::key::{ClassNumber, PlaceKey};
-use super::place::{Answer, Home, Place};
+use super::place::{Home, Place};
 use super::ringing;
 use super::store::database;
 use super::store::registry::DatabaseEntry;
@@ -42,6 +44,7 @@ const SCANNED_AT_ONCE: u32 = 8;
 /// One thread of the server.
 pub(crate) struct Node {
     pub(crate) ground: Rc<Ground>,
+    threads: Threads,
     commits: Rc<Commits>,
     places: RefCell<HashMap<PlaceKey, Rc<Place>>>,
     /// Open places, in the order in which they are looked at for one that can be closed.
@@ -51,9 +54,10 @@ pub(crate) struct Node {
 
 impl Node {
     /// A node. `open_max`: how many objects may be open at once.
-    pub(crate) fn new(ground: Rc<Ground>, open_max: usize) -> Rc<Self> {
+    pub(crate) fn new(ground: Rc<Ground>, threads: Threads, open_max: usize) -> Rc<Self> {
         Rc::new(Self {
             ground,
+            threads,
             commits: Rc::default(),
             places: RefCell::default(),
             open: RefCell::default(),
@@ -61,8 +65,9 @@ impl Node {
         })
     }
 
-    /// Begins the work that goes on as long as the node lives.
-    pub(crate) fn run(self: &Rc<Self>) {
+    /// Begins the work that goes on as long as the node lives. `calls`: those of other threads.
+    pub(crate) fn run(self: &Rc<Self>, calls: mpsc::Receiver<FarCall>) {
+        self.receive(calls);
         commits::run(&self.ground, &self.commits);
         ringing::run(self.clone());
         self.sweep();
@@ -166,7 +171,7 @@ impl Node {
             .and_then(|stem| stem.to_str())
             .unwrap_or_default();
         let is_open = |place: &Rc<Place>| place.key.class == class && place.id == id;
-        if !is_database || self.open.borrow().iter().any(is_open) {
+        if !is_database || !self.threads.is_own(id) || self.open.borrow().iter().any(is_open) {
             return;
         }
         let entry = self.ground.registry.entry(id);
@@ -193,7 +198,7 @@ impl Node {
             };
             for known in &page {
                 let file = self.ground.file(&known.folder, &known.id);
-                if !file.exists() {
+                if self.threads.is_own(&known.id) && !file.exists() {
                     let looked = database::look_into(&file, DatabaseEntry::Closed);
                     looked
                         .err()
@@ -206,24 +211,55 @@ impl Node {
         }
     }
 
+    /// Hands a call to an object of this thread, or to the thread of the object.
     fn deliver_to_object(
         self: &Rc<Self>,
-        to: &Placement,
+        to: Placement,
         arrived: IncomingCall,
-        answer: oneshot::Sender<Answer>,
+        caller: oneshot::Sender<Routed>,
     ) {
-        let place = match PlaceKey::of(to).and_then(|key| self.clone().place(&key)) {
+        let caller = Caller::Near(caller);
+        let key = match PlaceKey::of(&to) {
+            Ok(key) => key,
+            Err(why) => return caller.hear(Err(why)),
+        };
+        if !self.threads.is_one() && !self.places.borrow().contains_key(&key) {
+            let id = key.id();
+            if !self.threads.is_own(&id) {
+                return self.threads.send(&id, to, arrived, caller);
+            }
+        }
+        self.answer_here(&key, arrived, caller);
+    }
+
+    fn answer_here(self: &Rc<Self>, key: &PlaceKey, arrived: IncomingCall, caller: Caller) {
+        let place = match self.clone().place(key) {
             Ok(place) => place,
-            Err(why) => return drop(answer.send(Err(why))),
+            Err(why) => return caller.hear(Err(why)),
         };
         let Some(shell) = place.incarnation().shell() else {
-            return drop(answer.send(Err("the object is starting".to_owned())));
+            return caller.hear(Err("the object is starting".to_owned()));
         };
         let (known, number) = (place.clone(), place.number());
         place.spawn(async move {
             let reply = shell.answer(arrived).await;
-            known.release(number, move || drop(answer.send(Ok(reply))));
+            known.release(number, move || caller.hear(Ok(reply)));
         });
+    }
+
+    /// Answers the calls of other threads.
+    fn receive(self: &Rc<Self>, mut calls: mpsc::Receiver<FarCall>) {
+        let node = self.clone();
+        let work = async move {
+            while let Some(call) = calls.recv().await {
+                let caller = Caller::Far(call.answer);
+                match PlaceKey::of(&call.to) {
+                    Ok(key) => node.answer_here(&key, call.arrived, caller),
+                    Err(why) => caller.hear(Err(why)),
+                }
+            }
+        };
+        tokio::task::spawn_local(Turns::new(&self.ground.clock, work));
     }
 
     /// Ends the node: commits what is written, and closes all objects.
@@ -273,13 +309,13 @@ impl Home for Node {
         self.commits.plan(place.clone());
     }
 
-    fn deliver(self: Rc<Self>, to: Target, arrived: IncomingCall, answer: oneshot::Sender<Answer>) {
+    fn deliver(self: Rc<Self>, to: Target, arrived: IncomingCall, caller: oneshot::Sender<Routed>) {
         let arrived = match arrived.understood_by(PROTOCOL) {
             Ok(arrived) => arrived,
-            Err(refusal) => return drop(answer.send(Ok(refusal))),
+            Err(refusal) => return Caller::Near(caller).hear(Ok(refusal)),
         };
         match to {
-            Target::Object(placement) => self.deliver_to_object(&placement, arrived, answer),
+            Target::Object(placement) => self.deliver_to_object(placement, arrived, caller),
             Target::Aggregator => {
                 let host = Host::new(
                     Rc::new(Guest::of_aggregator(self.clone())),
@@ -288,7 +324,7 @@ impl Home for Node {
                 let context = self.ground.context();
                 self.ground.spawn(async move {
                     let reply = tally_aggregator::answer(&host, &arrived, &context).await;
-                    let _ = answer.send(Ok(reply));
+                    Caller::Near(caller).hear(Ok(reply));
                 });
             }
         }

@@ -18,6 +18,12 @@ use tally_protocol::settings;
 /// The most edges: each has a port and caches of its own.
 const EDGES_MAX: u16 = 64;
 
+/// The most threads: each has a share of the open objects.
+const THREADS_MAX: u16 = 256;
+
+/// Calls that may wait for a thread. A call has some 200 bytes, and a batch of increments more.
+const WAITING_CALLS_DEFAULT: u32 = 10_000;
+
 /// How long a client may take to a head, seconds.
 const HEAD_SECONDS_DEFAULT: u16 = 60;
 
@@ -30,7 +36,7 @@ const LIMITERS_DEFAULT: &str = "4";
 /// Nothing counts the calls of a request here, so the memory of a bulk body bounds how many counters it names.
 const SUBREQUESTS_DEFAULT: &str = "1000000";
 
-/// Tally on this machine: exact counters, unique visitors, rate limits. ServerSettings are the TALLY_ variables of the
+/// Tally on this machine: exact counters, unique visitors, rate limits. Settings are the TALLY_ variables of the
 /// environment.
 #[derive(Parser)]
 #[command(name = "tally-server", version)]
@@ -60,6 +66,14 @@ pub(crate) struct ServerOptions {
     #[arg(long, env = "SERVE_EDGES", default_value_t = 1, value_parser = edges())]
     pub(crate) edges: u16,
 
+    /// How many threads answer; by default one for each core.
+    #[arg(long, env = "TALLY_THREADS", value_parser = threads())]
+    threads: Option<u16>,
+
+    /// How many calls may wait for a thread; the next one is refused.
+    #[arg(long, default_value_t = WAITING_CALLS_DEFAULT, value_parser = waiting_calls())]
+    pub(crate) waiting_calls: u32,
+
     /// How many seconds a client may take to the head of a request, and may be idle between two.
     #[arg(long, env = "TALLY_HEAD_SECONDS", default_value_t = HEAD_SECONDS_DEFAULT, value_parser = head_seconds())]
     pub(crate) head_seconds: u16,
@@ -67,6 +81,14 @@ pub(crate) struct ServerOptions {
     /// The header by which a proxy says, as JSON, where a request entered: colo, country, clientIp.
     #[arg(long, env = "CF_BLOB_HEADER")]
     pub(crate) cf_blob_header: Option<String>,
+}
+
+fn threads() -> RangedI64ValueParser<u16> {
+    RangedI64ValueParser::new().range(1..=i64::from(THREADS_MAX))
+}
+
+fn waiting_calls() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=1_000_000)
 }
 
 fn head_seconds() -> RangedI64ValueParser<u16> {
@@ -78,6 +100,7 @@ fn edges() -> RangedI64ValueParser<u16> {
 }
 
 /// The settings of the deployment, by their names.
+#[derive(Clone)]
 pub(crate) struct ServerSettings(HashMap<String, String>);
 
 impl ServerSettings {
@@ -88,6 +111,15 @@ impl ServerSettings {
 }
 
 impl ServerOptions {
+    /// How many threads answer.
+    pub(crate) fn threads(&self) -> u16 {
+        let cores = || {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            u16::try_from(cores).unwrap_or(THREADS_MAX).min(THREADS_MAX)
+        };
+        self.threads.unwrap_or_else(cores)
+    }
+
     /// The settings that the environment and these options give. `addresses`: what the host resolves to. `noted`: the
     /// tablets of the data folder, `None` where it is new. `open_objects_max`: how many objects may be open.
     ///

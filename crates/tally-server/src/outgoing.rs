@@ -155,7 +155,7 @@ pub(crate) fn answer_of(mut response: http::Response) -> Result<Response<AnswerB
         http::Body::Pieces(pieces) => AnswerBody::Pieces(pieces, Cell::new(None)),
         http::Body::Stream(stream) => {
             let carrier = stream.carrier.downcast_ref::<EventCarrier>();
-            let reader = carrier.and_then(|carrier| carrier.0.borrow_mut().take());
+            let reader = carrier.and_then(EventCarrier::take);
             reader.map_or_else(|| AnswerBody::from(Vec::new()), AnswerBody::Events)
         }
     };

@@ -13,19 +13,17 @@ use std::task::{Poll, Waker};
 use futures_channel::oneshot;
 use futures_util::future::{AbortHandle, Abortable};
 use tally_host::Target;
-use tally_host::object::{IncomingCall, Reply, Shell};
+use tally_host::object::{IncomingCall, Shell};
 
 use super::alarm::AlarmState;
 use super::clock::Turns;
 use super::event_stream::EventChannel;
+use super::far::Routed;
 use super::ground::Ground;
 use super::key::PlaceKey;
 use super::live_socket::LiveSocket;
 use super::store::database::{CommitError, Database};
 use super::store::registry::DatabaseEntry;
-
-/// The outcome of a call.
-pub(crate) type Answer = Result<Reply, String>;
 
 /// Who has the places.
 pub(crate) trait Home {
@@ -47,8 +45,8 @@ pub(crate) trait Home {
     /// Plans the commit of a place. It follows the tasks that are ready now, so their writes are in it too.
     fn plan_commit(&self, place: &Rc<Place>);
 
-    /// Sends a message to its receiver. The answer comes by the channel, unless the receiver fails.
-    fn deliver(self: Rc<Self>, to: Target, arrived: IncomingCall, answer: oneshot::Sender<Answer>);
+    /// Sends a message to its receiver, who answers to the caller, unless it fails.
+    fn deliver(self: Rc<Self>, to: Target, arrived: IncomingCall, caller: oneshot::Sender<Routed>);
 }
 
 /// One incarnation of an object: what a failed commit takes with it.

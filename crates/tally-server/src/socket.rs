@@ -2,7 +2,9 @@
 
 use std::rc::{Rc, Weak};
 
+use futures_channel::oneshot;
 use futures_util::{SinkExt, StreamExt, future::Either, future::select};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tally_host::Stream;
 use tally_host::object::Socket;
@@ -11,8 +13,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::clock::TurnClock;
-use super::live_socket::{LiveSocket, Outbound, SocketPhase};
+use super::clock::Turns;
+use super::live_socket::{LiveSocket, Outbound, SocketCarrier, SocketPhase};
 use super::place::Place;
 
 /// Bytes of what a socket keeps. Source:
@@ -25,26 +27,20 @@ const MESSAGE_BYTES_MAX: usize = 1_024 * 1_024;
 /// Close code of a close that names none. Source: RFC 6455 section 7.4.1.
 const NO_CODE: u16 = 1_005;
 
-/// A client's end. Dropped without a connection, the socket is gone.
-#[derive(Clone)]
-pub(crate) struct ClientEnd {
+/// A client's end.
+struct ClientEnd {
     socket: Rc<LiveSocket>,
     place: Weak<Place>,
 }
 
 impl ClientEnd {
-    /// The clock of its node; `None` where that has ended.
-    pub(crate) fn clock(&self) -> Option<Rc<TurnClock>> {
-        Some(self.place.upgrade()?.ground.clock.clone())
-    }
-
     /// Ends the connection without a word.
-    pub(crate) fn break_off(&self) {
+    fn break_off(&self) {
         self.socket.break_off();
     }
 
     /// The connection was lost before it began.
-    pub(crate) fn lose(&self) {
+    fn lose(&self) {
         self.hear(Heard::Closed(None));
     }
 
@@ -82,7 +78,7 @@ impl ClientEnd {
     }
 
     /// Moves frames between the object and a connection, until one of them ends it.
-    pub(crate) async fn serve(self, connection: hyper::upgrade::Upgraded) {
+    async fn serve(self, connection: Upgraded) {
         let mut config = WebSocketConfig::default();
         config.max_message_size = Some(MESSAGE_BYTES_MAX);
         config.max_frame_size = Some(MESSAGE_BYTES_MAX);
@@ -224,11 +220,21 @@ pub(crate) fn accept(
     check_kept(&kept)?;
     let socket = Rc::new(LiveSocket::new(name, kept));
     place.sockets.borrow_mut().push(socket.clone());
+    let clock = place.ground.clock.clone();
     let place = Rc::downgrade(place);
-    let carrier = Rc::new(ClientEnd {
+    let client = ClientEnd {
         socket: socket.clone(),
         place: place.clone(),
-    });
+    };
+    let (begins, begun) = oneshot::channel();
+    let work = async move {
+        match begun.await {
+            Ok(connection) => client.serve(connection).await,
+            Err(_) => client.lose(),
+        }
+    };
+    tokio::task::spawn_local(Turns::new(&clock, work));
+    let carrier = Rc::new(SocketCarrier::from(begins));
     let end = Rc::new(ObjectEnd {
         socket,
         place,

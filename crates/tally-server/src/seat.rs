@@ -1,0 +1,86 @@
+//! One thread of the server, from its start to its end.
+//!
+//! Life: node → doors → the end begins → its clients are done → all threads are done → closed. So no thread ends while
+//! a client of another one still needs its objects.
+
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{Barrier, mpsc, watch};
+
+use super::far::{FarCall, Threads};
+use super::ground::Ground;
+use super::http::{ClientBounds, EdgeDoor};
+use super::node::Node;
+use super::options::ServerSettings;
+use super::store::folder::DataFolder;
+
+/// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Work that goes on after its request, such as a report of metrics, gets this long after the last request.
+const BACKGROUND_TIME_MAX: Duration = Duration::from_millis(200);
+
+/// How often a drain looks whether all is done.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+
+/// What a thread is given.
+pub(crate) struct Seat {
+    pub(crate) settings: ServerSettings,
+    pub(crate) folder: Arc<DataFolder>,
+    pub(crate) threads: Threads,
+    pub(crate) calls: mpsc::Receiver<FarCall>,
+    /// All threads accept from the same listeners.
+    pub(crate) listeners: Vec<StdListener>,
+    /// The header that says where a request entered.
+    pub(crate) blob: Option<String>,
+    pub(crate) bounds: Arc<ClientBounds>,
+    /// How many objects may be open in this thread.
+    pub(crate) open_max: usize,
+    pub(crate) ends: watch::Receiver<bool>,
+    /// All threads meet here once their clients are done.
+    pub(crate) drained: Arc<Barrier>,
+}
+
+impl Seat {
+    /// Serves until the end begins, and ends in order.
+    ///
+    /// # Errors
+    /// If it cannot begin.
+    pub(crate) async fn run(mut self) -> Result<(), String> {
+        let node = Node::new(
+            Ground::new(self.settings, &self.folder),
+            self.threads,
+            self.open_max,
+        );
+        node.run(self.calls);
+        for listener in self.listeners {
+            let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
+            let door = EdgeDoor::new(node.clone(), self.blob.as_deref(), &self.bounds);
+            tokio::task::spawn_local(door.listen(listener, self.ends.clone()));
+        }
+        // Its sender is the signal: if that is gone, the end has begun too.
+        let _ = self.ends.wait_for(|ends| *ends).await;
+        drain(&node, &self.bounds).await;
+        self.drained.wait().await;
+        node.close_all();
+        Ok(())
+    }
+}
+
+/// Lets requests in flight, and what they left to do, come to their ends.
+async fn drain(node: &Node, bounds: &ClientBounds) {
+    let until = async |is_done: &dyn Fn() -> bool, time_max| {
+        let done = async {
+            while !is_done() {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        // What takes longer is broken off. It is not acknowledged.
+        let _ = tokio::time::timeout(time_max, done).await;
+    };
+    until(&|| bounds.connections() == 0, DRAIN_TIME_MAX).await;
+    until(&|| node.ground.background_count() == 0, BACKGROUND_TIME_MAX).await;
+}
