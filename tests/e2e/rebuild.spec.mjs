@@ -18,7 +18,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const open = async () => (world = await openWorld({ folder }));
+const open = async (options) => (world = await openWorld({ folder, ...options }));
 
 /**
  * Ends the world, with the checkpoints that its leads have still to send: one that came early would bring a root back.
@@ -46,7 +46,7 @@ async function loseDirectory() {
   const files = databasesOf(folder, "Directory");
   expect(files.length).toBeGreaterThan(0);
   for (const file of files) for (const more of ["", "-wal", "-shm"]) rmSync(file + more, { force: true });
-  await open();
+  await open({ lost: true });
 }
 
 test.skipIf(TABLETS)("a counter of one datacenter is whole again with its next keyed write", async () => {

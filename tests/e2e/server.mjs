@@ -6,11 +6,15 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { expect } from "vitest";
 import { NativeServer } from "../server/program.mjs";
+import { ONE_EDGE } from "./served.mjs";
 
 const CF_HEADER = "mf-cf-blob";
 // What `serve` sets by itself, and a deployment does not.
 const DEFAULTS = { TALLY_TABLETS: "", TALLY_LIMITERS: "8", TALLY_SUBREQUESTS: "10000" };
+// Each thread is an edge: a request may reach either.
+const THREADS = 2;
 const ERROR = /^serve: error: (.*)$/gm;
 
 const texts = (values) =>
@@ -52,8 +56,12 @@ export class Served {
   }
 
   #begin() {
-    const { vars, edgeVars, edges } = this.#options;
-    const options = ["--edges", String(Math.max(edges, 1)), "--cf-blob-header", CF_HEADER];
+    const { vars, edgeVars, edges, lost } = this.#options;
+    const threads = ONE_EDGE.test(expect.getState().currentTestName ?? "") ? 1 : THREADS;
+    const options = [
+      "--edges", String(Math.max(edges, 1)), "--cf-blob-header", CF_HEADER, "--threads", String(threads),
+      ...(lost ? ["--accept-loss"] : []),
+    ];
     // One environment has the settings of both Workers.
     const variables = { ...DEFAULTS, ...texts(vars), ...texts(edgeVars) };
     const data = join(this.#folder, "data");

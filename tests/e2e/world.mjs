@@ -226,11 +226,11 @@ class World {
  */
 export async function openWorld({
   platform = process.env.PLATFORM ?? "native", vars = {}, edgeVars = {}, folder, edges = 1, faults = false, queue,
-  front, bucket = false, later_ms = 0, logs = faults,
+  front, bucket = false, later_ms = 0, logs = faults, lost = false,
 } = {}) {
   const options = {
     vars, edgeVars: { TALLY_ACCESS: "open", ...vars, ...edgeVars }, folder, edges, faults, queue, front, bucket,
-    later_ms,
+    later_ms, lost,
   };
   const hosts = {
     native: async () => Deployment,
