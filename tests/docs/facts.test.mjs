@@ -25,7 +25,7 @@ test("each version of Node in a page is the one that its part of the project nee
     build: versionOf(read("scripts/setup.sh").match(/any version from \d+/)[0]),
     package: versionOf(read("package/package.mjs").match(/engines: \{ node: "([^"]+)"/)[1]),
   };
-  const checked = read("package/command/doctor.mjs").match(/const NODE_MIN = \[(\d+), (\d+)\]/);
+  const checked = read("package/command/place.mjs").match(/const NODE_MIN = \[(\d+), (\d+)\]/);
   assert.equal(`${checked[1]}.${checked[2]}`, needs.package);
   const found = mentions(/\bNode (\d+(?:\.\d+)?)/g);
   assert.ok(found.length >= 4, `${found.length} mentions`);
