@@ -178,6 +178,13 @@ export class Tally {
     return this.#read(path("/counters/{id}/breakdown", id), query);
   }
 
+  /** The first entries of several boards, and with `member` its ranks among all of them. */
+  async boardsTop(boards: string[], query: Omit<Query<"readBoardsTop">, "boards"> = {}): Promise<Schemas["BoardsTop"]> {
+    const parted = boards.find((board) => board.includes(","));
+    if (parted !== undefined) throw new TallyError(400, "invalid-id", `\`boards\` has a name with a comma: ${parted}`);
+    return this.#read("/boards/top", { boards: boards.join(","), ...query });
+  }
+
   /** Which counters have most. */
   top(query: Query<"readTop"> = {}): Promise<Top> {
     return this.#read("/top", query);

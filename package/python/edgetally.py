@@ -362,6 +362,14 @@ class Tally:
         """Which counters have most."""
         return self.request("GET", "/top", query=query)
 
+    def boards_top(self, boards: Iterable[str], **query: Any) -> dict:
+        """The first entries of several boards, and with member its ranks among all of them."""
+        names = list(boards)
+        for name in names:
+            if "," in name:
+                raise TallyError(400, "invalid-id", f"`boards` has a name with a comma: {name}")
+        return self.request("GET", "/boards/top", query={"boards": ",".join(names), **query})
+
     def aggregate(self, prefix: str, **query: Any) -> dict:
         """The sum of all counters whose ids begin with prefix."""
         return self.request("GET", f"/counters/{_part('prefix', prefix)}*/aggregate", query=query)

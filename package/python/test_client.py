@@ -140,6 +140,15 @@ class Dialogues(unittest.TestCase):
                     if "keys" in case:
                         self.assertEqual(server.keys(), case["keys"])
 
+    def test_several_boards_are_read_by_one_call(self):
+        with Answering([{"status": 200, "body": {"entries": []}}]) as server:
+            tally = Tally(server.url)
+            self.assertEqual(tally.boards_top(["eu", "us"], limit=3), {"entries": []})
+            with self.assertRaises(TallyError) as refused:
+                tally.boards_top(["eu,us"])
+            self.assertEqual(refused.exception.code, "invalid-id")
+            self.assertEqual([path for path, _, _ in server.asked], ["/boards/top?boards=eu%2Cus&limit=3"])
+
     def test_flush(self):
         for case in DIALOGUES["flush"]:
             for tells in (False, True):

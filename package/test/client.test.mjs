@@ -126,6 +126,16 @@ test("a visitor's request of a Worker goes along: its cf, its address, its user 
   assert.deepEqual(JSON.parse(body), { ip: "203.0.113.9", user_agent: "Firefox", unique: "auto" });
 });
 
+test("several boards are read by one call", async () => {
+  const urls = [];
+  const binding = {
+    fetch: async (url) => (urls.push(String(url)), new Response('{"entries":[]}')),
+  };
+  const top = await new Tally({ binding }).boardsTop(["eu", "us/west"], { limit: 3, member: "ann" });
+  await assert.rejects(new Tally({ binding }).boardsTop(["eu,us"]), { code: "invalid-id" });
+  assert.deepEqual([top.entries, urls], [[], ["https://tally/boards/top?boards=eu%2Cus%2Fwest&limit=3&member=ann"]]);
+});
+
 test("a store tells each change to all who look, by one stream that ends with the last of them", async () => {
   const store = tally.useCounter("seen");
   assert.equal(store, tally.useCounter("seen"));

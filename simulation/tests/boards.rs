@@ -555,6 +555,47 @@ fn boards_of_several_shards_are_read_as_one() {
 }
 
 #[test]
+fn a_merge_of_boards_names_the_one_that_does_not_answer() {
+    let BoardElsewhere {
+        world,
+        sites,
+        clients,
+        ..
+    } = board_elsewhere();
+    let write = r#"{"score":7}"#;
+    let near = "/boards/near/members/ann";
+    assert_eq!(ask(&world, &clients[1], "POST", near, write).0, 200);
+    let path = "/boards/top?boards=b,near&limit=3&member=ann&consistency=strong";
+    // Each isolate knows both boards.
+    for _ in 0..8 {
+        assert_eq!(get(&world, &clients[1], path)["exact"], json!(true));
+    }
+    world.cut(sites[0], sites[1], 60_000);
+    let merged = get(&world, &clients[1], path);
+    assert_eq!(
+        (
+            &merged["missing_boards"],
+            &merged["exact"],
+            &merged["total"]
+        ),
+        (&json!(["b"]), &json!(false), &json!(1)),
+        "{merged}"
+    );
+    assert_eq!(
+        merged["entries"],
+        json!([{"board": "near", "member": "ann", "score": 7, "rank": 1}])
+    );
+    let (status, refused) = ask(
+        &world,
+        &clients[1],
+        "GET",
+        "/boards/top?boards=b&consistency=strong",
+        "",
+    );
+    assert_eq!((status, &refused["code"]), (503, &json!("unavailable")));
+}
+
+#[test]
 fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
     let BoardElsewhere {
         world,

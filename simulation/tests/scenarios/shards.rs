@@ -251,3 +251,23 @@ fn one_isolate_uses_more_shards_as_its_rate_grows_and_loses_nothing() {
     let (many, sum) = cells_of_one_isolate(1_200);
     assert!(many > some && sum == 1_200 + 2, "{many} {sum}");
 }
+
+#[test]
+fn writes_beyond_a_lane_that_lags_are_answered_by_another_shard_and_each_counts_once() {
+    let sharded = Sharded::new();
+    let scene = &sharded.scene;
+    let edge = sharded.leads[0];
+    let first = scene.hold_answer("/flush", LEAD);
+    let held = scene.begin(0, add(1).at(edge));
+    scene.wait_for(&first);
+    let before = scene.count("/flush", SHARD);
+    let pending: Vec<_> = (0..200).map(|_| scene.begin(0, add(1).at(edge))).collect();
+    scene.wait_until(|| scene.count("/flush", SHARD) > before, "the other shard");
+    // The flush whose answer is lost goes to the same cell again, under the same nonce.
+    first.lose();
+    for pending in pending.into_iter().chain([held]) {
+        let answer = scene.end(pending);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!(scene.value(), 3 + 1 + 200);
+}
