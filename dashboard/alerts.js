@@ -133,7 +133,7 @@ function alertTable(alerts, acts) {
   const button = (text, label, click) =>
     el("button", { type: "button", class: "quiet small", "aria-label": label, on: { click } }, text);
   const row = (alert) => {
-    const { name, state, condition, value, since, missing, silenced_until: until } = alert;
+    const { name, state, condition, value, changed_at: since, missing, silence_ends_at: until } = alert;
     const more = [until === null ? "" : `until ${timeOf(until)}, otherwise ${condition}`, missing ?? ""]
       .filter(Boolean)
       .join("; ");

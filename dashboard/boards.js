@@ -265,6 +265,9 @@ async function describeBoard(frame, { id: board, period, member }, signal) {
       },
       text,
     );
-  const links = ended.periods.map(({ start, total: members }) => link(start, `${clock(start)} (${count(members)})`));
+  const links = ended.periods.map(({ starts_at, total: members }) => {
+    const start = starts_at / 1_000;
+    return link(start, `${clock(start)} (${count(members)})`);
+  });
   frame.periods.replaceChildren(el("nav", { class: "tabs", "aria-label": "Period" }, link(undefined, "Now"), links));
 }

@@ -70,13 +70,14 @@ export function noneWords(names, range) {
  * the hour, and by the day of UTC once they are older than a week.
  */
 export function windowWords(range, window) {
-  if (range.name === "all" || !window || window.from === null) return "";
-  if (window.from >= range.from && window.to < range.to) return "";
-  const isByDays = window.from % DAY === 0 && range.now - range.from > 7 * DAY;
+  if (range.name === "all" || !window || window.starts_at === null) return "";
+  const [from, to] = [window.starts_at / 1_000, window.ends_at / 1_000];
+  if (from >= range.from && to <= range.to) return "";
+  const isByDays = from % DAY === 0 && range.now - range.from > 7 * DAY;
   const kept = isByDays ? "older values are kept by the day of UTC" : "values are kept by the hour";
   // A day that is under way is one of the days.
-  const end = isByDays && range.to > range.now ? range.now - (range.now % DAY) + DAY : window.to + 1;
-  return `Of ${hoursWords(window.from, end)}: ${kept}.`;
+  const end = isByDays && range.to > range.now ? range.now - (range.now % DAY) + DAY : to;
+  return `Of ${hoursWords(from, end)}: ${kept}.`;
 }
 
 /**
@@ -85,7 +86,7 @@ export function windowWords(range, window) {
  */
 export function exportRows(answers, changes = new Map()) {
   return [...answers].flatMap(([by, { window, rows }]) => {
-    const time = window?.from == null ? {} : { from: window.from, to: window.to + 1 };
+    const time = window?.starts_at == null ? {} : { from: window.starts_at / 1_000, to: window.ends_at / 1_000 };
     const changeOf = changes.get(by);
     return rows.map(({ value, count: least }) => ({
       section: by, name: value, count: whole(least), ...time, ...changeOf?.(value)?.columns,

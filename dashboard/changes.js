@@ -56,9 +56,9 @@ const larger = (one, other) => (one > other ? one : other);
  */
 export function countsIn(answer, { from, until }) {
   const { window, omitted } = answer;
-  const isOther = window !== undefined && (window.from !== from || window.to !== until - 1);
+  const isOther = window !== undefined && (window.starts_at !== from * 1_000 || window.ends_at !== until * 1_000);
   const isStale = !answer.exact && !omitted && answer.staleness_ms >= FRESH_MS;
-  const isCut = answer.kept_from !== null && answer.kept_from > from;
+  const isCut = answer.kept_from_at !== null && answer.kept_from_at > from * 1_000;
   if (isOther || isStale || isCut || answer.missing_partitions?.length > 0) return undefined;
   const rows = answer.rows ?? answer.top;
   const known = new Map(rows.map((row) => [row.value ?? row.id, [whole(row.count), whole(row.error ?? 0)]]));

@@ -241,7 +241,7 @@ class Feed {
 
   #take(update) {
     for (const [id, counter] of Object.entries(update?.counters ?? {})) {
-      if (counter !== null) this.#listener.onReading(id, readingOf(counter, update.at));
+      if (counter !== null) this.#listener.onReading(id, readingOf(counter, update.sent_at));
       else this.#listener.onFailure(new Failure(404, "counter-not-found", "there is no such counter"), id);
     }
   }

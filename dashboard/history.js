@@ -32,11 +32,16 @@ export function sumOf(points, from, to) {
  */
 const since = (points, from) => points.filter(([start]) => start >= from);
 
+/** Returns a history with its points in unix seconds, as charts draw them. */
+const inSeconds = (history) => ({
+  ...history, points: history.points.map(([starts_at, ...counts]) => [starts_at / 1_000, ...counts]),
+});
+
 /** Returns the days on which something was counted, `[[unix second, count]]`, oldest first. */
 export async function countedDays(path, now_s, signal) {
   const from = now_s - 9_999 * 86_400;
   const history = await json(`${path}/${historyQuery({ step: "1d", from, to: now_s + 1 }, "&zeros=0")}`, signal);
-  return history.points.filter(([, value]) => whole(value) > 0n);
+  return inSeconds(history).points.filter(([, value]) => whole(value) > 0n);
 }
 
 /** Returns `{ history, range }`: the history of a range, and the range that it is of. `more` goes into the query. */
@@ -51,7 +56,7 @@ export async function historyOf(path, range, signal, more = "") {
   };
   const history = await ask(range);
   if (isLong) return { history, range: trimmed(range, history.points) };
-  const isLost = history.kept_from !== null && history.kept_from > range.from && range.step !== "1d";
+  const isLost = history.kept_from_at !== null && history.kept_from_at > range.from * 1_000 && range.step !== "1d";
   if (!isLost) return { history, range };
   const days = byDays(range);
   return { history: await ask(days), range: days };
@@ -59,8 +64,8 @@ export async function historyOf(path, range, signal, more = "") {
 
 /** Reads a history: a call of counters, a field of a policy. */
 async function read(path, query, signal) {
-  if (!path.startsWith("/limits/")) return json(`${path}/${query}`, signal);
-  return (await json(`${path}?include=${query.replace("?", "&")}`, signal)).history;
+  if (!path.startsWith("/limits/")) return inSeconds(await json(`${path}/${query}`, signal));
+  return inSeconds((await json(`${path}?include=${query.replace("?", "&")}`, signal)).history);
 }
 
 /** Of all time only what lies after the first day that has something. */

@@ -129,7 +129,7 @@ function keyForm(make) {
       scopes,
       ...(prefixes.length === 0 ? {} : { prefixes }),
       ...(rate === "" ? {} : { rate_per_minute: Number(rate) }),
-      ...(lengths.value === "" ? {} : { expires_in: Number(lengths.value) }),
+      ...(lengths.value === "" ? {} : { expires_in_seconds: Number(lengths.value) }),
     });
   };
   const form = el(
@@ -180,7 +180,7 @@ function actsOf(acts) {
       act.status === undefined ? act.outcome : `${act.outcome} (${act.status})`,
     ];
     return el(
-      "tr", {}, el("th", { scope: "row" }, timeOf(act.at)),
+      "tr", {}, el("th", { scope: "row" }, timeOf(act.began_at)),
       cells.map((cell, place) => el("td", { "data-label": heads[place + 1] }, cell)),
     );
   };

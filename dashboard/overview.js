@@ -341,8 +341,8 @@ function exportOf(frame, { prefix, where }) {
   return {
     file: `tally-${prefix || "all"}-${range.name}`,
     what: { prefix, where },
-    from: window?.from ?? range.from,
-    to: window?.from == null ? range.until : window.to + 1,
+    from: window?.starts_at == null ? range.from : window.starts_at / 1_000,
+    to: window?.starts_at == null ? range.until : window.ends_at / 1_000,
     rows: [
       totalRow(frame.totals, times),
       ...top.map(({ id, count: amount }) => ({

@@ -49,10 +49,10 @@ export function verdictChanges(range, points, before) {
 }
 
 /** Returns what no row of refused keys holds, in a sentence. */
-export function otherKeys({ other, none, kept_from }) {
+export function otherKeys({ other, none, kept_from_at }) {
   const parts = [
     whole(other.count) > 0n ? `${count(other.count)} of other keys` : "",
-    whole(none) > 0n ? `${count(none)} whose keys are not kept${kept_from === null ? "" : " any more"}` : "",
+    whole(none) > 0n ? `${count(none)} whose keys are not kept${kept_from_at === null ? "" : " any more"}` : "",
   ].filter(Boolean);
   return parts.length === 0 ? "" : `${parts.join("; ")}.`;
 }

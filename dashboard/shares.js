@@ -87,7 +87,7 @@ function shareForm(prefix, make) {
   const onSubmit = (event) => {
     event.preventDefault();
     const [own, name] = ["#share-prefix", "#share-name"].map((id) => form.querySelector(id).value);
-    make({ prefix: own, name, ...(lengths.value === "" ? {} : { expires_in: Number(lengths.value) }) });
+    make({ prefix: own, name, ...(lengths.value === "" ? {} : { expires_in_seconds: Number(lengths.value) }) });
   };
   const form = el(
     "form",

@@ -70,7 +70,9 @@ impl Body {
                 let more = match kind {
                     Events::Increment | Events::Array => String::new(),
                     Events::Unique => format!(",\"unique\":\"visitor-{}\"", draw(VISITORS)),
-                    Events::Time => format!(",\"at\":{}", BEGIN_MS.unsigned_abs() - draw(5_000)),
+                    Events::Time => {
+                        format!(",\"at\":{}", BEGIN_MS.unsigned_abs() / 1_000 - draw(5))
+                    }
                 };
                 let event = format!("{{\"id\":\"{key}\",\"delta\":1{more}}}");
                 *sums.entry(key).or_default() += 1;

@@ -41,12 +41,12 @@ function scopesOf(text) {
   return scopes;
 }
 
-/** Returns unix milliseconds. */
+/** Returns unix seconds. */
 function endOf(expires) {
   if (expires === undefined) return undefined;
   const end = Date.parse(expires);
   if (Number.isNaN(end)) throw new Failure(EXIT.usage, `--expires ${expires} is no date: write it as 2027-01-31`);
-  return end;
+  return Math.floor(end / 1_000);
 }
 
 const isGiven = ([, value]) => value !== undefined;

@@ -47,8 +47,8 @@ class Receiver {
       return refused.get(id);
     };
     body.split("\n").forEach((text, index) => {
-      const { id, at: at_ms } = JSON.parse(text);
-      const ahead_ms = at_ms - this.now_ms;
+      const { id, at } = JSON.parse(text);
+      const ahead_ms = at * 1_000 - this.now_ms;
       const code = ahead_ms > 5_000 ? "clock-skew" : refuses(id);
       if (code !== undefined) errors.push({ line: index + 1, code, detail: `the record's time is ${ahead_ms} ms ahead of the clock here, 5000 ms are allowed` });
       else sums.set(id, [...(sums.get(id) ?? []), text]);
@@ -157,7 +157,7 @@ test("lines of which nobody knows whether they were counted keep their key for t
   assert.deepEqual(first.rejected, { unavailable: 1 });
   const [key] = [...receiver.keys.keys()][0].split(" ");
   receiver.refuses = () => undefined;
-  const line = { id: "/b", at: Date.UTC(2015, 4, 17, 10, 5) };
+  const line = { id: "/b", at: Date.UTC(2015, 4, 17, 10, 5) / 1_000 };
   receiver.keys.set(`${key} /b`, JSON.stringify(line));
   // Another filter does not change what is sent again.
   const second = await imported(log, { reader: { status: "404" } });

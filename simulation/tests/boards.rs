@@ -324,7 +324,7 @@ fn periods_end_and_are_kept_and_members_expire() {
         score("ann", format!("{{\"score\":{hour}}}"));
         let bob = score("bob", format!("{{\"score\":{hour}}}"));
         assert_eq!((&bob["rank"], &bob["total"]), (&json!(1), &json!(2)));
-        score("eve", r#"{"score":9,"expires_in":60}"#.to_owned());
+        score("eve", r#"{"score":9,"expires_in_seconds":60}"#.to_owned());
         assert_eq!(get(&world, client, "/boards/b/members/bob")["rank"], 2);
         world.run_for_ms(61_000);
         let top = get(&world, client, "/boards/b/members");
@@ -336,7 +336,7 @@ fn periods_end_and_are_kept_and_members_expire() {
             ),
             (&json!(2), &json!(1), &json!(1))
         );
-        starts.push(top["period"]["start"].as_i64().expect("a period"));
+        starts.push(top["period"]["starts_at"].as_i64().expect("a period") / 1_000);
         world.run_for_ms(3_600_000);
     }
     let periods = get(&world, client, "/boards/b?include=periods");
@@ -345,7 +345,7 @@ fn periods_end_and_are_kept_and_members_expire() {
         .as_array()
         .expect("periods")
         .iter()
-        .filter_map(|one| one["start"].as_i64())
+        .filter_map(|one| Some(one["starts_at"].as_i64()? / 1_000))
         .collect();
     assert_eq!(kept, [starts[3], starts[2]]);
     for (hour, start) in [(2, starts[2]), (3, starts[3])] {
@@ -714,7 +714,7 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
             (&top["total"], &top["entries"][0]["score"]),
             (&json!(9), &json!(day * 10 + 8))
         );
-        starts.push(top["period"]["start"].as_i64().expect("a period"));
+        starts.push(top["period"]["starts_at"].as_i64().expect("a period") / 1_000);
         world.run_for_ms(86_400_000);
     }
     // The archive moves along, also from three shards to two.
@@ -724,7 +724,7 @@ fn periods_of_a_board_of_several_shards_end_and_are_kept() {
     assert_eq!(get(&world, client, "/boards/b")["shards"], 2);
     let periods = get(&world, client, "/boards/b?include=periods");
     let kept: Vec<i64> = (periods["periods"].as_array().expect("periods").iter())
-        .filter_map(|one| one["start"].as_i64())
+        .filter_map(|one| Some(one["starts_at"].as_i64()? / 1_000))
         .collect();
     assert_eq!(kept, [starts[3], starts[2]], "{periods}");
     for (day, start) in [(2, starts[2]), (3, starts[3])] {
@@ -749,7 +749,7 @@ fn rows_of_a_board_have_these_bytes() {
     assert_eq!(ask(&world, &clients[0], "PUT", "/boards/b", put).0, 201);
     let write = ClientRequest::new("POST", "/boards/b/members/ann")
         .header("idempotency-key", "one")
-        .body(br#"{"score":-1.5,"metadata":{"a":1},"expires_in":60}"#.to_vec());
+        .body(br#"{"score":-1.5,"metadata":{"a":1},"expires_in_seconds":60}"#.to_vec());
     assert_eq!(
         world.run(clients[0].ask(write)).expect("no fault").status,
         200

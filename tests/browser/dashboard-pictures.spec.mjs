@@ -57,7 +57,7 @@ beforeAll(async () => {
         const by = Object.fromEntries(Object.entries(BY).map(([name, values]) => [name, likely(chance, values)]));
         const increment = Math.max(1, Math.round((PAGES.length - page) * 9 * busy(second, place)));
         const unique = `v${between(chance, 1, VISITORS)}`;
-        return JSON.stringify({ id: key, delta: increment, at: second * 1000, unique, by });
+        return JSON.stringify({ id: key, delta: increment, at: second, unique, by });
       }),
     );
     await dashboard.world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n"), colo });

@@ -43,7 +43,7 @@ test("a link opens the dashboard narrowed to its prefix, until it is revoked", a
 });
 
 test("a link replaces no key of a tab unasked, and brings no key but a share's", async () => {
-  const { token } = await world.well("POST", "/shares", { body: '{"prefix":"blog/","expires_in":600}' });
+  const { token } = await world.well("POST", "/shares", { body: '{"prefix":"blog/","expires_in_seconds":600}' });
   const own = await dashboard.browser.page();
   await own.goto(`${dashboard.gate.url}/dashboard/#/`);
   const keyOf = () => own.evaluate(() => sessionStorage.getItem("tally-key"));

@@ -13,7 +13,7 @@ beforeAll(async () => {
   const now_ms = Date.now();
   const recent = Array.from({ length: 24 * 4 }, (_, hour) => now_ms - hour * HOUR_MS);
   const hours = [...recent, ...Array.from({ length: 24 * 3 }, (_, hour) => SET_BACK + (hour - 24) * HOUR_MS)];
-  const body = hours.map((at) => JSON.stringify({ id: ID, at: at - (at % HOUR_MS) })).join("\n");
+  const body = hours.map((at) => JSON.stringify({ id: ID, at: (at - (at % HOUR_MS)) / 1_000 })).join("\n");
   const { accepted } = await dashboard.world.well("POST", "/ingest?format=ndjson", { body });
   expect(accepted).toBe(hours.length);
 });

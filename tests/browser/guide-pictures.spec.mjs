@@ -53,7 +53,7 @@ test("a picture of a counter's page", async () => {
   const lines = Array.from({ length: HOURS }, (_, hour) => {
     const second = now_s - 60 - hour * HOUR_S;
     const delta = Math.round(40 * (1.3 + Math.sin((second / 86_400) * 2 * Math.PI)) * (0.6 + chance()));
-    return JSON.stringify({ id: "orders", delta, at: second * 1000, unique: `v${between(chance, 1, 4_000)}` });
+    return JSON.stringify({ id: "orders", delta, at: second, unique: `v${between(chance, 1, 4_000)}` });
   });
   await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
   const page = await open("#/counter/orders?range=week");

@@ -163,12 +163,12 @@ test("numbers are those of the stream, and one that does not exist is a dash", a
   files["/streamed"] = html(body, { head: script('data-count="off"') });
   const page = await browser.page();
   opened.push(page);
-  const update = { type: "update", at: 1, counters: { streamed: { value: 41_000 }, absent: null } };
+  const update = { type: "update", sent_at: 1, counters: { streamed: { value: 41_000 }, absent: null } };
   const queries = [];
   await page.route("**/live?*", (route) => {
     queries.push(new URL(route.request().url()).search);
     const headers = { "access-control-allow-origin": "*", "content-type": "text/event-stream" };
-    return route.fulfill({ headers, body: `data: ${JSON.stringify({ type: "ping", at: 0 })}\n\ndata: ${JSON.stringify(update)}\n\n` });
+    return route.fulfill({ headers, body: `data: ${JSON.stringify({ type: "ping", sent_at: 0 })}\n\ndata: ${JSON.stringify(update)}\n\n` });
   });
   await page.goto(`${site.url}/streamed`);
   await page.getByText("41,000", { exact: true }).waitFor();
@@ -213,7 +213,7 @@ test("what cannot be read any more is a dash, until it can", async () => {
   let isAway = false;
   await page.route("**/live?*", (route) => {
     if (isAway) return route.abort();
-    const update = { type: "update", at: 1, counters: { away: { value: 5 } } };
+    const update = { type: "update", sent_at: 1, counters: { away: { value: 5 } } };
     const headers = { "access-control-allow-origin": "*", "content-type": "text/event-stream" };
     return route.fulfill({ headers, body: `retry: 10\n\ndata: ${JSON.stringify(update)}\n\n` });
   });

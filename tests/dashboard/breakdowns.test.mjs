@@ -34,28 +34,28 @@ test("values that nobody would see are a word", () => {
 
 test("values of days of UTC say so where the range is of days of another zone", () => {
   const range = rangeOf("2026-10-01..2026-10-03", NOW);
-  const window = { from: Date.UTC(2026, 8, 30) / 1000, to: Date.UTC(2026, 9, 4) / 1000 - 1 };
+  const window = { starts_at: Date.UTC(2026, 8, 30), ends_at: Date.UTC(2026, 9, 4) };
   assert.equal(restWords("referrer", answer(window), range), "Of 30 Sept 2026 to 3 Oct 2026, by UTC: older values are kept by the day of UTC.");
   const month = rangeOf("month", NOW);
-  const since = { from: Date.UTC(2026, 9, 31) / 1000, to: NOW + 2 };
+  const since = { starts_at: Date.UTC(2026, 9, 31), ends_at: (NOW + 3) * 1_000 };
   assert.equal(restWords("referrer", answer(since), month), "Of 31 Oct 2026 to 27 Nov 2026, by UTC: older values are kept by the day of UTC.");
 });
 
 test("values of hours say so where the range is of minutes", () => {
   const range = rangeOf("minutes", NOW);
-  const window = { from: range.from - (range.from % 3_600), to: NOW };
+  const window = { starts_at: (range.from - (range.from % 3_600)) * 1_000, ends_at: (NOW + 1) * 1_000 };
   assert.match(restWords("referrer", answer(window), range), /^Of 27 Nov 2026, 06:00 to 27 Nov 2026, 07:10: values are kept by the hour\.$/);
 });
 
 test("values of the range itself say nothing", () => {
   const range = rangeOf("today", NOW);
-  assert.equal(restWords("referrer", answer({ from: range.from, to: NOW + 1 }), range), "");
-  assert.equal(restWords("referrer", answer({ from: null, to: NOW }), rangeOf("all", NOW)), "");
+  assert.equal(restWords("referrer", answer({ starts_at: range.from * 1_000, ends_at: (NOW + 2) * 1_000 }), range), "");
+  assert.equal(restWords("referrer", answer({ starts_at: null, ends_at: (NOW + 1) * 1_000 }), rangeOf("all", NOW)), "");
 });
 
 test("an export tells of each row of which time it is", () => {
   const rows = [
-    ...exportRows(new Map([["referrer", answer({ from: 0, to: DAY - 1 })]])),
+    ...exportRows(new Map([["referrer", answer({ starts_at: 0, ends_at: DAY * 1_000 })]])),
     ...pointRows(
       [
         [3_600, 2], [7_200, null],

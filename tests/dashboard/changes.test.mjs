@@ -17,8 +17,8 @@ const spans = ({ now, before }) => [now.from, now.until, before.from, before.unt
 const times = { now: { from: 7_200, until: 10_800 }, before: { from: 3_600, until: 7_200 } };
 const breakdown = (more) => ({
   by: "page",
-  window: { from: 3_600, to: 7_199 },
-  kept_from: null,
+  window: { starts_at: 3_600_000, ends_at: 7_200_000 },
+  kept_from_at: null,
   rows: [{ value: "/a", count: 5 }, { value: "/b", count: 3, error: 2 }],
   other: { count: 9, error: 2, each_max: 4 },
   exact: true,
@@ -60,7 +60,7 @@ test("an answer bounds what was counted of each row, listed or not", () => {
       [5n, 15n], [0n, 14n],
     ],
   );
-  const history = { kept_from: null, top: [{ id: "a", count: "9007199254740993" }], exact: true, staleness_ms: 0 };
+  const history = { kept_from_at: null, top: [{ id: "a", count: "9007199254740993" }], exact: true, staleness_ms: 0 };
   assert.deepEqual(["a", "b"].map(countsIn(history, times.before)), [[9007199254740993n, 9007199254740993n], [0n, 0n]]);
   assert.deepEqual(countsIn({ ...history, omitted }, times.before)("b"), [0n, 6n]);
   // A top that is full says of the others that they have no more than its last.
@@ -72,14 +72,15 @@ test("an answer bounds what was counted of each row, listed or not", () => {
 
 test("nothing is compared with an answer that is of another time, or lacks a part", () => {
   const incomplete = [
-    { window: { from: 0, to: 7_199 } },
-    { window: { from: 3_600, to: 7_000 } },
-    { kept_from: 5_000 },
+    { window: { starts_at: 0, ends_at: 7_200_000 } },
+    { window: { starts_at: 3_600_000, ends_at: 7_001_000 } },
+    { kept_from_at: 5_000_000 },
     { missing_partitions: [3] },
     { exact: false, staleness_ms: 60_000 },
   ];
   for (const part of incomplete) assert.equal(countsIn(breakdown(part), times.before), undefined, JSON.stringify(part));
-  assert.notEqual(countsIn(breakdown({ exact: false, staleness_ms: 400, kept_from: 3_600 }), times.before), undefined);
+  const fresh = breakdown({ exact: false, staleness_ms: 400, kept_from_at: 3_600_000 });
+  assert.notEqual(countsIn(fresh, times.before), undefined);
 });
 
 test("a change says no more than both counts do", () => {

@@ -104,7 +104,8 @@ test("where a day begins within an hour, that hour is in neither the number nor 
   globalThis.sessionStorage = { getItem: () => null };
   globalThis.fetch = async (path) => {
     const query = new URLSearchParams(path.slice(path.indexOf("?")));
-    return Response.json({ kept_from: null, points: hours(Number(query.get("from")), Number(query.get("to")) + 1) });
+    const points = hours(Number(query.get("from")), Number(query.get("to")) + 1);
+    return Response.json({ kept_from_at: null, points: points.map(([start, count]) => [start * 1_000, count]) });
   };
   try {
     const { history } = await historyOf("/counters/a", range);

@@ -9,7 +9,7 @@ const api = JSON.parse(readFileSync("crates/tally-protocol/openapi.json", "utf8"
 /** Words with the one that is used instead. */
 const RETIRED = {
   increment: "delta", reset_ms: "reset_after_ms", unasked: "omitted", whole: "complete", under_way: "in_progress",
-  acts: "entries", hyll: "hll",
+  acts: "entries", hyll: "hll", kept_from: "kept_from_at", expires_in: "expires_in_seconds",
 };
 // `POST /api/event` and `GET /api/counter` keep the names of the seed.
 const OF_THE_SEED = /^\/paths\/\/api\/(event|counter)\/|^\/components\/schemas\/QueuedEvent\//;
@@ -65,6 +65,40 @@ test("one word asks for a strong read, and one word has one set of values", () =
   assert.deepEqual(Object.fromEntries(values), { consistency: "strong", numbers: "string" });
   const parameters = all.filter(({ at }) => /\/parameters\/\w+$/.test(at)).map(({ name }) => name);
   assert.ok(!parameters.includes("exact"));
+});
+
+const MOMENT = "#/components/schemas/Moment";
+const TIME = "#/components/schemas/Time";
+/** The schemas of which a schema is one. */
+const optionsOf = (schema) => [schema, ...(schema.oneOf ?? []), ...(schema.anyOf ?? []), ...(schema.allOf ?? [])];
+const isOf = (schema, type) => optionsOf(schema ?? {}).some(({ $ref }) => $ref === type);
+const isNumber = (schema) =>
+  optionsOf(schema).some(({ type }) => [type].flat().some((one) => /^(integer|number)$/.test(one)));
+/** Names that say neither that a number is a time nor its unit. */
+const OF_NO_UNIT = /^(at|from|to|since|until|start|end|time|begun|ended|date|on|day)$|_(from|to|since|until|in|time|date|day|hour)$/;
+const isOfSeed = ({ at }) => OF_THE_SEED.test(`${at}/`);
+
+test("a time of an answer is a Moment, whose name ends in _at or is as_of, and a time of a request is a Time", () => {
+  const wrong = [];
+  for (const { name, at, schema } of all.filter((one) => !isOfSeed(one))) {
+    const isTime = isOf(schema, TIME);
+    if (/_at$|^as_of$/.test(name) !== isOf(schema, MOMENT) && !isTime) wrong.push(`${at}: ${name}, a Moment`);
+    if (isTime && !/^(at|from|to|period|expires_at)$/.test(name)) wrong.push(`${at}: ${name}, a Time`);
+    if (OF_NO_UNIT.test(name) && isNumber(schema)) wrong.push(`${at}: ${name} has no unit`);
+  }
+  assert.deepEqual(wrong, []);
+  assert.equal(api.components.schemas.Moment.description, "Unix milliseconds.");
+  for (const { name, at } of all.filter(({ schema, at }) => isOf(schema, TIME) && !at.includes("/parameters"))) {
+    assert.match(at, /\/(requestBody|Change|Decrease|Event|KeyChange)(\/|$)/, `${name}: a Time is of requests`);
+  }
+});
+
+test("a duration has its unit in its name, and no description has a unit that the name lacks", () => {
+  const units = /\b(unix|milliseconds?|seconds?)\b/i;
+  const named = /(_ms|_seconds|^seconds|_at|^as_of|_per_second(_max)?|^(at|from|to|window|period|step|error))$/;
+  const wrong = all.filter(({ name, schema }) =>
+    isNumber(schema ?? {}) && units.test(schema.description ?? "") && !named.test(name));
+  assert.deepEqual(wrong.map(({ name, at }) => `${at}: ${name}`), []);
 });
 
 /** Calls whose answer is a list. */

@@ -179,7 +179,7 @@ test("a body of which no line is written is refused by the reason of the first",
 });
 
 test("lines of /events write to boards, besides those that count", async () => {
-  const lines = ['{"board":"race","member":"ann","score":7}', '{"id":"laps"}', '{"board":"race","member":"bob","score":9,"metadata":{"car":"red"}}', '{"board":"race","member":"eve"}', '{"board":"race","member":"ann","delta":4,"expires_in":60}', '{"board":""}', '{"id":"laps","board":"race"}'];
+  const lines = ['{"board":"race","member":"ann","score":7}', '{"id":"laps"}', '{"board":"race","member":"bob","score":9,"metadata":{"car":"red"}}', '{"board":"race","member":"eve"}', '{"board":"race","member":"ann","delta":4,"expires_in_seconds":60}', '{"board":""}', '{"id":"laps","board":"race"}'];
   const options = { body: lines.join("\n"), headers: { "Idempotency-Key": "of-race" } };
   const report = await world.well("POST", "/events", options);
   expect(report).toMatchObject({ accepted: 4, rejected: 3 });
@@ -236,8 +236,9 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
       body, headers,
     });
   for (const body of [
-    '{"score":1,"delta":1}', "{}", '{"metadata":1}', '{"score":1,"expires_in":0}', '{"score":1,"expires_in":1.5}',
-    '{"score":1,"expires_in":1e12}', '{"score":1,"member":"ann"}', '{"score":1,"board":"b"}',
+    '{"score":1,"delta":1}', "{}", '{"metadata":1}', '{"score":1,"expires_in_seconds":0}',
+    '{"score":1,"expires_in_seconds":1.5}',
+    '{"score":1,"expires_in_seconds":1e12}', '{"score":1,"member":"ann"}', '{"score":1,"board":"b"}',
   ]) {
     await write("invalid-body", body);
   }

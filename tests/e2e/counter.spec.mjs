@@ -77,7 +77,7 @@ test("a window counts the hits of its seconds alone", async () => {
 
 test("a write's own time decides its second", async () => {
   const second = Math.floor(world.now() / 1000) - 1;
-  await world.add("stamped", { delta: 3, at: second * 1000 + 999 });
+  await world.add("stamped", { delta: 3, at: new Date(second * 1000 + 999).toISOString() });
   const { points } = await world.history("stamped", `&step=1s&from=${second - 1}&to=${second + 1}`);
   expect(points).toEqual([
     [second - 1, 0],

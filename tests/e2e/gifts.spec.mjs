@@ -115,18 +115,18 @@ test("a narrow admin fills its part of the alerts of each partition, and others 
 });
 
 test("what a key gives away ends with it: keys to any depth, shares and alerts", async () => {
-  const parent = await make(OPS, { prefixes: ["p/"], expires_in: 600 });
-  const child = await make(parent.key, { prefixes: ["p/"], expires_at: parent.expires_at });
-  const grandchild = await make(child.key, { prefixes: ["p/"], expires_at: parent.expires_at });
+  const parent = await make(OPS, { prefixes: ["p/"], expires_in_seconds: 600 });
+  const child = await make(parent.key, { prefixes: ["p/"], expires_at: new Date(parent.expires_at).toISOString() });
+  const grandchild = await make(child.key, { prefixes: ["p/"], expires_at: new Date(parent.expires_at).toISOString() });
   for (const { key } of [parent, child, grandchild]) {
     const made = (await share(key, "p/")).json;
     expect(made.expires_at).toBe(parent.expires_at);
-    expect((await share(key, "p/", { expires_in: 3_600 })).status).toBe(403);
+    expect((await share(key, "p/", { expires_in_seconds: 3_600 })).status).toBe(403);
     expect((await alert(key, `of-${key.slice(6, 22)}`, "p/a")).status).toBe(201);
   }
   expect((await alert(OPS, "of-ops", "p/a")).status).toBe(201);
   // The end of the parent comes nearer, and with it that of all that it gave.
-  const sooner = world.now() + 120_000;
+  const sooner = new Date(world.now() + 120_000).toISOString();
   await well("PATCH", `/keys/${parent.id}`, OPS, { expires_at: sooner });
   const { token } = (await share(grandchild.key, "p/")).json;
   expect(await status("GET", "/counters?prefix=p%2F", token)).toBe(200);
@@ -310,7 +310,7 @@ test("a key changes and revokes no key above it, though it administers all that 
   for (const { id } of [parent, grandparent]) {
     for (const [method, path, body] of [
       ["DELETE", `/keys/${id}`], ["PATCH", `/keys/${id}`, { name: "mine" }], ["PATCH", `/keys/${id}`, { scopes: ["read"] }],
-      ["PATCH", `/keys/${id}`, { expires_in: 60 }], ["POST", `/keys/${id}/rotate`, {}],
+      ["PATCH", `/keys/${id}`, { expires_in_seconds: 60 }], ["POST", `/keys/${id}/rotate`, {}],
     ]) {
       const refused = await send(method, path, child.key, body);
       expect([refused.status, refused.json.code], `${method} ${path}`).toEqual([403, "forbidden"]);

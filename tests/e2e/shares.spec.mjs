@@ -129,7 +129,7 @@ test("a revoked share ends at once here, and within a minute everywhere; it stay
 });
 
 test("a share ends when it was to end", async () => {
-  const { id, token, expires_at, created_at } = await share({ prefix: "blog/", expires_in: 90 });
+  const { id, token, expires_at, created_at } = await share({ prefix: "blog/", expires_in_seconds: 90 });
   expect(expires_at - created_at).toBe(90_000);
   await world.well("GET", "/counters/blog%2Fa", bearer(token));
   await world.advance(90_000);
@@ -154,7 +154,7 @@ test("whoever administers a prefix shares what is below it, and sees those share
 test("what is no share is refused", async () => {
   for (const [code, body] of [
     ["invalid-body", '{"prefix":"limits/"}'],
-    ["invalid-body", '{"prefix":"a","expires_in":1}'],
+    ["invalid-body", '{"prefix":"a","expires_in_seconds":1}'],
     ["invalid-body", "{}"],
     ["unknown-field", '{"prefix":"a","scopes":["admin"]}'],
     ["invalid-json", "{"],

@@ -137,7 +137,7 @@ async function countersOfAllKinds() {
   await world.subtract("huge", { delta: String(2n ** 63n) });
   const past = Math.floor(world.now() / 1000) - 300;
   const lines = Array.from({ length: 50 }, (_, index) =>
-    JSON.stringify({ id: "logged", at: (past + index) * 1000, unique: `v-${index % 9}` }),
+    JSON.stringify({ id: "logged", at: past + index, unique: `v-${index % 9}` }),
   );
   await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
   return ["kept", "huge", "logged"];
@@ -161,7 +161,7 @@ test("everything comes back after a restart", async () => {
 test("counts of neighbouring minutes come back as they were", async () => {
   await open();
   const minute = Math.floor(world.now() / 60_000) * 60 - 600;
-  const line = (key, at, increment) => JSON.stringify({ id: key, at: at * 1000, delta: increment });
+  const line = (key, at, increment) => JSON.stringify({ id: key, at, delta: increment });
   const bringIn = (...lines) => world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
   await bringIn(line("one-batch", minute, 3), line("one-batch", minute + 60, 5));
   await bringIn(line("two-batches", minute, 3));

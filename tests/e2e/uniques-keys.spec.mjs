@@ -38,7 +38,7 @@ test("an intersection is of two counters, and says how far it may be off", async
   expect(union).toEqual({ ...(await strong("id=a&id=b")), as_of: union.as_of, staleness_ms: union.staleness_ms });
   expect(Math.abs(union.estimate - 500)).toBeLessThanOrEqual(5);
   const now = await strong("id=a&id=b&op=intersection&window=300");
-  expect(now).toMatchObject({ window: 300, estimate: common.estimate });
+  expect(now).toMatchObject({ window_seconds: 300, estimate: common.estimate });
   await world.add("c", { unique: "nobody else" });
   expect(await strong("id=a&id=c&op=intersection")).toMatchObject({ estimate: 0 });
   await world.add("none");

@@ -90,8 +90,8 @@ fn a_key_of_several_entries_has_one_part_also_when_the_first_has_ended() {
         let caller = access.identify(Some(&header), None, now_ms);
         caller.expect("a caller").owner()
     };
-    assert_eq!(at(5), at(20));
-    assert_ne!(at(5), configured(&access, OPS).owner());
+    assert_eq!(at(5_000), at(20_000));
+    assert_ne!(at(5_000), configured(&access, OPS).owner());
 }
 
 /// Short texts over few letters, so that prefixes of one another are common.

@@ -78,7 +78,7 @@ proptest! {
         let scopes: Vec<Scope> = scopes.into_iter().map(|at| Scope::ALL[at]).collect();
         let texts: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
         let config = json!({"keys": [
-            {"key": SECRET, "scopes": texts, "prefixes": prefixes, "expires_at": NOW_MS + ends_in},
+            {"key": SECRET, "scopes": texts, "prefixes": prefixes, "expires_at": NOW_MS / 1_000 + ends_in},
         ]}).to_string();
         let access = Access::from_config(Some(&config), false).expect("a valid configuration");
         let configured = access.identify(Some(&format!("Bearer {SECRET}")), None, NOW_MS);

@@ -254,7 +254,7 @@ fn deliveries_are_signed_as_standard_webhooks_says() {
         &secret,
         1_614_265_330_999,
     );
-    let body = r#"{"type":"alert.firing","alert":"many","state":"firing","id":"alert_00000000000000ff_firing","incident":"00000000000000ff","counter":"orders","when":{"value":{"above":10}},"value":11,"threshold":10,"as_of":2000,"exact":true,"since":1000,"sent_at":1614265330999}"#;
+    let body = r#"{"type":"alert.firing","alert":"many","state":"firing","id":"alert_00000000000000ff_firing","incident":"00000000000000ff","counter":"orders","when":{"value":{"above":10}},"value":11,"threshold":10,"as_of":2000,"exact":true,"changed_at":1000,"sent_at":1614265330999}"#;
     assert_eq!(String::from_utf8(request.body).expect("text"), body);
     let header = |name: &str| {
         let mut headers = request.headers.iter();
@@ -266,7 +266,7 @@ fn deliveries_are_signed_as_standard_webhooks_says() {
     assert_eq!(header("webhook-timestamp"), Some("1614265330"));
     assert_eq!(
         header("webhook-signature"),
-        Some("v1,sTIZZsW3PFIOdm4Ro5TBoXz+vyBd9yOA8d2L0UPqGwY=")
+        Some("v1,3O1vflP5glMNL/XsOZCjZ+6oURI3mwpXyMCM9mOaweM=")
     );
     assert_eq!(header("content-type"), Some("application/json"));
 }

@@ -69,7 +69,7 @@ fn nothing_that_is_kept_or_told_holds_the_secret() {
 #[test]
 fn a_body_says_what_a_key_may_do() {
     let key = made(
-        r#"{"name":"blog","scopes":["write","limits","write"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"expires_in":3600}"#,
+        r#"{"name":"blog","scopes":["write","limits","write"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"expires_in_seconds":3600}"#,
     );
     assert_eq!(key.scopes, [Scope::Write, Scope::Limits]);
     assert_eq!(key.prefixes, ["blog/", "limits/"]);
@@ -79,13 +79,26 @@ fn a_body_says_what_a_key_may_do() {
     );
     assert_eq!(
         key_json(ID, &key, None, NOW_MS),
-        r#"{"id":"6d1f0c9f0b7a4c21","name":"blog","scopes":["write","limits"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"created_at":1800000000000,"created_by":"ops","expires_at":1800003600000,"last_used_at":null,"former_until":null}"#
+        r#"{"id":"6d1f0c9f0b7a4c21","name":"blog","scopes":["write","limits"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"created_at":1800000000000,"created_by":"ops","expires_at":1800003600000,"last_used_at":null,"former_ends_at":null}"#
     );
     let all = made(r#"{"name":"all","scopes":["admin"]}"#);
     assert_eq!(
         (all.prefixes, all.rate_per_minute, all.expires_ms),
         (vec![String::new()], None, None)
     );
+    // In any form of a time; a date means its last second.
+    for (at, end_ms) in [
+        ("1830297600", 1_830_297_600_000),
+        ("1.8302976e9", 1_830_297_600_000),
+        (r#""1830297600""#, 1_830_297_600_000),
+        (r#""2028-01-01T01:00:00.250+01:00""#, 1_830_297_600_250),
+        (r#""2027-12-31""#, 1_830_297_599_000),
+    ] {
+        let key = made(&format!(
+            r#"{{"name":"a","scopes":["read"],"expires_at":{at}}}"#
+        ));
+        assert_eq!(key.expires_ms, Some(end_ms), "{at}");
+    }
     // What is left out stays, null takes away.
     let mut changed = key.clone();
     let change = parse_change(
@@ -119,9 +132,12 @@ fn what_no_key_can_be_is_refused() {
         format!(r#"{{"name":"a","scopes":["read"],"prefixes":[{prefixes}]}}"#),
         r#"{"name":"a","scopes":["read"],"prefixes":["\n"]}"#.to_owned(),
         r#"{"name":"a","scopes":["read"],"rate_per_minute":0}"#.to_owned(),
-        r#"{"name":"a","scopes":["read"],"expires_in":59}"#.to_owned(),
+        r#"{"name":"a","scopes":["read"],"expires_in_seconds":59}"#.to_owned(),
         r#"{"name":"a","scopes":["read"],"expires_at":1}"#.to_owned(),
-        r#"{"name":"a","scopes":["read"],"expires_in":60,"expires_at":1900000000000}"#.to_owned(),
+        r#"{"name":"a","scopes":["read"],"expires_at":1900000000000}"#.to_owned(),
+        r#"{"name":"a","scopes":["read"],"expires_at":"soon"}"#.to_owned(),
+        r#"{"name":"a","scopes":["read"],"expires_in_seconds":60,"expires_at":1900000000}"#
+            .to_owned(),
     ] {
         assert_eq!(code(&body), Some(Code::InvalidBody), "{body}");
     }

@@ -29,13 +29,38 @@ fn a_whole_event_is_read() {
     assert_eq!(record.key, "/a");
     assert_eq!(record.delta, 1 << 63);
     assert_eq!(record.unique.as_deref(), Some(&b"u"[..]));
-    assert_eq!(record.at_ms, Some(5));
+    assert_eq!(record.at_ms, Some(5_000));
     assert_eq!(record.id.as_deref(), Some("i"));
     let record = parse_event(br#" {"id":"/a"} "#).unwrap();
     assert_eq!(
         (record.delta, &record.unique, record.at_ms, &record.id),
         (1, &None, None, &None)
     );
+}
+
+#[test]
+fn a_time_is_read_as_in_queries() {
+    let at_ms = |at: &str| {
+        let json = format!(r#"{{"id":"/a","at":{at}}}"#);
+        parse_event(json.as_bytes()).unwrap().at_ms
+    };
+    for (at, expected) in [
+        ("1795870800", 1_795_870_800_000),
+        ("1.7958708e9", 1_795_870_800_000),
+        (r#""1795870800""#, 1_795_870_800_000),
+        (r#""2026-11-28T13:00:00.250Z""#, 1_795_870_800_250),
+        (r#""2026-11-28T14:30:00+01:30""#, 1_795_870_800_000),
+        (r#""2026-11-28""#, 1_795_910_399_000),
+        ("253402300799", 253_402_300_799_000),
+    ] {
+        assert_eq!(at_ms(at), Some(expected), "{at}");
+    }
+    // Milliseconds are no seconds of a year that has a date, and the refusal names the forms.
+    for at in ["1795870800000", "253402300800", "1795870800.5", "true"] {
+        let problem = refused(&format!(r#"{{"id":"/a","at":{at}}}"#));
+        assert_eq!(problem.code(), Code::InvalidBody, "{at}");
+        assert!(problem.detail().contains("or unix seconds"), "{problem}");
+    }
 }
 
 #[test]
@@ -110,7 +135,9 @@ fn malformed_json_is_told_from_a_wrong_shape() {
         r#"{"id":null}"#,
         r#"{"id":"a","unique":null}"#,
         r#"{"id":"a","unique":5}"#,
-        r#"{"id":"a","at":"5"}"#,
+        r#"{"id":"a","at":"+5"}"#,
+        r#"{"id":"a","at":""}"#,
+        r#"{"id":"a","at":"2026-02-30"}"#,
         r#"{"id":"a","at":1.5}"#,
         r#"{"id":"a","at":-1}"#,
         r#"{"id":"a","at":null}"#,
@@ -200,8 +227,7 @@ fn an_increment_needs_no_body() {
             (1, None, None)
         );
     }
-    let increment =
-        parse_increment(br#"{"delta":7,"unique":"\u00fc","at":1700000000000}"#).unwrap();
+    let increment = parse_increment(br#"{"delta":7,"unique":"\u00fc","at":1700000000}"#).unwrap();
     assert_eq!(
         (
             increment.delta,

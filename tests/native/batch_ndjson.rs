@@ -14,7 +14,7 @@ fn an_ndjson_line_is_an_event_with_a_past() {
     .unwrap();
     assert_eq!(
         (&*plain.key, plain.delta, plain.at_ms, plain.id.as_deref()),
-        ("a?b", 3, Some(7), Some("i"))
+        ("a?b", 3, Some(7_000), Some("i"))
     );
     assert_eq!(plain.unique.as_deref(), Some(&b"u"[..]));
     let log = r#"{"path":"/a?b","ip":"1.2.3.4","time":"2015-05-17T10:05:03Z"}"#;

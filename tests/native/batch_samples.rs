@@ -105,7 +105,7 @@ fn a_sample_is_read_or_refused_with_its_line() {
 
 #[test]
 fn samples_join_by_stamp_and_go_with_the_amounts() {
-    let earlier = format!(r#"{{"id":"a","sample":4,"at":{}}}"#, NOW_MS - 2_000);
+    let earlier = format!(r#"{{"id":"a","sample":4,"at":{}}}"#, NOW_MS / 1_000 - 2);
     let (sum, _) = gathered([
         r#"{"id":"a","sample":1,"delta":5}"#,
         r#"{"id":"a","unique":"ann"}"#,

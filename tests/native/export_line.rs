@@ -6,8 +6,8 @@ use tally_protocol::problem::{Code, Problem};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
-/// An hour before now that begins a day too, unix seconds.
-const DAY: i64 = 1_777_507_200;
+/// An hour before now that begins a day too, unix milliseconds.
+const DAY: i64 = 1_777_507_200_000;
 
 fn read(line: &str) -> Result<CounterLine, Problem> {
     match parse_line(line.as_bytes(), NOW_MS)? {
@@ -34,16 +34,16 @@ fn line_with(name: &str, at: &str) -> String {
     };
     format!(
         r#"{{"id":"a","created_at":{},"settings":{{"ttl_seconds":8640000}},"ttl_set_at":{},"datacenters":[{{"id":"FRA",
-        "added":1,"updated_at":{},"minutes":[[{},1]],"hours":[[{},1]],"hours_from":{},"days":[[{},1]],"days_from":{},
+        "added":1,"updated_at":{},"minutes":[[{},1]],"hours":[[{},1]],"hours_kept_from_at":{},"days":[[{},1]],"days_kept_from_at":{},
         "samples":[[{},"{}"]]}}]}}"#,
         time("created_at", NOW_MS - 60_000),
         time("ttl_set_at", NOW_MS - 60_000),
         time("updated_at", NOW_MS - 60_000),
         time("minutes", DAY),
         time("hours", DAY),
-        time("hours_from", DAY),
+        time("hours_kept_from_at", DAY),
         time("days", DAY),
-        time("days_from", DAY),
+        time("days_kept_from_at", DAY),
         time("samples", DAY),
         histogram(),
     )
@@ -51,13 +51,13 @@ fn line_with(name: &str, at: &str) -> String {
 
 const MOMENTS: [&str; 3] = ["created_at", "ttl_set_at", "updated_at"];
 
-/// Times at the beginning of an interval, unix seconds.
+/// Times at the beginning of an interval.
 const STARTS: [&str; 6] = [
     "minutes",
     "hours",
-    "hours_from",
+    "hours_kept_from_at",
     "days",
-    "days_from",
+    "days_kept_from_at",
     "samples",
 ];
 
@@ -65,7 +65,13 @@ const STARTS: [&str; 6] = [
 fn no_time_of_a_line_is_before_1970() {
     assert!(read(&line_with("", "")).is_ok());
     for name in MOMENTS.into_iter().chain(STARTS) {
-        for at in ["-1", "-86400", "-9223372036854775808", "-86400.0", "0.5"] {
+        for at in [
+            "-1",
+            "-86400000",
+            "-9223372036854775808",
+            "-86400000.0",
+            "0.5",
+        ] {
             let refused = code_of(&line_with(name, at));
             assert_eq!(refused, Err(Code::InvalidBody), "{name}: {at}");
         }
@@ -76,14 +82,24 @@ fn no_time_of_a_line_is_before_1970() {
 }
 
 #[test]
+fn a_bucket_begins_where_one_of_its_step_does() {
+    for name in ["minutes", "hours", "days", "samples"] {
+        for off in [1, 1_000, -1] {
+            let refused = code_of(&line_with(name, &(DAY + off).to_string()));
+            assert_eq!(refused, Err(Code::InvalidLine), "{name}: {off}");
+        }
+    }
+}
+
+#[test]
 fn a_time_to_come_is_now_or_refused() {
     let far = i64::MAX.to_string();
     for name in ["minutes", "hours", "days", "samples"] {
-        let later = (DAY + 10 * 86_400).to_string();
+        let later = (DAY + 10 * 86_400_000).to_string();
         let refused = code_of(&line_with(name, &later));
         assert_eq!(refused, Err(Code::InvalidLine), "{name}");
     }
-    for name in ["hours_from", "days_from"] {
+    for name in ["hours_kept_from_at", "days_kept_from_at"] {
         let line = read(&line_with(name, &far)).expect("a line");
         let (_, part) = &line.datacenters[0];
         let from = [part.hours_from, part.days_from];
@@ -95,7 +111,7 @@ fn a_time_to_come_is_now_or_refused() {
 fn a_number_of_a_line_is_read_in_all_forms() {
     let usual = read(&line_with("", ""));
     for name in STARTS {
-        for form in ["1777507200.0", "1.7775072e9", "17775072e2"] {
+        for form in ["1777507200000.0", "1.7775072e12", "17775072e5"] {
             assert_eq!(read(&line_with(name, form)), usual, "{name}: {form}");
         }
     }

@@ -222,7 +222,7 @@ fn frames_are_those_of_server_sent_events() {
     assert_eq!(client_message::update_frame(&update), frame);
     assert_eq!(
         client_message::ping_frame(5),
-        "event: ping\ndata: {\"type\":\"ping\",\"at\":5}\n\n"
+        "event: ping\ndata: {\"type\":\"ping\",\"sent_at\":5}\n\n"
     );
     assert_eq!(
         client_message::resumes(Some("00000000000000ab")),

@@ -63,7 +63,7 @@ fn send(board: &mut HubState, watcher: u64, now_ms: i64) -> Option<Value> {
     board.sent(watcher, now_ms, second_of(now_ms));
     let json: Value = serde_json::from_str(&update.text).expect("JSON");
     assert_eq!(
-        (&json["type"], &json["at"]),
+        (&json["type"], &json["sent_at"]),
         (&"update".into(), &now_ms.into())
     );
     Some(json["counters"].clone())
@@ -93,7 +93,7 @@ fn the_first_update_waits_for_all_counters_and_has_them_all() {
     assert_eq!(board.unread(), []);
     let update = due(&mut board, watcher, NOW_MS).expect("an update");
     let text = format!(
-        r#"{{"type":"update","at":{NOW_MS},"counters":{{"a":{{"value":1,"exact":true,"as_of":{},"staleness_ms":30,"reachable":true}},"b":null}}}}"#,
+        r#"{{"type":"update","sent_at":{NOW_MS},"counters":{{"a":{{"value":1,"exact":true,"as_of":{},"staleness_ms":30,"reachable":true}},"b":null}}}}"#,
         NOW_MS - 30
     );
     assert_eq!(&*update.text, text);

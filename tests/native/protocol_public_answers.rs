@@ -40,10 +40,10 @@ fn history_reads_so_with_null_where_nothing_is_known() {
     let view = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(
         view.history_json(range, format(true, true)),
-        r#"{"id":"a","step":"1m","kept_from":120,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60,null],[120,3],[180,0],[240,"9007199254740992"]]}"#
+        r#"{"id":"a","step":"1m","kept_from_at":120000,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60000,null],[120000,3],[180000,0],[240000,"9007199254740992"]]}"#
     );
     let sparse = view.history_json(range, format(false, false));
-    let points = r#""points":[[120,3],[240,9007199254740992]]}"#;
+    let points = r#""points":[[120000,3],[240000,9007199254740992]]}"#;
     assert!(sparse.ends_with(points), "{sparse}");
     for (step, name) in [
         (Resolution::Second, "1s"),
@@ -55,7 +55,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
             from: 0,
             to: 0,
         };
-        let expected = format!(r#"{{"id":"a","step":"{name}","kept_from":120,"#);
+        let expected = format!(r#"{{"id":"a","step":"{name}","kept_from_at":120000,"#);
         let json = view.history_json(one, format(false, true));
         assert!(
             json.starts_with(&expected) && json.ends_with(r#""points":[[0,null]]}"#),
@@ -75,7 +75,7 @@ fn history_that_lacks_nothing_has_no_beginning() {
     let json = SummedCounter::new(&id("a"), &sum, FRESH).history_json(range, format(false, true));
     assert_eq!(
         json,
-        r#"{"id":"a","step":"1d","kept_from":null,"exact":true,"as_of":1777593629980,"staleness_ms":20,"points":[[-86400,0],[0,0]]}"#
+        r#"{"id":"a","step":"1d","kept_from_at":null,"exact":true,"as_of":1777593629980,"staleness_ms":20,"points":[[-86400000,0],[0,0]]}"#
     );
 }
 
@@ -105,7 +105,7 @@ fn a_union_of_uniques_reads_so() {
     };
     assert_eq!(
         union_json(&ids, &views[..1], Some(window)).expect("one hash"),
-        r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window":300,"uniques_cover":[1777593300,1777593659],"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
+        r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window_seconds":300,"uniques_cover":{"starts_at":1777593300000,"ends_at":1777593660000},"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
     let nothing = [sum(Vec::new())];
     let views = [SummedCounter::new(&ids[0], &nothing[0], FRESH)];

@@ -167,7 +167,6 @@ fn windows_end_now_or_at_a_given_second() {
     assert_eq!(query("").window(NOW), Ok(None));
     assert_eq!(query("window=300").window(NOW), window(300, NOW));
     assert_eq!(query("window=1&at=0").window(NOW), window(1, 0));
-    assert_eq!(query("at=-5&window=60").window(NOW), window(60, -5));
     for at in [NOW, NOW + 1, 253_402_300_799] {
         let ends_now = query(&format!("window=60&at={at}"));
         assert_eq!(ends_now.window(NOW), window(60, NOW));
@@ -203,6 +202,8 @@ fn windows_end_now_or_at_a_given_second() {
         "window=5&at=253402300800",
         "window=5&at=-62135596801",
         "window=5&at=99999999999999999999",
+        "window=5&at=-5",
+        "window=5&at=1795870800000",
     ] {
         assert_eq!(code(query(text).window(NOW)), Code::InvalidQuery, "{text}");
     }
@@ -356,8 +357,8 @@ fn history_is_the_last_60_buckets_or_a_range_of_whole_ones() {
         "both ends are moved to their buckets"
     );
     assert_eq!(
-        history("from=-1&to=0&step=1d"),
-        range(Resolution::Day, -86_400, 0)
+        history("from=0&to=86400&step=1d"),
+        range(Resolution::Day, 0, 86_400)
     );
     assert_eq!(history("to=3600"), range(Resolution::Minute, 60, 3_600));
     assert_eq!(
@@ -396,7 +397,7 @@ fn a_history_has_at_most_10000_points() {
             problem.detail()
         );
     }
-    let widest = query("from=-62135596800&to=253402300799&step=1s").history(NOW);
+    let widest = query("from=0&to=253402300799&step=1s").history(NOW);
     assert_eq!(code(widest), Code::RangeTooLarge);
 }
 

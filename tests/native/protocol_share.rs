@@ -59,7 +59,7 @@ fn a_share_reads_so() {
             r#"{{"id":"6d1f0c9f0b7a4c21","prefix":"blog/ ä","name":"","created_at":1000,"expires_at":null,"token":"{share_token}","url":"/dashboard/#/share/{share_token}?prefix=blog%2F+%C3%A4"}}"#
         )
     );
-    let body = br#"{"prefix":"","name":"all","expires_in":60}"#;
+    let body = br#"{"prefix":"","name":"all","expires_in_seconds":60}"#;
     let ends = parse_share(body, 1_000).expect("a share");
     assert_eq!(
         ends,
@@ -84,8 +84,14 @@ fn what_is_no_share_is_refused() {
         r#"{"prefix":"limits/login"}"#.to_owned(),
         format!(r#"{{"prefix":"{}"}}"#, long(513)),
         format!(r#"{{"prefix":"","name":"{}"}}"#, long(65)),
-        format!(r#"{{"prefix":"","expires_in":{}}}"#, SHARE_SECONDS_MIN - 1),
-        format!(r#"{{"prefix":"","expires_in":{}}}"#, SHARE_SECONDS_MAX + 1),
+        format!(
+            r#"{{"prefix":"","expires_in_seconds":{}}}"#,
+            SHARE_SECONDS_MIN - 1
+        ),
+        format!(
+            r#"{{"prefix":"","expires_in_seconds":{}}}"#,
+            SHARE_SECONDS_MAX + 1
+        ),
     ] {
         let refused = parse_share(body.as_bytes(), 0).expect_err(&body);
         assert_eq!(refused.code(), Code::InvalidBody, "{body}");

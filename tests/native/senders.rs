@@ -83,7 +83,7 @@ fn a_key_of_several_entries_is_one_sender_also_when_one_of_them_has_ended() {
     let key = "0123456789abcdef";
     let ends = format!(
         r#"{{"name":"first","key":"{key}","scopes":["write"],"expires_at":{}}}"#,
-        NOW_MS + 1
+        NOW_MS / 1_000 + 1
     );
     for others in [
         entry("second", key),
@@ -92,7 +92,7 @@ fn a_key_of_several_entries_is_one_sender_also_when_one_of_them_has_ended() {
         for keys in [format!("{ends},{others}"), format!("{others},{ends}")] {
             let json = format!(r#"{{"keys":[{keys}]}}"#);
             let at = |now_ms| sender_at(&json, key, now_ms);
-            assert_eq!(at(NOW_MS), at(NOW_MS + 1), "{json}");
+            assert_eq!(at(NOW_MS), at(NOW_MS + 1_000), "{json}");
         }
     }
 }

@@ -141,7 +141,7 @@ export function stableParts({ status, json, bytes }) {
   // A board's version rises when a period ends.
   const isOfBoard = (name, value) => name === "version" && String(value).startsWith("b1.");
   const isMoving = (name, value) =>
-    OF_THE_MOMENT.has(name) || (name === "kept_from" && value !== null) || isOfBoard(name, value);
+    OF_THE_MOMENT.has(name) || (name === "kept_from_at" && value !== null) || isOfBoard(name, value);
   const text = JSON.stringify(json, (name, value) => (isMoving(name, value) ? undefined : value));
   return { status, json: JSON.parse(text) };
 }

@@ -100,7 +100,7 @@ async function makeBoards(scene) {
 }
 
 async function lastOfBoards(scene) {
-  const away = { expires_in: 315_360_000 };
+  const away = { expires_in_seconds: 315_360_000 };
   await score(scene, "race", "kept", { score: 50, ...away });
   await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: true }));
   await scene.call("DELETE", "/boards/race/members/m2");
@@ -254,7 +254,7 @@ async function gifts(scene) {
   await scene.call("POST", "/redis", json(["SET", "blog/note", "kept"], { headers }));
   const once = { headers: { ...headers, "idempotency-key": "narrow-1" } };
   await scene.call("POST", "/counters/blog%2Fnarrow/increment", once);
-  const fay = { prefix: "blog/ann/", name: "for Fay", expires_in: 31_536_000 };
+  const fay = { prefix: "blog/ann/", name: "for Fay", expires_in_seconds: 31_536_000 };
   await scene.call("POST", "/shares", json(fay, { headers }));
   const webhook = { webhook: "https://hooks.example.com/", secret: SECRET };
   const alert = { counter: "blog/narrow", when: { value: { above: 1_000_000 } }, ...webhook };
@@ -278,7 +278,7 @@ async function last(scene) {
   await lastOfBoards(scene);
   await breakdowns(scene, 12);
   await dialect(scene);
-  await scene.call("POST", "/shares", json({ prefix: "blog/", name: "for Ann", expires_in: 31_536_000 }));
+  await scene.call("POST", "/shares", json({ prefix: "blog/", name: "for Ann", expires_in_seconds: 31_536_000 }));
   await gifts(scene);
   await queue(scene);
   await scene.watch("/live?id=plain&id=world");

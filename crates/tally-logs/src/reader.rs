@@ -159,7 +159,7 @@ fn add(
     let body = &mut part.body;
     body.push_str("{\"id\":");
     push_json(body, &id);
-    let _ = write!(body, ",\"at\":{}", hit.at_ms);
+    let _ = write!(body, ",\"at\":{}", hit.at_ms.div_euclid(1_000));
     if let Some(visitor) = hit.visitor.as_deref().filter(|_| counting.unique) {
         body.push_str(",\"unique\":");
         push_json(body, visitor);
@@ -182,7 +182,7 @@ fn add(
         }
     };
     part.counters.push(counter);
-    part.times.push(hit.at_ms);
+    part.times.push(hit.at_ms.div_euclid(1_000));
     None
 }
 

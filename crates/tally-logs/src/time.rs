@@ -69,6 +69,31 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     at_ms(local_ms, offset_seconds)
 }
 
+/// The forms of a time in a request, for refusals.
+pub const TIMES: &str =
+    "a date such as 2026-11-28, a time such as 2026-11-28T13:00:00Z, or unix seconds";
+
+/// The last unix second of the year 9999. Later ones have no date of RFC 3339: they are milliseconds by mistake.
+const UNIX_SECONDS_MAX: i64 = 253_402_300_799;
+
+/// Returns the unix milliseconds of a time in a request: a date of UTC, a time of [`parse_rfc3339`], or unix seconds. A
+/// date is its first second where it begins a range, and its last second elsewhere.
+pub fn parse_time(text: &str, begins: bool) -> Option<i64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return ms_of_seconds(text.parse().ok()?);
+    }
+    let last = if begins { 0 } else { DAY_SECONDS - 1 };
+    parse_date(text)
+        .map(|days| (days * DAY_SECONDS + last) * 1_000)
+        .or_else(|| parse_rfc3339(text))
+}
+
+/// Returns the unix milliseconds of unix seconds; `None` after the year 9999.
+pub fn ms_of_seconds(seconds: u64) -> Option<i64> {
+    let seconds = i64::try_from(seconds).ok()?;
+    (seconds <= UNIX_SECONDS_MAX).then_some(seconds * 1_000)
+}
+
 /// Returns the unix milliseconds of a time as servers write it: as RFC 3339, with `+0100` for its offset, without an
 /// offset (then it is UTC), with slashes in its date, in the form of Common Log Format, or as a unix time.
 pub fn parse_any(text: &str) -> Option<i64> {

@@ -83,7 +83,7 @@ impl Access {
     /// ```json
     /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "prefixes":["/blog/"],
     ///              "scopes":["read","write","limits","refund","admin"],
-    ///              "rate_per_minute":600, "expires_at":1830000000000}],
+    ///              "rate_per_minute":600, "expires_at":"2027-12-31"}],
     ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"],
     ///              "delta_max":1, "allow":["decrement"]}]}
     /// ```
@@ -91,8 +91,8 @@ impl Access {
     /// a retry is recognized after the key of its entry was replaced. Without `prefixes`, or one `prefix`, an entry
     /// covers all ids. A prefix is compared as written: no slash is added. An entry covers limits only if a prefix
     /// begins with `limits/`, or if it has no prefix and the scope `limits`. `rate_per_minute` is its budget,
-    /// `expires_at` its end in unix milliseconds. The same key may stand in several entries and then has the grants of
-    /// all.
+    /// `expires_at` its end: a date, a time or unix seconds. The same key may stand in several entries and then has the
+    /// grants of all.
     ///
     /// Without a key, `write` allows an increment, or a check of a limit, of at most `delta_max` (1 by default) at the
     /// current time. `allow` names what goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or

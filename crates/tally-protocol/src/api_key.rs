@@ -13,7 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::access::{KeyBudget, NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope};
-use super::batch::json::{WholeNumber, present, read_object};
+use super::batch::json::{Time, WholeNumber, present, read_object};
+use super::fields::Moment;
 use super::problem::{Code, Problem};
 use super::public::to_json;
 use tally_core::sha256;
@@ -274,10 +275,10 @@ struct Wire {
     rate_per_minute: Field<WholeNumber>,
     /// Seconds after which it ends.
     #[serde(default)]
-    expires_in: Field<WholeNumber>,
-    /// When it ends, unix milliseconds, instead of `expires_in`. It lasts until it is revoked if neither is given.
+    expires_in_seconds: Field<WholeNumber>,
+    /// When it ends, instead of `expires_in_seconds`. It lasts until it is revoked if neither is given.
     #[serde(default)]
-    expires_at: Field<WholeNumber>,
+    expires_at: Field<Time>,
 }
 
 /// The settings of a key to be made or changed.
@@ -360,7 +361,7 @@ fn check_rate(rate: u64) -> Result<u32, Problem> {
 
 fn end_of(
     within: Field<WholeNumber>,
-    at: Field<WholeNumber>,
+    at: Field<Time>,
     now_ms: i64,
 ) -> Result<Option<Option<i64>>, Problem> {
     let end_ms = match (within, at) {
@@ -372,25 +373,23 @@ fn end_of(
             let lasts_ms = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
             now_ms.saturating_add(lasts_ms)
         }
-        (Field::Absent | Field::Null, Field::Is(WholeNumber(at_ms))) => {
-            i64::try_from(at_ms).unwrap_or(i64::MAX)
-        }
+        (Field::Absent | Field::Null, Field::Is(Time(at_ms))) => at_ms,
         (Field::Is(_), Field::Is(_)) => {
-            return refuse("send expires_in or expires_at, not both");
+            return refuse("send expires_in_seconds or expires_at, not both");
         }
     };
     let lasts_seconds = u64::try_from((end_ms.saturating_sub(now_ms)) / 1_000).unwrap_or(0);
     if !(KEY_SECONDS_MIN..=KEY_SECONDS_MAX).contains(&lasts_seconds) {
         return refuse(format!(
-            "a key ends in {KEY_SECONDS_MIN} to {KEY_SECONDS_MAX} seconds: expires_in is seconds, expires_at unix milliseconds; \
+            "a key ends in {KEY_SECONDS_MIN} to {KEY_SECONDS_MAX} seconds: expires_in_seconds says how many, expires_at when; \
              leave both out for a key that lasts until it is revoked"
         ));
     }
     Ok(Some(Some(end_ms)))
 }
 
-/// Reads `{"name"?, "scopes"?, "prefixes"?, "rate_per_minute"?, "expires_in"? | "expires_at"?}`; `null` removes a
-/// budget, an end or prefixes.
+/// Reads `{"name"?, "scopes"?, "prefixes"?, "rate_per_minute"?, "expires_in_seconds"? | "expires_at"?}`; `null`
+/// removes a budget, an end or prefixes.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
@@ -409,7 +408,7 @@ pub fn parse_change(body: &[u8], now_ms: i64) -> Result<KeyChange, Problem> {
             Field::Null => Some(None),
             Field::Is(WholeNumber(rate)) => Some(Some(check_rate(rate)?)),
         },
-        expires_ms: end_of(wire.expires_in, wire.expires_at, now_ms)?,
+        expires_ms: end_of(wire.expires_in_seconds, wire.expires_at, now_ms)?,
     })
 }
 
@@ -480,16 +479,15 @@ struct KeyView<'a> {
     scopes: Vec<&'static str>,
     prefixes: &'a [String],
     rate_per_minute: Option<u32>,
-    /// Unix milliseconds.
-    created_at: i64,
+    created_at: Moment,
     /// The name of the key that made it; empty where the deployment is open.
     created_by: &'a str,
-    /// Unix milliseconds; `null` where it lasts until it is revoked.
-    expires_at: Option<i64>,
-    /// The hour in which it was used last, unix milliseconds.
-    last_used_at: Option<i64>,
-    /// Until when a secret that was replaced goes on, unix milliseconds.
-    former_until: Option<i64>,
+    /// `null` where it lasts until it is revoked.
+    expires_at: Option<Moment>,
+    /// The hour in which it was used last.
+    last_used_at: Option<Moment>,
+    /// When the secret that was replaced last ends.
+    former_ends_at: Option<Moment>,
     /// The key itself; only in the answer that makes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
@@ -507,7 +505,7 @@ fn view<'a>(id: KeyId, key: &'a ApiKey, token: Option<&'a str>, now_ms: i64) -> 
         created_by: &key.created_by,
         expires_at: key.expires_ms,
         last_used_at: key.used_ms,
-        former_until: ends_ms.filter(|end_ms| *end_ms > now_ms).max(),
+        former_ends_at: ends_ms.filter(|end_ms| *end_ms > now_ms).max(),
         key: token,
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Caller;
 use super::api_key::KeyId;
+use super::fields::Moment;
 use super::problem::{Code, Problem};
 use super::public::to_json;
 use super::query::Query;
@@ -146,8 +147,7 @@ pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
 pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
     #[derive(Serialize)]
     struct View<'a> {
-        /// When it began, unix milliseconds.
-        at: i64,
+        began_at: Moment,
         /// The name of the key; empty where the deployment is open.
         by: &'a str,
         /// The key's id, where a call has made it.
@@ -179,7 +179,7 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
             ..
         }: &AuditEntry = entry;
         View {
-            at: *at_ms,
+            began_at: *at_ms,
             by,
             key: key.map(|id| id.to_string()),
             call,

@@ -20,7 +20,7 @@ use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::Range;
 use tally_core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
 use tally_core::counter::uniques_retention::{self, BY_DAYS_SECONDS};
-use tally_logs::time::{parse_date, parse_rfc3339};
+use tally_logs::time::{TIMES, parse_time};
 
 /// The longest window, in seconds: as long as days are stored, 1,826 × 86,400.
 pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;
@@ -45,9 +45,6 @@ pub const HISTORY_TOP_MAX: u32 = 100;
 
 /// Counters in one union of uniques.
 pub const UNION_MAX: usize = 100;
-
-/// Unix seconds of the years 0001 to 9999: other dates have no common notation.
-const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
 /// The refusal of a callback. A page that loads a script would run whatever it receives.
 const NO_CALLBACK: &str = "there is no `callback`: pages of other origins read by CORS, which a public entry of \
@@ -185,7 +182,8 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The time in a parameter, in unix seconds; a date means its first second in `from`, its last one elsewhere.
+    /// The time in a parameter, in unix seconds; a date means its first second in `from` and `period`, its last
+    /// one elsewhere.
     ///
     /// # Errors
     /// `invalid-query` for anything but a date, a time of RFC 3339, or unix seconds.
@@ -193,18 +191,11 @@ impl Query {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
-        let day = Resolution::Day.seconds();
-        let last = if name == "from" { 0 } else { day - 1 };
+        let time = |text: &str| parse_time(text, matches!(name, "from" | "period"));
         // A plus sign in a query is a space unless it is written %2B, so an offset may arrive with one.
-        let of_time = || parse_rfc3339(text).or_else(|| parse_rfc3339(&text.replacen(' ', "+", 1)));
-        let seconds = (text.parse::<i64>().ok())
-            .or_else(|| parse_date(text).map(|days| days * day + last))
-            .or_else(|| of_time().map(|ms| ms.div_euclid(1_000)));
-        match seconds {
-            Some(seconds) if UNIX_SECONDS.contains(&seconds) => Ok(Some(seconds)),
-            _ => refuse(format!(
-                "{name} must be a date such as 2026-11-28, a time such as 2026-11-28T13:00:00Z, or unix seconds; {text:?} is none"
-            )),
+        match time(text).or_else(|| time(&text.replacen(' ', "+", 1))) {
+            Some(at_ms) => Ok(Some(at_ms.div_euclid(1_000))),
+            None => refuse(format!("{name} must be {TIMES}; {text:?} is none")),
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::batch::json::read_object;
+use super::fields::Moment;
 use super::messages::{CellPart, DamagedTable, RootPart, TotalsFrom};
 use super::names::{Address, LimiterAddress, TabletAddress};
 use super::problem::{Code, Problem};
@@ -302,7 +303,7 @@ struct TotalsView<'a> {
     snapshot: Option<&'a str>,
     added: Option<&'a str>,
     removed: Option<&'a str>,
-    as_of: Option<i64>,
+    as_of: Option<Moment>,
 }
 
 #[derive(Serialize)]

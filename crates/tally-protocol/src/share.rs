@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 use super::batch::json::{WholeNumber, read_object};
+use super::fields::Moment;
 use super::names::LIMIT_RIGHTS;
 use super::problem::{Code, Problem};
 use super::public::to_json;
@@ -136,10 +137,10 @@ struct Wire {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    expires_in: Option<WholeNumber>,
+    expires_in_seconds: Option<WholeNumber>,
 }
 
-/// Reads `{"prefix": "/blog/", "name"?: "for Ann", "expires_in"?: seconds}`.
+/// Reads `{"prefix": "/blog/", "name"?: "for Ann", "expires_in_seconds"?: seconds}`.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
@@ -163,10 +164,10 @@ pub fn parse_share(body: &[u8], now_ms: i64) -> Result<Share, Problem> {
             "name must have at most {SHARE_NAME_BYTES_MAX} bytes and no control characters"
         ));
     }
-    let seconds = wire.expires_in.map(|WholeNumber(seconds)| seconds);
+    let seconds = wire.expires_in_seconds.map(|WholeNumber(seconds)| seconds);
     if seconds.is_some_and(|seconds| !(SHARE_SECONDS_MIN..=SHARE_SECONDS_MAX).contains(&seconds)) {
         return refuse(format!(
-            "expires_in must be seconds from {SHARE_SECONDS_MIN} to {SHARE_SECONDS_MAX}; leave it out for a share that lasts until it is revoked"
+            "expires_in_seconds must be seconds from {SHARE_SECONDS_MIN} to {SHARE_SECONDS_MAX}; leave it out for a share that lasts until it is revoked"
         ));
     }
     let lasts_ms =
@@ -184,10 +185,9 @@ struct ShareView<'a> {
     id: String,
     prefix: &'a str,
     name: &'a str,
-    /// Unix milliseconds.
-    created_at: i64,
-    /// Unix milliseconds; `null` where it lasts until it is revoked.
-    expires_at: Option<i64>,
+    created_at: Moment,
+    /// `null` where it lasts until it is revoked.
+    expires_at: Option<Moment>,
     /// A bearer for reading. Whoever has it can read. `GET /shares` returns it, and `url`, to the key that made the
     /// share and to keys above it.
     #[serde(skip_serializing_if = "Option::is_none")]

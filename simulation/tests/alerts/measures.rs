@@ -369,7 +369,7 @@ const WAYS: [Way; 11] = [
         "log",
         "POST",
         "/ingest?format=ndjson",
-        r#"{"id":"log","delta":11,"at":1767225600000}"#,
+        r#"{"id":"log","delta":11,"at":1767225600}"#,
     ),
     (
         "queued",

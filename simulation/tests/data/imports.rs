@@ -352,7 +352,7 @@ fn a_line_is_refused_by_its_name_before_it_changes_anything() {
     service.import("", "{\"id\":\"k1\",\"value\":7}\n", None);
     let two = json!({"id": "k1", "settings": {"floor": 0}, "datacenters": [
         {"id": "FRA", "added": 1}, {"id": "SYD", "added": 2}]});
-    let late = json!({"id": "k1", "datacenters": [{"id": "FRA", "added": 1, "hours": [[9_999_999_600_i64, 1]]}]});
+    let late = json!({"id": "k1", "datacenters": [{"id": "FRA", "added": 1, "hours": [[9_999_999_600_000_i64, 1]]}]});
     let more = json!({"id": "k1", "datacenters": [{"id": "FRA", "added": 1,
         "breakdowns": {"country": {"values": [["DE", 1, 0]], "rest": 1}}}]});
     for (line, code, name) in [
@@ -430,7 +430,7 @@ fn numbers_of_any_size_come_back_from_either_form() {
     let from = Service::new(7, None);
     let much = "340282366920938463463374607431768211455";
     let line = json!({"id": "wide", "datacenters": [{"id": "FRA", "added": much, "removed": 1,
-        "hours": [[1_767_225_600, "9007199254740993"]],
+        "hours": [[1_767_225_600_000_i64, "9007199254740993"]],
         "breakdowns": {"country": {"values": [["DE", much, "0"]]}}}]});
     from.import("", &format!("{line}\n"), None);
     for _ in 0..3 {
@@ -455,7 +455,7 @@ fn numbers_of_any_size_come_back_from_either_form() {
         );
         let is_text = query.contains("string");
         assert_eq!(
-            file.contains("[1767225600,\"9007199254740993\"]"),
+            file.contains("[1767225600000,\"9007199254740993\"]"),
             is_text,
             "{file}"
         );

@@ -119,7 +119,7 @@ fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
         .as_array()
         .expect("days")
         .iter()
-        .filter_map(|day| Some((day["on"].as_str()?, day["value"].as_i64()?)))
+        .filter_map(|day| Some((day["date"].as_str()?, day["value"].as_i64()?)))
         .collect();
     assert_eq!(
         values,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tally_core::board::placing::group_of;
 use tally_simulation::Verdict;
 
-use super::board_scene::{BoardScene, name_in, names_of};
+use super::board_scene::{BoardScene, name_in, names_of, second};
 
 /// A board with hourly periods, the last one kept.
 fn hourly(shards: u32, before_ms: i64) -> BoardScene {
@@ -18,10 +18,10 @@ fn hourly(shards: u32, before_ms: i64) -> BoardScene {
 }
 
 /// The starts and totals of the periods that are kept.
-fn kept(scene: &BoardScene) -> Vec<(Value, Value)> {
+fn kept(scene: &BoardScene) -> Vec<(i64, Value)> {
     let answer = scene.get("/boards/b?include=periods");
     let periods = answer["periods"].as_array().expect("periods").iter();
-    let kept = periods.map(|period| (period["start"].clone(), period["total"].clone()));
+    let kept = periods.map(|period| (second(&period["starts_at"]), period["total"].clone()));
     kept.collect()
 }
 
@@ -29,14 +29,14 @@ fn kept(scene: &BoardScene) -> Vec<(Value, Value)> {
 fn members_that_expired_before_the_end_of_their_period_are_not_kept_with_it() {
     for shards in [1, 2] {
         let scene = hourly(shards, 100_000);
-        let start = scene.get("/boards/b")["period"]["start"].clone();
-        let expires = |number: usize| json!({"member": format!("e{number}"), "score": number, "expires_in": 60});
+        let start = scene.period();
+        let expires = |at: usize| json!({"member": format!("e{at}"), "score": at, "expires_in_seconds": 60});
         scene.lines("b", 0..25_000, expires);
         scene.done("POST", "/boards/b/members/last", r#"{"score":1}"#);
         scene.done(
             "POST",
             "/boards/b/members/later",
-            r#"{"score":2,"expires_in":3600}"#,
+            r#"{"score":2,"expires_in_seconds":3600}"#,
         );
         scene.world.forget_alarms();
         scene.world.run_for_ms(101_000);
@@ -47,7 +47,7 @@ fn members_that_expired_before_the_end_of_their_period_are_not_kept_with_it() {
             (&json!(1), &json!(1)),
             "{answer}"
         );
-        assert_eq!(kept(&scene), [(start.clone(), json!(2))]);
+        assert_eq!(kept(&scene), [(start, json!(2))]);
         let top = scene.get(&format!("/boards/b/members?period={start}"));
         assert_eq!(names_of(&top), ["later", "last"], "{top}");
         assert_eq!(names_of(&scene.get("/boards/b/members")), ["new"]);
@@ -65,7 +65,7 @@ fn a_period_whose_members_have_all_expired_pushes_out_no_other() {
     scene.done(
         "POST",
         "/boards/b/members/bob",
-        r#"{"score":1,"expires_in":60}"#,
+        r#"{"score":1,"expires_in_seconds":60}"#,
     );
     scene.world.forget_alarms();
     scene.world.run_for_ms(61_001);

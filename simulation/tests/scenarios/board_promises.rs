@@ -18,7 +18,7 @@ fn expired(members: usize, settings: &str) -> BoardScene {
     scene.lines(
         "b",
         0..members,
-        |number| json!({"member": format!("m{number:05}"), "delta": 1, "expires_in": 60}),
+        |number| json!({"member": format!("m{number:05}"), "delta": 1, "expires_in_seconds": 60}),
     );
     scene.world.forget_alarms();
     scene.world.run_for_ms(60_001);
@@ -211,7 +211,7 @@ fn the_version_of_an_ended_period_names_each_shard_in_its_place() {
         &format!("/boards/b/members/{}", name_in(15)),
         r#"{"score":1}"#,
     );
-    let start = scene.get("/boards/b")["period"]["start"].clone();
+    let start = scene.period();
     scene.world.run_for_ms(3_600_000);
     let answer = scene.get(&format!("/boards/b/members?period={start}"));
     assert_eq!(answer["total"], 1, "{answer}");

@@ -26,6 +26,11 @@ pub struct BoardScene {
     rules: Rc<RefCell<Vec<Rule>>>,
 }
 
+/// The unix second of a moment in an answer.
+pub fn second(moment: &Value) -> i64 {
+    moment.as_i64().expect("a moment") / 1_000
+}
+
 impl BoardScene {
     pub fn new(datacenters: &[&str]) -> Self {
         let world = deployed(1, Options::default());
@@ -95,6 +100,11 @@ impl BoardScene {
 
     pub fn get(&self, path: &str) -> Value {
         self.done("GET", path, "")
+    }
+
+    /// The unix second at which the period of the board `b` began.
+    pub fn period(&self) -> i64 {
+        second(&self.get("/boards/b")["period"]["starts_at"])
     }
 
     /// The result of a command of Redis's dialect.

@@ -80,7 +80,7 @@ fn a_far_page_is_found_where_shards_have_members_of_different_scores() {
         json!({"member": name_in(&groups, number), "score": number})
     });
     check_far_pages(&scene, members, true, "");
-    let start = scene.get("/boards/b")["period"]["start"].clone();
+    let start = scene.period();
     scene.world.run_for_ms(3_600_000);
     check_far_pages(&scene, members, true, &format!("period={start}&"));
 }

@@ -30,7 +30,7 @@ fn a_key_of_a_write_names_no_operation() {
 fn a_retry_that_may_not_be_counted_any_more_is_told_that_it_was() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(5));
-    let body = format!(r#"{{"delta":1,"at":{}}}"#, scene.world.now_ms());
+    let body = format!(r#"{{"delta":1,"at":{}}}"#, scene.world.now_ms() / 1_000);
     let write = keyed(add_with(&body));
     assert_eq!(scene.done(0, write.clone())["value"], 6);
     // Its time is too far off now.

@@ -90,7 +90,7 @@ const HIT: &str = "/counters/blog%2Fhome/increment";
 fn a_key_that_was_made_does_what_its_scopes_and_prefixes_say_until_it_ends() {
     let keys = Keys::new(1);
     let made = keys.make(json!({
-        "name": "blog", "scopes": ["write"], "prefixes": ["blog/", "shop/"], "expires_in": 600
+        "name": "blog", "scopes": ["write"], "prefixes": ["blog/", "shop/"], "expires_in_seconds": 600
     }));
     let token = made["key"].as_str().expect("a key");
     assert!(token.starts_with(&format!("tally_{}_", made["id"].as_str().expect("an id"))));
@@ -419,7 +419,8 @@ fn a_body_that_is_refused_for_its_budget_uses_none_of_it() {
 fn nobody_makes_a_key_that_may_do_more_than_their_own() {
     let keys = Keys::new(9);
     let made = keys.make(json!({
-        "name": "blog admin", "scopes": ["admin"], "prefixes": ["blog/"], "expires_in": 86_400, "rate_per_minute": 600
+        "name": "blog admin", "scopes": ["admin"], "prefixes": ["blog/"],
+        "expires_in_seconds": 86_400, "rate_per_minute": 600
     }));
     let client = keys.client(0, &made);
     let try_to = |body: Value| {
@@ -427,7 +428,7 @@ fn nobody_makes_a_key_that_may_do_more_than_their_own() {
         answer.status
     };
     let bounds = json!({
-        "expires_in": 3_600, "rate_per_minute": 60, "name": "x", "scopes": ["write"], "prefixes": ["blog/a"]
+        "expires_in_seconds": 3_600, "rate_per_minute": 60, "name": "x", "scopes": ["write"], "prefixes": ["blog/a"]
     });
     let with = |field: &str, value: Value| {
         let mut body = bounds.clone();
@@ -440,8 +441,8 @@ fn nobody_makes_a_key_that_may_do_more_than_their_own() {
         ("prefixes", json!(["blo"])),
         ("prefixes", Value::Null),
         ("prefixes", json!(["limits/"])),
-        ("expires_in", Value::Null),
-        ("expires_in", json!(864_000)),
+        ("expires_in_seconds", Value::Null),
+        ("expires_in_seconds", json!(864_000)),
         ("rate_per_minute", Value::Null),
         ("rate_per_minute", json!(601)),
     ] {
@@ -533,7 +534,7 @@ fn what_admins_did_is_listed_by_pages_and_times_for_400_days() {
     assert_eq!(next["entries"].as_array().map(Vec::len), Some(4), "{next}");
     assert_eq!(next["cursor"], Value::Null);
     let acts = keys.acts();
-    let second_of = |act: &Value| act["at"].as_i64().map(|at| at.div_euclid(1_000));
+    let second_of = |act: &Value| act["began_at"].as_i64().map(|at| at.div_euclid(1_000));
     let second = second_of(&acts[2]).expect("a time");
     let in_second = acts.iter().filter(|act| second_of(act) == Some(second));
     let at_once = list(&format!("from={second}&to={second}"));
@@ -999,7 +1000,7 @@ fn without_randomness_no_secret_is_made_and_nothing_is_stored() {
         });
     };
     let blog = json!({"name": "blog", "scopes": ["write"]});
-    let share = json!({"prefix": "blog/", "expires_in": 600});
+    let share = json!({"prefix": "blog/", "expires_in_seconds": 600});
     let alert = json!({
         "alert": "first",
         "body": {

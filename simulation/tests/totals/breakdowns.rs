@@ -51,7 +51,7 @@ fn write(world: &World, clients: &[Client; 2], lines: &[Line]) {
         let body: Vec<String> = body
             .iter()
             .map(|line| {
-                let (key, at) = (line.counter, line.at * 1_000);
+                let (key, at) = (line.counter, line.at);
                 let (count, value) = (line.count, line.value);
                 format!(
                     r#"{{"id":"site/{key}","delta":{count},"at":{at},"by":{{"page":"{value}"}}}}"#
@@ -117,14 +117,14 @@ fn no_value_that_an_answer_leaves_out_has_more_than_it_says() {
                 let path = format!("/counters/{subject}/breakdown?{query}");
                 let answer = get(&world, &clients[0], &path);
                 let (from, to) = (
-                    answer["window"]["from"].as_i64(),
-                    answer["window"]["to"].as_i64(),
+                    answer["window"]["starts_at"].as_i64(),
+                    answer["window"]["ends_at"].as_i64(),
                 );
                 let mut truth = BTreeMap::new();
                 for line in &lines {
                     let is_of_it = counter.is_none_or(|counter| counter == line.counter);
-                    let is_within = from.is_none_or(|from| from <= line.at)
-                        && to.is_some_and(|to| line.at <= to);
+                    let is_within = from.is_none_or(|from| from <= line.at * 1_000)
+                        && to.is_some_and(|to| line.at * 1_000 < to);
                     if is_of_it && is_within {
                         *truth.entry(line.value.to_string()).or_insert(0) += line.count;
                     }

@@ -114,11 +114,7 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                     (&false.into(), None),
                     "{what}"
                 );
-                assert_eq!(
-                    top["from"].as_i64(),
-                    from_ms.map(|from_ms| from_ms / 1_000),
-                    "{what}"
-                );
+                assert_eq!(top["starts_at"].as_i64(), from_ms, "{what}");
                 if let Some((rank, id, amount)) = rows.last() {
                     let path = format!("/counters/{}/rank?{query}", id.replace('/', "%2F"));
                     let answer = get(world, client, &path);
@@ -282,7 +278,10 @@ fn what_is_imported_of_old_times_is_in_no_window_of_today() {
     let (world, sites) = service(22, Options::default());
     let client = client(&world, sites[0]);
     let line = |key: &str, at_ms: i64, count: i64| {
-        format!("{{\"id\":\"{key}\",\"delta\":{count},\"at\":{at_ms}}}\n")
+        format!(
+            "{{\"id\":\"{key}\",\"delta\":{count},\"at\":{}}}\n",
+            at_ms / 1_000
+        )
     };
     let ingest = |lines: String| {
         let report = world.run(client.post("/ingest?format=ndjson", &lines));
@@ -330,7 +329,10 @@ fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
     let at_ms = world.now_ms() - 40 * 86_400_000;
     let line = |number: u64| {
         let count = if number < 3 { 1_000 * (number + 1) } else { 1 };
-        format!("{{\"id\":\"{number}\",\"delta\":{count},\"at\":{at_ms}}}\n")
+        format!(
+            "{{\"id\":\"{number}\",\"delta\":{count},\"at\":{}}}\n",
+            at_ms / 1_000
+        )
     };
     let body: String = (0..COUNTERS).map(line).collect();
     world
@@ -405,7 +407,7 @@ fn a_window_that_has_not_begun_is_refused() {
     let path = format!("/counters/a/breakdown?by=b&from={from}&to={}", from + 10);
     let answer = get(&world, &client, &path);
     assert!(
-        answer["window"]["from"].as_i64() <= answer["window"]["to"].as_i64(),
+        answer["window"]["starts_at"].as_i64() <= answer["window"]["ends_at"].as_i64(),
         "{answer}"
     );
 }
@@ -423,7 +425,7 @@ fn a_year(world: &World, client: &Client, counters: u64) -> Vec<Vec<(i64, i64)>>
             lines.push_str(&format!(
                 "{{\"id\":\"{}\",\"delta\":{count},\"at\":{}}}\n",
                 name(number),
-                at_ms.min(world.now_ms())
+                at_ms.min(world.now_ms()) / 1_000
             ));
             days.push((day, count));
         }
@@ -466,7 +468,7 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
     }
     world.run_for_ms(PROPAGATION_MS);
     let today = world.now_ms() / 86_400_000;
-    let day_at = |day: i64| day * 86_400;
+    let (day_at, ms_at) = (|day: i64| day * 86_400, |day: i64| day * 86_400_000);
     for (query, first, last) in [
         ("window=31d".to_owned(), today - 30, today),
         ("window=90d".to_owned(), today - 89, today),
@@ -484,8 +486,8 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
         assert_eq!(rows_of(&top, "id"), plain, "{query}: {top}");
         let total: i64 = plain.iter().map(|(_, count)| count).sum();
         assert_eq!(
-            (&top["total"], &top["counters"], &top["from"]),
-            (&total.into(), &plain.len().into(), &day_at(first).into()),
+            (&top["total"], &top["counters"], &top["starts_at"]),
+            (&total.into(), &plain.len().into(), &ms_at(first).into()),
             "{query}: {top}"
         );
         assert_eq!(
@@ -493,9 +495,9 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
             (&"count".into(), &false.into())
         );
         assert_eq!(top.get("omitted"), None, "{query}: {top}");
-        let to = query.contains("to=").then(|| day_at(last) + 86_399);
+        let to = query.contains("to=").then(|| ms_at(last + 1));
         let is_open = query.starts_with("from") && to.is_none();
-        assert!(is_open || top["to"].as_i64() == to, "{top}");
+        assert!(is_open || top["ends_at"].as_i64() == to, "{top}");
         let path = format!("/top?{query}&limit=3&prefix=a%2F");
         let few = get(&world, &client, &path);
         let of_a = plain.iter().filter(|(id, _)| id.starts_with("a/"));
@@ -529,7 +531,7 @@ fn months_and_years_begin_with_their_first_day() {
         world.run_for_ms(29 * 86_400_000);
         for window in ["month", "year"] {
             let top = get(&world, &client, &format!("/top?window={window}"));
-            let from = top["from"].as_i64().expect("a second");
+            let from = top["starts_at"].as_i64().expect("a time") / 1_000;
             assert_eq!(from % 86_400, 0, "{top}");
             let date = tally_protocol::snapshot::date_of(from / 86_400);
             let now = tally_protocol::snapshot::date_of(world.now_ms() / 86_400_000);
@@ -557,7 +559,10 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     let today = world.now_ms() / 86_400_000;
     let line = |number: u64, count: u64, day: i64| {
         let at_ms = day * 86_400_000;
-        format!("{{\"id\":\"of/{number:04}\",\"delta\":{count},\"at\":{at_ms}}}\n")
+        format!(
+            "{{\"id\":\"of/{number:04}\",\"delta\":{count},\"at\":{}}}\n",
+            at_ms / 1_000
+        )
     };
     let body: String = (1..=COUNTERS)
         .flat_map(|number| {

@@ -48,7 +48,7 @@ fn minutes_of(answer: &Value) -> BTreeMap<i64, (u64, u64)> {
         let of = |place: usize| point[place].as_u64().expect("a number");
         assert_eq!(of(3), 0, "{answer}");
         if of(1) + of(2) > 0 {
-            points.insert(of(0).cast_signed(), (of(1), of(2)));
+            points.insert(of(0).cast_signed() / 1_000, (of(1), of(2)));
         }
     }
     points

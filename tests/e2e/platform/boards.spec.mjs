@@ -32,7 +32,7 @@ test("members are ranked across segments", async () => {
 });
 
 test("a member goes when its time is over, and a deleted board begins anew", async () => {
-  await world.well("POST", "/boards/c/members/ann", { body: '{"score":1,"expires_in":1}' });
+  await world.well("POST", "/boards/c/members/ann", { body: '{"score":1,"expires_in_seconds":1}' });
   await world.well("POST", "/boards/c/members/bob", { body: '{"score":0.5}' });
   await until(async () => (await world.well("GET", "/boards/c/members")).total === 1, "ann is gone");
   await world.well("DELETE", "/boards/c");

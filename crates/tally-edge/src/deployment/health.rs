@@ -18,6 +18,7 @@ use super::fleet_state::{self, FleetState};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use tally_host::{Host, State};
+use tally_protocol::fields::Moment;
 use tally_protocol::health::{Ailment, Health, WriteHealth};
 use tally_protocol::messages::{CheckStorage, PROTOCOL, WriteProof};
 use tally_protocol::names::STARTED_AT;
@@ -94,9 +95,9 @@ struct WellView {
     /// The newest forms that this build writes: the schema of objects, the version of stored bodies, the protocol of
     /// messages.
     formats: FormatsView,
-    /// When the process of the server began, unix milliseconds; on Cloudflare when the isolate that answers did. It
+    /// When the process of the server began; on Cloudflare when the isolate that answers did. It
     /// names the process: another one has another.
-    started_at: i64,
+    started_at: Moment,
     #[serde(flatten)]
     fleet: FleetState,
 }

@@ -169,7 +169,10 @@ fn end_with(caller: &Caller, share: &mut Share) -> Result<(), Problem> {
         return Ok(());
     };
     if share.expires_ms.is_some_and(|own_ms| own_ms > end_ms) {
-        let detail = format!("your own key ends at {end_ms}: send a shorter expires_in, or none");
+        let detail = format!(
+            "your own key ends at unix second {}: send a shorter expires_in_seconds, or none",
+            end_ms.div_euclid(1_000)
+        );
         return Err(Problem::new(Code::Forbidden, detail));
     }
     share.expires_ms.get_or_insert(end_ms);

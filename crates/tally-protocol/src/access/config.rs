@@ -18,6 +18,7 @@ use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
 use super::refusal::{check_count, named, unreadable, wrong};
 use super::sender::Sender;
 use crate::api_key::{KEY_PREFIXES_MAX, RATE_PER_MINUTE_MAX};
+use crate::batch::json::Time;
 use crate::gift::Inheritance;
 use crate::problem::Problem;
 use tally_core::callers::owner;
@@ -146,7 +147,7 @@ struct RawKey {
     prefix: Option<String>,
     prefixes: Option<Vec<String>>,
     rate_per_minute: Option<u64>,
-    expires_at: Option<i64>,
+    expires_at: Option<Time>,
 }
 
 impl Shape for RawKey {
@@ -312,7 +313,7 @@ fn key(at: usize, raw: RawKey, sender: Sender) -> Result<KeyEntry, Problem> {
         holder: Holder {
             id: None,
             name,
-            expires_ms: raw.expires_at,
+            expires_ms: raw.expires_at.map(|Time(at_ms)| at_ms),
             budget: budget.transpose()?,
             inheritance: Inheritance {
                 account: account.clone(),

@@ -115,7 +115,8 @@ impl Caller {
             && key.expires_ms.is_none_or(|own_ms| own_ms > end_ms)
         {
             return refuse(format!(
-                "your own key ends at {end_ms}: send expires_at of that or before"
+                "your own key ends at {}: send expires_at of that unix second or before",
+                end_ms.div_euclid(1_000)
             ));
         }
         let rates = self.budgets().map(|budget| budget.rate_per_minute);

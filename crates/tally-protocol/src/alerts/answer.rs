@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::delivery::{Delivery, Outcome, incident_text};
 use super::{Alert, AlertName, Watched};
-use crate::fields::MissingPartitions;
+use crate::fields::{MissingPartitions, Moment};
 use crate::public::to_json;
 use crate::query::{ListPage, newest_first};
 use tally_core::alert::condition::{Condition, Measure};
@@ -139,20 +139,17 @@ struct DeliveryView<'a> {
     state: &'static str,
     incident: String,
     value: Option<i64>,
-    /// Unix milliseconds.
-    created_at: i64,
+    created_at: Moment,
     outcome: &'static str,
     attempts: u32,
-    /// Unix milliseconds.
-    last_attempt_at: Option<i64>,
+    last_attempt_at: Option<Moment>,
     /// What the receiver answered last.
     status: Option<u16>,
     /// Why the last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
-    /// Unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_attempt_at: Option<i64>,
+    next_attempt_at: Option<Moment>,
 }
 
 fn delivery_view((delivery, next_ms): &ScheduledDelivery) -> DeliveryView<'_> {
@@ -204,20 +201,18 @@ struct AlertView<'a> {
     state: &'static str,
     /// What the state would be were it not silenced.
     condition: &'static str,
-    /// Unix milliseconds.
-    since: i64,
+    /// When it came into this state.
+    changed_at: Moment,
     /// What was measured last.
     value: Option<i64>,
-    /// Unix milliseconds.
-    as_of: Option<i64>,
+    as_of: Option<Moment>,
     exact: bool,
     /// What did not answer, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<&'a str>,
     /// The incident that lasts.
     incident: Option<String>,
-    /// Unix milliseconds.
-    silenced_until: Option<i64>,
+    silence_ends_at: Option<Moment>,
     last_delivery: Option<DeliveryView<'a>>,
 }
 
@@ -234,7 +229,7 @@ fn alert_view<'a>(summary: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
         AlertState::Firing => "firing",
         AlertState::Unknown => "unknown",
     };
-    let silenced_until = record.silenced_until_ms(now_ms);
+    let silence_ends_at = record.silenced_until_ms(now_ms);
     let reading = &record.reading;
     AlertView {
         name,
@@ -242,18 +237,18 @@ fn alert_view<'a>(summary: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
         when: WhenView::of(&alert.condition),
         for_seconds: alert.for_seconds,
         webhook: &alert.webhook,
-        state: match silenced_until {
+        state: match silence_ends_at {
             Some(_) => "silenced",
             None => condition,
         },
         condition,
-        since: record.since_ms,
+        changed_at: record.since_ms,
         value: reading.value,
         as_of: reading.as_of_ms,
         exact: reading.is_exact,
         missing: Some(reading.missing.as_str()).filter(|missing| !missing.is_empty()),
         incident: record.incident.map(|incident| incident_text(incident.id)),
-        silenced_until,
+        silence_ends_at,
         last_delivery: last.map(delivery_view),
     }
 }

@@ -116,7 +116,7 @@ struct BodyView<'a> {
     threshold: Option<Threshold>,
     as_of: Option<i64>,
     exact: bool,
-    since: i64,
+    changed_at: i64,
     sent_at: i64,
 }
 
@@ -160,7 +160,7 @@ impl Delivery {
             threshold: Threshold::of(condition, event.reading.value),
             as_of: event.reading.as_of_ms,
             exact: event.reading.is_exact,
-            since: event.since_ms,
+            changed_at: event.since_ms,
             sent_at: now_ms,
         })
     }

@@ -15,12 +15,13 @@ use super::super::features::left_out;
 use super::super::problem::{Code, Problem};
 use super::BulkRecord;
 use super::by::{AUTO, Actor};
-use super::json::{Text, WholeNumber, bytes_of, present, read_object};
+use super::json::{Text, Time, WholeNumber, bytes_of, present, read_object};
 use super::plain_event::PlainEvent;
 use tally_core::counter::dimensions::Dimensions;
 use tally_core::counter::settings::TtlTerms;
 use tally_core::counter::total::DELTA_MAX;
 use tally_core::sketch::Sample;
+use tally_logs::time::ms_of_seconds;
 
 /// The longest element that uniques are counted by, in bytes of UTF-8.
 pub const UNIQUE_BYTES_MAX: usize = 1024;
@@ -39,7 +40,7 @@ struct EventWire<'a> {
     unique: Option<Text<'a>>,
     /// When it happened, at most 5 s from the server's clock; now if not given.
     #[serde(default, deserialize_with = "present")]
-    at: Option<WholeNumber>,
+    at: Option<Time>,
     /// The event's own idempotency key, which belongs to its counter.
     #[serde(borrow, default, deserialize_with = "present")]
     idempotency_key: Option<Text<'a>>,
@@ -65,7 +66,7 @@ struct EventWire<'a> {
 
 /// Returns one record `{"id", "delta"?, "unique"?, "at"?, "idempotency_key"?, "sample"?, "by"?, "ttl_seconds"?,
 /// "ttl_mode"?}`. `delta` is a positive
-/// whole number or its decimal string, 1 where missing; `at` is in unix milliseconds; for `sample` see [`Sample::new`].
+/// whole number or its decimal string, 1 where missing; `at` is a time; for `sample` see [`Sample::new`].
 /// The second value says who caused it; where that is a visitor, `unique` is the word `auto` and stands for no element.
 ///
 /// The id is not checked here, see [`BulkRecord::counter_id`]. Allocates only for strings with escapes.
@@ -89,7 +90,7 @@ pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
         key: wire.id.0,
         delta,
         unique: wire.unique.map(|text| bytes_of(text.0)),
-        at_ms: wire.at.map(|at| milliseconds_of(at.0)),
+        at_ms: wire.at.map(|Time(at_ms)| at_ms),
         id: wire.idempotency_key.map(|text| text.0),
         sample: sample_of(wire.sample)?,
         dimensions,
@@ -109,11 +110,15 @@ fn plain_record(event: PlainEvent<'_>) -> Option<BulkRecord<'_>> {
         && is_within(event.unique, UNIQUE_BYTES_MAX)
         && is_within(event.idempotency_key, EVENT_ID_BYTES_MAX)
         && event.unique != Some(AUTO);
+    let at_ms = match event.at {
+        Some(seconds) => Some(ms_of_seconds(seconds)?),
+        None => None,
+    };
     is_right.then(|| BulkRecord {
         key: event.id.into(),
         delta,
         unique: event.unique.map(|text| text.as_bytes().into()),
-        at_ms: event.at.map(milliseconds_of),
+        at_ms,
         id: event.idempotency_key.map(Cow::Borrowed),
         sample: None,
         dimensions: Dimensions::default(),
@@ -149,7 +154,7 @@ struct IncrementWire<'a> {
     unique: Option<Text<'a>>,
     /// When it happened, at most 5 s from the server's clock; now if not given.
     #[serde(default, deserialize_with = "present")]
-    at: Option<WholeNumber>,
+    at: Option<Time>,
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -195,7 +200,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
     Ok(IncrementBody {
         delta,
         unique,
-        at_ms: wire.at.map(|at| milliseconds_of(at.0)),
+        at_ms: wire.at.map(|Time(at_ms)| at_ms),
         sample: sample_of(wire.sample)?,
         dimensions: ByWire::read(wire.by.as_ref())?,
         by: by.into_owned(),
@@ -219,11 +224,6 @@ fn sample_of(number: Option<f64>) -> Result<Option<Sample>, Problem> {
 /// Returns an amount, 1 where it is missing.
 pub(crate) fn delta_or_one(json: Option<&RawValue>) -> Result<u128, Problem> {
     json.map_or(Ok(1), |json| parse_delta(json.get()))
-}
-
-/// Converts a time to the stored type. A time that does not fit becomes one that is too far ahead of any clock.
-pub(crate) fn milliseconds_of(at: u64) -> i64 {
-    i64::try_from(at).unwrap_or(i64::MAX)
 }
 
 pub(crate) fn check_unique(unique: Option<&Text<'_>>) -> Result<(), Problem> {

@@ -9,6 +9,7 @@ use super::super::problem::{Code, Problem};
 use tally_logs::hit::Unread;
 pub(crate) use tally_logs::json::Text;
 use tally_logs::json::object;
+use tally_logs::time::{TIMES, parse_time};
 
 /// The longest detail of a JSON error, in characters. Errors quote the input, and one answer carries 100 of them: 100 *
 /// 256 = 25,600 characters, instead of 100 records of 64 KiB.
@@ -116,7 +117,8 @@ impl<'de> Deserialize<'de> for WholeNumber {
     }
 }
 
-/// A time of a line, in any form of [`WholeNumber`]. A time above 63 bits becomes the largest that they hold.
+/// A time of an export, in unix milliseconds, in any form of [`WholeNumber`]. A time above 63 bits
+/// becomes the largest that they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) i64);
 
@@ -124,6 +126,41 @@ impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let WholeNumber(at) = WholeNumber::deserialize(deserializer)?;
         Ok(Self(i64::try_from(at).unwrap_or(i64::MAX)))
+    }
+}
+
+/// A time in a body, in unix milliseconds: a date, a time of RFC 3339, or unix seconds, as in queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Time(pub(crate) i64);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Given;
+
+        impl Visitor<'_> for Given {
+            type Value = Time;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(TIMES)
+            }
+
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Time, E> {
+                let time = parse_time(&seconds.to_string(), false).map(Time);
+                time.ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(seconds), &self))
+            }
+
+            fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Time, E> {
+                let time = parse_time(&(seconds + 0.0).to_string(), false).map(Time);
+                time.ok_or_else(|| E::invalid_value(de::Unexpected::Float(seconds), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
+                let time = parse_time(text, false).map(Time);
+                time.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Given)
     }
 }
 

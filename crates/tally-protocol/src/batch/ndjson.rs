@@ -8,12 +8,11 @@ use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::problem::{Code, Problem};
 use super::BulkRecord;
 use super::by::AUTO;
-use super::event::{check_event_id, check_unique, delta_or_one, milliseconds_of};
+use super::event::{check_event_id, check_unique, delta_or_one};
 use super::ingest::UniqueField;
-use super::json::{Text, bytes_of, present, read_object};
+use super::json::{Text, Time, bytes_of, present, read_object};
 use tally_logs::hit::visitor;
 use tally_logs::target;
-use tally_logs::time::parse_rfc3339;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,9 +28,9 @@ struct NdjsonWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     ip: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
-    at: Option<u64>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    time: Option<Text<'a>>,
+    at: Option<Time>,
+    #[serde(default, deserialize_with = "present")]
+    time: Option<Time>,
     #[serde(borrow, default, deserialize_with = "present")]
     idempotency_key: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -39,8 +38,8 @@ struct NdjsonWire<'a> {
 }
 
 /// Returns one NDJSON line of `/ingest`: an event whose counter is `id`, or `path` without its query;
-/// whose element is `unique`, or the address `ip` where the query asks for it; and whose time is `at` in unix
-/// milliseconds, or `time` in RFC 3339. `delta`, `idempotency_key` and `by` are as of an event.
+/// whose element is `unique`, or the address `ip` where the query asks for it; and whose time is `at`, or `time`.
+/// `delta`, `idempotency_key` and `by` are as of an event.
 ///
 /// # Errors
 /// As [`super::event::parse_line`]; `invalid-body` also where both names of a field are given.
@@ -67,10 +66,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<BulkRecord
     let dimensions = ByWire::read(wire.by.as_ref())?;
     refuse_auto(&dimensions)?;
     let at_ms = match either("at", wire.at, "time", wire.time)? {
-        Either::First(at) => Some(milliseconds_of(at)),
-        Either::Second(time) => {
-            Some(parse_rfc3339(&time.0).ok_or_else(|| unfit("`time` is not an RFC 3339 time"))?)
-        }
+        Either::First(Time(at_ms)) | Either::Second(Time(at_ms)) => Some(at_ms),
         Either::Neither => None,
     };
     let unique = unique.map(|text| bytes_of(text.0));

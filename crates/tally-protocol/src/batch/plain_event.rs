@@ -13,7 +13,7 @@ pub(super) struct PlainEvent<'a> {
     pub(super) delta: Option<u64>,
     /// The element.
     pub(super) unique: Option<&'a str>,
-    /// When, in unix milliseconds.
+    /// When, in unix seconds.
     pub(super) at: Option<u64>,
     /// The idempotency key.
     pub(super) idempotency_key: Option<&'a str>,

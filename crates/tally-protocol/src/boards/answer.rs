@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::body::MemberLines;
 use super::token::{BoardVersion, cursor_of};
-use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness};
+use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness, moment_of};
 use crate::live::snapshot as live;
 use crate::live::topic::WatchedBoard;
 use crate::messages::{BoardSeen, BoardsListed, MemberOutcome, PeriodOf, Ranked};
@@ -57,9 +57,9 @@ pub(super) struct RowView<'a> {
     /// As it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Box<RawValue>>,
-    /// When it goes, unix milliseconds.
+    /// When it goes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<i64>,
+    expires_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hidden: Option<bool>,
 }
@@ -114,10 +114,9 @@ impl<'a> MemberView<'a> {
 
 #[derive(Serialize)]
 struct PeriodView {
-    /// Unix second.
-    start: i64,
-    /// Unix second in which the next one begins.
-    end: i64,
+    starts_at: Moment,
+    /// When the next one begins.
+    ends_at: Moment,
     total: u64,
 }
 
@@ -125,7 +124,11 @@ impl PeriodView {
     /// `None` for a board without periods.
     fn of(period: &PeriodOf) -> Option<Self> {
         let PeriodOf { start, end, total } = *period;
-        (end > 0).then_some(Self { start, end, total })
+        (end > 0).then(|| Self {
+            starts_at: moment_of(start),
+            ends_at: moment_of(end),
+            total,
+        })
     }
 }
 
@@ -421,7 +424,7 @@ pub fn member_lines(text: &mut String, board: &CounterId, rows: &[Ranked]) {
         #[serde(skip_serializing_if = "Option::is_none")]
         metadata: Option<Box<RawValue>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        expires_at: Option<i64>,
+        expires_at: Option<Moment>,
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden: Option<bool>,
     }
@@ -465,8 +468,8 @@ pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>, as_of_ms: i6
         cursor: Option<&'a CounterId>,
         /// Whether all partitions of the directory have answered.
         exact: bool,
-        /// When the list was asked for, unix milliseconds.
-        as_of: i64,
+        /// When the list was asked for.
+        as_of: Moment,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
         missing_partitions: MissingPartitions<'a>,
     }

@@ -28,10 +28,6 @@ pub const WRITES_AT_ONCE: usize = 1_000;
 /// The longest time to live of a member, seconds: ten years.
 pub const EXPIRES_SECONDS_MAX: u64 = 10 * 365 * 86_400;
 
-/// An `expires_at` of an export below this is in seconds, because previews of 0.2.0 wrote seconds. As milliseconds it
-/// would be a time before March 1973.
-const SECONDS_BELOW: i64 = 100_000_000_000;
-
 /// The most lines whose refusals are reported.
 const REPORTED_LINES_MAX: usize = 100;
 
@@ -199,7 +195,7 @@ struct WriteWire<'a> {
     metadata: Option<&'a RawValue>,
     /// Seconds until the member goes; `null` for never.
     #[serde(borrow, default, deserialize_with = "raw")]
-    expires_in: Option<&'a RawValue>,
+    expires_in_seconds: Option<&'a RawValue>,
 }
 
 /// A value that may be `null`, which is not the same as absent.
@@ -231,7 +227,7 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<ScoreWrite, Problem> {
         Some("null") => Some(None),
         Some(text) => Some(Some(parse_metadata(text)?)),
     };
-    let expires_ms = match wire.expires_in.map(RawValue::get) {
+    let expires_ms = match wire.expires_in_seconds.map(RawValue::get) {
         None => None,
         Some("null") => Some(None),
         Some(text) => match serde_json::from_str(text).map(|WholeNumber(seconds)| seconds) {
@@ -243,7 +239,7 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<ScoreWrite, Problem> {
             }
             _ => {
                 return refuse(format!(
-                    "expires_in must be whole seconds from 1 to {EXPIRES_SECONDS_MAX}, or null for never"
+                    "expires_in_seconds must be whole seconds from 1 to {EXPIRES_SECONDS_MAX}, or null for never"
                 ));
             }
         },
@@ -255,7 +251,7 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<ScoreWrite, Problem> {
     })
 }
 
-/// Reads a write to one member: `{"score":7}` or `{"delta":1}`, with `metadata` and `expires_in`.
+/// Reads a write to one member: `{"score":7}` or `{"delta":1}`, with `metadata` and `expires_in_seconds`.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
@@ -394,10 +390,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<(Vec<MemberWrite>, 
     let score = infinite.map_or_else(|| number("score", wire.score), Ok)?;
     let metadata = wire.metadata.map(|text| parse_metadata(text.get()));
     let metadata = metadata.transpose()?;
-    let expires_ms = wire.expires_at.map(|Moment(at)| match at {
-        ..SECONDS_BELOW => at.saturating_mul(1_000),
-        at_ms => at_ms,
-    });
+    let expires_ms = wire.expires_at.map(|Moment(at_ms)| at_ms);
     let is_expired = expires_ms.is_some_and(|at_ms| at_ms <= now_ms);
     let write = |action: MemberAction| MemberWrite {
         member: member.clone(),

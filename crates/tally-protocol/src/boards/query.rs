@@ -98,15 +98,12 @@ impl BoardQuery {
 
     /// The period that is asked for, by its beginning. A cursor stays in its own period.
     pub fn period(&self) -> Result<Option<i64>, Problem> {
-        match (self.0.get("period").map(str::parse), self.1) {
+        match (self.0.unix_seconds("period")?, self.1) {
             (None, start) => Ok(start),
-            (Some(Ok(start)), Some(other)) if start != other => refuse(format!(
+            (Some(start), Some(other)) if start != other => refuse(format!(
                 "the cursor is of the period {other}: leave period out"
             )),
-            (Some(Ok(start)), _) => Ok(Some(start)),
-            (Some(Err(_)), _) => {
-                refuse("period must be the `start` of a period, unix seconds".to_owned())
-            }
+            (Some(start), _) => Ok(Some(start)),
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use crate::batch::json::{Moment, WholeNumber, read_object};
 use crate::bodies::parse_settings;
 use crate::delta::{parse_sum, parse_value};
+use crate::fields::moment_of;
 use crate::messages::Put;
 use crate::problem::{Code, Problem};
 use tally_core::cluster::root::DATACENTERS_MAX;
@@ -212,11 +213,11 @@ struct DatacenterWire<'a> {
     #[serde(default)]
     hours: Buckets,
     #[serde(default)]
-    hours_from: Option<Moment>,
+    hours_kept_from_at: Option<Moment>,
     #[serde(default)]
     days: Buckets,
     #[serde(default)]
-    days_from: Option<Moment>,
+    days_kept_from_at: Option<Moment>,
     #[serde(default)]
     uniques: Option<String>,
     #[serde(default)]
@@ -303,12 +304,13 @@ fn no_later(Moment(at_ms): Moment, now_ms: i64) -> i64 {
 /// From when buckets are complete, unix seconds, limited as by [`no_later`]. If the line does not say it, they are
 /// always complete.
 fn kept_from(at: Option<Moment>, now_ms: i64) -> i64 {
-    at.map_or(i64::MIN, |Moment(at)| {
-        match is_ahead(at.saturating_mul(1_000), now_ms) {
-            true => now_ms.div_euclid(1_000),
-            false => at,
-        }
-    })
+    at.map_or(i64::MIN, |at| no_later(at, now_ms).div_euclid(1_000))
+}
+
+/// The bucket of a step that begins at a moment, as a unix second.
+fn start_of(step: Resolution, Moment(at_ms): Moment, now_ms: i64) -> Option<i64> {
+    let start = step.start_of(at_ms.div_euclid(1_000));
+    (moment_of(start) == at_ms && !is_ahead(at_ms, now_ms)).then_some(start)
 }
 
 /// Checks that buckets are in order, each at the beginning of its interval.
@@ -318,24 +320,18 @@ fn points(
     (buckets, now_ms): (Buckets, i64),
     points_max: usize,
 ) -> Result<Points, Problem> {
-    let buckets = buckets.into_iter();
-    let points: Points = buckets
-        .map(|(Moment(start), Amount(amount))| (start, amount))
+    let named = buckets.len();
+    let starts = buckets.into_iter();
+    let points: Points = starts
+        .filter_map(|(at, Amount(amount))| Some((start_of(step, at, now_ms)?, amount)))
         .collect();
-    let last = points.last();
-    if last.is_some_and(|(start, _)| is_ahead(start.saturating_mul(1_000), now_ms)) {
-        return refuse(format!("{name} must not be later than now"));
-    }
-    let is_start = points
-        .iter()
-        .all(|(start, _)| *start == step.start_of(*start));
     let is_ordered = points.windows(2).all(|pair| match pair {
         [one, other] => one.0 < other.0,
         _ => true,
     });
-    if !is_start || !is_ordered || points.len() > points_max {
+    if points.len() < named || !is_ordered || named > points_max {
         return refuse(format!(
-            "{name} must be at most {points_max} pairs of a unix second with which one begins, ascending, and an amount"
+            "{name} must be at most {points_max} pairs, ascending: the unix milliseconds at which one begins, not later than now, and an amount"
         ));
     }
     Ok(points)
@@ -395,16 +391,17 @@ fn datacenter(
         return refuse("a datacenter's id has 1 to 16 letters, digits or `-`");
     };
     let mut samples = Vec::new();
-    for (Moment(hour), text) in wire.samples {
+    for (at, text) in wire.samples {
         let body = bytes_of("samples", &text)?;
-        let is_hour = hour == Resolution::Hour.start_of(hour)
-            && !is_ahead(hour.saturating_mul(1_000), now_ms);
-        if !is_hour || Histogram::from_bytes(&body).is_err() {
-            return refuse(
-                "samples must be pairs of an hour, not later than now, and a histogram in base64",
-            );
+        let hour = start_of(Resolution::Hour, at, now_ms);
+        match hour.filter(|_| Histogram::from_bytes(&body).is_ok()) {
+            Some(hour) => samples.push((hour, body)),
+            None => {
+                return refuse(
+                    "samples must be pairs: the unix milliseconds of an hour, not later than now, and a histogram in base64",
+                );
+            }
         }
-        samples.push((hour, body));
     }
     if wire.breakdowns.len() > DIMENSIONS_MAX || samples.len() > HOURS_KEPT + 48 {
         return refuse("a datacenter has too many breakdowns or samples");
@@ -424,8 +421,8 @@ fn datacenter(
         )?,
         hours: points("hours", Resolution::Hour, (wire.hours, now_ms), HOURS_KEPT)?,
         days: points("days", Resolution::Day, (wire.days, now_ms), DAYS_KEPT)?,
-        hours_from: kept_from(wire.hours_from, now_ms),
-        days_from: kept_from(wire.days_from, now_ms),
+        hours_from: kept_from(wire.hours_kept_from_at, now_ms),
+        days_from: kept_from(wire.days_kept_from_at, now_ms),
         uniques: uniques_of(wire.uniques.as_deref())?,
         samples,
         breakdowns: breakdowns(wire.breakdowns, added, is_set)?,

@@ -20,6 +20,7 @@ use serde::{Serialize, Serializer};
 pub use line::{CounterLine, ExportEnd, Line, name_of, parse_line};
 pub use query::{ExportQuery, ImportMode, import_mode};
 
+use crate::fields::moment_of;
 use crate::messages::ExportedCounter;
 use crate::problem::Problem;
 use crate::public::{Exact, SettingsView};
@@ -84,7 +85,8 @@ impl Buckets<'_> {
 impl Serialize for Buckets<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let pairs = self.0.iter();
-        serializer.collect_seq(pairs.map(|(start, amount)| (start, Amount(*amount, self.1))))
+        serializer
+            .collect_seq(pairs.map(|(start, amount)| (moment_of(*start), Amount(*amount, self.1))))
     }
 }
 
@@ -125,11 +127,11 @@ struct DatacenterView<'a> {
     #[serde(skip_serializing_if = "Buckets::is_empty")]
     hours: Buckets<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hours_from: Option<i64>,
+    hours_kept_from_at: Option<i64>,
     #[serde(skip_serializing_if = "Buckets::is_empty")]
     days: Buckets<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    days_from: Option<i64>,
+    days_kept_from_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uniques: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -200,13 +202,13 @@ pub fn counter_line(exported: &ExportedCounter, strings: bool) -> String {
             updated_at: some_from(contents.last_write_ms).filter(|at_ms| *at_ms > 0),
             minutes: Buckets(&contents.minutes, strings),
             hours: Buckets(&contents.hours, strings),
-            hours_from: some_from(contents.hours_from),
+            hours_kept_from_at: some_from(contents.hours_from).map(moment_of),
             days: Buckets(&contents.days, strings),
-            days_from: some_from(contents.days_from),
+            days_kept_from_at: some_from(contents.days_from).map(moment_of),
             uniques: (!contents.uniques.is_empty())
                 .then(|| BASE64_STANDARD.encode(contents.uniques.to_bytes())),
             samples: samples
-                .map(|(hour, body)| (*hour, BASE64_STANDARD.encode(body)))
+                .map(|(hour, body)| (moment_of(*hour), BASE64_STANDARD.encode(body)))
                 .collect(),
             breakdowns: breakdowns
                 .map(|(name, values)| (name.as_str(), BreakdownView::of(values, strings)))

@@ -229,7 +229,7 @@ pub fn update_frame(update: &Update) -> String {
 
 /// The message that is sent when nothing has changed for long.
 pub fn ping(at_ms: i64) -> String {
-    [r#"{"type":"ping","at":"#, &at_ms.to_string(), "}"].concat()
+    [r#"{"type":"ping","sent_at":"#, &at_ms.to_string(), "}"].concat()
 }
 
 /// A ping as a server-sent event of its own type, so that listeners for messages do not see it.

@@ -441,7 +441,7 @@ fn compose(
     }
     let at = now_ms.to_string();
     let mut text = [
-        r#"{"type":"update","at":"#,
+        r#"{"type":"update","sent_at":"#,
         &at,
         r#","counters":{"#,
         &of_counters,

@@ -10,7 +10,9 @@ use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name}
 use super::number::Exact;
 use super::to_json;
 use super::top::{OmittedView, share};
-use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
+use crate::fields::{
+    CountValue, Exactness, MissingPartitions, Moment, Staleness, Total, moment_of,
+};
 use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
 use crate::query::{BreakdownQuery, HistoryFormat};
 use tally_core::counter::breakdown::{Breakdown, join_breakdowns};
@@ -72,8 +74,8 @@ struct ValueView<'a> {
     by: &'a str,
     value: &'a str,
     window: SpanView,
-    /// Unix second from which days are kept, where that is after `from`.
-    kept_from: Option<i64>,
+    /// Since when days are kept, where that is after the beginning of the window.
+    kept_from_at: Option<Moment>,
     /// How much was counted with this value at least, by all counters.
     total: CountValue,
     /// How much more it may be.
@@ -341,7 +343,7 @@ impl Aggregate {
             by: query.by.as_str(),
             value: self.value_named.as_deref().unwrap_or_default(),
             window: SpanView::of(query),
-            kept_from: query.kept_after(self.kept_from),
+            kept_from_at: query.kept_after(self.kept_from).map(moment_of),
             total: exact(count),
             error: exact(error),
             rows: rows.collect(),
@@ -374,8 +376,8 @@ impl Aggregate {
             /// How many were summed.
             counters: u64,
             step: &'static str,
-            /// Unix second from which points of this step are complete; `null` where nothing was let go.
-            kept_from: Option<i64>,
+            /// Since when points of this step are complete; `null` where nothing was let go.
+            kept_from_at: Option<Moment>,
             exact: Exactness,
             as_of: Moment,
             staleness_ms: Staleness,
@@ -396,7 +398,7 @@ impl Aggregate {
             prefix,
             counters: self.counters,
             step: step_name(range),
-            kept_from: (self.kept_from != i64::MIN).then_some(self.kept_from),
+            kept_from_at: (self.kept_from != i64::MIN).then(|| moment_of(self.kept_from)),
             exact: is_fresh && self.is_complete,
             as_of: self.as_of_ms,
             staleness_ms: self.staleness_ms(now_ms),

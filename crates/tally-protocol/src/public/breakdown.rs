@@ -10,7 +10,9 @@ use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
 use super::top::{OmittedView, share};
-use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness};
+use crate::fields::{
+    CountValue, Exactness, MissingPartitions, Moment, Staleness, end_of, moment_of,
+};
 use crate::limits::PolicyName;
 use crate::messages::UnreadCounters;
 use crate::query::BreakdownQuery;
@@ -23,20 +25,22 @@ use tally_core::sketch::ValueCount;
 
 #[derive(Serialize)]
 pub(super) struct SpanView {
-    /// Unix second: where the first hour or day begins; `null` for all time.
-    from: Option<i64>,
-    /// Unix second: where the last hour or day ends, or now.
-    to: i64,
+    /// Where the first hour or day begins; `null` for all time.
+    starts_at: Option<Moment>,
+    /// Where the last hour or day ends, or this second.
+    ends_at: Moment,
 }
 
 impl SpanView {
     pub(super) fn of(query: &BreakdownQuery) -> Self {
         Self {
-            from: query.window.map(|(from, _)| from),
+            starts_at: query.window.map(|(from, _)| moment_of(from)),
             // By a clock that is behind the caller's, the window may not have begun.
-            to: query
-                .window
-                .map_or(query.now, |(from, to)| to.min(query.now).max(from)),
+            ends_at: end_of(
+                query
+                    .window
+                    .map_or(query.now, |(from, to)| to.min(query.now).max(from)),
+            ),
         }
     }
 }
@@ -106,8 +110,8 @@ pub(super) struct BreakdownView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'a str>,
     window: SpanView,
-    /// Unix second from which days are kept, where that is after `from`.
-    kept_from: Option<i64>,
+    /// Since when days are kept, where that is after the beginning of the window.
+    kept_from_at: Option<Moment>,
     /// What increments added in the window: all `count`s, that of `other`, and `none` together.
     total: CountValue,
     /// How many values are known by name: 1,000 at most.
@@ -182,7 +186,7 @@ impl BreakdownView<'_> {
             policy: subject.policy,
             by: has_values.then(|| query.by.as_str()),
             window: SpanView::of(query),
-            kept_from: query.kept_after(subject.kept_from),
+            kept_from_at: query.kept_after(subject.kept_from).map(moment_of),
             total: exact(total),
             values: breakdown.values.len(),
             rows: rows

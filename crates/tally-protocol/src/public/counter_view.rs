@@ -8,7 +8,9 @@ use super::explain::Tree;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
-use crate::fields::{CountValue, Exactness, Moment, Staleness, Total, UniquesCover, VersionText};
+use crate::fields::{
+    CountValue, Exactness, Moment, Staleness, Total, UniquesCover, VersionText, moment_of,
+};
 use crate::messages::GlobalSum;
 use crate::query::{HistoryFormat, Window};
 use crate::version::Version;
@@ -77,10 +79,10 @@ struct CounterView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<Total>,
     exact: Exactness,
-    /// Newest write, set or reset, unix milliseconds; `null` before the first.
-    updated_at: Option<i64>,
-    /// When it ends by itself, unix milliseconds; `null` for never.
-    expires_at: Option<i64>,
+    /// Newest write, set or reset; `null` before the first.
+    updated_at: Option<Moment>,
+    /// When it ends by itself; `null` for never.
+    expires_at: Option<Moment>,
     version: VersionText,
     /// The moment that the value describes.
     as_of: Moment,
@@ -320,7 +322,7 @@ impl<'a> SummedCounter<'a> {
             count: exact(Value::new(self.total.window.count, 0)),
             max_error: exact(Value::new(self.total.window.max_error, 0)),
             uniques: self.uniques(Some(window)).filter(|_| window.has_uniques()),
-            uniques_cover: window.uniques_cover(),
+            uniques_cover: window.uniques_cover().map(UniquesCover::of),
         });
         let last_write_ms = self.total.last_write_ms.max(root.last_write_ms);
         to_json(&CounterView {
@@ -377,8 +379,8 @@ impl<'a> SummedCounter<'a> {
         struct HistoryView<'a> {
             id: &'a CounterId,
             step: &'static str,
-            /// Unix second from which points of this step are complete; `null` where nothing was let go.
-            kept_from: Option<i64>,
+            /// Since when points of this step are complete; `null` where nothing was let go.
+            kept_from_at: Option<Moment>,
             exact: Exactness,
             as_of: Moment,
             staleness_ms: Staleness,
@@ -387,7 +389,7 @@ impl<'a> SummedCounter<'a> {
         to_json(&HistoryView {
             id: self.id,
             step: step_name(range),
-            kept_from: self.total.kept_from,
+            kept_from_at: self.total.kept_from.map(moment_of),
             exact: self.is_exact(),
             as_of: self.as_of_ms(),
             staleness_ms: self.staleness_ms(),
@@ -395,9 +397,9 @@ impl<'a> SummedCounter<'a> {
         })
     }
 
-    /// The same as CSV: the unix second at which each bucket begins, and its count, if that is known.
+    /// The same as CSV: when each bucket begins, in unix milliseconds, and its count, if that is known.
     pub fn history_csv(&self, range: Range, format: HistoryFormat) -> String {
-        let mut text = "at,count\n".to_owned();
+        let mut text = "starts_at,count\n".to_owned();
         for (start, count) in points_of(self.points(), self.kept_from(), range, format) {
             let count = count.map(|count| to_json(&count)).unwrap_or_default();
             text.push_str(&format!("{start},{}\n", count.trim_matches('"')));
@@ -406,8 +408,8 @@ impl<'a> SummedCounter<'a> {
     }
 }
 
-/// A bucket of a history: its beginning, unix seconds, and its count, if that is known.
-pub(super) type Point = (i64, Option<CountValue>);
+/// A bucket of a history: its beginning, and its count, if that is known.
+pub(super) type Point = (Moment, Option<CountValue>);
 
 /// The buckets of a range, from the non-empty ones: counts before `kept_from` are unknown.
 pub(super) fn points_of(
@@ -422,7 +424,7 @@ pub(super) fn points_of(
         let count = counted.get(&start).copied().unwrap_or(0);
         let exact = || Exact::new(Value::new(count, 0), format.strings);
         if format.zeros || count > 0 && start >= kept_from {
-            points.push((start, (start >= kept_from).then(exact)));
+            points.push((moment_of(start), (start >= kept_from).then(exact)));
         }
         start += range.step.seconds();
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use crate::fields::{CountValue, Exactness, Moment, Staleness};
+use crate::fields::{CountValue, Exactness, Moment, Staleness, end_of, moment_of};
 use crate::query::SamplesWindow;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Part;
@@ -17,10 +17,10 @@ use tally_core::sketch::MAX_RELATIVE_ERROR;
 struct SampledSpanView {
     /// As it was asked for.
     seconds: u64,
-    /// Unix second: where the minute begins that the first second lies in, or the hour if that was a day ago.
-    from: i64,
-    /// Unix second: where the last minute or hour ends, or now.
-    to: i64,
+    /// Where the minute of the first second begins, or its hour if that was a day ago.
+    starts_at: Moment,
+    /// Where the last minute or hour ends, or this second.
+    ends_at: Moment,
 }
 
 #[derive(Serialize)]
@@ -84,8 +84,8 @@ impl SummedCounter<'_> {
             id: self.id,
             window: SampledSpanView {
                 seconds: window.seconds,
-                from,
-                to: to.min(window.now),
+                starts_at: moment_of(from),
+                ends_at: end_of(to.min(window.now)),
             },
             count: exact(samples.count()),
             min: samples.min(),

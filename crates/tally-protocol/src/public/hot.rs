@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::to_json;
+use crate::fields::Moment;
 use crate::fleet::Fleet;
 use crate::fleet::hot::MilliRate;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -36,8 +37,8 @@ struct RowView<'a> {
 #[derive(Serialize)]
 struct HotView<'a> {
     exact: bool,
-    /// When the newest report came, unix milliseconds.
-    as_of: i64,
+    /// When the newest report came.
+    as_of: Moment,
     /// The most that is written a second of any counter that is not named.
     others_per_second_max: f64,
     /// Partitions of the directory that did not answer: what was reported there is missing.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
-use crate::fields::{CountValue, Exactness, MissingPartitions};
+use crate::fields::{CountValue, Exactness, MissingPartitions, Moment};
 use crate::messages::{CounterList, KnownTotal};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
@@ -16,7 +16,7 @@ struct KnownView {
     value: Option<Exact>,
     count: Option<CountValue>,
     uniques: Option<Estimate>,
-    as_of: i64,
+    as_of: Moment,
 }
 
 #[derive(Serialize)]

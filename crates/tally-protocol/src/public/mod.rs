@@ -166,7 +166,8 @@ pub fn dead_letters_json(dead: DeadLetters, page: &ListPage, strings: bool) -> S
         delta: Total,
         /// Why.
         code: &'static str,
-        at: Moment,
+        /// When it was given up.
+        failed_at: Moment,
     }
     #[derive(Serialize)]
     struct LettersView {
@@ -203,7 +204,7 @@ pub fn dead_letters_json(dead: DeadLetters, page: &ListPage, strings: bool) -> S
             DeadLetterReason::Broken => Code::Internal,
         }
         .as_str(),
-        at: letter.at_ms,
+        failed_at: letter.at_ms,
     });
     to_json(&LettersView {
         entries: view.collect(),

@@ -5,7 +5,9 @@ use serde::Serialize;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
-use crate::fields::{CountValue, Exactness, MissingPartitions, Moment, Staleness, Total};
+use crate::fields::{
+    CountValue, Exactness, MissingPartitions, Moment, Staleness, Total, end_of, moment_of,
+};
 use crate::messages::{OrderBy, Sums, Top, TopRow, UnreadCounters, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
@@ -85,13 +87,13 @@ struct TopView<'a> {
     by: &'static str,
     /// As it was asked for; `null` for all time.
     window: Option<&'a str>,
-    /// Unix second since which it was counted; `null` for all time.
-    from: Option<i64>,
-    /// The last unix second that is counted, where `from` was given.
+    /// Since when it was counted; `null` for all time.
+    starts_at: Option<Moment>,
+    /// Until when it was counted, where `from` was given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<i64>,
-    /// Unix second from which the directory keeps what windows count; `null` where it always did.
-    kept_from: Option<i64>,
+    ends_at: Option<Moment>,
+    /// Since when the directory keeps what windows count; `null` where it always did.
+    kept_from_at: Option<Moment>,
     exact: Exactness,
     as_of: Moment,
     staleness_ms: Staleness,
@@ -176,7 +178,7 @@ impl TopPage {
         } else {
             0
         };
-        let kept_from = top.sums.kept_from_ms.div_euclid(1_000);
+        let kept_from_ms = top.sums.kept_from_ms;
         TopView {
             prefix: &self.prefix,
             by: match self.by {
@@ -185,10 +187,11 @@ impl TopPage {
                 OrderBy::Uniques => "uniques",
             },
             window: self.window.as_deref(),
-            from: (self.range.map(|(from, _)| from))
-                .or_else(|| self.since.map(WindowStart::seconds)),
-            to: (self.range.map(|(_, to)| to)).filter(|_| self.window.is_none()),
-            kept_from: (kept_from > 0).then_some(kept_from),
+            starts_at: (self.range.map(|(from, _)| from))
+                .or_else(|| self.since.map(WindowStart::seconds))
+                .map(moment_of),
+            ends_at: (self.range.filter(|_| self.window.is_none())).map(|(_, to)| end_of(to)),
+            kept_from_at: (kept_from_ms > 0).then_some(kept_from_ms),
             exact: false,
             as_of: as_of_ms,
             staleness_ms: self.now_ms.saturating_sub(as_of_ms).max(0),

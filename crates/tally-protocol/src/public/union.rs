@@ -107,7 +107,7 @@ fn together_json(
         estimate: Estimate,
         /// Present if it was asked for.
         #[serde(skip_serializing_if = "Option::is_none")]
-        window: Option<u64>,
+        window_seconds: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         uniques_cover: Option<UniquesCover>,
         exact: Exactness,
@@ -121,8 +121,8 @@ fn together_json(
         ids,
         op,
         estimate: rounding.apply(estimate),
-        window: window.map(|window| window.seconds),
-        uniques_cover: window.and_then(Window::uniques_cover),
+        window_seconds: window.map(|window| window.seconds),
+        uniques_cover: window.and_then(Window::uniques_cover).map(UniquesCover::of),
         exact: counters.iter().all(SummedCounter::is_exact),
         as_of: counters
             .iter()

@@ -8,7 +8,7 @@ use super::breakdown::{BreakdownView, Subject};
 use super::counter_view::{SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
-use crate::fields::{CountValue, Moment, Staleness};
+use crate::fields::{CountValue, Moment, Staleness, moment_of};
 use crate::limits::PolicyName;
 use crate::names::VerdictKind;
 use crate::query::{BreakdownQuery, HistoryFormat};
@@ -30,10 +30,10 @@ pub struct VerdictCounts<'a> {
     pub now_ms: i64,
 }
 
-/// Its beginning, and how many were allowed, refused, and had no verdict.
+/// When it begins, and how many were allowed, refused, and had no verdict.
 #[derive(Serialize)]
 struct Step(
-    i64,
+    Moment,
     Option<CountValue>,
     Option<CountValue>,
     Option<CountValue>,
@@ -43,12 +43,12 @@ struct Step(
 struct HistoryView<'a> {
     policy: &'a PolicyName,
     step: &'static str,
-    /// Unix second at which the first step begins.
-    from: i64,
-    /// Unix second at which the last step ends.
-    to: i64,
-    /// Unix second from which points of this step are complete; `null` where nothing was let go.
-    kept_from: Option<i64>,
+    /// When the first step begins.
+    starts_at: Moment,
+    /// When the last step ends.
+    ends_at: Moment,
+    /// Since when points of this step are complete; `null` where nothing was let go.
+    kept_from_at: Option<Moment>,
     /// Checks that were allowed, of all points.
     allowed: CountValue,
     /// Checks that were refused.
@@ -59,7 +59,7 @@ struct HistoryView<'a> {
     exact: bool,
     as_of: Moment,
     staleness_ms: Staleness,
-    /// Allowed, refused, and without a verdict, in each step; `null` before `kept_from`.
+    /// Allowed, refused, and without a verdict, in each step; `null` before `kept_from_at`.
     points: Vec<Step>,
 }
 
@@ -92,16 +92,17 @@ impl VerdictCounts<'_> {
         let points = points.map(|(((start, allowed), (_, refused)), (_, error))| {
             Step(start, allowed, refused, error)
         });
-        let has_some = |start: &i64| {
+        let has_some = |starts_at: Moment| {
+            let start = starts_at.div_euclid(1_000);
             let mut kinds = kinds.iter().flatten();
-            *start >= kept_from && kinds.any(|kind| kind.points().contains_key(start))
+            start >= kept_from && kinds.any(|kind| kind.points().contains_key(&start))
         };
         to_json(&HistoryView {
             policy: self.policy,
             step: step_name(range),
-            from: range.from,
-            to: range.to + range.step.seconds() - 1,
-            kept_from: (kept_from != i64::MIN).then_some(kept_from),
+            starts_at: moment_of(range.from),
+            ends_at: moment_of(range.to + range.step.seconds()),
+            kept_from_at: (kept_from != i64::MIN).then(|| moment_of(kept_from)),
             allowed,
             refused,
             error,
@@ -109,7 +110,7 @@ impl VerdictCounts<'_> {
             as_of: self.as_of_ms,
             staleness_ms: self.staleness_ms(),
             points: points
-                .filter(|Step(start, ..)| format.zeros || has_some(start))
+                .filter(|Step(start, ..)| format.zeros || has_some(*start))
                 .collect(),
         })
     }

@@ -19,7 +19,7 @@ use tally_core::order::map_of;
 struct DayView {
     /// The day of UTC on which it began.
     date: String,
-    begun_at: Moment,
+    began_at: Moment,
     ended_at: Moment,
     /// Whether it needs no earlier one.
     full: bool,
@@ -39,7 +39,7 @@ struct DayView {
 struct RunView {
     partition: u32,
     run: u64,
-    begun_at: Moment,
+    began_at: Moment,
     ended_at: Moment,
     full: bool,
     counters: u64,
@@ -50,7 +50,7 @@ struct RunView {
 #[derive(Serialize)]
 struct InProgressView<'a> {
     partition: u32,
-    begun_at: Moment,
+    began_at: Moment,
     changed: u64,
     /// Why it does not go on.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
     let ended = runs.iter().map(|(_, run)| run.ended_ms);
     DayView {
         date: date_of(day),
-        begun_at: begun.min().unwrap_or(0),
+        began_at: begun.min().unwrap_or(0),
         ended_at: ended.max().unwrap_or(0),
         full: runs.iter().all(|(_, run)| run.before.is_none()),
         counters: sum(|run| run.counters),
@@ -114,7 +114,7 @@ fn runs_in_progress(all: &AllRuns) -> Vec<InProgressView<'_>> {
         let run = answer.in_progress.as_ref()?;
         Some(InProgressView {
             partition: *partition,
-            begun_at: run.begun_ms,
+            began_at: run.begun_ms,
             changed: run.entries,
             why: run.why.as_deref(),
         })
@@ -161,7 +161,7 @@ pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
     let views = runs.iter().map(|(partition, run)| RunView {
         partition: *partition,
         run: run.run,
-        begun_at: run.begun_ms,
+        began_at: run.begun_ms,
         ended_at: run.ended_ms,
         full: run.before.is_none(),
         counters: run.counters,
@@ -186,15 +186,15 @@ struct PartView<'a> {
 #[derive(Serialize)]
 struct ThenView<'a> {
     /// The day of the snapshot.
-    on: String,
+    date: String,
     /// `null` where it did not exist.
     value: Option<Total>,
-    /// Every write that was acknowledged before is in it, unix milliseconds.
-    as_of: Option<i64>,
+    /// Every write that was acknowledged before is in it.
+    as_of: Option<Moment>,
     /// No write after it is.
     taken_at: Moment,
     /// The newest write in it, where one is known.
-    updated_at: Option<i64>,
+    updated_at: Option<Moment>,
     uniques: Option<Estimate>,
     datacenters: Vec<PartView<'a>>,
 }
@@ -207,7 +207,7 @@ fn then_view(then: &PastState, rounding: Rounding, strings: bool) -> ThenView<'_
     let kept = then.kept.as_ref();
     let parts = kept.into_iter().flat_map(|kept| &kept.datacenters);
     ThenView {
-        on: date_of(then.run.day),
+        date: date_of(then.run.day),
         value: kept.map(|kept| Exact::new(kept.value(), strings)),
         as_of: kept.map(|kept| kept.as_of_ms),
         taken_at: then.run.ended_ms,
@@ -255,15 +255,15 @@ pub fn days_json(
     #[derive(Serialize)]
     struct CounterDaysView<'a> {
         id: &'a CounterId,
-        from: String,
-        to: String,
+        first_date: String,
+        last_date: String,
         days: Vec<ThenView<'a>>,
     }
     let views = states.iter().map(|then| then_view(then, rounding, strings));
     to_json(&CounterDaysView {
         id,
-        from: date_of(days.first),
-        to: date_of(days.last),
+        first_date: date_of(days.first),
+        last_date: date_of(days.last),
         days: views.collect(),
     })
 }
@@ -280,21 +280,21 @@ pub fn list_on_json(
         id: &'a CounterId,
         value: Exact,
         uniques: Option<Estimate>,
-        as_of: i64,
-        updated_at: Option<i64>,
+        as_of: Moment,
+        updated_at: Option<Moment>,
     }
     #[derive(Serialize)]
     struct CountersOnView<'a> {
         /// The oldest and the newest day of the runs that the list is from.
-        on: Option<[String; 2]>,
-        taken_at: Option<i64>,
+        dates: Option<[String; 2]>,
+        taken_at: Option<Moment>,
         entries: Vec<RowView<'a>>,
         cursor: Option<&'a str>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: &'a [u32],
     }
     let days = || listed.runs.iter().map(|(_, run)| run.day);
-    let on = days().min().zip(days().max());
+    let dates = days().min().zip(days().max());
     let rows = listed.rows.iter().map(|row| RowView {
         id: &row.counter,
         value: Exact::new(row.kept.value(), strings),
@@ -303,7 +303,7 @@ pub fn list_on_json(
         updated_at: row.kept.last_write_ms(),
     });
     to_json(&CountersOnView {
-        on: on.map(|(first, last)| [date_of(first), date_of(last)]),
+        dates: dates.map(|(first, last)| [date_of(first), date_of(last)]),
         taken_at: listed.runs.iter().map(|(_, run)| run.ended_ms).max(),
         entries: rows.collect(),
         cursor,

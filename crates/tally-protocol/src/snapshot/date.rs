@@ -1,7 +1,7 @@
 //! Days in requests and answers: `2026-11-01`, in UTC.
 
 use crate::problem::{Code, Problem};
-use tally_logs::time::parse_date as parse_civil;
+use tally_logs::time::{TIMES, parse_time};
 
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 86_400_000;
@@ -19,8 +19,8 @@ pub fn day_of_ms(at_ms: i64) -> i64 {
 /// # Errors
 /// `invalid-query` for text that is no day.
 pub fn parse_date(text: &str) -> Result<i64, Problem> {
-    parse_civil(text).ok_or_else(|| {
-        let detail = "a day is written as 2026-11-01: four digits, two and two, of a day that there is, from 1970 on";
+    parse_time(text, true).map(day_of_ms).ok_or_else(|| {
+        let detail = format!("a day must be {TIMES} within it; {text:?} is none");
         Problem::new(Code::InvalidQuery, detail)
     })
 }
