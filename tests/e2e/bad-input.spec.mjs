@@ -199,8 +199,10 @@ describe("routes and methods", () => {
   const isOther = (path) => path.startsWith("/redis");
   for (const [template, methods] of Object.entries(API.paths).filter(([path]) => !isOther(path))) {
     const path = template.replace("{id}", "bad").replace("{prefix}", "bad");
+    // A board of the name `top` is configured and deleted as any other.
+    const all = template === "/boards/top" ? { ...API.paths["/boards/{board}"], ...methods } : methods;
     const known = ["GET", "POST", "PUT", "DELETE", "PATCH"].filter((method) =>
-      Object.hasOwn(methods, method.toLowerCase()),
+      Object.hasOwn(all, method.toLowerCase()),
     );
     test(`${template} refuses methods other than ${known}`, () =>
       unchanged(async () => {
