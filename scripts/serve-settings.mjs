@@ -83,17 +83,25 @@ export function openObjectsMax(descriptors, memoryBytes, edges) {
   return Math.max(1, Math.floor(most / (edges + 1)));
 }
 
+// What to change if keys are missing: by variables, or by options of `tally serve`.
+const NEEDS_KEYS = {
+  variables: (host) => [`TALLY_HOST=${host}`, "set TALLY_KEYS to the keys", "leave TALLY_HOST unset"],
+  options: (host) => [`--host ${host}`, "add --keys keys.json", "leave --host out"],
+};
+
 /**
  * Returns the settings of `make serve`.
- * addresses: what TALLY_HOST resolves to, numeric. Errors: SettingError, its message for the user.
+ * addresses: what TALLY_HOST resolves to, numeric. by: whether they come as `variables` or as `options`. Errors:
+ * SettingError, its message for the user.
  */
-export function serveSettings(env, addresses) {
+export function serveSettings(env, addresses, by = "variables") {
   const host = ownSetting(env, "HOST") || HOST_DEFAULT;
   const loopback = addresses.length > 0 && addresses.every(isLoopback);
   const variables = workerVariables(env, loopback);
   if (!loopback && variables.TALLY_KEYS === undefined) {
+    const [what, set, unset] = NEEDS_KEYS[by](host);
     throw new SettingError(
-      `TALLY_HOST=${host} can be reached from other machines, so keys are needed: set TALLY_KEYS (the README shows its form), or leave TALLY_HOST unset to serve this machine only`,
+      `${what} can be reached from other machines, so keys are needed: ${set} (docs/operate/keys.md shows their form), or ${unset} to serve this machine only`,
     );
   }
   const edges = whole("SERVE_EDGES", env.SERVE_EDGES, 1, 1, EDGES_MAX);

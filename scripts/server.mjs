@@ -268,7 +268,8 @@ function tabletsOf(folder, setting) {
 }
 
 async function start(place, env) {
-  const settings = serveSettings(env, await resolveHost(ownSetting(env, "HOST") || HOST_DEFAULT));
+  const addresses = await resolveHost(ownSetting(env, "HOST") || HOST_DEFAULT);
+  const settings = serveSettings(env, addresses, place.settings);
   const { host, address } = settings;
   const ports = [];
   for (const port of settings.ports) ports.push(await freePort(place, host, address, port));
@@ -398,7 +399,7 @@ async function supervise(begin, { folder, urls, data, place }) {
 /**
  * Serves until a signal ends this process, with the settings of `env`. What cannot be is said in one sentence, and ends
  * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative data
- * folder is below; and how the command is called: `command`, `withPort(port)`, `withData(path)`. `parent`: the process
+ * folder is below; and how the command is called: `command`, `settings` (by `variables` or `options`), `withPort(port)`, `withData(path)`. `parent`: the process
  * whose end ends this one, if any. `ready(urls)`, where it is given, is called once it answers; else that is printed.
  */
 export function serve(place, env) {

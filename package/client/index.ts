@@ -47,6 +47,8 @@ export class Tally {
   readonly #transport: Transport;
   readonly #batch: Batch;
   readonly #stores = new Map<string, CounterStore>();
+  // Stored policies that are closed, as answers said: no more than the server stores.
+  readonly #closed = new Set<string>();
   readonly #options: TallyOptions;
 
   constructor(options: TallyOptions) {
@@ -213,7 +215,8 @@ export class Tally {
   /**
    * Asks a limit for `cost` (1), and consumes it. A refusal is an answer: `allowed` is false. With the fields of a
    * policy in `check` no stored one is needed. It is sent once: a repeat would consume again, so only `overloaded`,
-   * which consumed nothing, is sent again. After `deadline_ms` (`check_ms` of the client) it rejects.
+   * which consumed nothing, is sent again. After `deadline_ms` (`check_ms` of the client) it rejects, and `on_error` of
+   * the error is what the policy says of that.
    */
   async limit(
     policy: string, key: string, check: LimitCheck = {}, signal?: AbortSignal, deadline_ms?: number,
@@ -221,7 +224,30 @@ export class Tally {
     const route = path("/limits/{policy}/{key}", policy, key);
     const late_ms = deadline_ms ?? this.#options.check_ms ?? CHECK_MS;
     const call = { body: check, answers: [429], signal, deadline_ms: late_ms };
-    return this.#transport.read("POST", route, call, (answer) => verdictOf(policy, check, answer));
+    try {
+      return await this.#transport.read("POST", route, call, async (answer) => {
+        const verdict = await verdictOf(policy, check, answer);
+        if (check.limit === undefined) this.#learn(policy, answer.headers.get("ratelimit-policy") ?? "");
+        return verdict;
+      });
+    } catch (error) {
+      if (error instanceof TallyError) error.on_error = this.#onErrorOf(policy, check, error);
+      throw error;
+    }
+  }
+
+  // Remembers whether a stored policy is closed.
+  #learn(policy: string, header: string): void {
+    if (/;tally-on-error=closed/.test(header)) this.#closed.add(policy);
+    else this.#closed.delete(policy);
+  }
+
+  // What a policy says of a check without a verdict: by the server, by the check, or by an earlier answer.
+  #onErrorOf(policy: string, check: LimitCheck, { code }: TallyError): "open" | "closed" | undefined {
+    if (code === "limiter-unavailable") return "closed";
+    if (check.on_error !== undefined) return check.on_error;
+    if (check.limit !== undefined) return check.scope === "global" ? "closed" : "open";
+    return this.#closed.has(policy) ? "closed" : undefined;
   }
 
   /** Gives back what a check consumed. */

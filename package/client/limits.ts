@@ -15,7 +15,10 @@ export interface LimitOptions<Context> {
   cost?: number;
   /** The fields of a policy, where none is stored under that name. */
   check?: LimitCheck;
-  /** While Tally does not answer, `open` lets requests through, and `closed` answers 503. Else the policy decides. */
+  /**
+   * While Tally does not answer, `open` lets requests through, and `closed` answers 503. If you leave it out, the
+   * `on_error` of `check` or of an earlier answer decides. If neither is known, requests are let through.
+   */
   onError?: "open" | "closed";
   /** If a request has no valid key, `refuse` (the default) answers 400; `share` counts all such requests together. */
   onBadKey?: "refuse" | "share";
@@ -135,8 +138,7 @@ function failed(options: LimitOptions<any>, error: unknown): Judged {
     const detail = "the operator of this site has to mend it";
     return refused(500, "limiter-misconfigured", "The limit cannot be checked", detail);
   }
-  // The server says `limiter-unavailable` where the policy itself is closed.
-  const onError = options.onError ?? (error.code === "limiter-unavailable" ? "closed" : "open");
+  const onError = options.onError ?? error.on_error ?? "open";
   const headers = { "tally-on-error": onError };
   log(options, "away", `Tally does not answer, requests ${onError === "open" ? "are let through" : "get 503"}: ${why}`);
   if (onError === "open") return { verdict: undefined, headers, refusal: undefined };

@@ -34,6 +34,10 @@ export class TallyError extends Error {
   readonly problem: Problem | undefined;
   /** Of `count()` and `flush()`: the events that were refused for good. */
   readonly events: RejectedEvent[];
+  /**
+   * Of `limit()` without a verdict: what the policy says of that, `closed` or `open`; undefined where it is not known.
+   */
+  on_error: "open" | "closed" | undefined;
 
   constructor(
     status: number, code: string, detail: string,

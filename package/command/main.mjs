@@ -81,7 +81,7 @@ function serving(tally) {
     .option("--port <port>", "listen on this port; 0 takes a free one (TALLY_PORT, 8788)")
     .option("--data <folder>", "keep the data here (TALLY_DATA, ./tally-data)")
     .option("--host <address>", "listen on this address; any other than loopback needs keys (TALLY_HOST, 127.0.0.1)")
-    .option("--keys <file>", "the file of keys, as JSON (TALLY_KEYS)")
+    .option("--keys <file>", "a file of keys, as JSON; TALLY_KEYS has the JSON itself")
     .option("--edges <number>", "the number of edges, each with its own port and isolate (SERVE_EDGES, 1)")
     .option("--native", "run the native server, tally-server, instead of workerd (TALLY_SERVER)")
     .addHelpText(

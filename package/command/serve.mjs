@@ -54,6 +54,7 @@ export async function serve({ options, screen }) {
       root: ROOT,
       base: process.cwd(),
       command: "tally serve",
+      settings: "options",
       // npx that is killed sends no signal.
       parent: process.env.npm_command === "exec" ? process.ppid : undefined,
       withPort: (other) => `tally serve --port ${other}`,

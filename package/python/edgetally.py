@@ -49,8 +49,11 @@ class TallyError(Exception):
 
     status is 0 where nothing answered. code is the problem's stable code, or one of the client's own: see the table in
     docs/develop/clients.md. problem is the whole problem document; retry_after is in seconds. events are, of count() and flush(), the
-    events that were refused for good: {"event", "code", "detail"} each.
+    events that were refused for good: {"event", "code", "detail"} each. on_error is, of limit() without a verdict, what the policy says of
+    that, "closed" or "open"; None where it is not known.
     """
+
+    on_error: Optional[str] = None
 
     def __init__(
         self,
@@ -226,6 +229,8 @@ class Tally:
         self._flush_timeout = flush_timeout
         self._queue_events = queue_events
         self._on_error = on_error
+        # Stored policies that are closed, as answers said: no more than the server stores.
+        self._closed: set[str] = set()
         # Bodies that are not settled, oldest first; the last one is open.
         self._bodies: list[_Body] = []
         self._count = 0
@@ -571,12 +576,33 @@ class Tally:
         """Asks a limit, and consumes. A refusal is an answer: "allowed" is False.
 
         It is sent once, because a repeat would consume again; only "overloaded", which consumed nothing, is sent again. After check_timeout it
-        raises. check: cost, and the fields of a policy where none is stored (limit, window_seconds, ...).
+        raises, and on_error of the error is what the policy says of that. check: cost, and the fields of a policy where none is stored (limit,
+        window_seconds, ...).
         """
         path = f"/limits/{_part('policy', policy)}/{_part('key', key)}"
+        try:
+            return self._limit(policy, path, check)
+        except TallyError as error:
+            error.on_error = self._on_error_of(policy, check, error.code)
+            raise
+
+    def _on_error_of(self, policy, check, code):
+        """What a policy says of a check without a verdict: by the server, by the check, or by an earlier answer."""
+        if code == "limiter-unavailable":
+            return "closed"
+        if check.get("on_error"):
+            return check["on_error"]
+        if "limit" in check:
+            return "closed" if check.get("scope") == "global" else "open"
+        return "closed" if policy in self._closed else None
+
+    def _limit(self, policy, path, check):
         deadline = self._check_timeout
         status, headers, content = self._answer("POST", path, None, check, None, False, (429,), deadline=deadline)
         said = _json(status, content) if status != 429 else _object(content)
+        policies = headers.get("ratelimit-policy", "")
+        if "limit" not in check and policies:
+            (self._closed.add if ";tally-on-error=closed" in policies else self._closed.discard)(policy)
         if status != 429 and isinstance(said, dict) and isinstance(said.get("allowed"), bool):
             return said
         if status != 429:
@@ -585,7 +611,7 @@ class Tally:
         if said.get("allowed") is not False:
             raise _refusal(self.url, status, headers, content)
         left = _fields(headers.get("ratelimit", ""))
-        quota = _fields(headers.get("ratelimit-policy", ""))
+        quota = _fields(policies)
         return {
             "allowed": False,
             "policy": policy,

@@ -149,6 +149,16 @@ class Dialogues(unittest.TestCase):
             self.assertEqual(refused.exception.code, "invalid-id")
             self.assertEqual([path for path, _, _ in server.asked], ["/boards/top?boards=eu%2Cus&limit=3"])
 
+    def test_what_an_error_of_limit_says_of_on_error(self):
+        for case in DIALOGUES["away"]:
+            with self.subTest(case["name"]), Answering(case["answers"]) as server:
+                tally = Tally(server.url)
+                for _ in case["answers"][1:]:
+                    tally.limit("p", "k", **case["check"])
+                with self.assertRaises(TallyError) as refused:
+                    tally.limit("p", "k", **case["check"])
+                self.assertEqual(refused.exception.on_error, case["on_error"])
+
     def test_flush(self):
         for case in DIALOGUES["flush"]:
             for tells in (False, True):

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { Tally, TallyError } from "../client/index.ts";
 import { TALLY, run } from "./server.mjs";
 
-const { ids, calls, flush } = JSON.parse(
+const { ids, calls, away, flush } = JSON.parse(
   readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"),
 );
 const textOf = (value) => (Array.isArray(value?.repeat) ? value.repeat[0].repeat(value.repeat[1]) : value);
@@ -93,6 +93,18 @@ for (const { name, call: [method, ...given], answers, requests, keys, check_ms, 
     if (keys !== undefined) assert.equal(server.keys(), keys);
     server.end();
     other.end();
+  });
+}
+
+for (const { name, check, answers, on_error } of away) {
+  test(`what an error of limit() says of on_error: ${name}`, async () => {
+    const server = await answering([...answers]);
+    const tally = new Tally({ url: server.url });
+    for (const _ of answers.slice(1)) await tally.limit("p", "k", check);
+    const error = await tally.limit("p", "k", check).catch((reason) => reason);
+    assert.ok(error instanceof TallyError);
+    assert.equal(error.on_error ?? null, on_error);
+    server.end();
   });
 }
 

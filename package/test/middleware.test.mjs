@@ -73,6 +73,9 @@ const CASES = [
   ["a page that is not Tally's", () => new Response("<html>"), {}, 500, "limiter-misconfigured", /not Tally/],
   ["nobody answers", lost, {}, 200, undefined, /let through.*fetch failed/],
   ["nobody answers, closed", lost, { onError: "closed" }, 503, "limiter-unavailable", /get 503/],
+  ["nobody answers, and the check is closed", lost, { check: { limit: 5, window_seconds: 60, on_error: "closed" } }, 503, "limiter-unavailable", /get 503/],
+  ["nobody answers, and the check is for the world", lost, { check: { limit: 5, window_seconds: 60, scope: "global" } }, 503, "limiter-unavailable", /get 503/],
+  ["nobody answers, and the check is closed, but open here", lost, { check: { limit: 5, on_error: "closed" }, onError: "open" }, 200, undefined, /let through/],
   ["an error of the server", problem(500, "internal", "broken"), {}, 200, undefined, /let through.*broken/],
   ["a closed policy", problem(503, "limiter-unavailable", "closed"), {}, 503, "limiter-unavailable", /get 503/],
   ["a closed policy, but open here", problem(503, "limiter-unavailable", "closed"), { onError: "open" }, 200, undefined, /let through/],
@@ -137,6 +140,22 @@ for (const framework of Object.keys(FRAMEWORKS)) {
     assert.equal(log.length, 1, "one line a minute of each kind");
   });
 }
+
+test("a stored policy that is closed stays closed when Tally goes away", async () => {
+  const closed = json(200, { allowed: true, remaining: 4, reset_after_ms: 1_000 }, {
+    "ratelimit-policy": '"api";q=5;w=60;tally-on-error=closed',
+  });
+  for (const framework of Object.keys(FRAMEWORKS)) {
+    const answers = [closed, lost];
+    const { tally } = clientOf(() => answers.shift()());
+    const statuses = [];
+    for (let count = 0; count < 2; count += 1) {
+      const response = await FRAMEWORKS[framework](tally, { policy: "api", log: () => {} }, { address: "203.0.113.9" });
+      statuses.push(response.status);
+    }
+    assert.deepEqual(statuses, [200, 503], framework);
+  }
+});
 
 test("a check ends at its deadline, whatever the transport does", { timeout: 10_000 }, async () => {
   const start = (controller) => controller.enqueue(new Uint8Array([123]));

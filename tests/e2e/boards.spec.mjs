@@ -120,7 +120,8 @@ test("settings are refused that would change the order of members, and a full bo
   await world.well("PUT", "/boards/small", { body: '{"members_max":1,"order":"asc"}' });
   await post("/boards/small/members/ann", { score: 1 });
   await world.refused(409, "board-full", "POST", "/boards/small/members/bob", { body: '{"score":1}' });
-  await world.refused(409, "board-settings-fixed", "PUT", "/boards/small", { body: '{"order":"desc"}' });
+  const fixed = await world.refused(409, "board-settings-fixed", "PUT", "/boards/small", { body: '{"zone":"+02:00"}' });
+  expect(fixed.json.detail).toMatch(/^order, zone cannot change/);
   expect(
     (await world.well("PUT", "/boards/small", { body: '{"members_max":2,"order":"asc"}' })).settings,
   ).toMatchObject({ members_max: 2 });

@@ -67,6 +67,32 @@ test("@upstash/redis counts, sets, expires, lists and ends keys", async () => {
   expect(await redis.dbsize()).toBe(0);
 });
 
+test("@upstash/redis repeats what got no answer, which counts once if its middleware adds a key", async () => {
+  const answered = globalThis.fetch;
+  let lost;
+  vi.stubGlobal("fetch", async (...call) => {
+    const answer = await answered(...call);
+    lost -= 1;
+    if (lost >= 0) throw new TypeError("the answer is lost");
+    return answer;
+  });
+  const open = () => new Redis({ url: `${ORIGIN}/redis`, token: "any", retry: { retries: 5, backoff: () => 0 } });
+  const keyed = open();
+  keyed.use((request, next) =>
+    next({ ...request, headers: { ...request.headers, "Idempotency-Key": crypto.randomUUID() } }));
+  lost = 2;
+  expect(await Promise.all([keyed.incr("keyed"), keyed.incr("keyed")])).toEqual([1, 2]);
+  lost = 2;
+  expect(await keyed.pipeline().incr("keyed").get("keyed").exec()).toEqual([3, 3]);
+  expect(await keyed.get("keyed")).toBe(3);
+  lost = 2;
+  expect(await open().incr("twice"), "without the middleware").toBe(3);
+  lost = 1;
+  const single = new Redis({ url: `${ORIGIN}/redis`, token: "any", retry: { retries: 0 } });
+  await expect(single.incr("single")).rejects.toThrow("the answer is lost");
+  expect(await keyed.get("single")).toBe(1);
+});
+
 const limiters = {
   "fixed window": Ratelimit.fixedWindow(5, "10 s"),
   "sliding window": Ratelimit.slidingWindow(5, "10 s"),

@@ -167,6 +167,21 @@ test("a pixel counts visitors too, and no bots", async () => {
   expect(await world.metric("tally_bots_ignored_total")).toBe(1);
 });
 
+test("a pixel of a visitor without an address counts the view, and still no bots", async () => {
+  world = await openWorld({ edges: 2 });
+  const behind = (userAgent) => ({
+    clientIp: "127.0.0.1:46406", edge: 1,
+    headers: { "user-agent": userAgent, "x-forwarded-for": "203.0.113.10" },
+  });
+  for (const userAgent of [FIREFOX, FIREFOX, BOT]) {
+    const { status, headers } = await world.call("GET", "/pixel/a.gif?unique=auto", behind(userAgent));
+    expect([status, headers.get("content-type")]).toEqual([200, "image/gif"]);
+  }
+  const { value, uniques: found } = await world.strong("a");
+  expect([value, found?.estimate ?? 0]).toEqual([2, 0]);
+  await world.refused(400, "no-client-address", "GET", "/hit/a?unique=auto", behind(FIREFOX));
+});
+
 test("a keyed write counts its visitor once, also if the retry comes from another address", async () => {
   world = await openWorld();
   const keyed = (address) => ({ headers: { ...from(address).headers, "idempotency-key": "view-1" } });

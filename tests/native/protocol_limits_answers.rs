@@ -104,6 +104,22 @@ fn json_and_headers_say_the_same() {
 }
 
 #[test]
+fn a_header_says_of_a_closed_policy_what_clients_do_when_nothing_answers() {
+    let (call, sliding) = (Call::new(), Policy::sliding(100, 60));
+    let closed = Policy {
+        on_error: OnError::Closed,
+        ..sliding
+    };
+    for is_allowed in [true, false] {
+        let judged = call.judged(&closed, Some(verdict(is_allowed)));
+        assert_eq!(
+            judged.policy_item(),
+            r#""login";q=100;w=60;tally-on-error=closed"#
+        );
+    }
+}
+
+#[test]
 fn a_policy_in_shadow_or_without_a_verdict_says_so() {
     let (call, policy) = (Call::new(), Policy::sliding(100, 60));
     let shadow = Policy {

@@ -377,14 +377,18 @@ impl Work {
             } else if AGAIN.contains(&code) && sending.tries < AGAIN_MAX {
                 again.push(place);
             } else {
+                // Nobody knows whether it was counted: it keeps its key.
+                let is_kept = code == "unavailable";
+                if is_kept {
+                    again.push(place);
+                } else if sending.old.is_some() {
+                    // It is sent again by itself, and judged then.
+                    continue;
+                }
                 sending.is_later |= AGAIN.contains(&code) || LATER.contains(&code);
                 context.totals.reject(code, 1);
                 let line = self.lines_before + u64::from(lines.number(place)) + 1;
                 show(context, report, (code, index), line);
-                // Nobody knows whether it was counted: it keeps its key.
-                if code == "unavailable" {
-                    again.push(place);
-                }
             }
         }
         note_counts(context, &lines.read.ids, &counts, is_repeat);
@@ -412,13 +416,17 @@ impl Work {
             return;
         };
         if sending.old.is_some() {
-            let counted = context
+            let (counted, sent) = context
                 .note
                 .part(self.start)
-                .map(|part| part.counted.clone())
+                .map(|part| (part.counted.clone(), part.sent.clone()))
                 .unwrap_or_default();
-            self.left
-                .retain(|place| !counted.has(self.lines.number(*place)));
+            let lines = &self.lines;
+            let is_sent = |number| sent.as_ref().is_some_and(|sent| sent.lines.has(number));
+            self.left.retain(|place| {
+                let number = lines.number(*place);
+                !counted.has(number) && !is_sent(number)
+            });
             return;
         }
         self.is_whole &= !sending.is_later;
@@ -469,14 +477,24 @@ impl Work {
     fn finish(&mut self, context: &mut PartContext<'_>) -> Step {
         if let Some(first) = self.left.first() {
             let lines = u64::try_from(self.left.len()).unwrap_or_default();
-            context.totals.reject("clock-skew", lines);
+            let (code, why) = match self.sent(context) {
+                Some(_) => (
+                    "unavailable",
+                    "unavailable: lines sent before it have no answer yet",
+                ),
+                None => (
+                    "clock-skew",
+                    "clock-skew: it is ahead of the server's clock",
+                ),
+            };
+            context.totals.reject(code, lines);
             let shown = ShownLine {
                 file: context.file.to_owned(),
                 line: self.lines_before + u64::from(self.lines.number(*first)) + 1,
-                why: "clock-skew: it is ahead of the server's clock".to_owned(),
+                why: why.to_owned(),
                 text: String::new(),
             };
-            context.totals.show_refused("clock-skew", shown);
+            context.totals.show_refused(code, shown);
         } else if self.is_whole {
             let mark = &context.marks[usize::from(self.lines.read.unreadable > 0)];
             if let Some(part) = context
@@ -534,7 +552,9 @@ fn note_counts(
             .ok()
             .and_then(|counter| ids.get(counter));
         let Some(id) = id else { continue };
-        context.totals.count(id, *count);
+        if !is_repeat {
+            context.totals.count(id, *count);
+        }
         let witnesses = &mut context.note.about.ids;
         if witnesses.len() < WITNESSES && !witnesses.contains(id) {
             witnesses.push(id.clone());

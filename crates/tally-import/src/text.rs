@@ -97,7 +97,7 @@ pub fn of_logs(totals: &Totals, course: Course, screen: Screen) -> String {
     if before.lines > 0 {
         let lines_before = count(before.lines, "line");
         lines.push(format!(
-            "{lines_before} counted by an earlier run, and not counted again"
+            "{lines_before} counted before, from this file or a copy of it, and not counted again"
         ));
     }
     if before.bytes > 0 {

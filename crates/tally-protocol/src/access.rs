@@ -46,8 +46,8 @@ pub use self::sender::Sender;
 
 const HOW_TO_SET_KEYS: &str = "Set the secret TALLY_KEYS to JSON such as \
     {\"keys\":[{\"key\":\"<at least 16 random characters>\",\"scopes\":[\"admin\"]}],\"public\":[]}: \
-    with `npx wrangler secret put TALLY_KEYS -c wrangler.toml` for a deployed Worker, or as the \
-    environment variable TALLY_KEYS of `make serve`.";
+    with `npx wrangler secret put TALLY_KEYS -c wrangler.toml` for a deployed Worker, as a file by \
+    `tally serve --keys <file>`, or as the environment variable TALLY_KEYS of `make serve`.";
 
 /// Returns the origin in a `Referer`, in the form of an `Origin` header. Browsers send no `Origin` for images, but a
 /// page cannot forge `Referer` either; it can only leave it out. Source: RFC 9110 section 10.1.3, Fetch section 3.7.

@@ -58,7 +58,7 @@ pub(crate) struct ServerOptions {
     #[arg(long)]
     pub(crate) accept_loss: bool,
 
-    /// A file with the keys, instead of TALLY_KEYS.
+    /// A file with the keys. TALLY_KEYS has the JSON itself.
     #[arg(long)]
     pub(crate) keys: Option<PathBuf>,
 
@@ -154,7 +154,7 @@ impl ServerOptions {
         let has_keys = known.contains_key(KEYS);
         if !is_loopback && !has_keys {
             return Err(format!(
-                "--host {} can be reached from other machines, so keys are needed: name a file by --keys (the README shows its form), or leave --host unset to serve this machine only",
+                "--host {} can be reached from other machines, so keys are needed: add --keys keys.json (docs/operate/keys.md shows its form), or leave --host out to serve this machine only",
                 self.host
             ));
         }

@@ -120,15 +120,19 @@ impl Settings {
 
     /// Whether a board with members may get these settings: the order of its rows and its periods must not change.
     pub fn may_follow(&self, before: &Self) -> bool {
-        let fixed = |settings: &Self| {
-            (
-                settings.order,
-                settings.ties,
-                settings.scores,
-                settings.period,
-                settings.zone,
-            )
-        };
-        fixed(self) == fixed(before)
+        self.fixed_changes(before).next().is_none()
+    }
+
+    /// The names of the settings that differ and that a board with members keeps.
+    pub fn fixed_changes(&self, before: &Self) -> impl Iterator<Item = &'static str> {
+        [
+            ("order", self.order != before.order),
+            ("ties", self.ties != before.ties),
+            ("scores", self.scores != before.scores),
+            ("period", self.period != before.period),
+            ("zone", self.zone != before.zone),
+        ]
+        .into_iter()
+        .filter_map(|(name, differs)| differs.then_some(name))
     }
 }

@@ -106,10 +106,17 @@ pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, P
             let status = if is_new { 201 } else { 200 };
             Ok(Answer::json(json).with_status(status))
         }
-        BoardConfigured::Fixed => Err(Problem::new(
-            Code::BoardSettingsFixed,
-            "order, ties, scores, period and zone stay while a board has members or periods, and where it was ever spread over shards or moved; delete it first, or take another name",
-        )),
+        BoardConfigured::Fixed => {
+            let query = BoardQuery::parse("", &[])?;
+            let seen = ask(context, &board, &query, BoardQuestion::About).await?;
+            let changed: Vec<&str> = settings.fixed_changes(&seen.settings).collect();
+            let detail = format!(
+                "{} cannot change while a board has members or ended periods, or after it was split or moved; send what \
+                 GET /boards/{{board}} shows, delete the board first, or take another name",
+                changed.join(", ")
+            );
+            Err(Problem::new(Code::BoardSettingsFixed, detail))
+        }
     }
 }
 

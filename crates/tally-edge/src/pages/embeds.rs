@@ -47,7 +47,7 @@ pub async fn pixel(
     let dimensions = dimensions(context, &query).unwrap_or_default();
     if context.method() != "HEAD" {
         caller.may_write(id.as_str(), 1, &[])?;
-        counter::one(context, id, unique, dimensions, false).await?;
+        counter::one(context, id, unique, dimensions, None).await?;
     }
     Ok(Answer::bytes("image/gif", PIXEL).for_images())
 }
@@ -73,7 +73,7 @@ pub async fn hit(
         return Ok(Answer::json(String::new()));
     }
     caller.may_write(id.as_str(), 1, &[])?;
-    counter::one(context, id, unique, dimensions, strings).await
+    counter::one(context, id, unique, dimensions, Some(strings)).await
 }
 
 /// The element that uniques are counted by.

@@ -75,7 +75,8 @@ async fn write(
     }
 }
 
-/// Counts one, with this element and these dimensions. Answers as [`increment`].
+/// Counts one, with this element and these dimensions. Answers as [`increment`], with `numbers` as texts or not. Without
+/// `numbers` it is for an image: a visitor whose address is not known counts without an element.
 ///
 /// # Errors
 /// As [`increment`].
@@ -84,10 +85,10 @@ pub async fn one(
     id: CounterId,
     unique: Option<String>,
     dimensions: Dimensions,
-    strings: bool,
+    numbers: Option<bool>,
 ) -> Result<Answer, Problem> {
-    match Write::one(context, unique, dimensions)? {
-        Some(write) => deliver(context, id, write, strings).await,
+    match Write::one(context, unique, dimensions, numbers.is_none())? {
+        Some(write) => deliver(context, id, write, numbers.unwrap_or(false)).await,
         None => Ok(Answer::json(ignored_json(&id))),
     }
 }

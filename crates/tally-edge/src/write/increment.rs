@@ -96,14 +96,16 @@ impl Write {
         }))
     }
 
-    /// An increment by one, with this element if there is one; `None` for one of a bot.
+    /// An increment by one, with this element if there is one; `None` for one of a bot. An image has no element if the
+    /// address of its visitor is not known.
     ///
     /// # Errors
-    /// `no-client-address`.
+    /// `no-client-address`, not of an image.
     pub fn one(
         context: &RequestContext,
         unique: Option<String>,
         dimensions: Dimensions,
+        is_image: bool,
     ) -> Result<Option<Self>, Problem> {
         let mut body = IncrementBody {
             delta: 1,
@@ -118,8 +120,12 @@ impl Write {
         if is_ignored(context, &body) {
             return Ok(None);
         }
+        let unique = match unique_of(context, &body) {
+            Err(_) if is_image => None,
+            known => known?,
+        };
         Ok(Some(Self {
-            unique: unique_of(context, &body)?,
+            unique,
             body,
             adds: true,
             second: context.host.now_ms().div_euclid(1_000),

@@ -195,7 +195,38 @@ fn what_was_sent_without_an_answer_is_sent_again_under_the_same_key() {
         (again.totals.counted, again.totals.counted_before.lines),
         (1, 1)
     );
+    // The summary names what this run has counted.
+    assert_eq!(again.totals.counters_so_far(), 1);
     assert_eq!((world.sum(), world.service.bodies), (2, 3));
+}
+
+#[test]
+fn a_line_that_is_sent_again_and_refused_again_is_refused_once() {
+    let mut world = world();
+    let log = [line("/a", 200), line("/no", 200), line("/late", 200)].concat();
+    // Nothing was counted: the key may not, say.
+    world.service.loses = true;
+    world.service.refuses = Some(|_| Some("forbidden"));
+    let mut import = world.import(|_| {}, false);
+    assert!(!world.file(&mut import, 1, log.as_bytes()).unwrap());
+    world.service.loses = false;
+    world.service.refuses = Some(|id| match id {
+        "/no" => Some("forbidden"),
+        "/late" => Some("unavailable"),
+        _ => None,
+    });
+    let again = world.run(1, &log, |_| {}).totals;
+    let rejected: Vec<u64> = again.rejected.values().copied().collect();
+    assert_eq!(
+        (again.counted, rejected.iter().sum()),
+        (1, 2),
+        "{:?}",
+        again.rejected
+    );
+    assert!(!again.rejected.contains_key("clock-skew"));
+    world.service.refuses = None;
+    assert_eq!(world.run(1, &log, |_| {}).totals.counted, 2);
+    assert_eq!(world.sum(), 3);
 }
 
 #[test]

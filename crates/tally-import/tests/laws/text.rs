@@ -48,6 +48,23 @@ fn lines_that_were_not_counted_are_named_with_their_reason() {
 }
 
 #[test]
+fn lines_that_were_counted_before_are_named_whoever_counted_them() {
+    let mut totals = Totals::new();
+    (totals.lines, totals.counted_before.lines) = (3, 2);
+    totals.settle();
+    let course = Course {
+        seconds: 0.5,
+        is_interrupted: false,
+        files: 1,
+    };
+    assert_eq!(
+        of_logs(&totals, course, Screen::default()),
+        "0 of 3 lines counted, for 0 counters, in 0.50 s (6 lines/s)\n\
+         2 lines counted before, from this file or a copy of it, and not counted again"
+    );
+}
+
+#[test]
 fn a_bad_file_among_several_is_counted_and_not_told_again() {
     let mut totals = Totals::new();
     totals.failed.push(tally_import::totals::Failed {

@@ -85,10 +85,18 @@ impl CheckResult<'_> {
         self.verdict.is_none() && !self.is_allowed()
     }
 
-    /// The policy as an item of [`POLICY_HEADER`].
+    /// The policy as an item of [`POLICY_HEADER`]. It says whether the policy is closed, so that clients know it while
+    /// nothing answers.
     pub fn policy_item(&self) -> String {
         let seconds = self.policy.window_ms / 1_000;
-        format!("\"{}\";q={};w={seconds}", self.name, self.policy.limit)
+        let on_error = match self.policy.on_error {
+            OnError::Open => "",
+            OnError::Closed => ";tally-on-error=closed",
+        };
+        format!(
+            "\"{}\";q={};w={seconds}{on_error}",
+            self.name, self.policy.limit
+        )
     }
 
     /// The rest of the quota as an item of [`LIMIT_HEADER`]; `None` where that is not known.
