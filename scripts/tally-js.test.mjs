@@ -22,6 +22,6 @@ test("tally.js says once for each call why it was refused and what to do", async
     await new Promise((done) => setImmediate(done));
     assert.equal(requests, 2);
     const url = "https://tally.test/counters/a";
-    assert.deepEqual(warnings.sort(), [`tally.js: ${url}/increment: ${status} do this about ${status}`, `tally.js: ${url}: ${status} do this about ${status}`].sort());
+    assert.deepEqual(warnings.sort(), [`tally.js: ${url}/increment: ${status}. do this about ${status}`, `tally.js: ${url}: ${status}. do this about ${status}`].sort());
   }
 });

@@ -96,11 +96,13 @@ const dayRow = ({ date, full, counters, changed, bytes, complete }) => [
 
 const listOf = async (client) => (await newCall(client, "snapshots", "GET", "/snapshots", {})).json();
 
+const daysTable = (days) => table([["day", "", "counters", "changed", "bytes", ""], ...days.map(dayRow)], [2, 3, 4]);
+
 /** Lists snapshots. */
 export async function snapshots({ options, screen }) {
   screen.show(await listOf(clientOf(options, { timeout_ms: OPERATION_MS_MAX })), ({ entries: days }) => {
     if (days.length === 0) return "there are no snapshots yet";
-    return table([["day", "", "counters", "changed", "bytes", ""], ...days.map(dayRow)], [2, 3, 4]);
+    return daysTable(days);
   });
   return EXIT.done;
 }
@@ -122,7 +124,7 @@ export async function snapshot({ options, screen }) {
       in_progress: all.in_progress,
     });
   }
-  screen.show(made, () => table([dayRow(made)], [2, 3, 4]));
+  screen.show(made, () => daysTable([made]));
   return made.complete ? EXIT.done : EXIT.partly;
 }
 

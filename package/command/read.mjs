@@ -1,6 +1,6 @@
 // `tally top`, `tally get`.
 import { clientOf } from "./client.mjs";
-import { EXIT, exitOf, number, table } from "./outcome.mjs";
+import { EXIT, Failure, exitOf, number, table } from "./outcome.mjs";
 
 // Rows of an answer where no limit is given.
 const ROWS_DEFAULT = 100;
@@ -29,7 +29,10 @@ export function topText({ entries: rows, total, by, counters }, limit = ROWS_DEF
 /** Which counters have most. */
 export async function top({ args: [prefix], options, screen }) {
   const { by, window, limit } = options;
-  const found = await clientOf(options).top({ prefix, by, window, limit });
+  const found = await clientOf(options).top({ prefix, by, window, limit }).catch((error) => {
+    if (prefix !== undefined || error.status !== 403) throw error;
+    throw new Failure(EXIT.notAllowed, `${error.message}; if the key has a prefix, name it: tally top /blog/`);
+  });
   screen.show(found, (answer) => topText(answer, limit, (style, text) => screen.paint(style, text)));
 }
 

@@ -114,6 +114,8 @@ test("keys of a deployment are made, used, listed, rotated and revoked, by name 
   );
   assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "it may read there, and nothing is there");
   assert.equal((await as(made.key, "get", "/shop/a")).code, 4);
+  const top = await as(made.key, "top");
+  assert.deepEqual([top.code, /name it: tally top \/blog\//.test(top.stderr)], [4, true], top.stderr);
   const { answer: listed } = await as(ops, "keys", "list");
   assert.deepEqual(listed.entries.map(({ name, key }) => [name, key]), [["blog", undefined]]);
   const { answer: rotated } = await as(ops, "keys", "rotate", "blog", "--keep", "60");
@@ -157,6 +159,8 @@ test("a snapshot is made, listed and restored", async () => {
   assert.deepEqual([made.complete, made.partitions], [true, 16]);
   assert.equal((await json("snapshot", "list"))[0].entries[0].date, made.date);
   assert.match((await server.tally(["snapshot", "list"])).stdout, new RegExp(`${made.date} +full`));
+  // A second one of the day shows what it is, too.
+  assert.match((await server.tally(["snapshot"])).stdout, new RegExp(`^day +counters +changed +bytes\\s+${made.date} `));
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":0}' });
   const would = ["restore", made.date, "--prefix", "kept", "--mode", "replace"];
   assert.match(

@@ -255,7 +255,7 @@ test("under policies and Trusted Types the page stands, and the console says why
   await warned(policed, 2);
   expect(await route(policed, "/policed/2")).toEqual([undefined]);
   expect([policed.thrown, policed.sent]).toEqual([[], []]);
-  for (const warning of policed.warnings) expect(warning).toMatch(/no answer .*TALLY_KEYS/);
+  for (const warning of policed.warnings) expect(warning).toMatch(/no answer\. .*TALLY_KEYS/);
 
   // A policy that allows Tally alone is enough.
   files["/allowed"] = { body: html('<b data-tally="kept">–</b>', { head: script() }), headers: policy(`default-src 'none'; script-src ${tally}; connect-src ${tally}`) };
@@ -401,7 +401,7 @@ test("a frame without an origin is refused and says so", async () => {
   browser.allow(/\/counters\/%2Fin-sandbox/);
   const page = await visit("/sandboxed");
   await warned(page, 1);
-  expect(page.warnings[0]).toMatch(/no answer .*TALLY_KEYS name "null"/);
+  expect(page.warnings[0]).toMatch(/no answer\. .*TALLY_KEYS name "null"/);
   expect(page.thrown).toEqual([]);
 });
 

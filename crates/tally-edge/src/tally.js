@@ -130,7 +130,7 @@
       // The status tells it.
     }
     const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${window.origin || location.origin}" with a prefix of this id?`;
-    warn(`${url}: ${status}`, problem?.detail || hint);
+    warn(`${url}: ${status}.`, problem?.detail || hint);
     if (status === 404) return "";
   }
 

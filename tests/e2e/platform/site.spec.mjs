@@ -60,13 +60,13 @@ test("a page that no entry reaches says so in the console, and what to do", asyn
     await until(() => page.warnings.length >= 3, "warnings");
     // Which of the page's calls is answered first is not told.
     const refused = page.warnings.find((warning) => warning.includes("/increment"));
-    expect(refused).toMatch(/increment: 401 .*no public entry of TALLY_KEYS .* prefix that `\/blog\/home\/` begins with/);
+    expect(refused).toMatch(/increment: 401\. .*no public entry of TALLY_KEYS .* prefix that `\/blog\/home\/` begins with/);
     await world.close();
     config.public[0].origins = ["https://other.example"];
     world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) } });
     const hidden = await visit(world, URL_OF_PAGE);
     await until(() => hidden.warnings.length >= 3, "warnings");
-    expect(hidden.warnings[0]).toMatch(/no answer .*TALLY_KEYS name "https:\/\/example\.com"/);
+    expect(hidden.warnings[0]).toMatch(/no answer\. .*TALLY_KEYS name "https:\/\/example\.com"/);
   } finally {
     await world.close();
   }
