@@ -55,7 +55,22 @@ const SERVICES = {
     variables: { TALLY_TABLETS: "64" }, pages: 100_000, each_ms: 1_000 / 116, writes: 116 * 60, body_events: 1_160,
   },
   limits: { keys: 10_000, checks: 20_000, at_once: 64 },
+  // One counter, one request after the other, of other elements or by Redis's commands.
+  uniques: { requests: 1_000, request: (number) => ["/counters/site/increment", { unique: `visitor-${number}` }] },
+  redis: { requests: 1_000, request: () => ["/redis", ["INCR", "sold"]] },
+  "redis, in pipelines": { requests: 50, each: 100, request: () => ["/redis/pipeline", Array(100).fill(["INCR", "sold"])] },
 };
+
+async function requests(server, { requests: wanted, each = 1, request }) {
+  for (let number = 0; number < wanted; number += 1) {
+    const [path, body] = request(number);
+    const answer = await fetch(`${server.urls[0]}${path}`, { method: "POST", body: JSON.stringify(body) });
+    await answer.arrayBuffer();
+    if (!answer.ok) throw new Error(`${path}: ${answer.status}\n${server.log()}`);
+  }
+  await pause(QUIET_MS);
+  return wanted * each;
+}
 
 async function views(server, { pages, each_ms, writes, isPlain = false, body_events }) {
   const random = seeded(1);
@@ -103,7 +118,8 @@ for (const name of process.argv.length > 2 ? process.argv.slice(2) : Object.keys
   const server = await startTally(folder, { variables: service.variables ?? {}, counts: true });
   try {
     const before = await server.counts();
-    const did = await (service.checks === undefined ? views : checks)(server, service);
+    const drive = service.checks !== undefined ? checks : service.request !== undefined ? requests : views;
+    const did = await drive(server, service);
     const after = await server.counts();
     const of = (what) => ((1_000 * (after[what] - before[what])) / did).toFixed(1);
     console.log(`${name}: ${did} requests; of 1,000: ${of("calls")} object calls, ${of("rows")} rows written`);

@@ -54,6 +54,8 @@ export const Directory = counted(built.Directory);
 export const Tablet = counted(built.Tablet);
 export const Board = counted(built.Board);
 export const Limiter = counted(built.Limiter);
+export const Inbox = counted(built.Inbox);
+export const Keyspace = counted(built.Keyspace);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {

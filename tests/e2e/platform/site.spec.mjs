@@ -32,12 +32,12 @@ async function visit(world, url) {
 test("the example's page counts and shows what the example's keys let it", async () => {
   const world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: KEYS } });
   try {
-    await world.add("/blog/likes", { delta: 1_234 }, as(BLOG));
+    await world.add("likes/blog/home/", { delta: 1_234 }, as(OPS));
     await world.add("/blog/home/", { delta: 41 }, as(BLOG));
     const page = await visit(world, URL_OF_PAGE);
     await until(async () => (await world.strong("/blog/home/", "", as(BLOG))).value === 42, "the view is counted");
     await until(
-      () => page.texts()["/blog/likes"] === "1,234" && /^4[12]$/.test(page.texts()[""]), "the numbers are shown",
+      () => page.texts()["likes/blog/home/"] === "1,234" && /^4[12]$/.test(page.texts()[""]), "the numbers are shown",
     );
     expect(page.warnings).toEqual([]);
     // What the button does.
@@ -62,7 +62,7 @@ test("a page that no entry reaches says so in the console, and what to do", asyn
     const refused = page.warnings.find((warning) => warning.includes("/increment"));
     expect(refused).toMatch(/increment: 401\. .*no public entry of TALLY_KEYS .* prefix that `\/blog\/home\/` begins with/);
     await world.close();
-    config.public[0].origins = ["https://other.example"];
+    for (const entry of config.public) entry.origins = ["https://other.example"];
     world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) } });
     const hidden = await visit(world, URL_OF_PAGE);
     await until(() => hidden.warnings.length >= 3, "warnings");
