@@ -58,7 +58,9 @@ const SERVICES = {
   // One counter, one request after the other, of other elements or by Redis's commands.
   uniques: { requests: 1_000, request: (number) => ["/counters/site/increment", { unique: `visitor-${number}` }] },
   redis: { requests: 1_000, request: () => ["/redis", ["INCR", "sold"]] },
-  "redis, in pipelines": { requests: 50, each: 100, request: () => ["/redis/pipeline", Array(100).fill(["INCR", "sold"])] },
+  "redis, in pipelines": {
+    requests: 50, each: 100, request: () => ["/redis/pipeline", Array(100).fill(["INCR", "sold"])],
+  },
 };
 
 async function requests(server, { requests: wanted, each = 1, request }) {

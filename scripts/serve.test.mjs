@@ -44,7 +44,8 @@ test("access is open on loopback without keys, and nowhere else", () => {
 test("an address that others reach needs keys", () => {
   for (const addresses of [["0.0.0.0"], ["::"], ["192.0.2.1"], ["127.0.0.1", "192.0.2.1"], []]) {
     assert.throws(() => serveSettings({ HOST: "h" }, addresses), /HOST=h .*TALLY_KEYS.*docs\/operate\/keys\.md/);
-    assert.throws(() => serveSettings({ HOST: "h" }, addresses, "options"), /--host h .*add --keys keys\.json .*--host out/);
+    const byOptions = () => serveSettings({ HOST: "h" }, addresses, "options");
+    assert.throws(byOptions, /--host h .*add --keys keys\.json .*--host out/);
     assert.throws(() => serveSettings({ HOST: "h", TALLY_KEYS: "", TALLY_ACCESS: "open" }, addresses), SettingError);
   }
 });

@@ -399,8 +399,9 @@ async function supervise(begin, { folder, urls, data, place }) {
 /**
  * Serves until a signal ends this process, with the settings of `env`. What cannot be is said in one sentence, and ends
  * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative data
- * folder is below; and how the command is called: `command`, `settings` (by `variables` or `options`), `withPort(port)`, `withData(path)`. `parent`: the process
- * whose end ends this one, if any. `ready(urls)`, where it is given, is called once it answers; else that is printed.
+ * folder is below; and how the command is called: `command`, `settings` (by `variables` or `options`),
+ * `withPort(port)`, `withData(path)`. `parent`: the process whose end ends this one, if any. `ready(urls)`, where it is
+ * given, is called once it answers; else that is printed.
  */
 export function serve(place, env) {
   keepPrivate();

@@ -17,7 +17,7 @@ use tally_protocol::boards::{
     BoardQuery, BoardVersion, MEMBERS_QUERY, MemberLines, ReadBoard, WRITES_AT_ONCE, WantedMembers,
     configured_json, cursor_of, deleted_json, list_json, members_json, not_found, one_json,
     parse_hidden, parse_if_match, parse_lines, parse_settings, parse_write, problem_of, refusal_of,
-    rows_json, rows_ndjson, tag_text, written_json,
+    rows_json, rows_ndjson, settings_fixed, tag_text, written_json,
 };
 use tally_protocol::keys::{KeyKind, section_key};
 use tally_protocol::messages::{
@@ -92,32 +92,23 @@ pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, P
             // The owner of a spread board does not know how many members there are.
             let seen = match seen.layout.number {
                 0 => seen,
-                _ => {
-                    ask(
-                        context,
-                        &board,
-                        &BoardQuery::parse("", &[])?,
-                        BoardQuestion::About,
-                    )
-                    .await?
-                }
+                _ => ask_about(context, &board).await?,
             };
             let json = configured_json(&board_view(context, &board, &seen), false);
             let status = if is_new { 201 } else { 200 };
             Ok(Answer::json(json).with_status(status))
         }
         BoardConfigured::Fixed => {
-            let query = BoardQuery::parse("", &[])?;
-            let seen = ask(context, &board, &query, BoardQuestion::About).await?;
-            let changed: Vec<&str> = settings.fixed_changes(&seen.settings).collect();
-            let detail = format!(
-                "{} cannot change while a board has members or ended periods, or after it was split or moved; send what \
-                 GET /boards/{{board}} shows, delete the board first, or take another name",
-                changed.join(", ")
-            );
-            Err(Problem::new(Code::BoardSettingsFixed, detail))
+            let seen = ask_about(context, &board).await?;
+            Err(settings_fixed(&settings, &seen.settings))
         }
     }
+}
+
+/// Asks a board for what is known of all of it.
+async fn ask_about(context: &RequestContext, board: &CounterId) -> Result<Box<BoardSeen>, Problem> {
+    let query = BoardQuery::parse("", &[])?;
+    ask(context, board, &query, BoardQuestion::About).await
 }
 
 /// `DELETE /boards/{board}`

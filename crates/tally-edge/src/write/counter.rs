@@ -75,8 +75,8 @@ async fn write(
     }
 }
 
-/// Counts one, with this element and these dimensions. Answers as [`increment`], with `numbers` as texts or not. Without
-/// `numbers` it is for an image: a visitor whose address is not known counts without an element.
+/// Counts one, with this element and these dimensions. Answers as [`increment`]; `numbers` says whether numbers are
+/// texts. Without `numbers` it is for an image: a visitor whose address is not known counts without an element.
 ///
 /// # Errors
 /// As [`increment`].

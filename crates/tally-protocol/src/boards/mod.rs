@@ -30,5 +30,5 @@ pub use metadata::{compact, parse_metadata};
 pub use query::{
     AROUND_MAX, BoardQuery, EXPORTED_MAX, MEMBERS_ASKED_MAX, MEMBERS_QUERY, WantedMembers,
 };
-pub use refusals::{not_found, problem_of, refusal_of};
+pub use refusals::{not_found, problem_of, refusal_of, settings_fixed};
 pub use token::{BoardVersion, cursor_of, parse_if_match, tag_text};

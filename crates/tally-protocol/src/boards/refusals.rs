@@ -4,6 +4,7 @@ use super::token::BoardVersion;
 use crate::messages::{BoardAnswer, BoardWritten};
 use crate::problem::{Code, Problem};
 use tally_core::board::member::MemberRefusal;
+use tally_core::board::settings::Settings;
 
 /// The problem of a refused write.
 pub fn refusal_of(refusal: MemberRefusal) -> Problem {
@@ -90,4 +91,15 @@ pub fn not_found(answer: &BoardAnswer) -> Problem {
             "there is no board of this name; the first write to one makes it",
         ),
     }
+}
+
+/// Refuses settings that a board with members keeps, by the names of those that differ.
+pub fn settings_fixed(wanted: &Settings, before: &Settings) -> Problem {
+    let changed: Vec<&str> = wanted.fixed_changes(before).collect();
+    let detail = format!(
+        "{} cannot change while a board has members or ended periods, or after it was split or moved; send what \
+         GET /boards/{{board}} shows, delete the board first, or take another name",
+        changed.join(", ")
+    );
+    Problem::new(Code::BoardSettingsFixed, detail)
 }
