@@ -30,12 +30,12 @@ test("each version of Node in a page is the one that its part of the project nee
   const found = mentions(/\bNode (\d+(?:\.\d+)?)/g);
   assert.ok(found.length >= 4, `${found.length} mentions`);
   for (const one of found) assert.ok(Object.values(needs).includes(one.found[1]), where(one));
-  for (const [page, part] of [
-    ["README.md", "build"], ["CONTRIBUTING.md", "build"], ["docs/guide/command.md", "package"],
+  for (const [page, ...parts] of [
+    ["README.md", "build", "package"], ["CONTRIBUTING.md", "build"], ["docs/guide/command.md", "package"],
     ["docs/develop/miniflare.md", "package"],
   ]) {
     const own = found.filter((one) => one.page === page).map((one) => one.found[1]);
-    assert.deepEqual([...new Set(own)], [needs[part]], page);
+    assert.deepEqual([...new Set(own)], parts.map((part) => needs[part]), page);
   }
 });
 
@@ -61,6 +61,21 @@ test("rows and dollars of a million are worked out in the page of costs, and onl
   const isGuide = ({ page }) => page.startsWith("docs/guide") || page === "README.md";
   const views = mentions(/\b(\d+\.\d+) rows\b/g).filter(isGuide);
   for (const one of views) assert.ok(rows.some(({ cells }) => cells.includes(one.found[1])), where(one));
+});
+
+test("what a page says of a machine's size and of rates was measured", () => {
+  const measured = read("BENCHMARKS.md");
+  for (const [page, pattern, least] of [
+    ["docs/operate/machine.md", /\| (\d+) MiB \|/g, 4], ["docs/guide/export.md", /(\d,\d{3})(?: counters a second| with histories)/g, 2],
+    ["docs/internals/tablets.md", /measured (\d+,\d{3}) new counters a second/g, 1],
+    ["README.md", /(\d+) µs|(\d+) MiB of memory/g, 3],
+  ]) {
+    const figures = [...read(page).matchAll(pattern)].map((found) => found[1] ?? found[2]);
+    assert.ok(figures.length >= least, `${page}: ${figures}`);
+    // A page may round a figure to whole numbers.
+    const all = new Set([...measured.matchAll(/\d[\d,.]*\d|\d/g)].flatMap(([text]) => [text, String(Math.round(Number(text)))]));
+    for (const figure of figures) assert.ok(all.has(figure), `${page}: ${figure} is not in BENCHMARKS.md`);
+  }
 });
 
 test("reads that report their age in headers only are named where `as_of` is promised", () => {
