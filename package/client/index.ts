@@ -245,8 +245,8 @@ export class Tally {
   // What a policy says of a check without a verdict: by the server, by the check, or by an earlier answer.
   #onErrorOf(policy: string, check: LimitCheck, { code }: TallyError): "open" | "closed" | undefined {
     if (code === "limiter-unavailable") return "closed";
-    if (check.on_error !== undefined) return check.on_error;
-    if (check.limit !== undefined) return check.scope === "global" ? "closed" : "open";
+    if (check.on_error) return check.on_error;
+    if (typeof check.limit === "number") return check.scope === "global" ? "closed" : "open";
     return this.#closed.has(policy) ? "closed" : undefined;
   }
 
