@@ -48,7 +48,8 @@ function ordered(module) {
   }
 }
 
-const started = (module) => new WebAssembly.Instance(new WebAssembly.Module(module), { host: { ten: () => 10 } }).exports;
+const IMPORTS = { host: { ten: () => 10 } };
+const started = (module) => new WebAssembly.Instance(new WebAssembly.Module(module), IMPORTS).exports;
 
 // Returns what each export and each slot of a module gives.
 function results(module) {

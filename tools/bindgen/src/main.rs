@@ -1,5 +1,5 @@
-//! `bindgen bind <module.wasm> <folder>`: writes `index.js` and `index_bg.wasm` into the folder, made from a module that
-//! cargo compiled. `bindgen order <module.wasm> <module.wasm>`: writes a module as one that compresses better.
+//! `bindgen bind <module.wasm> <folder>`: writes `index.js` and `index_bg.wasm` into the folder, made from a module
+//! that cargo compiled. `bindgen order <module.wasm> <module.wasm>`: writes a module as one that compresses better.
 //!
 //! To bind is what the command line of wasm-bindgen does for a Worker: a module whose instance can be replaced after a
 //! trap (`src/recovery.js`), and nothing else, so that only one crate and what that needs is compiled.
@@ -33,11 +33,21 @@ fn main() -> ExitCode {
 
 fn bind(module: &str, folder: &str) -> Result<(), Box<dyn Error>> {
     let mut bindgen = Bindgen::new();
-    bindgen.input_path(module).out_name("index").typescript(false).reset_state_function(true);
-    bindgen.force_enable_abort_handler(true).module(true)?.generate(folder)?;
+    bindgen
+        .input_path(module)
+        .out_name("index")
+        .typescript(false)
+        .reset_state_function(true);
+    bindgen
+        .force_enable_abort_handler(true)
+        .module(true)?
+        .generate(folder)?;
     Ok(())
 }
 
 fn order(module: &str, ordered: &str) -> Result<(), Box<dyn Error>> {
-    Ok(std::fs::write(ordered, order::ordered(&std::fs::read(module)?)?)?)
+    Ok(std::fs::write(
+        ordered,
+        order::ordered(&std::fs::read(module)?)?,
+    )?)
 }

@@ -15,16 +15,24 @@ use std::error::Error;
 use wasm_encoder::reencode::{self, Reencode};
 use wasm_encoder::{CodeSection, FunctionSection, Module, NameMap, NameSection};
 use wasmparser::{
-    BinaryReaderError, CodeSectionReader, CustomSectionReader, FunctionBody, FunctionSectionReader, KnownCustom, Name,
-    Operator, Parser, Payload, TypeRef,
+    BinaryReaderError, CodeSectionReader, CustomSectionReader, FunctionBody, FunctionSectionReader,
+    KnownCustom, Name, Operator, Parser, Payload, TypeRef,
 };
 
 /// Returns a module with its functions sorted. Errors: where it is no module.
 pub(crate) fn ordered(module: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     let functions = Functions::read(module)?;
     let kept = functions.kept()?;
-    let mut order: Vec<u32> = functions.own().filter(|&index| kept[at(index)] == index).collect();
-    order.sort_by_cached_key(|&index| (sort_name(functions.name(index)), functions.body(index).as_bytes()));
+    let mut order: Vec<u32> = functions
+        .own()
+        .filter(|&index| kept[at(index)] == index)
+        .collect();
+    order.sort_by_cached_key(|&index| {
+        (
+            sort_name(functions.name(index)),
+            functions.body(index).as_bytes(),
+        )
+    });
     let mut places: Vec<u32> = (0..functions.imported).collect();
     places.resize(kept.len(), 0);
     for (place, &index) in (functions.imported..).zip(&order) {
@@ -32,7 +40,12 @@ pub(crate) fn ordered(module: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     }
     let indexes = kept.iter().map(|&index| places[at(index)]).collect();
     let mut written = Module::new();
-    Sorted { functions, order, indexes }.parse_core_module(&mut written, Parser::new(0), module)?;
+    Sorted {
+        functions,
+        order,
+        indexes,
+    }
+    .parse_core_module(&mut written, Parser::new(0), module)?;
     Ok(written.finish())
 }
 
@@ -40,7 +53,9 @@ pub(crate) fn ordered(module: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
 /// name ends with a hash, which tells nothing.
 fn sort_name(name: &str) -> (&str, &str) {
     let name = name.rsplit_once("::h").map_or(name, |(name, _)| name);
-    let implemented = name.strip_prefix('<').and_then(|rest| rest.rsplit_once(" as "));
+    let implemented = name
+        .strip_prefix('<')
+        .and_then(|rest| rest.rsplit_once(" as "));
     implemented.map_or((name, ""), |(type_name, method)| (method, type_name))
 }
 
@@ -59,7 +74,12 @@ struct Functions<'a> {
 
 impl<'a> Functions<'a> {
     fn read(module: &'a [u8]) -> Result<Self, BinaryReaderError> {
-        let mut functions = Functions { imported: 0, types: Vec::new(), bodies: Vec::new(), names: HashMap::new() };
+        let mut functions = Functions {
+            imported: 0,
+            types: Vec::new(),
+            bodies: Vec::new(),
+            names: HashMap::new(),
+        };
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
                 Payload::ImportSection(imports) => {
@@ -67,7 +87,9 @@ impl<'a> Functions<'a> {
                         functions.imported += u32::from(matches!(import?.ty, TypeRef::Func(_)));
                     }
                 }
-                Payload::FunctionSection(types) => functions.types = types.into_iter().collect::<Result<_, _>>()?,
+                Payload::FunctionSection(types) => {
+                    functions.types = types.into_iter().collect::<Result<_, _>>()?
+                }
                 Payload::CodeSectionEntry(body) => functions.bodies.push(body),
                 Payload::CustomSection(section) => functions.read_names(&section)?,
                 _ => {}
@@ -77,7 +99,9 @@ impl<'a> Functions<'a> {
     }
 
     fn read_names(&mut self, section: &CustomSectionReader<'a>) -> Result<(), BinaryReaderError> {
-        let KnownCustom::Name(maps) = section.as_known() else { return Ok(()) };
+        let KnownCustom::Name(maps) = section.as_known() else {
+            return Ok(());
+        };
         for map in maps {
             let Name::Function(map) = map? else { continue };
             for naming in map {
@@ -104,14 +128,20 @@ impl<'a> Functions<'a> {
     /// Returns, for each function, the first one that is equal to it. Functions that call equal functions can be equal
     /// too, so it looks again until it finds no more.
     fn kept(&self) -> Result<Vec<u32>, BinaryReaderError> {
-        let codes = self.bodies.iter().map(Code::read).collect::<Result<Vec<_>, _>>()?;
+        let codes = self
+            .bodies
+            .iter()
+            .map(Code::read)
+            .collect::<Result<Vec<_>, _>>()?;
         let mut kept: Vec<u32> = (0..self.imported).chain(self.own()).collect();
         loop {
             let mut first = HashMap::new();
             let mut next = kept.clone();
             for ((index, code), type_index) in self.own().zip(&codes).zip(&self.types) {
                 let named: Vec<u32> = code.named.iter().map(|&named| kept[at(named)]).collect();
-                next[at(index)] = *first.entry((type_index, &code.rest, named)).or_insert(index);
+                next[at(index)] = *first
+                    .entry((type_index, &code.rest, named))
+                    .or_insert(index);
             }
             if next == kept {
                 return Ok(kept);
@@ -131,7 +161,10 @@ impl Code {
     fn read(body: &FunctionBody<'_>) -> Result<Self, BinaryReaderError> {
         let mut operators = body.get_operators_reader()?;
         let (bytes, start) = (body.as_bytes(), body.range().start);
-        let mut code = Code { named: Vec::new(), rest: bytes[..operators.original_position() - start].to_vec() };
+        let mut code = Code {
+            named: Vec::new(),
+            rest: bytes[..operators.original_position() - start].to_vec(),
+        };
         while !operators.eof() {
             let from = operators.original_position() - start;
             match operators.read()? {
@@ -141,7 +174,9 @@ impl Code {
                     code.named.push(function_index);
                     code.rest.push(bytes[from]);
                 }
-                _ => code.rest.extend_from_slice(&bytes[from..operators.original_position() - start]),
+                _ => code
+                    .rest
+                    .extend_from_slice(&bytes[from..operators.original_position() - start]),
             }
         }
         Ok(code)
@@ -164,14 +199,22 @@ impl Reencode for Sorted<'_> {
         Ok(self.indexes[at(index)])
     }
 
-    fn parse_function_section(&mut self, written: &mut FunctionSection, _: FunctionSectionReader<'_>) -> Written<()> {
+    fn parse_function_section(
+        &mut self,
+        written: &mut FunctionSection,
+        _: FunctionSectionReader<'_>,
+    ) -> Written<()> {
         for &index in &self.order {
             written.function(self.functions.types[at(index - self.functions.imported)]);
         }
         Ok(())
     }
 
-    fn parse_code_section(&mut self, written: &mut CodeSection, _: CodeSectionReader<'_>) -> Written<()> {
+    fn parse_code_section(
+        &mut self,
+        written: &mut CodeSection,
+        _: CodeSectionReader<'_>,
+    ) -> Written<()> {
         for index in self.order.clone() {
             let body = self.functions.body(index).clone();
             self.parse_function_body(written, body)?;
@@ -179,8 +222,14 @@ impl Reencode for Sorted<'_> {
         Ok(())
     }
 
-    fn parse_custom_name_subsection(&mut self, written: &mut NameSection, names: Name<'_>) -> Written<()> {
-        let Name::Function(_) = names else { return Ok(()) };
+    fn parse_custom_name_subsection(
+        &mut self,
+        written: &mut NameSection,
+        names: Name<'_>,
+    ) -> Written<()> {
+        let Name::Function(_) = names else {
+            return Ok(());
+        };
         let mut map = NameMap::new();
         for index in (0..self.functions.imported).chain(self.order.iter().copied()) {
             map.append(self.indexes[at(index)], self.functions.name(index));
