@@ -3,11 +3,8 @@
 use std::rc::Rc;
 
 use tally_host::object::{Events, IncomingCall, ObjectPlatform, Reply, Rows, Socket, SqlValue};
-use tally_host::{
-    File, Files, LATER_STATUS, Later, Level, Platform, Point, Stream, Target, UNKNOWN_CALL,
-};
+use tally_host::{File, Files, Later, Level, Platform, Point, Stream, Target};
 use tally_protocol::alerts::Outgoing;
-use tally_protocol::messages::later;
 use tally_protocol::names::Placement;
 
 use crate::bucket::Bucket;
@@ -170,12 +167,8 @@ impl Platform for Guest {
         };
         let call = self.clone().call(to, arrived);
         Box::pin(async move {
-            match call.await? {
-                Reply::Answer(bytes) => Ok(build.hear(bytes)),
-                Reply::Refused(status, why) => Err(format!("it answered {status}: {why}")),
-                Reply::Unknown => Ok(UNKNOWN_CALL.into()),
-                Reply::Stream(_) => Err("it answered with a stream".to_owned()),
-            }
+            let answer = call.await?.into_bytes();
+            answer.map(|bytes| build.hear(bytes))
         })
     }
 
@@ -198,17 +191,7 @@ impl Platform for Guest {
             let carrier = Rc::new(Carrier::Refusal(why));
             Stream { status, carrier }
         };
-        Box::pin(async move {
-            match call.await? {
-                Reply::Stream(stream) => Ok(stream),
-                Reply::Refused(status, why) => Ok(refused(status, why)),
-                Reply::Unknown => Ok(refused(404, "no such call".to_owned())),
-                Reply::Answer(bytes) if later(&bytes).is_some() => {
-                    Ok(refused(LATER_STATUS, "a newer protocol".to_owned()))
-                }
-                Reply::Answer(_) => Err("it answered without a stream".to_owned()),
-            }
-        })
+        Box::pin(async move { call.await?.into_stream(refused) })
     }
 
     fn has_queue(&self) -> bool {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use futures_util::future::{LocalBoxFuture, ready};
 
-use super::{Later, Stream};
-use tally_protocol::messages::{Call, Fault, PROTOCOL, PROTOCOL_MIN, encode};
+use super::{LATER_STATUS, Later, Stream, UNKNOWN_CALL};
+use tally_protocol::messages::{Call, Fault, PROTOCOL, PROTOCOL_MIN, encode, later};
 use tally_protocol::names::Placement;
 
 /// A value of SQL. Integers are those that a JavaScript number holds.
@@ -272,6 +272,40 @@ pub enum Reply {
     Refused(u16, String),
     /// There is no such call.
     Unknown,
+}
+
+impl Reply {
+    /// What the sender of a message gets.
+    ///
+    /// # Errors
+    /// The receiver refused the message, or answered with a stream.
+    pub fn into_bytes(self) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Answer(bytes) => Ok(bytes),
+            Self::Unknown => Ok(UNKNOWN_CALL.into()),
+            Self::Refused(status, why) => Err(format!("it answered {status}: {why}")),
+            Self::Stream(_) => Err("it answered with a stream".to_owned()),
+        }
+    }
+
+    /// What the sender of a message gets that asks for a stream. `refused` makes the stream of a refusal.
+    ///
+    /// # Errors
+    /// The receiver answered without a stream.
+    pub fn into_stream(
+        self,
+        refused: impl FnOnce(u16, String) -> Stream,
+    ) -> Result<Stream, String> {
+        match self {
+            Self::Stream(stream) => Ok(stream),
+            Self::Refused(status, why) => Ok(refused(status, why)),
+            Self::Unknown => Ok(refused(404, UNKNOWN_CALL.to_owned())),
+            Self::Answer(bytes) if later(&bytes).is_some() => {
+                Ok(refused(LATER_STATUS, "a newer protocol".to_owned()))
+            }
+            Self::Answer(_) => Err("it answered without a stream".to_owned()),
+        }
+    }
 }
 
 /// Answers a call. The message of the call's path is decoded as `$request`, which is a `Result`. The expression beside

@@ -4,10 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use tally_host::object::{Events, IncomingCall, ObjectPlatform, Reply, Rows, Socket, SqlValue};
-use tally_host::{File, Files, LATER_STATUS, Later, Level, Platform, Stream, Target, UNKNOWN_CALL};
+use tally_host::object::{Events, IncomingCall, ObjectPlatform, Rows, Socket, SqlValue};
+use tally_host::{File, Files, Later, Level, Platform, Stream, Target};
 use tally_protocol::alerts::Outgoing;
-use tally_protocol::messages::later;
 use tally_protocol::names::{Placement, ROLE, ROLE_AGGREGATOR};
 
 use super::event_writer;
@@ -153,14 +152,7 @@ impl Platform for Guest {
             upgrade: None,
         };
         let call = self.clone().call(to, arrived);
-        Box::pin(async move {
-            match call.await? {
-                Reply::Answer(bytes) => Ok(bytes),
-                Reply::Refused(status, why) => Err(format!("it answered {status}: {why}")),
-                Reply::Unknown => Ok(UNKNOWN_CALL.into()),
-                Reply::Stream(_) => Err("it answered with a stream".to_owned()),
-            }
-        })
+        Box::pin(async move { call.await?.into_bytes() })
     }
 
     fn open(
@@ -182,17 +174,7 @@ impl Platform for Guest {
             status,
             carrier: Rc::new(why),
         };
-        Box::pin(async move {
-            match call.await? {
-                Reply::Stream(stream) => Ok(stream),
-                Reply::Refused(status, why) => Ok(refused(status, why)),
-                Reply::Unknown => Ok(refused(404, UNKNOWN_CALL.to_owned())),
-                Reply::Answer(bytes) if later(&bytes).is_some() => {
-                    Ok(refused(LATER_STATUS, "a newer protocol".to_owned()))
-                }
-                Reply::Answer(_) => Err("it answered without a stream".to_owned()),
-            }
-        })
+        Box::pin(async move { call.await?.into_stream(refused) })
     }
 
     /// The deployment's own inboxes hold what is queued.
