@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::messages::{Fault, decode, encode};
+use super::messages::fault::{Fault, decode, encode};
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::queue::QueuedDelivery;
 use tally_core::counter::queued_events::{MESSAGE_BYTES_MAX, QueuedEvents};

@@ -41,7 +41,8 @@ use tally_protocol::redis::error;
 use tally_protocol::redis::glob::StepsLeft;
 use tally_protocol::redis::kept_replies::{self, KeptSize};
 use tally_protocol::redis::notifications;
-use tally_protocol::redis::reply::{Reply, ReplyError, ReplyRoom, UNAVAILABLE};
+use tally_protocol::redis::reply::{Reply, ReplyError, UNAVAILABLE};
+use tally_protocol::redis::reply_room::ReplyRoom;
 use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 use tally_shared::concurrency::all_settled;
 

@@ -11,7 +11,7 @@ use super::topic::{Topic, WatchedBoard};
 use super::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, LIVE_TOP_MAX, MESSAGE_BYTES_MAX, RETRY_MS,
 };
-use crate::messages::{Fault, decode, encode};
+use crate::messages::fault::{Fault, decode, encode};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
 use tally_core::counter::id::CounterId;

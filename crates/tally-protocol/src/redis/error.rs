@@ -1,6 +1,8 @@
 //! Error texts: those of Redis where it has the same error, because clients match them.
 
+use super::VALUE_BYTES_MAX;
 use super::reply::Reply;
+pub use super::reply::replies_too_large;
 
 /// The key holds another type of value.
 pub fn wrong_type() -> Reply {
@@ -73,17 +75,9 @@ pub fn is_transaction(name: &str) -> Reply {
 
 /// The key and its value are too large.
 pub fn too_large() -> Reply {
-    let kibibytes = super::VALUE_BYTES_MAX / 1024;
+    let kibibytes = VALUE_BYTES_MAX / 1024;
     Reply::err(format!(
         "a key and its value have at most {kibibytes} KiB together here"
-    ))
-}
-
-/// The replies of a request are too large, or the values of a command's keys.
-pub fn replies_too_large() -> Reply {
-    let mebibytes = super::reply::REPLIES_BYTES_MAX / (1024 * 1024);
-    Reply::err(format!(
-        "the replies of a request, or the values of a command's keys, have more than {mebibytes} MiB; nothing was done: send it in a separate request, or read less"
     ))
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::VALUE_BYTES_MAX;
 use super::options::number;
 use super::reply::Reply;
-use super::space::VALUE_BYTES_MAX;
 
 /// The most stored replies of all callers.
 pub const KEPT_REPLIES_MAX: u64 = 2_000_000;

@@ -6,10 +6,11 @@
 //! | [`command`] | the table of commands |
 //! | [`space`] | the values that a command works on |
 //! | [`strings`], [`keys`], [`collections`] | the commands |
-//! | [`sorted`], [`sorted_ranges`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
+//! | [`sorted`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | known scripts of rate-limit clients |
 //! | [`options`], [`glob`], [`sha1`] | options of commands, patterns of names, and the hash that names scripts |
-//! | [`reply`], [`error`], [`kept_replies`] | replies, and the room for those that are stored |
+//! | [`reply`], [`error`], [`reply_room`], [`kept_replies`] | replies, the room for those of a request, and for those that are stored |
+//! | [`mod@random`] | random numbers that follow from a seed |
 //! | [`account_room`] | the room for values, by account |
 //! | [`notifications`] | notifications to listeners |
 //!
@@ -25,7 +26,9 @@ pub mod kept_replies;
 pub mod keys;
 pub mod notifications;
 pub mod options;
+mod random;
 pub mod reply;
+pub mod reply_room;
 pub mod request;
 pub mod script_table;
 pub mod scripts;
@@ -33,9 +36,9 @@ pub mod scripts_of_analytics;
 mod scripts_of_regions;
 pub mod sha1;
 pub mod sorted;
-pub mod sorted_ranges;
 pub mod sorted_sets;
 pub mod space;
 pub mod strings;
 
-pub use space::VALUE_BYTES_MAX;
+/// The largest key that is no counter with its value, in bytes: the sum of keys, fields and members.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024;

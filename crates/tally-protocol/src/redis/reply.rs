@@ -2,15 +2,11 @@
 //!
 //! They have the names that Redis gives them. The answer of an object to a call is another type: `host::object::Reply`.
 
-use std::cell::Cell;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::error;
-use super::glob::StepsLeft;
-use crate::messages::Fault;
+use crate::messages::fault::Fault;
 
 /// A reply of Redis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,44 +53,6 @@ pub const REPLIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What one reply uses besides its text, bytes.
 const REPLY_BYTES: usize = 16;
-
-/// What is left for a request: the room of its replies, and the steps of its patterns.
-pub struct ReplyRoom {
-    bytes: Cell<usize>,
-    steps: StepsLeft,
-}
-
-impl Default for ReplyRoom {
-    fn default() -> Self {
-        Self {
-            bytes: Cell::new(REPLIES_BYTES_MAX),
-            steps: StepsLeft::default(),
-        }
-    }
-}
-
-impl ReplyRoom {
-    /// The steps that patterns may still take.
-    pub fn steps(&self) -> &StepsLeft {
-        &self.steps
-    }
-
-    /// Whether no room is left.
-    pub fn is_full(&self) -> bool {
-        self.bytes.get() == 0
-    }
-
-    /// Takes the room of this reply. If there is no room, the reply of a read is replaced by an error. The reply of a
-    /// command that has written stays, because the client must learn of it.
-    pub fn admit(&self, reply: Reply, is_read: bool) -> Reply {
-        let left = self.bytes.get().checked_sub(reply.bytes());
-        self.bytes.set(left.unwrap_or(0));
-        match left {
-            None if is_read => error::replies_too_large(),
-            _ => reply,
-        }
-    }
-}
 
 /// The beginning of an error where it is unknown whether the command was run.
 pub const UNAVAILABLE: &str = "UNAVAILABLE";
@@ -148,7 +106,7 @@ impl Reply {
         for text in texts {
             bytes += REPLY_BYTES + text.map_or(0, str::len);
             if bytes > REPLIES_BYTES_MAX {
-                return Err(error::replies_too_large());
+                return Err(replies_too_large());
             }
             replies.push(Self::text_or_nil(text));
         }
@@ -227,4 +185,12 @@ fn write_text(json: &mut String, text: &str, encoding: Encoding) {
     };
     let text = encoded.as_deref().unwrap_or(text);
     json.push_str(&serde_json::to_string(text).unwrap_or_default());
+}
+
+/// The replies of a request are too large, or the values of a command's keys.
+pub fn replies_too_large() -> Reply {
+    let mebibytes = REPLIES_BYTES_MAX / (1024 * 1024);
+    Reply::err(format!(
+        "the replies of a request, or the values of a command's keys, have more than {mebibytes} MiB; nothing was done: send it in a separate request, or read less"
+    ))
 }

@@ -9,7 +9,7 @@ use super::reply::{CommandResult, Reply};
 use super::script_table::Script;
 use super::scripts::{ScriptCall, reply_of};
 use super::sorted::Members;
-use super::sorted_ranges::reply_of as members_of;
+use super::sorted::ranges::reply_of as members_of;
 use super::sorted_sets::union;
 
 /// The most hours of one read: 41 days.

@@ -9,7 +9,7 @@ use super::float::score;
 use super::options::number;
 use super::reply::Reply;
 use super::sorted::Members;
-use super::sorted_ranges::reply_of;
+use super::sorted::ranges::reply_of;
 use tally_core::board::score::Score;
 use tally_core::order::put_in_order;
 

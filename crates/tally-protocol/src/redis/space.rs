@@ -7,13 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::VALUE_BYTES_MAX;
 use super::error;
+use super::random::drawn;
 use super::reply::Reply;
-use super::sorted::drawn;
 use tally_core::counter::id::CounterId;
-
-/// The largest key that is no counter with its value, in bytes: the sum of keys, fields and members.
-pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 /// A value. The fields of a hash keep the order in which they were added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,7 +20,8 @@ use tally_protocol::redis::error;
 use tally_protocol::redis::glob::StepsLeft;
 use tally_protocol::redis::kept_replies::{KeptSize, no_room};
 use tally_protocol::redis::notifications::SetChange;
-use tally_protocol::redis::reply::{Reply, ReplyError, ReplyRoom};
+use tally_protocol::redis::reply::{Reply, ReplyError};
+use tally_protocol::redis::reply_room::ReplyRoom;
 use tally_protocol::redis::request::Arguments;
 use tally_protocol::redis::sorted::{
     Members, Naming, NoMembers, SortedSet, check_anew, named_members, naming_of, run,

@@ -1,10 +1,10 @@
 //! The members of a sorted set that a command selects: by rank, by score or by name.
 
-use super::error;
-use super::float::text_of;
-use super::options::number;
-use super::reply::{Reply, ReplyError};
-use super::sorted::{Members, SortedSet, name, read};
+use super::super::error;
+use super::super::float::text_of;
+use super::super::options::number;
+use super::super::reply::{Reply, ReplyError};
+use super::set::{Members, SortedSet, name, read};
 use tally_core::board::key::Key;
 use tally_core::board::score::Score;
 
