@@ -637,7 +637,7 @@ export const MUTATIONS = [
   ],
   [
     "what a counter was is asked of its own partition alone",
-    "crates/tally-objects/src/directory/partition.rs",
+    "crates/tally-objects/src/archive/snapshot_reads.rs",
     "if self.places.is_ever_plain()? || (has_all && !message.is_range) {",
     "if self.places.is_ever_plain()? || !message.is_range || message.is_range {",
     "services/data::snapshots::what_a_counter_was_is_found_after_its_root_has_moved",

@@ -8,6 +8,7 @@
 //! | [`secrets`] | keys of hashes and salts of visitors |
 //! | [`audit_log`] | the audit log |
 //! | [`alerts`], [`alert_store`] | alerts: evaluation, delivery, and their rows |
+//! | [`object_part`] | the part of a partition that has these |
 //! | [`fleet_store`] | the reports of isolates to a partition of the directory |
 
 pub(crate) mod alert_store;
@@ -16,6 +17,7 @@ pub(crate) mod api_keys;
 pub(crate) mod audit_log;
 pub(crate) mod fleet_store;
 pub(crate) mod gifts;
+pub(crate) mod object_part;
 pub(crate) mod policies;
 pub(crate) mod secrets;
 mod shares;

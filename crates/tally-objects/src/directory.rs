@@ -2,8 +2,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`partition`] | one partition: dispatches to its parts, each with tables of its own |
-//! | [`listings`], [`totals`], [`tops`], [`kept_tops`] | lists of its counters with totals, their table, its orders, and those that are kept in memory |
+//! | [`object`], [`partition`] | one partition: dispatches to its parts, each with its own tables |
+//! | [`listings`], [`totals`], [`tops`], [`top_order`], [`kept_tops`] | lists of its counters with totals, their table, its orders, the amounts in them, and those that are kept in memory |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, their end, notifications of leads, and their rows |
 //! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that get no calls |
 //! | [`lead_calls`] | calls of a root to leads |
@@ -24,9 +24,10 @@ pub(crate) mod lead_calls;
 mod lead_sweep;
 mod listings;
 mod living_counters;
+pub(crate) mod object;
 mod operation_store;
 mod operations;
-pub(crate) mod partition;
+mod partition;
 mod push_receiver;
 mod root_bundle;
 mod root_moves;
@@ -35,6 +36,7 @@ mod root_store;
 mod root_sweep;
 pub(crate) mod roots;
 mod tablets;
+mod top_order;
 mod tops;
 mod totals;
 pub(crate) mod values;

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`object`], [`store`] | the inbox, and its rows |
-//! | [`consumer`], [`backlog`] | the counting of an inbox's events, and those that wait for long |
+//! | [`consumer`], [`sending`], [`backlog`] | the counting of an inbox's events, those in flight, and those that wait for long |
 //! | [`registry`], [`inboxes`] | the inboxes in roots, and calls of a root to them |
 //! | [`sender_sessions`] | senders to a queue of the platform, as a root stores them |
 
@@ -13,4 +13,5 @@ pub(crate) mod inboxes;
 pub(crate) mod object;
 pub(crate) mod registry;
 pub(crate) mod sender_sessions;
+mod sending;
 mod store;

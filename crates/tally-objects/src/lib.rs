@@ -69,7 +69,8 @@ pub enum ObjectClass {
 impl ObjectClass {
     /// Starts an object from what is stored.
     pub fn start(self, object: Object, host: Host) -> Rc<dyn Shell> {
-        Rc::new(MeasuredObject::start(self, object, host))
+        let shell = self.shell(object.clone(), host.clone());
+        Rc::new(MeasuredObject::new(self.kind(), shell, object, host))
     }
 
     /// Its name in metrics.
@@ -91,7 +92,7 @@ impl ObjectClass {
             #[cfg(feature = "boards")]
             Self::Board => Box::new(board::object::Board::start(object, host)),
             Self::Cell => Box::new(cell::object::Cell::start(object, host)),
-            Self::Directory => Box::new(directory::partition::Directory::start(object, host)),
+            Self::Directory => Box::new(directory::object::Directory::start(object, host)),
             #[cfg(feature = "queue")]
             Self::Inbox => Box::new(inbox::object::Inbox::start(object, host)),
             #[cfg(feature = "redis")]

@@ -5,21 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::snapshots::Snapshots;
+use super::snapshots::{FILES_AT_ONCE, Snapshots};
 use tally_core::counter::id::CounterId;
 use tally_core::order::map_of;
 use tally_protocol::messages::{
     Fault, KnownUniques, ListAllPastStates, ListPastStates, PastState, PastStatePage, PastStateRow,
-    ReadPastStates,
+    ReadOwnPastStates, ReadPastStates,
 };
 use tally_protocol::public::Estimate;
 use tally_protocol::snapshot::{
     Manifest, PartEntry, PartOf, RunOf, SnapshotCounter, chain_of, date_of, read_part,
 };
 use tally_shared::concurrency::all_settled;
-
-/// The files that are read at once: each is at most 0.5 MB before decompression, and about 2 MB after.
-pub(super) const FILES_AT_ONCE: usize = 8;
+use tally_shared::partitions::ask_some;
 
 /// The estimate of a stored counter.
 fn estimate_of(kept: &SnapshotCounter) -> Option<KnownUniques> {
@@ -46,7 +44,7 @@ fn run_on(runs: &BTreeMap<u64, RunOf>, day: i64) -> Option<RunOf> {
 
 /// The states of a counter from several partitions, day by day: each from the partition that had the counter then, if
 /// any.
-pub(crate) fn kept_by_any(states: impl Iterator<Item = PastState>) -> Vec<PastState> {
+fn kept_by_any(states: impl Iterator<Item = PastState>) -> Vec<PastState> {
     let mut days: BTreeMap<i64, PastState> = BTreeMap::new();
     for then in states {
         let is_better = days
@@ -133,6 +131,40 @@ impl Snapshots {
             }
         }
         Ok(Some((run, None)))
+    }
+
+    /// The states of a counter on some days, from the partitions that had its root then. If the number of partitions
+    /// was changed, or the files are of a deployment with more partitions, its root may have been in another one. The
+    /// files of that time are there.
+    pub(crate) async fn on_any(&self, message: ReadPastStates) -> Result<Vec<PastState>, Fault> {
+        let own = self.on(message.clone()).await?;
+        let has_all = !own.is_empty() && own.iter().all(|then| then.kept.is_some());
+        if self.places.is_ever_plain()? || (has_all && !message.is_range) {
+            return Ok(own);
+        }
+        let others = 0..self.places.ever()?;
+        let others = others.filter(|partition| !self.places.is_me(*partition));
+        let ask = |partition: u32| ReadOwnPastStates {
+            partition,
+            query: message.clone(),
+        };
+        let answered = ask_some(&self.host, others, ask).await;
+        match answered.fault {
+            // The missing state may be the requested one.
+            Some(fault) => Err(fault),
+            None => {
+                let states = answered.answers.into_iter().flat_map(|(_, states)| states);
+                let mut days = kept_by_any(own.into_iter().chain(states));
+                // The latest one is the state on a day, or before.
+                let first = if message.is_range {
+                    0
+                } else {
+                    days.len().saturating_sub(1)
+                };
+                days.drain(..first);
+                Ok(days)
+            }
+        }
     }
 
     /// The state of a counter on some days.

@@ -15,7 +15,6 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use super::snapshot_reads::FILES_AT_ONCE;
 use crate::directory::root_places::RootPlaces;
 use crate::directory::values::DeploymentValues;
 use crate::kit::store::Store;
@@ -31,6 +30,9 @@ use tally_protocol::stored::{self, StoredBody};
 use tally_shared::concurrency::all_settled;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::unreadable;
+
+/// The files that are read at once: each is at most 0.5 MB before decompression, and about 2 MB after.
+pub(super) const FILES_AT_ONCE: usize = 8;
 
 /// The counters of one step: the object does nothing else meanwhile.
 pub(super) const PAGE: i64 = 256;

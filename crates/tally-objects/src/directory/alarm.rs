@@ -6,7 +6,7 @@ use super::claim_store::ClaimStore;
 use super::duty_store::DutyStore;
 use super::root_places::RootPlaces;
 use super::root_store::RootStore;
-use super::root_sweep::{self, RootSweep};
+use super::root_sweep::progress::{self, RootSweep};
 use super::tablets::LeadSpreads;
 use crate::archive::snapshots::Snapshots;
 use crate::deployment::alert_store::AlertStore;
@@ -74,7 +74,7 @@ impl Alarm {
             self.alerts.next_due_ms()?,
             self.spreads.next_due_ms(),
             self.snapshots.next_due_ms()?,
-            root_sweep::next_due_ms(&self.places, &self.moves),
+            progress::next_due_ms(&self.places, &self.moves),
         ];
         match due_ms.into_iter().flatten().min() {
             Some(due_ms) => self.store.set_alarm(due_ms.max(earliest_ms)).await,

@@ -1,7 +1,7 @@
 //! The rows of a partition's claims.
 
-use super::claims::{LONGER_MS, claims_kept_ms};
 use super::values::DeploymentValues;
+use crate::cell::keyed_writes::kept_ms;
 use crate::kit::store::{Store, integer, text};
 use tally_core::callers::account::{AccountId, fits};
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -12,6 +12,15 @@ use tally_protocol::messages::{
     Claim, ClaimHolder, Fault, KeyOwner, OperationKey, OperationOutcome, decode, encode,
 };
 use tally_protocol::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
+
+/// How much longer a claim is kept than a record: a claim made or renewed just before its record was counted must not
+/// be deleted first, for any difference of the two clocks.
+const LONGER_MS: i64 = 3_600_000;
+
+/// How long claims are kept, milliseconds.
+fn claims_kept_ms(host: &Host) -> i64 {
+    kept_ms(host).saturating_add(LONGER_MS)
+}
 
 /// By slot first, as in a cell's ledger.
 pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot INTEGER NOT NULL, \

@@ -11,21 +11,11 @@ use std::rc::Rc;
 use super::alarm::Alarm;
 use super::claim_store::ClaimStore;
 use super::roots::Roots;
-use crate::cell::keyed_writes::kept_ms;
 use crate::kit::store::Store;
 use tally_core::cluster::root::Root;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::Host;
 use tally_protocol::messages::{Claim, ClaimAnswer, ClaimHolder, Fault, FindClaims};
-
-/// How much longer a claim is kept than a record: a claim made or renewed just before its record was counted must not
-/// be deleted first, for any difference of the two clocks.
-pub(super) const LONGER_MS: i64 = 3_600_000;
-
-/// How long claims are kept, milliseconds.
-pub(super) fn claims_kept_ms(host: &Host) -> i64 {
-    kept_ms(host).saturating_add(LONGER_MS)
-}
 
 /// The most idempotency keys that one call claims: 16 bytes each, and an answer of about as much.
 pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;

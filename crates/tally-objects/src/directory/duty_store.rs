@@ -1,6 +1,7 @@
 //! The rows of duties: what leads must still be told.
 
 use crate::kit::store::{Store, integer, text};
+use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::object::SqlValue;
 use tally_protocol::messages::Fault;
@@ -162,4 +163,16 @@ fn duty_of(row: &[SqlValue]) -> Option<Duty> {
         generation: u64::try_from(integer(generation)?).ok()?,
         tries: u32::try_from(integer(tries)?).ok()?,
     })
+}
+
+/// The duties towards every lead of a counter.
+pub(crate) fn duties(counter: &CounterId, root: &Root, notice: LeadNotice) -> Vec<Duty> {
+    let duty = |datacenter: &Datacenter| Duty {
+        counter: counter.clone(),
+        datacenter: datacenter.clone(),
+        notice,
+        generation: root.generation,
+        tries: 0,
+    };
+    root.datacenters.iter().map(duty).collect()
 }

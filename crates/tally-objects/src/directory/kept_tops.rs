@@ -11,8 +11,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tops::{amount_sql, first_of, hour_of, row_of_known};
-use super::totals::{DAY_HOURS, DAYS_KEPT, HOURS_KEPT};
+use super::top_order::{
+    DAY_HOURS, DAYS_KEPT, HOURS_KEPT, WITHIN_MAX, amount_sql, first_of, hour_of, row_of_known,
+};
 use crate::kit::store::text;
 use tally_core::cluster::root::prefix_end;
 use tally_core::cluster::standings::{Standing, Standings};
@@ -40,9 +41,6 @@ pub(super) const ROWLESS_REST_MS: i64 = 10_000;
 
 /// The most counters that are looked up later: whether they live and have a row.
 const UNRESOLVED_MAX: usize = 4_096;
-
-/// The bound of [`Value::within_62_bits`].
-pub(super) const WITHIN_MAX: i64 = 1 << 62;
 
 /// Living counters that have no row yet.
 #[derive(Clone, Debug)]

@@ -1,17 +1,27 @@
-//! The calls of a root to the leads of its counter, many at once.
+//! Calls to leads: of a root to those of its counter, many at once, and to one that is to take over at its place.
 
 use std::rc::Rc;
 
 use crate::kit::outbox::Outbox;
 use tally_core::cluster::root::Root;
+use tally_core::cluster::tablets::LeadPlace;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Part;
-use tally_protocol::messages::{Fault, ReadParts, SumDatacenter, Suspend};
-use tally_protocol::names::CellAddress;
+use tally_host::Host;
+use tally_protocol::messages::{CallLead, Fault, ReadParts, SumDatacenter, Suspend};
+use tally_protocol::names::{CellAddress, LeadAt};
+use tally_shared::call::call_within;
 use tally_shared::concurrency::all_settled;
+use tally_shared::open_objects;
 
 /// How many leads are called at once for one counter.
 pub(crate) const LEADS_AT_ONCE: usize = 64;
+
+/// How long a lead waits until one more object may be open, milliseconds.
+const ROOM_MS_MAX: i64 = 2_000;
+
+/// How long a lead may take to move, milliseconds; a slower one continues, and is checked again.
+const TAKE_MS_MAX: u64 = 2_000;
 
 /// Stops leads. Returns those that did not answer.
 pub(super) async fn suspend(
@@ -58,4 +68,18 @@ pub(super) fn silent(datacenter: &Datacenter) -> Fault {
     Fault::Unavailable(format!(
         "datacenter {datacenter} does not answer, and this needs it; nothing was changed"
     ))
+}
+
+/// Has a lead taken over at its place.
+pub(super) async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
+    if at.place == LeadPlace::Own {
+        let lead = CellAddress::lead(&at.counter, &at.datacenter);
+        open_objects::room_of_own(host, &lead, host.now_ms() + ROOM_MS_MAX).await?;
+    }
+    let take = CallLead {
+        at,
+        path: String::new(),
+        message: Vec::new(),
+    };
+    call_within(host, &take, TAKE_MS_MAX).await.map(|_| ())
 }

@@ -4,85 +4,24 @@
 //! Invariant: a lead that does not answer delays no other; if any is left the roots are gone through again, later. The
 //! progress is stored, so a restart continues.
 
-use serde::{Deserialize, Serialize};
-
+use super::lead_calls::take_over;
 use super::root_store::RootStore;
 use super::tablets::LeadSpreads;
 use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;
-use tally_core::cluster::tablets::LeadPlace;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
 use tally_protocol::fleet::MovingLeads;
-use tally_protocol::messages::{CallLead, Fault, ListNames, decode, encode};
-use tally_protocol::names::{CellAddress, LeadAt};
-use tally_shared::call::call_within;
+use tally_protocol::messages::{Fault, ListNames, decode, encode};
+use tally_protocol::names::LeadAt;
 use tally_shared::concurrency::all_settled;
-use tally_shared::open_objects;
 
-/// Name of the deployment value that holds the progress during a sweep.
-pub(super) const SWEEP: &str = "sweep";
+pub(super) mod progress;
 
-/// How many counters are handled together, and how many leads are asked at once.
-const COUNTERS_AT_ONCE: u32 = 16;
+use progress::{COUNTERS_AT_ONCE, SWEEP};
+
+/// How many leads are asked at once.
 const LEADS_AT_ONCE: usize = 8;
-
-/// How long after a change of the number of tablets the first ones wait, milliseconds: leads with writes move by
-/// themselves.
-const BEGIN_MS: i64 = 30_000;
-
-/// The time between two steps, milliseconds: 16 in half a second are 2 million a day in each partition.
-const NEXT_MS: i64 = 500;
-
-/// The time before it begins again where leads were left, milliseconds.
-const AGAIN_MS: i64 = 300_000;
-
-/// How long a lead waits until one more object may be open, milliseconds.
-const ROOM_MS_MAX: i64 = 2_000;
-
-/// How long a lead may take to move, milliseconds; a slower one continues, and is checked again.
-const TAKE_MS_MAX: u64 = 2_000;
-
-/// The progress. Stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sweep {
-    /// The last counter that was handled.
-    after: Option<String>,
-    /// Whether a lead before that did not move.
-    has_left: bool,
-    /// The time of the next step, unix milliseconds.
-    pub(super) next_ms: i64,
-}
-
-impl Sweep {
-    /// A sweep that begins.
-    pub(super) fn begin(now_ms: i64) -> Self {
-        Self {
-            after: None,
-            has_left: false,
-            next_ms: now_ms.saturating_add(BEGIN_MS),
-        }
-    }
-
-    /// The progress after these counters; `None` once all have moved.
-    fn go_on(self, looked_at: &[CounterId], has_left: bool, now_ms: i64) -> Option<Self> {
-        let has_left = self.has_left || has_left;
-        let is_last = looked_at.len() < usize::try_from(COUNTERS_AT_ONCE).unwrap_or(usize::MAX);
-        match (is_last, has_left) {
-            (true, false) => None,
-            (true, true) => Some(Self {
-                after: None,
-                has_left: false,
-                next_ms: now_ms.saturating_add(AGAIN_MS),
-            }),
-            (false, has_left) => Some(Self {
-                after: looked_at.last().map(|last| last.as_str().to_owned()),
-                has_left,
-                next_ms: now_ms.saturating_add(NEXT_MS),
-            }),
-        }
-    }
-}
 
 impl LeadSpreads {
     /// Reads the progress, if a sweep is under way.
@@ -175,18 +114,4 @@ impl LeadSpreads {
         self.sweep.replace(next);
         Ok(())
     }
-}
-
-/// Has a lead taken over at its place.
-pub(super) async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
-    if at.place == LeadPlace::Own {
-        let lead = CellAddress::lead(&at.counter, &at.datacenter);
-        open_objects::room_of_own(host, &lead, host.now_ms() + ROOM_MS_MAX).await?;
-    }
-    let take = CallLead {
-        at,
-        path: String::new(),
-        message: Vec::new(),
-    };
-    call_within(host, &take, TAKE_MS_MAX).await.map(|_| ())
 }

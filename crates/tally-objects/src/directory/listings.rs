@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::push_receiver::Views;
 use super::roots::Roots;
-use super::tops::row_of_known;
+use super::top_order::row_of_known;
 use super::totals::{DirectoryTotals, known_of};
 use tally_core::cluster::root::Root;
 use tally_core::cluster::total::CounterTotal;

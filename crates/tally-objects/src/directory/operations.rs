@@ -7,10 +7,10 @@
 
 use std::rc::Rc;
 
-use super::duty_store::{Duty, LeadNotice};
+use super::duty_store::{Duty, LeadNotice, duties};
 use super::lead_calls::{silent, sums, suspend};
 use super::operation_store::{Operation as Record, OperationStore};
-use super::roots::{Roots, duties};
+use super::roots::Roots;
 use crate::kit::store::Store;
 use tally_core::cluster::operation::Cells;
 use tally_core::cluster::root::{NeedsHome, Root, RootEntry};

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::alarm::Alarm;
 use super::push_receiver::Views;
 use super::root_places::{RootLocation, RootPlaces};
-use super::root_sweep::RootSweep;
+use super::root_sweep::progress::RootSweep;
 use super::roots::Roots;
 use super::tablets::LeadSpreads;
 use super::totals::DirectoryTotals;

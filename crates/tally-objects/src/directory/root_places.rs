@@ -171,7 +171,7 @@ impl RootPlaces {
     }
 
     /// Whether no partition but those of the default count ever had files of snapshots.
-    pub(super) fn is_ever_plain(&self) -> Result<bool, Fault> {
+    pub(crate) fn is_ever_plain(&self) -> Result<bool, Fault> {
         Ok(self.is_plain() && self.ever()? == DIRECTORY_PARTITIONS)
     }
 
@@ -188,7 +188,7 @@ impl RootPlaces {
     }
 
     /// Whether this is the partition of that number.
-    pub(super) fn is_me(&self, number: u32) -> bool {
+    pub(crate) fn is_me(&self, number: u32) -> bool {
         if let Some(known) = self.number.get() {
             return known == number;
         }

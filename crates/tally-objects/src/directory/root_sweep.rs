@@ -4,8 +4,6 @@
 //! forgets the former counts only after every partition has answered, by the present counts, that it has no root left
 //! that belongs elsewhere.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::root_moves::RootMoves;
@@ -15,12 +13,11 @@ use tally_protocol::messages::{AnnounceSizes, CallRoot, Fault, SizesOf, encode};
 use tally_shared::call::{call, call_within};
 use tally_shared::concurrency::all_settled;
 
+pub(super) mod progress;
+
 /// How many names are checked together, and how many roots are moved at once.
 const NAMES_AT_ONCE: u32 = 64;
 const ROOTS_AT_ONCE: usize = 8;
-
-/// How long after a change of the counts the first ones wait, milliseconds: roots with calls move by themselves.
-const BEGIN_MS: i64 = 5_000;
 
 /// The time between two steps, milliseconds: 64 in a fifth of a second are a million an hour in each partition.
 const NEXT_MS: i64 = 200;
@@ -38,49 +35,10 @@ const PARTITIONS_AT_ONCE: usize = 64;
 /// How long a partition may take to answer, and a root to move, milliseconds.
 const ANSWER_MS_MAX: u64 = 2_000;
 
-/// The progress, in memory: a restarted partition begins again.
-#[derive(Default)]
-pub(super) struct RootSweep {
-    /// The counts that it is about.
-    sizes: RefCell<Option<Sizes>>,
-    /// The last name that was checked.
-    after: RefCell<String>,
-    /// Whether names with claims or operations are being checked, which come last.
-    is_last_part: Cell<bool>,
-    has_left: Cell<bool>,
-    is_done: Cell<bool>,
-    next_ms: Cell<i64>,
-    /// When the other partitions, or the first one, are asked next, unix milliseconds.
-    ask_ms: Cell<i64>,
-    /// Partitions that have answered that nothing is left.
-    swept: RefCell<BTreeSet<u32>>,
-}
-
-impl RootSweep {
-    /// Begins again if the counts have changed.
-    fn begin(&self, sizes: &Sizes, now_ms: i64) {
-        if self.sizes.borrow().as_ref() == Some(sizes) {
-            return;
-        }
-        self.sizes.replace(Some(sizes.clone()));
-        self.restart(now_ms + BEGIN_MS);
-        self.is_done.set(!sizes.is_changing());
-        self.ask_ms.set(now_ms);
-        self.swept.take();
-    }
-
-    fn restart(&self, next_ms: i64) {
-        self.after.replace(String::new());
-        self.is_last_part.set(false);
-        self.has_left.set(false);
-        self.next_ms.set(next_ms);
-    }
-}
-
 impl RootMoves {
     /// The time of the next step, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Option<i64> {
-        next_due_ms(&self.places, &self.sweep)
+        progress::next_due_ms(&self.places, &self.sweep)
     }
 
     /// Whether there is no root left here that belongs elsewhere by these counts.
@@ -260,22 +218,4 @@ impl RootMoves {
             bundles.delete_records(name)
         })
     }
-}
-
-/// When a partition's next step is due, unix milliseconds.
-pub(super) fn next_due_ms(
-    places: &super::root_places::RootPlaces,
-    sweep: &RootSweep,
-) -> Option<i64> {
-    let sizes = places.sizes();
-    if !sizes.is_changing() && places.set() == sizes.now() {
-        return None;
-    }
-    let is_known = sweep.sizes.borrow().as_ref() == Some(&sizes);
-    if !is_known {
-        return Some(i64::MIN);
-    }
-    let is_sweeping = sizes.is_changing() && !sweep.is_done.get();
-    let next_ms = is_sweeping.then(|| sweep.next_ms.get());
-    next_ms.into_iter().chain([sweep.ask_ms.get()]).min()
 }

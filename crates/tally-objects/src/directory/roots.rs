@@ -34,8 +34,6 @@ use tally_protocol::messages::{Fault, List, ListNames, PushView, Register};
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 
-pub(super) use lead_notifications::duties;
-
 /// The counters and duties that one alarm handles; the next alarm follows at once.
 const DUE_AT_ONCE: i32 = 200;
 

@@ -8,7 +8,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::lead_sweep::{SWEEP, Sweep, take_over};
+use super::lead_calls::take_over;
+use super::lead_sweep::progress::{SWEEP, Sweep};
 use super::root_places::SIZES;
 use super::root_store::RootStore;
 use super::values::DeploymentValues;

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, RowlessCounters, WITHIN_MAX};
-use super::totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT, INDEXES};
+use super::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, RowlessCounters};
+use super::top_order::{WIDE_SIZE, WITHIN_MAX, amount_sql, first_of, hour_of, row_of_known};
+use super::totals::{DirectoryTotals, INDEXES};
 use crate::kit::store::{Store, integer, text};
 use tally_core::cluster::root::{RootEntry, prefix_end};
 use tally_core::cluster::standings::{OldestUnknown, Standing, Standings};
-use tally_core::counter::id::{BEFORE_CALLERS, CounterId};
+use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_core::order::map_of;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, KnownTotal, OrderBy, Sums, TopOrder, TopRow, WindowStart};
+use tally_protocol::messages::{Fault, OrderBy, Sums, TopOrder, TopRow, WindowStart};
 
 /// The most counters of a prefix that are found by name and then sorted. More are found by the index of the order.
 const FEW: u64 = 1_000;
@@ -24,9 +25,6 @@ const RESOLVED_AT_ONCE: usize = 96;
 
 /// The largest size of numbers below 2^32: a sum of 2^31 of them is below 2^63.
 const NARROW_SIZE: i64 = 8 * 32;
-
-/// The size of 2^62: an amount of this size or more is only in its row's body.
-const WIDE_SIZE: i32 = 8 * 62 + 1;
 
 impl DirectoryTotals {
     /// The first counters of an order, and its sums: from its kept top, else from the table.
@@ -355,41 +353,6 @@ fn size_sql(by: OrderBy) -> &'static str {
     }
 }
 
-/// The amount of a row, as SQL.
-pub(super) fn amount_sql(order: &TopOrder) -> String {
-    let slot = |column: char, at: i64, kept: i64| {
-        let hour = order.since.map_or(0, hour_of);
-        let slot = at.rem_euclid(kept);
-        let below = WITHIN_MAX - 1;
-        format!("(CASE WHEN hour >= {hour} THEN (counted - {column}{slot}) & {below} ELSE 0 END)")
-    };
-    let counted =
-        format!("(CASE WHEN counted_size < {WIDE_SIZE} THEN counted ELSE {WITHIN_MAX} END)");
-    match (order.since, order.by) {
-        (Some(WindowStart::Hour(hour)), _) => slot('h', hour, HOURS_KEPT),
-        (Some(WindowStart::Day(day)), _) => slot('d', day, DAYS_KEPT),
-        (Some(WindowStart::Write(hour)), _) => {
-            format!("(CASE WHEN hour >= {hour} THEN {counted} ELSE 0 END)")
-        }
-        (None, OrderBy::Value) => "value".to_owned(),
-        (None, OrderBy::Count) => counted,
-        (None, OrderBy::Uniques) => "uniques".to_owned(),
-    }
-}
-
-/// The hour of unix time at which it begins.
-pub(super) fn hour_of(since: WindowStart) -> i64 {
-    match since {
-        WindowStart::Hour(hour) | WindowStart::Write(hour) => hour,
-        WindowStart::Day(day) => day * DAY_HOURS,
-    }
-}
-
-/// The first name that an order may have: the service's own counters are before it.
-pub(super) fn first_of(order: &TopOrder) -> &str {
-    order.prefix.as_str().max(BEFORE_CALLERS)
-}
-
 /// The condition on names, as SQL with its values; a plus before them prevents the use of their index.
 fn within_sql(order: &TopOrder, plus: &str) -> (String, Vec<SqlValue>) {
     let mut values: Vec<SqlValue> = vec![first_of(order).into()];
@@ -419,24 +382,6 @@ fn row_of(store: &Store, order: &TopOrder, row: &[SqlValue]) -> Result<Option<To
         }));
     }
     Ok(Some(row_of_known(counter, order.by, store.get(column)?)))
-}
-
-/// The amount of a counter in an order of all time.
-pub(super) fn row_of_known(counter: CounterId, by: OrderBy, known: KnownTotal) -> TopRow {
-    let estimate = known.uniques.map_or(0, |uniques| uniques.estimate);
-    TopRow {
-        counter,
-        amount: match by {
-            OrderBy::Value => known.total.value,
-            OrderBy::Count => Value::new(known.total.count, 0),
-            OrderBy::Uniques => Value::new(u128::from(estimate), 0),
-        },
-        uniques: known.uniques.filter(|_| by == OrderBy::Uniques),
-        as_of_ms: match known.total.is_known() {
-            true => known.total.as_of_ms,
-            false => TopRow::UNKNOWN_AS_OF_MS,
-        },
-    }
 }
 
 /// An integer that was read as text.

@@ -9,6 +9,7 @@
 use std::cell::OnceCell;
 
 use super::kept_tops::{Before, KeptTops, Written, counted_of};
+use super::top_order::{DAY_HOURS, DAYS_KEPT, HOURS_KEPT};
 use crate::kit::row_prefetch::RowPrefetch;
 use crate::kit::store::{Insert, Store, text};
 use tally_core::cluster::root::Root;
@@ -20,16 +21,8 @@ use tally_host::object::SqlValue;
 use tally_protocol::messages::{Fault, KnownTotal, KnownUniques};
 use tally_protocol::public::Estimate;
 
-/// The number of stored beginnings of hours: the current one and the 24 before, so that a day of seconds is covered,
-/// and one more for differences of clocks.
-pub(super) const HOURS_KEPT: i64 = 26;
-
-/// The number of stored beginnings of days: today and the 29 before, and one more for differences of clocks.
-pub(super) const DAYS_KEPT: i64 = 31;
-
-/// Milliseconds of an hour, and hours of a day.
+/// Milliseconds of an hour.
 const HOUR_MS: i64 = 3_600_000;
-pub(super) const DAY_HOURS: i64 = 24;
 
 /// A row's columns besides the beginnings. Numbers that JavaScript cannot hold exactly are written and read as texts.
 const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER NOT NULL, \

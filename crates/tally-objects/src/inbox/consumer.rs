@@ -4,7 +4,7 @@
 //! Only writes that are counted, or never can be, are removed.
 
 use std::cell::RefMut;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::object::InboxCore;
@@ -12,67 +12,20 @@ use tally_core::counter::deferred_writes::DeferredWrites;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::inbox::{InboxBatch, begin};
 use tally_core::counter::ledger::WriteKey;
-use tally_core::counter::memory::{INBOXES_BYTES_MAX, MemoryShare};
 use tally_core::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DEFERRED_ROWS_MAX,
     DeadLetterReason, InboxId, QueuedDelivery, RETRY_MS, WriteOutcome, verdict,
 };
 use tally_core::order::set_of;
-use tally_host::Host;
 use tally_protocol::messages::{AppendResult, Fault, TakeOver};
 use tally_protocol::metrics::Metric;
 use tally_shared::concurrency::all_settled;
 use tally_shared::flag_guard::FlagGuard;
-use tally_shared::memory::{self, MemoryKind};
 use tally_shared::metrics;
 use tally_shared::queued_writes::{self, count_deliveries};
 
 /// The counters that one batch counts at once.
 const COUNTERS_AT_ONCE: usize = 32;
-
-/// The memory of a batch while it is sent, for each byte of its row: an amount takes 64 bytes, of which at least 26 are
-/// stored, and its messages.
-const BYTES_IN_MEMORY: u64 = 4;
-
-/// The batches in flight, and their part of the memory that all inboxes of this isolate share.
-pub(super) struct Sending {
-    bytes: HashMap<i64, u64>,
-    memory: MemoryShare,
-}
-
-impl Sending {
-    /// No batches in flight.
-    pub(super) fn new(host: &Host) -> Self {
-        Self {
-            bytes: HashMap::new(),
-            memory: memory::share(host, MemoryKind::Inboxes),
-        }
-    }
-
-    fn is_sent(&self, number: i64) -> bool {
-        self.bytes.contains_key(&number)
-    }
-
-    /// Whether another batch may be read. One batch always may, otherwise nothing would ever be sent.
-    fn has_room(&self) -> bool {
-        self.bytes.is_empty() || self.memory.has_room(INBOXES_BYTES_MAX)
-    }
-
-    fn begin(&mut self, number: i64, row_bytes: u64) {
-        let bytes = row_bytes.saturating_mul(BYTES_IN_MEMORY);
-        self.bytes.insert(number, bytes);
-        self.hold();
-    }
-
-    fn end(&mut self, number: i64) {
-        self.bytes.remove(&number);
-        self.hold();
-    }
-
-    fn hold(&mut self) {
-        self.memory.hold(self.bytes.values().sum());
-    }
-}
 
 impl InboxCore {
     /// Begins to make batches, unless that is in progress.

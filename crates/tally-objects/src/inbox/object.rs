@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
-use super::consumer::Sending;
+use super::sending::Sending;
 use super::store::InboxStore;
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::sizes::{differs, sampled};
-use crate::ObjectClass;
 use crate::archive::object_repair;
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, Socket};
@@ -23,7 +22,8 @@ const OBJECT_BITS: u32 = 52;
 
 /// An object, as the platform sees it.
 pub struct MeasuredObject {
-    class: ObjectClass,
+    /// Its name in metrics.
+    kind: &'static str,
     shell: Box<dyn Shell>,
     object: Object,
     host: Host,
@@ -32,11 +32,11 @@ pub struct MeasuredObject {
 }
 
 impl MeasuredObject {
-    /// Starts an object of a class.
-    pub fn start(class: ObjectClass, object: Object, host: Host) -> Self {
+    /// An object that has started.
+    pub fn new(kind: &'static str, shell: Box<dyn Shell>, object: Object, host: Host) -> Self {
         Self {
-            class,
-            shell: class.shell(object.clone(), host.clone()),
+            kind,
+            shell,
             object,
             host,
             calls: Cell::default(),
@@ -59,7 +59,7 @@ impl MeasuredObject {
             return;
         }
         self.reported_bytes.set(bytes);
-        let kind = self.class.kind();
+        let kind = self.kind;
         let object = hash(kind, &self.object.platform().id());
         if object.is_multiple_of(sampled(kind)) {
             let kind = kind.to_owned();
@@ -97,7 +97,7 @@ impl Shell for MeasuredObject {
         Box::pin(async move {
             // A repair is answered even while the storage of the object cannot be read.
             if arrived.path == RepairObject::PATH {
-                let kind = self.class.kind();
+                let kind = self.kind;
                 let (reply, has_changed) = object_repair::answer(kind, &self.object, &arrived);
                 if has_changed {
                     self.shell.reload();

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use super::leases::forward;
-use super::object::{LimiterCore, NamedDemand};
+use super::object::{DemandOptions, LimiterCore, NamedDemand};
 use tally_core::cluster::spread::{KeyPlace, LimiterCounts};
 use tally_core::limit::handover::Handover;
 use tally_core::limit::policy::Scope;
@@ -23,10 +23,6 @@ use tally_shared::{call, call_within};
 /// How long a former limiter may take to hand a key over, milliseconds.
 const HAND_OVER_MS_MAX: u64 = 1_000;
 
-/// The most keys that share meters and were taken over, 100 bytes each. Beyond it all are forgotten. If they are taken
-/// over again, their use counts twice.
-pub(super) const TAKEN_OVER_MAX: usize = 10_000;
-
 /// Whether the use of a key at its former limiter counts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MovedUse {
@@ -34,15 +30,6 @@ pub(super) enum MovedUse {
     TakenOver,
     /// There is no room for it: the key must be refused.
     NoRoom,
-}
-
-/// The options of a demand.
-#[derive(Clone, Copy)]
-pub(super) struct DemandOptions {
-    /// Whether it may wait for other limiters.
-    pub(super) waits: bool,
-    /// Whether another limiter has forwarded it; it is not forwarded again.
-    pub(super) is_forwarded: bool,
 }
 
 impl LimiterCore {

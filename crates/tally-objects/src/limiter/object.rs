@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
-use super::growth::{DemandOptions, TAKEN_OVER_MAX};
 use super::store::{LimiterStore, empty_table};
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
@@ -119,6 +118,19 @@ impl Shell for Limiter {
     fn reload(&self) {
         self.core.load();
     }
+}
+
+/// The most keys that share meters and were taken over, 100 bytes each. Beyond it all are forgotten. If they are taken
+/// over again, their use counts twice.
+pub(super) const TAKEN_OVER_MAX: usize = 10_000;
+
+/// The options of a demand.
+#[derive(Clone, Copy)]
+pub(super) struct DemandOptions {
+    /// Whether it may wait for other limiters.
+    pub(super) waits: bool,
+    /// Whether another limiter has forwarded it; it is not forwarded again.
+    pub(super) is_forwarded: bool,
 }
 
 /// A demand with the policy that it names.

@@ -4,7 +4,7 @@
 //! its lead has confirmed.
 
 use super::Roots;
-use crate::directory::duty_store::{Duty, LeadNotice};
+use crate::directory::duty_store::{Duty, LeadNotice, duties};
 use crate::directory::lead_calls::{LEADS_AT_ONCE, silent, sums, suspend};
 use crate::directory::operation_store::Operation;
 use tally_core::cluster::root::{Root, RootEntry};
@@ -190,16 +190,4 @@ fn may_count(datacenter: &Datacenter) -> Fault {
     Fault::Unavailable(format!(
         "datacenter {datacenter} does not answer and may still be counting, so the counter was not ended"
     ))
-}
-
-/// The duties towards every lead of a counter.
-pub(crate) fn duties(counter: &CounterId, root: &Root, notice: LeadNotice) -> Vec<Duty> {
-    let duty = |datacenter: &Datacenter| Duty {
-        counter: counter.clone(),
-        datacenter: datacenter.clone(),
-        notice,
-        generation: root.generation,
-        tries: 0,
-    };
-    root.datacenters.iter().map(duty).collect()
 }
