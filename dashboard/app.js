@@ -14,11 +14,12 @@ import { showOverview } from "./overview.js";
 import { overviewHash, parseRoute } from "./routes.js";
 import { completes } from "./search.js";
 import { showShares } from "./shares.js";
+import { showStorage } from "./storage.js";
 import { forgetShare, openShare, sharedPrefix, takeShare } from "./share.js";
 
 const VIEWS = {
   alerts: showAlerts, boards: showBoards, costs: showCosts, counter: showCounter, counters: showCounters,
-  keys: showKeys, limits: showLimits, overview: showOverview, shares: showShares,
+  keys: showKeys, limits: showLimits, overview: showOverview, shares: showShares, storage: showStorage,
 };
 const TITLES = {
   alerts: () => "Alerts – Tally",
@@ -29,6 +30,7 @@ const TITLES = {
   counters: () => "Counters – Tally",
   keys: () => "Keys – Tally",
   shares: () => "Share links – Tally",
+  storage: ({ id }) => `How ${id} is stored – Tally`,
   overview: ({ prefix }) => (prefix === "" ? "Tally" : `${prefix} – Tally`),
 };
 
@@ -47,7 +49,7 @@ function show() {
     return offer(route);
   }
   const only = sharedPrefix();
-  if (only !== undefined && route.view !== "counter" && !route.prefix.startsWith(only)) {
+  if (only !== undefined && !["counter", "storage"].includes(route.view) && !route.prefix.startsWith(only)) {
     route = { ...route, prefix: only };
   }
   const isFirst = shown === undefined;

@@ -16,7 +16,7 @@ import { count, isSafe, rate, short, whole } from "./numbers.js";
 import { Places } from "./places.js";
 import { rangeBar } from "./range-bar.js";
 import { openingRange, rangeOf } from "./ranges.js";
-import { counterHash, overviewHash } from "./routes.js";
+import { counterHash, overviewHash, storageHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
 import { Spread } from "./spread.js";
 
@@ -106,6 +106,7 @@ function counterParts(main, { id, prefix }, signal) {
       { class: "title" },
       el("p", { class: "crumb" }, el("a", { href: overviewHash({ prefix: up }) }, "Overview")),
       el("h1", { tabindex: "-1" }, nameOf(id)),
+      el("p", { class: "sub" }, el("a", { href: storageHash(id) }, "How it is stored")),
     ),
     parts.ranges,
     parts.body,

@@ -19,7 +19,7 @@ export function parseRoute(hash) {
   const range = range_name === undefined ? undefined : rangeNamed(range_name);
   const order = parameters.get("order") ?? ORDERS[0];
   const prefix = parameters.get("prefix") ?? "";
-  const [, view, name] = path.match(/^\/(counter|limits|boards|share|keys|alerts)\/(.+)$/) ?? [];
+  const [, view, name] = path.match(/^\/(counter|storage|limits|boards|share|keys|alerts)\/(.+)$/) ?? [];
   const id = name === undefined ? undefined : decoded(name);
   const [period, member, where] = ["period", "member", "where"].map((part) => parameters.get(part) ?? undefined);
   const route = {
@@ -62,6 +62,9 @@ function withQuery(path, parameters) {
 export function counterHash(id, range) {
   return withQuery(`#/counter/${encodeURIComponent(id)}`, { range });
 }
+
+/** Returns the fragment of what a counter's cells store. */
+export const storageHash = (id) => `#/storage/${encodeURIComponent(id)}`;
 
 /** Returns the fragment of the overview. */
 export function overviewHash({ prefix, range, where } = {}) {

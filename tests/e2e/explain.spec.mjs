@@ -91,6 +91,79 @@ test("whoever may read may have it explained, and nobody else", async () => {
   await world.refused(404, "counter-not-found", "GET", "/counters/own%2Fa?explain=1", { headers });
 });
 
+const storedOf = ({ explain }) => explain.datacenters.flatMap(({ cells }) => cells);
+const kindOf = (storage, kind) => storage.kinds.find((one) => one.kind === kind);
+
+test("an admin sees what each cell stores: buckets, sketches, ledgers, rows and bytes", async () => {
+  world = await openWorld();
+  await world.put("stored", { shards: 2 });
+  await each(numbers(20), 4, (index) => world.add("stored", { unique: `u${index}`, sample: index + 1 }));
+  await world.add("stored", { delta: 3 }, { headers: { "idempotency-key": "order-1" } });
+  await world.advance(61_000);
+  const inIad = () => each(numbers(20), 8, (index) =>
+    world.add("stored", { unique: `i${index}`, sample: 9 }, { colo: "IAD" }));
+  await inIad();
+  await world.advance(61_000);
+  await inIad();
+  const read = await world.read("stored", "?explain=storage");
+  expect(read.value).toBe(63);
+  const cells = storedOf(read);
+  expect(sumOf(read.explain)).toBe(63);
+  for (const { storage } of cells) {
+    expect(storage.complete).toBe(true);
+    expect(storage.kinds.reduce((sum, { rows }) => sum + rows, 0)).toBe(storage.rows);
+    expect(storage.kinds.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(storage.bytes);
+    expect(kindOf(storage, "hot").rows).toBe(1);
+    expect(storage.buckets.map(({ seconds }) => seconds)).toEqual([1, 60, 3_600, 86_400]);
+  }
+  const iad = cells.filter(({ object }) => object.startsWith("c1/IAD/")).map(({ storage }) => storage);
+  const minutes = iad.map(({ buckets }) => buckets[1]);
+  // One minute is over, the other is open.
+  expect(minutes.reduce((sum, { closed }) => sum + closed, 0)).toBeGreaterThanOrEqual(1);
+  expect(minutes.some(({ open }) => open)).toBe(true);
+  expect(minutes.every(({ from, to }) => from <= to && from % 60 === 0)).toBe(true);
+  const sketches = cells.flatMap(({ storage }) => storage.sketches);
+  expect(sketches.every(({ dense, registers, bytes }) => !dense && registers > 0 && bytes < 12_300)).toBe(true);
+  expect(new Set(sketches.map(({ of }) => of))).toEqual(new Set(["all_time", "open_minute"]));
+  const records = cells.map(({ storage }) => storage.records[0]);
+  expect(records.reduce((sum, one) => sum + one, 0)).toBe(1);
+  expect(cells.flatMap(({ storage }) => kindOf(storage, "records") ?? []).map(({ rows }) => rows)).toEqual([1]);
+  expect(cells.flatMap(({ storage }) => kindOf(storage, "minute_samples") ?? []).length).toBeGreaterThanOrEqual(2);
+});
+
+test("a tablet's tenant tells its own rows alone", async () => {
+  world = await openWorld({ vars: { TALLY_TABLETS: "1" } });
+  await world.add("one", { delta: 5 });
+  for (const id of numbers(3)) await world.add(`other-${id}`, { unique: "x" });
+  const [{ storage, added }] = storedOf(await world.strong("one", "&explain=storage"));
+  expect(added).toBe(5);
+  expect(storage.sketches).toEqual([]);
+  expect(kindOf(storage, "hot").rows).toBe(1);
+  expect(storage.kinds.map(({ kind }) => kind)).not.toContain("minute_uniques");
+  // A read changes nothing.
+  expect(storedOf(await world.strong("one", "&explain=storage"))[0].storage).toEqual(storage);
+});
+
+test("what cells store is for admins of the counter alone", async () => {
+  const [reader, admin] = ["r".repeat(24), "a".repeat(24)];
+  const keys = {
+    keys: [
+      { name: "reader", key: reader, scopes: ["read", "write"], prefix: "own/" },
+      { name: "admin", key: admin, scopes: ["read", "write", "admin"], prefix: "own/" },
+    ],
+  };
+  world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(keys) } });
+  const by = (key) => ({ headers: { authorization: `Bearer ${key}` } });
+  await world.add("own/a", {}, by(admin));
+  const path = "/counters/own%2Fa?explain=storage";
+  await world.refused(401, "unauthorized", "GET", path);
+  await world.refused(403, "forbidden", "GET", path, by(reader));
+  await world.refused(403, "forbidden", "GET", "/counters/other?explain=storage", by(admin));
+  await world.refused(404, "counter-not-found", "GET", "/counters/own%2Fb?explain=storage", by(admin));
+  await world.refused(400, "invalid-query", "GET", "/counters/own%2Fa?explain=rows", by(admin));
+  expect((await world.well("GET", path, by(admin))).explain.datacenters[0].cells[0].storage.rows).toBeGreaterThan(0);
+});
+
 test("explain is 1 or left out, and does not wait for versions", async () => {
   world = await openWorld();
   const { version } = await world.add("strict");

@@ -12,6 +12,7 @@
 //! | [`store`], [`row_kinds`], [`ledger`], [`samples`] | a cell's rows, their kinds, those of its keyed writes, and of its samples |
 //! | [`rows`], [`uniques`], [`breakdowns`] | the tables of these rows, the rows of unique elements, and those of breakdowns |
 //! | [`contents`] | a cell's contents, read for an export, written by an import |
+//! | [`explained_rows`] | what a cell stores, for an explanation |
 //! | [`memory`] | the memory of an isolate's cells, and how idle ones give theirs back |
 //! | [`repair`] | damage of a cell, and its repair |
 //! | [`push_sender`] | pushes of a lead to its root |
@@ -19,6 +20,7 @@
 mod autoscaler;
 mod breakdowns;
 mod contents;
+mod explained_rows;
 mod group_commit;
 pub(crate) mod keyed_writes;
 mod lead;

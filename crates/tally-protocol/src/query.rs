@@ -273,20 +273,21 @@ impl Query {
         }
     }
 
-    /// Whether `explain=1` is asked for. With `at_least` it is refused: `at_least` may take many reads, and the
-    /// explanation is of one read.
+    /// Whether an explanation is asked for, and if so whether it includes what cells store: `explain=storage`. With
+    /// `at_least` it is refused: `at_least` may take many reads, and the explanation is of one read.
     ///
     /// # Errors
     /// `invalid-query` for any other value, and with `at_least`.
-    pub fn explains(&self) -> Result<bool, Problem> {
+    pub fn explains(&self) -> Result<Option<bool>, Problem> {
         match self.get("explain") {
-            None => Ok(false),
-            Some("1") if self.get("at_least").is_some() => refuse(
+            None => Ok(None),
+            Some("1" | "storage") if self.get("at_least").is_some() => refuse(
                 "explain describes one read, and at_least may take several reads; send one of them"
                     .to_owned(),
             ),
-            Some("1") => Ok(true),
-            Some(_) => refuse("explain can only be 1".to_owned()),
+            Some("1") => Ok(Some(false)),
+            Some("storage") => Ok(Some(true)),
+            Some(other) => refuse(format!("explain can only be 1 or storage, not {other:?}")),
         }
     }
 

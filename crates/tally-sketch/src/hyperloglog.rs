@@ -190,8 +190,19 @@ impl Sketch {
         matches!(&self.0, Form::Sparse(tokens) if tokens.is_empty())
     }
 
+    /// Returns how many of the 16,384 registers are above 0; of a sparse sketch those that its dense form would have.
+    /// Cost: a pass over the registers.
+    pub fn registers_used(&self) -> u32 {
+        let mut registers = Registers::blank();
+        match &self.0 {
+            Form::Sparse(tokens) => _ = registers.insert_all(tokens),
+            Form::Dense(own) => _ = registers.merge(own),
+        }
+        registers.histogram().iter().skip(1).sum()
+    }
+
     /// Whether this is the dense form.
-    pub(super) fn is_dense(&self) -> bool {
+    pub fn is_dense(&self) -> bool {
         matches!(self.0, Form::Dense(_))
     }
 

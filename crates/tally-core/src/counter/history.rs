@@ -347,6 +347,14 @@ impl History {
         }
     }
 
+    /// How many buckets of a step there are, and where the first and the last begin.
+    pub fn span(&self, step: Resolution) -> (usize, Option<i64>, Option<i64>) {
+        let buckets = &self.series[step.index()].buckets;
+        let first = buckets.first_key_value().map(|(start, _)| *start);
+        let last = buckets.last_key_value().map(|(start, _)| *start);
+        (buckets.len(), first, last)
+    }
+
     /// How many buckets are in memory.
     pub fn buckets(&self) -> usize {
         let series = self.series.iter();

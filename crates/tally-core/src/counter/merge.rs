@@ -130,6 +130,8 @@ pub struct Question {
     pub samples: Option<(i64, i64)>,
     /// Asks for the counts of this dimension's values, in the window or else of all time.
     pub breakdown: Option<DimensionName>,
+    /// Asks for what each cell stores.
+    pub storage: bool,
 }
 
 impl Question {
@@ -143,6 +145,7 @@ impl Question {
             totals_only: false,
             samples: None,
             breakdown: None,
+            storage: false,
         }
     }
 
@@ -152,6 +155,7 @@ impl Question {
             || self.history.is_some()
             || self.samples.is_some()
             || self.breakdown.is_some()
+            || self.storage
     }
 }
 
@@ -185,6 +189,8 @@ pub struct Part {
     pub breakdown: Vec<u8>,
     /// The other shards as the lead saw them, in order, if the question explains; otherwise empty.
     pub trace: Vec<ShardReadTrace>,
+    /// What each cell stores, at rest, by shard, if the question is about that; otherwise empty.
+    pub storage: Vec<(i64, Vec<u8>)>,
 }
 
 /// The source and time of a part.
@@ -226,6 +232,7 @@ impl Default for Part {
             samples: Vec::new(),
             breakdown: Vec::new(),
             trace: Vec::new(),
+            storage: Vec::new(),
         }
     }
 }
@@ -245,6 +252,7 @@ impl Part {
         self.kept_from = self.kept_from.max(other.kept_from);
         join_samples(&mut self.samples, other.samples);
         join_breakdowns(&mut self.breakdown, other.breakdown);
+        self.storage.extend(other.storage);
     }
 
     /// The part of a cell, which is this shard.
@@ -252,6 +260,9 @@ impl Part {
     pub fn of_shard(mut self, own: u8) -> Self {
         for (shard, _) in &mut self.cells {
             *shard = own;
+        }
+        for (shard, _) in &mut self.storage {
+            *shard = i64::from(own);
         }
         self
     }

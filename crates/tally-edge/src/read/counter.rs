@@ -15,6 +15,7 @@ use crate::kit::respond::Answer;
 use crate::pages::files::weighted;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::SeenValue;
+use tally_protocol::access::Scope;
 use tally_protocol::export::CSV;
 use tally_protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, ReadParts};
 use tally_protocol::metrics::Metric;
@@ -201,7 +202,12 @@ async fn fetch_counter(
     let strings = query.numbers_as_strings()?;
     let is_strong = query.is_strong()?;
     let version = query.at_least()?;
-    if query.explains()? {
+    if let Some(storage) = query.explains()? {
+        if storage {
+            context.caller()?.may(Scope::Admin, question.counter.as_str())?;
+        }
+        let wanted = ReadParts { storage, ..question.wanted };
+        let question = Read { wanted, ..question };
         let answer = explained(context, question, is_strong, strings, window).await?;
         return Ok((answer, false));
     }

@@ -411,6 +411,11 @@ impl Core {
         if let Some(name) = question.breakdown {
             part.breakdown = self.rows.breakdown(&name, question.window)?;
         }
+        if question.storage {
+            let now = self.host.now_ms().div_euclid(1_000);
+            let stored = self.rows.explained(&self.state.borrow(), now)?;
+            part.storage = vec![(0, stored)];
+        }
         Ok(Some(part))
     }
 

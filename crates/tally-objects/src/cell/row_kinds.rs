@@ -48,6 +48,37 @@ pub enum Kind {
     RestLook,
 }
 
+/// The names of kinds in explanations, by their numbers, and whether the starts of their rows are times.
+const NAMES: [(&str, bool); 20] = [
+    ("address", false),
+    ("hot", false),
+    ("all_time_uniques", false),
+    ("minutes", true),
+    ("hours", true),
+    ("days", true),
+    ("minute_uniques", true),
+    ("closing", false),
+    ("sealed", false),
+    ("ledgers", false),
+    ("minute_samples", true),
+    ("hour_samples", true),
+    ("hour_uniques", true),
+    ("day_uniques", true),
+    ("pending_values", false),
+    ("dimension_names", false),
+    ("hour_values", false),
+    ("day_values", false),
+    ("all_time_values", false),
+    ("rest_look", false),
+];
+
+/// The name of a kind in explanations, and whether the starts of its rows are times. A number that is none is the
+/// ledger's.
+pub(super) fn name_of(number: u8) -> (&'static str, bool) {
+    let known = NAMES.get(usize::from(number));
+    known.copied().unwrap_or(("records", false))
+}
+
 impl Kind {
     /// Its stored number.
     pub fn number(self) -> i32 {

@@ -79,6 +79,8 @@ pub struct ReadParts {
     pub samples: Option<(i64, i64)>,
     /// The counts of the values of this dimension, in the window or else of all time.
     pub breakdown: Option<DimensionName>,
+    /// What each cell stores.
+    pub storage: bool,
 }
 
 impl ReadParts {
@@ -92,6 +94,7 @@ impl ReadParts {
             totals_only: self.totals_only,
             samples: self.samples,
             breakdown: self.breakdown,
+            storage: self.storage,
         }
     }
 
@@ -101,6 +104,7 @@ impl ReadParts {
             || self.history.is_some()
             || self.samples.is_some()
             || self.breakdown.is_some()
+            || self.storage
     }
 }
 

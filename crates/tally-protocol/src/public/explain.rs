@@ -1,4 +1,4 @@
-//! How a counter's sum was read, for `?explain=1`.
+//! How a counter's sum was read, for `?explain=1`, and what its cells store, for `?explain=storage`.
 //!
 //! Invariant: the explanation lists the cells of the answer that it comes with, and nothing that was not read for that
 //! answer.
@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::counter_view::SummedCounter;
 use super::number::Exact;
+use super::storage::CellStorage;
 use crate::fields::{Latency, Moment, ObjectName, Total, VersionText};
-use crate::messages::{LeadTrace, ReadTrace};
+use crate::messages::{LeadTrace, ReadTrace, decode};
 use crate::names::{self, CellAddress};
 use crate::query::Window;
 use tally_core::counter::id::Datacenter;
@@ -65,6 +66,9 @@ struct CellView {
     sealed: Option<bool>,
     /// How long it took, as its lead measured it; `null` where the lead did not ask.
     latency_ms: Option<Latency>,
+    /// What it stores, with `explain=storage`; left out where it did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<CellStorage>,
 }
 
 #[derive(Serialize)]
@@ -76,7 +80,7 @@ struct InboxView {
 }
 
 impl SummedCounter<'_> {
-    /// The JSON of `GET /counters/{id}?explain=1`: as [`SummedCounter::to_json`], and how it was read.
+    /// The JSON of `GET /counters/{id}?explain=`: as [`SummedCounter::to_json`], and how it was read.
     pub fn explained_json(
         &self,
         strings: bool,
@@ -140,6 +144,7 @@ impl SummedCounter<'_> {
                     None => (is_asked && *shard == 0).then_some(false),
                 },
                 latency_ms: own.and_then(|shard| shard.latency_ms),
+                storage: storage_of(part, *shard),
             }
         };
         let version = self.version.of_datacenter(datacenter);
@@ -159,6 +164,12 @@ impl SummedCounter<'_> {
             missing: part.map_or_else(Vec::new, |part| part.missing.clone()),
         }
     }
+}
+
+fn storage_of(part: Option<&Part>, shard: u8) -> Option<CellStorage> {
+    let mut stored = part?.storage.iter();
+    let (_, bytes) = stored.find(|(of, _)| *of == i64::from(shard))?;
+    decode(bytes).ok()
 }
 
 fn trace_of_shard(lead: &LeadTrace, shard: u8) -> Option<&ShardReadTrace> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Cell;
+use crate::counter::history::History;
 use crate::counter::merge::{CellTotals, Part, Question, Range};
 use crate::sketch::Uniques;
 
@@ -45,6 +46,17 @@ impl Cell {
             kept_from: Some(kept_from).filter(|from| *from != i64::MIN),
             ..Part::default()
         })
+    }
+
+    /// Its buckets.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The sketches that are in memory: of all time without the open minute, and of the open minute.
+    pub fn sketches(&self) -> [(&'static str, Option<&Uniques>); 2] {
+        let open = self.open_uniques.as_ref().map(|(_, open)| open);
+        [("all_time", Some(&self.all_time)), ("open_minute", open)]
     }
 
     /// The unique elements of all time.
