@@ -7,8 +7,7 @@ import { sparkline } from "./series.js";
 
 // Samples are kept by the hour for 90 days.
 const KEPT_SECONDS = 90 * 86_400 - 3_600;
-// Each slice is a question of its own, so they are asked for once.
-const SLICES = 12;
+const MINUTES_KEPT_SECONDS = 86_400;
 const MARKS = [
   ["min", "min"],
   ["p50", "p50"],
@@ -17,15 +16,35 @@ const MARKS = [
   ["p999", "p99.9"],
   ["max", "max"],
 ];
-const LINES = ["p50", "p90", "p99"];
+const LINES = ["p50", "p95", "p99"];
 const BOX = { width: 240, height: 56 };
 
-/** Returns the ends of equal slices of the last `seconds`, oldest first, in whole minutes where a slice has some. */
-export function slicesOf(seconds, to_s, slices = SLICES) {
-  const width = Math.max(60, Math.floor(seconds / slices / 60) * 60);
-  const n = Math.max(1, Math.floor(seconds / width));
-  // The slice that is under way is part of the last.
-  return Array.from({ length: n }, (_, index) => ({ at: to_s - (n - 1 - index) * width, seconds: width }));
+/** Returns the step of a series over a range: one that is kept, of a number of points that can be seen. */
+export function stepOf(seconds, ago_seconds) {
+  if (seconds <= 6 * 3_600 && ago_seconds < MINUTES_KEPT_SECONDS) return "1m";
+  return seconds <= 10 * 86_400 ? "1h" : "1d";
+}
+
+/**
+ * Returns the outline of what is between two lines in a box, in SVG's words: one piece for each run of known values.
+ * `most` is at the top.
+ */
+export function bandOf(lower, upper, { width, height }, most) {
+  const x = (index) => (lower.length > 1 ? (index * width) / (lower.length - 1) : 0).toFixed(1);
+  const y = (value) => (height - (Math.min(most, Math.max(0, value)) / most) * height).toFixed(1);
+  const runs = [[]];
+  for (const [index, value] of lower.entries()) {
+    if (value === null || upper[index] === null) runs.push([]);
+    else runs.at(-1).push(index);
+  }
+  return runs
+    .filter((run) => run.length > 1)
+    .map((run) => {
+      const there = run.map((index) => `${x(index)} ${y(upper[index])}`);
+      const back = run.toReversed().map((index) => `${x(index)} ${y(lower[index])}`);
+      return `M${[...there, ...back].join("L")}Z`;
+    })
+    .join("");
 }
 
 /** The distribution of a counter's samples; hidden while there are none. */
@@ -73,10 +92,9 @@ export class Spread {
       this.#show(distribution);
       if (this.#isDrawn) return;
       this.#isDrawn = true;
-      const slices = slicesOf(seconds, range.until - 1);
-      const parts = [];
-      for (const slice of slices) parts.push(await this.#ask(slice.seconds, slice.at));
-      this.#draw(parts);
+      const query = `step=${stepOf(seconds, range.now - from)}&from=${from}&to=${range.until - 1}`;
+      const { points } = await json(`${counterPath(this.#id)}/distribution?${query}&numbers=string`, this.#signal);
+      this.#draw(points);
     } catch (error) {
       if (this.#signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -119,13 +137,12 @@ export class Spread {
     setText(this.#trend, "");
     if (!isLine) return;
     const top = Math.max(1e-300, ...parts.flatMap((part) => LINES.map((name) => Number(part[name] ?? 0))));
-    const paths = LINES.map((name) => {
-      const values = parts.map((part) =>
-        part[name] === null || part[name] === undefined ? null : (Number(part[name]) / top) * BOX.height,
-      );
-      return svg("path", { class: `line ${name}`, d: sparkline(values, BOX.width, BOX.height, BOX.height) });
-    });
-    this.#lines.replaceChildren(...paths);
-    setText(this.#trend, `Over time: p50 (solid), p90 (dashed), p99 (dotted). The top of the chart is ${measured(top)}.`);
+    const valuesOf = (name) => parts.map((part) => part[name]);
+    const band = svg("path", { class: "between", d: bandOf(valuesOf("p50"), valuesOf("p99"), BOX, top) });
+    const paths = LINES.map((name) =>
+      svg("path", { class: `line ${name}`, d: sparkline(valuesOf(name), BOX.width, BOX.height, top) }),
+    );
+    this.#lines.replaceChildren(band, ...paths);
+    setText(this.#trend, `Over time: p50 (solid), p95 (dashed) and p99 (dotted), with the band from p50 to p99. The top of the chart is ${measured(top)}.`);
   }
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { largestFirst } from "../../dashboard/places.js";
-import { slicesOf } from "../../dashboard/spread.js";
+import { bandOf, stepOf } from "../../dashboard/spread.js";
 import { LAND, landCells, placeOf, project } from "../../dashboard/world.js";
 
 const landAt = (latitude, longitude) => {
@@ -56,12 +56,17 @@ test("the largest datacenter comes first, whole numbers compared whole", () => {
   assert.equal(ids(1, 1, undefined, 0), "abcd");
 });
 
-test("slices of a range are equal, end now, and do not begin before it", () => {
-  for (const seconds of [900, 3_600, 86_280]) {
-    const slices = slicesOf(seconds, 1_000_000);
-    assert.equal(slices.at(-1).at, 1_000_000);
-    assert.ok(slices.length >= 12 && slices.length <= 15, `${slices.length}`);
-    slices.forEach((slice, index) => assert.ok(index === 0 || slice.at - slices[index - 1].at === slice.seconds));
-    assert.ok(slices[0].at - slices[0].seconds >= 1_000_000 - seconds);
-  }
+test("a series has steps that are kept, and a number of points that can be seen", () => {
+  assert.equal(stepOf(900, 900), "1m");
+  assert.equal(stepOf(6 * 3_600, 86_399), "1m");
+  assert.equal(stepOf(3_600, 86_400), "1h", "minutes are gone after a day");
+  assert.equal(stepOf(86_400, 86_400), "1h");
+  assert.equal(stepOf(90 * 86_400, 90 * 86_400), "1d");
+});
+
+test("a band has a piece for each run of known values", () => {
+  const box = { width: 30, height: 10 };
+  assert.equal(bandOf([0, 5, 0, 5], [10, 10, 10, 10], box, 10), "M0.0 0.0L10.0 0.0L20.0 0.0L30.0 0.0L30.0 5.0L20.0 10.0L10.0 5.0L0.0 10.0Z");
+  assert.equal(bandOf([1, null, 1, 1], [2, null, 2, 2], box, 10), "M20.0 8.0L30.0 8.0L30.0 9.0L20.0 9.0Z");
+  assert.equal(bandOf([null, 1], [null, 1], box, 10), "", "one point is no band");
 });

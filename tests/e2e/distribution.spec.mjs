@@ -75,6 +75,52 @@ describe("without faults", () => {
     expect(here.count + answer.datacenters[0].count + answer.datacenters[2].count).toBe(answer.count);
   });
 
+  test("percentiles over time are those of each step, over datacenters and shards", async () => {
+    const random = randomFrom(SEED + 1);
+    await world.put("steps", { shards: 2 });
+    const begin = Math.floor(world.now() / 60_000) * 60 + 60;
+    await world.advance((begin + 1) * 1_000 - world.now());
+    const minutes = [];
+    for (const minute of numbers(70)) {
+      const samples = minute % 7 === 3 ? [] : latencies(4, random);
+      minutes.push(samples);
+      await each(samples, 4, (sample, index) => world.add("steps", { sample }, { colo: COLOS[index % 3] }));
+      await world.advance((begin + 60 * (minute + 1) + 1) * 1_000 - world.now());
+    }
+    const to = begin + 60 * 70 - 1;
+    const series = await look("steps", `&step=1m&from=${begin}&to=${to}`);
+    expect(series).toMatchObject({ id: "steps", step: "1m", exact: true, max_relative_error: MAX_RELATIVE_ERROR });
+    expect(series.points.map(({ at }) => at)).toEqual(minutes.map((_, minute) => begin + 60 * minute));
+    const within = (told, samples, part) => {
+      const truth = [...samples].sort((one, other) => one - other)[Math.ceil(part * samples.length) - 1];
+      expect(Math.abs(told - truth)).toBeLessThanOrEqual(MAX_RELATIVE_ERROR * truth);
+    };
+    for (const [minute, { count, mean, p50, p95, p99 }] of series.points.entries()) {
+      const samples = minutes[minute];
+      expect(count).toBe(samples.length);
+      if (count === 0) expect([mean, p50, p95, p99]).toEqual([null, null, null, null]);
+      else for (const [told, part] of [[p50, 0.5], [p95, 0.95], [p99, 0.99]]) within(told, samples, part);
+    }
+    const hours = await look("steps", `&step=1h&from=${begin}&to=${to}`);
+    expect(hours.points.reduce((sum, { count }) => sum + count, 0)).toBe(minutes.flat().length);
+    const iad = await look("steps", `&step=1d&from=${begin}&datacenter=IAD&numbers=string`);
+    expect(iad.points.reduce((sum, { count }) => sum + Number(count), 0)).toBe(minutes.filter((some) => some.length).length);
+    // What is not kept by the minute is unknown, not nothing.
+    const old = await look("steps", `&step=1m&from=${begin - 90_000}&to=${to}`);
+    const unknown = old.points.filter(({ at }) => at < old.kept_from);
+    expect(unknown.length).toBeGreaterThan(50);
+    expect(unknown.every(({ count, p50 }) => count === null && p50 === null)).toBe(true);
+    expect(old.points.slice(-70)).toEqual(series.points);
+    const gone = await look("steps", `&step=1m&from=${begin - 900_000}&to=${begin - 899_000}`);
+    expect(gone.points.map(({ count }) => count)).toEqual(Array(gone.points.length).fill(null));
+    const path = "/counters/steps/distribution?";
+    await world.refused(400, "invalid-query", "GET", `${path}step=1s`);
+    await world.refused(400, "invalid-query", "GET", `${path}step=1m&window=60`);
+    await world.refused(400, "invalid-query", "GET", `${path}from=${begin}`);
+    await world.refused(400, "range-too-large", "GET", `${path}step=1m&from=${begin - 600_000}`);
+    await world.refused(404, "counter-not-found", "GET", "/counters/none/distribution?step=1m");
+  });
+
   test("a key counts its sample once, from wherever it is sent again", async () => {
     const add = (sample, options) =>
       world.call("POST", "/counters/a/increment", {

@@ -171,6 +171,8 @@ proptest! {
             totals_only: true,
             samples: None,
             breakdown: None,
+            storage: false,
+            step: None,
         };
         let part = cell.answer(&at(clamped)).expect("it counts");
         prop_assert_eq!(part.points, expected);

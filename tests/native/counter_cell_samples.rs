@@ -1,6 +1,8 @@
 //! Law: a cell's rows hold each sample as often as its write was counted: once, however often the write comes, and
 //! through crashes; in the minute of its stamp; and no row where there are none.
 
+use std::collections::BTreeMap;
+
 use crate::common::config;
 use crate::common::rows::Rows;
 use crate::common::stored_cell::{StoredCell, grant};
@@ -11,7 +13,7 @@ use tally_core::counter::flush::{Changes, Load, Refusal};
 use tally_core::counter::history::{MINUTES_KEPT, Resolution};
 use tally_core::counter::ledger::{KeyedWrite, WriteKey};
 use tally_core::counter::nonces::Nonce;
-use tally_core::counter::samples::{Samples, whole};
+use tally_core::counter::samples::{SAMPLES_BY_MINUTE_SECONDS, Samples, whole};
 use tally_core::sketch::{Histogram, Sample};
 
 /// 1 May 2026, 00:00:55 UTC.
@@ -132,6 +134,28 @@ impl Shell {
                 let held = self.stored.rows.window_samples(first, last);
                 prop_assert_eq!(held, truth, "{} s, {} s ago", seconds, ago);
             }
+        }
+        self.check_steps()
+    }
+
+    /// What the rows say by steps, beside the samples of each: those of the last day by minutes, and all by hours and
+    /// days.
+    fn check_steps(&self) -> Result<(), TestCaseError> {
+        let now = self.stored.now;
+        for (step, seconds) in [
+            (Resolution::Minute, SAMPLES_BY_MINUTE_SECONDS),
+            (Resolution::Hour, 300_000),
+            (Resolution::Day, 300_000),
+        ] {
+            let range = (step.start_of(now - seconds), now);
+            let mut truth = BTreeMap::new();
+            for (minute, value) in self.truth.iter().filter(|(minute, _)| *minute >= range.0) {
+                let sample = Sample::new(f64::from(*value) / 8.0).expect("a sample");
+                let of: &mut Histogram = truth.entry(step.start_of(*minute)).or_default();
+                of.insert(sample);
+            }
+            let held = self.stored.rows.series_of_samples(range, step);
+            prop_assert_eq!(held, truth.into_iter().collect::<Vec<_>>(), "{:?}", step);
         }
         Ok(())
     }

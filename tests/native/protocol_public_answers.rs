@@ -25,6 +25,12 @@ fn format(strings: bool, zeros: bool) -> HistoryFormat {
     HistoryFormat { strings, zeros }
 }
 
+fn history_json(view: &SummedCounter<'_>, range: Range, format: HistoryFormat) -> String {
+    let mut points = HistoryPoints::default();
+    points.add(view, range, format);
+    points.json(&id("a"), range, view.truth())
+}
+
 #[test]
 fn history_reads_so_with_null_where_nothing_is_known() {
     let mut fra = part(7, 0);
@@ -39,10 +45,10 @@ fn history_reads_so_with_null_where_nothing_is_known() {
     let id = id("a");
     let view = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(
-        view.history_json(range, format(true, true)),
+        history_json(&view, range, format(true, true)),
         r#"{"id":"a","step":"1m","kept_from_at":120000,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60000,null],[120000,3],[180000,0],[240000,"9007199254740992"]]}"#
     );
-    let sparse = view.history_json(range, format(false, false));
+    let sparse = history_json(&view, range, format(false, false));
     let points = r#""points":[[120000,3],[240000,9007199254740992]]}"#;
     assert!(sparse.ends_with(points), "{sparse}");
     for (step, name) in [
@@ -56,7 +62,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
             to: 0,
         };
         let expected = format!(r#"{{"id":"a","step":"{name}","kept_from_at":120000,"#);
-        let json = view.history_json(one, format(false, true));
+        let json = history_json(&view, one, format(false, true));
         assert!(
             json.starts_with(&expected) && json.ends_with(r#""points":[[0,null]]}"#),
             "{json}"
@@ -72,7 +78,11 @@ fn history_that_lacks_nothing_has_no_beginning() {
         from: -86_400,
         to: 0,
     };
-    let json = SummedCounter::new(&id("a"), &sum, FRESH).history_json(range, format(false, true));
+    let json = history_json(
+        &SummedCounter::new(&id("a"), &sum, FRESH),
+        range,
+        format(false, true),
+    );
     assert_eq!(
         json,
         r#"{"id":"a","step":"1d","kept_from_at":null,"exact":true,"as_of":1777593629980,"staleness_ms":20,"points":[[-86400000,0],[0,0]]}"#

@@ -156,6 +156,50 @@ fn versions_are_read_whole_or_refused_with_the_reason() {
 }
 
 #[test]
+fn samples_come_by_steps_and_each_step_is_known_from_a_second_on() {
+    let range = |step: Resolution, from, to, kept| {
+        let kept_from = step.start_of(NOW - kept);
+        Ok(Some((Range { step, from, to }, kept_from)))
+    };
+    let minute = Resolution::Minute.start_of(NOW);
+    let hour = Resolution::Hour.start_of(NOW);
+    let day = Resolution::Day.start_of(NOW);
+    let series = |text: &str| query(text).samples_series(NOW);
+    assert_eq!(series(""), Ok(None));
+    assert_eq!(series("window=60&at=5"), Ok(None));
+    assert_eq!(
+        series("step=1m"),
+        range(Resolution::Minute, minute - 59 * 60, minute, 86_400)
+    );
+    let hours = format!("step=1h&from={}", NOW - 7_200);
+    assert_eq!(
+        series(&hours),
+        range(Resolution::Hour, hour - 7_200, hour, 90 * 86_400)
+    );
+    let days = format!("step=1d&from={}", NOW - 86_400);
+    assert_eq!(
+        series(&days),
+        range(Resolution::Day, day - 86_400, day, 89 * 86_400)
+    );
+    let back = |points| series(&format!("step=1m&from={}", NOW - points * 60));
+    assert!(back(9_999).is_ok());
+    assert_eq!(code(back(10_000)), Code::RangeTooLarge);
+    for text in [
+        "step=1s",
+        "step=5m",
+        "step=",
+        "from=5",
+        "to=5",
+        "step=1m&window=60",
+        "step=1m&at=5",
+        "step=1m&from=7&to=6",
+        "step=1m&from=yesterday",
+    ] {
+        assert_eq!(code(series(text)), Code::InvalidQuery, "{text}");
+    }
+}
+
+#[test]
 fn windows_end_now_or_at_a_given_second() {
     let window = |seconds, at| {
         Ok(Some(Window {

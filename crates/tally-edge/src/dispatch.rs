@@ -10,7 +10,7 @@ use crate::limits::{calls as limits, checks as limit_checks};
 use crate::pages::{embeds, files};
 use crate::queue::calls as queue;
 use crate::read::{
-    aggregate, breakdown, counter as read, distribution, hot, listing, top, uniques,
+    aggregate, breakdown, counter as read, distribution, history, hot, listing, top, uniques,
 };
 use crate::redis::hll;
 use crate::write::{administration, counter as write};

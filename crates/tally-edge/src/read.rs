@@ -7,6 +7,7 @@
 //! | [`cache`] | the views that default reads share |
 //! | [`last_seen`] | answers without the root, and absent counters |
 //! | [`distribution`], [`breakdown`] | the distribution of samples, and the counts of a dimension's values |
+//! | [`history`] | the history of one counter, and reads of long ranges, piece by piece |
 //! | [`uniques`] | unions of unique elements |
 //! | [`aggregate`] | sums and histories of all counters with a prefix |
 //! | [`top`] | the counters that have most |
@@ -21,6 +22,7 @@ pub(crate) mod counter;
 pub(crate) mod distribution;
 pub(crate) mod fetch;
 pub(crate) mod gathered;
+pub(crate) mod history;
 pub(crate) mod hot;
 pub(crate) mod last_seen;
 pub(crate) mod listing;

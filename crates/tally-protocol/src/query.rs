@@ -18,7 +18,7 @@ use super::version::Version;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::Range;
-use tally_core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
+use tally_core::counter::samples::{SAMPLES_BY_MINUTE_SECONDS, SAMPLES_SECONDS_MAX, whole};
 use tally_core::counter::uniques_retention::{self, BY_DAYS_SECONDS};
 use tally_logs::time::{TIMES, parse_time};
 
@@ -30,6 +30,11 @@ pub const WINDOW_UNIQUES_SECONDS_MAX: i64 = BY_DAYS_SECONDS;
 
 /// The default window of samples: an hour.
 const SAMPLES_SECONDS_DEFAULT: u64 = 3_600;
+
+/// How long samples are kept by the hour, in seconds: [`SAMPLES_SECONDS_MAX`].
+const SAMPLES_KEPT_SECONDS: i64 = 2_160 * 3_600;
+
+const _: () = assert!(SAMPLES_KEPT_SECONDS.unsigned_abs() == SAMPLES_SECONDS_MAX);
 
 /// The most points of one history answer.
 pub const POINTS_MAX: i64 = 10_000;
@@ -400,8 +405,7 @@ impl Query {
             now,
         });
         let (first, last) = window.bounds();
-        let kept = i64::try_from(SAMPLES_SECONDS_MAX).unwrap_or(i64::MAX);
-        if first <= now.saturating_sub(kept) {
+        if first <= now.saturating_sub(SAMPLES_KEPT_SECONDS) {
             return refuse(format!(
                 "samples are kept for {SAMPLES_SECONDS_MAX} seconds; ask for a window within them"
             ));
@@ -413,20 +417,57 @@ impl Query {
         })
     }
 
+    /// The range of samples by steps, and the second from which steps are complete; `None` where no step is asked for.
+    /// Without `from` and `to` the last 60 steps.
+    ///
+    /// # Errors
+    /// `invalid-query` for a step by which samples are not stored, and for parameters of a window; `range-too-large`
+    /// above [`POINTS_MAX`] points.
+    pub fn samples_series(&self, now: i64) -> Result<Option<(Range, i64)>, Problem> {
+        let sent =
+            |names: [&'static str; 2]| names.into_iter().find(|name| self.get(name).is_some());
+        let (step, kept) = match self.get("step") {
+            None => {
+                return match sent(["from", "to"]) {
+                    Some(name) => refuse(format!(
+                        "{name} goes with a step: send step=1m, 1h or 1d, or window and at"
+                    )),
+                    None => Ok(None),
+                };
+            }
+            Some("1m") => (Resolution::Minute, SAMPLES_BY_MINUTE_SECONDS),
+            Some("1h") => (Resolution::Hour, SAMPLES_KEPT_SECONDS),
+            // The first day may lack hours.
+            Some("1d") => (Resolution::Day, SAMPLES_KEPT_SECONDS - 86_400),
+            Some(other) => return refuse(format!("step must be 1m, 1h or 1d, not {other:?}")),
+        };
+        if let Some(name) = sent(["window", "at"]) {
+            return refuse(format!("a step goes with from and to, not with {name}"));
+        }
+        let range = Self::range(step, self.from_and_to(step, now)?)?;
+        let kept_from = step.start_of(now.saturating_sub(kept));
+        Ok(Some((range, kept_from)))
+    }
+
     /// The range of history; without `from` and `to` the last 60 buckets.
     ///
     /// # Errors
     /// `invalid-query`, and `range-too-large` above [`POINTS_MAX`] points.
     pub fn history(&self, now: i64) -> Result<Range, Problem> {
         let step = self.step()?.unwrap_or(Resolution::Minute);
+        Self::range(step, self.from_and_to(step, now)?)
+    }
+
+    /// `from` and `to`; by default the last 60 steps.
+    fn from_and_to(&self, step: Resolution, now: i64) -> Result<(i64, i64), Problem> {
         let to = self.unix_seconds("to")?.unwrap_or(now);
         let from = self
             .unix_seconds("from")?
             .unwrap_or(to - (POINTS_DEFAULT - 1) * step.seconds());
-        if from > to {
-            return refuse("from must not be after to".to_owned());
+        match from > to {
+            true => refuse("from must not be after to".to_owned()),
+            false => Ok((from, to)),
         }
-        Self::range(step, (from, to))
     }
 
     fn step(&self) -> Result<Option<Resolution>, Problem> {

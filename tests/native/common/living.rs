@@ -300,6 +300,8 @@ impl Shell {
                     totals_only: false,
                     samples: None,
                     breakdown: None,
+                    storage: false,
+                    step: None,
                 };
                 let (mut restored_part, mut held) =
                     (restored.answer(&question), self.cell.answer(&question));

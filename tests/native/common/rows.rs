@@ -151,11 +151,17 @@ impl Rows {
 
     /// The samples of the minutes and hours that begin in a window, merged.
     pub fn window_samples(&self, from: i64, to: i64) -> Histogram {
-        let body = self.store.window_samples(from, to).expect("samples");
-        match body.is_empty() {
-            true => Histogram::new(),
-            false => Histogram::from_bytes(&body).expect("a histogram"),
-        }
+        let all = self.store.window_samples((from, to), None);
+        samples_at(&all.expect("samples"), 0)
+    }
+
+    /// The same by steps, with the beginning of each, in order.
+    pub fn series_of_samples(&self, range: (i64, i64), step: Resolution) -> Vec<(i64, Histogram)> {
+        let all = self.store.window_samples(range, Some(step));
+        let mut all = all.expect("samples");
+        all.sort();
+        let read = |(start, _): &(i64, Vec<u8>)| (*start, samples_at(&all, *start));
+        all.iter().map(read).collect()
     }
 
     /// What was counted of a dimension's values.

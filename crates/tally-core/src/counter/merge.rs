@@ -13,7 +13,7 @@ use super::breakdown::join_breakdowns;
 use super::dimensions::DimensionName;
 use super::history::{Count, Resolution};
 use super::id::Datacenter;
-use super::samples::join_samples;
+use super::samples::{SamplesAtRest, join_series};
 use super::total::{CellTotal, Sum, Value};
 use crate::sketch::Uniques;
 
@@ -132,6 +132,8 @@ pub struct Question {
     pub breakdown: Option<DimensionName>,
     /// Asks for what each cell stores.
     pub storage: bool,
+    /// The samples by steps of this width instead of all together.
+    pub step: Option<Resolution>,
 }
 
 impl Question {
@@ -146,6 +148,7 @@ impl Question {
             samples: None,
             breakdown: None,
             storage: false,
+            step: None,
         }
     }
 
@@ -183,8 +186,8 @@ pub struct Part {
     pub points: BTreeMap<i64, u128>,
     /// The unix second from which those buckets are complete; `None` if none were removed.
     pub kept_from: Option<i64>,
-    /// The samples that were asked for, as a histogram at rest; empty for none.
-    pub samples: Vec<u8>,
+    /// The samples that were asked for, by the beginnings of their steps, unix seconds, or all of them as of 0.
+    pub samples: SamplesAtRest,
     /// The breakdown that was asked for, at rest; empty for nothing.
     pub breakdown: Vec<u8>,
     /// The other shards as the lead saw them, in order, if the question explains; otherwise empty.
@@ -250,7 +253,7 @@ impl Part {
             *held = held.saturating_add(count);
         }
         self.kept_from = self.kept_from.max(other.kept_from);
-        join_samples(&mut self.samples, other.samples);
+        join_series(&mut self.samples, other.samples);
         join_breakdowns(&mut self.breakdown, other.breakdown);
         self.storage.extend(other.storage);
     }
@@ -292,7 +295,11 @@ impl Part {
     pub fn bytes(&self) -> usize {
         self.uniques.rest_bytes()
             + self.window_uniques.rest_bytes()
-            + self.samples.len()
+            + self
+                .samples
+                .iter()
+                .map(|(_, bytes)| bytes.len() + 32)
+                .sum::<usize>()
             + self.breakdown.len()
             + 24 * self.points.len()
     }

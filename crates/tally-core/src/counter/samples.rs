@@ -90,6 +90,27 @@ pub fn samples_from_rest(bytes: &[u8]) -> Histogram {
     Histogram::from_bytes(bytes).unwrap_or_default()
 }
 
+/// Histograms at rest by the beginnings of their times, unix seconds; none of them empty, in any order.
+pub type SamplesAtRest = Vec<(i64, Vec<u8>)>;
+
+/// Adds the samples of other cells by time. Cost: O(times) for each, and a read has few.
+pub fn join_series(into: &mut SamplesAtRest, other: SamplesAtRest) {
+    for (start, more) in other {
+        match into.iter_mut().find(|(known, _)| *known == start) {
+            Some((_, held)) => join_samples(held, more),
+            None => into.push((start, more)),
+        }
+    }
+}
+
+/// The samples of one time.
+pub fn samples_at(series: &SamplesAtRest, start: i64) -> Histogram {
+    let mut known = series.iter().filter(|(known, _)| *known == start);
+    known
+        .next()
+        .map_or_else(Histogram::new, |(_, bytes)| samples_from_rest(bytes))
+}
+
 /// Adds the samples of other cells to those of some, both at rest.
 pub fn join_samples(into: &mut Vec<u8>, other: Vec<u8>) {
     if into.is_empty() {

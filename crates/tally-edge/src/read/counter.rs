@@ -16,7 +16,6 @@ use crate::pages::files::weighted;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::SeenValue;
 use tally_protocol::access::Scope;
-use tally_protocol::export::CSV;
 use tally_protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, ReadParts};
 use tally_protocol::metrics::Metric;
 use tally_protocol::problem::{Code, Problem};
@@ -204,9 +203,14 @@ async fn fetch_counter(
     let version = query.at_least()?;
     if let Some(storage) = query.explains()? {
         if storage {
-            context.caller()?.may(Scope::Admin, question.counter.as_str())?;
+            context
+                .caller()?
+                .may(Scope::Admin, question.counter.as_str())?;
         }
-        let wanted = ReadParts { storage, ..question.wanted };
+        let wanted = ReadParts {
+            storage,
+            ..question.wanted
+        };
         let question = Read { wanted, ..question };
         let answer = explained(context, question, is_strong, strings, window).await?;
         return Ok((answer, false));
@@ -273,48 +277,4 @@ fn accepts_text(context: &RequestContext) -> bool {
         let (media, weight) = weighted(accept.split(',').next().unwrap_or_default());
         media.eq_ignore_ascii_case("text/plain") && weight > 0.0
     })
-}
-
-/// `GET /counters/{id}/history`.
-///
-/// # Errors
-/// As [`counter`], and `range-too-large`.
-pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
-    let query = Query::parse(
-        context.query(),
-        &[
-            "from",
-            "to",
-            "step",
-            "consistency",
-            "datacenter",
-            "at_least",
-            "numbers",
-            "zeros",
-            "format",
-        ],
-    )?;
-    let is_csv = query.is_csv()?;
-    let range = query.history(context.host.now_ms().div_euclid(1_000))?;
-    let format = query.history_format()?;
-    let wanted = ReadParts {
-        history: Some(range),
-        totals_only: true,
-        ..ReadParts::default()
-    };
-    let question = Read {
-        counter: id,
-        datacenter: query.datacenter()?,
-        wanted,
-    };
-    let version = query.at_least()?;
-    let _waiting = context.waiting();
-    let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
-    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let view = SummedCounter::new(&question.counter, &sum, seen.freshness);
-    let answer = match is_csv {
-        true => Answer::text(view.history_csv(range, format)).of_type(CSV),
-        false => Answer::json(view.history_json(range, format)),
-    };
-    Ok(answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()))
 }

@@ -405,8 +405,8 @@ impl Core {
             let open_hour = self.state.borrow().open_hour();
             part.window_uniques = self.rows.range_uniques(range, open_hour)?;
         }
-        if let Some((from, to)) = question.samples {
-            part.samples = self.rows.window_samples(from, to)?;
+        if let Some(range) = question.samples {
+            part.samples = self.rows.window_samples(range, question.step)?;
         }
         if let Some(name) = question.breakdown {
             part.breakdown = self.rows.breakdown(&name, question.window)?;

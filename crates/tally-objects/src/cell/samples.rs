@@ -7,7 +7,9 @@
 use super::store::{CellStore, Kind};
 use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
-use tally_core::counter::samples::{hour_to_fold, hours_kept_from, samples_at_rest};
+use tally_core::counter::samples::{
+    Samples, SamplesAtRest, add_samples, hour_to_fold, hours_kept_from,
+};
 use tally_core::sketch::Histogram;
 use tally_protocol::messages::Fault;
 
@@ -44,14 +46,18 @@ impl CellStore {
         self.delete_before(Kind::HourSamples, hours_kept_from(now))
     }
 
-    /// The samples of the minutes and hours that begin in a window, merged; in stored form, empty for none. Cost: a row
-    /// read and a merge for each, and two queries for each hour with rows by the minute, or two days with rows by the
-    /// hour.
+    /// The samples of the minutes and hours that begin in a window, merged by steps or all together; in stored form,
+    /// empty for none. Cost: a row read and a merge for each, and two queries for each hour with rows by the minute, or
+    /// two days with rows by the hour.
     ///
     /// # Errors
     /// `Unavailable`; `Broken` for rows that this build cannot read.
-    pub fn window_samples(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
-        let mut all = Histogram::new();
+    pub fn window_samples(
+        &self,
+        (from, to): (i64, i64),
+        step: Option<Resolution>,
+    ) -> Result<SamplesAtRest, Fault> {
+        let mut all = Samples::new();
         let end = to.saturating_add(1);
         if !self.rows.has_schema() {
             return Ok(Vec::new());
@@ -61,11 +67,16 @@ impl CellStore {
             // From row to row: for a window of any length, this ends with the stored rows.
             while let Some(row) = self.rows.first_from(kind, first)?.filter(|row| *row < end) {
                 let next = Resolution::Hour.start_of(row) + hours * Resolution::Hour.seconds();
-                all.merge(&self.samples_between(kind, row, next.min(end))?);
+                for (start, body) in self.rows.between(kind, (row, next.min(end)))? {
+                    let start = step.map_or(0, |step| step.start_of(start));
+                    add_samples(&mut all, start, &read(Some(&body))?);
+                }
                 first = next;
             }
         }
-        Ok(samples_at_rest(&all))
+        all.retain(|(_, samples)| !samples.is_empty());
+        let at_rest = |(start, samples): (i64, Histogram)| (start, samples.to_bytes());
+        Ok(all.into_iter().map(at_rest).collect())
     }
 
     /// The samples of rows with starts in `from..before`, merged.

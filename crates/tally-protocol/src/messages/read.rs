@@ -8,6 +8,7 @@ use crate::metrics::Snapshot;
 use crate::names::Address;
 use tally_core::cluster::root::Root;
 use tally_core::counter::dimensions::DimensionName;
+use tally_core::counter::history::Resolution;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{Origin, Part, Question, Range, join};
 use tally_core::counter::total::{Sum as Total, Value};
@@ -81,6 +82,8 @@ pub struct ReadParts {
     pub breakdown: Option<DimensionName>,
     /// What each cell stores.
     pub storage: bool,
+    /// The samples by steps of this width instead of all together.
+    pub step: Option<Resolution>,
 }
 
 impl ReadParts {
@@ -95,6 +98,7 @@ impl ReadParts {
             samples: self.samples,
             breakdown: self.breakdown,
             storage: self.storage,
+            step: self.step,
         }
     }
 

@@ -373,8 +373,60 @@ impl<'a> SummedCounter<'a> {
         self.total.kept_from.unwrap_or(i64::MIN)
     }
 
+    /// How true the sum is.
+    pub fn truth(&self) -> Truth {
+        Truth {
+            generation: self.sum.root.generation,
+            exact: self.is_exact(),
+            as_of_ms: self.as_of_ms(),
+            staleness_ms: self.staleness_ms(),
+        }
+    }
+}
+
+/// How true an answer is that one read or several made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truth {
+    /// The generation of the counter.
+    pub generation: u64,
+    /// Whether every change acknowledged before the reads is included.
+    pub exact: bool,
+    /// The oldest moment that the answer describes, unix milliseconds.
+    pub as_of_ms: i64,
+    /// Its age, milliseconds.
+    pub staleness_ms: i64,
+}
+
+impl Truth {
+    /// The truth of two reads together; `None` if the counter was ended and created again between them.
+    pub fn and(self, other: Self) -> Option<Self> {
+        let joined = Self {
+            generation: self.generation,
+            exact: self.exact && other.exact,
+            as_of_ms: self.as_of_ms.min(other.as_of_ms),
+            staleness_ms: self.staleness_ms.max(other.staleness_ms),
+        };
+        (self.generation == other.generation).then_some(joined)
+    }
+}
+
+/// The points of a history, in one piece or several.
+#[derive(Default)]
+pub struct HistoryPoints {
+    points: Vec<Point>,
+    kept_from: Option<i64>,
+}
+
+impl HistoryPoints {
+    /// Adds the points of a later range.
+    pub fn add(&mut self, view: &SummedCounter<'_>, range: Range, format: HistoryFormat) {
+        self.kept_from = self.kept_from.max(view.total.kept_from);
+        let points = points_of(view.points(), view.kept_from(), range, format);
+        self.points.extend(points);
+    }
+
     /// The JSON of `GET /counters/{id}/history`.
-    pub fn history_json(&self, range: Range, format: HistoryFormat) -> String {
+    pub fn json(self, id: &CounterId, range: Range, truth: Truth) -> String {
         #[derive(Serialize)]
         struct HistoryView<'a> {
             id: &'a CounterId,
@@ -387,21 +439,21 @@ impl<'a> SummedCounter<'a> {
             points: Vec<Point>,
         }
         to_json(&HistoryView {
-            id: self.id,
+            id,
             step: step_name(range),
-            kept_from_at: self.total.kept_from.map(moment_of),
-            exact: self.is_exact(),
-            as_of: self.as_of_ms(),
-            staleness_ms: self.staleness_ms(),
-            points: points_of(self.points(), self.kept_from(), range, format),
+            kept_from_at: self.kept_from.map(moment_of),
+            exact: truth.exact,
+            as_of: truth.as_of_ms,
+            staleness_ms: truth.staleness_ms,
+            points: self.points,
         })
     }
 
     /// The same as CSV: when each bucket begins, in unix milliseconds, and its count, if that is known.
-    pub fn history_csv(&self, range: Range, format: HistoryFormat) -> String {
+    pub fn csv(&self) -> String {
         let mut text = "starts_at,count\n".to_owned();
-        for (start, count) in points_of(self.points(), self.kept_from(), range, format) {
-            let count = count.map(|count| to_json(&count)).unwrap_or_default();
+        for (start, count) in &self.points {
+            let count = count.as_ref().map(to_json).unwrap_or_default();
             text.push_str(&format!("{start},{}\n", count.trim_matches('"')));
         }
         text

@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use super::counter_view::SummedCounter;
+use super::counter_view::{SummedCounter, Truth, step_name};
 use super::number::Exact;
 use super::to_json;
 use crate::fields::{CountValue, Exactness, Moment, Staleness, end_of, moment_of};
 use crate::query::SamplesWindow;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::Part;
-use tally_core::counter::samples::samples_from_rest;
+use tally_core::counter::merge::{Part, Range};
+use tally_core::counter::samples::samples_at;
 use tally_core::counter::total::Value;
-use tally_core::sketch::MAX_RELATIVE_ERROR;
+use tally_core::sketch::{Histogram, MAX_RELATIVE_ERROR};
 
 #[derive(Serialize)]
 struct SampledSpanView {
@@ -61,12 +61,12 @@ impl SummedCounter<'_> {
     /// The JSON of `GET /counters/{id}/distribution`. The answer names the window that was counted: whole minutes, or
     /// hours.
     pub fn distribution_json(&self, window: SamplesWindow, strings: bool) -> String {
-        let samples = samples_from_rest(&self.total.samples);
+        let samples = samples_at(&self.total.samples, 0);
         let exact = |count: u64| Exact::new(Value::new(u128::from(count), 0), strings);
         let (from, to) = window.whole;
         let view = |(datacenter, part): &'_ (Datacenter, Option<Part>)| {
             let own = part.as_ref();
-            let own = own.map(|part| samples_from_rest(&part.samples));
+            let own = own.map(|part| samples_at(&part.samples, 0));
             (
                 own.map_or(0, |own| own.count()),
                 self.sum.is_reported(datacenter, part.as_ref()),
@@ -102,4 +102,80 @@ impl SummedCounter<'_> {
             datacenters: datacenters.collect(),
         })
     }
+}
+
+/// The samples of one step.
+#[derive(Serialize)]
+pub struct SampledStep {
+    /// Unix second at which it begins.
+    at: i64,
+    /// `null` before `kept_from`.
+    count: Option<CountValue>,
+    mean: Option<f64>,
+    /// The sample that 50 % do not exceed.
+    p50: Option<f64>,
+    /// The sample that 95 % do not exceed.
+    p95: Option<f64>,
+    /// The sample that 99 % do not exceed.
+    p99: Option<f64>,
+}
+
+impl SummedCounter<'_> {
+    /// Adds the samples of each step of a range that was read by steps.
+    pub fn add_sampled_steps(
+        &self,
+        points: &mut Vec<SampledStep>,
+        range: Range,
+        (kept_from, strings): (i64, bool),
+    ) {
+        let width = range.step.seconds();
+        points.extend((0..=(range.to - range.from) / width).map(|step| {
+            let at = range.from + step * width;
+            let samples = match at >= kept_from {
+                true => samples_at(&self.total.samples, at),
+                false => Histogram::new(),
+            };
+            let count = || Exact::new(Value::new(u128::from(samples.count()), 0), strings);
+            SampledStep {
+                at,
+                count: (at >= kept_from).then(count),
+                mean: samples.mean(),
+                p50: samples.quantile_per_mille(500),
+                p95: samples.quantile_per_mille(950),
+                p99: samples.quantile_per_mille(990),
+            }
+        }));
+    }
+}
+
+/// The JSON of `GET /counters/{id}/distribution?step=`.
+pub fn series_json(
+    id: &CounterId,
+    (range, kept_from): (Range, i64),
+    points: &[SampledStep],
+    truth: Truth,
+) -> String {
+    #[derive(Serialize)]
+    struct DistributionSeriesView<'a> {
+        id: &'a CounterId,
+        step: &'static str,
+        /// Unix second from which steps are complete.
+        kept_from: i64,
+        /// How far a percentile may be off, relative to the sample that it stands for: 1/128.
+        max_relative_error: f64,
+        exact: Exactness,
+        as_of: Moment,
+        staleness_ms: Staleness,
+        points: &'a [SampledStep],
+    }
+    to_json(&DistributionSeriesView {
+        id,
+        step: step_name(range),
+        kept_from,
+        max_relative_error: MAX_RELATIVE_ERROR,
+        exact: truth.exact,
+        as_of: truth.as_of_ms,
+        staleness_ms: truth.staleness_ms,
+        points,
+    })
 }

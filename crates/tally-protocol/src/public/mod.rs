@@ -12,6 +12,7 @@
 //! | `live` | a counter, in updates to watchers |
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
+//! | `storage` | what a cell stores |
 //! | `top` | the counters that have most |
 //! | `counter_view` | the sum of one counter |
 //! | `verdicts` | the results of a policy's checks, and its refused keys |
@@ -55,7 +56,8 @@ mod union;
 mod verdicts;
 
 pub use aggregate::Aggregate;
-pub use counter_view::{Freshness, SettingsView, SummedCounter};
+pub use counter_view::{Freshness, HistoryPoints, SettingsView, SummedCounter, Truth};
+pub use distribution::{SampledStep, series_json};
 pub use hll::{hll_of, imported_json, not_of_redis, parse_hll};
 pub use hot::hot_json;
 pub use listing::list_json;

@@ -30,7 +30,7 @@ macro_rules! route_table {
             PrefixHistory(prefix: String) "GET" "/counters/{prefix}*/history" "prefix_history"
                 Right::Counter(Scope::Read, prefix) => aggregate::history(context, prefix).await;
             History(id: CounterId) "GET" "/counters/{id}/history" "history"
-                Right::Counter(Scope::Read, id.as_str()) => read::history(context, id).await;
+                Right::Counter(Scope::Read, id.as_str()) => history::history(context, id).await;
             #[cfg(feature = "samples")]
             Distribution(id: CounterId) "GET" "/counters/{id}/distribution" "distribution"
                 Right::Counter(Scope::Read, id.as_str()) => distribution::distribution(context, id).await;
