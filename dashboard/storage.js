@@ -62,19 +62,25 @@ function cellPanel(datacenter, { shard, object, added, removed, sequence, storag
     tableOf(["Buckets", "Over", "Open", "First", "Last"], storage.buckets.map((buckets) => [
       STEPS[buckets.seconds], count(buckets.closed), buckets.open ? "1" : "0", timeOf(buckets.from), timeOf(buckets.to),
     ])),
-    storage.sketches.length > 0 && tableOf(["Sketch", "Form", "Registers above 0", "Bytes"], storage.sketches.map((sketch) => [
-      sketch.of.replace("_", " "), sketch.dense ? "dense" : "list of tokens",
-      `${count(sketch.registers)} of ${count(REGISTERS)}`, count(sketch.bytes),
-    ])),
+    sketchesOf(storage.sketches),
   );
+}
+
+function sketchesOf(sketches) {
+  if (sketches.length === 0) return el("p", { class: "sub" }, "No sketches of unique elements are in memory.");
+  const row = ({ of, dense, registers, bytes }) => [
+    of.replace("_", " "), dense ? "dense" : "list of tokens", `${count(registers)} of ${count(REGISTERS)}`, count(bytes),
+  ];
+  return tableOf(["Sketch", "Form", "Registers above 0", "Bytes"], sketches.map(row));
 }
 
 /** Returns a bar for each kind of row: its share of the bytes. */
 function bytesOf({ kinds, bytes }) {
+  const bar = (own) => svg("rect", { height: "100%", width: `${(own / Math.max(bytes, 1)) * 100}%` });
   const row = ({ kind, rows, bytes: own, from, to }) => el(
     "li", { title: from === null ? undefined : `${timeOf(from)} to ${timeOf(to)}` },
     el("span", { class: "place" }, kind.replaceAll("_", " ")),
-    svg("svg", { class: "bar", "aria-hidden": "true" }, svg("rect", { height: "100%", width: `${(own / Math.max(bytes, 1)) * 100}%` })),
+    svg("svg", { class: "bar", "aria-hidden": "true" }, bar(own)),
     el("span", { class: "number" }, `${count(own)} bytes`),
     el("span", { class: "share" }, rows === 1 ? "1 row" : `${count(rows)} rows`),
   );

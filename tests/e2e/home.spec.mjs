@@ -218,6 +218,7 @@ describe("without faults", () => {
       floor: null,
       home: "FRA",
       unique_hash: "keyed",
+      seconds_kept: null,
     });
   });
 

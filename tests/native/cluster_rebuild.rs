@@ -52,6 +52,7 @@ fn the_lead_that_was_alone_gets_back_what_it_had() {
         }),
         floor: None,
         unique_hash: tally_core::counter::settings::UniqueHash::Redis,
+        seconds_kept: Some(3_600),
     };
     let fra = datacenter("FRA");
     // It was set to 100 when FRA had counted 30: what FRA adds to the value is in its grant.

@@ -80,6 +80,7 @@ mod counter_nonces;
 mod counter_numbers;
 mod counter_queue;
 mod counter_queued_events;
+mod counter_seconds_kept;
 mod counter_sessions;
 mod counter_total;
 mod counter_uniques_retention;

@@ -44,10 +44,14 @@ fn operations_have_these_bytes() {
         floor: Some(value),
         home: Some(datacenter("IAD")),
         unique_hash: Some(UniqueHash::Redis),
+        seconds_kept: Some(3_600),
     };
     let head = "016103465241";
     for (operation, bytes) in [
-        (Operation::Put(put), "000101013c01010009000201034941440101"),
+        (
+            Operation::Put(put),
+            "000101013c0101000900020103494144010101901c",
+        ),
         (Operation::Set(value), "0100090002"),
         (Operation::Delete, "02"),
         (Operation::AssignHome, "03"),

@@ -45,6 +45,7 @@ fn a_counter_with_everything_reads_so() {
         }),
         floor: None,
         unique_hash: UniqueHash::Redis,
+        seconds_kept: Some(3_600),
     };
     let window = Window {
         seconds: 3_600,
@@ -55,7 +56,7 @@ fn a_counter_with_everything_reads_so() {
     let view = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(
         view.to_json(true, Some(window), Some(&[])),
-        r#"{"id":"a \"b\" ключ","value":7,"exact":true,"updated_at":1777593629000,"expires_at":1777593689000,"version":"AQEDRlJBAAEJ","as_of":1777593629980,"staleness_ms":20,"uniques":null,"datacenters":[{"id":"FRA","value":7,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true}],"window":{"seconds":3600,"count":5,"max_error":1,"uniques":{"estimate":2,"standard_error":0.01},"uniques_cover":{"starts_at":1777590000000,"ends_at":1777593660000}},"settings":{"shards":4,"ttl_seconds":60,"ttl_mode":"sliding","floor":null,"home":null,"unique_hash":"redis"},"pending_datacenters":[]}"#
+        r#"{"id":"a \"b\" ключ","value":7,"exact":true,"updated_at":1777593629000,"expires_at":1777593689000,"version":"AQEDRlJBAAEJ","as_of":1777593629980,"staleness_ms":20,"uniques":null,"datacenters":[{"id":"FRA","value":7,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true}],"window":{"seconds":3600,"count":5,"max_error":1,"uniques":{"estimate":2,"standard_error":0.01},"uniques_cover":{"starts_at":1777590000000,"ends_at":1777593660000}},"settings":{"shards":4,"ttl_seconds":60,"ttl_mode":"sliding","floor":null,"home":null,"unique_hash":"redis","seconds_kept":3600},"pending_datacenters":[]}"#
     );
     // The answer has no uniques for a window that is longer than daily uniques are kept.
     let longer = Window {

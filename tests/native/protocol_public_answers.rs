@@ -17,7 +17,8 @@ use tally_protocol::messages::Flushed;
 use tally_protocol::messages::{CounterList, GlobalSum, KnownTotal, KnownUniques};
 use tally_protocol::names::CellAddress;
 use tally_protocol::public::{
-    Aggregate, Rounding, SummedCounter, deleted_json, list_json, union_json, write_json,
+    Aggregate, HistoryPoints, Rounding, SummedCounter, deleted_json, list_json, union_json,
+    write_json,
 };
 use tally_protocol::query::{HistoryFormat, Window};
 

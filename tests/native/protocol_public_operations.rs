@@ -30,7 +30,7 @@ fn a_counter_that_was_set_reads_so() {
     let pending = [datacenter("IAD")];
     assert_eq!(
         view.to_json(false, None, Some(&pending)),
-        r#"{"id":"a","value":102,"base":100,"exact":false,"updated_at":1777593629500,"expires_at":null,"version":"AgECA0ZSQQABCQNJQUQAAQk","as_of":1777593540000,"staleness_ms":90000,"uniques":null,"datacenters":[{"id":"FRA","value":2,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true},{"id":"IAD","value":0,"shards":2,"as_of":1777593540000,"staleness_ms":90000,"reachable":false}],"settings":{"shards":"auto","ttl_seconds":null,"ttl_mode":null,"floor":null,"home":null,"unique_hash":"keyed"},"pending_datacenters":["IAD"]}"#
+        r#"{"id":"a","value":102,"base":100,"exact":false,"updated_at":1777593629500,"expires_at":null,"version":"AgECA0ZSQQABCQNJQUQAAQk","as_of":1777593540000,"staleness_ms":90000,"uniques":null,"datacenters":[{"id":"FRA","value":2,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true},{"id":"IAD","value":0,"shards":2,"as_of":1777593540000,"staleness_ms":90000,"reachable":false}],"settings":{"shards":"auto","ttl_seconds":null,"ttl_mode":null,"floor":null,"home":null,"unique_hash":"keyed","seconds_kept":null},"pending_datacenters":["IAD"]}"#
     );
     let seen = vec![
         (datacenter("FRA"), Some(part(7, 2).cells)),
@@ -71,7 +71,7 @@ fn a_counter_with_a_home_has_a_strong_tag_of_that() {
     assert_eq!(tag(&sum, FRESH), "\"AQEDSUFEAAEJ.0\"");
     assert_eq!(tag(&sum, CACHED), tag(&sum, FRESH));
     let json = SummedCounter::new(&id, &sum, FRESH).to_json(false, None, Some(&[]));
-    let end = r#""floor":-3,"home":"IAD","unique_hash":"keyed"},"pending_datacenters":[]}"#;
+    let end = r#""floor":-3,"home":"IAD","unique_hash":"keyed","seconds_kept":null},"pending_datacenters":[]}"#;
     assert!(json.ends_with(end), "{json}");
     let before = tag(&sum, FRESH);
     let seen = vec![(datacenter("IAD"), Some(part(3, 0).cells))];

@@ -181,7 +181,7 @@ fn samples_come_by_steps_and_each_step_is_known_from_a_second_on() {
         series(&days),
         range(Resolution::Day, day - 86_400, day, 89 * 86_400)
     );
-    let back = |points| series(&format!("step=1m&from={}", NOW - points * 60));
+    let back = |points: i64| series(&format!("step=1m&from={}", NOW - points * 60));
     assert!(back(9_999).is_ok());
     assert_eq!(code(back(10_000)), Code::RangeTooLarge);
     for text in [

@@ -25,6 +25,8 @@ fn a_setting_out_of_range_is_refused_by_name_with_what_it_may_be() {
             "5",
             "from 60 to 604800, not `5`",
         ),
+        ("TALLY_SECONDS_KEPT", "899", "from 900 to 86400, not `899`"),
+        ("TALLY_SECONDS_KEPT", "86401", "from 900 to 86400"),
         ("TALLY_SUBREQUESTS", "abc", "not `abc`"),
         ("TALLY_DIRECTORY_PARTITIONS", "0", "from 1 to 4096, not `0`"),
         ("TALLY_DIRECTORY_PARTITIONS", "4097", "from 1 to 4096"),

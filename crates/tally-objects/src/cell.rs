@@ -9,7 +9,7 @@
 //! | [`lead_place`], [`lead_moves`] | the place of a lead, and its moves within its datacenter |
 //! | [`lead_apart`] | how a hot lead leaves its tablet, and returns |
 //! | [`autoscaler`] | the load of a cell, and how the number of shards follows it |
-//! | [`store`], [`row_kinds`], [`ledger`], [`samples`] | a cell's rows, their kinds, those of its keyed writes, and of its samples |
+//! | [`store`], [`row_kinds`], [`ledger`], [`samples`], [`seconds`] | a cell's rows, their kinds, those of its keyed writes, of its samples, and of its seconds |
 //! | [`rows`], [`uniques`], [`breakdowns`] | the tables of these rows, the rows of unique elements, and those of breakdowns |
 //! | [`contents`] | a cell's contents, read for an export, written by an import |
 //! | [`explained_rows`] | what a cell stores, for an explanation |
@@ -35,5 +35,6 @@ pub(crate) mod repair;
 mod row_kinds;
 pub(crate) mod rows;
 mod samples;
+mod seconds;
 pub(crate) mod store;
 mod uniques;

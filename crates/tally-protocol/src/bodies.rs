@@ -8,6 +8,7 @@ use super::batch::json::{Text, WholeNumber, present, read_object};
 use super::delta::parse_value;
 use super::messages::Put;
 use super::problem::{Code, Problem};
+use tally_core::counter::history::SECONDS_KEPT_ALLOWED;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode, TtlTerms, UniqueHash};
 use tally_core::counter::total::Value;
@@ -79,6 +80,9 @@ struct Wire<'a> {
     /// set the estimate at will. It cannot be changed once elements were counted.
     #[serde(default)]
     unique_hash: Option<String>,
+    /// For how many seconds buckets of one second are kept, 900 to 86,400; `null` for `TALLY_SECONDS_KEPT`.
+    #[serde(default)]
+    seconds_kept: Option<WholeNumber>,
 }
 
 /// Returns a time to live; `None` where neither field is given.
@@ -107,8 +111,8 @@ pub(super) fn ttl_of(
 }
 
 /// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding", "floor": n, "home": "FRA",
-/// "unique_hash": "keyed" or "redis"}`. Absent or `null` means the default, because a `PUT` replaces all settings. The
-/// exception is `unique_hash`: it stays as it is, because what was counted by it cannot be converted.
+/// "unique_hash": "keyed" or "redis", "seconds_kept": n}`. Absent or `null` means the default, because a `PUT` replaces
+/// all settings. The exception is `unique_hash`: it stays as it is, because what was counted by it cannot be converted.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
@@ -161,12 +165,21 @@ pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
         Some("redis") => Some(UniqueHash::Redis),
         Some(_) => return refuse("unique_hash must be \"keyed\" or \"redis\"".to_owned()),
     };
+    let seconds_kept = match wire
+        .seconds_kept
+        .map(|WholeNumber(kept)| u32::try_from(kept))
+    {
+        None => None,
+        Some(Ok(kept)) if SECONDS_KEPT_ALLOWED.contains(&kept) => Some(kept),
+        Some(_) => return refuse("seconds_kept must be from 900 to 86400".to_owned()),
+    };
     Ok(Put {
         shards,
         ttl,
         floor,
         home,
         unique_hash,
+        seconds_kept,
     })
 }
 

@@ -76,6 +76,8 @@ pub const QUIET_MS: &str = "TALLY_MERGE_AFTER_MS";
 /// The messages a second of one lead that cannot be split, from which on the lead leaves its tablet. Optional, on the
 /// aggregator.
 pub const LEAVE_PER_SECOND: &str = "TALLY_TABLET_MESSAGES_PER_SECOND_MAX";
+/// Variable: for how many seconds buckets of one second are kept where a counter has no setting.
+pub const SECONDS_KEPT: &str = "TALLY_SECONDS_KEPT";
 /// Variable: how long idempotency keys are kept, in seconds.
 pub const IDEMPOTENCY_SECONDS: &str = "TALLY_IDEMPOTENCY_SECONDS";
 /// Variable: where a key is searched for, [`IDEMPOTENCY_DATACENTER`] or everywhere.

@@ -13,8 +13,8 @@ use super::names::{
     ACCESS, ACCESS_OPEN, ALERTS_ALLOW, BODY_PIECE_MS, CANARY, CANARY_ON, CLIENT_ADDRESS_HEADER,
     DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION, DIRECTORY_COUNT, HASH_KEY, IDEMPOTENCY,
     IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS, LEAVE_PER_SECOND, LIMITER_COUNT,
-    LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS, REDIS_ROOT, SNAPSHOTS,
-    SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
+    LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS, REDIS_ROOT,
+    SECONDS_KEPT, SNAPSHOTS, SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
 };
 use super::problem::{Code, Problem};
 use super::snapshot::{SNAPSHOTS_OFF, SnapshotPlan};
@@ -51,7 +51,7 @@ pub enum AllowedValues {
 }
 
 /// All text settings, except `TALLY_ROLE`, which is not for operators, and `TALLY_KEYS`, which [`super::access`] reads.
-pub const SETTINGS: [(&str, AllowedValues); 22] = [
+pub const SETTINGS: [(&str, AllowedValues); 23] = [
     (ACCESS, AllowedValues::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, AllowedValues::Key),
     (CLIENT_ADDRESS_HEADER, AllowedValues::Header),
@@ -71,6 +71,8 @@ pub const SETTINGS: [(&str, AllowedValues); 22] = [
         AllowedValues::Whole(1, ARRIVAL_MS_MAX.cast_unsigned()),
     ),
     (IDEMPOTENCY_SECONDS, AllowedValues::Whole(60, 604_800)),
+    // As SECONDS_KEPT_ALLOWED.
+    (SECONDS_KEPT, AllowedValues::Whole(900, 86_400)),
     (
         IDEMPOTENCY,
         AllowedValues::Words(&["everywhere", IDEMPOTENCY_DATACENTER]),

@@ -1,5 +1,6 @@
 //! A cell's rows as its object stores them, in a database in memory.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -9,6 +10,7 @@ use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::ledger::{StoredRecord, WriteKey};
 use tally_core::counter::numbers::Numbers;
+use tally_core::counter::samples::samples_at;
 use tally_core::sketch::{Histogram, Uniques};
 use tally_host::object::{self, Events, Object, ObjectPlatform, Socket, SqlValue};
 use tally_host::{Later, Stream};
@@ -162,6 +164,23 @@ impl Rows {
         all.sort();
         let read = |(start, _): &(i64, Vec<u8>)| (*start, samples_at(&all, *start));
         all.iter().map(read).collect()
+    }
+
+    /// Adds the seconds of rows that are in a range, its first and its last second.
+    pub fn add_seconds(&self, points: &mut BTreeMap<i64, u128>, range: (i64, i64)) {
+        let added = self.store.add_seconds(points, range);
+        added.expect("seconds");
+    }
+
+    /// The hours that have a row of seconds, and the bytes of these rows.
+    pub fn rows_of_seconds(&self) -> (Vec<i64>, i64) {
+        let bytes = "SELECT SUM(LENGTH(body)) FROM rows WHERE kind = ?";
+        let hours = self.starts_of(Kind::Seconds);
+        let bytes = match hours.is_empty() {
+            true => 0,
+            false => self.numbers_of(bytes, &[Kind::Seconds.number().into()])[0][0],
+        };
+        (hours, bytes)
     }
 
     /// What was counted of a dimension's values.

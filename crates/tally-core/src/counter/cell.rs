@@ -77,6 +77,8 @@ pub struct Cell {
     /// Generations up to this one have ended. In memory only. It stops a grant of an ended generation that was in
     /// flight at the end.
     closed_through: u64,
+    /// How long seconds are kept where the counter has no setting; 0 for as long as windows are exact. In memory only.
+    seconds_default: u32,
     /// When this cell sent the last request that was answered with a grant, by its own clock. In memory only.
     granted_ms: Option<i64>,
 }
@@ -98,6 +100,9 @@ pub struct FlushRow {
     open_uniques: Option<i64>,
     /// The first hour whose minutes have not been joined into one row.
     open_hour: Option<i64>,
+    /// The second from which seconds are complete in this row and in those of hours together, if there are such rows.
+    #[serde(default)]
+    seconds_from: Option<i64>,
 }
 
 impl FlushRow {
@@ -182,6 +187,7 @@ impl Cell {
                     spread: grant.spread,
                     closed_through: self.closed_through,
                     seals: self.seals,
+                    seconds_default: self.seconds_default,
                     ended_nonces: self.take_ended_nonces(),
                     ..Self::default()
                 };
@@ -241,6 +247,7 @@ impl Cell {
             *self = Self {
                 closed_through: self.closed_through,
                 seals: self.seals,
+                seconds_default: self.seconds_default,
                 ended_nonces: self.take_ended_nonces(),
                 ..Self::default()
             };
@@ -320,12 +327,23 @@ impl Cell {
         now: i64,
         changes: &mut Changes,
     ) {
+        let set = self.grant.and_then(|grant| grant.settings.seconds_kept);
+        let kept = set.unwrap_or(self.seconds_default);
+        if self.history.keep(kept, now) {
+            changes.seconds_from = Some(i64::MAX);
+        }
         for &(second, amount) in live {
             let second = clamp_stamp(second, now);
             self.history.add(second, amount, now, &mut changes.pages);
         }
         for &(second, amount) in past {
             self.history.add(second, amount, now, &mut changes.pages);
+        }
+        let old = self.history.take_old();
+        if !old.is_empty() {
+            changes.seconds.extend(old);
+            let gone = Resolution::Hour.start_of(self.history.kept_from(Resolution::Second));
+            changes.seconds_from.get_or_insert(gone);
         }
     }
 
@@ -334,6 +352,11 @@ impl Cell {
         Self::apply_samples(&load.samples, now, changes);
         Self::apply_dimensions(&load.dimensions, now, changes);
         self.apply_elements(load, now, changes);
+    }
+
+    /// Sets how long seconds are kept where the counter has no setting.
+    pub fn keep_seconds(&mut self, seconds_default: u32) {
+        self.seconds_default = seconds_default;
     }
 
     /// How many lanes flushed here within the last second.

@@ -159,6 +159,10 @@ pub struct Changes {
     pub hot: bool,
     /// Pages of buckets that changed; a page that became empty is deleted.
     pub pages: DirtyPages,
+    /// Seconds that have left memory, and their counts: the cell's object adds them to the rows of their hours.
+    pub seconds: Vec<(i64, u128)>,
+    /// The rows of seconds that begin before this second are deleted: `i64::MAX` for all of them.
+    pub seconds_from: Option<i64>,
     /// Whether the unique elements of all time must be written.
     pub all_time: bool,
     /// Minutes whose unique elements changed: (unix second of the start, all of them at rest).

@@ -7,6 +7,8 @@
 //! one, only the hot row is written: it has the open minute's count. When the minute is over, that count is folded into
 //! one page of each coarser step.
 
+pub mod seconds;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,9 @@ use serde::{Deserialize, Serialize};
 /// Seconds are kept for the 15 minutes in which windows are exact, and 10 s more: clocks of readers and writers may
 /// differ by the ±5 s that stamps are clamped to.
 pub const SECONDS_KEPT: i64 = 900 + 10;
+/// The allowed values of `seconds_kept`, in seconds: 15 minutes to 24 hours.
+pub const SECONDS_KEPT_ALLOWED: std::ops::RangeInclusive<u32> = 900..=86_400;
+
 /// Minutes are kept for 24 hours longer than seconds.
 pub const MINUTES_KEPT: i64 = 86_400 + SECONDS_KEPT;
 /// The newest non-empty hours that are kept: 90 days of full ones.
@@ -132,11 +137,28 @@ impl Default for Series {
 }
 
 /// The buckets of one cell.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     series: [Series; 4],
     /// Start of the open minute, and its count that is in no page yet.
     open: Option<(i64, u128)>,
+    /// The second from which seconds are complete in memory and in rows together; `i64::MAX` if there are no rows.
+    rows_from: i64,
+    /// How long seconds are kept. In memory only, as the seconds of this commit that leave memory.
+    kept: i64,
+    old: Vec<(i64, u128)>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            series: Default::default(),
+            open: None,
+            rows_from: i64::MAX,
+            kept: SECONDS_KEPT,
+            old: Vec::new(),
+        }
+    }
 }
 
 /// What the hot row keeps of a history; pages keep the rest.
@@ -163,6 +185,43 @@ impl HotHistory {
 }
 
 impl History {
+    /// Sets for how many seconds seconds are kept, from the next increment on, and 10 s more. Returns whether the rows
+    /// of seconds are needed no longer.
+    pub fn keep(&mut self, seconds: u32, now: i64) -> bool {
+        self.kept = i64::from(seconds).saturating_add(10).max(SECONDS_KEPT);
+        let had_rows = self.rows_from != i64::MAX;
+        self.rows_from = match (self.kept > SECONDS_KEPT, had_rows) {
+            (false, _) => i64::MAX,
+            (true, false) => self.series[0].kept_from.max(now - self.kept + 1),
+            (true, true) => self.rows_from.max(now - self.kept + 1),
+        };
+        had_rows && self.rows_from == i64::MAX
+    }
+
+    /// The seconds that have left memory since the last call and are kept in rows.
+    pub fn take_old(&mut self) -> Vec<(i64, u128)> {
+        std::mem::take(&mut self.old)
+    }
+
+    /// The second from which seconds are complete in memory and in rows together, if there are rows.
+    pub fn rows_from(&self) -> Option<i64> {
+        (self.rows_from != i64::MAX).then_some(self.rows_from)
+    }
+
+    /// The same history, with rows of seconds.
+    #[must_use]
+    pub fn with_rows_from(self, rows_from: Option<i64>) -> Self {
+        Self {
+            rows_from: rows_from.unwrap_or(i64::MAX),
+            ..self
+        }
+    }
+
+    /// The second from which all seconds are in memory, if older ones are in rows.
+    pub fn in_memory_from(&self) -> Option<i64> {
+        (self.rows_from != i64::MAX).then_some(self.series[0].kept_from)
+    }
+
     /// Adds `count` at a second of unix time; `now` is the cell's clock in unix seconds. Adds to `dirty` the pages that
     /// must be written with it: none while only the open minute changes.
     pub fn add(&mut self, second: i64, count: u128, now: i64, dirty: &mut DirtyPages) {
@@ -222,6 +281,9 @@ impl History {
             series.kept_from = series.kept_from.max(next);
         };
         begin(Resolution::Second);
+        if self.rows_from != i64::MAX {
+            self.rows_from = self.rows_from.max(now.saturating_add(1));
+        }
         if minutes {
             begin(Resolution::Minute);
         }
@@ -250,7 +312,13 @@ impl History {
         let start = step.start_of(second);
         let held = series.buckets.entry(start).or_insert(0);
         *held = held.saturating_add(count);
+        let (kept, in_rows) = (self.kept, self.kept > SECONDS_KEPT);
         let (oldest_kept, buckets_max) = match step {
+            // Minute by minute, so that a row changes once a minute.
+            Resolution::Second if in_rows => (
+                Some(Resolution::Minute.start_of(now - SECONDS_KEPT + 1)),
+                usize::MAX,
+            ),
             Resolution::Second => (Some(now - SECONDS_KEPT + 1), usize::MAX),
             Resolution::Minute => (
                 Some(Resolution::Minute.start_of(now - MINUTES_KEPT)),
@@ -267,7 +335,11 @@ impl History {
             if !too_old && series.buckets.len() <= buckets_max {
                 break;
             }
-            series.buckets.pop_first();
+            let popped = series.buckets.pop_first();
+            if step == Resolution::Second && in_rows {
+                self.old
+                    .extend(popped.filter(|(second, _)| now - *second < kept));
+            }
             series.kept_from = series.kept_from.max(oldest + step.seconds());
             if step != Resolution::Second {
                 dirty.insert((step, step.page_of(oldest)));
@@ -330,7 +402,10 @@ impl History {
 
     /// The unix second from which the step's buckets are complete; `i64::MIN` if none were removed.
     pub fn kept_from(&self, step: Resolution) -> i64 {
-        self.series[step.index()].kept_from
+        match step {
+            Resolution::Second if self.rows_from != i64::MAX => self.rows_from,
+            _ => self.series[step.index()].kept_from,
+        }
     }
 
     /// The end of the newest hour with a count, or of the newest day if there are no hours, unix seconds; `None` for an

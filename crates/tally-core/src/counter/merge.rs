@@ -131,8 +131,10 @@ pub struct Question {
     /// Asks for the counts of this dimension's values, in the window or else of all time.
     pub breakdown: Option<DimensionName>,
     /// Asks for what each cell stores.
+    #[serde(default)]
     pub storage: bool,
     /// The samples by steps of this width instead of all together.
+    #[serde(default)]
     pub step: Option<Resolution>,
 }
 
@@ -193,6 +195,7 @@ pub struct Part {
     /// The other shards as the lead saw them, in order, if the question explains; otherwise empty.
     pub trace: Vec<ShardReadTrace>,
     /// What each cell stores, at rest, by shard, if the question is about that; otherwise empty.
+    #[serde(default)]
     pub storage: Vec<(i64, Vec<u8>)>,
 }
 

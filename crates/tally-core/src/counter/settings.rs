@@ -84,6 +84,9 @@ pub struct Settings {
     pub floor: Option<Value>,
     /// The hash function of its unique elements.
     pub unique_hash: UniqueHash,
+    /// For how many seconds its buckets of one second are kept; `None` for the deployment's default.
+    #[serde(default)]
+    pub seconds_kept: Option<u32>,
 }
 
 impl Settings {

@@ -202,17 +202,12 @@ async fn fetch_counter(
     let is_strong = query.is_strong()?;
     let version = query.at_least()?;
     if let Some(storage) = query.explains()? {
-        if storage {
-            context
-                .caller()?
-                .may(Scope::Admin, question.counter.as_str())?;
-        }
         let wanted = ReadParts {
             storage,
             ..question.wanted
         };
-        let question = Read { wanted, ..question };
-        let answer = explained(context, question, is_strong, strings, window).await?;
+        let read = Read { wanted, ..question };
+        let answer = explained(context, read, is_strong, strings, window).await?;
         return Ok((answer, false));
     }
     let waiting = context.waiting();
@@ -245,7 +240,7 @@ async fn fetch_counter(
     Ok((answer, is_shared))
 }
 
-/// A read with an explanation. Nothing is shared, so that the explanation is of this read.
+/// A read with an explanation. What cells store is for admins. Nothing is shared, so that the explanation is of this read.
 async fn explained(
     context: &RequestContext,
     read: Read,
@@ -253,6 +248,9 @@ async fn explained(
     strings: bool,
     window: Option<Window>,
 ) -> Result<Answer, Problem> {
+    if read.wanted.storage {
+        context.caller()?.may(Scope::Admin, read.counter.as_str())?;
+    }
     context.visitor().read(1)?;
     let as_of_ms = context.host.now_ms();
     let waiting = context.waiting();

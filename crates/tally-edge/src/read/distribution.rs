@@ -8,7 +8,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::Range;
 use tally_protocol::messages::{Read, ReadParts};
 use tally_protocol::problem::Problem;
-use tally_protocol::public::{SummedCounter, series_json};
+use tally_protocol::public::SummedCounter;
 use tally_protocol::query::Query;
 
 /// The most steps of one read: their histograms have at most 60 × 56,882 bytes = 3.4 MB in a message.
@@ -89,6 +89,11 @@ async fn series(
     };
     let reads = (STEPS_AT_ONCE, wanted as fn(Range) -> ReadParts);
     let truth = read_pieces(context, (id, query), kept, reads, add).await?;
-    let answer = Answer::json(series_json(id, (range, kept_from), &points, truth));
+    let answer = Answer::json(SummedCounter::series_json(
+        id,
+        (range, kept_from),
+        &points,
+        truth,
+    ));
     Ok(answer.fresh(truth.exact, truth.as_of_ms, truth.staleness_ms))
 }

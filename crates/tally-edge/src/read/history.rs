@@ -75,7 +75,7 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
         ],
     )?;
     let is_csv = query.is_csv()?;
-    let range = query.history(context.host.now_ms().div_euclid(1_000))?;
+    let range = query.counter_history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
     let wanted = |piece: Range| ReadParts {
         history: Some(piece),

@@ -26,20 +26,21 @@ use crate::tablet::object::Tenancy;
 use tally_core::counter::cell::Cell as CellState;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::grant::{Grant, GrantOutcome};
+use tally_core::counter::history::Resolution;
 use tally_core::counter::ledgers::LedgerLimits;
 use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::TtlTerms;
-use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
+use tally_host::{Host, State};
 use tally_protocol::messages::{
     Ask, AskGrant, Call, CallLead, Claim, Close, Configure, CountKeyed, Fault, Flush, Flushed,
     GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall, Register,
     RepairCell, ReportLead, Seal, SumDatacenter, Suspend, WatchLead,
 };
 use tally_protocol::metrics::Metric;
-use tally_protocol::names::CellAddress;
+use tally_protocol::names::{CellAddress, SECONDS_KEPT};
 use tally_shared::call;
 use tally_shared::metrics;
 
@@ -80,6 +81,16 @@ pub(crate) struct Core {
     pub(super) pushing: RefCell<PushState>,
     /// When the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
     pub(super) keys_due_ms: std::cell::Cell<i64>,
+}
+
+/// How long seconds are kept by default. An isolate reads it once, because reading a variable is a call into
+/// JavaScript.
+struct SecondsKept(u32);
+
+impl State for SecondsKept {
+    fn begin(host: &Host) -> Self {
+        Self(host.number(SECONDS_KEPT).unwrap_or(0))
+    }
 }
 
 /// The name of such objects in metrics.
@@ -209,6 +220,8 @@ impl Core {
         self.storage.record(loaded.map(|loaded| {
             self.lead.adopt(&loaded);
             self.state.borrow_mut().adopt(loaded.cell);
+            let kept = self.host.state::<SecondsKept>().0;
+            self.state.borrow_mut().keep_seconds(kept);
             self.address.replace(loaded.address);
         }));
     }
@@ -404,6 +417,15 @@ impl Core {
         if let Some(range) = question.uniques.filter(|_| !question.totals_only) {
             let open_hour = self.state.borrow().open_hour();
             part.window_uniques = self.rows.range_uniques(range, open_hour)?;
+        }
+        if let Some(range) = question
+            .history
+            .filter(|range| range.step == Resolution::Second)
+            && (self.state.borrow().history().in_memory_from())
+                .is_some_and(|from| range.from < from)
+        {
+            self.rows
+                .add_seconds(&mut part.points, (range.from, range.to))?;
         }
         if let Some(range) = question.samples {
             part.samples = self.rows.window_samples(range, question.step)?;

@@ -32,7 +32,7 @@ impl DamagedRow {
         match self.kind {
             0 | 19 => CellPart::Address,
             1 => CellPart::Totals,
-            3 => CellPart::Minutes,
+            3 | 20 => CellPart::Minutes,
             4 => CellPart::Hours,
             5 => CellPart::Days,
             7 | 8 => CellPart::Shards,

@@ -46,10 +46,12 @@ pub enum Kind {
     AllTimeValues,
     /// The count of a lead outside its tablet at the last check whether it is idle.
     RestLook,
+    /// Seconds of an hour that are in memory no longer; start: its first second.
+    Seconds,
 }
 
 /// The names of kinds in explanations, by their numbers, and whether the starts of their rows are times.
-const NAMES: [(&str, bool); 20] = [
+const NAMES: [(&str, bool); 21] = [
     ("address", false),
     ("hot", false),
     ("all_time_uniques", false),
@@ -70,6 +72,7 @@ const NAMES: [(&str, bool); 20] = [
     ("day_values", false),
     ("all_time_values", false),
     ("rest_look", false),
+    ("seconds", true),
 ];
 
 /// The name of a kind in explanations, and whether the starts of its rows are times. A number that is none is the
@@ -103,6 +106,7 @@ impl Kind {
             Self::DayValues => 17,
             Self::AllTimeValues => 18,
             Self::RestLook => 19,
+            Self::Seconds => 20,
         }
     }
 

@@ -121,6 +121,8 @@ impl CellStore {
             return self.write_records(cell, changes);
         }
         let only_hot = changes.pages.is_empty()
+            && changes.seconds.is_empty()
+            && changes.seconds_from.is_none()
             && !changes.all_time
             && changes.minutes.is_empty()
             && changes.records.is_empty()
@@ -147,6 +149,7 @@ impl CellStore {
                     self.put(Kind::of_page(step), page, &buckets)?;
                 }
             }
+            self.put_seconds(changes)?;
             if changes.all_time {
                 self.put_bytes(Kind::AllTime, 0, cell.all_time_row())?;
             }

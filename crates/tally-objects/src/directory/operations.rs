@@ -149,6 +149,7 @@ impl Operations {
             }),
             floor: None,
             unique_hash: put.unique_hash.unwrap_or_default(),
+            seconds_kept: put.seconds_kept,
         };
         if let Some(base) = back.base {
             root.set(base, Vec::new(), now_ms);
@@ -214,6 +215,7 @@ impl Operations {
             }),
             floor: put.floor,
             unique_hash,
+            seconds_kept: put.seconds_kept,
         };
         root.revision += 1;
         let duties = duties(counter, &root, LeadNotice::Configure);

@@ -93,6 +93,8 @@ pub struct Put {
     pub home: Option<Datacenter>,
     /// The hash of its unique elements, or `None` for the present one.
     pub unique_hash: Option<UniqueHash>,
+    /// How long seconds are kept, or `None` for the deployment's default.
+    pub seconds_kept: Option<u32>,
 }
 
 /// The name of an operation within its counter.

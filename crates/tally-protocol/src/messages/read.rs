@@ -81,8 +81,10 @@ pub struct ReadParts {
     /// The counts of the values of this dimension, in the window or else of all time.
     pub breakdown: Option<DimensionName>,
     /// What each cell stores.
+    #[serde(default)]
     pub storage: bool,
     /// The samples by steps of this width instead of all together.
+    #[serde(default)]
     pub step: Option<Resolution>,
 }
 

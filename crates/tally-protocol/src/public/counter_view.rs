@@ -123,6 +123,8 @@ pub struct SettingsView {
     /// has a secret key. `redis` is that of Redis's HyperLogLog: it is known to all, so whoever chooses elements can
     /// set the estimate at will. It cannot be changed once elements were counted.
     unique_hash: UniqueHash,
+    /// For how many seconds buckets of one second are kept, 900 to 86,400; `null` for `TALLY_SECONDS_KEPT`.
+    seconds_kept: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -145,6 +147,7 @@ impl SettingsView {
             floor: settings.floor.map(|floor| Exact::new(floor, strings)),
             home: root.home.clone(),
             unique_hash: settings.unique_hash,
+            seconds_kept: settings.seconds_kept,
         }
     }
 }

@@ -146,36 +146,36 @@ impl SummedCounter<'_> {
             }
         }));
     }
-}
 
-/// The JSON of `GET /counters/{id}/distribution?step=`.
-pub fn series_json(
-    id: &CounterId,
-    (range, kept_from): (Range, i64),
-    points: &[SampledStep],
-    truth: Truth,
-) -> String {
-    #[derive(Serialize)]
-    struct DistributionSeriesView<'a> {
-        id: &'a CounterId,
-        step: &'static str,
-        /// Unix second from which steps are complete.
-        kept_from: i64,
-        /// How far a percentile may be off, relative to the sample that it stands for: 1/128.
-        max_relative_error: f64,
-        exact: Exactness,
-        as_of: Moment,
-        staleness_ms: Staleness,
-        points: &'a [SampledStep],
+    /// The JSON of `GET /counters/{id}/distribution?step=`.
+    pub fn series_json(
+        id: &CounterId,
+        (range, kept_from): (Range, i64),
+        points: &[SampledStep],
+        truth: Truth,
+    ) -> String {
+        #[derive(Serialize)]
+        struct DistributionSeriesView<'a> {
+            id: &'a CounterId,
+            step: &'static str,
+            /// Unix second from which steps are complete.
+            kept_from: i64,
+            /// How far a percentile may be off, relative to the sample that it stands for: 1/128.
+            max_relative_error: f64,
+            exact: Exactness,
+            as_of: Moment,
+            staleness_ms: Staleness,
+            points: &'a [SampledStep],
+        }
+        to_json(&DistributionSeriesView {
+            id,
+            step: step_name(range),
+            kept_from,
+            max_relative_error: MAX_RELATIVE_ERROR,
+            exact: truth.exact,
+            as_of: truth.as_of_ms,
+            staleness_ms: truth.staleness_ms,
+            points,
+        })
     }
-    to_json(&DistributionSeriesView {
-        id,
-        step: step_name(range),
-        kept_from,
-        max_relative_error: MAX_RELATIVE_ERROR,
-        exact: truth.exact,
-        as_of: truth.as_of_ms,
-        staleness_ms: truth.staleness_ms,
-        points,
-    })
 }

@@ -57,7 +57,6 @@ mod verdicts;
 
 pub use aggregate::Aggregate;
 pub use counter_view::{Freshness, HistoryPoints, SettingsView, SummedCounter, Truth};
-pub use distribution::{SampledStep, series_json};
 pub use hll::{hll_of, imported_json, not_of_redis, parse_hll};
 pub use hot::hot_json;
 pub use listing::list_json;

@@ -99,6 +99,7 @@ impl SnapshotCounter {
             floor: settings.floor,
             home: self.home.clone(),
             unique_hash: Some(settings.unique_hash),
+            seconds_kept: settings.seconds_kept,
         }
     }
 

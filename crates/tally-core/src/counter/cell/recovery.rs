@@ -49,6 +49,7 @@ impl FlushRow {
             history: HotHistory::remembered(begins, now),
             open_uniques: None,
             open_hour,
+            seconds_from: None,
         }
     }
 }

@@ -58,6 +58,7 @@ impl Cell {
             history: self.history.to_hot(),
             open_uniques: self.open_uniques.as_ref().map(|(minute, _)| *minute),
             open_hour: self.open_hour,
+            seconds_from: self.history.rows_from(),
         }
     }
 
@@ -85,11 +86,12 @@ impl Cell {
             ended_nonces: Default::default(),
             has_numbers: false,
             ledgers: Default::default(),
-            history: History::restore(hot.history, pages),
+            history: History::restore(hot.history, pages).with_rows_from(hot.seconds_from),
             all_time,
             open_uniques: hot.open_uniques.map(|start| (start, open)),
             open_hour: hot.open_hour,
             closed_through: 0,
+            seconds_default: 0,
             granted_ms: None,
         }
     }

@@ -119,6 +119,7 @@ impl Cell {
             seals: self.seals,
             admissions: std::mem::take(&mut self.admissions),
             closed_through: self.closed_through,
+            seconds_default: self.seconds_default,
             ended_nonces: std::mem::take(&mut self.ended_nonces),
             ..stored
         };
