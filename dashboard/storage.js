@@ -9,8 +9,8 @@ const STEPS = { 1: "seconds", 60: "minutes", 3600: "hours", 86400: "days" };
 const REGISTERS = 16_384;
 const KEYS = ["of clients", "drawn", "without an API key"];
 
-const timeOf = (second) =>
-  second === null ? "–" : new Date(second * 1000).toLocaleString("en-GB", { dateStyle: "short", timeStyle: "medium" });
+const timeOf = (ms) =>
+  ms === null ? "–" : new Date(ms).toLocaleString("en-GB", { dateStyle: "short", timeStyle: "medium" });
 
 /** Shows what a counter's cells store in `main`; `status` is the chip of the page. Returns a function that ends it. */
 export function showStorage(main, { id }, status) {
@@ -60,7 +60,7 @@ function cellPanel(datacenter, { shard, object, added, removed, sequence, storag
     el("p", {}, `${count(storage.rows)} rows, ${count(storage.bytes)} bytes${more}. Keys of writes: ${records}.`),
     bytesOf(storage),
     tableOf(["Buckets", "Over", "Open", "First", "Last"], storage.buckets.map((buckets) => [
-      STEPS[buckets.seconds], count(buckets.closed), buckets.open ? "1" : "0", timeOf(buckets.from), timeOf(buckets.to),
+      STEPS[buckets.seconds], count(buckets.closed), buckets.open ? "1" : "0", timeOf(buckets.first_at), timeOf(buckets.last_at),
     ])),
     sketchesOf(storage.sketches),
   );
@@ -77,8 +77,8 @@ function sketchesOf(sketches) {
 /** Returns a bar for each kind of row: its share of the bytes. */
 function bytesOf({ kinds, bytes }) {
   const bar = (own) => svg("rect", { height: "100%", width: `${(own / Math.max(bytes, 1)) * 100}%` });
-  const row = ({ kind, rows, bytes: own, from, to }) => el(
-    "li", { title: from === null ? undefined : `${timeOf(from)} to ${timeOf(to)}` },
+  const row = ({ kind, rows, bytes: own, first_at, last_at }) => el(
+    "li", { title: first_at === null ? undefined : `${timeOf(first_at)} to ${timeOf(last_at)}` },
     el("span", { class: "place" }, kind.replaceAll("_", " ")),
     svg("svg", { class: "bar", "aria-hidden": "true" }, bar(own)),
     el("span", { class: "number" }, `${count(own)} bytes`),

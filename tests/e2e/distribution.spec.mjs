@@ -90,7 +90,7 @@ describe("without faults", () => {
     const to = begin + 60 * 70 - 1;
     const series = await look("steps", `&step=1m&from=${begin}&to=${to}`);
     expect(series).toMatchObject({ id: "steps", step: "1m", exact: true, max_relative_error: MAX_RELATIVE_ERROR });
-    expect(series.points.map(({ at }) => at)).toEqual(minutes.map((_, minute) => begin + 60 * minute));
+    expect(series.points.map(({ starts_at }) => starts_at / 1000)).toEqual(minutes.map((_, minute) => begin + 60 * minute));
     const within = (told, samples, part) => {
       const truth = [...samples].sort((one, other) => one - other)[Math.ceil(part * samples.length) - 1];
       expect(Math.abs(told - truth)).toBeLessThanOrEqual(MAX_RELATIVE_ERROR * truth);
@@ -108,7 +108,7 @@ describe("without faults", () => {
     expect(iad.points.reduce((sum, { count }) => sum + Number(count), 0)).toBe(written);
     // What is not kept by the minute is unknown, not nothing.
     const old = await look("steps", `&step=1m&from=${begin - 90_000}&to=${to}`);
-    const unknown = old.points.filter(({ at }) => at < old.kept_from);
+    const unknown = old.points.filter(({ starts_at }) => starts_at < old.kept_from_at);
     expect(unknown.length).toBeGreaterThan(50);
     expect(unknown.every(({ count, p50 }) => count === null && p50 === null)).toBe(true);
     expect(old.points.slice(-70)).toEqual(series.points);

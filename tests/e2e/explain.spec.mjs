@@ -121,7 +121,7 @@ test("an admin sees what each cell stores: buckets, sketches, ledgers, rows and 
   // One minute is over, the other is open.
   expect(minutes.reduce((sum, { closed }) => sum + closed, 0)).toBeGreaterThanOrEqual(1);
   expect(minutes.some(({ open }) => open)).toBe(true);
-  expect(minutes.every(({ from, to }) => from <= to && from % 60 === 0)).toBe(true);
+  expect(minutes.every(({ first_at, last_at }) => first_at <= last_at && first_at % 60_000 === 0)).toBe(true);
   const sketches = cells.flatMap(({ storage }) => storage.sketches);
   expect(sketches.every(({ dense, registers, bytes }) => !dense && registers > 0 && bytes < 12_300)).toBe(true);
   expect(new Set(sketches.map(({ of }) => of))).toEqual(new Set(["all_time", "open_minute"]));

@@ -12,7 +12,13 @@ afterEach(async () => {
 });
 
 const nowSeconds = () => Math.floor(world.now() / 1000);
-const secondsOf = (id, from, to) => world.history(id, `&step=1s&from=${from}&to=${to}`);
+
+/** The points of a history in unix seconds, and from when on they are complete. */
+async function historyOf(id, step, from, to) {
+  const { points, kept_from_at, exact } = await world.history(id, `&step=${step}&from=${from}&to=${to}`);
+  return { points: points.map(([at, count]) => [at / 1000, count]), kept_from: kept_from_at / 1000, exact };
+}
+const secondsOf = (id, from, to) => historyOf(id, "1s", from, to);
 
 /** Adds 1 to 3 every `every` seconds, in two datacenters; returns what was added at which second. */
 async function write(id, times, every) {
@@ -34,7 +40,7 @@ test("seconds of a day are one answer, and what is not kept is unknown", async (
   const made = await world.put("long", { seconds_kept: DAY, shards: 2 });
   expect(made.settings.seconds_kept).toBe(DAY);
   const begin = nowSeconds();
-  const added = await write("long", 180, 61);
+  const added = await write("long", 110, 97);
   await world.evict();
   const to = nowSeconds();
   const { points, kept_from, exact } = await secondsOf("long", to - DAY, to);
@@ -64,18 +70,18 @@ test("a change of the setting loses no sum, and says from when seconds are compl
   for (const kept of [7_200, 900, null, DAY, 3_600, DAY]) {
     await world.put("turn", { seconds_kept: kept });
     await world.evict();
-    const added = await write("turn", 40, 47);
+    const added = await write("turn", 25, 61);
     total += [...added.values()].reduce((all, delta) => all + delta, 0);
     expect((await world.strong("turn")).value).toBe(total);
     const to = nowSeconds();
     for (const step of ["1m", "1h", "1d"]) {
-      const { points } = await world.history("turn", `&step=${step}&from=${begin - 3_600}&to=${to}`);
+      const { points } = await historyOf("turn", step, begin - 3_600, to);
       expect(sum(points)).toBe(total);
     }
     const { points, kept_from } = await secondsOf("turn", to - 80_000, to);
     expect(to - kept_from).toBeGreaterThanOrEqual(Math.min(900, to - begin));
     // Each minute that is complete by seconds has the sum of its seconds.
-    const { points: minutes } = await world.history("turn", `&step=1m&from=${kept_from + 60}&to=${to}`);
+    const { points: minutes } = await historyOf("turn", "1m", kept_from + 60, to);
     const first = minutes[0][0];
     expect(sum(points.filter(([at]) => at >= first))).toBe(sum(minutes));
     expect(points.filter(([at]) => at < kept_from).every(([, count]) => count === null)).toBe(true);

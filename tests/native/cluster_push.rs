@@ -107,6 +107,27 @@ impl Lead {
 const WATCHED: u32 = 10_000;
 
 #[test]
+fn the_oldest_change_waits_until_a_push_with_it_is_answered() {
+    let mut lead = Lead::new();
+    assert_eq!(lead.pusher.unreported_for_ms(lead.now_ms), 0);
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    let mut longest_ms = 0;
+    // Pushes overlap: several are on their way at each moment.
+    for _ in 0..400 {
+        lead.write();
+        lead.walk(25, 900, WATCHED, |_| false);
+        longest_ms = longest_ms.max(lead.pusher.unreported_for_ms(lead.now_ms));
+    }
+    assert!((900..3_000).contains(&longest_ms), "{longest_ms} ms");
+    lead.walk(5_000, 900, WATCHED, |_| false);
+    assert_eq!(lead.pusher.unreported_for_ms(lead.now_ms), 0);
+    // Nothing arrives any more.
+    lead.write();
+    lead.walk(20_000, 900, WATCHED, |_| true);
+    assert_eq!(lead.pusher.unreported_for_ms(lead.now_ms), 20_000);
+}
+
+#[test]
 fn a_lead_that_counted_nothing_is_silent() {
     let mut lead = Lead::new();
     lead.walk(3 * CHECKPOINT_MS, 80, 0, |_| false);

@@ -287,6 +287,12 @@ fn what_is_so_now_is_told_in_the_form_of_prometheus() {
         gauge(GaugeKind::Backlog, "FRA/1", 4, 80_000),
         gauge(GaugeKind::OldestWaiting, "FRA/1", 95_500, 90_000),
         gauge(GaugeKind::Convergence, "FRA", 321, 90_000),
+        // Of waits the longest of a minute, of all else the newest.
+        gauge(GaugeKind::Unreported, "FRA", 900_000, 20_000),
+        gauge(GaugeKind::Unreported, "FRA", 7_500, 85_000),
+        gauge(GaugeKind::Unreported, "FRA", 120, 90_000),
+        gauge(GaugeKind::EstimateError, "FRA", 9_000, 80_000),
+        gauge(GaugeKind::EstimateError, "FRA", 4_150, 90_000),
     ];
     let fleet = Fleet::of(vec![(first, 100_000, 100_000)], vec![]);
     let text = Metrics::new(0).render_with(None, Some(&fleet));
@@ -307,6 +313,14 @@ fn what_is_so_now_is_told_in_the_form_of_prometheus() {
         (
             "tally_fleet_convergence_seconds{datacenter=\"FRA\"}",
             "0.321",
+        ),
+        (
+            "tally_fleet_unreported_seconds{datacenter=\"FRA\"}",
+            "7.500",
+        ),
+        (
+            "tally_fleet_estimate_error_ratio{datacenter=\"FRA\"}",
+            "0.004150",
         ),
     ] {
         let line = format!("{name} {value}\n");

@@ -170,11 +170,11 @@ fn an_answer_to_a_flush_has_these_bytes() {
 fn a_hot_row_has_these_bytes() {
     assert_eq!(
         golden::<FlushRow>(&cell().hot_row()),
-        "0125c0c0b286de330f02010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d"
+        "0126c0c0b286de331002010801901c0190e5b18dbc67000000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d00"
     );
     assert_eq!(
         golden::<FlushRow>(&Cell::default().hot_row()),
-        "00000000000000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01000000"
+        "00000000000000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff0100000000"
     );
 }
 
@@ -200,7 +200,7 @@ fn a_sealed_shards_part_has_these_bytes() {
     let part = cell().answer(&Question::plain(grant().generation));
     assert_eq!(
         golden::<Option<Part>>(&part),
-        "013d0100c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303000000e0f4b18dbc670e024ef9277c0f06000100404523010000000000000000"
+        "013e0100c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303000000e0f4b18dbc670e024ef9277c0f0600010040452301000000000000000000"
     );
     assert_eq!(golden::<Option<Part>>(&None), "00");
 }
@@ -246,7 +246,7 @@ fn entries_of_the_directory_have_these_bytes() {
     };
     assert_eq!(
         golden(&RootEntry::Live(root)),
-        "0066c0c0b286de33e0f4b18dbc670f02010801901c0190e5b18dbc670000020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
+        "0067c0c0b286de33e0f4b18dbc671002010801901c0190e5b18dbc67000000020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
     );
     let ended = RootEntry::Ended {
         generation: 300,
@@ -563,7 +563,7 @@ fn what_is_said_of_repairs_has_these_bytes() {
     };
     assert_eq!(
         golden(&repair),
-        "07706167652fc3bc034652410511000500000000000000000000000000000001c0c0b286de33ac02ad0202060401"
+        "07706167652fc3bc03465241051200060000000000000000000000000000000001c0c0b286de33ac02ad0202060401"
     );
     let repaired = CellRepaired {
         damaged: vec![CellPart::Totals, CellPart::Shards],

@@ -58,6 +58,9 @@ pub const SIZES_MAX: usize = 64;
 /// Gauges of one report: 64 of some 40 bytes.
 pub const GAUGES_MAX: usize = 64;
 
+/// How long the longest wait of a datacenter's changes is shown, milliseconds.
+const WAIT_SHOWN_MS: u64 = 60_000;
+
 /// How long a gauge without updates is shown, milliseconds.
 pub const GAUGE_MS_MAX: i64 = 600_000;
 
@@ -86,6 +89,25 @@ pub enum GaugeKind {
     /// How long a write of the canary took until a datacenter's view included it, milliseconds, by the reader's name;
     /// the slowest.
     Convergence,
+    /// How long the oldest change of a counter waited for its root, milliseconds, by the datacenter of its lead; the
+    /// longest.
+    Unreported,
+    /// How far the canary's estimate of unique elements is off, parts of a million, by the reader's name.
+    EstimateError,
+}
+
+impl Gauge {
+    /// Whether this one is shown instead of the other, which has the same name: the newer one, and of waits the longer
+    /// one, since many leads of a datacenter measure theirs.
+    pub fn replaces(&self, other: &Self) -> bool {
+        let is_later = self.at_ms > other.at_ms;
+        match self.kind {
+            GaugeKind::Unreported if self.at_ms.abs_diff(other.at_ms) < WAIT_SHOWN_MS => {
+                self.value > other.value || self.value == other.value && is_later
+            }
+            _ => is_later,
+        }
+    }
 }
 
 /// A current value, which is not summed.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
@@ -21,8 +21,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tally_host::http::Body;
 use tally_host::{Host, Memory, Stream};
 use tally_protocol::problem::{Code, Problem};
+use tally_protocol::routes::{RouteName, resolve};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -35,6 +37,7 @@ use super::incoming::ClientCall;
 use super::live_socket::SocketCarrier;
 use super::outgoing::{AnswerBody, answer_of};
 use super::place::Home;
+use super::request_times::RequestTimes;
 
 /// The largest head of a request, and the most that is read ahead of it, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1_024;
@@ -66,6 +69,8 @@ pub(crate) struct ClientBounds {
     connections: Arc<AtomicUsize>,
     /// Connections that are being refused.
     refusals: Arc<AtomicUsize>,
+    /// How long their requests took.
+    times: RequestTimes,
 }
 
 impl ClientBounds {
@@ -75,6 +80,7 @@ impl ClientBounds {
             head_time_max,
             connections: Arc::default(),
             refusals: Arc::default(),
+            times: RequestTimes::default(),
         }
     }
 
@@ -220,12 +226,23 @@ impl EdgeDoor {
             return overloaded();
         }
         let _held = Held::begin(&self.requests);
+        let begun = Instant::now();
         let upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
         let (parts, body) = request.into_parts();
+        let route = resolve(parts.method.as_str(), parts.uri.path())
+            .map_or(RouteName::Other, |route| route.name());
         let call = Box::new(ClientCall::new(parts, body, peer, self.blob.as_deref()));
         let host = Host::new(self.guest.clone(), self.memory.clone());
-        let response = tally_edge::fetch(call, host, self.ground.context()).await;
+        let mut response = tally_edge::fetch(call, host, self.ground.context()).await;
+        let times = &self.bounds.times;
+        times.observe(route, begun.elapsed());
+        if route == RouteName::Metrics
+            && response.head.status == 200
+            && let Body::Text(text) = &response.body
+        {
+            response.body = Body::Text([text, times.text().as_str()].concat().into());
+        }
         match answer_of(response) {
             Ok(answer) => answer,
             Err(stream) => upgraded(&stream, upgrade, key),

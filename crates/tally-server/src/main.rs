@@ -10,6 +10,7 @@
 //! | [`commits`], [`alarm`], [`ringing`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
 //! | [`guest`] | the platform as Workers and objects see it |
 //! | [`http`], [`incoming`], [`outgoing`] | connections, requests and answers of clients |
+//! | [`request_times`] | how long requests take |
 //! | [`live_socket`], [`socket`] | WebSockets: what both ends share, and the ends |
 //! | [`event_stream`], [`event_writer`] | streams of server-sent events, likewise |
 //! | [`webhook`] | requests that leave the deployment |
@@ -35,6 +36,7 @@ mod outgoing;
 mod pages;
 mod place;
 mod randomness;
+mod request_times;
 mod ringing;
 mod seat;
 mod socket;

@@ -307,7 +307,11 @@ pub fn gauge(host: &Host, kind: GaugeKind, name: String, value: u64) {
     with(host, |own| {
         let is_of = |known: &&mut Gauge| known.kind == kind && known.name == gauge.name;
         if let Some(known) = own.gauges.iter_mut().find(is_of) {
-            *known = gauge;
+            // The clock may not have advanced since.
+            if gauge.at_ms == known.at_ms && kind != GaugeKind::Unreported || gauge.replaces(known)
+            {
+                *known = gauge;
+            }
             return;
         }
         if own.gauges.len() >= GAUGES_MAX {

@@ -30,7 +30,8 @@ fn members_that_expired_before_the_end_of_their_period_are_not_kept_with_it() {
     for shards in [1, 2] {
         let scene = hourly(shards, 100_000);
         let start = scene.period();
-        let expires = |at: usize| json!({"member": format!("e{at}"), "score": at, "expires_in_seconds": 60});
+        let expires =
+            |at: usize| json!({"member": format!("e{at}"), "score": at, "expires_in_seconds": 60});
         scene.lines("b", 0..25_000, expires);
         scene.done("POST", "/boards/b/members/last", r#"{"score":1}"#);
         scene.done(

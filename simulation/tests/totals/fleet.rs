@@ -607,6 +607,11 @@ fn the_canary_tells_how_long_a_write_takes_until_all_see_it() {
     for name in ["FRA", "SYD", "IAD"] {
         let seconds = all[&format!("tally_fleet_convergence_seconds{{datacenter=\"{name}\"}}")];
         assert!(seconds > 0.05 && seconds < 2.0, "{name}: {seconds}");
+        // The same 4,096 elements, however often and wherever they were written.
+        let error = all[&format!("tally_fleet_estimate_error_ratio{{datacenter=\"{name}\"}}")];
+        assert!(error < 0.03, "{name}: {error}");
+        let waited = all[&format!("tally_fleet_unreported_seconds{{datacenter=\"{name}\"}}")];
+        assert!(waited < 75.0, "{name}: {waited}");
     }
     // Nobody can name it, and it is in no list.
     assert_eq!(

@@ -93,6 +93,10 @@ pub struct Pusher {
     answered: u64,
     /// The time of the first change that is in no push yet.
     changed_ms: Option<i64>,
+    /// The time of the first change that the root has not confirmed.
+    unreported_ms: Option<i64>,
+    /// A push on its way with all changes before a time: its number, and that time.
+    covering: Option<(u64, i64)>,
     /// The time of the last change.
     latest_ms: i64,
     /// When state was last gathered for a push with changes. After a push without changes, the next change is pushed at
@@ -121,6 +125,8 @@ impl Pusher {
             number: 0,
             answered: 0,
             changed_ms: None,
+            unreported_ms: None,
+            covering: None,
             latest_ms: 0,
             gathered_ms: None,
             sent_ms: None,
@@ -136,6 +142,7 @@ impl Pusher {
     /// Records that the datacenter's counts have changed, or may have: a shard does not report each flush.
     pub fn changed(&mut self, now_ms: i64) {
         self.changed_ms.get_or_insert(now_ms);
+        self.unreported_ms.get_or_insert(now_ms);
         self.latest_ms = now_ms;
     }
 
@@ -277,6 +284,9 @@ impl Pusher {
             self.has_new_watch = false;
         }
         self.number += 1;
+        if state.is_some() {
+            self.covering.get_or_insert((self.number, now_ms));
+        }
         self.is_asked = false;
         self.sent_ms = Some(now_ms);
         self.unanswered_ms.get_or_insert(now_ms);
@@ -285,6 +295,12 @@ impl Pusher {
             watched_for_ms: self.lease_ms(now_ms),
             delta: self.feed.since(&self.root_has),
         }
+    }
+
+    /// How long the first change has waited that the root has not confirmed, milliseconds; 0 where there is none.
+    pub fn unreported_for_ms(&self, now_ms: i64) -> u64 {
+        let since_ms = self.unreported_ms.unwrap_or(now_ms);
+        u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0)
     }
 
     /// Whether the root waits for the unique elements that it lacks.
@@ -299,6 +315,12 @@ impl Pusher {
             return;
         }
         self.answered = answer.number;
+        let covering = self.covering.filter(|(number, _)| *number <= answer.number);
+        if answer.number == self.number {
+            (self.unreported_ms, self.covering) = (self.changed_ms, None);
+        } else if let Some((_, before_ms)) = covering {
+            (self.unreported_ms, self.covering) = (Some(before_ms), None);
+        }
         // A root that asks twice in a row gets the next push when it is due.
         let was_asked_before = matches!(self.root_has, ReceiverState::Digests { .. });
         self.is_asked = matches!(answer.have, ReceiverState::Digests { .. }) && !was_asked_before;

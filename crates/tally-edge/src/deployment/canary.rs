@@ -5,6 +5,9 @@
 //! root. So a reader of the view sees the age of the write without a further message; the clocks of both cancel out,
 //! except for half of each one's round trip to the root.
 //!
+//! Each write also brings the same [`ELEMENTS`] unique elements, so their estimate in each view has a known truth. They
+//! are counted once, however often they come.
+//!
 //! Life: an edge that reports within the last ten seconds of a minute waits for its end, and then fetches views as
 //! readers do, one each [`LOOK_EVERY_MS`], for [`WATCH_MS`]. Within the first second it writes, unless another isolate
 //! of its datacenter was faster, in which case it stops. The slowest write that it saw arrive is in its next report. A
@@ -18,11 +21,13 @@ use futures_util::future::LocalBoxFuture;
 use crate::bulk::sender::count_many;
 use tally_core::counter::flush::Load;
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::sketch::{HashId, HashKey, Source, Token, Uniques, hash};
 use tally_host::{Host, State};
 use tally_protocol::batch::plan::{Addressed, RehashedElements};
 use tally_protocol::fleet::GaugeKind;
 use tally_protocol::messages::{GlobalSum, Read, ReadParts, ViewOf};
 use tally_protocol::names::{CANARY, CANARY_ON, CellAddress, canary};
+use tally_protocol::public::Estimate;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::{call_within, fleet};
 
@@ -44,6 +49,9 @@ const WATCH_MS: i64 = 6_000;
 
 /// How long a measured clock offset is used, milliseconds.
 const AHEAD_MS_MAX: i64 = 300_000;
+
+/// How many unique elements each write has: more than a sparse sketch holds.
+const ELEMENTS: u64 = 4_096;
 
 /// How long a call may take.
 const CALL_MS_MAX: u64 = 2_000;
@@ -88,10 +96,11 @@ async fn look_here(host: &Host, here: &Datacenter) {
         return;
     }
     host.sleep_ms(u64::try_from(wait_ms).unwrap_or(0)).await;
-    let slowest_ms = measure(host, here, &counter, ahead_ms).await;
-    if let Some(slowest_ms) = slowest_ms {
+    let measured = measure(host, here, &counter, ahead_ms).await;
+    if let Some((slowest_ms, error)) = measured {
         let name = here.as_str().to_owned();
-        fleet::gauge(host, GaugeKind::Convergence, name, slowest_ms);
+        fleet::gauge(host, GaugeKind::Convergence, name.clone(), slowest_ms);
+        fleet::gauge(host, GaugeKind::EstimateError, name, error);
         fleet::report(host, Some(here.clone())).await;
     }
 }
@@ -139,25 +148,43 @@ impl Canary {
     }
 }
 
+/// The unique elements of each write.
+fn elements() -> (HashId, Uniques) {
+    let key = HashKey::from([0; 16]);
+    let mut uniques = Uniques::new();
+    for element in 0..ELEMENTS {
+        let token = Token::from_hash(hash(&key, &element.to_le_bytes()));
+        uniques.insert(Source::of_all(key.id()), token);
+    }
+    (key.id(), uniques)
+}
+
+/// How far the estimate of a view is off, parts of a million.
+fn error_of(sum: &GlobalSum) -> u64 {
+    let estimate = Estimate::of(&sum.uniques).map_or(0, |estimate| estimate.estimate);
+    estimate.abs_diff(ELEMENTS).saturating_mul(1_000_000) / ELEMENTS
+}
+
 /// Watches until all writes have arrived, and writes meanwhile. Returns how long the slowest arrived write took,
-/// milliseconds.
+/// milliseconds, and how far the last view's estimate was off, parts of a million.
 async fn measure(
     host: &Host,
     here: &Datacenter,
     counter: &CounterId,
     ahead_ms: i64,
-) -> Option<u64> {
+) -> Option<(u64, u64)> {
     let now_ms = || host.now_ms() - ahead_ms;
     let began_ms = (now_ms() + SPREAD_MS / 2).div_euclid(EVERY_MS) * EVERY_MS;
     let spread_ms = i64::try_from(host.random() % SPREAD_MS.unsigned_abs()).unwrap_or(0);
     let (mut seen, mut slowest_ms) = (HashSet::new(), None);
-    let (mut wrote_ms, mut is_first) = (None, true);
+    let (mut wrote_ms, mut is_first, mut error) = (None, true, 0);
     while now_ms() < began_ms + WATCH_MS {
         let Some(sum) = view(host, counter).await else {
             host.sleep_ms(LOOK_EVERY_MS).await;
             continue;
         };
         let seen_ms = now_ms();
+        error = error_of(&sum);
         let mut own_ms = 0;
         for (datacenter, at_ms) in writes(&sum) {
             if datacenter == here {
@@ -184,16 +211,19 @@ async fn measure(
     // A write of this isolate that was not seen has taken at least the time since then.
     let unseen_ms = wrote_ms.filter(|_| !seen.contains(here));
     let slowest_ms = slowest_ms.max(unseen_ms.map(|at_ms| now_ms() - at_ms));
-    u64::try_from(slowest_ms?).ok()
+    Some((u64::try_from(slowest_ms?).ok()?, error))
 }
 
 async fn write(host: &Host, counter: &CounterId, here: &Datacenter, amount: i64) {
     let Ok(added) = u128::try_from(amount) else {
         return;
     };
+    let (hash, imported) = elements();
     let load = Load {
         added,
         writes: 1,
+        hash,
+        imported,
         ..Load::default()
     };
     let one = Addressed {

@@ -8,6 +8,7 @@ use crate::tablet::hosted_rows::start_of;
 use tally_core::counter::cell::Cell;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::ledger::KeySource;
+use tally_protocol::fields::moment_of;
 use tally_protocol::messages::{Fault, encode};
 use tally_protocol::public::{CellStorage, HeldBuckets, HeldSketch, StoredRows};
 
@@ -37,7 +38,8 @@ impl CellStore {
             for (name, body) in &page {
                 let start = start_of(name).unwrap_or(0);
                 let (kind, is_timed) = name_of(name.first().copied().unwrap_or(u8::MAX));
-                add_row(&mut all.kinds, kind, is_timed.then_some(start), body.len());
+                let at = is_timed.then(|| moment_of(start));
+                add_row(&mut all.kinds, kind, at, body.len());
             }
             all.rows = all.kinds.iter().map(|kind| kind.rows).sum();
             all.is_complete = all.rows < ROWS_MAX || next.is_none();
@@ -49,18 +51,18 @@ impl CellStore {
 }
 
 /// Adds a row to those of its kind, which are together.
-fn add_row(kinds: &mut Vec<StoredRows>, kind: &str, start: Option<i64>, bytes: usize) {
+fn add_row(kinds: &mut Vec<StoredRows>, kind: &str, at: Option<i64>, bytes: usize) {
     if kinds.last().is_none_or(|last| last.kind != kind) {
         kinds.push(StoredRows {
             kind: kind.to_owned(),
-            from: start,
+            first_at: at,
             ..StoredRows::default()
         });
     }
     if let Some(last) = kinds.last_mut() {
         last.rows += 1;
         last.bytes += u64::try_from(bytes).unwrap_or(0);
-        last.to = start;
+        last.last_at = at;
     }
 }
 
@@ -71,8 +73,8 @@ fn buckets_of(cell: &Cell, step: Resolution, now: i64) -> HeldBuckets {
         seconds: step.seconds(),
         closed: u64::try_from(buckets).unwrap_or(0) - u64::from(is_open),
         is_open,
-        from,
-        to,
+        first_at: from.map(moment_of),
+        last_at: to.map(moment_of),
     }
 }
 

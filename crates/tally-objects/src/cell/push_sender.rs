@@ -14,12 +14,13 @@ use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::merge::Question;
 use tally_host::Host;
+use tally_protocol::fleet::GaugeKind;
 use tally_protocol::messages::{
     Fault, PushView, ReportLead, SumDatacenter, Suspend, WatchLead, encode,
 };
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::CellAddress;
-use tally_shared::metrics;
+use tally_shared::{fleet, metrics};
 
 /// The shortest time until the alarm rings for a push.
 const ALARM_MS_MIN: i64 = 1_000;
@@ -316,6 +317,7 @@ impl Core {
         count_push(&self.host, &push);
         let answer = self.call_root(&push).await;
         let now_ms = self.host.now_ms();
+        self.measure_push(&push, now_ms);
         match answer {
             Ok(pushed) => {
                 if self.confirm_push(now_ms, &pushed)
@@ -337,6 +339,15 @@ impl Core {
             Err(_) => self.see_to_pushes(now_ms),
         }
         None
+    }
+
+    /// Records how long the oldest change had waited when its push was answered, or was not.
+    fn measure_push(&self, push: &PushView, now_ms: i64) {
+        let mut pushing = self.pushing.borrow_mut();
+        let pusher = pushing.of(&self.host, push.push.delta.generation);
+        let waited_ms = pusher.unreported_for_ms(now_ms);
+        let name = push.datacenter.as_str().to_owned();
+        fleet::gauge(&self.host, GaugeKind::Unreported, name, waited_ms);
     }
 
     /// Takes the root's answer. Returns whether the root waits for unique elements.

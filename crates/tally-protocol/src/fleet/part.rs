@@ -205,7 +205,7 @@ fn newest_gauges(gauges: Vec<Gauge>, now_ms: i64) -> Vec<Gauge> {
         }
         let name = (gauge.kind, gauge.name.clone());
         let known = newest.get(&name);
-        let is_newer = known.is_none_or(|known| gauge.at_ms > known.at_ms);
+        let is_newer = known.is_none_or(|known| gauge.replaces(known));
         if is_newer && (known.is_some() || newest.len() < NAMES_MAX) {
             newest.insert(name, gauge);
         }

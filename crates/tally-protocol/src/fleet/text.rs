@@ -13,7 +13,7 @@ fn whole(text: &mut Text, name: &str, help: &str, value: u64) {
 }
 
 impl Fleet {
-    /// Writes the gauges. Cardinality: at most 3 series a datacenter, 2 an inbox, 2 a kind of object, 13 besides.
+    /// Writes the gauges. Cardinality: at most 5 series a datacenter, 2 an inbox, 2 a kind of object, 13 besides.
     pub fn render(&self, text: &mut Text) {
         let part = self.part();
         whole(
@@ -196,6 +196,20 @@ impl Fleet {
             "How long a write of the canary took until the view of a datacenter had it: the slowest of the last minute.",
             "datacenter",
             &|gauge| seconds(gauge.value),
+        );
+        family(
+            GaugeKind::Unreported,
+            "tally_fleet_unreported_seconds",
+            "How long the oldest change of a counter waited until its root had it: the longest of a minute, by the datacenter of the change.",
+            "datacenter",
+            &|gauge| seconds(gauge.value),
+        );
+        family(
+            GaugeKind::EstimateError,
+            "tally_fleet_estimate_error_ratio",
+            "How far a datacenter's estimate of the canary's 4,096 unique elements is off.",
+            "datacenter",
+            &|gauge| format!("0.{:06}", gauge.value.min(999_999)),
         );
     }
 }

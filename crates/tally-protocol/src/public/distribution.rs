@@ -107,9 +107,8 @@ impl SummedCounter<'_> {
 /// The samples of one step.
 #[derive(Serialize)]
 pub struct SampledStep {
-    /// Unix second at which it begins.
-    at: i64,
-    /// `null` before `kept_from`.
+    starts_at: Moment,
+    /// `null` before `kept_from_at`.
     count: Option<CountValue>,
     mean: Option<f64>,
     /// The sample that 50 % do not exceed.
@@ -137,7 +136,7 @@ impl SummedCounter<'_> {
             };
             let count = || Exact::new(Value::new(u128::from(samples.count()), 0), strings);
             SampledStep {
-                at,
+                starts_at: moment_of(at),
                 count: (at >= kept_from).then(count),
                 mean: samples.mean(),
                 p50: samples.quantile_per_mille(500),
@@ -158,8 +157,8 @@ impl SummedCounter<'_> {
         struct DistributionSeriesView<'a> {
             id: &'a CounterId,
             step: &'static str,
-            /// Unix second from which steps are complete.
-            kept_from: i64,
+            /// From when on steps are complete.
+            kept_from_at: Moment,
             /// How far a percentile may be off, relative to the sample that it stands for: 1/128.
             max_relative_error: f64,
             exact: Exactness,
@@ -170,7 +169,7 @@ impl SummedCounter<'_> {
         to_json(&DistributionSeriesView {
             id,
             step: step_name(range),
-            kept_from,
+            kept_from_at: moment_of(kept_from),
             max_relative_error: MAX_RELATIVE_ERROR,
             exact: truth.exact,
             as_of: truth.as_of_ms,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::fields::Moment;
+
 /// What a cell stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename = "CellStorage+")]
@@ -33,10 +35,10 @@ pub struct HeldBuckets {
     /// Whether the bucket of now has a count.
     #[serde(rename = "open")]
     pub is_open: bool,
-    /// Unix second at which the first begins.
-    pub from: Option<i64>,
-    /// Unix second at which the last begins.
-    pub to: Option<i64>,
+    /// When the first begins.
+    pub first_at: Option<Moment>,
+    /// When the last begins.
+    pub last_at: Option<Moment>,
 }
 
 /// A sketch of unique elements.
@@ -62,8 +64,8 @@ pub struct StoredRows {
     pub rows: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Unix second at which the first begins; `null` for kinds without times.
-    pub from: Option<i64>,
-    /// Unix second at which the last begins.
-    pub to: Option<i64>,
+    /// When the time of the first begins; `null` for kinds without times.
+    pub first_at: Option<Moment>,
+    /// When the time of the last begins.
+    pub last_at: Option<Moment>,
 }
