@@ -59,8 +59,8 @@ function cellPanel(datacenter, { shard, object, added, removed, sequence, storag
     `cell-${object}`, heading, ...first,
     el("p", {}, `${count(storage.rows)} rows, ${count(storage.bytes)} bytes${more}. Keys of writes: ${records}.`),
     bytesOf(storage),
-    tableOf(["Buckets", "Over", "Open", "First", "Last"], storage.buckets.map((buckets) => [
-      STEPS[buckets.seconds], count(buckets.closed), buckets.open ? "1" : "0", timeOf(buckets.first_at), timeOf(buckets.last_at),
+    tableOf(["Buckets", "Over", "Open", "First", "Last"], storage.buckets.map((one) => [
+      STEPS[one.seconds], count(one.closed), one.open ? "1" : "0", timeOf(one.first_at), timeOf(one.last_at),
     ])),
     sketchesOf(storage.sketches),
   );
@@ -69,7 +69,8 @@ function cellPanel(datacenter, { shard, object, added, removed, sequence, storag
 function sketchesOf(sketches) {
   if (sketches.length === 0) return el("p", { class: "sub" }, "No sketches of unique elements are in memory.");
   const row = ({ of, dense, registers, bytes }) => [
-    of.replace("_", " "), dense ? "dense" : "list of tokens", `${count(registers)} of ${count(REGISTERS)}`, count(bytes),
+    of.replace("_", " "), dense ? "dense" : "list of tokens", `${count(registers)} of ${count(REGISTERS)}`,
+    count(bytes),
   ];
   return tableOf(["Sketch", "Form", "Registers above 0", "Bytes"], sketches.map(row));
 }

@@ -114,6 +114,20 @@ test("a history is charted, zoomed, and told as a table", async () => {
   await says(page, ".readout", /^27 counted/);
 });
 
+test("what the objects of a counter store is drawn", async () => {
+  await world.add("held", { delta: 5, unique: "ann", sample: 3 });
+  await world.add("held", { delta: 2, unique: "bob", sample: 9 });
+  const page = await dashboard.open("#/counter/held");
+  await page.click("text=How it is stored");
+  await says(page, "h1", /How held is stored/);
+  await says(page, ".panel", /shard 0.*Added 7, removed 0, in 2 flushes/);
+  await says(page, ".bars li", /hot.*bytes.*1 row/);
+  await says(page, "table", /seconds.*minutes.*hours.*days/);
+  await says(page, "table", /open minute.*list of tokens.*2 of 16,384/);
+  await page.goBack();
+  await says(page, "#value", /^7$/);
+});
+
 test("samples show as percentiles, once there are some", async () => {
   await world.add("sampled");
   const page = await dashboard.open("#/counter/sampled");

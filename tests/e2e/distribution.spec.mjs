@@ -90,7 +90,8 @@ describe("without faults", () => {
     const to = begin + 60 * 70 - 1;
     const series = await look("steps", `&step=1m&from=${begin}&to=${to}`);
     expect(series).toMatchObject({ id: "steps", step: "1m", exact: true, max_relative_error: MAX_RELATIVE_ERROR });
-    expect(series.points.map(({ starts_at }) => starts_at / 1000)).toEqual(minutes.map((_, minute) => begin + 60 * minute));
+    const starts = series.points.map(({ starts_at }) => starts_at / 1000);
+    expect(starts).toEqual(minutes.map((_, minute) => begin + 60 * minute));
     const within = (told, samples, part) => {
       const truth = [...samples].sort((one, other) => one - other)[Math.ceil(part * samples.length) - 1];
       expect(Math.abs(told - truth)).toBeLessThanOrEqual(MAX_RELATIVE_ERROR * truth);

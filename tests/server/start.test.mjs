@@ -38,6 +38,23 @@ describe("the native server", () => {
     assert.equal(first.errors + second.errors, "");
   });
 
+  test("measures requests in microseconds", async () => {
+    const server = new NativeServer({ folder });
+    const [url] = await server.ready();
+    for (let index = 0; index < 20; index += 1) await add(url, "timed");
+    const text = await (await fetch(`${url}/metrics`)).text();
+    const value = (rest) => {
+      const line = text.split("\n").find((one) => one.startsWith(`tally_server_request_duration_seconds${rest} `));
+      return Number(line?.split(" ").at(-1));
+    };
+    assert.equal(value('_count{route="increment"}'), 20);
+    assert.equal(value('_bucket{route="increment",le="+Inf"}'), 20);
+    assert.ok(value('_bucket{route="increment",le="0.0005"}') <= value('_bucket{route="increment",le="0.001"}'));
+    const mean = value('_sum{route="increment"}') / 20;
+    assert.ok(mean > 0.00001 && mean < 5, `${mean} s`);
+    await server.end();
+  });
+
   test("still knows what it acknowledged after a kill", async () => {
     const first = new NativeServer({ folder });
     const [url] = await first.ready();

@@ -80,7 +80,7 @@ struct Wire<'a> {
     /// set the estimate at will. It cannot be changed once elements were counted.
     #[serde(default)]
     unique_hash: Option<String>,
-    /// For how many seconds buckets of one second are kept, 900 to 86,400; `null` for `TALLY_SECONDS_KEPT`.
+    /// How long the finest buckets are kept, 900 to 86,400; `null` for `TALLY_SECONDS_KEPT`.
     #[serde(default)]
     seconds_kept: Option<WholeNumber>,
 }

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The time of the turn that runs.
 #[derive(Default)]
@@ -25,6 +25,11 @@ impl TurnClock {
         let milliseconds = since.map_or(0, |since| since.as_millis());
         self.0.set(i64::try_from(milliseconds).unwrap_or(i64::MAX));
     }
+}
+
+/// The machine's monotonic clock. It measures, and decides nothing.
+pub(crate) fn monotonic() -> Instant {
+    Instant::now()
 }
 
 /// A task whose polls are turns.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
@@ -30,7 +30,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::clock::Turns;
+use super::clock::{Turns, monotonic};
 use super::ground::Ground;
 use super::guest::Guest;
 use super::incoming::ClientCall;
@@ -226,7 +226,7 @@ impl EdgeDoor {
             return overloaded();
         }
         let _held = Held::begin(&self.requests);
-        let begun = Instant::now();
+        let begun = monotonic();
         let upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
         let (parts, body) = request.into_parts();

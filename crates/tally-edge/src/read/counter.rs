@@ -240,7 +240,8 @@ async fn fetch_counter(
     Ok((answer, is_shared))
 }
 
-/// A read with an explanation. What cells store is for admins. Nothing is shared, so that the explanation is of this read.
+/// A read with an explanation. What cells store is for admins. Nothing is shared, so that the explanation is of this
+/// read.
 async fn explained(
     context: &RequestContext,
     read: Read,

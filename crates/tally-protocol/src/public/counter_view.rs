@@ -123,7 +123,7 @@ pub struct SettingsView {
     /// has a secret key. `redis` is that of Redis's HyperLogLog: it is known to all, so whoever chooses elements can
     /// set the estimate at will. It cannot be changed once elements were counted.
     unique_hash: UniqueHash,
-    /// For how many seconds buckets of one second are kept, 900 to 86,400; `null` for `TALLY_SECONDS_KEPT`.
+    /// How long the finest buckets are kept, 900 to 86,400; `null` for `TALLY_SECONDS_KEPT`.
     seconds_kept: Option<u32>,
 }
 

@@ -5,14 +5,13 @@
 //! | `aggregate` | all counters with a common prefix |
 //! | `distribution` | the distribution of samples |
 //! | `breakdown` | the counts of a dimension's values |
-//! | `explain` | how a counter's sum was read |
+//! | `explain` | how a counter's sum was read, and what its cells store |
 //! | `hot` | the counters that are written most now |
 //! | `hll` | unique elements in Redis's format |
 //! | `listing` | counters by their names, with the totals that the directory knows |
 //! | `live` | a counter, in updates to watchers |
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
-//! | `storage` | what a cell stores |
 //! | `top` | the counters that have most |
 //! | `counter_view` | the sum of one counter |
 //! | `verdicts` | the results of a policy's checks, and its refused keys |
@@ -50,19 +49,18 @@ mod listing;
 mod live;
 mod number;
 mod rounding;
-mod storage;
 mod top;
 mod union;
 mod verdicts;
 
 pub use aggregate::Aggregate;
 pub use counter_view::{Freshness, HistoryPoints, SettingsView, SummedCounter, Truth};
+pub use explain::{CellStorage, HeldBuckets, HeldSketch, StoredRows};
 pub use hll::{hll_of, imported_json, not_of_redis, parse_hll};
 pub use hot::hot_json;
 pub use listing::list_json;
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
-pub use storage::{CellStorage, HeldBuckets, HeldSketch, StoredRows};
 pub use top::{TopPage, rank_json, top_json};
 pub use union::{intersection_json, union_json, union_of};
 pub use verdicts::VerdictCounts;
