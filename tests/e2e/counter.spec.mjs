@@ -80,9 +80,9 @@ test("a write's own time decides its second", async () => {
   await world.add("stamped", { delta: 3, at: new Date(second * 1000 + 999).toISOString() });
   const { points } = await world.history("stamped", `&step=1s&from=${second - 1}&to=${second + 1}`);
   expect(points).toEqual([
-    [second - 1, 0],
-    [second, 3],
-    [second + 1, 0],
+    [(second - 1) * 1000, 0],
+    [second * 1000, 3],
+    [(second + 1) * 1000, 0],
   ]);
 });
 

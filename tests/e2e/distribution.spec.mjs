@@ -291,7 +291,7 @@ describe("with a disk and a past", () => {
     const answer = await look("a", "&window=172800");
     expect(answer).toMatchObject({ count: 4, min: 3, max: 5, mean: 3.5, exact: true });
     const there = await look("a", `&window=60&at=${hour + 1_800}`);
-    expect(there).toMatchObject({ count: 2, window: { from: hour, to: hour + 3_599 } });
+    expect(there).toMatchObject({ count: 2, window: { starts_at: hour * 1_000, ends_at: (hour + 3_600) * 1_000 } });
     await world.close();
     world = undefined;
     expect(starts(HOURS)).toEqual([hour]);
