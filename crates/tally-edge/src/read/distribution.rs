@@ -65,7 +65,7 @@ async fn series(
     (range, kept_from): (Range, i64),
     strings: bool,
 ) -> Result<Answer, Problem> {
-    let wanted = |piece: Range| ReadParts {
+    let wanted: fn(Range) -> ReadParts = |piece| ReadParts {
         samples: Some((piece.from, piece.to + piece.step.seconds() - 1)),
         step: Some(piece.step),
         totals_only: true,
@@ -87,7 +87,7 @@ async fn series(
             view.add_sampled_steps(&mut points, range, (kept_from, strings));
         }
     };
-    let reads = (STEPS_AT_ONCE, wanted as fn(Range) -> ReadParts);
+    let reads = (STEPS_AT_ONCE, wanted);
     let truth = read_pieces(context, (id, query), kept, reads, add).await?;
     let answer = Answer::json(SummedCounter::series_json(
         id,

@@ -77,14 +77,14 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
     let is_csv = query.is_csv()?;
     let range = query.counter_history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
-    let wanted = |piece: Range| ReadParts {
+    let wanted: fn(Range) -> ReadParts = |piece| ReadParts {
         history: Some(piece),
         totals_only: true,
         ..ReadParts::default()
     };
     let mut points = HistoryPoints::default();
     let add = &mut |view: &SummedCounter<'_>, piece: Range| points.add(view, piece, format);
-    let reads = (POINTS_MAX, wanted as fn(Range) -> ReadParts);
+    let reads = (POINTS_MAX, wanted);
     let truth = read_pieces(context, (&id, &query), range, reads, add).await?;
     let answer = match is_csv {
         true => Answer::text(points.csv()).of_type(CSV),
