@@ -1,5 +1,5 @@
 // Checks the sentences of the documents: how long they are, words that mark a sentence to rewrite, passive voice, and
-// headings.
+// headings; of the description of the API the words alone.
 //
 //   node scripts/prose.mjs            prints each page's findings above what scripts/prose-allowed.json allows
 //   node scripts/prose.mjs --all PAGE prints every finding of a page
@@ -47,6 +47,10 @@ const PASSIVE_ALONE = {
 };
 
 const KINDS = ["long", "marked", "passive", "heading"];
+
+// The description of the API: its texts are checked for marked words alone.
+const API = "crates/tally-protocol/src/openapi.json";
+const kindsOf = (path) => (path === API ? ["marked"] : KINDS);
 const sentencesOf = new Intl.Segmenter("en", { granularity: "sentence" });
 const words = (text) => text.split(/\s+/u).filter((word) => /[\p{L}\p{N}]/u.test(word));
 
@@ -141,7 +145,7 @@ export function wrongs(pages, allowed) {
     const found = findings(page);
     const counts = counted(found);
     const most = { ...freely(page), ...allowed[path] };
-    const over = KINDS.filter((kind) => counts[kind] > most[kind]).flatMap((kind) => [
+    const over = kindsOf(path).filter((kind) => counts[kind] > most[kind]).flatMap((kind) => [
       `${path}: ${counts[kind]} findings of the kind ${kind}, ${most[kind]} are allowed`,
       ...found.filter((one) => one.kind === kind).map(({ line, text, why }) => `  ${path}:${line} (${why}) ${text}`),
     ]);
@@ -156,12 +160,24 @@ export function wrongs(pages, allowed) {
   );
 }
 
+// The texts of the description of the API, a paragraph each.
+function apiTexts(text) {
+  const texts = [];
+  JSON.parse(text, (key, value) => {
+    if (["description", "summary"].includes(key) && typeof value === "string") texts.push(value);
+    return value;
+  });
+  return texts.join("\n\n");
+}
+
 /** Returns the pages that are checked, by their paths. root: the project's folder. */
 export function pagesOf(root = ROOT) {
   const below = readdirSync(join(root, "docs"), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith(".md"))
     .map((entry) => relative(root, join(entry.parentPath, entry.name)));
-  return Object.fromEntries([...TOP, ...below.sort()].map((path) => [path, readFileSync(join(root, path), "utf8")]));
+  const text = (path) => readFileSync(join(root, path), "utf8");
+  const pages = [...TOP, ...below.sort()].map((path) => [path, text(path)]);
+  return { ...Object.fromEntries(pages), [API]: apiTexts(text(API)) };
 }
 
 /** Returns the allowances. root: the project's folder. */

@@ -36,3 +36,11 @@ test("findings above an allowance fail, and so does an allowance that is larger 
   assert.match(wrongs(pages, { "a.md": { marked: 3 } })[0], /--shrink/);
   assert.match(wrongs(pages, { "a.md": { marked: 2 }, "b.md": { long: 1 } })[0], /b\.md, which is not there/);
 });
+
+test("texts of the description of the API may have no marked words, and may be long", () => {
+  const path = "crates/tally-protocol/src/openapi.json";
+  const long = `${"word ".repeat(40)}end.`;
+  const found = (text) => wrongs({ [path]: text }, {});
+  assert.deepEqual(found(long), []);
+  assert.equal(found(`${long}\n\nThe receiver is told.`).length, 2);
+});
