@@ -46,8 +46,10 @@ impl Grid {
         let (parts, part_ms, kept) = match policy.algorithm {
             Algorithm::SlidingWindow if policy.is_precise => (1, 1, window_ms - 1),
             Algorithm::SlidingWindow => (PARTS, window_ms, PARTS),
-            // A token bucket has no ticks.
-            Algorithm::FixedWindow | Algorithm::TokenBucket => (1, window_ms, 0),
+            // A token bucket has no ticks; nothing is used of a limit of concurrency.
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::Concurrency => {
+                (1, window_ms, 0)
+            }
         };
         Self {
             parts,

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::lease::LeaseId;
 use super::lender::{LEASES_MAX, Lease, Lender};
 use super::meter::Verdict;
+use super::named::KnownCall;
 use super::policy::Policy;
 use super::table::{Check, Full, Table};
 
 /// What a lender hands over with a key that it lends no more. A part of messages: append fields, never reorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// The verdict about the key, where what is lent is not left.
     pub verdict: Verdict,
@@ -21,6 +22,8 @@ pub struct Handover {
     pub outstanding: u64,
     /// How long until the last lease ends, milliseconds.
     pub held_ms: u64,
+    /// The named calls of the key.
+    pub calls: Vec<KnownCall>,
 }
 
 impl Lender {
@@ -68,10 +71,17 @@ impl Table {
         let now_ms = self.clock.peek(wall_ms);
         let (outstanding, held_ms) =
             entry.map_or((0, 0), |entry| entry.lender.outstanding_leases(now_ms));
+        let own = entry.filter(|entry| !entry.is_shared());
+        let calls = own.map_or_else(Vec::new, |entry| {
+            let mut lender = entry.lender.clone();
+            lender.expire(&entry.policy, now_ms);
+            lender.known_calls()
+        });
         Handover {
             verdict: self.peek(check, wall_ms),
             outstanding,
             held_ms,
+            calls,
         }
     }
 
@@ -87,10 +97,11 @@ impl Table {
     ) -> Result<(), Full> {
         let all = check.policy.capacity();
         let gone = all.saturating_sub(handover.verdict.remaining);
-        if gone == 0 {
+        if gone == 0 && handover.calls.is_empty() {
             return Ok(());
         }
-        let outstanding = handover.outstanding.min(gone);
+        let held = KnownCall::held(&handover.calls);
+        let outstanding = handover.outstanding.min(gone.saturating_sub(held));
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
         if outstanding > 0 && !self.slots.has_room_for_lease() {
@@ -103,10 +114,16 @@ impl Table {
         }
         let until_ms = i64::try_from(handover.held_ms).unwrap_or(i64::MAX);
         let until_ms = now_ms.saturating_add(until_ms);
+        if entry.is_shared() && !handover.calls.is_empty() {
+            return Err(Full);
+        }
         let lender = &mut entry.lender;
+        for call in &handover.calls {
+            lender.put_call(0, *call);
+        }
         lender.take_over(
             &entry.policy,
-            gone - outstanding,
+            gone.saturating_sub(outstanding).saturating_sub(held),
             outstanding,
             until_ms,
             now_ms,

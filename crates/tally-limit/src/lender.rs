@@ -2,7 +2,7 @@
 //! a global limit, isolates parts of a limit of their datacenter.
 //!
 //! Invariant: whenever tokens are granted or admitted, used and outstanding tokens (granted, not reported spent, not
-//! returned) are together at most the policy's capacity. Times are of the lender's clock, which never goes back.
+//! returned) and open holds ([`crate::named`]) are together at most the policy's capacity. Times are of the lender's clock, which never goes back.
 //!
 //! Why all together never admit more than the limit in a window of length W, whatever is lost or crashes: take an
 //! interval from s to s + W, and a token that was admitted at a time a in it. From its grant, before a, to its report
@@ -28,7 +28,8 @@ use super::lease::{
     LeaseAnswer, LeaseId, LeaseRequest, NOT_RECALLED_MS, REPORT_VALID_MS, drift_ms, lease_ms,
 };
 use super::meter::{Meter, Verdict};
-use super::policy::{Durability, Policy, Scope};
+use super::named::KnownCalls;
+use super::policy::{Algorithm, Durability, Policy, Scope};
 
 /// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that
 /// restarted. 120 bytes each are 60 KB.
@@ -98,6 +99,9 @@ pub struct Lender {
     /// Until when nothing is recalled, because the last recall returned too little.
     #[serde(skip)]
     pub(super) recalls_from_ms: i64,
+    /// The named calls of the key, which are stored by themselves: see [`crate::table::log`].
+    #[serde(skip)]
+    pub(super) calls: Option<Box<KnownCalls>>,
 }
 
 impl Lender {
@@ -107,6 +111,7 @@ impl Lender {
             meter: Meter::new(policy),
             leases: Vec::new(),
             recalls_from_ms: 0,
+            calls: None,
         }
     }
 
@@ -119,9 +124,14 @@ impl Lender {
     /// The verdict about a call of this cost that is made here.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         self.expire(policy, now_ms);
-        let held = self.outstanding();
-        let verdict = self.meter.check_beside(policy, now_ms, cost, held);
-        self.with_lease_waits(verdict, policy, now_ms, cost, 0)
+        if policy.algorithm == Algorithm::Concurrency {
+            return self.peek(policy, now_ms, cost);
+        }
+        let (lent, held) = (self.outstanding(), self.held());
+        let taken = lent.saturating_add(held);
+        let verdict = self.meter.check_beside(policy, now_ms, cost, taken);
+        let verdict = self.with_lease_waits(verdict, policy, now_ms, cost, 0);
+        self.with_hold_waits(verdict, policy, now_ms, cost, held)
     }
 
     /// The verdict that [`Self::check`] would return, with the state before the call; nothing is consumed.
@@ -143,15 +153,27 @@ impl Lender {
         cost: u64,
         holds: impl Fn(&Lease) -> bool,
     ) -> Verdict {
-        if self.leases.is_empty() {
-            return self.meter.peek(policy, now_ms, cost);
+        let is_due = self.has_due_calls(now_ms);
+        if self.leases.is_empty() && !is_due {
+            let held = self.held();
+            let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
+            return self.with_hold_waits(verdict, policy, now_ms, cost, held);
         }
-        let mut current = self.clone();
+        // There may be many calls, and they seldom end.
+        let mut current = Self {
+            meter: self.meter.clone(),
+            leases: self.leases.clone(),
+            recalls_from_ms: self.recalls_from_ms,
+            calls: self.calls.as_ref().filter(|_| is_due).cloned(),
+        };
         current.expire(policy, now_ms);
-        let held = current.leases.iter().filter(|lease| holds(lease));
-        let held = held.fold(0_u64, |sum, lease| sum.saturating_add(lease.outstanding()));
-        let verdict = current.meter.peek_beside(policy, now_ms, cost, held);
-        current.with_lease_waits(verdict, policy, now_ms, cost, 0)
+        let held = if is_due { current.held() } else { self.held() };
+        let lent = current.leases.iter().filter(|lease| holds(lease));
+        let lent = lent.fold(0_u64, |sum, lease| sum.saturating_add(lease.outstanding()));
+        let taken = lent.saturating_add(held);
+        let verdict = current.meter.peek_beside(policy, now_ms, cost, taken);
+        let verdict = current.with_lease_waits(verdict, policy, now_ms, cost, 0);
+        current.with_hold_waits(verdict, policy, now_ms, cost, held)
     }
 
     /// Whether it has leases.
@@ -175,8 +197,9 @@ impl Lender {
         self.meter.adapt(old, new, now_ms);
     }
 
-    /// Ends expired leases: their unreported tokens count as spent at their end.
+    /// Ends expired leases and holds: their unreported tokens count as spent at their end.
     pub fn expire(&mut self, policy: &Policy, now_ms: i64) {
+        self.expire_calls(policy, now_ms);
         loop {
             // In the order of their ends, because the meter's time never goes back. There are few leases, and they
             // seldom end.
@@ -322,10 +345,11 @@ impl Lender {
         request.want.max(request.need).min(more).min(free)
     }
 
-    /// The quota that is neither lent nor used.
-    fn free(&self, policy: &Policy, now_ms: i64) -> u64 {
+    /// The quota that is neither lent, held nor used.
+    pub(super) fn free(&self, policy: &Policy, now_ms: i64) -> u64 {
         let used = self.meter.used(policy, now_ms);
         let room = policy.capacity().saturating_sub(used);
+        let room = room.saturating_sub(self.held());
         room.saturating_sub(self.outstanding())
     }
 
@@ -339,10 +363,12 @@ impl Lender {
         let needs = lease
             .is_none_or(|lease| lease.granted < request.known_granted.saturating_add(request.need));
         let cost = if needs { request.need.max(1) } else { 0 };
-        let held = self.outstanding();
-        let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
+        let held = self.held();
+        let taken = self.outstanding().saturating_add(held);
+        let verdict = self.meter.peek_beside(policy, now_ms, cost, taken);
         let own = lease.map_or(0, Lease::outstanding);
         let verdict = self.with_lease_waits(verdict, policy, now_ms, cost, own);
+        let verdict = self.with_hold_waits(verdict, policy, now_ms, cost, held);
         // Grants of a datacenter's limiter are as durable as its policy requires: only with the next commit, if the
         // policy says so.
         let is_kept = policy.scope == Scope::Global || policy.durability == Durability::Commit;
@@ -361,9 +387,10 @@ impl Lender {
         }
     }
 
-    /// When nothing is used any more, without further calls, unix milliseconds; never while there are leases.
+    /// When nothing is used any more, without further calls, unix milliseconds; never while there are leases, or
+    /// calls are known.
     pub fn idle_at_ms(&self, policy: &Policy) -> i64 {
-        if self.leases.is_empty() {
+        if self.leases.is_empty() && self.calls.is_none() {
             return self.meter.idle_at_ms(policy);
         }
         i64::MAX
@@ -382,6 +409,7 @@ impl Lender {
 
     /// The bytes that it occupies besides its own size.
     pub fn heap_bytes(&self) -> u64 {
-        self.meter.heap_bytes().saturating_add(self.lease_bytes())
+        let others = self.meter.heap_bytes().saturating_add(self.lease_bytes());
+        others.saturating_add(self.calls_bytes())
     }
 }

@@ -30,6 +30,7 @@
 //! | [`owner`] | who has a part of a table, so that nobody takes what others need |
 //! | [`memory`] | what several tables hold together |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
+//! | [`named`] | calls with names: holds, which are settled later, and calls that may be repeated |
 //! | [`handover`] | what a lender that ends hands over to the next one |
 //! | [`borrower`] | the borrower's side: what a datacenter, or an isolate, may admit without asking |
 //! | [`lease`] | the messages between the two |
@@ -53,6 +54,7 @@
 //! | precise | `limit` in any interval of `window` | up to 1,000 times are kept; limits up to 1,000 |
 //! | fixed window | `limit` in each window of the clock, so twice that around a boundary | none |
 //! | token bucket | `burst + limit · d / window` in any interval of length d | none |
+//! | concurrency | `limit` held at any instant | it takes holds, not checks |
 //!
 //! If parts are lent to isolates, the bounds are the same, and quota returns up to 0.13 s later. Spent tokens are
 //! reported with their age, in steps of a sixteenth of the lease's second, less the possible drift of clocks.
@@ -90,6 +92,8 @@ pub mod lender;
 #[cfg(feature = "std")]
 pub mod memory;
 pub mod meter;
+#[cfg(feature = "std")]
+pub mod named;
 #[cfg(feature = "std")]
 pub mod owner;
 pub mod policy;

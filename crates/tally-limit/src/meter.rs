@@ -66,7 +66,9 @@ impl Meter {
     /// An unused meter.
     pub fn new(policy: &Policy) -> Self {
         let state = match policy.algorithm {
-            Algorithm::SlidingWindow | Algorithm::FixedWindow => State::Buckets(Buckets::default()),
+            Algorithm::SlidingWindow | Algorithm::FixedWindow | Algorithm::Concurrency => {
+                State::Buckets(Buckets::default())
+            }
             Algorithm::TokenBucket => State::Gcra(Gcra::default()),
         };
         Self { at_ms: 0, state }

@@ -31,6 +31,9 @@ pub enum Algorithm {
     FixedWindow,
     /// A bucket that refills evenly (GCRA).
     TokenBucket,
+    /// At most the limit at once: only holds take of it, and all that they hold comes back. The window is the time of
+    /// a hold that names none.
+    Concurrency,
 }
 
 /// Where a limit holds. Stored: append, never reorder.
@@ -140,13 +143,16 @@ impl Policy {
     pub fn capacity(&self) -> u64 {
         match self.algorithm {
             Algorithm::TokenBucket => self.burst,
-            Algorithm::SlidingWindow | Algorithm::FixedWindow => self.limit,
+            Algorithm::SlidingWindow | Algorithm::FixedWindow | Algorithm::Concurrency => {
+                self.limit
+            }
         }
     }
 
     /// Whether isolates may be lent parts of it, for keys that are hot: not where each time is kept.
     pub fn may_lease_to_isolates(&self) -> bool {
         self.scope == Scope::Datacenter
+            && self.algorithm != Algorithm::Concurrency
             && !self.is_precise
             && self.window_ms >= ISOLATE_LEASE_WINDOW_MS_MIN
             && self.capacity() >= ISOLATE_LEASE_CAPACITY_MIN

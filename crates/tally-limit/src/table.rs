@@ -10,10 +10,12 @@
 //! | `slots` | where the keys of a table lie |
 //! | `room` | how much room there is, and what a call is answered that finds none |
 //! | `reservations`, `reserving` | what was consumed for callers who may yet take it back |
+//! | `calling` | holds, and calls that may be repeated |
 //! | `sharing` | what becomes of keys for which a table has no room |
 //! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
 //! | `commits` | how a table is written and read, row by row |
 
+mod calling;
 mod commits;
 pub mod log;
 mod reservations;
@@ -272,7 +274,7 @@ impl Table {
             self.slots.slot_of(&self.scratch).is_none()
                 && !self.slots.has_room_for(&self.scratch, check.owner)
         });
-        self.sweep(is_needed, now_ms);
+        self.sweep(is_needed, false, now_ms);
     }
 
     pub(super) fn adapt(&mut self, slot: usize, policy: &Policy, now_ms: i64) {
@@ -301,9 +303,9 @@ impl Table {
         }
     }
 
-    pub(super) fn sweep(&mut self, is_full: bool, now_ms: i64) {
+    pub(super) fn sweep(&mut self, is_full: bool, is_loading: bool, now_ms: i64) {
         let log = &mut self.log;
-        self.slots.sweep(is_full, now_ms, |entry| {
+        self.slots.sweep(is_full, is_loading, now_ms, |entry| {
             if let Some(log) = log {
                 log.remove(entry.row, entry.stored_bytes);
             }

@@ -1,6 +1,7 @@
 //! How a table is written and read, row by row. [`super::log`] describes the rows.
 
 use super::log::{Broken, Reader, Stored, StoredRef, Writer};
+use crate::named::CALLS_OF_ROW_MAX;
 use crate::table::{Commit, Full, Table};
 
 impl Table {
@@ -14,10 +15,14 @@ impl Table {
     /// again.
     pub fn commit(&mut self) -> Option<Commit> {
         let log = self.log.as_mut().filter(|_| !self.dirty.is_empty())?;
-        if let Some((oldest, slots)) = log.take_oldest() {
+        if let Some((oldest, slots)) = log.take_oldest(self.slots.calls_bytes()) {
             for slot in slots {
-                let entry = self.slots.get_mut(slot);
-                if let Some(entry) = entry.filter(|entry| entry.row == oldest && !entry.is_dirty) {
+                let Some(entry) = self.slots.get_mut(slot) else {
+                    continue;
+                };
+                let calls = entry.lender.calls.as_mut();
+                let has_calls = calls.is_some_and(|calls| calls.change_row(oldest));
+                if (entry.row == oldest || has_calls) && !entry.is_dirty {
                     entry.is_dirty = true;
                     self.dirty.push(slot);
                 }
@@ -33,24 +38,36 @@ impl Table {
             };
             log.remove(entry.row, entry.stored_bytes);
             entry.row = row;
+            let calls = entry.lender.calls.as_mut();
+            let calls = calls.map_or_else(Vec::new, |calls| calls.take_changed(row));
             let stored = StoredRef {
                 subject: &entry.subject,
                 policy: &entry.policy,
                 lender: &entry.lender,
             };
-            entry.stored_bytes = writer.push(&stored, entry.owner);
+            entry.stored_bytes = writer.push(&stored, entry.owner, &calls);
             entry.is_dirty = false;
-            written.push((slot, entry.stored_bytes));
+            written.push((slot, entry.stored_bytes, calls));
         }
         let body = writer.finish();
         log.push(row, body.len());
-        for (slot, bytes) in written {
+        let mut more = Vec::new();
+        for (slot, bytes, calls) in written {
             log.add(slot, bytes);
+            log.add_calls(&calls);
+            if calls.len() == CALLS_OF_ROW_MAX {
+                more.push(slot);
+            }
+        }
+        let delete_below = log.truncate(self.clock.peek(i64::MIN));
+        for slot in more {
+            // The rest of its calls is in the next row.
+            self.touch(slot);
         }
         Some(Commit {
             row,
             body,
-            delete_below: log.truncate(),
+            delete_below,
         })
     }
 
@@ -81,17 +98,24 @@ impl Table {
                 }
             };
             if let Some(entry) = self.slots.get_mut(slot) {
+                let calls = reader.calls();
                 if let Some(log) = &mut self.log {
                     log.remove(entry.row, entry.stored_bytes);
                     log.add(slot, bytes);
+                    log.add_calls(&calls);
                 }
                 entry.policy = stored.policy;
+                let known = entry.lender.calls.take();
                 entry.lender = stored.lender;
+                entry.lender.calls = known;
+                for call in calls {
+                    entry.lender.put_call(row, call);
+                }
                 entry.row = row;
                 entry.stored_bytes = bytes;
             }
             self.slots.weigh(slot);
-            self.sweep(false, now_ms);
+            self.sweep(false, true, now_ms);
         }
         Ok(())
     }

@@ -7,8 +7,11 @@
 //! written, and each changed byte costs at most about one more written byte.
 //!
 //! A body is a byte of version, the time of the table's clock, and entries until its end, in postcard. An entry whose
-//! subject begins with a zero is no key: it names the owner of the entries after it. Builds without owners read it as
-//! an idle key.
+//! subject begins with a zero is no key: it names the owner of the entries after it, or brings named calls of the next
+//! key. Builds without owners read it as an idle key.
+//!
+//! Of the named calls of a key, a row has those that have changed since the row before. So a row is also kept as long as
+//! a call in it may be known, unless the call is written again with the oldest row.
 
 use alloc::collections::VecDeque;
 
@@ -16,11 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Monotone;
 use crate::lender::Lender;
+use crate::named::KnownCall;
 use crate::owner::Owner;
 use crate::policy::Policy;
 
 /// The largest body of a row; the platform's rows are 2 MB at most. Entries are 50 KB at the most (a lease at each of
-/// 512 borrowers), so one that begins below this fits.
+/// 512 borrowers), and the calls of a key 250 KB, so one that begins 310 KB below this fits.
 pub const BODY_BYTES_MAX: usize = 1_000_000;
 
 /// The most rows of a limiter's table: it is read from that many at a start.
@@ -54,6 +58,9 @@ pub(super) struct Stored {
 /// The beginning of the subject of an entry that names an owner; no policy's name is empty.
 const OWNER: &str = "\0owner ";
 
+/// The subject of an entry that is followed by the calls of the next key.
+const CALLS: &str = "\0calls";
+
 /// A body that is being written.
 pub(super) struct Writer {
     body: Vec<u8>,
@@ -72,11 +79,11 @@ impl Writer {
 
     /// Whether there is room for another entry.
     pub(super) fn has_room(&self) -> bool {
-        self.body.len() < BODY_BYTES_MAX - 60_000
+        self.body.len() < BODY_BYTES_MAX - 310_000
     }
 
-    /// Appends an entry of this owner. Returns how long it is.
-    pub(super) fn push(&mut self, entry: &StoredRef<'_>, owner: Owner) -> u64 {
+    /// Appends an entry of this owner, and changed calls of its key. Returns how long the entry is.
+    pub(super) fn push(&mut self, entry: &StoredRef<'_>, owner: Owner, calls: &[KnownCall]) -> u64 {
         if owner != self.owner {
             self.owner = owner;
             self.append(&StoredRef {
@@ -85,16 +92,28 @@ impl Writer {
                 lender: &Lender::new(entry.policy),
             });
         }
+        if !calls.is_empty() {
+            self.append(&StoredRef {
+                subject: CALLS,
+                policy: entry.policy,
+                lender: &Lender::new(entry.policy),
+            });
+            self.extend(calls);
+        }
         self.append(entry)
     }
 
     fn append(&mut self, entry: &StoredRef<'_>) -> u64 {
         let before = self.body.len();
-        // Writing into memory cannot fail, and every part of an entry has a known length.
-        if let Ok(body) = postcard::to_extend(entry, core::mem::take(&mut self.body)) {
+        self.extend(entry);
+        u64::try_from(self.body.len().saturating_sub(before)).unwrap_or(0)
+    }
+
+    fn extend<T: Serialize + ?Sized>(&mut self, part: &T) {
+        // Writing into memory cannot fail, and every part has a known length.
+        if let Ok(body) = postcard::to_extend(part, core::mem::take(&mut self.body)) {
             self.body = body;
         }
-        u64::try_from(self.body.len().saturating_sub(before)).unwrap_or(0)
     }
 
     pub(super) fn finish(self) -> Vec<u8> {
@@ -106,6 +125,7 @@ impl Writer {
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     owner: Owner,
+    calls: Vec<KnownCall>,
 }
 
 impl<'a> Reader<'a> {
@@ -114,8 +134,13 @@ impl<'a> Reader<'a> {
             return Err(Broken);
         };
         let (clock, rest) = postcard::take_from_bytes(rest).map_err(|_| Broken)?;
-        let owner = Owner::default();
-        Ok((clock, Self { rest, owner }))
+        let (owner, calls) = (Owner::default(), Vec::new());
+        Ok((clock, Self { rest, owner, calls }))
+    }
+
+    /// The calls of the entry that was read last.
+    pub(super) fn calls(&mut self) -> Vec<KnownCall> {
+        core::mem::take(&mut self.calls)
     }
 
     /// The owner of the entry that was read last.
@@ -130,6 +155,10 @@ impl<'a> Reader<'a> {
             let (stored, rest) =
                 postcard::take_from_bytes::<Stored>(self.rest).map_err(|_| Broken)?;
             self.rest = rest;
+            if stored.subject == CALLS {
+                (self.calls, self.rest) = postcard::take_from_bytes(rest).map_err(|_| Broken)?;
+                continue;
+            }
             let Some(number) = stored.subject.strip_prefix(OWNER) else {
                 let bytes = u64::try_from(before - rest.len()).unwrap_or(0);
                 return Ok(Some((stored, bytes)));
@@ -149,6 +178,8 @@ struct Row {
     live: u64,
     /// The slots of the keys that were written into it.
     slots: Vec<usize>,
+    /// Until when a call in it may be known, unless it is written again.
+    needed_until_ms: i64,
 }
 
 /// The index of the rows.
@@ -176,6 +207,7 @@ impl Log {
             bytes,
             live: 0,
             slots: Vec::new(),
+            needed_until_ms: i64::MIN,
         });
     }
 
@@ -188,6 +220,14 @@ impl Log {
         }
     }
 
+    /// Records that calls lie in the newest row, and until when they may be known.
+    pub(super) fn add_calls(&mut self, calls: &[KnownCall]) {
+        let until_ms = calls.iter().map(KnownCall::needed_until_ms).max();
+        if let Some((row, until_ms)) = self.rows.back_mut().zip(until_ms) {
+            row.needed_until_ms = row.needed_until_ms.max(until_ms);
+        }
+    }
+
     /// Records that it no longer lies in this row.
     pub(super) fn remove(&mut self, number: u64, bytes: u64) {
         let index = self.rows.binary_search_by_key(&number, |row| row.number);
@@ -197,22 +237,27 @@ impl Log {
         }
     }
 
-    /// The row whose keys must be written again, if the log is too long, and the slots of its keys.
-    pub(super) fn take_oldest(&mut self) -> Option<(u64, Vec<usize>)> {
+    /// The row whose keys must be written again, if the log is too long, and the slots of its keys. `calls_bytes` is
+    /// the size of all calls that are known.
+    pub(super) fn take_oldest(&mut self, calls_bytes: u64) -> Option<(u64, Vec<usize>)> {
         let bytes_max = self
             .live_bytes
+            .saturating_add(calls_bytes)
             .saturating_mul(2)
             .saturating_add(SLACK_BYTES);
         let is_long = self.rows.len() >= ROWS_MAX || self.bytes > bytes_max;
         let oldest = self.rows.front_mut().filter(|_| is_long)?;
+        oldest.needed_until_ms = i64::MIN;
         Some((oldest.number, core::mem::take(&mut oldest.slots)))
     }
 
     /// Drops the oldest rows without newest states. Returns the number of the first kept row.
-    pub(super) fn truncate(&mut self) -> u64 {
+    pub(super) fn truncate(&mut self, now_ms: i64) -> u64 {
         while self.rows.len() > 1 {
             match self.rows.front() {
-                Some(row) if row.live == 0 => self.bytes = self.bytes.saturating_sub(row.bytes),
+                Some(row) if row.live == 0 && row.needed_until_ms <= now_ms => {
+                    self.bytes = self.bytes.saturating_sub(row.bytes)
+                }
                 _ => break,
             }
             self.rows.pop_front();

@@ -59,6 +59,7 @@ pub(crate) struct Entry {
     pub(super) is_dirty: bool,
     bytes: u64,
     lease_bytes: u64,
+    calls_bytes: u64,
 }
 
 impl Entry {
@@ -73,7 +74,7 @@ impl Entry {
     }
 
     /// Whether it is a shared meter.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.subject
             .split_once('\0')
             .is_some_and(|(_, key)| key.starts_with(SHARED))
@@ -112,6 +113,8 @@ pub(crate) struct Slots {
     memory: MemoryShare,
     /// The bytes of all leases in it.
     lease_bytes: u64,
+    /// The bytes of all named calls in it.
+    calls_bytes: u64,
     hand: usize,
     grouping: GroupingOfTable,
     /// The number of keys, and of shared meters, of each group: 40 bytes each.
@@ -157,6 +160,10 @@ impl Slots {
     fn groups(&self, subject: &str, owner: Owner) -> impl Iterator<Item = KeyGroup> + use<> {
         let GroupingOfTable(grouping) = self.grouping;
         grouping(name_of(subject), owner).into_iter().flatten()
+    }
+
+    pub(super) fn calls_bytes(&self) -> u64 {
+        self.calls_bytes
     }
 
     /// Whether there is no room for another key.
@@ -269,6 +276,7 @@ impl Slots {
             is_dirty: false,
             bytes: 0,
             lease_bytes: 0,
+            calls_bytes: 0,
         };
         let slot = self.empty.pop().unwrap_or(self.entries.len());
         if slot == self.entries.len() {
@@ -295,11 +303,22 @@ impl Slots {
             let others = self.lease_bytes.saturating_sub(entry.lease_bytes);
             self.lease_bytes = others.saturating_add(of_leases);
             entry.lease_bytes = of_leases;
+            let of_calls = entry.lender.calls_bytes();
+            let others = self.calls_bytes.saturating_sub(entry.calls_bytes);
+            self.calls_bytes = others.saturating_add(of_calls);
+            entry.calls_bytes = of_calls;
         }
     }
 
-    /// Moves the hand, and empties slots of idle keys. Calls `gone` for each.
-    pub(super) fn sweep(&mut self, is_full: bool, now_ms: i64, mut gone: impl FnMut(&Entry)) {
+    /// Moves the hand, and empties slots of idle keys. Calls `gone` for each. While rows are loaded, holds do not end:
+    /// a later row may have the meter in which the end of a hold already counts.
+    pub(super) fn sweep(
+        &mut self,
+        is_full: bool,
+        is_loading: bool,
+        now_ms: i64,
+        mut gone: impl FnMut(&Entry),
+    ) {
         let many = if is_full { SWEPT_FULL } else { SWEPT_EACH };
         for _ in 0..many.min(self.entries.len()) {
             let slot = self.hand;
@@ -308,7 +327,7 @@ impl Slots {
                 continue;
             };
             let Some(entry) = contents else { continue };
-            if entry.is_dirty {
+            if entry.is_dirty || is_loading && entry.lender.calls.is_some() {
                 continue;
             }
             entry.lender.expire(&entry.policy, now_ms);
@@ -319,6 +338,7 @@ impl Slots {
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others);
             self.lease_bytes = self.lease_bytes.saturating_sub(entry.lease_bytes);
+            self.calls_bytes = self.calls_bytes.saturating_sub(entry.calls_bytes);
             self.by_subject.remove(&entry.subject);
             let (subject, owner, is_shared) =
                 (Arc::clone(&entry.subject), entry.owner, entry.is_shared());

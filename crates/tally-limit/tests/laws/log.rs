@@ -13,13 +13,13 @@ use crate::policy_kinds::{BEGIN_MS, Chance, drawn, precise, step_ms};
 
 /// Rows as a database keeps them.
 #[derive(Clone, Default)]
-struct Rows {
-    rows: BTreeMap<u64, Vec<u8>>,
+pub(crate) struct Rows {
+    pub(crate) rows: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Rows {
     /// Writes all that is to be written. Returns how many bytes that was.
-    fn commit(&mut self, table: &mut Table) -> usize {
+    pub(crate) fn commit(&mut self, table: &mut Table) -> usize {
         let mut written = 0;
         while let Some(commit) = table.commit() {
             assert!(commit.body.len() <= BODY_BYTES_MAX);
@@ -34,7 +34,7 @@ impl Rows {
         written
     }
 
-    fn load(&self, now_ms: i64) -> Table {
+    pub(crate) fn load(&self, now_ms: i64) -> Table {
         let mut table = Table::stored();
         for (row, body) in &self.rows {
             table.load(*row, body, now_ms).unwrap();
@@ -42,7 +42,7 @@ impl Rows {
         table
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.rows.values().map(Vec::len).sum()
     }
 }

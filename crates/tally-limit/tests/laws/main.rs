@@ -19,6 +19,7 @@ mod lease;
 mod lease_bytes;
 mod log;
 mod meter;
+mod named;
 mod policies;
 mod policy_kinds;
 mod table;

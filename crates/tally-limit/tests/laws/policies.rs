@@ -92,7 +92,9 @@ impl Truth {
     fn counting(&self, policy: &Policy, now_ms: i64) -> u64 {
         let from_ms = match policy.algorithm {
             Algorithm::FixedWindow => now_ms - now_ms % policy.window_ms,
-            Algorithm::SlidingWindow | Algorithm::TokenBucket => now_ms - policy.window_ms + 1,
+            Algorithm::SlidingWindow | Algorithm::TokenBucket | Algorithm::Concurrency => {
+                now_ms - policy.window_ms + 1
+            }
         };
         let counting = self.tokens.iter().filter(|at_ms| **at_ms >= from_ms);
         u64::try_from(counting.count()).unwrap()

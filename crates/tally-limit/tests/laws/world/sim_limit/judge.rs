@@ -78,7 +78,7 @@ impl Judge {
                 debt + i128::from(cost) * i128::from(policy.window_ms)
                     <= i128::from(policy.burst) * i128::from(policy.window_ms)
             }
-            Algorithm::SlidingWindow | Algorithm::FixedWindow => {
+            Algorithm::SlidingWindow | Algorithm::FixedWindow | Algorithm::Concurrency => {
                 let from_ms = match policy.algorithm {
                     Algorithm::FixedWindow => at_ms - at_ms % policy.window_ms,
                     _ => at_ms - policy.window_ms + 1,
@@ -127,7 +127,7 @@ fn over(policy: &Policy, admitted: &[(i64, u64)]) -> u64 {
                 );
             }
         }
-        Algorithm::SlidingWindow | Algorithm::FixedWindow => {
+        Algorithm::SlidingWindow | Algorithm::FixedWindow | Algorithm::Concurrency => {
             let (mut first, mut sum) = (0, 0);
             for (now_ms, cost) in admitted {
                 sum += cost;

@@ -1,0 +1,53 @@
+//! Named calls of a key: see [`crate::named`].
+
+use super::slots::Entry;
+use crate::named::{CallAnswer, CallFault, NamedCall, OpenHolds};
+use crate::table::{Check, Table};
+
+impl Table {
+    /// Does what a named call asks for, once; a hold is for the cost of the check. A key that shares a meter has no
+    /// named calls, because another key of the meter must not reach them.
+    ///
+    /// # Errors
+    /// A [`CallFault`]; nothing is consumed, held or given back.
+    pub fn call(
+        &mut self,
+        check: &Check<'_>,
+        call: &NamedCall,
+        wall_ms: i64,
+    ) -> Result<CallAnswer, CallFault> {
+        let now_ms = self.clock.read(wall_ms);
+        self.make_room(&[*check], now_ms);
+        let slot = self.enter(check, now_ms).map_err(|_| CallFault::Full)?;
+        let has_room = !self.slots.is_overgrown();
+        let entry = self.slots.get_mut(slot).filter(|entry| !entry.is_shared());
+        let entry = entry.ok_or(CallFault::Full)?;
+        let answer = entry
+            .lender
+            .call(&entry.policy, call, check.cost, has_room, now_ms);
+        if answer.is_ok_and(|answer| !answer.is_repeated) {
+            self.touch(slot);
+        }
+        answer.map(|answer| CallAnswer {
+            ends_ms: answer
+                .ends_ms
+                .saturating_sub(now_ms.saturating_sub(wall_ms)),
+            ..answer
+        })
+    }
+
+    /// The open holds of a key.
+    pub fn open_holds(&self, name: &str, key: &str, wall_ms: i64) -> OpenHolds {
+        let now_ms = self.clock.peek(wall_ms);
+        let slot = self.slot_of(name, key);
+        let entry = slot.and_then(|slot| self.slots.get(slot));
+        let entry = entry.filter(|entry| !Entry::is_shared(entry));
+        let found = entry.map(|entry| entry.lender.open_holds(now_ms));
+        found.map_or_else(OpenHolds::default, |found| OpenHolds {
+            oldest_ms: found
+                .oldest_ms
+                .saturating_sub(now_ms.saturating_sub(wall_ms)),
+            ..found
+        })
+    }
+}
