@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
 use tally_protocol::limits::{
-    CHECKS_MAX, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, kept_of_key, parse_check,
-    parse_checks, parse_policy, policy_json,
+    CHECKS_MAX, HoldId, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, check_takes, kept_of_key,
+    parse_check, parse_checks, parse_hold, parse_policy, parse_settlement, policy_json,
 };
 use tally_protocol::problem::Code;
 
@@ -318,6 +318,7 @@ fn several_checks_are_read_whole_or_refused_by_number() {
     };
     assert_eq!(
         parse_checks(many(CHECKS_MAX).as_bytes())
+            .map(|(lines, _)| lines)
             .expect("checks")
             .len(),
         CHECKS_MAX
@@ -371,5 +372,103 @@ fn a_policys_name_may_stand_in_a_path_and_in_a_header() {
     ] {
         let problem = PolicyName::parse(bad).expect_err(bad);
         assert_eq!(problem.code(), Code::InvalidPolicy, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_hold_has_its_values_in_range_or_is_refused() {
+    let sliding = Policy::sliding(10, 60);
+    let concurrency = parse_policy(br#"{"algorithm":"concurrency","limit":3,"ttl_seconds":30}"#)
+        .expect("a policy");
+    for (sent, amount, length_ms, of_concurrency_ms, is_returned) in [
+        ("", 1, 60_000, 30_000, false),
+        (
+            r#"{"amount":7,"ttl_seconds":86400}"#,
+            7,
+            86_400_000,
+            86_400_000,
+            false,
+        ),
+        (r#"{"on_expiry":"release"}"#, 1, 60_000, 30_000, true),
+    ] {
+        let hold = parse_hold(sent.as_bytes()).expect(sent);
+        assert_eq!(
+            (hold.amount, hold.is_returned),
+            (amount, is_returned),
+            "{sent}"
+        );
+        let lengths = (hold.length_ms(&sliding), hold.length_ms(&concurrency));
+        assert_eq!(lengths, (length_ms, of_concurrency_ms), "{sent}");
+    }
+    for (sent, code) in [
+        (r#"{"amount":0}"#, Code::InvalidCost),
+        (r#"{"ttl_seconds":0}"#, Code::InvalidBody),
+        (r#"{"ttl_seconds":86401}"#, Code::InvalidBody),
+        (r#"{"on_expiry":"never"}"#, Code::InvalidBody),
+        (r#"{"amount":-1}"#, Code::InvalidBody),
+        (r#"{"amount":null}"#, Code::InvalidBody),
+        (r#"{"cost":1}"#, Code::UnknownField),
+        (r#"{"limit":1}"#, Code::UnknownField),
+        (r#"{"hold":{}}"#, Code::UnknownField),
+    ] {
+        assert_eq!(
+            parse_hold(sent.as_bytes()).expect_err(sent).code(),
+            code,
+            "{sent}"
+        );
+    }
+    assert_eq!(parse_settlement(b""), Ok(None));
+    assert_eq!(parse_settlement(br#"{"amount":0}"#), Ok(Some(0)));
+    for sent in [
+        r#"{"amount":1000000001}"#,
+        r#"{"ttl_seconds":1}"#,
+        r#"{"amount":-1}"#,
+    ] {
+        assert!(parse_settlement(sent.as_bytes()).is_err(), "{sent}");
+    }
+}
+
+#[test]
+fn a_policy_of_concurrency_has_a_time_and_no_window() {
+    let concurrency = parse_policy(br#"{"algorithm":"concurrency","limit":3,"ttl_seconds":30}"#)
+        .expect("a policy");
+    assert_eq!(
+        (concurrency.algorithm, concurrency.window_ms),
+        (Algorithm::Concurrency, 30_000)
+    );
+    let json = policy_json(&name("p"), &concurrency);
+    assert!(
+        json.contains(r#""ttl_seconds":30"#) && !json.contains("window_seconds"),
+        "{json}"
+    );
+    let refused = check_takes(&name("p"), &concurrency).expect_err("it takes holds");
+    assert_eq!(refused.code(), Code::NeedsHold);
+    assert_eq!(check_takes(&name("p"), &Policy::sliding(1, 1)), Ok(()));
+    for sent in [
+        r#"{"algorithm":"concurrency","limit":3}"#,
+        r#"{"algorithm":"concurrency","limit":3,"ttl_seconds":0}"#,
+        r#"{"algorithm":"concurrency","limit":3,"ttl_seconds":1,"window_seconds":1}"#,
+        r#"{"algorithm":"concurrency","limit":3,"ttl_seconds":1,"burst":1}"#,
+        r#"{"limit":3,"window_seconds":1,"ttl_seconds":1}"#,
+    ] {
+        assert!(parse_policy(sent.as_bytes()).is_err(), "{sent}");
+    }
+}
+
+#[test]
+fn an_id_of_a_hold_is_32_digits() {
+    let id = HoldId([0x0f; 16]);
+    assert_eq!(HoldId::parse(&id.to_string()), Some(id));
+    let zeros = "0".repeat(32);
+    assert_eq!(HoldId::parse(&zeros).map(|id| id.to_string()), Some(zeros));
+    for text in [
+        "",
+        "0f",
+        &"F".repeat(32),
+        &"g".repeat(32),
+        &"0".repeat(33),
+        &format!("+{}", "0".repeat(31)),
+    ] {
+        assert_eq!(HoldId::parse(text), None, "{text}");
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::Verdict;
+use tally_core::limit::named::{CallAnswer, CallFault, CallWork, NamedCall, OpenHolds};
 use tally_core::limit::policy::Policy;
 use tally_protocol::gift::Gift;
 use tally_protocol::limits::PolicyName;
@@ -135,4 +136,50 @@ fn policies_have_these_bytes() {
         PolicyPut::PartFull,
     ];
     assert_eq!(puts.map(|put| golden(&put)), ["00", "01", "02", "03"]);
+}
+
+#[test]
+fn named_calls_and_their_answers_have_these_bytes() {
+    let call = |work| NamedCall {
+        name: [7; 16],
+        is_repeatable: true,
+        request: 300,
+        account: 5,
+        work,
+    };
+    let held = CallWork::Hold {
+        length_ms: 60_000,
+        is_returned: true,
+    };
+    let settled = CallWork::Settle {
+        hold: [8; 16],
+        amount: Some(3),
+    };
+    let works = [CallWork::Check, CallWork::Refund, held, settled];
+    let kinds = works.map(|work| golden(&DemandKind::Call(call(work))));
+    let name = format!("04{}01ac0205", "07".repeat(16));
+    let hold = "08".repeat(16);
+    let expected = ["00", "01", "02c0a90701", &format!("03{hold}0103")];
+    assert_eq!(kinds, expected.map(|work| format!("{name}{work}")));
+    let answer = CallAnswer {
+        verdict: verdict(true),
+        held: 4,
+        settled: 3,
+        over: 1,
+        ends_ms: 5,
+        is_repeated: true,
+    };
+    let outcomes = [
+        DemandOutcome::Called(Ok(answer)),
+        DemandOutcome::Called(Err(CallFault::Ended)),
+        DemandOutcome::Looked(verdict(true), OpenHolds::default()),
+    ];
+    assert_eq!(
+        outcomes.map(|outcome| golden(&outcome)),
+        [
+            "0400016462e0d403000403010a01",
+            "040105",
+            "05016462e0d40300000000"
+        ]
+    );
 }

@@ -3,17 +3,23 @@
 //! | module | holds |
 //! |---|---|
 //! | [`calls`] | policies, and checks of one key |
+//! | [`asks`], [`answers`] | what is asked of limiters, and how checks are answered |
 //! | [`checks`] | several checks together |
+//! | [`named_calls`], [`holds`] | calls that a limiter does once, and holds |
 //! | [`resolved_check`] | a check with its policy and its limiter |
 //! | [`limiters`] | the lanes of checks to limiters, and cached policies and refusals |
 //! | [`local_quota`] | the isolate's part of the limits of hot keys |
 //! | [`repeated_checks`] | checks that are repeated at once |
 //! | [`verdicts`], [`verdict_reads`] | the numbers of allowed and refused checks of each policy, and reads of them |
 
+pub(crate) mod answers;
+pub(crate) mod asks;
 pub(crate) mod calls;
 pub(crate) mod checks;
+pub(crate) mod holds;
 pub(crate) mod limiters;
 pub(crate) mod local_quota;
+pub(crate) mod named_calls;
 pub(crate) mod repeated_checks;
 pub(crate) mod resolved_check;
 pub(crate) mod verdict_reads;

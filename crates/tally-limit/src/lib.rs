@@ -30,7 +30,7 @@
 //! | [`owner`] | who has a part of a table, so that nobody takes what others need |
 //! | [`memory`] | what several tables hold together |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
-//! | [`named`] | calls with names: holds, which are settled later, and calls that may be repeated |
+//! | [`named`], `holding` | calls with names: holds, which are settled later, and calls that may be repeated |
 //! | [`handover`] | what a lender that ends hands over to the next one |
 //! | [`borrower`] | the borrower's side: what a datacenter, or an isolate, may admit without asking |
 //! | [`lease`] | the messages between the two |
@@ -81,6 +81,8 @@ mod errors;
 mod gcra;
 #[cfg(feature = "std")]
 pub mod handover;
+#[cfg(feature = "std")]
+mod holding;
 #[cfg(feature = "std")]
 pub mod hot;
 #[cfg(feature = "std")]

@@ -10,9 +10,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lender::Lender;
 use super::meter::{NEVER_MS, Verdict};
-use super::policy::{Algorithm, LIMIT_MAX, Policy};
+use super::policy::{Algorithm, Policy};
 
 /// The name of a call, without meaning: drawn at random, or a keyed hash of an idempotency key.
 pub type CallName = [u8; 16];
@@ -40,12 +39,9 @@ pub(super) const CALLS_OF_ROW_MAX: usize = 4_096;
 /// Forgetting is done for all calls of this time at once, milliseconds.
 const FORGET_EACH_MS: i64 = 10_000;
 
-/// How soon a refused call may try again if open holds are in its way, milliseconds: one may be settled at any time.
-const HELD_WAIT_MS: u64 = 1_000;
-
 /// What a named call does. A part of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Work {
+pub enum CallWork {
     /// Consumes the cost.
     Check,
     /// Gives the cost back.
@@ -78,13 +74,13 @@ pub struct NamedCall {
     /// The account whose part of the room it takes, a hash.
     pub account: u32,
     /// What it does.
-    pub work: Work,
+    pub work: CallWork,
 }
 
 impl NamedCall {
     /// Whether its name is known afterwards.
-    fn is_kept(&self) -> bool {
-        self.is_repeatable || matches!(self.work, Work::Hold { .. })
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_repeatable || matches!(self.work, CallWork::Hold { .. })
     }
 }
 
@@ -135,7 +131,7 @@ pub struct OpenHolds {
 
 /// What became of a call. Stored: append, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum State {
+pub(super) enum State {
     /// A hold that is charged if its time ends.
     Open,
     /// A hold that comes back if its time ends.
@@ -151,26 +147,26 @@ enum State {
 /// A call that is known. A stored format and a part of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownCall {
-    name: CallName,
-    request: u64,
+    pub(super) name: CallName,
+    pub(super) request: u64,
     /// When it was opened, or has ended.
-    at_ms: i64,
+    pub(super) at_ms: i64,
     /// When the hold ends by itself.
-    ends_ms: i64,
+    pub(super) ends_ms: i64,
     /// The row with its newest state; 0 if it has changed since.
     #[serde(skip)]
     pub(super) row: u64,
-    account: u32,
-    held: u32,
-    remaining: u32,
-    reset_ms: u32,
+    pub(super) account: u32,
+    pub(super) held: u32,
+    pub(super) remaining: u32,
+    pub(super) reset_ms: u32,
     /// The wait of a refusal, or what a settlement has charged.
-    other: u32,
-    state: State,
-    is_repeatable: bool,
+    pub(super) other: u32,
+    pub(super) state: State,
+    pub(super) is_repeatable: bool,
 }
 
-fn narrow(value: u64) -> u32 {
+pub(super) fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
@@ -182,7 +178,7 @@ fn wide(value: u32) -> u64 {
 }
 
 impl KnownCall {
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open | State::OpenReturning)
     }
 
@@ -193,7 +189,7 @@ impl KnownCall {
     }
 
     /// When something becomes of it by itself: it ends, or is forgotten.
-    fn due_ms(&self) -> i64 {
+    pub(super) fn due_ms(&self) -> i64 {
         if self.is_open() {
             return self.ends_ms;
         }
@@ -213,18 +209,19 @@ impl KnownCall {
     }
 
     /// The first answer, to a repeat.
-    fn again(&self, policy: &Policy, call: &NamedCall) -> Result<CallAnswer, CallFault> {
+    pub(super) fn again(&self, policy: &Policy, call: &NamedCall) -> Result<CallAnswer, CallFault> {
         if self.request != call.request {
             return Err(CallFault::Reused);
         }
         let other = wide(self.other);
         let (settled, over) = match call.work {
-            Work::Settle { amount, .. } => {
+            CallWork::Settle { amount, .. } => {
                 (other, amount.map_or(0, |used| used.saturating_sub(other)))
             }
             _ => (0, 0),
         };
-        let is_refusal = self.state == State::Answered && !matches!(call.work, Work::Settle { .. });
+        let is_refusal =
+            self.state == State::Answered && !matches!(call.work, CallWork::Settle { .. });
         let retry_after_ms = if is_refusal { other } else { 0 };
         Ok(CallAnswer {
             verdict: Verdict {
@@ -250,19 +247,19 @@ impl KnownCall {
 /// The known calls of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KnownCalls {
-    list: Vec<KnownCall>,
-    held: u64,
+    pub(super) list: Vec<KnownCall>,
+    pub(super) held: u64,
     /// Nothing becomes of any of them before.
-    due_ms: i64,
+    pub(super) due_ms: i64,
 }
 
 impl KnownCalls {
-    fn find(&mut self, name: &CallName) -> Option<&mut KnownCall> {
+    pub(super) fn find(&mut self, name: &CallName) -> Option<&mut KnownCall> {
         // The newest are repeated or settled most often.
         self.list.iter_mut().rev().find(|known| known.name == *name)
     }
 
-    fn push(&mut self, known: KnownCall) {
+    pub(super) fn push(&mut self, known: KnownCall) {
         if self.list.len() == self.list.capacity() {
             // So that 100,000 holds take no more than a sixteenth beside themselves.
             self.list.reserve_exact(self.list.len() / 16 + 1);
@@ -289,7 +286,7 @@ impl KnownCalls {
     }
 
     /// Makes room for another call of an account.
-    fn make_room(&mut self, account: u32, now_ms: i64) -> Result<(), CallFault> {
+    pub(super) fn make_room(&mut self, account: u32, now_ms: i64) -> Result<(), CallFault> {
         if self.list.len() >= CALLS_MAX {
             // Some at once, because each time all are looked at.
             let mut left = CALLS_MAX / 16;
@@ -311,7 +308,7 @@ impl KnownCalls {
 
     /// Ends the holds whose time is over, and forgets old answers. Returns when and how much is to be charged, in the
     /// order of the times.
-    fn expire(&mut self, now_ms: i64) -> Vec<(i64, u64)> {
+    pub(super) fn expire(&mut self, now_ms: i64) -> Vec<(i64, u64)> {
         let mut charged = Vec::new();
         for known in self
             .list
@@ -349,215 +346,5 @@ impl KnownCalls {
     pub(super) fn change_row(&mut self, row: u64) -> bool {
         let of_row = self.list.iter_mut().filter(|known| known.row == row);
         of_row.map(|known| known.row = 0).count() > 0
-    }
-}
-
-impl Lender {
-    /// What open holds take.
-    pub(super) fn held(&self) -> u64 {
-        self.calls.as_ref().map_or(0, |calls| calls.held)
-    }
-
-    /// The bytes of the known calls.
-    pub(super) fn calls_bytes(&self) -> u64 {
-        self.calls.as_ref().map_or(0, |calls| {
-            let list = calls.list.capacity().saturating_mul(size_of::<KnownCall>());
-            u64::try_from(size_of::<KnownCalls>().saturating_add(list)).unwrap_or(u64::MAX)
-        })
-    }
-
-    /// Whether a hold ends by now, or an answer is forgotten.
-    pub(super) fn has_due_calls(&self, now_ms: i64) -> bool {
-        self.calls
-            .as_ref()
-            .is_some_and(|calls| calls.due_ms <= now_ms)
-    }
-
-    /// Ends holds whose time is over.
-    pub(super) fn expire_calls(&mut self, policy: &Policy, now_ms: i64) {
-        let Some(calls) = self.calls.as_mut().filter(|calls| calls.due_ms <= now_ms) else {
-            return;
-        };
-        let charged = calls.expire(now_ms);
-        if calls.list.is_empty() {
-            self.calls = None;
-        }
-        if policy.algorithm != Algorithm::Concurrency {
-            for (ends_ms, amount) in charged {
-                self.meter.charge(policy, ends_ms, amount);
-            }
-        }
-    }
-
-    /// The open holds.
-    pub fn open_holds(&self, now_ms: i64) -> OpenHolds {
-        let mut found = OpenHolds::default();
-        let calls = self.calls.iter().flat_map(|calls| calls.list.iter());
-        for known in calls.filter(|known| known.is_open() && known.ends_ms > now_ms) {
-            found.amount = found.amount.saturating_add(known.held.into());
-            found.oldest_ms = match found.count {
-                0 => known.at_ms,
-                _ => found.oldest_ms.min(known.at_ms),
-            };
-            found.count = found.count.saturating_add(1);
-        }
-        found
-    }
-
-    /// All known calls, to hand them over.
-    pub(super) fn known_calls(&self) -> Vec<KnownCall> {
-        self.calls
-            .as_ref()
-            .map_or_else(Vec::new, |calls| calls.list.clone())
-    }
-
-    /// Goes on with a call that was stored in this row, or handed over.
-    pub(super) fn put_call(&mut self, row: u64, known: KnownCall) {
-        let known = KnownCall { row, ..known };
-        self.calls.get_or_insert_default().put(known);
-    }
-
-    /// Does what a named call asks for, once. `has_room` says whether memory is left for another name. Cost: O(known
-    /// calls of the key).
-    ///
-    /// # Errors
-    /// A [`CallFault`]; nothing is consumed, held or given back.
-    pub fn call(
-        &mut self,
-        policy: &Policy,
-        call: &NamedCall,
-        cost: u64,
-        has_room: bool,
-        now_ms: i64,
-    ) -> Result<CallAnswer, CallFault> {
-        self.expire(policy, now_ms);
-        if call.is_kept() {
-            let calls = self.calls.get_or_insert_default();
-            if let Some(known) = calls.find(&call.name) {
-                return known.again(policy, call);
-            }
-            calls.make_room(call.account, now_ms)?;
-            if !has_room {
-                return Err(CallFault::Full);
-            }
-        }
-        let mut state = State::Answered;
-        let (mut held, mut settled, mut over, mut ends_ms) = (0, 0, 0, now_ms);
-        let verdict = match call.work {
-            Work::Check => self.check(policy, now_ms, cost),
-            Work::Refund => {
-                self.meter.refund(policy, now_ms, cost);
-                self.peek(policy, now_ms, 0)
-            }
-            Work::Hold {
-                length_ms,
-                is_returned,
-            } => {
-                let verdict = self.peek(policy, now_ms, cost);
-                if verdict.is_allowed {
-                    state = if is_returned {
-                        State::OpenReturning
-                    } else {
-                        State::Open
-                    };
-                    (held, ends_ms) = (cost.min(LIMIT_MAX), now_ms.saturating_add(length_ms));
-                }
-                let verdict = self.with_hold_waits(verdict, policy, now_ms, cost, held);
-                let left = verdict.remaining.saturating_sub(held);
-                Verdict {
-                    remaining: left,
-                    ..verdict
-                }
-            }
-            Work::Settle { hold, amount } => {
-                (held, settled, over) = self.settle(policy, &hold, amount, now_ms)?;
-                self.peek(policy, now_ms, 0)
-            }
-        };
-        if state != State::Answered || call.is_repeatable {
-            let is_settlement = matches!(call.work, Work::Settle { .. });
-            let known = KnownCall {
-                name: call.name,
-                request: call.request,
-                at_ms: now_ms,
-                ends_ms,
-                row: 0,
-                account: call.account,
-                held: narrow(held),
-                remaining: narrow(verdict.remaining),
-                reset_ms: narrow(verdict.reset_after_ms),
-                other: narrow(if is_settlement {
-                    settled
-                } else {
-                    verdict.retry_after_ms
-                }),
-                state,
-                is_repeatable: call.is_repeatable,
-            };
-            self.calls.get_or_insert_default().push(known);
-        }
-        Ok(CallAnswer {
-            verdict,
-            held,
-            settled,
-            over,
-            ends_ms,
-            is_repeated: false,
-        })
-    }
-
-    /// Ends an open hold. Returns what it held, what is charged, and how much more was used than there is room for.
-    fn settle(
-        &mut self,
-        policy: &Policy,
-        hold: &CallName,
-        amount: Option<u64>,
-        now_ms: i64,
-    ) -> Result<(u64, u64, u64), CallFault> {
-        let calls = self.calls.as_mut().ok_or(CallFault::NoHold)?;
-        let known = calls.find(hold).ok_or(CallFault::NoHold)?;
-        match known.state {
-            State::Open | State::OpenReturning => {}
-            State::Settled => return Err(CallFault::Settled),
-            State::Ended => return Err(CallFault::Ended),
-            State::Answered => return Err(CallFault::NoHold),
-        }
-        (known.state, known.at_ms, known.row) = (State::Settled, now_ms, 0);
-        let held = u64::from(known.held);
-        let due_ms = known.due_ms();
-        calls.held = calls.held.saturating_sub(held);
-        calls.due_ms = calls.due_ms.min(due_ms);
-        if policy.algorithm == Algorithm::Concurrency {
-            return Ok((held, 0, 0));
-        }
-        let used = amount.unwrap_or(held);
-        let room = self.free(policy, now_ms).max(held);
-        let settled = used.min(room);
-        self.meter.charge(policy, now_ms, settled);
-        Ok((held, settled, used - settled))
-    }
-
-    /// Corrects the waits of a verdict by the open holds: as if they were settled at nothing a moment later.
-    pub(super) fn with_hold_waits(
-        &self,
-        mut verdict: Verdict,
-        policy: &Policy,
-        now_ms: i64,
-        cost: u64,
-        held: u64,
-    ) -> Verdict {
-        if held == 0 || cost > policy.capacity() {
-            return verdict;
-        }
-        if !verdict.is_allowed {
-            let lent = self.outstanding();
-            let without = self.meter.peek_beside(policy, now_ms, cost, lent);
-            let wait_ms = without.retry_after_ms.max(HELD_WAIT_MS);
-            verdict.retry_after_ms = verdict.retry_after_ms.min(wait_ms);
-        }
-        if verdict.reset_after_ms == 0 {
-            verdict.reset_after_ms = HELD_WAIT_MS;
-        }
-        verdict
     }
 }

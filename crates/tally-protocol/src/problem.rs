@@ -74,6 +74,8 @@ codes! {
         "Correct the name or the field of the policy that `detail` names";
     InvalidCost "invalid-cost" 400 "A cost is a positive whole number"
         "Send a positive whole number";
+    NeedsHold "needs-hold" 400 "The policy takes holds, not checks"
+        "`POST` a hold instead of a check, and release it";
     CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted"
         "Ask for less than the policy's limit; of a body with many lines: than the budget of your key, or of \
          your address";
@@ -99,6 +101,8 @@ codes! {
         "`GET /keys` lists those that there are";
     PolicyNotFound "policy-not-found" 404 "There is no such policy"
         "`PUT` the policy first, or send it with the check";
+    HoldNotFound "hold-not-found" 404 "There is no such hold"
+        "Send the id of the hold to the policy, key and datacenter that gave it";
     BoardNotFound "board-not-found" 404 "There is no such board"
         "Write to the board, or `PUT` it, first";
     AlertNotFound "alert-not-found" 404 "There is no such alert"
@@ -155,6 +159,10 @@ codes! {
         "Delete policies, or send them with the checks";
     MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back"
         "Wait: nothing was given back, since the key shares a meter with others";
+    HoldSettled "hold-settled" 409 "The hold was settled before"
+        "Nothing: a hold ends once";
+    HoldEnded "hold-ended" 409 "The time of the hold is over"
+        "Settle in time, or hold for longer";
     TooManyCounters "too-many-counters" 400 "The call names too many counters"
         "Name fewer counters; of a line in a body: send it in another body";
     Internal "internal" 500 "Internal error"

@@ -13,14 +13,14 @@ use super::access::{Permission, Right, Scope};
 use super::alerts::{AlertName, AlertNames};
 use super::api_key::KeyId;
 use super::features::all_left_out;
-use super::limits::PolicyName;
+use super::limits::{HoldId, PolicyName};
 use super::problem::{Code, Problem};
 use super::query::UnknownQuery;
 use super::share::ShareId;
 use tally_core::counter::id::CounterId;
 
 /// The most parameters of a template.
-const PARAMETERS_MAX: usize = 2;
+const PARAMETERS_MAX: usize = 3;
 
 /// The end of a template that also matches the paths below it.
 const REST: &str = "{/file}";
@@ -177,6 +177,13 @@ impl Parameter for KeyId {
     fn read(segment: &str) -> Result<Self, Problem> {
         let detail = "the id of a key is 16 hexadecimal digits; GET /keys lists them";
         Self::parse(segment).ok_or_else(|| Problem::new(Code::KeyNotFound, detail))
+    }
+}
+
+impl Parameter for HoldId {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        let detail = "the id of a hold is 32 hexadecimal digits, of the answer that gave it";
+        Self::parse(segment).ok_or_else(|| Problem::new(Code::HoldNotFound, detail))
     }
 }
 

@@ -4,9 +4,9 @@
 //! Invariant: a request that is refused for its budget has counted nothing, and has used nothing of the budget.
 
 use crate::kit::request_context::RequestContext;
-use crate::limits::calls;
 use crate::limits::limiters::{cache_denial, denied, forget_denial};
 use crate::limits::resolved_check::ResolvedCheck;
+use crate::limits::{asks, calls};
 use tally_core::counter::id::CounterId;
 use tally_core::limit::owner::Owner;
 use tally_core::limit::policy::{Policy, Scope};
@@ -108,7 +108,7 @@ async fn use_up(
     let resolved = check_of(context, budget, cost)?;
     let verdict = match denied(&context.host, &resolved) {
         Some(verdict) => Some(verdict),
-        None => calls::ask(context, &resolved).await,
+        None => asks::ask(context, &resolved).await,
     };
     let here = context.datacenter();
     let result = resolved.result(&here, verdict);

@@ -41,6 +41,26 @@ impl RequestKey {
         }))
     }
 
+    /// As [`Self::of`]. If its caller sent no key, the key is drawn, and only this request knows it.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub async fn or_drawn(
+        context: &RequestContext,
+        caller: &Caller,
+    ) -> Result<(Self, bool), Problem> {
+        if let Some(sent) = Self::of(context, caller).await? {
+            return Ok((sent, true));
+        }
+        let drawn = Self {
+            secret: name_key(&context.host).await?,
+            sender: caller.sender(),
+            account: caller.account().to_owned(),
+            text: format!("{:032x}", u128::from_le_bytes(context.host.random_key().0)),
+        };
+        Ok((drawn, false))
+    }
+
     /// Its name in a call of this kind.
     pub fn name(&self, kind: KeyKind) -> WriteKey {
         write_key(&|bytes| self.hash(bytes), self.sender, kind, &self.text)

@@ -2,30 +2,31 @@
 
 use std::rc::Rc;
 
-use super::limiters::{
-    self, CHECK_MS_MAX, GLOBAL_MS_MAX, Limiters, cache_denial, cache_policy, denied, forget_denial,
-};
+use super::answers::{answer_of, with_headers, with_members};
+use super::asks::{ask, ask_alone, judge_alone};
+use super::limiters::{self, cache_denial, cache_policy, denied, forget_denial};
 use super::local_quota;
+use super::named_calls::{self, CallNames};
 use super::repeated_checks::Repeatable;
 use super::resolved_check::ResolvedCheck;
 use super::{verdict_reads, verdicts};
 use crate::deployment::api_keys::part_full;
 use crate::deployment::audit;
 use crate::kit::body;
-use crate::kit::lanes;
 use crate::kit::request_context::RequestContext;
+use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
 use tally_core::counter::id::CounterId;
 use tally_core::limit::meter::Verdict;
+use tally_core::limit::named::{CallWork, OpenHolds};
+use tally_core::limit::policy::Algorithm;
 use tally_protocol::access::{Caller, Permission, Scope as Right};
-use tally_protocol::limits::batch::{CheckBatch, CheckPosition};
 use tally_protocol::limits::{
-    CheckRequest, CheckResult, LIMIT_HEADER, POLICIES_MAX, POLICY_HEADER, PolicyName, deleted_json,
-    list_json, parse_check, parse_policy, policy_json,
+    CheckRequest, POLICIES_MAX, PolicyName, check_takes, deleted_json, held_members, list_json,
+    parse_check, parse_policy, policy_json,
 };
 use tally_protocol::messages::{
-    CheckAnswer, CheckKeys, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut,
-    PutPolicy,
+    DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut, PutPolicy,
 };
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::{self};
@@ -33,9 +34,6 @@ use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
 use tally_shared::call;
 use tally_shared::metrics;
-
-/// Header of an answer without the limiter, with the policy's rule for errors.
-pub const ON_ERROR_HEADER: &str = "tally-on-error";
 
 /// `POST /limits/{policy}/{key}`: admits the call, or refuses it.
 ///
@@ -50,15 +48,21 @@ pub async fn check(
     let right = names::limit_right(&name, Some(&key));
     caller.may_limit(Right::Write, &right)?;
     Query::parse(context.query(), &[])?;
-    let request = parse_check(&body::read_small(context).await?)?;
+    let body = body::read_small(context).await?;
+    let request = parse_check(&body)?;
     may_check(caller, &right, &request)?;
     let here = context.datacenter();
     let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
+    check_takes(&resolved.client_name, &resolved.policy)?;
     context.visitor().admit(&right)?;
+    if let Some(sent) = RequestKey::of(context, caller).await? {
+        let names = CallNames::new(&sent, true, "check", &resolved, &body);
+        return named_calls::take(context, &resolved, names.call(CallWork::Check)).await;
+    }
     if let Some(verdict) = denied(&context.host, &resolved) {
         metrics::count(&context.host, Metric::LimitDenialCached);
         verdicts::record(context, &resolved, Some(verdict));
-        let answer = answer_of(&resolved.result(&here, Some(verdict)));
+        let answer = answer_of(&resolved.result(&here, Some(verdict)), "");
         // A shadow policy refuses nobody.
         return Ok(if resolved.policy.is_shadow || !caller.may_repeat() {
             answer
@@ -68,7 +72,7 @@ pub async fn check(
     }
     if let Some(verdict) = local_quota::take(context, &resolved) {
         verdicts::record(context, &resolved, Some(verdict));
-        let answer = answer_of(&resolved.result(&here, Some(verdict)));
+        let answer = answer_of(&resolved.result(&here, Some(verdict)), "");
         return Ok(if !caller.may_repeat() {
             answer
         } else {
@@ -80,7 +84,7 @@ pub async fn check(
         cache_denial(&context.host, &resolved, verdict);
     }
     verdicts::record(context, &resolved, verdict);
-    Ok(answer_of(&resolved.result(&here, verdict)))
+    Ok(answer_of(&resolved.result(&here, verdict), ""))
 }
 
 /// Succeeds if a caller may consume the cost of a request, by the policy of the request if it has one.
@@ -90,115 +94,6 @@ pub fn may_check(caller: &Caller, right: &str, request: &CheckRequest) -> Result
         None => &[],
     };
     caller.may_check(right, request.cost, needs)
-}
-
-/// The verdict by the lane to the limiter. `None` where it is not known.
-pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
-    let _waiting = context.waiting();
-    let batch = resolved.batch(DemandKind::Consume);
-    let arrival = lanes::carry::<Limiters>(context, &resolved.to, batch, context.host.now_ms())
-        .await
-        .ok()?;
-    let CheckPosition { ask, ordinal } = arrival.later;
-    let checked = arrival.outcome.ok()?;
-    match checked.outcomes.get(ask)? {
-        DemandOutcome::Full | DemandOutcome::Unreachable => None,
-        judged => match judged.verdict_of(ordinal, resolved.cost) {
-            Some(verdict) => Some(verdict),
-            // The global limiter must be asked, and the other checks of the message need not wait for that.
-            None => ask_alone(context, resolved, DemandKind::Consume).await,
-        },
-    }
-}
-
-/// Asks a limiter for one thing, and waits for the global limiter if needed. `None` where it is not known.
-pub async fn ask_alone(
-    context: &RequestContext,
-    resolved: &ResolvedCheck,
-    kind: DemandKind,
-) -> Option<Verdict> {
-    let judged = judge_alone(context, resolved, kind).await;
-    judged.verdict_of(0, resolved.cost)
-}
-
-async fn judge_alone(
-    context: &RequestContext,
-    resolved: &ResolvedCheck,
-    kind: DemandKind,
-) -> DemandOutcome {
-    // Questions that only the global limiter can answer are sent there at once.
-    let is_for_global =
-        resolved.is_global() && matches!(kind, DemandKind::Look | DemandKind::Forget);
-    let to = if is_for_global {
-        call::limiter_of(&context.host, None, &resolved.name, &resolved.key)
-    } else {
-        resolved.to.clone()
-    };
-    let CheckBatch {
-        policies, demands, ..
-    } = resolved.batch(kind);
-    let check = CheckKeys {
-        to,
-        policies,
-        demands,
-        waits: true,
-    };
-    let milliseconds = if resolved.is_global() {
-        GLOBAL_MS_MAX
-    } else {
-        CHECK_MS_MAX
-    };
-    let checked = limiters::send(&context.host, &check, milliseconds).await;
-    let first = |checked: CheckAnswer| checked.outcomes.first().copied();
-    checked
-        .ok()
-        .and_then(first)
-        .unwrap_or(DemandOutcome::Unreachable)
-}
-
-/// The answer to a check.
-fn answer_of(result: &CheckResult<'_>) -> Answer {
-    let answer = if result.is_closed() {
-        unreachable(result.name)
-    } else if result.is_allowed() {
-        Answer::json(result.to_json())
-    } else {
-        Answer::refused(Code::QuotaExceeded, result.refused_json())
-    };
-    with_headers(answer, &[*result])
-}
-
-/// The problem of a closed policy whose limiter cannot be reached.
-pub fn unreachable(name: &PolicyName) -> Answer {
-    let detail = format!("policy {name} refuses while its limiter cannot be reached; try again");
-    Answer::from(Problem::new(Code::LimiterUnavailable, detail))
-}
-
-/// The headers of an answer about these checks.
-pub fn with_headers(answer: Answer, results: &[CheckResult<'_>]) -> Answer {
-    let join = |items: Vec<String>| items.join(", ");
-    let mut answer = answer.with_header(
-        POLICY_HEADER,
-        join(results.iter().map(CheckResult::policy_item).collect()),
-    );
-    let left: Vec<String> = results.iter().filter_map(CheckResult::limit_item).collect();
-    if !left.is_empty() {
-        answer = answer.with_header(LIMIT_HEADER, join(left));
-    }
-    let waits = results
-        .iter()
-        .filter_map(CheckResult::retry_after_seconds)
-        .max();
-    if let Some(seconds) = waits {
-        answer = answer.with_header("retry-after", seconds.to_string());
-    }
-    if results.iter().any(|one| one.verdict.is_none()) {
-        // A closed policy decides for all.
-        let is_closed = results.iter().any(CheckResult::is_closed);
-        let word = if is_closed { "closed" } else { "open" };
-        answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
-    }
-    answer
 }
 
 /// A call about a key that never takes quota: a look, a refund, a reset.
@@ -214,9 +109,7 @@ async fn about(
     let _waiting = context.waiting();
     let judged = match kind {
         DemandKind::Refund => give_back(context, &resolved).await,
-        DemandKind::Look | DemandKind::Forget | DemandKind::Consume => {
-            judge_alone(context, &resolved, kind).await
-        }
+        _ => judge_alone(context, &resolved, kind).await,
     };
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
     if judged == DemandOutcome::Full {
@@ -230,7 +123,14 @@ async fn about(
         return Err(Problem::new(Code::LimiterUnavailable, detail));
     };
     let result = resolved.result(&here, Some(verdict));
-    let answer = Answer::json(result.to_json());
+    let held = match judged {
+        DemandOutcome::Looked(_, open) => held_members(&open),
+        _ if resolved.policy.algorithm == Algorithm::Concurrency => {
+            held_members(&OpenHolds::default())
+        }
+        _ => String::new(),
+    };
+    let answer = Answer::json(with_members(result.to_json(), &held));
     Ok(with_headers(answer, &[result]))
 }
 
@@ -302,11 +202,20 @@ pub async fn forget(
 /// As [`check`].
 pub async fn refund(
     context: &RequestContext,
+    caller: &Caller,
     name: PolicyName,
     key: CounterId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let request = parse_check(&body::read_small(context).await?)?;
+    let body = body::read_small(context).await?;
+    let request = parse_check(&body)?;
+    if let Some(sent) = RequestKey::of(context, caller).await? {
+        let here = context.datacenter();
+        let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
+        check_takes(&resolved.client_name, &resolved.policy)?;
+        let names = CallNames::new(&sent, true, "refund", &resolved, &body);
+        return named_calls::correct(context, &resolved, names.call(CallWork::Refund)).await;
+    }
     about(context, name, key, request, DemandKind::Refund).await
 }
 
@@ -362,11 +271,10 @@ pub async fn get_policy(context: &RequestContext, name: PolicyName) -> Result<An
     let _waiting = context.waiting();
     let policy = limiters::read_policy(&context.host, &name).await;
     match policy.map_err(|fault| limiters::unread(&fault))? {
-        Some(policy) => {
-            let mut json = policy_json(&name, &policy);
-            json.insert_str(json.len().saturating_sub(1), &included);
-            Ok(Answer::json(json))
-        }
+        Some(policy) => Ok(Answer::json(with_members(
+            policy_json(&name, &policy),
+            &included,
+        ))),
         None => Err(limiters::not_found(&name)),
     }
 }

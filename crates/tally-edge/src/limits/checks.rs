@@ -6,8 +6,12 @@
 
 use futures_util::future::join;
 
-use super::calls::{ask_alone, may_check, unreachable, with_headers};
+use super::answers::{unreachable, with_headers, with_members};
+use super::asks::ask_alone;
+use super::calls::may_check;
+use super::holds::{self, Decided};
 use super::limiters::{CHECK_MS_MAX, forget_denial};
+use super::named_calls::replayed_if;
 use super::resolved_check::ResolvedCheck;
 use super::verdicts;
 use crate::deployment::key_budget;
@@ -20,7 +24,8 @@ use tally_host::Host;
 use tally_protocol::access::Caller;
 use tally_protocol::limits::batch::CheckBatch;
 use tally_protocol::limits::{
-    CheckLine, CheckResult, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
+    CheckLine, CheckResult, check_cost, check_takes, is_allowed, many_json, parse_checks,
+    refused_many_json,
 };
 use tally_protocol::messages::{DemandKind, EndReservation, Reserve, Reserved};
 use tally_protocol::metrics::Metric;
@@ -51,12 +56,22 @@ struct Group {
 /// As [`super::calls::check`], saying which check is wrong.
 pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let lines = parse_checks(&body::read_small(context).await?)?;
+    let body = body::read_small(context).await?;
+    let (lines, hold) = parse_checks(&body)?;
     let here = context.datacenter();
     let mut checks = Vec::with_capacity(lines.len());
     for CheckLine { policy, key, asks } in lines {
         may_check(caller, &names::limit_right(&policy, Some(&key)), &asks)?;
-        checks.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
+        let resolved = ResolvedCheck::new(context, &here, policy, key, asks).await?;
+        if hold.is_some() && resolved.name != resolved.client_name {
+            let detail =
+                "a hold needs a stored policy: PUT it, and leave its fields out of the check";
+            return Err(Problem::new(Code::InvalidPolicy, detail));
+        }
+        if hold.is_none() {
+            check_takes(&resolved.client_name, &resolved.policy)?;
+        }
+        checks.push(resolved);
     }
     check_sums(&checks)?;
     let count = u64::try_from(checks.len()).unwrap_or(u64::MAX);
@@ -66,9 +81,20 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
         context.visitor().admit(&right)?;
     }
     let _waiting = context.waiting();
-    let decided = decide(context, &checks).await;
-    let judged = checks.iter().zip(&decided);
-    for (resolved, verdict) in judged.clone() {
+    let is_named = hold.is_some() || context.header("idempotency-key").is_some();
+    let decided = if is_named {
+        let mut decided = holds::decide(context, caller, &checks, hold, &body).await?;
+        stand_by_themselves(&mut decided.verdicts, &checks);
+        decided
+    } else {
+        Decided {
+            verdicts: decide(context, &checks).await,
+            member: String::new(),
+            is_repeated: false,
+        }
+    };
+    let judged = checks.iter().zip(&decided.verdicts);
+    for (resolved, verdict) in judged.clone().filter(|_| !decided.is_repeated) {
         verdicts::record(context, resolved, *verdict);
     }
     let results: Vec<CheckResult<'_>> = judged
@@ -76,13 +102,27 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
         .collect();
     let closed = results.iter().find(|one| one.is_closed());
     let answer = if results.iter().all(CheckResult::is_allowed) {
-        Answer::json(many_json(&results))
+        Answer::json(with_members(many_json(&results), &decided.member))
     } else if let Some(closed) = closed {
         unreachable(closed.name)
     } else {
         Answer::refused(Code::QuotaExceeded, refused_many_json(&results))
     };
-    Ok(with_headers(answer, &results))
+    Ok(replayed_if(
+        decided.is_repeated,
+        with_headers(answer, &results),
+    ))
+}
+
+/// Corrects the verdicts of checks that were not all admitted, and were given back.
+fn stand_by_themselves(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck]) {
+    let mut judged = checks.iter().zip(verdicts.iter());
+    if judged.all(|(resolved, verdict)| is_allowed(&resolved.policy, *verdict)) {
+        return;
+    }
+    for index in 0..checks.len() {
+        stand_by_itself(verdicts, checks, index);
+    }
 }
 
 /// Whether two checks are of the same key.

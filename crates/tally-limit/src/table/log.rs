@@ -10,8 +10,8 @@
 //! subject begins with a zero is no key: it names the owner of the entries after it, or brings named calls of the next
 //! key. Builds without owners read it as an idle key.
 //!
-//! Of the named calls of a key, a row has those that have changed since the row before. So a row is also kept as long as
-//! a call in it may be known, unless the call is written again with the oldest row.
+//! Of the named calls of a key, a row has those that have changed since the row before. So a row is also kept as long
+//! as a call in it may be known, unless the call is written again with the oldest row.
 
 use alloc::collections::VecDeque;
 

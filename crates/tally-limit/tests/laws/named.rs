@@ -2,7 +2,9 @@
 //! name does its work once, and the quota is whole again at the end of all times. Tables crash, move and forget.
 
 use tally_limit::handover::Handover;
-use tally_limit::named::{CALLS_MAX, CLOSED_MS, CallFault, CallName, KNOWN_MS, NamedCall, Work};
+use tally_limit::named::{
+    CALLS_MAX, CLOSED_MS, CallAnswer, CallFault, CallName, CallWork, KNOWN_MS, NamedCall,
+};
 use tally_limit::policy::{Algorithm, Policy, Scope};
 use tally_limit::table::{Check, Table};
 
@@ -46,7 +48,7 @@ fn name(number: u64) -> CallName {
     name
 }
 
-fn call(number: u64, work: Work) -> NamedCall {
+fn call(number: u64, work: CallWork) -> NamedCall {
     NamedCall {
         name: name(number),
         is_repeatable: true,
@@ -60,7 +62,7 @@ fn hold(number: u64, length_ms: i64) -> NamedCall {
     let is_returned = false;
     call(
         number,
-        Work::Hold {
+        CallWork::Hold {
             length_ms,
             is_returned,
         },
@@ -69,7 +71,7 @@ fn hold(number: u64, length_ms: i64) -> NamedCall {
 
 fn settle(number: u64, hold: u64, amount: impl Into<Option<u64>>) -> NamedCall {
     let (hold, amount) = (name(hold), amount.into());
-    call(number, Work::Settle { hold, amount })
+    call(number, CallWork::Settle { hold, amount })
 }
 
 /// A hold as its caller knows it.
@@ -103,6 +105,10 @@ impl Outside {
         self.open.iter().map(|open| open.amount).sum()
     }
 
+    fn position(&self, hold: CallName) -> Option<usize> {
+        self.open.iter().position(|open| name(open.number) == hold)
+    }
+
     /// The least that must count as used: what was used within the window, or since its boundary.
     fn used_at_least(&self, policy: &Policy, now_ms: i64) -> u64 {
         let counts = |at_ms: i64| match policy.algorithm {
@@ -115,29 +121,69 @@ impl Outside {
     }
 }
 
-fn draw_work(outside: &Outside, chance: &mut Chance) -> Work {
+fn draw_work(outside: &Outside, chance: &mut Chance) -> CallWork {
     let one = |chance: &mut Chance| {
         let index = chance.below(outside.open.len() as u64) as usize;
         outside.open[index].number
     };
     match chance.below(8) {
-        0 => Work::Check,
-        1..=3 => Work::Hold {
+        0 => CallWork::Check,
+        1..=3 => CallWork::Hold {
             length_ms: 1 + chance.below(20_000) as i64,
             is_returned: chance.below(2) == 0,
         },
-        4..=6 if !outside.open.is_empty() => Work::Settle {
+        4..=6 if !outside.open.is_empty() => CallWork::Settle {
             hold: name(one(chance)),
             amount: (chance.below(4) > 0).then(|| chance.below(60)),
         },
-        _ => Work::Settle {
+        _ => CallWork::Settle {
             hold: name(1 + chance.below(outside.newest + 2)),
             amount: None,
         },
     }
 }
 
-/// Makes a drawn call, twice, and follows it from outside.
+/// Makes a call twice: its answer, and how much is left before and after it.
+fn make_twice(
+    table: &mut Table,
+    checked: &Check<'_>,
+    made: &NamedCall,
+    now_ms: i64,
+) -> (Result<CallAnswer, CallFault>, u64, u64) {
+    let left = |table: &Table| {
+        table
+            .peek(
+                &Check {
+                    cost: 1,
+                    ..*checked
+                },
+                now_ms,
+            )
+            .remaining
+    };
+    let before = left(table);
+    let answer = table.call(checked, made, now_ms);
+    let repeated = table.call(checked, made, now_ms);
+    match (answer, repeated) {
+        (Ok(first), Ok(again)) => {
+            assert!(!first.is_repeated && again.is_repeated);
+            let is_repeated = false;
+            assert_eq!(
+                first,
+                CallAnswer {
+                    is_repeated,
+                    ..again
+                },
+                "a repeat has the first answer"
+            );
+        }
+        (Err(first), Err(again)) => assert_eq!(first, again),
+        (first, again) => panic!("{first:?}, then {again:?}"),
+    }
+    (answer, before, left(table))
+}
+
+/// Makes a drawn call and follows it from outside.
 fn step(
     table: &mut Table,
     policy: &Policy,
@@ -146,80 +192,47 @@ fn step(
     now_ms: i64,
 ) {
     outside.newest += 1;
-    let number = outside.newest;
-    let made = call(number, draw_work(outside, chance));
+    let made = call(outside.newest, draw_work(outside, chance));
     let cost = 1 + chance.below(40);
-    let checked = check(policy, "k", cost);
-    let before = table.peek(&check(policy, "k", 1), now_ms).remaining;
-    let answer = table.call(&checked, &made, now_ms);
-    let repeated = table.call(&checked, &made, now_ms);
-    let after = table.peek(&check(policy, "k", 1), now_ms).remaining;
-    match (answer, repeated) {
-        (Ok(first), Ok(again)) => {
-            assert!(!first.is_repeated && again.is_repeated);
-            let first = (
-                first.verdict,
-                first.held,
-                first.settled,
-                first.over,
-                first.ends_ms,
-            );
-            let again = (
-                again.verdict,
-                again.held,
-                again.settled,
-                again.over,
-                again.ends_ms,
-            );
-            assert_eq!(first, again, "a repeat has the first answer");
-        }
-        (Err(first), Err(again)) => assert_eq!(first, again),
-        (first, again) => panic!("{first:?}, then {again:?}"),
-    }
-    let is_known = |hold: CallName| {
-        outside
-            .open
-            .iter()
-            .position(|open| name(open.number) == hold)
-    };
+    let (answer, before, after) = make_twice(table, &check(policy, "k", cost), &made, now_ms);
+    let is_concurrency = policy.algorithm == Algorithm::Concurrency;
     match (made.work, answer) {
-        (Work::Check, Ok(_)) if policy.algorithm == Algorithm::Concurrency => {
-            assert_eq!(before, after);
-        }
-        (Work::Check, Ok(answer)) if answer.verdict.is_allowed => {
+        (CallWork::Check, Ok(_)) if is_concurrency => assert_eq!(before, after),
+        (CallWork::Check, Ok(answer)) if answer.verdict.is_allowed => {
             assert_eq!(before - after, cost);
             outside.used.push((now_ms, cost));
         }
         (
-            Work::Hold {
+            CallWork::Hold {
                 length_ms,
                 is_returned,
             },
             Ok(answer),
         ) if answer.verdict.is_allowed => {
-            assert_eq!(
-                (before - after, answer.held, answer.verdict.remaining),
-                (cost, cost, after)
-            );
+            let said = (before - after, answer.held, answer.verdict.remaining);
+            assert_eq!(said, (cost, cost, after));
             let ends_ms = now_ms + length_ms;
             assert_eq!(answer.ends_ms, ends_ms);
+            let (number, amount) = (outside.newest, cost);
             outside.open.push(Opened {
                 number,
-                amount: cost,
+                amount,
                 ends_ms,
                 is_returned,
             });
         }
-        (Work::Check | Work::Hold { .. }, Ok(_)) => {
+        (CallWork::Check | CallWork::Hold { .. }, Ok(_)) => {
             assert_eq!(before, after, "a refusal takes nothing");
             assert!(cost > before);
         }
-        (Work::Settle { hold, amount }, Ok(answer)) => {
-            let open = outside.open.remove(is_known(hold).expect("an open hold"));
+        (CallWork::Settle { hold, amount }, Ok(answer)) => {
+            let open = outside
+                .open
+                .remove(outside.position(hold).expect("an open hold"));
             let used = amount.unwrap_or(open.amount);
             assert_eq!(answer.held, open.amount);
             assert_eq!(before + open.amount - answer.settled, after);
-            if policy.algorithm == Algorithm::Concurrency {
+            if is_concurrency {
                 assert_eq!((answer.settled, answer.over), (0, 0));
             } else {
                 assert_eq!(answer.settled + answer.over, used);
@@ -227,9 +240,9 @@ fn step(
                 outside.used.push((now_ms, answer.settled));
             }
         }
-        (Work::Settle { hold, .. }, Err(_)) => {
+        (CallWork::Settle { hold, .. }, Err(_)) => {
             assert_eq!(
-                (is_known(hold), before),
+                (outside.position(hold), before),
                 (None, after),
                 "nothing comes back twice"
             );
@@ -300,7 +313,7 @@ fn used_and_held_are_never_more_than_the_limit_and_the_quota_is_whole_at_the_end
 fn an_answer_is_known_for_an_hour_and_another_request_is_refused() {
     let policy = Policy::sliding(LIMIT, 10);
     let (mut table, mut rows) = (Table::stored(), Rows::default());
-    let made = call(7, Work::Check);
+    let made = call(7, CallWork::Check);
     let first = table
         .call(&check(&policy, "k", 30), &made, BEGIN_MS)
         .unwrap();
@@ -332,7 +345,11 @@ fn a_refund_that_is_repeated_gives_back_once() {
     let mut table = Table::stored();
     table.check(&check(&policy, "k", 90), BEGIN_MS).unwrap();
     for _ in 0..3 {
-        let refunded = table.call(&check(&policy, "k", 30), &call(1, Work::Refund), BEGIN_MS);
+        let refunded = table.call(
+            &check(&policy, "k", 30),
+            &call(1, CallWork::Refund),
+            BEGIN_MS,
+        );
         assert_eq!(refunded.unwrap().verdict.remaining, 40);
     }
     assert_eq!(table.peek(&check(&policy, "k", 1), BEGIN_MS).remaining, 40);
@@ -475,7 +492,7 @@ fn no_account_takes_the_room_of_all_others_and_old_answers_go_first() {
     let mut of = |account: u32, number: u64, now_ms: i64| {
         let made = NamedCall {
             account,
-            ..call(number, Work::Check)
+            ..call(number, CallWork::Check)
         };
         table.call(&check(&policy, "k", 1), &made, now_ms)
     };
@@ -540,7 +557,7 @@ fn the_log_of_many_calls_is_bounded_and_keeps_what_is_open() {
         let key = (number % 50).to_string();
         let made = NamedCall {
             account: number as u32,
-            ..call(number, Work::Check)
+            ..call(number, CallWork::Check)
         };
         table.call(&check(&policy, &key, 1), &made, now_ms).unwrap();
         rows.commit(&mut table);
@@ -551,7 +568,7 @@ fn the_log_of_many_calls_is_bounded_and_keeps_what_is_open() {
     assert_eq!(loaded.open_holds("p", "old", now_ms).count, 1);
     let made = NamedCall {
         account: 29_999,
-        ..call(29_999, Work::Check)
+        ..call(29_999, CallWork::Check)
     };
     let again = loaded.call(
         &check(&policy, &(29_999 % 50).to_string(), 1),

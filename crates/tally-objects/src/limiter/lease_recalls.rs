@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use super::growth::MovedUse;
-use super::object::{LimiterCore, NamedDemand};
+use super::object::{LimiterCore, NamedDemand, looked};
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use tally_core::limit::policy::Scope;
@@ -127,8 +127,11 @@ impl LimiterCore {
         let kind = demand.key_demand.kind;
         if lends && kind == DemandKind::Look {
             self.recall(demand, None, false).await;
-            let table = self.table.borrow();
-            return DemandOutcome::of(table.peek_left(&demand.check(), self.host.now_ms()));
+            let (table, check, now_ms) = (self.table.borrow(), demand.check(), self.host.now_ms());
+            return looked(&table, &check, table.peek_left(&check, now_ms), now_ms);
+        }
+        if lends && kind != DemandKind::Consume && kind.takes() {
+            return self.call_with_recalls(to, demand).await;
         }
         let mut outcome = self.judge(demand);
         for takes_all in [false, true] {
@@ -151,6 +154,25 @@ impl LimiterCore {
             outcome = self.judge(demand);
         }
         outcome
+    }
+
+    /// Does a named call after the recalls that it needs: it is done once, so its first verdict is its last.
+    async fn call_with_recalls(
+        &self,
+        to: &LimiterAddress,
+        demand: &NamedDemand<'_>,
+    ) -> DemandOutcome {
+        for takes_all in [false, true] {
+            let now_ms = self.host.now_ms();
+            let verdict = self.table.borrow().peek(&demand.check(), now_ms);
+            if verdict.is_allowed || !self.recall(demand, None, takes_all).await {
+                break;
+            }
+            if self.is_here_still(to, demand).is_err() {
+                return DemandOutcome::Unreachable;
+            }
+        }
+        self.judge(demand)
     }
 
     fn recalled_in_vain(&self, demand: &NamedDemand<'_>, borrower: &LeaseId) {

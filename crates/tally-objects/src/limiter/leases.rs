@@ -63,6 +63,10 @@ impl LimiterCore {
         if *kind == DemandKind::Refund {
             return self.refund_global(me, demand, remote_calls).await;
         }
+        if let DemandKind::Call(_) = kind {
+            *remote_calls += 1;
+            return self.ask_global_with(demand, *kind, *cost).await;
+        }
         if *kind != DemandKind::Consume {
             *remote_calls += 1;
             return self.ask_global(demand, 0).await;

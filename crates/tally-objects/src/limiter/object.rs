@@ -217,7 +217,8 @@ impl LimiterCore {
                 self.judge_global(&to, &demand, waits, &mut answer.remote_calls)
                     .await
             } else {
-                must_commit |= demand.policy.durability == Durability::Commit;
+                must_commit |= demand.policy.durability == Durability::Commit
+                    || demand.key_demand.kind.must_commit();
                 let options = DemandOptions {
                     waits,
                     is_forwarded: forwarder_counts.is_some(),
@@ -246,7 +247,8 @@ impl LimiterCore {
                 let verdict = table.check(&check, now_ms);
                 verdict.unwrap_or_else(|Full| Full::verdict(check.policy))
             }),
-            DemandKind::Look => DemandOutcome::of(table.peek(&check, now_ms)),
+            DemandKind::Look => looked(&table, &check, table.peek(&check, now_ms), now_ms),
+            DemandKind::Call(call) => DemandOutcome::Called(table.call(&check, &call, now_ms)),
             DemandKind::Refund => outcome_of(table.refund(&check, now_ms)),
             DemandKind::Forget => outcome_of(table.reset(&check, now_ms)),
         }
@@ -312,6 +314,19 @@ impl LimiterCore {
             let _reporting = FlagGuard(&core.is_reporting);
             core.report().await;
         });
+    }
+}
+
+/// The answer to a look, with the open holds of the key if it has any.
+pub(super) fn looked(
+    table: &Table,
+    check: &table::Check<'_>,
+    verdict: Verdict,
+    now_ms: i64,
+) -> DemandOutcome {
+    match table.open_holds(check.name, check.key, now_ms) {
+        open if open.count == 0 => DemandOutcome::of(verdict),
+        open => DemandOutcome::Looked(verdict, open),
     }
 }
 

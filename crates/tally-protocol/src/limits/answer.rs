@@ -93,10 +93,11 @@ impl CheckResult<'_> {
             OnError::Open => "",
             OnError::Closed => ";tally-on-error=closed",
         };
-        format!(
-            "\"{}\";q={};w={seconds}{on_error}",
-            self.name, self.policy.limit
-        )
+        let per = match self.policy.algorithm {
+            Algorithm::Concurrency => ";qu=\"concurrent-requests\"".to_owned(),
+            _ => format!(";w={seconds}"),
+        };
+        format!("\"{}\";q={}{per}{on_error}", self.name, self.policy.limit)
     }
 
     /// The rest of the quota as an item of [`LIMIT_HEADER`]; `None` where that is not known.
@@ -278,7 +279,10 @@ struct PolicyView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'a PolicyName>,
     limit: u64,
-    window_seconds: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_seconds: Option<i64>,
     algorithm: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     burst: Option<u64>,
@@ -290,14 +294,18 @@ struct PolicyView<'a> {
 }
 
 fn view_of<'a>(name: &'a PolicyName, policy: &Policy) -> PolicyView<'a> {
+    let seconds = policy.window_ms / 1_000;
+    let is_concurrency = policy.algorithm == Algorithm::Concurrency;
     PolicyView {
         policy: Some(name),
         limit: policy.limit,
-        window_seconds: policy.window_ms / 1_000,
+        window_seconds: (!is_concurrency).then_some(seconds),
+        ttl_seconds: is_concurrency.then_some(seconds),
         algorithm: match policy.algorithm {
             Algorithm::SlidingWindow => "sliding-window",
             Algorithm::FixedWindow => "fixed-window",
             Algorithm::TokenBucket => "token-bucket",
+            Algorithm::Concurrency => "concurrency",
         },
         burst: (policy.algorithm == Algorithm::TokenBucket).then_some(policy.burst),
         scope: match policy.scope {
@@ -366,6 +374,19 @@ pub fn list_json(policies: &[(PolicyName, Policy)], cursor: Option<&str>) -> Str
         entries: view.collect(),
         cursor,
     })
+}
+
+/// Refuses a check of a policy that only holds take of.
+///
+/// # Errors
+/// `needs-hold`.
+pub fn check_takes(name: &PolicyName, policy: &Policy) -> Result<(), Problem> {
+    if policy.algorithm != Algorithm::Concurrency {
+        return Ok(());
+    }
+    let detail =
+        format!("policy {name} limits how many hold it: POST /limits/{name}/{{key}}/holds");
+    Err(Problem::new(Code::NeedsHold, detail))
 }
 
 /// Refuses a cost that no limiter would admit: a policy admits at most its whole quota at once.

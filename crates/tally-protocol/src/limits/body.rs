@@ -6,7 +6,10 @@ use super::PolicyName;
 use crate::batch::json::{WholeNumber, present, read_object};
 use crate::problem::{Code, Problem};
 use tally_core::counter::id::CounterId;
-use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, PolicyFault, Scope};
+use tally_core::limit::named::HOLD_SECONDS_MAX;
+use tally_core::limit::policy::{
+    Algorithm, Durability, LIMIT_MAX, OnError, Policy, PolicyFault, Scope,
+};
 
 /// The most checks of one call. All of them are held for one answer: 100 keys of 512 bytes are 51 KB.
 pub const CHECKS_MAX: usize = 100;
@@ -43,6 +46,17 @@ struct Wire {
     precise: Option<bool>,
     /// `memory`: a crash of a limiter may forget what was consumed in the last second. `commit`: nothing.
     durability: Option<String>,
+    /// What a hold takes, or what was used of it.
+    #[serde(default, deserialize_with = "present")]
+    amount: Option<WholeNumber>,
+    /// How long a hold lasts; of the algorithm `concurrency` the time of a hold that names none.
+    #[serde(default, deserialize_with = "present")]
+    ttl_seconds: Option<WholeNumber>,
+    /// `settle`: a hold that is not settled in its time is used. `release`: it comes back.
+    #[serde(default, deserialize_with = "present")]
+    on_expiry: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    hold: Option<Box<Wire>>,
     #[serde(default, deserialize_with = "present")]
     checks: Option<Vec<Wire>>,
 }
@@ -56,12 +70,35 @@ impl Wire {
     }
 
     fn refuse(&self, is_cost_known: bool, is_line: bool) -> Result<(), Problem> {
-        let strange = [
+        let of_policy = self.algorithm.as_deref() == Some(CONCURRENCY);
+        self.refuse_all(&[
             ("policy", self.policy.is_some() && !is_line),
             ("key", self.key.is_some() && !is_line),
             ("cost", self.cost.is_some() && !is_cost_known),
+            ("amount", self.amount.is_some()),
+            ("ttl_seconds", self.ttl_seconds.is_some() && !of_policy),
+            ("on_expiry", self.on_expiry.is_some()),
+            ("hold", self.hold.is_some()),
             ("checks", self.checks.is_some()),
-        ];
+        ])
+    }
+
+    /// Refuses all fields except those of a hold.
+    fn refuse_but_hold(&self, is_amount_known: bool, is_time_known: bool) -> Result<(), Problem> {
+        self.refuse_all(&[
+            ("policy", self.policy.is_some()),
+            ("key", self.key.is_some()),
+            ("cost", self.cost.is_some()),
+            ("amount", self.amount.is_some() && !is_amount_known),
+            ("ttl_seconds", self.ttl_seconds.is_some() && !is_time_known),
+            ("on_expiry", self.on_expiry.is_some() && !is_time_known),
+            ("hold", self.hold.is_some()),
+            ("checks", self.checks.is_some()),
+            ("limit", self.has_policy()),
+        ])
+    }
+
+    fn refuse_all(&self, strange: &[(&str, bool)]) -> Result<(), Problem> {
         match strange.iter().find(|(_, is_there)| *is_there) {
             Some((name, _)) => Err(Problem::new(
                 Code::UnknownField,
@@ -93,10 +130,19 @@ impl Wire {
             Problem::new(Code::InvalidPolicy, detail)
         };
         let WholeNumber(limit) = self.limit.ok_or_else(|| needed("limit"))?;
-        let WholeNumber(seconds) = self
-            .window_seconds
-            .ok_or_else(|| needed("window_seconds"))?;
         let algorithm = choice("algorithm", self.algorithm.as_deref(), ALGORITHMS)?;
+        let (window, name) = match algorithm {
+            Algorithm::Concurrency => (self.ttl_seconds, "ttl_seconds"),
+            _ => (self.window_seconds, "window_seconds"),
+        };
+        let WholeNumber(seconds) = window.ok_or_else(|| needed(name))?;
+        if algorithm == Algorithm::Concurrency {
+            if self.window_seconds.is_some() {
+                let detail = "concurrency has no window_seconds; ttl_seconds is the time of a hold";
+                return Err(Problem::new(Code::InvalidPolicy, detail));
+            }
+            check_time(seconds)?;
+        }
         let scope = choice("scope", self.scope.as_deref(), SCOPES)?;
         let on_error = choice("on_error", self.on_error.as_deref(), on_errors(scope))?;
         let durability = choice("durability", self.durability.as_deref(), DURABILITIES)?;
@@ -151,7 +197,16 @@ const ALGORITHMS: Words<Algorithm> = &[
     ("sliding-window", Algorithm::SlidingWindow),
     ("fixed-window", Algorithm::FixedWindow),
     ("token-bucket", Algorithm::TokenBucket),
+    (CONCURRENCY, Algorithm::Concurrency),
 ];
+
+const CONCURRENCY: &str = "concurrency";
+
+/// What becomes of a hold that is not settled in its time: whether it comes back.
+const EXPIRIES: Words<bool> = &[("settle", false), ("release", true)];
+
+/// The time of a hold that names none, unless the policy does.
+const HOLD_SECONDS: u64 = 60;
 
 const SCOPES: Words<Scope> = &[("datacenter", Scope::Datacenter), ("global", Scope::Global)];
 
@@ -241,13 +296,94 @@ pub struct CheckLine {
     pub asks: CheckRequest,
 }
 
-/// Returns the checks of `POST /limits`: `{"checks": [{"policy", "key", "cost"?, …}…]}`, 1 to [`CHECKS_MAX`].
+/// What a hold asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldRequest {
+    /// How much is held, 1 or more.
+    pub amount: u64,
+    /// For how long, seconds; `None` where the policy says that, or 60.
+    ttl_seconds: Option<u64>,
+    /// Whether all comes back if it is not settled in its time.
+    pub is_returned: bool,
+}
+
+impl HoldRequest {
+    /// How long the hold lasts under a policy, milliseconds.
+    pub fn length_ms(&self, policy: &Policy) -> i64 {
+        let seconds = match (self.ttl_seconds, policy.algorithm) {
+            (None, Algorithm::Concurrency) => return policy.window_ms,
+            (seconds, _) => seconds.unwrap_or(HOLD_SECONDS),
+        };
+        i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX)
+    }
+
+    fn of(wire: &Wire) -> Result<Self, Problem> {
+        let ttl_seconds = wire.ttl_seconds.map(|seconds| seconds.0);
+        ttl_seconds.map_or(Ok(()), check_time)?;
+        let on_expiry = choice("on_expiry", wire.on_expiry.as_deref(), EXPIRIES);
+        Ok(Self {
+            amount: match wire.amount {
+                Some(WholeNumber(0)) => {
+                    let detail = "amount must be 1 or more; to look without holding send GET";
+                    return Err(Problem::new(Code::InvalidCost, detail));
+                }
+                amount => amount.map_or(1, |amount| amount.0),
+            },
+            ttl_seconds,
+            is_returned: on_expiry
+                .map_err(|problem| Problem::new(Code::InvalidBody, problem.detail()))?,
+        })
+    }
+}
+
+fn check_time(seconds: u64) -> Result<(), Problem> {
+    if (1..=HOLD_SECONDS_MAX).contains(&seconds) {
+        return Ok(());
+    }
+    let detail = format!("ttl_seconds must be from 1 to {HOLD_SECONDS_MAX}, not {seconds}");
+    Err(Problem::new(Code::InvalidBody, detail))
+}
+
+/// Returns the hold of `POST /limits/{policy}/{key}/holds`: `{"amount"?: n, "ttl_seconds"?: n, "on_expiry"?: "settle"
+/// or "release"}`. An empty body holds 1.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-cost`.
+pub fn parse_hold(body: &[u8]) -> Result<HoldRequest, Problem> {
+    let wire = Wire::read(body)?;
+    wire.refuse_but_hold(true, true)?;
+    HoldRequest::of(&wire)
+}
+
+/// Returns what was used of a hold, of `POST …/settle`: `{"amount"?: n}`; nothing where all of it was.
+///
+/// # Errors
+/// As [`parse_hold`].
+pub fn parse_settlement(body: &[u8]) -> Result<Option<u64>, Problem> {
+    let wire = Wire::read(body)?;
+    wire.refuse_but_hold(true, false)?;
+    match wire.amount {
+        Some(WholeNumber(amount)) if amount > LIMIT_MAX => {
+            let detail = format!("amount must be from 0 to {LIMIT_MAX}, not {amount}");
+            Err(Problem::new(Code::InvalidCost, detail))
+        }
+        amount => Ok(amount.map(|amount| amount.0)),
+    }
+}
+
+/// Returns the checks of `POST /limits`: `{"checks": [{"policy", "key", "cost"?, …}…]}`, 1 to [`CHECKS_MAX`]; and how
+/// they hold their costs, with `"hold": {"ttl_seconds"?, "on_expiry"?}`.
 ///
 /// # Errors
 /// As [`parse_check`], and `invalid-id`; says which check is wrong.
-pub fn parse_checks(body: &[u8]) -> Result<Vec<CheckLine>, Problem> {
+pub fn parse_checks(body: &[u8]) -> Result<(Vec<CheckLine>, Option<HoldRequest>), Problem> {
     let refuse = |detail: String| Problem::new(Code::InvalidBody, detail);
     let wire = Wire::read(body)?;
+    let hold = wire.hold.as_deref().map(|hold| {
+        hold.refuse_but_hold(false, true)?;
+        HoldRequest::of(hold)
+    });
+    let hold = hold.transpose()?;
     let checks = wire.checks.unwrap_or_default();
     if checks.is_empty() || checks.len() > CHECKS_MAX {
         return Err(refuse(format!(
@@ -262,7 +398,7 @@ pub fn parse_checks(body: &[u8]) -> Result<Vec<CheckLine>, Problem> {
         })?;
         lines.push(line);
     }
-    Ok(lines)
+    Ok((lines, hold))
 }
 
 fn line_of(mut wire: Wire) -> Result<CheckLine, Problem> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `name` | names of policies |
 //! | `body` | policies and checks as clients send them |
+//! | `hold` | ids of holds, and their part of answers |
 //! | `answer` | verdicts, policies and refusals in answers |
 //! | `refused_key` | the stored form of refused keys |
 //! | [`batch`] | how checks of one isolate join into one message |
@@ -13,6 +14,7 @@
 mod answer;
 pub mod batch;
 mod body;
+mod hold;
 mod name;
 mod refused_key;
 
@@ -20,9 +22,13 @@ mod refused_key;
 pub const POLICIES_MAX: u64 = 10_000;
 
 pub use answer::{
-    CheckResult, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
-    many_json, policy_json, policy_line, refused_many_json,
+    CheckResult, LIMIT_HEADER, POLICY_HEADER, check_cost, check_takes, deleted_json, is_allowed,
+    list_json, many_json, policy_json, policy_line, refused_many_json,
 };
-pub use body::{CHECKS_MAX, CheckLine, CheckRequest, parse_check, parse_checks, parse_policy};
+pub use body::{
+    CHECKS_MAX, CheckLine, CheckRequest, HoldRequest, parse_check, parse_checks, parse_hold,
+    parse_policy, parse_settlement,
+};
+pub use hold::{HoldId, call_problem, held_members, hold_member, settled_json};
 pub use name::{POLICY_NAME_BYTES_MAX, PolicyName};
 pub use refused_key::kept_of_key;

@@ -50,6 +50,7 @@ impl PolicyName {
             Algorithm::SlidingWindow => 's',
             Algorithm::FixedWindow => 'f',
             Algorithm::TokenBucket => 't',
+            Algorithm::Concurrency => 'c',
         };
         let kind = if has_key {
             kind

@@ -12,6 +12,7 @@ use tally_core::counter::ledger::WriteKey;
 use tally_core::limit::handover::Handover;
 use tally_core::limit::lease;
 use tally_core::limit::meter::Verdict;
+use tally_core::limit::named::{CallAnswer, CallFault, CallWork, NamedCall, OpenHolds};
 use tally_core::limit::owner::Owner;
 use tally_core::limit::policy::Policy;
 use tally_core::limit::table::ReservationId;
@@ -41,6 +42,24 @@ pub enum DemandKind {
     Refund,
     /// To have its use forgotten.
     Forget,
+    /// To have a named call done, once.
+    Call(NamedCall),
+}
+
+impl DemandKind {
+    /// Whether it takes quota if it is admitted.
+    pub fn takes(self) -> bool {
+        let Self::Call(call) = self else {
+            return self == Self::Consume;
+        };
+        matches!(call.work, CallWork::Check | CallWork::Hold { .. })
+    }
+
+    /// Whether it must be stored before its answer, whatever the policy.
+    pub fn must_commit(self) -> bool {
+        let Self::Call(call) = self else { return false };
+        matches!(call.work, CallWork::Settle { .. } | CallWork::Hold { .. })
+    }
 }
 
 /// A request about a key, once or several times.
@@ -130,6 +149,10 @@ pub enum DemandOutcome {
     Full,
     /// The global limiter cannot be reached.
     Unreachable,
+    /// What became of a named call.
+    Called(Result<CallAnswer, CallFault>),
+    /// The state of a key with open holds.
+    Looked(Verdict, OpenHolds),
 }
 
 impl DemandOutcome {
@@ -152,6 +175,9 @@ impl DemandOutcome {
 
     /// The verdict of the caller at this index among equal ones, from 0; `None` where it is not known.
     pub fn verdict_of(&self, ordinal: u32, cost: u64) -> Option<Verdict> {
+        if let Self::Looked(verdict, _) = self {
+            return Some(*verdict);
+        }
         let Self::Known {
             admitted,
             first,

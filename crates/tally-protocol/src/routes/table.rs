@@ -119,7 +119,20 @@ macro_rules! route_table {
                 Right::Limit(Scope::Admin, policy, Some(key)) => limits::forget(context, policy, key).await;
             #[cfg(feature = "limits")]
             Refund(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}/refund" "limit_refund"
-                Right::Limit(Scope::Refund, policy, Some(key)) => limits::refund(context, policy, key).await;
+                Right::Limit(Scope::Refund, policy, Some(key)) => limits::refund(context, &caller, policy, key).await;
+            #[cfg(feature = "limits")]
+            Hold(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}/holds" "limit_hold"
+                Right::Named(Scope::Write) => holds::hold(context, &caller, policy, key).await;
+            #[cfg(feature = "limits")]
+            Settle(policy: PolicyName, key: CounterId, hold: HoldId) "POST" "/limits/{policy}/{key}/holds/{hold}/settle"
+                "limit_settle"
+                Right::Limit(Scope::Write, policy, Some(key)) =>
+                    holds::settle(context, &caller, policy, key, hold).await;
+            #[cfg(feature = "limits")]
+            Release(policy: PolicyName, key: CounterId, hold: HoldId) "DELETE" "/limits/{policy}/{key}/holds/{hold}"
+                "limit_release"
+                Right::Limit(Scope::Write, policy, Some(key)) =>
+                    holds::release(context, &caller, policy, key, hold).await;
             ListShares "GET" "/shares" "shares"
                 Right::Named(Scope::Admin) => shares::list(context, &caller).await;
             CreateShare "POST" "/shares" "share_create"
