@@ -339,6 +339,7 @@ fn call(chance: &mut Chance, row: &Row) -> Drawn {
     ] {
         path = path.replace(parameter, &encoded(chance, value));
     }
+    path = path.replace("{hold}", "0f5c1f2f6dd54ec2a5a3c8d6b1d1a7c4");
     // The ids of keys and shares, and names that stand for calls, are written as they are.
     path = path.replace("%30", "0").replace("%61%61", "aa");
     let route =

@@ -2,7 +2,8 @@
 //! a global limit, isolates parts of a limit of their datacenter.
 //!
 //! Invariant: whenever tokens are granted or admitted, used and outstanding tokens (granted, not reported spent, not
-//! returned) and open holds ([`crate::named`]) are together at most the policy's capacity. Times are of the lender's clock, which never goes back.
+//! returned) and open holds ([`crate::named`]) are together at most the policy's capacity. Times are of the lender's
+//! clock, which never goes back.
 //!
 //! Why all together never admit more than the limit in a window of length W, whatever is lost or crashes: take an
 //! interval from s to s + W, and a token that was admitted at a time a in it. From its grant, before a, to its report

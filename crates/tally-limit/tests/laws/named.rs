@@ -262,7 +262,7 @@ fn moved(from: &Table, policy: &Policy, now_ms: i64) -> Table {
 #[test]
 fn used_and_held_are_never_more_than_the_limit_and_the_quota_is_whole_at_the_end() {
     let (mut settled_late, mut seen) = (0, 0);
-    for seed in 0..30 {
+    for seed in 0..16 {
         for policy in policies() {
             let chance = &mut Chance(seed);
             let (mut table, mut rows) = (Table::stored(), Rows::default());
@@ -306,7 +306,7 @@ fn used_and_held_are_never_more_than_the_limit_and_the_quota_is_whole_at_the_end
             }
         }
     }
-    assert!(settled_late > 500 && seen > 10_000);
+    assert!(settled_late > 300 && seen > 10_000);
 }
 
 #[test]
@@ -523,7 +523,7 @@ fn a_hundred_thousand_open_holds_take_eight_mebibytes() {
     // As many keys without a hold.
     let mut empty = Table::stored();
     for number in 0..100_000_u64 {
-        let key = (number % 20).to_string();
+        let key = (number % 100).to_string();
         let checked = check(&policy, &key, 1);
         let made = NamedCall {
             account: number as u32,
@@ -537,7 +537,7 @@ fn a_hundred_thousand_open_holds_take_eight_mebibytes() {
     rows.commit(&mut table);
     assert!(rows.rows.len() <= 100, "{} rows", rows.rows.len());
     let loaded = rows.load(BEGIN_MS + 1);
-    assert_eq!(loaded.open_holds("p", "3", BEGIN_MS + 1).count, 5_000);
+    assert_eq!(loaded.open_holds("p", "3", BEGIN_MS + 1).count, 1_000);
 }
 
 #[test]
@@ -552,8 +552,8 @@ fn the_log_of_many_calls_is_bounded_and_keeps_what_is_open() {
         .call(&check(&policy, "old", 1), &long, BEGIN_MS)
         .unwrap();
     let mut now_ms = BEGIN_MS;
-    for number in 0..30_000_u64 {
-        now_ms += 1_000;
+    for number in 0..3_000_u64 {
+        now_ms += 1_500;
         let key = (number % 50).to_string();
         let made = NamedCall {
             account: number as u32,
@@ -567,14 +567,10 @@ fn the_log_of_many_calls_is_bounded_and_keeps_what_is_open() {
     let mut loaded = rows.load(now_ms);
     assert_eq!(loaded.open_holds("p", "old", now_ms).count, 1);
     let made = NamedCall {
-        account: 29_999,
-        ..call(29_999, CallWork::Check)
+        account: 2_999,
+        ..call(2_999, CallWork::Check)
     };
-    let again = loaded.call(
-        &check(&policy, &(29_999 % 50).to_string(), 1),
-        &made,
-        now_ms,
-    );
+    let again = loaded.call(&check(&policy, &(2_999 % 50).to_string(), 1), &made, now_ms);
     assert!(again.unwrap().is_repeated);
 }
 
