@@ -42,7 +42,7 @@ struct HoldView {
     /// What it takes; of several holds each takes the `cost` of its check.
     #[serde(skip_serializing_if = "Option::is_none")]
     amount: Option<u64>,
-    /// When it ends by itself, unix milliseconds.
+    /// When it ends by itself.
     expires_at: i64,
 }
 
@@ -63,7 +63,7 @@ struct HeldView {
     held: u64,
     /// How many there are.
     holds: u64,
-    /// When the oldest was opened, unix milliseconds.
+    /// When the oldest was opened.
     oldest_at: Option<i64>,
 }
 
