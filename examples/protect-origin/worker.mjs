@@ -3,7 +3,8 @@
 // Bindings: TALLY (the service "tally-edge"), TALLY_KEY (a secret: a key with the scope "write" on "limits/"), and
 // ADDRESS_SALT (a secret: addresses are hashed with it, so that the limiter never sees one). See wrangler.toml.
 
-// The policy lives in this code: 100 calls a minute from one client, never more in any minute.
+// The policy lives in this code: 100 calls a minute from one client, never more in any minute. Add on_error: "closed" to
+// keep calls from the origin while the limiter does not answer.
 const POLICY = { limit: 100, window_seconds: 60 };
 
 // What tells clients apart: an IPv4 address, also where it is written as IPv6 (::ffff:192.0.2.1), or the first 64 bits of an
@@ -46,6 +47,9 @@ export default {
     const verdict = await verdictOn(request, env);
     // 429 with Retry-After and RateLimit, ready to be passed on.
     if (verdict.status === 429) return verdict;
+    if (verdict.status >= 500 && POLICY.on_error === "closed") {
+      return new Response(null, { status: 503, headers: { "retry-after": "1" } });
+    }
     // Whatever else it is, the origin answers: a limiter that is in trouble takes no website with it.
     const answer = await fetch(request);
     const response = new Response(answer.body, answer);

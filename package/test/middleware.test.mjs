@@ -2,6 +2,7 @@
 // confused, nothing throws into a handler, and what the operator has to know is in the log.
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import express from "express";
 import { Hono } from "hono";
@@ -154,6 +155,21 @@ test("a stored policy that is closed stays closed when Tally goes away", async (
       statuses.push(response.status);
     }
     assert.deepEqual(statuses, [200, 503], framework);
+  }
+});
+
+test("the example in front of an origin asks it while nothing judges, unless its policy is closed", async (context) => {
+  const example = readFileSync(new URL("../../examples/protect-origin/worker.mjs", import.meta.url), "utf8");
+  const closed = example.replace("window_seconds: 60 }", 'window_seconds: 60, on_error: "closed" }');
+  assert.notEqual(closed, example);
+  context.mock.method(console, "error", () => {});
+  context.mock.method(globalThis, "fetch", async () => new Response("hello"));
+  for (const answer of [lost, problem(503, "limiter-unavailable", "closed")]) {
+    for (const [source, status] of [[example, 200], [closed, 503]]) {
+      const { default: worker } = await import(`data:text/javascript,${encodeURIComponent(source)}`);
+      const env = { TALLY: { fetch: answer }, TALLY_KEY: "k", ADDRESS_SALT: "salt" };
+      assert.equal((await worker.fetch(new Request("https://example.com/"), env)).status, status);
+    }
   }
 });
 

@@ -35,7 +35,10 @@ test("the policy's on_error decides, and a header says so", async () => {
   expect(both.headers.get("tally-on-error")).toBe("closed");
   world.mend();
   expect(await peek(world, "open", "a")).toMatchObject({ remaining: 5 });
-  expect((await check(world, "closed", "a")).json).toMatchObject({ remaining: 4 });
+  const again = await check(world, "closed", "a");
+  expect(again.json).toMatchObject({ remaining: 4 });
+  // A client knows it while nothing answers.
+  expect(again.headers.get("ratelimit-policy")).toBe('"closed";q=5;w=60;tally-on-error=closed');
 });
 
 test("a key that was refused is refused from memory, without a call, for a second at most", async () => {
