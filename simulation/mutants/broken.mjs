@@ -55,6 +55,27 @@ export const MUTATIONS = [
     "shards::a_shard_that_counts_again_is_asked_again",
   ],
   [
+    "seconds that leave memory are not written",
+    "crates/tally-core/src/counter/cell.rs",
+    "changes.seconds.extend(old);",
+    "drop(old);",
+    "reads::seconds_that_are_kept_for_a_day_are_there_once_after_crashes_and_a_flush_that_comes_again",
+  ],
+  [
+    "a row of seconds is replaced by the newest minute",
+    "crates/tally-objects/src/cell/seconds.rs",
+    "let mut counts = self.hour_of_seconds(hour)?;",
+    "let mut counts = [0; HOUR];",
+    "reads::seconds_that_are_kept_for_a_day_are_there_once_after_crashes_and_a_flush_that_comes_again",
+  ],
+  [
+    "a cell forgets in a crash that it has rows of seconds",
+    "crates/tally-core/src/counter/cell/rows.rs",
+    ".with_rows_from(hot.seconds_from)",
+    ".with_rows_from(None)",
+    "reads::seconds_that_are_kept_for_a_day_are_there_once_after_crashes_and_a_flush_that_comes_again",
+  ],
+  [
     "an isolate uses one shard, whatever its rate",
     "crates/tally-core/src/counter/autoscale.rs",
     "            if writes < LANE_WRITES_MAX {",

@@ -37,7 +37,7 @@ const IDS = [
   ],
   ...[
     "visitors", "/log/a", "/log/b", "large", "negative", "deleted", "again", "set", "reset", "home", "floor", "match",
-    "keys",
+    "keys", "seconds",
   ],
   ...["ended", "operations", "ttl/over", "queued/full", "none"],
 ];
@@ -82,6 +82,8 @@ export const READS = [
     [history(id, "1h", OCTOBER + 36_000, OCTOBER + 43_200), ALWAYS],
     [history(id, "1h", TODAY, TODAY + DAY_SECONDS - 1), ALWAYS],
   ]),
+  // From 10:58:20 to 11:03:20, seconds that left memory a day later.
+  [history("seconds", "1s", OCTOBER + 39_500, OCTOBER + 39_800), ALWAYS],
   [history("plain", "1m", NOON - 120, NOON + 60), AN_HOUR],
   [history("/log/a", "1d", MAY, MAY + 4 * DAY_SECONDS), ALWAYS],
   [history("/log/b", "1h", MAY, MAY + 2 * DAY_SECONDS), ALWAYS],

@@ -38,6 +38,7 @@ const sharded = async (scene, id, first) => {
 async function settings(scene) {
   await scene.put("shards", { shards: 4 });
   await scene.put("sealed", { shards: 4 });
+  await scene.put("seconds", { seconds_kept: 86_400 });
   await scene.put("uniques/redis", { unique_hash: "redis" });
   await scene.put("ttl/fixed", { ttl_seconds: 126_230_400 });
   await scene.put("ttl/sliding", { ttl_seconds: 126_230_400, ttl_mode: "sliding" });
@@ -47,6 +48,7 @@ async function settings(scene) {
 
 async function first(scene) {
   await settings(scene);
+  await increments(scene, "seconds", 2, "first");
   await scene.add("plain", { delta: 3 });
   await increments(scene, "world", 10, "first");
   await sharded(scene, "shards", 0);
@@ -133,6 +135,7 @@ async function dialect(scene) {
 }
 
 async function second(scene) {
+  await increments(scene, "seconds", 3, "second");
   await scene.add("plain", { delta: 5 });
   await increments(scene, "world", 20, "second");
   await samples(scene, [99, 1024]);
@@ -143,6 +146,7 @@ async function second(scene) {
 }
 
 async function third(scene) {
+  await increments(scene, "seconds", 5, "third");
   await boards(scene, 3);
   await breakdowns(scene, 6);
   await scene.add("plain", { delta: 7 });

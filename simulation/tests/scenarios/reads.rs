@@ -2,7 +2,7 @@
 
 use tally_simulation::ClientRequest;
 
-use super::scene::{COUNTER, PendingAnswer, Scene, add, keyed};
+use super::scene::{COUNTER, PendingAnswer, Scene, add, keyed, put};
 
 fn read(query: &str) -> ClientRequest {
     ClientRequest::new("GET", format!("{COUNTER}{query}")).at(0)
@@ -111,4 +111,49 @@ fn a_counter_that_is_made_anew_at_its_home_has_another_tag() {
     assert_eq!(scene.ask(0, unread).status, 200);
     assert_eq!(scene.ask(0, add(1).header("if-match", &before)).status, 412);
     assert_eq!(scene.ask(0, add(1).header("if-match", &now)).status, 200);
+}
+
+/// The sum of a history over the last 80,000 seconds, and the number of its points with counts.
+fn history(scene: &Scene, step: &str) -> (u64, usize) {
+    let to = scene.world.now_ms() / 1_000;
+    let range = format!("from={}&to={to}", to - 80_000);
+    let answer = scene.done(
+        0,
+        read(&format!(
+            "/history?consistency=strong&zeros=0&step={step}&{range}"
+        )),
+    );
+    let points = answer["points"].as_array().expect("points");
+    let counts = points.iter().filter_map(|point| point[1].as_u64());
+    (counts.sum(), points.len())
+}
+
+#[test]
+fn seconds_that_are_kept_for_a_day_are_there_once_after_crashes_and_a_flush_that_comes_again() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, put(r#"{"seconds_kept":86400}"#));
+    let lead = scene.cell("FRA", 0);
+    for _ in 0..30 {
+        scene.done(0, add(1));
+        scene.world.run_for_ms(90_000);
+    }
+    // This flush moves the seconds of a minute out of memory, and is sent twice.
+    let answer = scene.hold_answer("/flush", "FRA/0/hits");
+    scene.done(0, add(1));
+    answer.let_go();
+    assert!(scene.world.crash(&lead));
+    assert_eq!(history(&scene, "1s"), (31, 31));
+    for _ in 0..5 {
+        scene.world.run_for_ms(90_000);
+        assert!(scene.world.crash(&lead));
+        scene.done(0, add(1));
+    }
+    assert_eq!(history(&scene, "1s"), (36, 36));
+    // Seconds may go now, and nothing else.
+    scene.done(0, put(r#"{"seconds_kept":900}"#));
+    scene.done(0, add(1));
+    let (kept, _) = history(&scene, "1s");
+    assert!((10..36).contains(&kept), "{kept}");
+    assert_eq!(history(&scene, "1m").0, 37);
+    assert_eq!(scene.value(), 37);
 }
