@@ -39,9 +39,9 @@ const _: () = assert!(SAMPLES_KEPT_SECONDS.unsigned_abs() == SAMPLES_SECONDS_MAX
 /// The most points of one history answer.
 pub const POINTS_MAX: i64 = 10_000;
 
-/// The most seconds of the history of one counter: a day with both its ends. They are read 10,000 at a time, and take
-/// 1.7 MB as JSON.
-pub const SECOND_POINTS_MAX: i64 = 86_401;
+/// The most seconds of the history of one counter: a day, and a minute for clients that say the beginning and leave the
+/// end to the service. They are read 10,000 at a time, and take 1.7 MB as JSON.
+pub const SECOND_POINTS_MAX: i64 = 86_460;
 
 /// Points of a history answer where no range is given.
 const POINTS_DEFAULT: i64 = 60;
