@@ -455,7 +455,7 @@ pub fn parse_rotation(body: &[u8]) -> Result<i64, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Rotation {
-        /// For so long the secret before goes on.
+        /// How long the old secret still works.
         #[serde(default)]
         keep_seconds: Option<WholeNumber>,
     }
@@ -520,7 +520,7 @@ pub fn keys_json(keys: &[(KeyId, ApiKey)], cursor: Option<KeyId>, now_ms: i64) -
     #[derive(Serialize)]
     struct KeysView<'a> {
         entries: Vec<KeyView<'a>>,
-        /// Names the next page; `null` on the last. A page may have fewer keys than asked for.
+        /// Names the next page; `null` on the last. A page may have fewer keys than `limit`.
         cursor: Option<String>,
     }
     let views = keys.iter().map(|(id, key)| view(*id, key, None, now_ms));

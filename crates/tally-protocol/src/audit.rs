@@ -156,7 +156,7 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
         call: &'a str,
         /// The id, prefix or name that it was about, at most 256 bytes.
         target: &'a str,
-        /// `unknown` while it is under way, and where nobody could tell how it ended.
+        /// `unknown` while it is under way, and where nobody knows how it ended.
         outcome: &'static str,
         /// Of a refused one.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,7 @@ pub type VersionText = String;
 pub type BoardVersionText = String;
 
 /// The range of the unique elements: the window, each end widened to a full minute where it is of the last 24 hours, to
-/// a full hour where it is of the last 7 days, else to a full day in UTC. Left out where none are kept.
+/// a full hour where it is of the last 7 days, otherwise to a full day in UTC. Left out where none are kept.
 #[derive(Serialize)]
 pub struct UniquesCover {
     starts_at: Moment,

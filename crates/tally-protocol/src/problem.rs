@@ -254,7 +254,7 @@ impl Problem {
         /// `method-not-allowed`, with `Allow`.
         #[derive(Serialize)]
         struct Body<'a> {
-            /// The page of the code, `/problems/{code}` of this deployment; of `quota-exceeded` that of the HTTP
+            /// The page of the code, `/problems/{code}` of this deployment; of `quota-exceeded` the page of the HTTP
             /// problem types registry.
             r#type: String,
             title: &'static str,

@@ -334,7 +334,7 @@ struct ReportView<'a> {
     damaged: usize,
     repaired: usize,
     counters: Vec<CounterView<'a>>,
-    /// Objects that are damaged, where such were asked for.
+    /// Objects that are damaged, if the request names `objects`.
     #[serde(skip_serializing_if = "Option::is_none")]
     objects: Option<Vec<ObjectView<'a>>>,
     failed: &'a [String],

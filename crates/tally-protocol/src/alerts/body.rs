@@ -114,7 +114,7 @@ struct Wire {
     for_seconds: Option<WholeNumber>,
     /// Where it is delivered: https, and no address of an inner network unless `TALLY_ALERTS_ALLOW` has it.
     webhook: String,
-    /// What deliveries are signed with: `whsec_` and 24 to 64 bytes in base64. It is told to nobody.
+    /// What deliveries are signed with: `whsec_` and 24 to 64 bytes in base64. No answer has it.
     #[serde(default, deserialize_with = "present")]
     secret: Option<String>,
 }

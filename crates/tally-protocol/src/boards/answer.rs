@@ -143,9 +143,9 @@ struct SettingsView {
     archive: u32,
     /// The most members, hidden ones included; at least `shards`, because each takes an even part of them.
     members_max: u64,
-    /// Over how many objects its members are spread: as many as its writes and its size need, or so many.
+    /// Over how many objects its members are spread: as many as its writes and its size need, or this number.
     shards: ShardsView,
-    /// The datacenter near which it lives; that of its first write if not given.
+    /// The datacenter near which it lives; the datacenter of its first write if not given.
     home: Option<Datacenter>,
 }
 
@@ -204,7 +204,7 @@ impl SettingsView {
     }
 }
 
-/// An answer of a board: what was asked for, and the state that it is of.
+/// An answer of a board: its members or entries, and the state that it is of.
 #[derive(Serialize)]
 pub(super) struct SeenView<'a> {
     board: &'a CounterId,
@@ -224,7 +224,7 @@ pub(super) struct SeenView<'a> {
     absent: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
-    /// Leads to what stands behind the last row; `null` where nothing does.
+    /// Leads to the rows after the last row; `null` where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -468,7 +468,7 @@ pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>, as_of_ms: i6
         cursor: Option<&'a CounterId>,
         /// Whether all partitions of the directory have answered.
         exact: bool,
-        /// When the list was asked for.
+        /// When the list was read.
         as_of: Moment,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
         missing_partitions: MissingPartitions<'a>,
@@ -509,7 +509,7 @@ struct WrittenView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<LineErrorView<'a>>>,
     changed: u64,
-    /// How many members are ranked; `null` where shards of the board cannot be asked.
+    /// How many members are ranked; `null` where shards of the board do not answer.
     total: Option<u64>,
     exact: Exactness,
     as_of: Moment,

@@ -56,9 +56,9 @@ struct SettingsWire {
     archive: Option<WholeNumber>,
     /// The most members, hidden ones included; at least `shards`, because each takes an even part of them.
     members_max: Option<WholeNumber>,
-    /// Over how many objects its members are spread: as many as its writes and its size need, or so many.
+    /// Over how many objects its members are spread: as many as its writes and its size need, or this number.
     shards: Option<ShardsWire>,
-    /// The datacenter near which it lives; that of its first write if not given.
+    /// The datacenter near which it lives; the datacenter of its first write if not given.
     home: Option<String>,
 }
 

@@ -50,11 +50,11 @@ struct View<'a> {
     allowed: bool,
     limit: u64,
     /// What is left; `null` where the limiter could not be reached. After a check of a `global` limit: as its
-    /// datacenter last heard, so it may be far too high or too low.
+    /// datacenter knew last, so it may be far too high or too low.
     remaining: Option<u64>,
     /// Milliseconds until more is left than now, if nobody consumes; 0 where all is.
     reset_after_ms: u64,
-    /// 0 where it was admitted, else milliseconds until the same check would be, if nobody consumes.
+    /// 0 where it was admitted, otherwise milliseconds until the same check would be, if nobody consumes.
     retry_after_ms: u64,
     policy: &'a PolicyName,
     #[serde(skip_serializing_if = "Option::is_none")]

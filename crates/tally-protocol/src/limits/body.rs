@@ -38,7 +38,7 @@ struct Wire {
     /// `global`: all datacenters together, by leases, without a trip around the world for each check.
     scope: Option<String>,
     /// What to answer where the limiter cannot be reached. Where it is missing: `open`, but `closed` for the scope
-    /// `global`. A datacenter that has spent what it was lent refuses whatever this says.
+    /// `global`. A datacenter that has spent its lease refuses whatever this says.
     on_error: Option<String>,
     /// Judge and count, but refuse nobody.
     shadow: Option<bool>,

@@ -75,7 +75,7 @@ struct OtherView {
 pub(super) struct DatacenterCountView<'a> {
     id: &'a Datacenter,
     count: CountValue,
-    /// Whether it told all that it counted.
+    /// Whether it reported all that it counted.
     reachable: bool,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct BreakdownView<'a> {
     window: SpanView,
     /// Since when days are kept, where that is after the beginning of the window.
     kept_from_at: Option<Moment>,
-    /// What increments added in the window: all `count`s, that of `other`, and `none` together.
+    /// What increments added in the window: all `count`s, the count of `other`, and `none` together.
     total: CountValue,
     /// How many values are known by name: 1,000 at most.
     values: usize,

@@ -113,15 +113,14 @@ pub struct SettingsView {
     /// change, or from this setting where that is later.
     ttl_mode: Option<TtlMode>,
     /// What no decrement may take the value below: a whole number of up to 128 bits, or its decimal string. It needs a
-    /// home; without `home` that is the one that there is, or the only datacenter that has written, or the first that
-    /// will.
+    /// home; without `home` that is the present home, or the only datacenter that has written, or the first that will.
     floor: Option<Exact>,
     /// The datacenter that all writes are counted at, wherever they enter; `null` for each at its own. While it does
     /// not answer, writes are refused with `unavailable`.
     home: Option<Datacenter>,
-    /// The hash of its unique elements; `null`, or left out, for that which the counter has: at first `keyed`, which
-    /// has a secret key. `redis` is that of Redis's HyperLogLog: it is known to all, so whoever chooses elements can
-    /// set the estimate at will. It cannot be changed once elements were counted.
+    /// The hash of its unique elements; `null`, or left out, for the hash that the counter has: at first `keyed`, which
+    /// has a secret key. `redis` is the hash of Redis's HyperLogLog: it is known to all, so whoever chooses elements
+    /// can set the estimate at will. It cannot be changed once elements were counted.
     unique_hash: UniqueHash,
     /// How long the finest buckets are kept, 900 to 86,400; `null` for `TALLY_SECONDS_KEPT`.
     seconds_kept: Option<u32>,

@@ -15,7 +15,7 @@ use tally_core::sketch::{Histogram, MAX_RELATIVE_ERROR};
 
 #[derive(Serialize)]
 struct SampledSpanView {
-    /// As it was asked for.
+    /// As in the request.
     seconds: u64,
     /// Where the minute of the first second begins, or its hour if that was a day ago.
     starts_at: Moment,
@@ -27,7 +27,7 @@ struct SampledSpanView {
 struct DatacenterSamplesView<'a> {
     id: &'a Datacenter,
     count: CountValue,
-    /// Whether it told all its samples.
+    /// Whether it reported all its samples.
     reachable: bool,
 }
 
@@ -49,7 +49,7 @@ struct DistributionView<'a> {
     p99: Option<f64>,
     /// The sample that 99.9 % do not exceed.
     p999: Option<f64>,
-    /// How far a percentile may be off, relative to the sample that it stands for: 1/128.
+    /// How far a percentile may be off, relative to the sample that it estimates: 1/128.
     max_relative_error: f64,
     exact: Exactness,
     as_of: Moment,
@@ -159,7 +159,7 @@ impl SummedCounter<'_> {
             step: &'static str,
             /// From when on steps are complete.
             kept_from_at: Moment,
-            /// How far a percentile may be off, relative to the sample that it stands for: 1/128.
+            /// How far a percentile may be off, relative to the sample that it estimates: 1/128.
             max_relative_error: f64,
             exact: Exactness,
             as_of: Moment,

@@ -19,7 +19,7 @@ use tally_core::counter::total::Value;
 pub(super) struct Tree {
     root: RootView,
     datacenters: Vec<Branch>,
-    /// Asked by strong reads alone, where events of the counter may be queued.
+    /// Only strong reads ask them, where events of the counter may be queued.
     inboxes: Vec<InboxView>,
 }
 
@@ -43,7 +43,7 @@ struct Branch {
     /// where nothing is known.
     origin: &'static str,
     as_of: Moment,
-    /// How long its lead took, as the aggregator measured it; `null` where it was not asked.
+    /// How long its lead took, as the aggregator measured it; `null` where the read did not ask it.
     latency_ms: Option<Latency>,
     /// What its cells alone had counted; `null` where nothing is known.
     version: Option<VersionText>,
@@ -61,7 +61,7 @@ struct CellView {
     sequence: u64,
     added: Total,
     removed: Total,
-    /// Whether writes no longer spread to it; `null` where its lead was not asked.
+    /// Whether writes no longer spread to it; `null` where the read did not ask its lead.
     sealed: Option<bool>,
     /// How long it took, as its lead measured it; `null` where the lead did not ask.
     latency_ms: Option<Latency>,

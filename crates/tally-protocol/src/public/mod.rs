@@ -70,7 +70,7 @@ pub fn rotated_json(before: HashId, now: HashId) -> String {
     #[derive(Serialize)]
     struct RotatedView {
         status: &'static str,
-        /// Tells keys apart, and nothing else of them.
+        /// Distinguishes keys, and reveals nothing of them.
         hash_id: HashId,
         previous_hash_id: HashId,
         learned_within_ms: i64,

@@ -43,7 +43,7 @@ pub struct Estimate {
     /// Standard error in elements: two thirds of such estimates are this near or nearer.
     pub standard_error: f64,
     /// How many epochs of the hash's key it is the sum of; left out for one. A visitor counts once for each key under
-    /// which it came. 4 stands for four or more.
+    /// which it came. 4 means four or more.
     #[serde(skip_serializing_if = "is_one")]
     pub epochs: usize,
 }

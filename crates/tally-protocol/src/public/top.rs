@@ -59,8 +59,8 @@ struct RowView<'a> {
     as_of: Option<Moment>,
 }
 
-/// Counters that were too many to ask, or cannot be among the rows, by what the directory was told of them. The field
-/// is left out where all were asked.
+/// Counters that were too many to read, or cannot be among the rows, by what they reported to the directory. The field
+/// is left out where all were read.
 #[derive(Serialize)]
 pub(super) struct OmittedView {
     /// How many they are.
@@ -85,7 +85,7 @@ impl OmittedView {
 struct TopView<'a> {
     prefix: &'a str,
     by: &'static str,
-    /// As it was asked for; `null` for all time.
+    /// As in the request; `null` for all time.
     window: Option<&'a str>,
     /// Since when it was counted; `null` for all time.
     starts_at: Option<Moment>,

@@ -105,7 +105,7 @@ fn together_json(
         op: Option<&'static str>,
         #[serde(flatten)]
         estimate: Estimate,
-        /// Present if it was asked for.
+        /// Present if the request has a window.
         #[serde(skip_serializing_if = "Option::is_none")]
         window_seconds: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]

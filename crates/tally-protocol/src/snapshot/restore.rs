@@ -222,7 +222,7 @@ struct View<'a> {
     /// one before it. The field is left out where all have one.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     missing_partitions: &'a [u32],
-    /// Where the next call goes on; `null` at the end.
+    /// Where the next call continues; `null` at the end.
     cursor: Option<&'a str>,
 }
 
