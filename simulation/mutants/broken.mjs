@@ -65,7 +65,7 @@ export const MUTATIONS = [
     "a row of seconds is replaced by the newest minute",
     "crates/tally-objects/src/cell/seconds.rs",
     "let mut counts = self.hour_of_seconds(hour)?;",
-    "let mut counts = [0; HOUR];",
+    "let mut counts = vec![0; HOUR];",
     "reads::seconds_that_are_kept_for_a_day_are_there_once_after_crashes_and_a_flush_that_comes_again",
   ],
   [

@@ -161,7 +161,7 @@ proptest! {
 
     #[test]
     fn unpacked_seconds_are_those_that_were_packed(counts in vec((0..HOUR, any::<u128>(), 0..128_u32), 0..200)) {
-        let mut hour = [0; HOUR];
+        let mut hour = vec![0; HOUR];
         for (second, count, shift) in counts {
             hour[second] = count >> shift;
         }

@@ -39,7 +39,7 @@ impl CellStore {
         }
     }
 
-    fn hour_of_seconds(&self, hour: i64) -> Result<[u128; HOUR], Fault> {
+    fn hour_of_seconds(&self, hour: i64) -> Result<Vec<u128>, Fault> {
         let packed: Option<PackedSeconds> = self.get(Kind::Seconds, hour)?;
         Ok(packed.unwrap_or_default().unpack())
     }

@@ -17,16 +17,16 @@ pub struct PackedSeconds(Vec<(u128, Vec<u8>)>);
 
 impl PackedSeconds {
     /// Packs the counts of an hour, second by second.
-    pub fn pack(counts: &[u128; HOUR]) -> Self {
+    pub fn pack(counts: &[u128]) -> Self {
         Self(counts.chunks(MINUTE).map(pack_minute).collect())
     }
 
-    /// The counts of the hour.
-    pub fn unpack(&self) -> [u128; HOUR] {
-        let mut counts = [0; HOUR];
+    /// The counts of the hour: 58 KB, too many for a stack.
+    pub fn unpack(&self) -> Vec<u128> {
+        let mut counts = vec![0; HOUR];
         for (minute, (least, bits)) in counts.chunks_mut(MINUTE).zip(&self.0) {
             // A width of w has ⌈60 w / 8⌉ bytes.
-            let width = bits.len() * 8 / MINUTE;
+            let width = (bits.len() * 8 / MINUTE).min(128);
             for (index, count) in minute.iter_mut().enumerate() {
                 let mut above = 0_u128;
                 for bit in 0..width {
