@@ -1,6 +1,6 @@
-//! What watching a deployment and its keys cost each increment in the processor: a write noted for `GET /hot`, numbers
-//! counted and reported, a key that was made by a call known again. How much of a whole increment that is: `make bench`
-//! with `BENCH_BEFORE`, and its group `keys`.
+//! What watching a deployment and its keys cost each increment in the processor: a write noted for `GET /top?by=rate`,
+//! numbers counted and reported, a key that was made by a call known again. How much of a whole increment that is:
+//! `make bench` with `BENCH_BEFORE`, and its group `keys`.
 
 use divan::{Bencher, black_box};
 use tally_core::counter::id::{CounterId, Datacenter};

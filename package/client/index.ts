@@ -181,10 +181,12 @@ export class Tally {
   }
 
   /** The first entries of several boards, and with `member` its ranks among all of them. */
-  async boardsTop(boards: string[], query: Omit<Query<"readBoardsTop">, "boards"> = {}): Promise<Schemas["BoardsTop"]> {
+  async boardsTop(
+    boards: string[], query: Pick<Query<"readTop">, "member" | "limit" | "period" | "consistency"> = {},
+  ): Promise<Schemas["BoardsTop"]> {
     const parted = boards.find((board) => board.includes(","));
     if (parted !== undefined) throw new TallyError(400, "invalid-id", `\`boards\` has a name with a comma: ${parted}`);
-    return this.#read("/boards/top", { boards: boards.join(","), ...query });
+    return this.#read("/top", { boards: boards.join(","), ...query });
   }
 
   /** Which counters have most. */

@@ -373,7 +373,7 @@ class Tally:
         for name in names:
             if "," in name:
                 raise TallyError(400, "invalid-id", f"`boards` has a name with a comma: {name}")
-        return self.request("GET", "/boards/top", query={"boards": ",".join(names), **query})
+        return self.request("GET", "/top", query={"boards": ",".join(names), **query})
 
     def aggregate(self, prefix: str, **query: Any) -> dict:
         """The sum of all counters whose ids begin with prefix."""

@@ -147,7 +147,7 @@ class Dialogues(unittest.TestCase):
             with self.assertRaises(TallyError) as refused:
                 tally.boards_top(["eu,us"])
             self.assertEqual(refused.exception.code, "invalid-id")
-            self.assertEqual([path for path, _, _ in server.asked], ["/boards/top?boards=eu%2Cus&limit=3"])
+            self.assertEqual([path for path, _, _ in server.asked], ["/top?boards=eu%2Cus&limit=3"])
 
     def test_what_an_error_of_limit_says_of_on_error(self):
         for case in DIALOGUES["away"]:

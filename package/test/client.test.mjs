@@ -133,7 +133,7 @@ test("several boards are read by one call", async () => {
   };
   const top = await new Tally({ binding }).boardsTop(["eu", "us/west"], { limit: 3, member: "ann" });
   await assert.rejects(new Tally({ binding }).boardsTop(["eu,us"]), { code: "invalid-id" });
-  assert.deepEqual([top.entries, urls], [[], ["https://tally/boards/top?boards=eu%2Cus%2Fwest&limit=3&member=ann"]]);
+  assert.deepEqual([top.entries, urls], [[], ["https://tally/top?boards=eu%2Cus%2Fwest&limit=3&member=ann"]]);
 });
 
 test("a store tells each change to all who look, by one stream that ends with the last of them", async () => {

@@ -521,7 +521,7 @@ fn boards_of_several_shards_are_read_as_one() {
     let top = get(
         &world,
         &clients[0],
-        "/boards/top?boards=eu,us,asia,none&limit=50&member=m5&consistency=strong",
+        "/top?boards=eu,us,asia,none&limit=50&member=m5&consistency=strong",
     );
     let mut best: Vec<(usize, &str, &str)> = all
         .iter()
@@ -550,7 +550,7 @@ fn boards_of_several_shards_are_read_as_one() {
     for _ in 0..8 {
         get(&world, &clients[1], "/boards/us");
     }
-    let far = get(&world, &clients[1], "/boards/top?boards=us&limit=10");
+    let far = get(&world, &clients[1], "/top?boards=us&limit=10");
     assert_eq!(far["exact"], json!(false), "{far}");
 }
 
@@ -565,7 +565,7 @@ fn a_merge_of_boards_names_the_one_that_does_not_answer() {
     let write = r#"{"score":7}"#;
     let near = "/boards/near/members/ann";
     assert_eq!(ask(&world, &clients[1], "POST", near, write).0, 200);
-    let path = "/boards/top?boards=b,near&limit=3&member=ann&consistency=strong";
+    let path = "/top?boards=b,near&limit=3&member=ann&consistency=strong";
     // Each isolate knows both boards.
     for _ in 0..8 {
         assert_eq!(get(&world, &clients[1], path)["exact"], json!(true));
@@ -589,7 +589,7 @@ fn a_merge_of_boards_names_the_one_that_does_not_answer() {
         &world,
         &clients[1],
         "GET",
-        "/boards/top?boards=b&consistency=strong",
+        "/top?boards=b&consistency=strong",
         "",
     );
     assert_eq!((status, &refused["code"]), (503, &json!("unavailable")));

@@ -231,7 +231,7 @@ describe("without a key", () => {
   // What is an increment of one and of now is not among them.
   const beyond = async (id) => {
     const { version } = await state(id);
-    const { bytes } = await world.call("GET", `/counters/${encodeURIComponent(id)}/uniques/hll?consistency=strong`, admin);
+    const { bytes } = await world.call("GET", `/uniques?id=${encodeURIComponent(id)}&format=hll&consistency=strong`, admin);
     const octets = { "content-type": "application/octet-stream" };
     return [
       ["PUT", `/counters/${encodeURIComponent(id)}/uniques/hll`, { body: bytes, headers: octets }],

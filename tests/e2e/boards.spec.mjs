@@ -79,7 +79,7 @@ test("members are changed under a condition, hidden, removed, and found by name"
     body: '{"delta":1}', headers: { "If-Match": "*" },
   });
   await post("/boards/friends/members/bob", { score: 9 });
-  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":true}' })).toMatchObject({
+  expect(await world.well("POST", "/boards/friends/members/bob", { body: '{"hidden":true}' })).toMatchObject({
     score: 9, rank: null, total: 1,
   });
   expect(await get("/boards/friends/members?id=bob&id=ann&id=eve")).toMatchObject({
@@ -90,7 +90,7 @@ test("members are changed under a condition, hidden, removed, and found by name"
     absent: ["eve"],
   });
   await world.refused(404, "member-not-found", "GET", "/boards/friends/members?around=bob");
-  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":false}' })).toMatchObject({
+  expect(await world.well("POST", "/boards/friends/members/bob", { body: '{"hidden":false}' })).toMatchObject({
     rank: 1, total: 2,
   });
   expect(await world.well("DELETE", "/boards/friends/members/bob")).toMatchObject({
@@ -155,15 +155,14 @@ test("keys reach boards by the prefix of their names, and who has none writes on
     await closed.well("POST", "/boards/game%2Frace/members/ann", { ...score, ...key });
     await closed.refused(403, "forbidden", "POST", "/boards/race/members/ann", { ...score, ...key });
     await closed.refused(403, "forbidden", "DELETE", "/boards/game%2Frace", key);
-    await closed.well("GET", "/boards/top?boards=game/race", key);
-    await closed.refused(403, "forbidden", "GET", "/boards/top?boards=game/race,race", key);
-    await closed.refused(403, "forbidden", "GET", "/boards/top", key);
+    await closed.well("GET", "/top?boards=game/race", key);
+    await closed.refused(403, "forbidden", "GET", "/top?boards=game/race,race", key);
     expect((await closed.well("GET", "/boards?prefix=game/", key)).entries).toEqual(["game/race"]);
     await closed.well("POST", "/boards/open%2Frace/members/ann", { ...score, clientIp: "203.0.113.9" });
     await closed.refused(401, "unauthorized", "POST", "/boards/shop%2Frace/members/ann", {
       ...score, clientIp: "203.0.113.9",
     });
-    await closed.refused(401, "unauthorized", "PUT", "/boards/open%2Frace/members/ann/hidden", {
+    await closed.refused(401, "unauthorized", "POST", "/boards/open%2Frace/members/ann", {
       body: '{"hidden":true}', clientIp: "203.0.113.9",
     });
   } finally {
@@ -259,7 +258,7 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
     body: '{"member":"a","score":1}\n'.repeat(10_001),
   });
   for (const body of ["{}", '{"hidden":1}']) {
-    await world.refused(400, "invalid-body", "PUT", "/boards/wrong/members/ann/hidden", { body });
+    await world.refused(400, "invalid-body", "POST", "/boards/wrong/members/ann", { body });
   }
   expect(
     await post("/boards/wrong/members", '{"member":"bob","score":"x"}\n{"member":"cat","score":3}\n{"score":4}\nx'),
@@ -273,7 +272,7 @@ test("several boards are read as one, and a member has its rank among all of the
   for (const [board, members] of Object.entries({ eu: { ann: 5, bob: 9 }, us: { ann: 7, cat: 9, dan: 1 } })) {
     for (const [member, score] of Object.entries(members)) await post(`/boards/${board}/members/${member}`, { score });
   }
-  const answer = await get("/boards/top?boards=us,eu,asia&limit=4&member=ann");
+  const answer = await get("/top?boards=us,eu,asia&limit=4&member=ann");
   expect(answer).toMatchObject({
     entries: [
       { board: "us", member: "cat", score: 9, rank: 1 },
@@ -288,24 +287,23 @@ test("several boards are read as one, and a member has its rank among all of the
     boards: [{ board: "us", total: 3, exact: true }, { board: "eu", total: 2, exact: true }],
     absent: ["asia"], missing_boards: [], total: 5, exact: true,
   });
-  expect((await get("/boards/top?boards=eu,us&member=nobody&limit=0")).members).toEqual([]);
+  expect((await get("/top?boards=eu,us&member=nobody&limit=1")).members).toEqual([]);
   await world.well("PUT", "/boards/golf", { body: '{"order":"asc"}' });
-  const { json } = await world.refused(409, "boards-differ", "GET", "/boards/top?boards=eu,golf");
+  const { json } = await world.refused(409, "boards-differ", "GET", "/top?boards=eu,golf");
   expect(json.detail).toContain('"golf"');
-  await world.refused(404, "board-not-found", "GET", "/boards/top?boards=asia,africa");
-  await world.refused(404, "period-not-found", "GET", "/boards/top?boards=eu&period=1");
+  await world.refused(404, "board-not-found", "GET", "/top?boards=asia,africa");
+  await world.refused(404, "period-not-found", "GET", "/top?boards=eu&period=1");
   const many = Array.from({ length: 17 }, (_, index) => `b${index}`).join(",");
   for (const query of [`=${many}`, "=eu,eu", "=eu&limit=1001", "=eu&x=1", "=eu&cursor=x"]) {
-    await world.refused(400, "invalid-query", "GET", `/boards/top?boards${query}`);
+    await world.refused(400, "invalid-query", "GET", `/top?boards${query}`);
   }
-  for (const query of ["boards=", "boards=eu,,us", "limit=1"]) {
-    await world.refused(400, "invalid-id", "GET", `/boards/top?${query}`);
+  for (const query of ["boards=", "boards=eu,,us"]) {
+    await world.refused(400, "invalid-id", "GET", `/top?${query}`);
   }
-  // A board may have this name too.
-  await world.refused(404, "board-not-found", "GET", "/boards/top");
+  // A board may have any name.
   await post("/boards/top/members/ann", { score: 1 });
   expect(await get("/boards/top")).toMatchObject({ board: "top", total: 1 });
-  expect(await get("/boards/top?boards=top")).toMatchObject({ entries: [{ board: "top", member: "ann", rank: 1 }] });
+  expect(await get("/top?boards=top")).toMatchObject({ entries: [{ board: "top", member: "ann", rank: 1 }] });
   await world.well("DELETE", "/boards/top");
 });
 

@@ -146,7 +146,7 @@ function calls(paths) {
   }
   for (const id of IDS) {
     found.push(`/uniques?id=one%2Fown%2F0&id=${encode(id)}`, `/api/counter?key=${encode(id)}`);
-    found.push(`/limits?check=${encode(id)}`, `/counters/${encode("one/own/0")}/rank?prefix=${encode(id)}`);
+    found.push(`/limits?check=${encode(id)}`, `/top?id=${encode("one/own/0")}&prefix=${encode(id)}`);
   }
   return found.filter((path) => !path.startsWith("/live") && !path.startsWith("/metrics"));
 }

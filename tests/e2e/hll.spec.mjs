@@ -13,12 +13,13 @@ const DENSE_BYTES = 12_304;
 const STALE = Buffer.from([0, 0, 0, 0, 0, 0, 0, 0x80]);
 
 const path = (id, more = "") => `/counters/${id}/uniques/hll${more}`;
+const exportOf = (id, more = "") => `/uniques?id=${id}&format=hll${more}`;
 const names = (from, to) => Array.from({ length: to - from }, (_, index) => `visitor ${from + index}`);
 const created = (world, id, more) => world.put(id, { unique_hash: "redis", ...more });
 const imported = (world, id, body, options) => world.well("PUT", path(id), { body, headers: OCTETS, ...options });
 
 async function exported(world, id, more = "") {
-  const answer = await world.call("GET", path(id, `?consistency=strong${more}`));
+  const answer = await world.call("GET", exportOf(id, `&consistency=strong${more}`));
   expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/octet-stream"]);
   expect(answer.headers.get("tally-exact")).toBe("true");
   expect(answer.bytes.subarray(COUNT_AT, HEADER_BYTES)).toEqual(STALE);
@@ -103,7 +104,7 @@ test.skipIf(MISSING)(`thousands of elements go to Redis and come from it${MISSIN
     isSame(await exported(world, "many"), before);
     // A default read has it soon, by what datacenters push.
     await until(
-      async () => (await world.call("GET", path("many"))).bytes.equals(before), "the read of all datacenters",
+      async () => (await world.call("GET", exportOf("many"))).bytes.equals(before), "the read of all datacenters",
     );
   } finally {
     await redis.close();
@@ -178,15 +179,15 @@ test("what is no string is refused with the reason, and so is a counter of anoth
     isSame(await exported(world, "r"), one);
 
     await world.add("k", { unique: "ann" });
-    await world.refused(409, "hash-mismatch", "GET", path("k"));
+    await world.refused(409, "hash-mismatch", "GET", exportOf("k"));
     await world.refused(409, "hash-mismatch", "PUT", path("k"), { body: one, headers: OCTETS });
     expect(await estimate(world, "k")).toBe(1);
     // A string creates no counter: its hash is a setting.
     const none = await world.refused(404, "counter-not-found", "PUT", path("none"), { body: one, headers: OCTETS });
     expect(none.json.detail).toContain("unique_hash");
-    await world.refused(404, "counter-not-found", "GET", path("none"));
+    await world.refused(404, "counter-not-found", "GET", exportOf("none"));
     await world.refused(404, "counter-not-found", "GET", "/counters/none");
-    await world.refused(400, "invalid-query", "GET", path("r", "?format=dense"));
+    await world.refused(400, "invalid-query", "GET", "/uniques?id=r&format=dense");
     await world.refused(405, "method-not-allowed", "POST", path("r"), { body: one });
     // A deleted one is forgotten, registers and all.
     await world.well("DELETE", "/counters/r");
@@ -210,17 +211,17 @@ test("who may only write imports, who may only read exports, and rounded readers
   let world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) } });
   try {
     await world.put("r", { unique_hash: "redis" }, as("admin"));
-    const { bytes } = await world.call("GET", path("r"), as("reader"));
+    const { bytes } = await world.call("GET", exportOf("r"), as("reader"));
     expect(bytes.length).toBe(18);
     expect(await world.well("PUT", path("r"), { body: bytes, ...as("writer") })).toMatchObject({ estimate: 0 });
-    await world.refused(403, "forbidden", "GET", path("r"), as("writer"));
+    await world.refused(403, "forbidden", "GET", exportOf("r"), as("writer"));
     await world.refused(403, "forbidden", "PUT", path("r"), { body: bytes, ...as("reader") });
-    await world.refused(401, "unauthorized", "GET", path("r"));
+    await world.refused(401, "unauthorized", "GET", exportOf("r"));
     await world.close();
 
     world = await openWorld({ edgeVars: { TALLY_UNIQUES_ROUNDING: "2" } });
     await created(world, "r");
-    const rounded = await world.refused(401, "unauthorized", "GET", path("r"));
+    const rounded = await world.refused(401, "unauthorized", "GET", exportOf("r"));
     expect(rounded.json.detail).toContain("send a key");
   } finally {
     await world.close();

@@ -51,8 +51,9 @@ test("a page begins where the one before ended, whatever its length", async () =
       if (refused) await world.refused(400, "invalid-query", "GET", `${path}?limit=${limit}`, options);
     }
   }
-  for (const path of ["/top", "/hot"]) {
-    expect(await world.well("GET", `${path}?limit=1`, options)).toMatchObject({ cursor: null });
+  for (const path of ["/top", "/top?by=rate"]) {
+    const query = path.includes("?") ? "&limit=1" : "?limit=1";
+    expect(await world.well("GET", path + query, options)).toMatchObject({ cursor: null });
   }
 });
 

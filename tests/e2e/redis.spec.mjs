@@ -303,7 +303,7 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     expect(await result(world, "ZINCRBY", "race", "-10", "cat")).toBe("80");
     expect(await board("GET", "race/members/cat")).toMatchObject({ score: 80, rank: 4, metadata: { car: "red" } });
     // Those who are hidden there are not seen here.
-    await board("PUT", "race/members/bob/hidden", '{"hidden":true}');
+    await board("POST", "race/members/bob", '{"hidden":true}');
     expect(await result(world, "ZMSCORE", "race", "bob", "al")).toEqual([null, "83"]);
     expect(await result(world, "TYPE", "race")).toBe("zset");
     expect(await result(world, "KEYS", "*")).toEqual(["race"]);

@@ -42,7 +42,7 @@ test("a share reads what begins with its prefix, and nothing else", async () => 
   expect(listed.entries.map(({ id }) => id)).toEqual(["blog/a", "blog/b"]);
   await world.well("GET", "/top?prefix=blog%2F", guest);
   await world.well("GET", "/counters/blog%2F*/history?top=5", guest);
-  await world.well("GET", "/counters/blog%2Fa/rank?prefix=blog%2F", guest);
+  await world.well("GET", "/top?id=blog%2Fa&prefix=blog%2F", guest);
   for (const [method, path] of [
     ["GET", "/counters/shop%2Fa"],
     ["GET", "/counters/blog"],
@@ -72,7 +72,8 @@ test("a share reads no boards, no exports and nothing of Redis's keys below its 
   const guest = bearer(token);
   for (const path of [
     "/boards", "/boards?prefix=blog%2F", "/boards/blog%2Fgame", "/boards/blog%2Fgame/members",
-    "/boards/blog%2Fgame/members?format=ndjson", "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hll",
+    "/boards/blog%2Fgame/members?format=ndjson", "/live?board=blog%2Fgame", "/uniques?id=blog%2Fa&format=hll",
+    "/top?boards=blog%2Fgame", "/top?by=rate",
     "/export?prefix=blog%2F", "/keys", "/audit", "/alerts",
   ])
     await world.refused(403, "forbidden", "GET", path, guest);

@@ -435,7 +435,9 @@ proptest! {
         let number = f64::from_bits(bits);
         prop_assume!(number.is_finite());
         let body = format!("{{\"score\":{number:e}}}");
-        let write = parse_write(body.as_bytes(), 0).unwrap();
+        let MemberAction::Put(write) = parse_write(body.as_bytes(), 0).unwrap() else {
+            panic!("a score");
+        };
         prop_assert_eq!(write.amount, Amount::Score(score(number)));
         let line = format!("{{\"board\":\"b\",\"member\":\"a\",\"score\":{number:e}}}");
         let (writes, _) = parse_member_line(line.as_bytes(), 0).unwrap();

@@ -104,7 +104,7 @@ async function makeBoards(scene) {
 async function lastOfBoards(scene) {
   const away = { expires_in_seconds: 315_360_000 };
   await score(scene, "race", "kept", { score: 50, ...away });
-  await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: true }));
+  await scene.call("POST", "/boards/race/members/m1", json({ hidden: true }));
   await scene.call("DELETE", "/boards/race/members/m2");
   await score(scene, "gone", "ann", { score: 1 });
   await scene.call("DELETE", "/boards/gone");
@@ -166,7 +166,7 @@ async function fourth(scene) {
   await samples(scene, [3.5, 7, 14, 28]);
   await scene.add("uniques/keyed", { unique: "eve" });
   await scene.add("uniques/redis", { unique: "eve" }, { colo: "IAD" });
-  const { bytes } = await scene.call("GET", "/counters/uniques%2Fredis/uniques/hll?consistency=strong");
+  const { bytes } = await scene.call("GET", "/uniques?id=uniques%2Fredis&format=hll&consistency=strong");
   await scene.put("uniques/imported", { unique_hash: "redis" });
   await scene.call("PUT", "/counters/uniques%2Fimported/uniques/hll", { body: bytes, headers: OCTETS });
   for (const ip of ["203.0.113.9", "203.0.113.10"]) {

@@ -66,7 +66,7 @@ async function elements(opened) {
   assert.equal((await opened.grew("uniques/keyed", 3)).estimate, opened.recorded("uniques/keyed").uniques.estimate + 1);
   await scene.add("uniques/redis", { unique: "ann" });
   assert.deepEqual(await opened.grew("uniques/redis", 1), opened.recorded("uniques/redis").uniques);
-  const { bytes } = await scene.call("GET", counter("uniques/redis", "/uniques/hll?consistency=strong"));
+  const { bytes } = await scene.call("GET", "/uniques?id=uniques%2Fredis&format=hll&consistency=strong");
   await scene.call("PUT", counter("uniques/imported", "/uniques/hll"), { body: bytes, headers: OCTETS });
   assert.deepEqual(await opened.grew("uniques/imported", 0), opened.recorded("uniques/imported").uniques);
   await scene.add("uniques/imported", { unique: "gus" });
@@ -171,7 +171,7 @@ async function boards({ scene, ...opened }) {
     [top.total, top.entries[0].member, top.entries[1].member],
     [total + 1, "new", opened.answerTo("/boards/race/members?limit=20").entries[0].member],
   );
-  await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: false }));
+  await scene.call("POST", "/boards/race/members/m1", json({ hidden: false }));
   assert.equal((await scene.call("GET", "/boards/race/members")).json.total, total + 2);
   const before = opened.answerTo("/boards/spread/members/m7?consistency=strong").score;
   assert.equal(

@@ -14,8 +14,50 @@ use crate::read::{
 };
 use crate::redis::hll;
 use crate::write::{administration, counter as write};
+use tally_protocol::access::{Caller, Scope, not_shared};
+#[cfg(feature = "boards")]
+use tally_protocol::boards::MergedQuery;
 use tally_protocol::problem::Problem;
+use tally_protocol::query::has_parameter;
 use tally_protocol::routes::{Route, route_table};
+
+/// Refuses shares, which read no boards and no registers.
+fn only_with_key(caller: &Caller) -> Result<(), Problem> {
+    match caller.is_share() {
+        true => Err(not_shared()),
+        false => Ok(()),
+    }
+}
+
+/// `GET /top`: of counters by what they have, of counters by how often they are written, or of several boards.
+///
+/// # Errors
+/// Those of the three.
+async fn top_of(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    #[cfg(feature = "boards")]
+    if MergedQuery::is_meant(context.query()) {
+        only_with_key(caller)?;
+        return merged_boards::top(context, caller).await;
+    }
+    if has_parameter(context.query(), "by", Some("rate")) {
+        caller.may(Scope::Admin, "")?;
+        return hot::hot(context).await;
+    }
+    top::top(context, caller).await
+}
+
+/// `GET /uniques`: an estimate, or the registers as Redis keeps them.
+///
+/// # Errors
+/// Those of the two.
+async fn uniques_of(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    #[cfg(feature = "redis")]
+    if has_parameter(context.query(), "format", Some("hll")) {
+        only_with_key(caller)?;
+        return hll::export(context, caller).await;
+    }
+    uniques::uniques(context, caller).await
+}
 
 // A box for each route: otherwise each request moves a future as large as that of the largest route. In Wasm, where a
 // request costs ten times as much anyway, the boxes would take 13 KB gzipped.

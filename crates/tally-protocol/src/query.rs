@@ -4,11 +4,14 @@
 
 mod breakdown;
 mod list_page;
+mod pairs;
 mod top;
 mod verdicts;
 
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
 pub use list_page::{ListPage, newest_first};
+pub use pairs::has_parameter;
+use pairs::known_pairs;
 pub use top::TopQuery;
 
 use super::messages::ReadParts;
@@ -16,7 +19,7 @@ use super::problem::{Code, Problem};
 use super::routes::{RouteName, percent_decoded};
 use super::version::Version;
 use tally_core::counter::history::Resolution;
-use tally_core::counter::id::Datacenter;
+use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Range;
 use tally_core::counter::samples::{SAMPLES_BY_MINUTE_SECONDS, SAMPLES_SECONDS_MAX, whole};
 use tally_core::counter::uniques_retention::{self, BY_DAYS_SECONDS};
@@ -84,19 +87,9 @@ impl UnknownQuery {
         match self {
             Self::Refused => false,
             Self::Ignored => true,
-            Self::IgnoredWhere(name, value) => form_urlencoded::parse(query.as_bytes())
-                .any(|(other, given)| other == name && given == value),
+            Self::IgnoredWhere(name, value) => has_parameter(query, name, Some(value)),
         }
     }
-}
-
-/// The pairs of a query whose names are known, as they stand in the URL.
-fn known_pairs(query: &str, known: &[&str]) -> String {
-    let is_known = |pair: &&str| {
-        form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| known.contains(&&*name))
-    };
-    let pairs: Vec<&str> = query.split('&').filter(is_known).collect();
-    pairs.join("&")
 }
 
 /// A parsed query string.
@@ -189,6 +182,19 @@ impl Query {
             .iter()
             .filter(move |(known, _)| known == name)
             .map(|(_, value)| value.as_str())
+    }
+
+    /// The counter of a query that may name one.
+    ///
+    /// # Errors
+    /// `invalid-query` where it names several, `invalid-id`.
+    pub fn one_id(&self) -> Result<Option<CounterId>, Problem> {
+        let mut ids = self.all("id");
+        let id = ids.next();
+        match ids.next() {
+            None => Ok(id.map(CounterId::parse).transpose()?),
+            Some(_) => refuse("id names one counter here; send it once".to_owned()),
+        }
     }
 
     /// The time in a parameter, in unix seconds; a date means its first second in `from` and `period`, its last

@@ -791,7 +791,7 @@ fn hidden_members_of_a_spread_board_come_back_hidden() {
         let path = format!("/boards/game/members/m{number:02}");
         from.well(0, "POST", &path, &format!("{{\"score\":{number}}}"));
         if number % 2 == 0 {
-            from.well(0, "PUT", &format!("{path}/hidden"), r#"{"hidden":true}"#);
+            from.well(0, "POST", &path, r#"{"hidden":true}"#);
         }
     }
     let file = from.export("");

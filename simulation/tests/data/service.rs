@@ -198,8 +198,8 @@ impl Service {
             let body = json!({"score": score, "metadata": {"of": member}}).to_string();
             self.well(0, "POST", &format!("/boards/game/members/{member}"), &body);
         }
-        let hidden = "/boards/game/members/bob/hidden";
-        self.well(0, "PUT", hidden, r#"{"hidden":true}"#);
+        let hidden = "/boards/game/members/bob";
+        self.well(0, "POST", hidden, r#"{"hidden":true}"#);
         for (board, settings, field) in [
             ("sums", r#"{"keep":"sum"}"#, "delta"),
             ("times", r#"{"keep":"best","order":"asc"}"#, "score"),

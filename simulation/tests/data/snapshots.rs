@@ -156,16 +156,18 @@ fn counters_of_a_day_and_snapshots_are_listed() {
     );
     let are_whole = each(&all["entries"], "complete");
     assert!(are_whole.iter().all(|whole| **whole == true), "{all}");
-    let one = service.well(0, "GET", "/snapshots/2026-01-03", "");
+    let one = service.well(0, "GET", "/snapshots?date=2026-01-03", "")["entries"][0].clone();
+    assert!(!one["runs"].as_array().expect("runs").is_empty(), "{one}");
+    let none = service.well(0, "GET", "/snapshots?date=2026-01-09", "");
+    assert_eq!(none["entries"], json!([]), "{none}");
     assert_eq!(
         (&one["changed"], &one["counters"]),
         (&json!(2), &json!(2)),
         "{one}"
     );
     for (path, status) in [
-        ("/snapshots/monday", 400),
-        ("/snapshots/2026-02-30", 400),
-        ("/snapshots/2026-01-09", 404),
+        ("/snapshots?date=monday", 400),
+        ("/snapshots?date=2026-02-30", 400),
         ("/counters/likes?on=tomorrow", 400),
         ("/counters/likes?on=2026-01-09", 400),
         ("/counters/likes?on=2026-01-02&window=60", 400),
@@ -227,7 +229,8 @@ fn what_lies_with_partitions_that_were_taken_away_is_told() {
         .map(|counter| &counter["value"])
         .collect();
     assert_eq!(values, vec![&json!(5); 12], "{list}");
-    let one = service.well(0, "GET", &format!("/snapshots/{day}"), "");
+    let list = service.well(0, "GET", &format!("/snapshots?date={day}"), "");
+    let one = &list["entries"][0];
     assert_eq!(
         (&one["counters"], &one["complete"]),
         (&json!(12), &json!(true)),
@@ -550,7 +553,8 @@ fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
         assert_eq!(each(&list["entries"], "value"), vec![5; 40], "{list}");
         let did = restore(&to, day, json!({}), Some("back"));
         assert_eq!(did["created"], 40, "{partitions:?} {did}");
-        let one = to.well(0, "GET", &format!("/snapshots/{day}"), "");
+        let list = to.well(0, "GET", &format!("/snapshots?date={day}"), "");
+        let one = &list["entries"][0];
         assert_eq!(
             ["counters", "complete"].map(|name| &one[name]),
             [&json!(40), &json!(true)],

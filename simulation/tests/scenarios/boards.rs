@@ -107,24 +107,15 @@ fn what_is_not_there_is_said_to_be_not_there() {
     let hidden = json!({"hidden": true});
     let no_board = (404, "board-not-found".to_owned());
     assert_eq!(code("DELETE", "/boards/none/members/a", &none), no_board);
-    assert_eq!(
-        code("PUT", "/boards/none/members/a/hidden", &hidden),
-        no_board
-    );
+    assert_eq!(code("POST", "/boards/none/members/a", &hidden), no_board);
     score(&scene, "b", "a", 1);
     let no_member = (404, "member-not-found".to_owned());
-    assert_eq!(
-        code("PUT", "/boards/b/members/x/hidden", &hidden),
-        no_member
-    );
+    assert_eq!(code("POST", "/boards/b/members/x", &hidden), no_member);
     assert_eq!(ask(&scene, "DELETE", "/boards/b/members/x", &none).0, 200);
-    assert_eq!(
-        ask(&scene, "PUT", "/boards/b/members/a/hidden", &hidden).0,
-        200
-    );
+    assert_eq!(ask(&scene, "POST", "/boards/b/members/a", &hidden).0, 200);
     // It is not in the order, and it is there.
     assert_eq!(
-        ask(&scene, "PUT", "/boards/b/members/a/hidden", &hidden).1["changed"],
+        ask(&scene, "POST", "/boards/b/members/a", &hidden).1["changed"],
         0
     );
     let request = ClientRequest::new("POST", "/boards/b/members/a").at(0);

@@ -40,9 +40,9 @@ fn elements_of_two_hashes_that_meet_in_a_lane_are_not_taken_for_two() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, put(r#"{"unique_hash":"redis"}"#).at(1));
     let registers = format!("{COUNTER}/uniques/hll");
-    let nobody = scene
-        .ask(0, ClientRequest::new("GET", &registers).at(1))
-        .body;
+    let id = COUNTER.trim_start_matches("/counters/");
+    let exported = format!("/uniques?id={id}&format=hll");
+    let nobody = scene.ask(0, ClientRequest::new("GET", exported).at(1)).body;
     let flush = scene.hold("/flush", LEAD);
     let first = scene.begin(0, add(1));
     scene.wait_for(&flush);

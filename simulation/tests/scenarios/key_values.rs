@@ -299,8 +299,8 @@ fn a_board_whose_members_are_all_hidden_is_no_key() {
     );
     call(
         &scene,
-        "PUT",
-        "/boards/b/members/ann/hidden",
+        "POST",
+        "/boards/b/members/ann",
         &json!({"hidden": true}),
     );
     assert_eq!(
@@ -309,8 +309,8 @@ fn a_board_whose_members_are_all_hidden_is_no_key() {
     );
     call(
         &scene,
-        "PUT",
-        "/boards/b/members/ann/hidden",
+        "POST",
+        "/boards/b/members/ann",
         &json!({"hidden": false}),
     );
     assert_eq!(one(&scene, "TYPE b"), "zset");
@@ -319,9 +319,9 @@ fn a_board_whose_members_are_all_hidden_is_no_key() {
 #[test]
 fn commands_that_write_a_member_by_its_name_reach_hidden_ones() {
     let scene = Scene::new(&["FRA"]);
-    let hidden = "/boards/b/members/ann/hidden";
+    let hidden = "/boards/b/members/ann";
     rank(&scene, "b");
-    call(&scene, "PUT", hidden, &json!({"hidden": true}));
+    call(&scene, "POST", hidden, &json!({"hidden": true}));
     assert_eq!(
         ran(
             &scene,

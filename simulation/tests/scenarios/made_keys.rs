@@ -752,7 +752,7 @@ fn a_share_reads_counters_and_nothing_else() {
             Value::Null,
         ),
         ("GET", "/live?board=blog%2Fgame", Value::Null),
-        ("GET", "/counters/blog%2Fhome/uniques/hll", Value::Null),
+        ("GET", "/uniques?id=blog%2Fhome&format=hll", Value::Null),
         ("GET", "/export?prefix=blog%2F", Value::Null),
         ("GET", "/keys", Value::Null),
         ("GET", "/shares", Value::Null),

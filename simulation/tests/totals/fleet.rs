@@ -337,7 +337,7 @@ fn hot_names_what_is_written_most_with_its_datacenters_and_shards() {
         get(&world, client, "/counters/hot?consistency=strong");
         get(&world, client, "/counters/warm?consistency=strong");
     }
-    let hot = get(&world, &clients[1], "/hot?limit=2");
+    let hot = get(&world, &clients[1], "/top?by=rate&limit=2");
     assert_eq!(hot["exact"], false, "{hot}");
     let rows = hot["entries"].as_array().expect("rows");
     let ids: Vec<_> = rows
@@ -355,7 +355,7 @@ fn hot_names_what_is_written_most_with_its_datacenters_and_shards() {
     assert_eq!(rows[0]["shards"], 2, "{hot}");
     assert_eq!(rows[0]["error_per_second"], 0.0, "{hot}");
     world.run_for_ms(120_000);
-    let hot = get(&world, &clients[1], "/hot");
+    let hot = get(&world, &clients[1], "/top?by=rate");
     assert_eq!(
         hot["entries"].as_array().map(Vec::len),
         Some(0),

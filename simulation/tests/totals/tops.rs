@@ -116,8 +116,8 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                 );
                 assert_eq!(top["starts_at"].as_i64(), from_ms, "{what}");
                 if let Some((rank, id, amount)) = rows.last() {
-                    let path = format!("/counters/{}/rank?{query}", id.replace('/', "%2F"));
-                    let answer = get(world, client, &path);
+                    let path = format!("/top?id={}&{query}", id.replace('/', "%2F"));
+                    let answer = get(world, client, &path)["entries"][0].clone();
                     assert_eq!(
                         (&answer["rank"], number(&answer)),
                         (&(*rank).into(), *amount),
@@ -234,9 +234,9 @@ fn what_a_top_cannot_tell_is_refused_with_what_it_can() {
         ("/top?at=7", "invalid-query"),
         ("/top?window=07d", "invalid-query"),
         ("/top?window=%2B7d", "invalid-query"),
-        ("/counters/a/rank?prefix=b", "invalid-query"),
-        ("/counters/a/rank?limit=1", "invalid-query"),
-        ("/counters/none/rank", "counter-not-found"),
+        ("/top?id=a&prefix=b", "invalid-query"),
+        ("/top?id=a&id=b", "invalid-query"),
+        ("/top?id=none", "counter-not-found"),
     ] {
         let refused = world.run(client.get(path)).expect("an answer");
         assert_eq!(refused.json()["code"], code, "{path}: {}", refused.text());
@@ -350,8 +350,9 @@ fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
         );
         assert_eq!(top["entries"][0]["share"], share, "{limit}");
     }
-    let rank = get(&world, &client, "/counters/2/rank?window=90d");
-    let actual = (&rank["total"], &rank["share"], &rank["rank"]);
+    let rank = get(&world, &client, "/top?id=2&window=90d");
+    let row = &rank["entries"][0];
+    let actual = (&rank["total"], &row["share"], &row["rank"]);
     assert_eq!(actual, (&total.into(), &share, &1.into()), "{rank}");
 }
 
@@ -505,15 +506,15 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
         assert_eq!(rows_of(&few, "id"), first, "{few}");
         let (id, count) = &plain[plain.len() / 2];
         let rank = 1 + plain.iter().filter(|(_, other)| other > count).count();
-        let path = format!("/counters/{}/rank?{query}", id.replace('/', "%2F"));
-        let answer = get(&world, &client, &path);
+        let path = format!("/top?id={}&{query}", id.replace('/', "%2F"));
+        let answer = get(&world, &client, &path)["entries"][0].clone();
         assert_eq!(
             (&answer["rank"], &answer["count"]),
             (&rank.into(), &(*count).into()),
             "{answer}"
         );
     }
-    let none = world.run(client.get("/counters/none/rank?window=90d"));
+    let none = world.run(client.get("/top?id=none&window=90d"));
     assert_eq!(none.expect("an answer").json()["code"], "counter-not-found");
 }
 
@@ -599,16 +600,16 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     assert!(top["entries"][0]["share"].is_null(), "{top}");
     // Of one that is among the first fewer are asked than of the last one, which has a rank that all decide.
     let rank = |number: u64| {
-        let path = format!("/counters/of%2F{number:04}/rank?window=90d&prefix=of%2F");
+        let path = format!("/top?id=of%2F{number:04}&window=90d&prefix=of%2F");
         get(&world, &client, &path)
     };
     let (third, last) = (rank(COUNTERS - 2), rank(1));
     assert_eq!(
-        (&third["rank"], &third["share"]),
+        (&third["entries"][0]["rank"], &third["entries"][0]["share"]),
         (&3.into(), &serde_json::Value::Null),
         "{third}"
     );
-    assert!(last["rank"].as_u64() >= Some(5_000), "{last}");
+    assert!(last["entries"][0]["rank"].as_u64() >= Some(5_000), "{last}");
     assert!(
         third["omitted"]["counters"].as_u64() >= Some(left),
         "{third}"
@@ -630,10 +631,14 @@ fn of_few_counters_all_are_asked_also_where_it_is_known_before_who_is_first() {
         assert!(wrote.is_some(), "{path}");
     }
     world.run_for_ms(PROPAGATION_MS);
-    let path = "/counters/some%2Fa/rank?window=90d&prefix=some%2F";
+    let path = "/top?id=some%2Fa&window=90d&prefix=some%2F";
     let first = get(&world, &client, path);
     assert_eq!(
-        (&first["rank"], &first["counters"], &first["total"]),
+        (
+            &first["entries"][0]["rank"],
+            &first["counters"],
+            &first["total"]
+        ),
         (&1.into(), &2.into(), &9.into()),
         "{first}"
     );
@@ -772,7 +777,7 @@ fn kept_paths(ids: &[String]) -> Vec<String> {
     let ranked = ids
         .iter()
         .take(2)
-        .map(|id| format!("/counters/{}/rank", id.replace('/', "%2F")));
+        .map(|id| format!("/top?id={}", id.replace('/', "%2F")));
     paths.extend(ranked);
     paths
 }
@@ -964,8 +969,8 @@ fn counters_of_more_than_62_bits_have_windows_and_ranks() {
     }
     for (rank, id) in (1..).zip(["largest", "larger", "large", "twin", "small"]) {
         for by in ["value", "count"] {
-            let answer = get(&world, &client, &format!("/counters/{id}/rank?by={by}"));
-            assert_eq!(answer["rank"], rank, "{id} by {by}: {answer}");
+            let answer = get(&world, &client, &format!("/top?id={id}&by={by}"));
+            assert_eq!(answer["entries"][0]["rank"], rank, "{id} by {by}: {answer}");
         }
     }
 }

@@ -191,7 +191,7 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
             "{export}"
         );
     }
-    for path in ["/top", "/top?by=count&window=today", "/counters/own/rank"] {
+    for path in ["/top", "/top?by=count&window=today", "/top?id=own"] {
         let top = get(&world, &client, path);
         assert_eq!(
             (&top["counters"], &top["total"]),

@@ -162,7 +162,7 @@ impl Service {
         }
         let what = format!("import of {} into {}", id(from), id(counter));
         let least = self.counters[from].borrow().surely_seen();
-        let path = format!("/counters/{}/uniques/hll?consistency=strong", id(from));
+        let path = format!("/uniques?id={}&format=hll&consistency=strong", id(from));
         let AskResult::Done(answer) = self.ask(site, ClientRequest::new("GET", path), &what).await
         else {
             return;

@@ -55,22 +55,11 @@ fn no_snapshot(of: &str) -> Problem {
 /// # Errors
 /// `invalid-query`, `unavailable`.
 pub async fn list(context: &RequestContext) -> Result<Answer, Problem> {
-    let page = ListPage::parse(context.query())?;
+    let query = Query::parse(context.query(), &["date", "cursor", "limit"])?;
+    let day = query.get("date").map(parse_date).transpose()?;
+    let page = ListPage::of(&query)?;
     let all = runs(&context.host, false).await?;
-    Ok(Answer::json(snapshots_json(&all, &page)))
-}
-
-/// `GET /snapshots/{date}`.
-///
-/// # Errors
-/// `invalid-query`, `snapshot-not-found`, `unavailable`.
-pub async fn about(context: &RequestContext, date: &str) -> Result<Answer, Problem> {
-    Query::parse(context.query(), &[])?;
-    let day = parse_date(date)?;
-    let all = runs(&context.host, false).await?;
-    let json = snapshot_json(&all, day);
-    json.map(Answer::json)
-        .ok_or_else(|| no_snapshot(&format!("of {date}")))
+    Ok(Answer::json(snapshots_json(&all, day, &page)))
 }
 
 /// `POST /snapshots`: begins a snapshot, and waits a little for its end. 200 if it is made, 202 if it is still in
@@ -104,7 +93,7 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
     let made = day.and_then(|day| snapshot_json(&all, day));
     Ok(match made.filter(|_| !is_under_way(&all)) {
         Some(made) => Answer::json(made),
-        None => Answer::json(snapshots_json(&all, &ListPage::default())).with_status(202),
+        None => Answer::json(snapshots_json(&all, None, &ListPage::default())).with_status(202),
     })
 }
 

@@ -6,18 +6,18 @@ use futures_util::future::LocalBoxFuture;
 
 use super::lanes;
 use super::summary::{self, is_elsewhere, rank_among_all, top_of};
-use crate::deployment::key_budget;
+use crate::deployment::{audit, key_budget};
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::Caller;
+use tally_protocol::access::{Caller, Scope};
 use tally_protocol::boards::{
     BoardQuery, BoardVersion, MEMBERS_QUERY, MemberLines, ReadBoard, WRITES_AT_ONCE, WantedMembers,
     configured_json, cursor_of, deleted_json, list_json, members_json, not_found, one_json,
-    parse_hidden, parse_if_match, parse_lines, parse_settings, parse_write, problem_of, refusal_of,
-    rows_json, rows_ndjson, settings_fixed, tag_text, written_json,
+    parse_if_match, parse_lines, parse_settings, parse_write, problem_of, refusal_of, rows_json,
+    rows_ndjson, settings_fixed, tag_text, written_json,
 };
 use tally_protocol::keys::{KeyKind, section_key};
 use tally_protocol::messages::{
@@ -529,6 +529,9 @@ async fn write_one(
     Ok(if is_replay { answer.replayed() } else { answer })
 }
 
+/// The call that hides a member, in the audit log: other writes of members are no acts of admins.
+const HIDE: &str = "POST /boards/{board}/members/{member}";
+
 /// `POST /boards/{board}/members/{member}`
 ///
 /// # Errors
@@ -541,27 +544,17 @@ pub async fn write(
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
-    let put = parse_write(&body, context.host.now_ms())?;
+    let action = parse_write(&body, context.host.now_ms())?;
+    if matches!(action, MemberAction::Hide(_)) {
+        caller.may(Scope::Admin, board.as_str())?;
+        audit::begin_named(context, caller, HIDE, board.as_str(), false).await;
+    }
     let key = RequestKey::of(context, caller).await?;
     let once = key.map(|key| {
         let hash = key.request_hash(&[b"member", name.as_str().as_bytes()], &body);
         once_of(context, &key, KeyKind::Write, hash)
     });
-    write_one(context, board, name, MemberAction::Put(put), once).await
-}
-
-/// `PUT /boards/{board}/members/{member}/hidden`
-///
-/// # Errors
-/// As [`fn@write`], `board-not-found` and `member-not-found`.
-pub async fn hide(
-    context: &RequestContext,
-    board: CounterId,
-    name: CounterId,
-) -> Result<Answer, Problem> {
-    Query::parse(context.query(), &[])?;
-    let is_hidden = parse_hidden(&body::read_small(context).await?)?;
-    write_one(context, board, name, MemberAction::Hide(is_hidden), None).await
+    write_one(context, board, name, action, once).await
 }
 
 /// `DELETE /boards/{board}/members/{member}`

@@ -2,26 +2,19 @@
 
 use futures_util::future::join_all;
 
-use super::calls::{about, ask, bytes_of, top as top_of_board};
+use super::calls::{ask, bytes_of, top as top_of_board};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use tally_core::counter::id::CounterId;
 use tally_protocol::access::{Caller, Scope};
 use tally_protocol::boards::{MergedBoards, MergedQuery};
 use tally_protocol::messages::{BoardQuestion, MemberRange};
 use tally_protocol::problem::Problem;
 
-/// `GET /boards/top`: the first entries of several boards, and the ranks of a member among all of them. Without its
-/// parameters it reads the board of that name.
+/// `GET /top?boards=`: the first entries of several boards, and the ranks of a member among all of them.
 ///
 /// # Errors
 /// `invalid-query`, `boards-differ`; if no board answers, the refusal of the first.
 pub async fn top(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    if !MergedQuery::is_meant(context.query()) {
-        let board = CounterId::parse("top")?;
-        caller.may(Scope::Read, board.as_str())?;
-        return about(context, board).await;
-    }
     let wanted = MergedQuery::parse(context.query())?;
     for board in &wanted.boards {
         caller.may(Scope::Read, board.as_str())?;

@@ -1,14 +1,14 @@
-//! The counters that have most, and the rank of one of them, from the directory's data.
+//! The counters that have most, or the rank of one of them, from the directory's data.
 
 use super::counter::not_found;
 use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::Caller;
+use tally_protocol::access::{Caller, Scope};
 use tally_protocol::messages::{AskTop, Top, TopOrder};
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{TopPage, rank_json, top_json};
+use tally_protocol::public::{TopPage, top_json};
 use tally_protocol::query::{Query, TopQuery};
 
 /// How old a shared top may be, milliseconds: the directory's data is older.
@@ -17,39 +17,32 @@ const SHARED_MS_MAX: i64 = 1_000;
 /// How old one of a range may be: leads are asked for it, by the thousand.
 const RANGE_SHARED_MS_MAX: i64 = 10_000;
 
-/// The parameters that select the time of a top, and the others.
-const PARAMETERS: [&str; 6] = ["prefix", "by", "window", "from", "to", "numbers"];
+/// The parameters of a top.
+const PARAMETERS: [&str; 8] = [
+    "id", "prefix", "by", "window", "from", "to", "limit", "numbers",
+];
 
-/// `GET /top`.
-///
-/// # Errors
-/// `invalid-query`, `quota-exceeded`, `unavailable`.
-pub async fn top(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &[&PARAMETERS[..], &["limit"]].concat())?;
-    let limit = query.limit()?;
-    let (top, page) = ask(context, caller, &query, limit, None).await?;
-    Ok(Answer::json(top_json(&top, &page)))
-}
-
-/// `GET /counters/{id}/rank`.
+/// `GET /top` of counters, or of the one of an id.
 ///
 /// # Errors
 /// `invalid-query`, `counter-not-found`, `quota-exceeded`, `unavailable`.
-pub async fn rank(
-    context: &RequestContext,
-    caller: &Caller,
-    id: CounterId,
-) -> Result<Answer, Problem> {
+pub async fn top(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &PARAMETERS)?;
+    let limit = query.limit()?;
+    let Some(id) = query.one_id()? else {
+        let (top, page) = ask(context, caller, &query, limit, None).await?;
+        return Ok(Answer::json(top_json(&top, &page)));
+    };
+    caller.may(Scope::Read, id.as_str())?;
     let prefix = query.get("prefix").unwrap_or_default();
     if !id.as_str().starts_with(prefix) {
         let detail = "the id does not begin with prefix, so it has no rank there";
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     let (top, page) = ask(context, caller, &query, 1, Some(id.clone())).await?;
-    match rank_json(&top, &page) {
-        Some(json) => Ok(Answer::json(json)),
-        None => Err(not_found(&id)),
+    match top.rows.is_empty() {
+        false => Ok(Answer::json(top_json(&top, &page))),
+        true => Err(not_found(&id)),
     }
 }
 

@@ -21,8 +21,12 @@ use tally_protocol::query::{Query, UNION_MAX, Window};
 pub async fn uniques(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(
         context.query(),
-        &["id", "window", "at", "consistency", "op"],
+        &["id", "window", "at", "consistency", "op", "format"],
     )?;
+    if query.get("format").is_some() {
+        let detail = "format can only be `hll`; leave it out for the estimate";
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
     let window = query.uniques_window(context.host.now_ms().div_euclid(1_000))?;
     let mut ids = Vec::new();
     for text in query.all("id") {

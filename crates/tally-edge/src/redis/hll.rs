@@ -11,6 +11,7 @@ use crate::read::counter::{not_found, see, see_version, unread};
 use crate::write::unique_elements;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::settings::UniqueHash;
+use tally_protocol::access::{Caller, Scope};
 use tally_protocol::messages::{LookUp, Read, ReadParts};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{SummedCounter, hll_of, imported_json, not_of_redis, parse_hll};
@@ -20,15 +21,28 @@ use tally_shared::call;
 /// Media type of the string.
 const OCTETS: &str = "application/octet-stream";
 
-/// `GET /counters/{id}/uniques/hll`.
+/// `GET /uniques?format=hll`.
 ///
 /// # Errors
 /// `counter-not-found`, `hash-mismatch`, `invalid-query`, `unauthorized`, `unavailable`, `version-not-reached`.
-pub async fn export(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(
         context.query(),
-        &["window", "at", "consistency", "datacenter", "at_least"],
+        &[
+            "format",
+            "id",
+            "window",
+            "at",
+            "consistency",
+            "datacenter",
+            "at_least",
+        ],
     )?;
+    let Some(id) = query.one_id()? else {
+        let detail = "format=hll is of one counter: ?id=a&format=hll";
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    };
+    caller.may(Scope::Read, id.as_str())?;
     let window = query.uniques_window(context.host.now_ms().div_euclid(1_000))?;
     if !context.rounding()?.is_off() {
         let detail = "readers without a key get rounded uniques, and registers cannot be rounded: send a key";

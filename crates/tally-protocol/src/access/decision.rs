@@ -40,7 +40,6 @@ const fn is_of_counters(name: RouteName) -> bool {
             | RouteName::Aggregate
             | RouteName::List
             | RouteName::Top
-            | RouteName::Rank
             | RouteName::Uniques
             | RouteName::Badge
             | RouteName::Live

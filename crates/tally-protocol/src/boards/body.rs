@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::metadata::parse_metadata;
-use crate::batch::json::{Moment, WholeNumber, read_object};
+use crate::batch::json::{Moment, WholeNumber, present, read_object};
 use crate::messages::{MemberAction, MemberWrite};
 use crate::problem::{Code, Problem};
 use crate::redis::sorted::SORTED_MEMBER_BYTES_MAX;
@@ -196,6 +196,9 @@ struct WriteWire<'a> {
     /// Seconds until the member goes; `null` for never.
     #[serde(borrow, default, deserialize_with = "raw")]
     expires_in_seconds: Option<&'a RawValue>,
+    /// Whether the member is left out of the order: alone, and with the scope `admin`.
+    #[serde(default, deserialize_with = "present")]
+    hidden: Option<bool>,
 }
 
 /// A value that may be `null`, which is not the same as absent.
@@ -217,6 +220,11 @@ fn number(name: &str, text: &RawValue) -> Result<Score, Problem> {
 }
 
 fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<ScoreWrite, Problem> {
+    if wire.hidden.is_some() {
+        return refuse(
+            "`hidden` is written alone, to one member: POST /boards/{board}/members/{member}",
+        );
+    }
     let amount = match (wire.score, wire.delta) {
         (Some(score), None) => Amount::Score(number("score", score)?),
         (None, Some(delta)) => Amount::Delta(number("delta", delta)?),
@@ -251,30 +259,27 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<ScoreWrite, Problem> {
     })
 }
 
-/// Reads a write to one member: `{"score":7}` or `{"delta":1}`, with `metadata` and `expires_in_seconds`.
+/// Reads a write to one member: `{"score":7}` or `{"delta":1}`, with `metadata` and `expires_in_seconds`; or
+/// `{"hidden":true}`.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
-pub fn parse_write(body: &[u8], now_ms: i64) -> Result<ScoreWrite, Problem> {
+pub fn parse_write(body: &[u8], now_ms: i64) -> Result<MemberAction, Problem> {
     let wire: WriteWire<'_> = read_object(body)?;
     if wire.member.is_some() || wire.board.is_some() {
         return refuse("the path names the board and the member; leave `board` and `member` out");
     }
-    put_of(&wire, now_ms)
-}
-
-/// Reads `{"hidden":true}`.
-///
-/// # Errors
-/// `invalid-json`, `unknown-field`, `invalid-body`.
-pub fn parse_hidden(body: &[u8]) -> Result<bool, Problem> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct HiddenWire {
-        hidden: bool,
+    match wire {
+        WriteWire {
+            hidden: Some(is_hidden),
+            score: None,
+            delta: None,
+            metadata: None,
+            expires_in_seconds: None,
+            ..
+        } => Ok(MemberAction::Hide(is_hidden)),
+        _ => put_of(&wire, now_ms).map(MemberAction::Put),
     }
-    let HiddenWire { hidden } = read_object(body)?;
-    Ok(hidden)
 }
 
 /// The writes of a body of lines, and the lines that are refused.

@@ -12,7 +12,7 @@ use crate::fields::{Exactness, Moment, Staleness};
 use crate::messages::{BoardPosition, BoardSeen, Ranked};
 use crate::problem::{Code, Problem};
 use crate::public::to_json;
-use crate::query::{LIST_LIMIT, Query};
+use crate::query::{Query, has_parameter};
 use tally_core::board::settings::Order;
 use tally_core::counter::id::CounterId;
 use tally_core::order::put_in_order;
@@ -40,10 +40,9 @@ pub struct MergedQuery {
 }
 
 impl MergedQuery {
-    /// Whether a query asks for several boards, and not for the board of the name `top`.
+    /// Whether a query of a top asks for boards, and not for counters.
     pub fn is_meant(query: &str) -> bool {
-        let mut names = form_urlencoded::parse(query.as_bytes());
-        names.any(|(name, _)| ["boards", "member", "limit"].contains(&&*name))
+        has_parameter(query, "boards", None)
     }
 
     /// Reads a query.
@@ -68,11 +67,12 @@ impl MergedQuery {
         }
         let member = query.get("member").map(CounterId::parse).transpose();
         let member = member.map_err(|error| Problem::from(error).of_id("member"))?;
+        let limit = query.limit()?;
         let each = BoardQuery::of(query);
         Ok(Self {
             boards,
             member,
-            limit: each.limit(LIST_LIMIT.0, LIST_LIMIT.1)?,
+            limit,
             each,
         })
     }

@@ -22,8 +22,8 @@ pub use answer::{
     members_json, one_json, rows_json, rows_ndjson, written_json,
 };
 pub use body::{
-    EXPIRES_SECONDS_MAX, LINES_MAX, MemberLines, WRITES_AT_ONCE, parse_board_line, parse_hidden,
-    parse_lines, parse_member_line, parse_settings, parse_write,
+    EXPIRES_SECONDS_MAX, LINES_MAX, MemberLines, WRITES_AT_ONCE, parse_board_line, parse_lines,
+    parse_member_line, parse_settings, parse_write,
 };
 pub use merged::{MERGED_BOARDS_MAX, MergedBoards, MergedQuery};
 pub use metadata::{compact, parse_metadata};

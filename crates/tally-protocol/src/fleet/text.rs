@@ -69,13 +69,13 @@ impl Fleet {
         whole(
             text,
             "tally_fleet_hot_counters",
-            "Counters that GET /hot names: those written most.",
+            "Counters that GET /top?by=rate names: those written most.",
             u64::try_from(part.hot.len()).unwrap_or(u64::MAX),
         );
         whole(
             text,
             "tally_fleet_hot_shards",
-            "Shards over which the counters are spread that GET /hot names.",
+            "Shards over which the counters are spread that GET /top?by=rate names.",
             part.hot.shards(),
         );
         whole(

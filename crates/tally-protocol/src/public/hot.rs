@@ -49,11 +49,13 @@ struct HotView<'a> {
     cursor: Option<&'a str>,
 }
 
-/// The counters that are written most, up to a limit.
-pub fn hot_json(fleet: &Fleet, limit: usize) -> String {
+/// The counters that are written most, up to a limit, of those that `is_asked` for.
+pub fn hot_json(fleet: &Fleet, limit: usize, is_asked: impl Fn(&CounterId) -> bool) -> String {
     let part = fleet.part();
     let hot = &part.hot;
-    let rows = hot.hottest(limit).into_iter().map(|(id, row)| RowView {
+    let hottest = hot.hottest(usize::MAX).into_iter();
+    let hottest = hottest.filter(|(id, _)| is_asked(id)).take(limit);
+    let rows = hottest.map(|(id, row)| RowView {
         id,
         rate_per_second: per_second(row.rate),
         error_per_second: per_second(hot.error(row)),

@@ -61,7 +61,7 @@ pub use hot::hot_json;
 pub use listing::list_json;
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
-pub use top::{TopPage, rank_json, top_json};
+pub use top::{TopPage, top_json};
 pub use union::{intersection_json, union_json, union_of};
 pub use verdicts::VerdictCounts;
 

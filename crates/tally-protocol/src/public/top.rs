@@ -104,13 +104,9 @@ struct TopView<'a> {
     missing_partitions: MissingPartitions<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted: Option<OmittedView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entries: Option<Vec<RowView<'a>>>,
+    entries: Vec<RowView<'a>>,
     /// `null`: this list has one page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<Option<String>>,
-    #[serde(flatten)]
-    row: Option<RowView<'a>>,
+    cursor: Option<&'a str>,
 }
 
 impl TopPage {
@@ -152,6 +148,19 @@ impl TopPage {
             share: share(own, self.total(&top.sums)).filter(|_| is_known && top.omitted.is_none()),
             as_of: is_known.then_some(row.as_of_ms),
         }
+    }
+
+    /// The rows of counters. Of one that is asked for by its id, those above it are known by their number.
+    fn rows<'a>(&self, top: &'a Top) -> Vec<RowView<'a>> {
+        let (mut rank, mut before) = (0, None);
+        let mut rows = Vec::new();
+        for (position, one) in (top.sums.above + 1..).zip(&top.rows) {
+            if before.is_none_or(|before| one.amount.is_below(before)) {
+                (rank, before) = (position, Some(one.amount));
+            }
+            rows.push(self.row(rank, one, top));
+        }
+        rows
     }
 
     /// The sum of all amounts; for unique elements the sum of the rounded estimates.
@@ -199,9 +208,8 @@ impl TopPage {
             total: Exact::new(self.total(&top.sums), self.strings),
             missing_partitions: &top.missing_partitions,
             omitted: OmittedView::of(top.omitted, self.strings),
-            entries: None,
+            entries: self.rows(top),
             cursor: None,
-            row: None,
         }
     }
 }
@@ -216,24 +224,5 @@ pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
 
 /// The JSON of `GET /top`. Counters with equal amounts have the same rank.
 pub fn top_json(top: &Top, page: &TopPage) -> String {
-    let (mut rank, mut before) = (0, None);
-    let mut rows = Vec::new();
-    for (position, one) in (1_u64..).zip(&top.rows) {
-        if before.is_none_or(|before| one.amount.is_below(before)) {
-            (rank, before) = (position, Some(one.amount));
-        }
-        rows.push(page.row(rank, one, top));
-    }
-    let mut view = page.view(top);
-    view.entries = Some(rows);
-    view.cursor = Some(None);
-    to_json(&view)
-}
-
-/// The JSON of `GET /counters/{id}/rank`; `None` where there is no such counter.
-pub fn rank_json(top: &Top, page: &TopPage) -> Option<String> {
-    let row = top.rows.first()?;
-    let mut view = page.view(top);
-    view.row = Some(page.row(top.sums.above + 1, row, top));
-    Some(to_json(&view))
+    to_json(&page.view(top))
 }

@@ -47,7 +47,9 @@ impl Query {
                         .to_owned(),
                 );
             }
-            (Some(_), _) => return refuse("by can only be value, count or uniques".to_owned()),
+            (Some(_), _) => {
+                return refuse("by can only be value, count, uniques or rate".to_owned());
+            }
         };
         let is_known =
             since.is_some_and(|since| WindowStart::reaching(since.seconds(), now).is_kept());

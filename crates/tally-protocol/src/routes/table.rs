@@ -41,21 +41,14 @@ macro_rules! route_table {
             List "GET" "/counters" "list"
                 Right::Named(Scope::Read) => listing::list(context, &caller).await;
             Top "GET" "/top" "top"
-                Right::Named(Scope::Read) => top::top(context, &caller).await;
-            Hot "GET" "/hot" "hot"
-                Right::Counter(Scope::Admin, "") => hot::hot(context).await;
-            Rank(id: CounterId) "GET" "/counters/{id}/rank" "rank"
-                Right::Counter(Scope::Read, id.as_str()) => top::rank(context, &caller, id).await;
+                Right::Named(Scope::Read) => top_of(context, &caller).await;
             Aggregate(prefix: String) "GET" "/counters/{prefix}*/aggregate" "aggregate"
                 Right::Counter(Scope::Read, prefix) => aggregate::aggregate(context, prefix).await;
-            #[cfg(feature = "redis")]
-            ExportHll(id: CounterId) "GET" "/counters/{id}/uniques/hll" "hll_export"
-                Right::Counter(Scope::Read, id.as_str()) => hll::export(context, id).await;
             #[cfg(feature = "redis")]
             ImportHll(id: CounterId) "PUT" "/counters/{id}/uniques/hll" "hll_import"
                 Right::Write(id.as_str(), Permission::Hll) => hll::import(context, id).await;
             Uniques "GET" "/uniques" "uniques"
-                Right::Named(Scope::Read) => uniques::uniques(context, &caller).await;
+                Right::Named(Scope::Read) => uniques_of(context, &caller).await;
             Rotate "POST" "/uniques/rotate" "uniques_rotate"
                 Right::Counter(Scope::Admin, "") => uniques::rotate(context).await;
             // Answered by a stream, before routing.
@@ -72,8 +65,6 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, "") => snapshots::list(context).await;
             MakeSnapshot "POST" "/snapshots" "snapshot_make"
                 Right::Counter(Scope::Admin, "") => snapshots::make(context).await;
-            Snapshot(date: String) "GET" "/snapshots/{date}" "snapshot"
-                Right::Counter(Scope::Admin, "") => snapshots::about(context, &date).await;
             Restore(date: String) "POST" "/snapshots/{date}/restore" "snapshot_restore"
                 Right::Named(Scope::Admin) => restore::restore(context, &caller, &date).await;
             Repair "POST" "/repair" "repair"
@@ -171,10 +162,6 @@ macro_rules! route_table {
             #[cfg(feature = "boards")]
             Boards "GET" "/boards" "boards"
                 Right::Named(Scope::Read) => boards::list(context, &caller).await;
-            // Before the route of a board, of which one may be named `top`.
-            #[cfg(feature = "boards")]
-            BoardsTop "GET" "/boards/top" "boards_top"
-                Right::Named(Scope::Read) => merged_boards::top(context, &caller).await;
             #[cfg(feature = "boards")]
             AboutBoard(board: CounterId) "GET" "/boards/{board}" "board"
                 Right::Counter(Scope::Read, board.as_str()) => boards::about(context, board).await;
@@ -200,10 +187,6 @@ macro_rules! route_table {
             RemoveMember(board: CounterId, member: CounterId) "DELETE" "/boards/{board}/members/{member}"
                 "member_remove"
                 Right::Counter(Scope::Admin, board.as_str()) => boards::remove(context, board, member).await;
-            #[cfg(feature = "boards")]
-            HideMember(board: CounterId, member: CounterId) "PUT" "/boards/{board}/members/{member}/hidden"
-                "member_hide"
-                Right::Counter(Scope::Admin, board.as_str()) => boards::hide(context, board, member).await;
             #[cfg(feature = "pages")]
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"
                 Right::Image(Scope::Write, id.as_str()), UnknownQuery::Ignored =>

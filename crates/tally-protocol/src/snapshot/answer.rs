@@ -33,6 +33,9 @@ struct DayView {
     partitions: usize,
     /// Whether all have that should.
     complete: bool,
+    /// The runs of its partitions; left out in a list of all days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs: Option<Vec<RunView>>,
 }
 
 #[derive(Serialize)]
@@ -91,7 +94,7 @@ pub fn lacking(all: &AllRuns, day: i64) -> Vec<u32> {
     partitions
 }
 
-fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
+fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)], has_runs: bool) -> DayView {
     let sum = |of: fn(&RunOf) -> u64| runs.iter().map(|(_, run)| of(run)).sum();
     let begun = runs.iter().map(|(_, run)| run.begun_ms);
     let ended = runs.iter().map(|(_, run)| run.ended_ms);
@@ -105,6 +108,20 @@ fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
         bytes: sum(|run| run.bytes),
         partitions: runs.len(),
         complete: lacking(all, day).is_empty(),
+        runs: has_runs.then(|| runs.iter().map(run_view).collect()),
+    }
+}
+
+fn run_view((partition, run): &(u32, RunOf)) -> RunView {
+    RunView {
+        partition: *partition,
+        run: run.run,
+        began_at: run.begun_ms,
+        ended_at: run.ended_ms,
+        full: run.before.is_none(),
+        counters: run.counters,
+        changed: run.entries,
+        bytes: run.bytes,
     }
 }
 
@@ -122,8 +139,8 @@ fn runs_in_progress(all: &AllRuns) -> Vec<InProgressView<'_>> {
     views.collect()
 }
 
-/// The JSON of `GET /snapshots`, the newest day first.
-pub fn snapshots_json(all: &AllRuns, page: &ListPage) -> String {
+/// The JSON of `GET /snapshots`, the newest day first. Of one day that is asked for, with the runs of its partitions.
+pub fn snapshots_json(all: &AllRuns, day: Option<i64>, page: &ListPage) -> String {
     #[derive(Serialize)]
     struct SnapshotsView<'a> {
         entries: Vec<DayView>,
@@ -133,11 +150,12 @@ pub fn snapshots_json(all: &AllRuns, page: &ListPage) -> String {
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: MissingPartitions<'a>,
     }
-    let days = days_of(all);
+    let mut days = days_of(all);
+    days.retain(|other, _| day.is_none_or(|day| day == *other));
     let (shown, cursor) = page.cut(days.iter().rev(), |(day, _)| newest_first(**day));
     to_json(&SnapshotsView {
         entries: (shown.into_iter())
-            .map(|(day, runs)| day_view(all, *day, runs))
+            .map(|(other, runs)| day_view(all, *other, runs, day.is_some()))
             .collect(),
         cursor,
         in_progress: runs_in_progress(all),
@@ -145,32 +163,20 @@ pub fn snapshots_json(all: &AllRuns, page: &ListPage) -> String {
     })
 }
 
-/// The JSON of `GET /snapshots/{date}`; `None` where no partition has one of that day.
+/// The JSON of `POST /snapshots`; `None` where no partition has a snapshot of that day.
 pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
     #[derive(Serialize)]
     struct SnapshotView<'a> {
         #[serde(flatten)]
         day: DayView,
-        runs: Vec<RunView>,
         in_progress: Vec<InProgressView<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_partitions: MissingPartitions<'a>,
     }
     let days = days_of(all);
     let runs = days.get(&day)?;
-    let views = runs.iter().map(|(partition, run)| RunView {
-        partition: *partition,
-        run: run.run,
-        began_at: run.begun_ms,
-        ended_at: run.ended_ms,
-        full: run.before.is_none(),
-        counters: run.counters,
-        changed: run.entries,
-        bytes: run.bytes,
-    });
     Some(to_json(&SnapshotView {
-        day: day_view(all, day, runs),
-        runs: views.collect(),
+        day: day_view(all, day, runs, true),
         in_progress: runs_in_progress(all),
         missing_partitions: &all.missing_partitions,
     }))
