@@ -27,7 +27,9 @@ async function runOnce(server, { body, ...load }, folder, seconds) {
   const body_file = body === undefined ? undefined : join(folder, "body");
   if (body_file !== undefined) writeFileSync(body_file, body);
   const before = await server.counts?.();
-  const run = await runLoad({ urls: server.urls, load, body_file, connections: load.connections, seconds });
+  const cpu_us = server.cpu_us();
+  const measured = await runLoad({ urls: server.urls, load, body_file, connections: load.connections, seconds });
+  const run = { ...measured, cpu_us: (server.cpu_us() - cpu_us) / measured.answers };
   return before === undefined ? run : { ...run, ...per1000(before, await server.counts(), run.acknowledged) };
 }
 

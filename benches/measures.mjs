@@ -35,6 +35,15 @@ const increment = {
   ...{ method: "POST", path: `/counters/${HOT}/increment`, expect: '"status":"ok"' },
 };
 const incrementOf = (id) => ({ ...increment, counters: [id], path: `/counters/${id}/increment` });
+// Each load has a counter of its own, on whichever server.
+const incrementBy = (server, id, connections) =>
+  server === "native-1" ? { server, ...incrementOf(id), connections }
+    : { server, ...redis, counters: [id], path: `/INCR/${id}`, connections };
+const [NATIVE, REDIS] = ["native-1", "redis-always"];
+const SPREAD_COUNTERS = 10_000;
+const spread = (server) => ({
+  ...increment, server, counters: [], keys: SPREAD_COUNTERS, path: "/counters/KEY/increment",
+});
 // The same with a body, and with one that says four dimensions.
 const described = (name, body) => ({
   ...{
@@ -314,6 +323,49 @@ const ALL_GROUPS = [
       { name: "increments/s of the native server, 512 clients, 4 shards ÷ 1", of: "increment, 4 shards, native", figure: "rate_s", to: "increment, 1 shard, native" },
       { name: "the same on the native server, 16 shards ÷ 1", of: "increment, 16 shards, native", figure: "rate_s", to: "increment, 1 shard, native" },
       { name: "object calls per 1,000 of these increments, 16 shards", of: "increment of one isolate, 16 shards, counted", figure: "calls_per_1000", target: { most: 40 } },
+    ],
+  },
+  // One thread, as Redis has: what is beside it has the other cores.
+  {
+    name: "native",
+    round_seconds: 3,
+    loads: {
+      "increment, native": incrementBy(NATIVE, HOT, 64),
+      "increment, 256 clients, native": incrementBy(NATIVE, "bench-256", 256),
+      "lone increment, native": incrementBy(NATIVE, "bench-lone", 1),
+      "increment, fsync always": incrementBy(REDIS, HOT, 64),
+      "increment, 256 clients, fsync always": incrementBy(REDIS, "bench-256", 256),
+      "lone increment, fsync always": incrementBy(REDIS, "bench-lone", 1),
+      "cached read, native": { ...read, server: NATIVE },
+      "read, Redis": { ...stateless, server: REDIS, path: `/GET/${HOT}`, expect: '"GET":"%d+"' },
+      "check of a hot limit, native": limit("ample", { server: NATIVE, prepare: { policy: AMPLE } }),
+      "events, native": { server: NATIVE, ...events },
+    },
+    lines: [
+      { name: "CPU of a durable increment, 64 connections, µs", of: "increment, native", figure: "cpu_us", target: { most: 12 } },
+      { name: "CPU of the same by Redis + webdis, fsync always, µs", of: "increment, fsync always", figure: "cpu_us" },
+      { name: "durable increments/s of one hot counter, 64 connections ÷ Redis + webdis, fsync always", of: "increment, native", figure: "rate_s", to: "increment, fsync always", target: { least: 1.2 } },
+      { name: "the same, 256 connections", of: "increment, 256 clients, native", figure: "rate_s", to: "increment, 256 clients, fsync always", target: { least: 1.2 } },
+      { name: "lone durable increment ÷ Redis + webdis, fsync always, median latency", of: "lone increment, native", figure: "p50_us", to: "lone increment, fsync always", target: { most: 1 } },
+      { name: "cached reads/s ÷ Redis + webdis GET", of: "cached read, native", figure: "rate_s", to: "read, Redis", target: { least: 1.3 } },
+      { name: "checks of one hot limit/s ÷ Redis + webdis INCR, fsync always", of: "check of a hot limit, native", figure: "rate_s", to: "increment, fsync always", target: { least: 1.5 } },
+      { name: "p99 of increments at 64 connections, µs", of: "increment, native", figure: "p99_us", target: { most: 5_000 } },
+      { name: "p99 of cached reads at 64 connections, µs", of: "cached read, native", figure: "p99_us", target: { most: 5_000 } },
+      { name: "p99 of checks at 64 connections, µs", of: "check of a hot limit, native", figure: "p99_us", target: { most: 5_000 } },
+      { name: "events/s, NDJSON, 50,000 over 1,000 counters, 16 in flight, native", of: "events, native", figure: "rate_s", target: { least: 3_000_000 } },
+    ],
+  },
+  {
+    name: "threads",
+    round_seconds: 3,
+    warms_each_run: true,
+    loads: {
+      "spread increments, one thread": spread("native-1"),
+      "spread increments, two threads": spread("native-2"),
+    },
+    lines: [
+      { name: "increments/s of 10,000 counters, two threads ÷ one", of: "spread increments, two threads", figure: "rate_s", to: "spread increments, one thread" },
+      { name: "the same, CPU an increment", of: "spread increments, two threads", figure: "cpu_us", to: "spread increments, one thread" },
     ],
   },
   {

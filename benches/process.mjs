@@ -3,6 +3,7 @@
 // Invariant: what is started ends with this process, on Linux even when this one is killed.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { BenchError } from "./load.mjs";
 
@@ -12,6 +13,17 @@ const READY_POLL_MS = 50;
 const END_MS_MAX = 10_000;
 // Enough to see why a server ended.
 const LOG_CHARACTERS_MAX = 4_000;
+
+// Source: proc(5), /proc/pid/stat; a tick is 1/100 s on all Linux that has it.
+const [TICK_US, TICKS_AT] = [10_000, 11];
+
+function cpuOf(pid) {
+  const file = `/proc/${pid}/stat`;
+  if (!existsSync(file)) return NaN;
+  // The name of the program, in brackets, may have spaces.
+  const fields = readFileSync(file, "utf8").split(") ").at(-1).split(" ");
+  return TICK_US * (Number(fields[TICKS_AT]) + Number(fields[TICKS_AT + 1]));
+}
 
 const running = new Set();
 process.on("exit", () => running.forEach((child) => child.kill()));
@@ -27,7 +39,8 @@ export async function freePort() {
 }
 
 /**
- * Resolves to a program that is ready: urls (what it listens on), log() (its last messages) and end().
+ * Resolves to a program that is ready: urls (what it listens on), log() (its last messages), cpu_us() (what it has used
+ * of processors, user and system; NaN where the system does not say) and end().
  *
  * It is sent SIGTERM when this process ends, and has as many open files as may be: an open object costs
  * about three; or nofile of them. cwd: where it runs. env: all that it gets besides PATH. announced: finds the urls in
@@ -84,6 +97,7 @@ exec "$@"`;
   return {
     urls,
     pid: child.pid,
+    cpu_us: () => cpuOf(child.pid),
     log: () => log,
     async end() {
       child.kill();

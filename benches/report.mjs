@@ -4,8 +4,8 @@
 // counts one twice, gets no table without a mismatch. Only a request that failed leaves room, as it may
 // have been counted or not.
 //
-// The figures of a run: rate_s, p50_us, p99_us, mean_us, and of a server that counts rows_per_1000 and
-// calls_per_1000.
+// The figures of a run: rate_s, p50_us, p99_us, mean_us, cpu_us (of the server, an answer), and of a server that counts
+// rows_per_1000 and calls_per_1000.
 
 /** Returns the median of at least one number; of an even number of them the mean of the middle two. */
 export function median(numbers) {
@@ -88,7 +88,7 @@ const milliseconds = (us) => (us / 1000).toFixed(us < 10_000 ? 2 : 1);
 function shown({ figure, is_ratio }, value) {
   if (!Number.isFinite(value)) return "none";
   if (is_ratio) return `${value.toFixed(2)}×`;
-  return figure.endsWith("_per_1000") ? value.toFixed(1) : whole(value);
+  return figure.endsWith("_per_1000") || figure === "cpu_us" ? value.toFixed(1) : whole(value);
 }
 
 function markdown(header, rows, words = 1) {

@@ -37,8 +37,9 @@ async function tally(folder, edges, { variables = {}, nofile, root = path("..") 
 
 // The native server, as `make native` builds it.
 const NATIVE = path("../target/native/tally-server");
-async function native(folder) {
-  const server = await start("the native server", [NATIVE, "--port", "0", "--data", join(folder, "data")], {
+async function native(folder, threads) {
+  const options = ["--port", "0", "--data", join(folder, "data"), ...(threads ? ["--threads", String(threads)] : [])];
+  const server = await start("the native server", [NATIVE, ...options], {
     announced: (text) => text.match(/^Tally is ready on (http:.*)$/m)?.[1].split(", "),
   });
   return { ...server, total: strong(server) };
@@ -116,6 +117,7 @@ async function redis(folder, fsync) {
   return {
     ...server,
     total: async (id) => Number((await (await fetch(`${url}/GET/${id}`)).json()).GET ?? 0),
+    cpu_us: () => server.cpu_us() + store.cpu_us(),
     log: () => `${server.log()}${store.log()}`,
     end: async () => {
       await server.end();
@@ -131,7 +133,9 @@ const SERVERS = {
   "counted": (folder) => counted(folder, 1),
   "counted-32": (folder) => counted(folder, 32),
   "counted-32-few": (folder) => counted(folder, 32),
-  native,
+  native: (folder) => native(folder),
+  "native-1": (folder) => native(folder, 1),
+  "native-2": (folder) => native(folder, 2),
   javascript,
   "redis-always": (folder) => redis(folder, "always"),
   "redis-everysec": (folder) => redis(folder, "everysec"),
@@ -141,7 +145,7 @@ const isOnPath = (program) => spawnSync("/bin/sh", ["-c", `command -v ${program}
 
 /** Returns why a server cannot be started here, or undefined where it can. name: one of SERVERS. */
 export function missing(name) {
-  if (name === "native") return existsSync(NATIVE) ? undefined : "not built: make native";
+  if (name.startsWith("native")) return existsSync(NATIVE) ? undefined : "not built: make native";
   if (!name.startsWith("redis-") || ["redis-server", "webdis"].every(isOnPath)) return undefined;
   return "not installed: apt-get install redis-server webdis";
 }

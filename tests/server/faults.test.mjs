@@ -97,7 +97,7 @@ describe("with few descriptors, the native server", () => {
     for (let round = 0; round < 40; round += 1) acknowledged += Number((await add(url, "a")).status === 200);
     assert.equal(acknowledged, 40);
     const lines = await Promise.all(Array.from({ length: 300 }, () => Line.to(url)));
-    await Promise.all(lines.map((line) => line.send(`GET /healthz HTTP/1.1\r\n${HOST}\r\n`)));
+    await Promise.all(lines.map((line) => line.send(`GET /counters/a HTTP/1.1\r\n${HOST}\r\n`)));
     await Promise.all(lines.map((line) => line.until(({ received, isClosed }) => received || isClosed, "an answer")));
     const served = lines.filter((line) => line.statuses()[0] === 200);
     const refused = lines.filter((line) => line.statuses()[0] === 503);

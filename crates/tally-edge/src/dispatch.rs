@@ -83,11 +83,15 @@ macro_rules! handlers {
         /// Answers a request whose route is known, if its caller may ask this.
         pub(crate) async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
             let $caller = $context.caller_with(&route)?;
-            audit::begin($context, &$caller, &route).await;
+            if audit::is_logged(&$caller, &route) {
+                Box::pin(audit::begin($context, &$caller, &route)).await;
+            }
             let answer = match route {
                 $($(#[$built])* Route::$variant $(($($parameter),+))? => of_route!($handler),)*
             };
-            audit::end($context, &answer).await;
+            if $context.has_audit_entry() {
+                Box::pin(audit::end($context, &answer)).await;
+            }
             answer
         }
     };

@@ -86,7 +86,10 @@ pub fn fetch(
             };
             return respond::preflight(&context, of_redis);
         }
-        if let Err(problem) = identify(&context).await {
+        // Whatever few requests need is in a box: each request moves a future as large as all of this.
+        if let Some(authorization) = context.header("authorization")
+            && let Err(problem) = Box::pin(identify(&context, &authorization)).await
+        {
             body::drain(&context).await;
             #[cfg(feature = "redis")]
             if let Some(refused) = redis_calls::refuse(&context, &problem) {
@@ -97,15 +100,15 @@ pub fn fetch(
         #[cfg(feature = "queue")]
         producer::close_later(&context);
         #[cfg(feature = "redis")]
-        if let Some(answered) = redis_calls::fetch(&context).await {
-            return answered;
+        if let Some(answered) = redis_calls::fetch(&context) {
+            return answered.await;
         }
         let (name, answer) = match resolve(context.method(), context.path()) {
             Ok(route) => {
                 let name = route.name();
                 #[cfg(feature = "live")]
                 if route == Route::Live {
-                    return live::fetch(&context).await;
+                    return Box::pin(live::fetch(&context)).await;
                 }
                 let answer = handle(&context, route).await;
                 (name, answer.unwrap_or_else(Answer::from))
@@ -119,13 +122,9 @@ pub fn fetch(
 }
 
 /// Identifies the caller, if that takes more than the configuration.
-async fn identify(context: &RequestContext) -> Result<(), Problem> {
-    // It is read once: a header is a call into JavaScript.
-    let Some(authorization) = context.header("authorization") else {
-        return Ok(());
-    };
-    if shares::identify(context, &authorization).await? {
+async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
+    if shares::identify(context, authorization).await? {
         return Ok(());
     }
-    api_keys::identify(context, &authorization).await
+    api_keys::identify(context, authorization).await
 }

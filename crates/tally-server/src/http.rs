@@ -3,6 +3,8 @@
 //! Invariants: everything that clients fill has a bound: connections, requests in flight, the time of a head, its size.
 //! Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it on.
 
+pub(crate) mod tls;
+
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -25,7 +27,7 @@ use tally_host::http::Body;
 use tally_host::{Host, Memory, Stream};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::routes::{RouteName, resolve};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -38,6 +40,7 @@ use super::live_socket::SocketCarrier;
 use super::outgoing::{AnswerBody, answer_of};
 use super::place::Home;
 use super::request_times::RequestTimes;
+use tls::Tls;
 
 /// The largest head of a request, and the most that is read ahead of it, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1_024;
@@ -96,6 +99,7 @@ pub(crate) struct EdgeDoor {
     guest: Rc<Guest>,
     memory: Rc<Memory>,
     blob: Option<String>,
+    tls: Option<Tls>,
     bounds: Arc<ClientBounds>,
     requests: Arc<AtomicUsize>,
 }
@@ -117,17 +121,19 @@ impl Drop for Held {
 }
 
 impl EdgeDoor {
-    /// A door of a node. `blob`: the header that says where a request entered.
+    /// A door of a node. `blob`: the header that says where a request entered. `tls`: what all of its clients speak.
     pub(crate) fn new(
         home: Rc<dyn Home>,
         blob: Option<&str>,
         bounds: &Arc<ClientBounds>,
+        tls: Option<&Tls>,
     ) -> Rc<Self> {
         Rc::new(Self {
             ground: home.ground().clone(),
             guest: Rc::new(Guest::of_edge(home)),
             memory: Rc::default(),
             blob: blob.map(str::to_owned),
+            tls: tls.cloned(),
             bounds: bounds.clone(),
             requests: Arc::default(),
         })
@@ -169,7 +175,14 @@ impl EdgeDoor {
         let _ = stream.set_nodelay(true);
         let clock = self.ground.clock.clone();
         let work = async move {
-            self.serve(stream, peer.ip(), ends).await;
+            match &self.tls.clone() {
+                None => self.serve(stream, peer.ip(), ends).await,
+                Some(tls) => {
+                    if let Some(stream) = tls.accept(stream).await {
+                        Box::pin(self.serve(stream, peer.ip(), ends)).await;
+                    }
+                }
+            }
             drop(held);
         };
         tokio::task::spawn_local(Turns::new(&clock, work));
@@ -194,9 +207,9 @@ impl EdgeDoor {
         });
     }
 
-    async fn serve(
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self: Rc<Self>,
-        stream: TcpStream,
+        stream: S,
         peer: IpAddr,
         mut ends: watch::Receiver<bool>,
     ) {
@@ -211,6 +224,8 @@ impl EdgeDoor {
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .half_close(true)
+            // Head and body of a small answer are one piece to send.
+            .writev(false)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bytes::{Buf, Bytes};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use tally_host::Later;
 use tally_host::http::{Pieces, Request, headers_taken_along};
@@ -36,7 +36,10 @@ pub(crate) struct ClientCall {
 
 /// A header's value; several of one name are joined as in browsers. Bytes that are no ASCII are characters of Latin-1.
 fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
-    let mut values = headers.get_all(name).iter();
+    // A request has few headers, and a look for each name costs more than a comparison with all of them.
+    let is_it = |known: &HeaderName| known.as_str().eq_ignore_ascii_case(name);
+    let named = headers.iter().filter(|(known, _)| is_it(known));
+    let mut values = named.map(|(_, value)| value);
     let text = |bytes: &[u8]| {
         bytes
             .iter()

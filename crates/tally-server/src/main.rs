@@ -9,7 +9,7 @@
 //! | [`node`], [`place`], [`key`] | the objects of a thread, where one of them lives, and what identifies it |
 //! | [`commits`], [`alarm`], [`ringing`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
 //! | [`guest`] | the platform as Workers and objects see it |
-//! | [`http`], [`incoming`], [`outgoing`] | connections, requests and answers of clients |
+//! | [`http`], [`mod@http::tls`], [`incoming`], [`outgoing`] | connections, requests and answers of clients |
 //! | [`request_times`] | how long requests take |
 //! | [`live_socket`], [`socket`] | WebSockets: what both ends share, and the ends |
 //! | [`event_stream`], [`event_writer`] | streams of server-sent events, likewise |
@@ -58,6 +58,7 @@ use clock::TurnClock;
 use far::Threads;
 use ground::EXIT_FAILED;
 use http::ClientBounds;
+use http::tls::Tls;
 use key::ClassNumber;
 use options::ServerOptions;
 use seat::Seat;
@@ -165,14 +166,34 @@ async fn listeners(options: &ServerOptions, address: IpAddr) -> Result<Vec<TcpLi
 }
 
 /// The address by which this machine calls a listener.
-fn url_of(listener: &TcpListener) -> Result<String, String> {
+fn url_of(is_tls: bool, listener: &TcpListener) -> Result<String, String> {
+    let scheme = if is_tls { "https" } else { "http" };
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    Ok(format!("http://{}", SocketAddr::new(ip, address.port())))
+    Ok(format!(
+        "{scheme}://{}",
+        SocketAddr::new(ip, address.port())
+    ))
+}
+
+/// Forgets what is lost, and says what.
+fn accept_loss(folder: &DataFolder) -> Result<(), String> {
+    for sentence in loss::accept(&folder.registry(), &folder.objects())? {
+        eprintln!("serve: {sentence}");
+    }
+    Ok(())
+}
+
+/// What clients speak, where that is not plain HTTP.
+fn tls(options: &ServerOptions) -> Result<Option<Tls>, String> {
+    match (&options.tls_certificate, &options.tls_key) {
+        (Some(certificate), Some(key)) => Tls::read(certificate, key).map(Some),
+        _ => Ok(None),
+    }
 }
 
 async fn serve(options: &ServerOptions) -> Result<(), String> {
@@ -192,13 +213,14 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
         .unwrap_or_default();
     folder.note_tablets(&tablets)?;
     if options.accept_loss {
-        let accepted = loss::accept(&folder.registry(), &folder.objects())?;
-        accepted
-            .iter()
-            .for_each(|sentence| eprintln!("serve: {sentence}"));
+        accept_loss(&folder)?;
     }
     let listeners = listeners(options, address).await?;
-    let urls: Vec<String> = listeners.iter().map(url_of).collect::<Result<_, _>>()?;
+    let tls = tls(options)?;
+    let urls = listeners
+        .iter()
+        .map(|listener| url_of(tls.is_some(), listener));
+    let urls: Vec<String> = urls.collect::<Result<_, _>>()?;
     let listeners = listeners.into_iter().map(TcpListener::into_std);
     let listeners: Vec<_> = listeners.collect::<Result<_, _>>().map_err(said)?;
     let (end, ends) = watch::channel(false);
@@ -219,6 +241,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
                 listeners: listeners.collect::<Result<_, _>>().map_err(said)?,
                 blob: options.cf_blob_header.clone(),
                 bounds: bounds.clone(),
+                tls: tls.clone(),
                 open_max,
                 ends: ends.clone(),
                 drained: drained.clone(),
@@ -228,11 +251,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     drop((listeners, ends));
     let own = seats.pop().ok_or("there is no thread")?;
     let others: Vec<_> = seats.into_iter().map(begin).collect::<Result<_, _>>()?;
-    println!(
-        "Tally is ready on {}\nThe dashboard is on {}/dashboard/",
-        urls.join(", "),
-        urls.first().map_or("", String::as_str)
-    );
+    announce(&urls);
     tokio::task::spawn_local(async move {
         if let Err(why) = signalled().await {
             eprintln!("serve: signals cannot be received: {why}");
@@ -244,6 +263,15 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
         other.join().map_err(|_| "a thread has failed".to_owned())?;
     }
     Ok(())
+}
+
+/// Says where the server answers.
+fn announce(urls: &[String]) {
+    println!(
+        "Tally is ready on {}\nThe dashboard is on {}/dashboard/",
+        urls.join(", "),
+        urls.first().map_or("", String::as_str)
+    );
 }
 
 /// Begins a thread. If it fails, the process ends: its objects are away.

@@ -74,6 +74,14 @@ pub(crate) struct ServerOptions {
     #[arg(long, default_value_t = WAITING_CALLS_DEFAULT, value_parser = waiting_calls())]
     pub(crate) waiting_calls: u32,
 
+    /// A certificate, as PEM: clients speak TLS then.
+    #[arg(long, requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+
+    /// The key of the certificate, as PEM.
+    #[arg(long, requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+
     /// How many seconds a client may take to the head of a request, and may be idle between two.
     #[arg(long, env = "TALLY_HEAD_SECONDS", default_value_t = HEAD_SECONDS_DEFAULT, value_parser = head_seconds())]
     pub(crate) head_seconds: u16,

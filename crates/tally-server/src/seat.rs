@@ -12,6 +12,7 @@ use tokio::sync::{Barrier, mpsc, watch};
 
 use super::far::{FarCall, Threads};
 use super::ground::Ground;
+use super::http::tls::Tls;
 use super::http::{ClientBounds, EdgeDoor};
 use super::node::Node;
 use super::options::ServerSettings;
@@ -37,6 +38,7 @@ pub(crate) struct Seat {
     /// The header that says where a request entered.
     pub(crate) blob: Option<String>,
     pub(crate) bounds: Arc<ClientBounds>,
+    pub(crate) tls: Option<Tls>,
     /// How many objects may be open in this thread.
     pub(crate) open_max: usize,
     pub(crate) ends: watch::Receiver<bool>,
@@ -58,7 +60,12 @@ impl Seat {
         node.run(self.calls);
         for listener in self.listeners {
             let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
-            let door = EdgeDoor::new(node.clone(), self.blob.as_deref(), &self.bounds);
+            let door = EdgeDoor::new(
+                node.clone(),
+                self.blob.as_deref(),
+                &self.bounds,
+                self.tls.as_ref(),
+            );
             tokio::task::spawn_local(door.listen(listener, self.ends.clone()));
         }
         // Its sender is the signal: if that is gone, the end has begun too.

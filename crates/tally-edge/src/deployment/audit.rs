@@ -48,14 +48,16 @@ fn target_of(context: &RequestContext, right: &Right<'_>) -> String {
     }
 }
 
+/// Whether a call must be logged.
+pub fn is_logged(caller: &Caller, route: &Route) -> bool {
+    let is_act =
+        route.right().scope() == Some(Scope::Admin) && !route.name().call().starts_with("GET ");
+    is_act && caller.may_somewhere(Scope::Admin, &[]).is_ok()
+}
+
 /// Writes the entry of a call that must be logged, before it is done.
 pub async fn begin(context: &RequestContext, caller: &Caller, route: &Route) {
-    let right = route.right();
-    let name = route.name();
-    let is_act = right.scope() == Some(Scope::Admin) && !name.call().starts_with("GET ");
-    if !is_act || caller.may_somewhere(Scope::Admin, &[]).is_err() {
-        return;
-    }
+    let (right, name) = (route.right(), route.name());
     let target = target_of(context, &right);
     begin_named(
         context,

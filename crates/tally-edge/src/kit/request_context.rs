@@ -211,6 +211,11 @@ impl RequestContext {
         }
     }
 
+    /// Whether there is an entry.
+    pub fn has_audit_entry(&self) -> bool {
+        self.audit_entry.borrow().is_some()
+    }
+
     /// Takes the entry, once.
     pub fn take_audit_entry(&self) -> Option<AddAuditEntry> {
         self.audit_entry.take()

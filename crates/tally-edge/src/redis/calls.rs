@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use futures_util::future::LocalBoxFuture;
+
 use crate::deployment::api_keys;
 use crate::deployment::audit;
 use crate::deployment::key_budget;
@@ -101,13 +103,17 @@ pub fn allow_of(context: &RequestContext) -> Option<String> {
 }
 
 /// Answers a request of the dialect; `None` for others.
-pub async fn fetch(context: &RequestContext) -> Option<Response> {
+pub fn fetch(context: &RequestContext) -> Option<LocalBoxFuture<'_, Response>> {
     let rest = rest_of(context)?;
+    Some(Box::pin(fetch_rest(context, rest)))
+}
+
+async fn fetch_rest(context: &RequestContext, rest: &str) -> Response {
     if let Some(subscription) = Subscription::of_path(rest) {
-        return Some(match listen(context, subscription).await {
+        return match listen(context, subscription).await {
             Ok(stream) => respond::events(context, RouteName::Redis, stream),
             Err(refusal) => refuse_as(context, refusal),
-        });
+        };
     }
     let route = match rest.trim_matches('/') {
         "pipeline" => RouteName::RedisPipeline,
@@ -124,7 +130,7 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
     // Clients send the token back, as the position of the writes that they have seen.
     let token = format!("{:x}-{:x}", context.host.now_ms(), context.host.random());
     let answer = answer.with_header("upstash-sync-token", token);
-    Some(respond::respond(context, route, answer))
+    respond::respond(context, route, answer)
 }
 
 /// The refusal of a request of the dialect before it is read; `None` for others.

@@ -70,7 +70,7 @@ async fn write(
 ) -> Result<Answer, Problem> {
     let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
     match Write::read(context, caller, &id, (adds, strings)).await? {
-        Some(write) => deliver(context, id, write, strings).await,
+        Some(write) => deliver(context, id, &write, strings).await,
         None => Ok(Answer::json(ignored_json(&id))),
     }
 }
@@ -88,7 +88,7 @@ pub async fn one(
     numbers: Option<bool>,
 ) -> Result<Answer, Problem> {
     match Write::one(context, unique, dimensions, numbers.is_none())? {
-        Some(write) => deliver(context, id, write, numbers.unwrap_or(false)).await,
+        Some(write) => deliver(context, id, &write, numbers.unwrap_or(false)).await,
         None => Ok(Answer::json(ignored_json(&id))),
     }
 }
@@ -146,7 +146,9 @@ impl<'a> Delivery<'a> {
             unique,
             element: None,
         };
-        delivery.hash(known.unique_hash).await?;
+        if delivery.unique.is_some() {
+            delivery.hash(known.unique_hash).await?;
+        }
         match &known.home {
             Some(home) => delivery.go_home(home),
             None => delivery.spread_over(shards),
@@ -198,20 +200,21 @@ impl<'a> Delivery<'a> {
     }
 }
 
+/// Sends a write to its cell. What few writes need is in boxes: each write moves a future as large as all of it.
 async fn deliver(
     context: &RequestContext,
     id: CounterId,
-    write: Write,
+    write: &Write,
     strings: bool,
 ) -> Result<Answer, Problem> {
     let (adds, delta) = (write.adds, write.body.delta);
     context.visitor().admit(id.as_str())?;
     let known = known_of(&context.host, &id);
     if write.key.is_some() || write.condition.is_some() || (!adds && known.has_floor) {
-        return write_alone(context, id, &write, strings).await;
+        return Box::pin(write_alone(context, id, write, strings)).await;
     }
 
-    let mut delivery = Delivery::new(context, id, &write, &known).await?;
+    let mut delivery = Delivery::new(context, id, write, &known).await?;
     let begun_ms = context.host.now_ms();
     let waiting = context.waiting();
     let mut arrival = delivery.carry(begun_ms).await?;
@@ -222,7 +225,8 @@ async fn deliver(
         }
         if !adds && *fault == Fault::Refused(Refusal::HasFloor) {
             drop(waiting);
-            return write_alone(context, delivery.cell.counter, &write, strings).await;
+            let alone = write_alone(context, delivery.cell.counter, write, strings);
+            return Box::pin(alone).await;
         }
         if !delivery.redirect(fault).await? {
             break;
@@ -248,7 +252,7 @@ async fn deliver(
                 later: arrival.later,
                 own: Value::new(load.added, load.removed),
             };
-            let sum = read::sum_for_answer(context, &cell.counter).await;
+            let sum = Box::pin(read::sum_for_answer(context, &cell.counter)).await;
             let value = known_cells::answer_to(&context.host, &acknowledged, sum.as_deref());
             (value, false)
         }
