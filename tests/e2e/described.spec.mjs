@@ -40,7 +40,7 @@ const METHODS = ["get", "put", "post", "delete"];
 // snapshots.spec and repair.rs.
 const OF_WHAT_IS_THERE = new Set([
   ...["revokeShare", "createShare", "makeKey", "getKey", "revokeKey", "rotateKey", "testAlert", "deleteAlert"],
-  ...["makeSnapshot", "restoreSnapshot", "repair"],
+  ...["makeSnapshot", "restoreSnapshot", "repair", "settleHold", "releaseHold"],
 ]);
 // Which words are a command no schema says: see redis.spec.
 const isWords = ({ tags }) => tags.includes("redis");

@@ -92,6 +92,7 @@ const shown = (value) => JSON.stringify(value, (_, part) => (typeof part === "bi
 
 /** What is wrong with a value, by a schema of the description; empty where nothing is. */
 export function faults(schema, value, at = "$") {
+  if (schema === false) return [`${at}: is there, and may not be`];
   return Object.entries(schema).flatMap(([keyword, wanted]) => {
     if (ANNOTATIONS.has(keyword)) return [];
     if (keyword === "additionalProperties" && wanted === false) {

@@ -80,7 +80,7 @@ export class Requests {
     }
     const shaped = [
       "FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring",
-      "referrer,browser", "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z",
+      "referrer,browser", "0123456789abcdef".repeat(2), "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z",
       String(this.whole(0, 99)),
     ];
     return schema.pattern && this.often(0.7)
