@@ -16,7 +16,7 @@ use tally_protocol::redis::request::{COMMANDS_MAX, RedisRequest, token_of};
 use tally_protocol::redis::script_table::KNOWN;
 use tally_protocol::redis::sorted::{self, DRAWN_APART_MAX, Members, SortedSet, members_asked};
 use tally_protocol::redis::space::{Space, StoredValue, whole};
-use tally_protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts, sha1};
+use tally_protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts};
 
 const NOW_MS: i64 = 1_700_000_000_250;
 
@@ -616,11 +616,11 @@ fn scripts_refuse_what_they_would_divide_by_to_no_number() {
 #[test]
 fn scripts_are_known_by_the_names_that_redis_gives_them() {
     assert_eq!(
-        sha1::hex("return 1"),
+        scripts::sha1_of("return 1"),
         "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
     );
     assert_eq!(
-        sha1::hex(&"a".repeat(119)),
+        scripts::sha1_of(&"a".repeat(119)),
         "ee971065aaa017e0632a8ca6c77bb3bf8b1dfc56"
     );
     let mut names: Vec<&str> = KNOWN.iter().map(|(sha, _)| *sha).collect();

@@ -10,7 +10,8 @@
 //! | [`limit`] | the crate `tally-limit`: policies, meters, leases |
 //! | [`cluster`] | the ring, roots, regions |
 //! | [`order`] | sorted lists |
-//! | [`sha256`], [`sha_blocks`] | SHA-256 and HMAC; the blocks of all SHA |
+//! | [`calendar`] | months and their first days |
+//! | [`sha256`] | SHA-256 and HMAC |
 
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -19,12 +20,12 @@
 
 pub mod alert;
 pub mod board;
+pub mod calendar;
 pub mod callers;
 pub mod cluster;
 pub mod counter;
 pub mod order;
 pub mod sha256;
-pub mod sha_blocks;
 
 #[doc(no_inline)]
 pub use tally_limit as limit;

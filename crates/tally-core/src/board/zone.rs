@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::period::{DAY, MINUTE, first_day, month_of};
+use crate::calendar::{DAY, MINUTE, first_day, month_of};
 use crate::order::put_in_order;
 
 /// The largest distance of a zone from UTC, minutes: 14 hours, that of the farthest zone.

@@ -8,7 +8,7 @@
 //! | [`strings`], [`keys`], [`collections`] | the commands |
 //! | [`sorted`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | known scripts of rate-limit clients |
-//! | [`options`], [`glob`], [`sha1`] | options of commands, patterns of names, and the hash that names scripts |
+//! | [`options`], [`glob`] | options of commands, and patterns of names |
 //! | [`reply`], [`error`], [`reply_room`], [`kept_replies`] | replies, the room for those of a request, and for those that are stored |
 //! | [`mod@random`] | random numbers that follow from a seed |
 //! | [`account_room`] | the room for values, by account |
@@ -34,7 +34,6 @@ pub mod script_table;
 pub mod scripts;
 pub mod scripts_of_analytics;
 mod scripts_of_regions;
-pub mod sha1;
 pub mod sorted;
 pub mod sorted_sets;
 pub mod space;

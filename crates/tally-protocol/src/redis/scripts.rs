@@ -4,15 +4,23 @@
 //! Keys that scripts write are strings and hashes of the dialect itself, not counters: a window expires after minutes.
 //! Numbers are Lua's: 64-bit floats, truncated in replies.
 
+use sha1::{Digest, Sha1};
+
 use super::collections::{field, flat, put_fields};
 use super::command::script_words;
+use super::error;
 use super::reply::{CommandResult, Reply};
 use super::script_table::{Bucket, FirstBucket, KNOWN, Script, Sliding, WindowTtl};
 use super::scripts_of_regions::{
     deny_list, fixed_fields, fixed_members, sliding_fields, sliding_fields_left, sliding_members,
 };
 use super::space::{Space, StoredValue, whole};
-use super::{error, sha1};
+use tally_core::sha256;
+
+/// The digest by which Redis names a script, as 40 hexadecimal digits. It protects nothing.
+pub fn sha1_of(text: &str) -> String {
+    sha256::hex(&Sha1::digest(text))
+}
 
 /// The script with this SHA-1.
 pub fn find(sha: &str) -> Option<Script> {
@@ -27,7 +35,7 @@ pub fn find(sha: &str) -> Option<Script> {
 /// As Redis.
 pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
     match (args[1].to_ascii_uppercase().as_str(), &args[2..]) {
-        ("LOAD", [text]) => Ok(Reply::Text(sha1::hex(text))),
+        ("LOAD", [text]) => Ok(Reply::Text(sha1_of(text))),
         ("EXISTS", shas @ [_, ..]) => {
             let known = shas.iter().map(|sha| Reply::flag(find(sha).is_some()));
             Ok(Reply::Array(known.collect()))
@@ -54,7 +62,7 @@ pub fn named(args: &[String]) -> Result<Script, Reply> {
     let script = if name.starts_with("EVALSHA") {
         find(&args[1]).ok_or_else(error::no_script)?
     } else {
-        find(&sha1::hex(&args[1])).ok_or_else(|| {
+        find(&sha1_of(&args[1])).ok_or_else(|| {
             Reply::err("Tally runs the scripts of @upstash/ratelimit and upstash-ratelimit alone; this one is not of a version that it knows")
         })?
     };

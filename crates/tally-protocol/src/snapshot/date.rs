@@ -1,6 +1,7 @@
 //! Days in requests and answers: `2026-11-01`, in UTC.
 
 use crate::problem::{Code, Problem};
+use tally_core::calendar::{first_day, month_of};
 use tally_logs::time::{TIMES, parse_time};
 
 /// Milliseconds of a day.
@@ -26,23 +27,10 @@ pub fn parse_date(text: &str) -> Result<i64, Problem> {
 }
 
 /// A day in answers.
-/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 pub fn date_of(day: i64) -> String {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day_of_month:02}")
+    let month = month_of(day);
+    let (year, of_year) = (month.div_euclid(12), month.rem_euclid(12) + 1);
+    format!("{year:04}-{of_year:02}-{:02}", day - first_day(month) + 1)
 }
 
 /// The days of a request: the first and the last.
