@@ -5,11 +5,11 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
+use tally_core::counter::autoscale::LINGER_MS_MAX;
 use tally_core::counter::autoscale::{
     FLUSHES_PER_SECOND_TARGET, FlushMeter, LANE_WRITES_MAX, Loads, Rate, ShardStep, Thresholds,
     linger_ms, shard_with_room,
 };
-use tally_core::counter::lane::LINGER_MS_MAX;
 use tally_core::counter::settings::SHARDS_MAX;
 
 /// 1 May 2026, 00:00:30 UTC.

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally_core::counter::autoscale::LINGER_MS_MAX;
 use tally_core::counter::flush::Load;
 use tally_core::counter::lane::{
-    Arrival, BATCHES_MAX, IN_FLIGHT_MS_MAX, LINGER_MS_MAX, Lane, OUTCOMES_MAX, Ticket,
-    UNSENT_MS_MAX,
+    Arrival, BATCHES_MAX, IN_FLIGHT_MS_MAX, Lane, OUTCOMES_MAX, Ticket, UNSENT_MS_MAX,
 };
 
 const LANE: u64 = 99;

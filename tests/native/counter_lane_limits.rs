@@ -1,10 +1,11 @@
 //! Law: a lane is bounded: what does not fit goes in the next batch or is refused, and what nobody
 //! sends any more does not stop the lane.
 
+use tally_core::counter::autoscale::LINGER_MS_MAX;
 use tally_core::counter::flush::Load;
 use tally_core::counter::lane::{
-    BATCH_ENTRIES_MAX, BATCH_ITEMS_MAX, BATCHES_MAX, IN_FLIGHT_MS_MAX, LINGER_MS_MAX, Lane,
-    OUTCOMES_MAX, Ticket, UNSENT_MS_MAX,
+    BATCH_ENTRIES_MAX, BATCH_ITEMS_MAX, BATCHES_MAX, IN_FLIGHT_MS_MAX, Lane, OUTCOMES_MAX, Ticket,
+    UNSENT_MS_MAX,
 };
 
 type Plain = Lane<u64, ()>;

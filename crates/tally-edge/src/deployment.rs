@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`api_keys`], [`key_budget`] | keys that calls make, their holders, and their budgets |
 //! | [`shares`] | keys for reading one prefix, and their holders |
+//! | [`givers`] | refusals of what a key makes |
 //! | [`audit`] | the audit log |
 //! | [`alerts`] | alerts, and their deliveries |
 //! | [`health`] | whether this edge can work |
@@ -16,6 +17,7 @@ pub(crate) mod api_keys;
 pub(crate) mod audit;
 pub(crate) mod canary;
 pub(crate) mod fleet_state;
+pub(crate) mod givers;
 pub(crate) mod health;
 pub(crate) mod key_budget;
 pub(crate) mod metrics;

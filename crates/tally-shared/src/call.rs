@@ -7,7 +7,7 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::{leads_apart, partitions, unreadable};
+use super::{directory_ring, leads_apart, unreadable};
 use tally_core::cluster::region::location_hint;
 use tally_core::cluster::spread::{LimiterCounts, Rings};
 use tally_core::cluster::tablets::{LeadPlace, TabletSpread};
@@ -190,13 +190,13 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
 
 /// The partition of the directory that holds a counter's root, by this isolate's variables.
 pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
-    partitions::place_among(host, partitions::count(host), counter)
+    directory_ring::place_among(host, directory_ring::count(host), counter)
 }
 
 /// The partition of a counter among [`names::DIRECTORY_PARTITIONS`]. Leads and live readers are spread by it, so that
 /// none moves when the directory grows.
 pub fn fixed_partition_of(host: &Host, counter: &CounterId) -> u32 {
-    partitions::place_among(host, names::DIRECTORY_PARTITIONS, counter)
+    directory_ring::place_among(host, names::DIRECTORY_PARTITIONS, counter)
 }
 
 /// The receiver of a message that may travel in a batch; `None` if its object hosts one tenant alone.

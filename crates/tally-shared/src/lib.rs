@@ -17,6 +17,7 @@
 //! | [`metrics`] | the metrics of this isolate |
 //! | [`mod@fleet`] | reports them to the deployment |
 //! | [`unreadable`] | stored data that could not be read |
+//! | [`directory_ring`] | the number of partitions, and the one of a name |
 //! | [`flag_guard`] | flags of work that runs once at a time |
 //! | [`concurrency`] | runs many futures, a bounded number at a time |
 
@@ -31,6 +32,7 @@ pub mod boards;
 pub mod call;
 pub mod call_batcher;
 pub mod concurrency;
+pub mod directory_ring;
 pub mod flag_guard;
 pub mod fleet;
 pub mod keyed_calls;

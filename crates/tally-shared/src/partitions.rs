@@ -4,22 +4,16 @@
 //! sums the seals of the roots that have left it, and of those that have come. If the two sums over all partitions
 //! differ, some root was counted twice or not at all; then all partitions are asked again, while no root moves.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
 
 use super::call::{answer_of, call_within, exchange, target};
 use super::concurrency::all_settled;
-use tally_core::cluster::ring::{PARTITIONS_MAX, Ring};
-use tally_core::counter::id::CounterId;
+pub use super::directory_ring::{COUNT_MAX, count, place_among};
 use tally_core::order::in_order;
-use tally_host::{Host, State, Target};
+use tally_host::{Host, Target};
 use tally_protocol::messages::{Call, CallPartition, Fault, PartitionAnswer, encode};
-use tally_protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
-
-/// The most partitions.
-pub const COUNT_MAX: u32 = PARTITIONS_MAX;
+use tally_protocol::names::DIRECTORY_PARTITIONS;
 
 /// The time limit of a partition's answer, milliseconds. It is well below that of the call that asks all of them. A
 /// partition that takes longer is reported missing.
@@ -32,54 +26,6 @@ const PARTITIONS_AT_ONCE: usize = 64;
 /// each wait is twice as long as the one before.
 const ROUNDS_MAX: u32 = 6;
 const WAIT_MS: u64 = 20;
-
-/// The most cached rings: that of the current number of partitions, the fixed one, and earlier ones.
-const RINGS_MAX: usize = 12;
-
-/// The rings of the numbers of partitions that were asked for: a ring takes time to build.
-struct Rings(RefCell<BTreeMap<u32, Rc<Ring>>>);
-
-impl State for Rings {
-    fn begin(_host: &Host) -> Self {
-        Self(RefCell::default())
-    }
-}
-
-/// The number of partitions by this isolate's variables, which never change.
-struct Count(u32);
-
-impl State for Count {
-    fn begin(host: &Host) -> Self {
-        let count = host.number(DIRECTORY_COUNT);
-        Self(
-            count
-                .filter(|count| (1..=COUNT_MAX).contains(count))
-                .unwrap_or(DIRECTORY_PARTITIONS),
-        )
-    }
-}
-
-/// The partition of a name among this many.
-pub fn place_among(host: &Host, partitions: u32, name: &CounterId) -> u32 {
-    let rings = host.state::<Rings>();
-    let known = rings.0.borrow().get(&partitions).cloned();
-    if let Some(ring) = known {
-        return ring.partition_of(name.as_str());
-    }
-    let ring = Rc::new(Ring::new(partitions));
-    let partition = ring.partition_of(name.as_str());
-    let mut rings = rings.0.borrow_mut();
-    if rings.len() >= RINGS_MAX {
-        rings.clear();
-    }
-    rings.insert(partitions, ring);
-    partition
-}
-
-/// The number of partitions, by this isolate's variables.
-pub fn count(host: &Host) -> u32 {
-    host.state::<Count>().0
-}
 
 /// All partition numbers, by this isolate's variables.
 pub fn all(host: &Host) -> Range<u32> {

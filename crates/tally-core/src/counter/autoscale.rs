@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lane::LINGER_MS_MAX;
 use super::settings::SHARDS_MAX;
+
+/// The longest time for which a cell may ask a lane to gather, milliseconds.
+pub const LINGER_MS_MAX: u32 = 20;
 
 /// The target of a hot cell, flushes per second. It is a quarter of what one object takes (about 1,000 requests a
 /// second), because each flush is a call and a row to pay for. One every 4 ms adds little delay for a client.

@@ -4,8 +4,7 @@
 
 use std::fmt::Debug;
 
-use super::flush::Load;
-use super::lane::newest_at;
+use super::flush::{Load, newest_at};
 
 /// The entries that imported registers count as, for any number of imports: 16,384 registers of 6 bits, in entries of
 /// 16 bytes.

@@ -13,6 +13,19 @@ use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, TtlTerms, UniqueHash};
 use crate::sketch::{Class, HashId, Source, Token, TopValues, Uniques, redis_token_of};
 
+/// How much newer than a flush its generation may be, milliseconds, if the lane has seen no generation: the write
+/// itself may create the counter, by the root's clock. It is less than the time after which a first attempt is given
+/// up. So if the counter is deleted after the second attempt was acknowledged, the generation that then begins is too
+/// new for the first attempt, however long the network held it back.
+const GENERATION_AHEAD_MS: i64 = 2_000;
+
+/// Returns the newest generation that a flush may count in, if a lane that has seen no generation sends it at `now_ms`,
+/// unix milliseconds. The number of a generation is at least the clock, in milliseconds, at its beginning.
+pub fn newest_at(now_ms: i64) -> u64 {
+    let newest = now_ms.saturating_add(GENERATION_AHEAD_MS);
+    u64::try_from(newest).unwrap_or(0).max(1)
+}
+
 /// The parts of a unique element's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Element {

@@ -4,7 +4,7 @@
 //! Invariants: at most one batch is in flight. Batches are sent in the order in which they were opened. Every ticket
 //! gets the outcome of its own batch. Memory is bounded by [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and
 //! [`OUTCOMES_MAX`] outcomes, or as many as are unread. A batch counts in no generation that begins after it was taken,
-//! except as [`newest_at`] says.
+//! except as [`super::flush::newest_at`] says.
 //!
 //! Life of a write: it joins the youngest batch, or opens one. A batch has one *sender*, which is one of its writes.
 //! The sender takes the batch once it is first in line, nothing is in flight and the lane has gathered long enough. It
@@ -16,6 +16,7 @@
 
 use std::collections::VecDeque;
 
+use super::autoscale::LINGER_MS_MAX;
 use super::batchable::Batchable;
 use super::flush::Load;
 use super::flush_outcomes::FlushOutcomes;
@@ -36,28 +37,12 @@ pub const IN_FLIGHT_MS_MAX: i64 = 5_000;
 /// How long a batch without a sender may wait: a little longer than a bulk body may take.
 pub const UNSENT_MS_MAX: i64 = 65_000;
 
-/// The longest time for which a cell may ask a lane to gather, milliseconds.
-pub const LINGER_MS_MAX: u32 = 20;
-
 /// The longest that a write waits between two looks.
 const LOOK_MS_MAX: u64 = 50;
 
 /// The outcomes that are kept though all writes have looked. Those that a write may still look for are kept beyond it,
 /// because batches may complete faster than a write looks.
 pub const OUTCOMES_MAX: usize = 64;
-
-/// How much newer than a flush its generation may be, milliseconds, if the lane has seen no generation: the write
-/// itself may create the counter, by the root's clock. It is less than the time after which a first attempt is given
-/// up. So if the counter is deleted after the second attempt was acknowledged, the generation that then begins is too
-/// new for the first attempt, however long the network held it back.
-const GENERATION_AHEAD_MS: i64 = 2_000;
-
-/// Returns the newest generation that a flush may count in, if a lane that has seen no generation sends it at `now_ms`,
-/// unix milliseconds. The number of a generation is at least the clock, in milliseconds, at its beginning.
-pub fn newest_at(now_ms: i64) -> u64 {
-    let newest = now_ms.saturating_add(GENERATION_AHEAD_MS);
-    u64::try_from(newest).unwrap_or(0).max(1)
-}
 
 /// The position of a write in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Invariant: a caller with scope `admin` on an alert's subject may do all of this, and no other caller learns of the
 //! alert.
 
-use super::api_keys;
+use super::givers;
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
@@ -37,7 +37,7 @@ pub(crate) fn may(caller: &Caller, alert: &Alert) -> Result<(), Problem> {
 
 /// The refusal of an alert for which the caller's part of the table has no room.
 pub(crate) fn part_full() -> Problem {
-    let what = api_keys::part_full("alerts of a partition", ALERTS_MAX, "DELETE /alerts/{name}");
+    let what = givers::part_full("alerts of a partition", ALERTS_MAX, "DELETE /alerts/{name}");
     Problem::new(Code::TooManyAlerts, what)
 }
 

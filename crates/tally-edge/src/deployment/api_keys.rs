@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::audit;
+use super::givers::{giver_ended, part_full};
 use super::key_budget;
 use super::shares;
 use crate::kit::aged_cache::AgedCache;
@@ -15,7 +16,6 @@ use crate::kit::body;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use tally_core::callers::account::account_max;
 use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
@@ -229,20 +229,6 @@ pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, 
     let caller = context.caller_with_key(key)?;
     key_budget::spend(context, &caller, 1).await?;
     Ok(caller)
-}
-
-/// The detail of a refusal where the caller's part of a table has no room.
-pub(crate) fn part_full(what: &str, rows_max: u64, how: &str) -> String {
-    format!(
-        "a key that does not administer everything makes at most {} of the {rows_max} {what}, with all keys that it made; \
-         end one that is not used any more: {how}",
-        account_max(rows_max)
-    )
-}
-
-/// The refusal of a gift of a key that was revoked a moment ago.
-pub(super) fn giver_ended() -> Problem {
-    Problem::new(Code::Unauthorized, "your key was revoked or has ended")
 }
 
 fn missing() -> Problem {

@@ -5,8 +5,8 @@
 
 use std::cell::RefCell;
 
-use super::api_keys::{giver_ended, part_full};
 use super::audit;
+use super::givers::{giver_ended, part_full};
 use super::key_budget;
 use crate::kit::aged_cache::AgedCache;
 use crate::kit::body;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: if a lane has seen a generation, its flushes count in no newer one. If it has seen none, its flushes
 //! count in no generation that began after they were sent, except within the seconds that
-//! [`crate::counter::lane::newest_at`] allows. Those seconds are covered by memory: while the object lives it knows
+//! [`crate::counter::flush::newest_at`] allows. Those seconds are covered by memory: while the object lives it knows
 //! what it has counted in generations that ended. One case is not covered. The network holds back a copy of a lane's
 //! first flush. Within those seconds its retry is acknowledged, the counter is deleted and created again, and the
 //! object ends in between. Keyed writes whose keys only their sender knows name one second (`DRAWN_AHEAD_MS` of
