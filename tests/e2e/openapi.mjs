@@ -153,6 +153,11 @@ function operationOf(method, path) {
 
 /** What is wrong with an answer, by the description; empty where nothing is. */
 export function answerFaults(method, path, status, contentType, json, text) {
+  // The gate reads any method and any path below it as its own.
+  const ofGate = /^\/gate\/[^/]*/.exec(path)?.[0];
+  if (ofGate !== undefined && (method !== "GET" || ofGate !== path)) {
+    return answerFaults("GET", ofGate, status, contentType, json, text);
+  }
   const type = contentType.split(";")[0];
   if (status >= 400) {
     // Each call names the codes of its refusals: only what is no call is refused with any.
@@ -169,6 +174,7 @@ export function answerFaults(method, path, status, contentType, json, text) {
   if (!operation) return [`${method} ${path} is answered ${status} and not described`];
   const response = operation.responses[String(status)];
   if (status === 304) return [];
+  if (status === 204 && response && !response.content) return text === "" ? [] : ["204 has a body"];
   const schema = (response?.content?.[type] ?? (type === "text/plain" ? response?.["x-text-plain"] : undefined))
     ?.schema;
   if (!schema) return [`${method} ${path} is answered ${status} ${type}, which is not described`];

@@ -334,6 +334,7 @@ fn call(chance: &mut Chance, row: &Row) -> Drawn {
         ("{date}", "2026-11-01"),
         ("{code}", "x"),
         ("{alert}", "a"),
+        ("{policies}", name),
         ("{policy}", name),
         ("{key}", key),
     ] {

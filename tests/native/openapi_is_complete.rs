@@ -112,7 +112,14 @@ fn every_call_asks_for_the_scope_that_is_described() {
     for (call, (operation, _)) in operations(&document) {
         let (method, path) = call.split_once(' ').expect("a method");
         let names = [
-            "{prefix}", "{policy}", "{alert}", "{key}", "{board}", "{member}", "{rank}",
+            "{prefix}",
+            "{policies}",
+            "{policy}",
+            "{alert}",
+            "{key}",
+            "{board}",
+            "{member}",
+            "{rank}",
         ];
         let path = path.replace("{hold}", "0f5c1f2f6dd54ec2a5a3c8d6b1d1a7c4");
         // An id of a share is also one of a counter.

@@ -5,6 +5,7 @@
 //! | [`calls`] | policies, and checks of one key |
 //! | [`asks`], [`answers`] | what is asked of limiters, and how checks are answered |
 //! | [`checks`] | several checks together |
+//! | [`gate`] | the address that a proxy asks before it lets a request through |
 //! | [`named_calls`], [`holds`] | calls that a limiter does once, and holds |
 //! | [`resolved_check`] | a check with its policy and its limiter |
 //! | [`limiters`] | the lanes of checks to limiters, and cached policies and refusals |
@@ -16,6 +17,7 @@ pub(crate) mod answers;
 pub(crate) mod asks;
 pub(crate) mod calls;
 pub(crate) mod checks;
+pub(crate) mod gate;
 pub(crate) mod holds;
 pub(crate) mod limiters;
 pub(crate) mod local_quota;

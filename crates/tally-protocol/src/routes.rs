@@ -28,6 +28,10 @@ const REST: &str = "{/file}";
 /// The template whose id may contain unescaped slashes: counters of CountAPI and Abacus are `{namespace}/{key}`.
 const WITH_SLASHES: &str = "/hit/{id}";
 
+/// The template that also matches the paths below it, by any method: a proxy sends its client's.
+const GATE: &str = "/gate/{policies}";
+const GATE_FOLDER: &str = "/gate/";
+
 macro_rules! types {
     (($visit:ident, $caller:ident)
         $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
@@ -129,6 +133,10 @@ impl<'a> Segments<'a> {
             let rest = path.strip_prefix(folder)?;
             found[0] = rest;
             return (rest.is_empty() || rest.starts_with('/')).then(|| Self(found.into_iter()));
+        }
+        if template == GATE {
+            found[0] = path.strip_prefix(GATE_FOLDER)?.split('/').next()?;
+            return Some(Self(found.into_iter()));
         }
         if template == WITH_SLASHES {
             found[0] = path.strip_prefix("/hit/")?;
@@ -242,7 +250,12 @@ impl From<Problem> for NoRoute {
 /// # Errors
 /// `not-found`, `method-not-allowed` (with `Allow`), `invalid-id`.
 pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
-    let meant = if method == "HEAD" { "GET" } else { method };
+    let is_gate = path.starts_with(GATE_FOLDER);
+    let meant = if is_gate || method == "HEAD" {
+        "GET"
+    } else {
+        method
+    };
     let mut template = None;
     for row in ROUTES {
         if let Some(mut segments) = Segments::of(row.template, path) {

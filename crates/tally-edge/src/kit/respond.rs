@@ -368,6 +368,10 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
             headers.push(("vary", "Accept".to_owned()));
         }
     }
+    if status == 204 {
+        // A response of the platform with this status may have no body, not even an empty one.
+        body = Body::Empty;
+    }
     if !matches!(body, Body::Empty) {
         headers.push(("content-type", answer.content_type.to_owned()));
     }

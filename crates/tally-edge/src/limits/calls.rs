@@ -79,12 +79,32 @@ pub async fn check(
             answer.shown_to(Repeatable::LocalQuota(resolved))
         });
     }
-    let verdict = ask(context, &resolved).await;
-    if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-        cache_denial(&context.host, &resolved, verdict);
-    }
-    verdicts::record(context, &resolved, verdict);
+    let verdict = judge_by_limiter(context, &resolved).await;
     Ok(answer_of(&resolved.result(&here, verdict), ""))
+}
+
+/// The verdict of the limiter. `None` where it is not known.
+async fn judge_by_limiter(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
+    let verdict = ask(context, resolved).await;
+    if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
+        cache_denial(&context.host, resolved, verdict);
+    }
+    verdicts::record(context, resolved, verdict);
+    verdict
+}
+
+/// The verdict about a check: from memory, from the isolate's part, or of the limiter. `None` where it is not known.
+pub async fn judge(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
+    let denied = denied(&context.host, resolved);
+    if denied.is_some() {
+        metrics::count(&context.host, Metric::LimitDenialCached);
+    }
+    let known = denied.or_else(|| local_quota::take(context, resolved));
+    if known.is_some() {
+        verdicts::record(context, resolved, known);
+        return known;
+    }
+    judge_by_limiter(context, resolved).await
 }
 
 /// Succeeds if a caller may consume the cost of a request, by the policy of the request if it has one.

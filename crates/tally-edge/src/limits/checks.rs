@@ -131,7 +131,7 @@ fn are_alike(one: &ResolvedCheck, other: &ResolvedCheck) -> bool {
 }
 
 /// Refuses checks of one key that could never be admitted together; a shadow check is not counted in.
-fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
+pub fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
     let enforced = || checks.iter().filter(|resolved| !resolved.policy.is_shadow);
     for resolved in enforced() {
         let of_key = enforced().filter(|other| are_alike(resolved, other));
@@ -154,7 +154,7 @@ fn only_watches_another(checks: &[ResolvedCheck], index: usize) -> bool {
 }
 
 /// The verdict of each check, after all were admitted, or after the admitted ones were given back.
-async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
+pub async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
     let begun_ms = context.host.now_ms();
     let mut groups: Vec<Group> = Vec::new();
     let mut alone: Vec<usize> = Vec::new();

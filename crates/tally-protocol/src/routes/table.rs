@@ -111,6 +111,11 @@ macro_rules! route_table {
             #[cfg(feature = "limits")]
             Refund(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}/refund" "limit_refund"
                 Right::Limit(Scope::Refund, policy, Some(key)) => limits::refund(context, &caller, policy, key).await;
+            // Any method is read as GET, because a proxy may send the client's.
+            #[cfg(feature = "limits")]
+            Gate(policies: String) "GET" "/gate/{policies}" "gate"
+                Right::Named(Scope::Write), UnknownQuery::Ignored =>
+                    gate::gate(context, &caller, &policies).await;
             #[cfg(feature = "limits")]
             Hold(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}/holds" "limit_hold"
                 Right::Named(Scope::Write) => holds::hold(context, &caller, policy, key).await;
