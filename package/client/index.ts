@@ -29,6 +29,10 @@ export type Counter = Schemas["Counter"];
 export type Top = Schemas["Top"];
 export type Verdict = Schemas["LimitVerdict"];
 export type LimitCheck = Schemas["LimitCheck"];
+export type HoldSpec = Schemas["HoldSpec"];
+export type SettledHold = Schemas["SettledHold"];
+/** The answer to a reservation: a verdict, and the hold if there is one. */
+export type Reserved = Verdict & { hold?: Schemas["Hold"] };
 
 /** Of a call: the write's own key, and a signal that ends it. */
 export interface CallOptions {
@@ -252,9 +256,61 @@ export class Tally {
     return this.#closed.has(policy) ? "closed" : undefined;
   }
 
-  /** Gives back what a check consumed. */
-  async refund(policy: string, key: string, cost = 1): Promise<Verdict> {
-    return this.#transport.json("POST", path("/limits/{policy}/{key}/refund", policy, key), { body: { cost } });
+  /** Gives back what a check consumed, once, however often it has to be sent. */
+  async refund(policy: string, key: string, cost = 1, options: CallOptions = {}): Promise<Verdict> {
+    return this.#write("POST", path("/limits/{policy}/{key}/refund", policy, key), { cost }, options);
+  }
+
+  /**
+   * Holds an amount (1) before the work, once, however often it has to be sent. A refusal is an answer: `allowed` is
+   * false, and there is no `hold`. There is none either where no limiter answers and the policy is open.
+   */
+  async reserve(policy: string, key: string, hold: HoldSpec = {}, options: CallOptions = {}): Promise<Reserved> {
+    const route = path("/limits/{policy}/{key}/holds", policy, key);
+    const call = { body: hold, answers: [429], idempotencyKey: crypto.randomUUID(), ...options };
+    return this.#transport.read("POST", route, call, (answer) => verdictOf(policy, {}, answer));
+  }
+
+  /** Settles a hold by what was used, all of it where `amount` is left out. The rest comes back. */
+  async settle(
+    policy: string, key: string, hold: string, amount?: number, options: CallOptions = {},
+  ): Promise<SettledHold> {
+    const body = amount === undefined ? {} : { amount };
+    return this.#write("POST", path("/limits/{policy}/{key}/holds/{hold}/settle", policy, key, hold), body, options);
+  }
+
+  /** Releases a hold: all of it comes back. */
+  async release(policy: string, key: string, hold: string, options: CallOptions = {}): Promise<SettledHold> {
+    return this.#write("DELETE", path("/limits/{policy}/{key}/holds/{hold}", policy, key, hold), undefined, options);
+  }
+
+  /**
+   * Holds an amount while `work` runs. `use(amount)` says how much was used so far; the hold is settled by the last of
+   * these. Without one it is settled at its amount, or released if `work` fails. Rejects with `quota-exceeded` where
+   * nothing can be held; `work` does not run then.
+   */
+  async withHold<Result>(
+    policy: string, key: string, hold: HoldSpec, work: (use: (amount: number) => void) => Result | Promise<Result>,
+  ): Promise<Result> {
+    const reserved = await this.reserve(policy, key, hold);
+    if (!reserved.allowed) {
+      const detail = `policy ${policy} cannot hold this now; try again in ${reserved.retry_after_ms} ms`;
+      throw new TallyError(429, "quota-exceeded", detail);
+    }
+    const id = reserved.hold?.id;
+    let used: number | undefined;
+    // Whatever becomes of the settlement, the result counts for the caller: the hold ends by itself.
+    const end = async (amount?: number) => {
+      if (id !== undefined) await this.settle(policy, key, id, amount).catch(() => undefined);
+    };
+    try {
+      const result = await work((amount) => (used = amount));
+      await end(used);
+      return result;
+    } catch (error) {
+      await end(used ?? 0);
+      throw error;
+    }
   }
 
   /** Looks at a limit, and consumes nothing. */

@@ -598,7 +598,10 @@ class Tally:
 
     def _limit(self, policy, path, check):
         deadline = self._check_timeout
-        status, headers, content = self._answer("POST", path, None, check, None, False, (429,), deadline=deadline)
+        return self._verdict(policy, check, self._answer("POST", path, None, check, None, False, (429,), deadline=deadline))
+
+    def _verdict(self, policy, check, answer):
+        status, headers, content = answer
         said = _json(status, content) if status != 429 else _object(content)
         policies = headers.get("ratelimit-policy", "")
         if "limit" not in check and policies:
@@ -621,9 +624,51 @@ class Tally:
             "retry_after_ms": int(1000 * (_retry_after(headers) or 0)),
         }
 
-    def refund(self, policy: str, key: str, cost: int = 1) -> dict:
-        """Gives back what a check consumed."""
-        return self.request("POST", f"/limits/{_part('policy', policy)}/{_part('key', key)}/refund", body={"cost": cost})
+    def refund(self, policy: str, key: str, cost: int = 1, *, idempotency_key: Optional[str] = None) -> dict:
+        """Gives back what a check consumed, once, however often it has to be sent."""
+        path = f"/limits/{_part('policy', policy)}/{_part('key', key)}/refund"
+        return self._write("POST", path, {"cost": cost}, idempotency_key)
+
+    # Holds.
+
+    def reserve(
+        self,
+        policy: str,
+        key: str,
+        amount: int = 1,
+        *,
+        ttl_seconds: Optional[int] = None,
+        on_expiry: Optional[Literal["settle", "release"]] = None,
+        idempotency_key: Optional[str] = None,
+    ) -> dict:
+        """Holds an amount before the work, once, however often it has to be sent.
+
+        A refusal is an answer: "allowed" is False, and there is no "hold". There is none either where no limiter answers and the policy is open.
+        """
+        fields = {"amount": amount, "ttl_seconds": ttl_seconds, "on_expiry": on_expiry}
+        body = {name: value for name, value in fields.items() if value is not None}
+        path = f"/limits/{_part('policy', policy)}/{_part('key', key)}/holds"
+        return self._verdict(policy, {}, self._answer("POST", path, None, body, idempotency_key or str(uuid.uuid4()), False, (429,)))
+
+    def settle(self, policy: str, key: str, hold: str, amount: Optional[int] = None, *, idempotency_key: Optional[str] = None) -> dict:
+        """Settles a hold by what was used, all of it where amount is left out. The rest comes back."""
+        body = {} if amount is None else {"amount": amount}
+        return self._write("POST", f"{self._hold(policy, key, hold)}/settle", body, idempotency_key)
+
+    def release(self, policy: str, key: str, hold: str, *, idempotency_key: Optional[str] = None) -> dict:
+        """Releases a hold: all of it comes back."""
+        return self._write("DELETE", self._hold(policy, key, hold), None, idempotency_key)
+
+    def _hold(self, policy, key, hold):
+        return f"/limits/{_part('policy', policy)}/{_part('key', key)}/holds/{_part('hold', hold)}"
+
+    def hold(self, policy: str, key: str, amount: int = 1, **fields: Any) -> Held:
+        """Holds an amount for a with statement. fields: ttl_seconds and on_expiry, as of reserve.
+
+        held.use(amount) says how much was used so far; the hold is settled by the last of these. Without one it is settled at its amount, or
+        released if the statement raises. Raises TallyError where nothing can be held.
+        """
+        return Held(self, policy, key, amount, fields)
 
     # Changes.
 
@@ -748,3 +793,37 @@ def _refusal(url: str, status: int, headers: Any, content: bytes) -> TallyError:
     problem = _object(content)
     detail = problem.get("detail") or f"{status} {content[:200].decode(errors='replace')}".strip()
     return TallyError(status, problem.get("code", "unknown"), detail, problem or None, _retry_after(headers))
+
+
+class Held:
+    """A hold while a with statement runs: see Tally.hold."""
+
+    def __init__(self, tally: Tally, policy: str, key: str, amount: int, fields: dict) -> None:
+        self._tally = tally
+        self._of = (policy, key)
+        self._asked = (amount, fields)
+        self._id: Optional[str] = None
+        self._used: Optional[int] = None
+
+    def use(self, amount: int) -> None:
+        """Says how much was used so far."""
+        self._used = amount
+
+    def __enter__(self) -> Held:
+        amount, fields = self._asked
+        said = self._tally.reserve(*self._of, amount, **fields)
+        if not said["allowed"]:
+            detail = f"policy {self._of[0]} cannot hold this now; try again in {said['retry_after_ms']} ms"
+            raise TallyError(429, "quota-exceeded", detail)
+        self._id = said.get("hold", {}).get("id")
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._id is None:
+            return
+        used = self._used if kind is None or self._used is not None else 0
+        try:
+            self._tally.settle(*self._of, self._id, used)
+        except TallyError as fault:
+            # The hold ends by itself, and the result of the statement counts for its caller.
+            logging.getLogger("tally").warning("a hold was not settled: %s", fault)
