@@ -255,8 +255,8 @@ fn each_template_knows_its_methods_and_no_other() {
             "{id}", "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}", "{alert}",
             "{hold}", "{/file}",
         ];
-        let template = template.replace("{hold}", "0f5c1f2f6dd54ec2a5a3c8d6b1d1a7c4");
-        let path = parameters.iter().fold(template, |path, name| {
+        let with_hold = template.replace("{hold}", "0f5c1f2f6dd54ec2a5a3c8d6b1d1a7c4");
+        let path = parameters.iter().fold(with_hold, |path, name| {
             path.replace(
                 name,
                 match *name {
