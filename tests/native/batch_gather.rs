@@ -11,7 +11,7 @@ use tally_protocol::access::Caller;
 use tally_protocol::batch::BulkRecord;
 use tally_protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Hashed, Hashes, Times,
-    coarsen,
+    coarsen, skew_of,
 };
 use tally_protocol::batch::lines::LineNumbers;
 use tally_protocol::batch::plan::Plan;
@@ -452,4 +452,24 @@ fn a_batch_of_which_nothing_counts_is_refused_by_its_common_reason_with_its_repo
 fn manner(times: Times) -> CountingMode {
     let hash = tally_core::sketch::HashKey::from([7; 16]).id();
     CountingMode::new(times, hash)
+}
+
+#[test]
+fn a_write_near_the_clock_is_taken_and_any_other_learns_how_far_it_is() {
+    for off_ms in [-CLOCK_SKEW_MS, 0, CLOCK_SKEW_MS] {
+        assert_eq!(skew_of(NOW_MS + off_ms, NOW_MS), None, "{off_ms}");
+    }
+    for (at_ms, words) in [
+        (
+            NOW_MS - 5_001,
+            "5001 ms behind the clock here, 5000 ms are allowed",
+        ),
+        (NOW_MS + 6_000, "6000 ms ahead of the clock here"),
+        (0, "1700000000500 ms behind"),
+    ] {
+        let problem = skew_of(at_ms, NOW_MS).expect("a refusal");
+        assert_eq!(problem.code(), Code::ClockSkew);
+        assert!(problem.detail().contains(words), "{}", problem.detail());
+        assert!(!problem.detail().contains("unix"), "{}", problem.detail());
+    }
 }

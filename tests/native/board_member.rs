@@ -9,9 +9,10 @@ use tally_core::board::score::Score;
 use tally_core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use tally_core::board::zone::{Zone, zone_names};
 use tally_protocol::boards::{
-    BoardQuery, MEMBERS_QUERY, parse_member_line, parse_settings, parse_write,
+    BoardQuery, MEMBERS_QUERY, WantedMembers, cursor_of, parse_member_line, parse_settings,
+    parse_write,
 };
-use tally_protocol::messages::MemberAction;
+use tally_protocol::messages::{MemberAction, PeriodOf, Ranked};
 use tally_protocol::problem::{Code, Problem};
 
 fn score(number: f64) -> Score {
@@ -365,6 +366,32 @@ fn parameters_of_different_reads_are_refused_together() {
     ] {
         let refused = wanted(query).map(|_| ()).map_err(|it| it.code());
         assert_eq!(refused, Err(Code::InvalidQuery), "{query}");
+    }
+}
+
+#[test]
+fn a_cursor_goes_with_the_parameters_of_its_first_page() {
+    let row = Ranked {
+        member: b"ann".to_vec(),
+        score: score(1.0),
+        tie: None,
+        rank: Some(101),
+        expires_ms: None,
+        metadata: None,
+        tag: 1,
+    };
+    let cursor = cursor_of(&row, &PeriodOf::default());
+    let seen = |query: &str| -> Result<_, Problem> {
+        match BoardQuery::parse(query, &MEMBERS_QUERY)?.wanted()? {
+            WantedMembers::Range { range, .. } => Ok((range.after, range.skip, range.limit)),
+            other => panic!("{other:?}"),
+        }
+    };
+    for first in ["rank=100&limit=2", "min=1&limit=2", "limit=2"] {
+        let next = format!("{first}&cursor={cursor}");
+        let (after, skip, limit) = seen(&next).expect("a page");
+        assert!(after.is_some(), "{next}");
+        assert_eq!((skip, limit), (0, 2), "{next}");
     }
 }
 

@@ -162,6 +162,9 @@ proptest! {
         let number = |name: &str| approximate[name].as_u64().expect("a number");
         prop_assert!(number("rank").abs_diff(rank) <= number("error"), "{rank} of {approximate}");
         prop_assert!(number("error") <= slack.div_ceil(2));
+        let digits = approximate["percentile_error"].to_string();
+        let digits = digits.split_once('.').map_or(0, |(_, digits)| digits.len());
+        prop_assert!(digits <= 3, "{approximate}");
         let mut exact = read.clone();
         (exact.rows[0].rank, exact.slack) = (Some(rank), Vec::new());
         let exact = json(&exact, false);

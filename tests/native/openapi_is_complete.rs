@@ -344,3 +344,17 @@ fn calls_that_ignore_unknown_parameters_say_so() {
     }
     assert!(ignoring >= 8, "{ignoring} calls");
 }
+
+#[test]
+fn a_choice_of_types_has_no_type_beside_it() {
+    let mut choices = 0;
+    walk(&document(), "", &mut |at, schema| {
+        let is_type = |it: &Value| it.get("$ref").is_some() || it.get("type").is_some();
+        let each = schema["oneOf"].as_array();
+        if each.is_some_and(|each| each.iter().any(is_type)) {
+            assert!(schema.get("type").is_none(), "{at}: {schema}");
+            choices += 1;
+        }
+    });
+    assert!(choices >= 20, "{choices} choices");
+}

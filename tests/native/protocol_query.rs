@@ -51,10 +51,26 @@ fn bytes_that_are_no_utf8_are_refused_instead_of_naming_another_counter() {
     for (text, id) in [
         ("id=%C3%A4", "ä"),
         ("id=%EF%BF%BD", "\u{fffd}"),
-        ("id=100%", "100%"),
+        ("id=100%25", "100%"),
     ] {
         assert_eq!(query(text).get("id"), Some(id));
     }
+}
+
+#[test]
+fn a_percent_sign_without_its_digits_is_refused_instead_of_naming_another_counter() {
+    for text in ["id=%zz", "id=%2", "id=100%", "id=a&id=%", "%=1", "at=%+1"] {
+        assert_eq!(
+            code(Query::parse(text, KNOWN)),
+            Code::InvalidQuery,
+            "{text}"
+        );
+    }
+    // What is ignored is not read, and an image is shown whatever its text.
+    let known = ["by"];
+    let ignored = Query::parse_for(RouteName::Pixel, "x=%E4%zz&by=a", &known).expect("a query");
+    assert_eq!(ignored.get("by"), Some("a"));
+    assert_eq!(Query::of_image("by=100%", &known).get("by"), Some("100%"));
 }
 
 #[test]

@@ -13,9 +13,9 @@ use tally_protocol::export::counter_line;
 use tally_protocol::messages::{AllRuns, ExportedCounter, PartitionRuns};
 use tally_protocol::settings;
 use tally_protocol::snapshot::{
-    DAY_MS, Days, PART_ENTRIES_MAX, PartEntry, PartWriter, RunOf, SnapshotCounter,
-    SnapshotDatacenter, SnapshotPlan, chain_of, date_of, day_of_ms, digest_of, lacking, parse_date,
-    read_part, thinned,
+    DAY_MS, Days, PART_ENTRIES_MAX, PartEntry, PartWriter, Restore, RestoreResult, RunOf,
+    SnapshotCounter, SnapshotDatacenter, SnapshotPlan, chain_of, date_of, day_of_ms, digest_of,
+    lacking, parse_date, read_part, thinned,
 };
 
 use crate::common::config;
@@ -418,4 +418,15 @@ fn partitions_without_a_run_of_a_day_are_named() {
         missing_partitions: vec![5],
     };
     assert_eq!(lacking(&all, 5), [1, 2, 5]);
+}
+
+#[test]
+fn a_restore_names_its_day_in_one_form() {
+    let restore = Restore::parse(br#"{"prefix":"zz","dry_run":true}"#).expect("a restore");
+    for text in ["1795910000", "2026-11-28", "2026-11-28T23:59:59Z"] {
+        let day = parse_date(text).expect("a day");
+        let answer = RestoreResult::default().to_json(day, &restore, false);
+        let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(answer["date"], "2026-11-28", "{text}");
+    }
 }

@@ -91,7 +91,7 @@ pub fn parse_time(text: &str, begins: bool) -> Option<i64> {
 /// Returns the unix milliseconds of unix seconds; `None` after the year 9999.
 pub fn ms_of_seconds(seconds: u64) -> Option<i64> {
     let seconds = i64::try_from(seconds).ok()?;
-    (seconds <= UNIX_SECONDS_MAX).then_some(seconds * 1_000)
+    (seconds <= UNIX_SECONDS_MAX).then(|| seconds * 1_000)
 }
 
 /// Returns the unix milliseconds of a time as servers write it: as RFC 3339, with `+0100` for its offset, without an

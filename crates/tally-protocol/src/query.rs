@@ -111,11 +111,13 @@ impl Query {
     /// Reads a query string and refuses names that are not `known`, and repeated names except `id`.
     ///
     /// # Errors
-    /// `invalid-query` with the parameter and the known ones, and for bytes that are not UTF-8: replaced, they would
-    /// name another counter.
+    /// `invalid-query` with the parameter and the known ones, and for bytes that are not UTF-8 and a `%` without two
+    /// hexadecimal digits: replaced, they would name another counter.
     pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
-        if !is_utf8(query) {
-            return refuse("the query, once percent-decoded, is not UTF-8".to_owned());
+        let (bytes, has_bare) = percent_decoded(query);
+        if has_bare || std::str::from_utf8(&bytes).is_err() {
+            let detail = "the query has a % without two hexadecimal digits, or is not UTF-8 once it is decoded: send % as %25";
+            return refuse(detail.to_owned());
         }
         let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .into_owned()

@@ -385,11 +385,14 @@ fn or_null(mut schema: Value) -> Value {
     }
 }
 
-/// Adds words to a schema, those of nested properties and items too. A reference, or a type, replaces all but the
-/// description; `null` takes a property away.
+/// Adds words to a schema, those of nested properties and items too. A reference, a type, or a choice of them, replaces
+/// all but the description; `null` takes a property away.
 fn merge(schema: &mut Value, words: &Value) {
-    let replaces =
-        words.get("$ref").is_some() || words.get("type").is_some_and(|ty| !ty.is_object());
+    let is_type = |words: &Value| {
+        words.get("$ref").is_some() || words.get("type").is_some_and(|ty| !ty.is_object())
+    };
+    let choices = words.get("oneOf").and_then(Value::as_array);
+    let replaces = is_type(words) || choices.is_some_and(|each| each.iter().any(is_type));
     if let (Some(known), true) = (schema.as_object_mut(), replaces) {
         known.retain(|word, _| word == "description");
     }

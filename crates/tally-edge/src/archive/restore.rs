@@ -24,8 +24,8 @@ use tally_protocol::messages::{
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::Query;
 use tally_protocol::snapshot::{
-    Restore, RestoreAction, RestoreResult, SnapshotCounter, action_of, has_settings, has_value,
-    lacking, parse_date, refusal_of,
+    Restore, RestoreAction, RestoreResult, SnapshotCounter, action_of, date_of, has_settings,
+    has_value, lacking, parse_date, refusal_of,
 };
 use tally_shared::call_within;
 use tally_shared::concurrency::all_settled;
@@ -61,7 +61,7 @@ pub async fn restore(
         restore: &restore,
         keys: key.map(|key| StepKeys {
             key,
-            within: format!("restore/{date}/"),
+            within: format!("restore/{}/", date_of(day)),
         }),
     };
     let _waiting = context.waiting();
@@ -90,7 +90,7 @@ pub async fn restore(
         }
     }
     restored.cursor = after;
-    let answer = Answer::json(restored.to_json(date, &restore, strings));
+    let answer = Answer::json(restored.to_json(day, &restore, strings));
     Ok(match restored.is_replay {
         Some(true) => answer.replayed(),
         _ => answer,

@@ -12,7 +12,7 @@ use tally_host::Host;
 use tally_protocol::access::{Caller, Permission};
 use tally_protocol::batch::by::Actor;
 use tally_protocol::batch::event::{IncrementBody, parse_increment};
-use tally_protocol::batch::gather::CLOCK_SKEW_MS;
+use tally_protocol::batch::gather::skew_of;
 use tally_protocol::dimensions;
 use tally_protocol::keys::parse_if_match;
 use tally_protocol::messages::OperationCondition;
@@ -185,15 +185,5 @@ fn is_ignored(context: &RequestContext, body: &IncrementBody) -> bool {
 fn stamp_ms(host: &Host, given_ms: Option<i64>) -> (i64, Option<Problem>) {
     let now_ms = host.now_ms();
     let at_ms = given_ms.unwrap_or(now_ms);
-    let is_near = at_ms.abs_diff(now_ms) <= CLOCK_SKEW_MS.unsigned_abs();
-    let skewed = || {
-        Problem::new(
-            Code::ClockSkew,
-            format!(
-                "`at` is unix milliseconds within {} s of our clock ({now_ms}); send older events to /ingest",
-                CLOCK_SKEW_MS / 1_000
-            ),
-        )
-    };
-    (at_ms, (!is_near).then(skewed))
+    (at_ms, skew_of(at_ms, now_ms))
 }

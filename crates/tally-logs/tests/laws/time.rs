@@ -1,6 +1,6 @@
 //! Dates and times are read exactly, and those that do not exist are refused.
 
-use tally_logs::time::{parse_any, parse_clf_time, parse_rfc3339, parse_timestamp};
+use tally_logs::time::{parse_any, parse_clf_time, parse_rfc3339, parse_time, parse_timestamp};
 
 #[test]
 fn every_day_of_the_calendar_is_one_after_the_day_before() {
@@ -157,5 +157,26 @@ fn a_time_is_read_as_servers_write_it_or_not_at_all() {
         ("", None),
     ] {
         assert_eq!(parse_any(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn seconds_of_any_size_are_read_or_refused() {
+    for (seconds, expected) in [
+        (0, Some(0)),
+        (253_402_300_799, Some(253_402_300_799_000)),
+        (253_402_300_800, None),
+        (9_223_372_036_854_775, None),
+        (9_223_372_036_854_776, None),
+        (9_223_372_036_854_775_807, None),
+        (9_223_372_036_854_775_808, None),
+        (u64::MAX, None),
+    ] {
+        let text = seconds.to_string();
+        assert_eq!(parse_time(&text, true), expected, "{text}");
+        for text in [text.clone(), format!("{text}.0")] {
+            // As milliseconds or seconds; what matters is that there is an answer.
+            assert!(parse_any(&text).is_none_or(|at_ms| at_ms >= 0), "{text}");
+        }
     }
 }

@@ -354,6 +354,22 @@ fn skewed(why: &str) -> Problem {
     Problem::new(Code::ClockSkew, format!("the record's time is {why}"))
 }
 
+/// Returns the refusal of a write whose time is not within [`CLOCK_SKEW_MS`] of the clock here. It names no unit of the
+/// time: `at` is a date, a time or unix seconds.
+pub fn skew_of(at_ms: i64, now_ms: i64) -> Option<Problem> {
+    let off_ms = at_ms.abs_diff(now_ms);
+    let side = if at_ms > now_ms { "ahead of" } else { "behind" };
+    (off_ms > CLOCK_SKEW_MS.unsigned_abs()).then(|| {
+        Problem::new(
+            Code::ClockSkew,
+            format!(
+                "`at` is {off_ms} ms {side} the clock here, {CLOCK_SKEW_MS} ms are allowed: leave `at` out, or send older \
+                 events to `/ingest`"
+            ),
+        )
+    })
+}
+
 /// Hashes keys from a seed that senders do not know.
 #[derive(Clone)]
 struct Seeded(u64);

@@ -287,7 +287,12 @@ fn percentile(rank: u64, total: u64) -> f64 {
     let others = number(total.saturating_sub(1)).max(1.0);
     let behind = number(total.saturating_sub(rank));
     let part = if total <= 1 { 1.0 } else { behind / others };
-    (part * 100_000.0).round() / 1_000.0
+    thousandths(part * 100.0)
+}
+
+/// A percentage in answers, in thousandths: a difference of two of them has digits of its binary form.
+fn thousandths(percent: f64) -> f64 {
+    (percent * 1_000.0).round() / 1_000.0
 }
 
 /// The JSON of one member; `None` where it is not there. An approximate rank is the middle of its range, and has an
@@ -304,7 +309,8 @@ pub fn one_json(read: &ReadBoard<'_>, is_approximate: bool) -> Option<String> {
         let error = slack.div_ceil(2);
         row.rank = Some(Rank::Exactly(middle));
         view.error = Some(error);
-        view.percentile_error = Some((100.0 - percentile(1 + error, view.total)).max(0.0));
+        let best_less = 100.0 - percentile(1 + error, view.total);
+        view.percentile_error = Some(thousandths(best_less.max(0.0)));
     }
     Some(to_json(&view))
 }

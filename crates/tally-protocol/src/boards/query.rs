@@ -32,7 +32,7 @@ const APART: [(&str, &[&str]); 4] = [
         &["around", "rank", "min", "max", "cursor", "limit", "format"],
     ),
     ("around", &["rank", "min", "max", "cursor", "format"]),
-    ("rank", &["min", "max", "cursor", "format"]),
+    ("rank", &["min", "max", "format"]),
     ("format", &["min", "max"]),
 ];
 
@@ -202,7 +202,8 @@ impl BoardQuery {
         }
     }
 
-    /// The range that is asked for: by scores, from a rank on, or after a cursor.
+    /// The range that is asked for: by scores, from a rank on, or after a cursor. A rank is where the first page begins:
+    /// the next pages have the same parameters, and the cursor counts.
     fn range(&self) -> Result<MemberRange, Problem> {
         let skip = self.0.get("rank").map(rank).transpose()?;
         let after = match self.0.get("cursor").map(parse_cursor) {
@@ -219,8 +220,8 @@ impl BoardQuery {
         Ok(MemberRange {
             min,
             max,
+            skip: skip.filter(|_| after.is_none()).map_or(0, |rank| rank - 1),
             after,
-            skip: skip.map_or(0, |rank| rank - 1),
             limit: self.limit(LIST_LIMIT.0, LIST_LIMIT.1)?,
         })
     }

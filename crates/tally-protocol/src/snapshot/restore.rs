@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::date::date_of;
 use super::kept::SnapshotCounter;
 use crate::batch::json::{WholeNumber, read_object};
 use crate::export::{ImportMode, import_mode};
@@ -259,7 +260,7 @@ impl RestoreResult {
     }
 
     /// The JSON of the answer.
-    pub fn to_json(&self, date: &str, restore: &Restore, strings: bool) -> String {
+    pub fn to_json(&self, day: i64, restore: &Restore, strings: bool) -> String {
         let exact = |value: Value| Exact::new(value, strings);
         let changes = self
             .changes
@@ -278,7 +279,7 @@ impl RestoreResult {
         });
         let [created, set, added, unchanged, left] = self.actions;
         serde_json::to_string(&View {
-            date,
+            date: &date_of(day),
             prefix: &restore.prefix,
             mode: restore.mode.name(),
             dry_run: restore.is_dry,
