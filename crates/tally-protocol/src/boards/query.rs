@@ -202,8 +202,8 @@ impl BoardQuery {
         }
     }
 
-    /// The range that is asked for: by scores, from a rank on, or after a cursor. A rank is where the first page begins:
-    /// the next pages have the same parameters, and the cursor counts.
+    /// The range that is asked for: by scores, from a rank on, or after a cursor. A rank is where the first page
+    /// begins: the next pages have the same parameters, and the cursor counts.
     fn range(&self) -> Result<MemberRange, Problem> {
         let skip = self.0.get("rank").map(rank).transpose()?;
         let after = match self.0.get("cursor").map(parse_cursor) {
