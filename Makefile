@@ -67,7 +67,7 @@ test: build
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs
 	cargo build --locked --package tally-simulation --bin deployments
-	cargo build --locked --package tally-server
+	cargo test --locked --package tally-server && cargo build --locked --package tally-server
 	$(NODE) --test --test-reporter=spec 'tests/server/*.test.mjs'
 	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs
 	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi

@@ -158,6 +158,23 @@ describe("the native server names a database", () => {
     await again.server.end();
     assert.equal(again.server.errors, "");
   });
+
+  test("but one with content is only named until it is moved away", WITHIN, async () => {
+    await counted("SIGTERM");
+    const [file] = tablets();
+    truncateSync(file, Math.floor(statSync(file).size / PAGE_BYTES / 2) * PAGE_BYTES);
+    const { server, url } = await begin({ options: ["--accept-loss"] });
+    assert.ok((await unanswered(url)) > 0);
+    await server.end();
+    assert.match(server.errors, /is not accepted as lost, since it has content: .* move it away/);
+    rmSync(file);
+    const without = await begin();
+    assert.ok((await unanswered(without.url)) > 0, "what it had is not taken for 0");
+    await without.server.end();
+    const accepted = await begin({ options: ["--accept-loss"] });
+    for (const id of ids) assert.equal((await add(accepted.url, id)).status, 200, id);
+    await accepted.server.end();
+  });
 });
 
 describe("the native server does not start where its registry", () => {

@@ -102,10 +102,17 @@ fn opened(ground: &Ground, key: &PlaceKey, id: &str) -> Result<(Database, Stored
             "it is of the object {known:?}: restore its file from a backup"
         ));
     }
-    if entry == DatabaseEntry::None && database.is_unregistered() {
-        // The process ended between a commit and its entry. What the object answers from now on may rest on it.
-        ground.registry.note([(id, key.class.folder())], true)?;
-        database.registered();
+    if entry == DatabaseEntry::None && database.is_made() {
+        // The process ended between a commit and its entry, or the registry was lost. What the object answers from now
+        // on may rest on it.
+        let needs_log = database.is_unregistered();
+        ground
+            .registry
+            .note([(id, key.class.folder())], needs_log)?;
+        match needs_log {
+            true => database.registered(),
+            false => database.folded(),
+        }
     }
     Ok((database, stored))
 }

@@ -22,9 +22,13 @@ use super::registry::DatabaseEntry;
 /// With what each file of SQLite begins.
 const BEGINNING: &[u8; 16] = b"SQLite format 3\0";
 
-/// What an operator does about a file that is lost.
+/// What an operator does about a file that is missing or empty, or about a log.
 const REMEDY: &str =
     "end the server, and restore this file from a backup, or start once with --accept-loss";
+
+/// What an operator does about a file with a content that is damaged: it may hold counts that can be saved.
+const DAMAGE_REMEDY: &str = "end the server, and restore this file from a backup, or move it away and start once with \
+    --accept-loss";
 
 /// Prepared statements that a database keeps: the largest store has about 40.
 const PREPARED_MAX: usize = 64;
@@ -59,7 +63,7 @@ fn open_empty() -> Result<Connection, String> {
 fn said(error: rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            format!("{error}: {REMEDY}")
+            format!("{error}: {DAMAGE_REMEDY}")
         }
         _ => error.to_string(),
     }
@@ -93,7 +97,7 @@ const PAGE_BYTES_MAX: u64 = 65_536;
 ///
 /// # Errors
 /// If it is no database. SQLite would take an empty one for a new database, and delete its log.
-fn has_content(file: &Path, is_complete: bool) -> Result<bool, String> {
+pub(crate) fn has_content(file: &Path, is_complete: bool) -> Result<bool, String> {
     let mut header = Vec::new();
     let read = File::open(file).and_then(|file| {
         let bytes = file.metadata()?.len();
@@ -108,7 +112,7 @@ fn has_content(file: &Path, is_complete: bool) -> Result<bool, String> {
         Err(error) => return Err(error.to_string()),
     };
     if !header.starts_with(BEGINNING) || header.len() < HEADER_BYTES {
-        return Err(format!("it is not a database: {REMEDY}"));
+        return Err(format!("it is not a database: {DAMAGE_REMEDY}"));
     }
     let number = |at: usize, width: usize| {
         let digits = header.iter().skip(at).take(width);
@@ -120,7 +124,9 @@ fn has_content(file: &Path, is_complete: bool) -> Result<bool, String> {
     };
     let whole_bytes = page_bytes.saturating_mul(number(28, 4));
     if is_complete && bytes < whole_bytes {
-        return Err(format!("it has {bytes} of {whole_bytes} bytes: {REMEDY}"));
+        return Err(format!(
+            "it has {bytes} of {whole_bytes} bytes: {DAMAGE_REMEDY}"
+        ));
     }
     Ok(true)
 }
@@ -170,7 +176,7 @@ fn expect_object(
 ) -> Result<(), String> {
     match (stored, entry) {
         (None, DatabaseEntry::Closed | DatabaseEntry::Open) => {
-            Err(format!("it has no object: {REMEDY}"))
+            Err(format!("it has no object: {DAMAGE_REMEDY}"))
         }
         _ => Ok(()),
     }
@@ -247,9 +253,19 @@ impl Database {
         Ok(stored)
     }
 
-    /// Whether something is stored that the registry has to know before it is acknowledged.
+    /// Whether the object has a database.
+    pub(crate) fn is_made(&self) -> bool {
+        self.connection.borrow().is_some()
+    }
+
+    /// Whether something is stored that the registry has to know before it is acknowledged. A commit that changes no
+    /// row leaves a log without a byte: nothing rests on that one.
     pub(crate) fn is_unregistered(&self) -> bool {
-        self.connection.borrow().is_some() && self.entry.get() != DatabaseEntry::Open
+        self.is_made()
+            && self.entry.get() != DatabaseEntry::Open
+            && log_of(&self.file)
+                .metadata()
+                .map_or(true, |log| log.len() > 0)
     }
 
     /// The registry has noted it as open.
@@ -587,5 +603,42 @@ fn value(column: ValueRef<'_>) -> SqlValue {
         ValueRef::Real(number) => SqlValue::Real(number),
         ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
         ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Law: the registry names a database as open only once its log has what was committed.
+
+    use super::*;
+
+    #[test]
+    fn a_commit_that_changes_no_row_makes_no_log_that_is_needed() {
+        let folder = std::env::temp_dir().join(format!("tally-database-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("object.sqlite");
+        let made = Database::open(file.clone(), "an object", DatabaseEntry::None).expect("new");
+        made.run("CREATE TABLE rows (number INTEGER)", &[])
+            .expect("a table");
+        made.commit(None).expect("a commit");
+        assert!(made.is_unregistered(), "it has rows");
+        made.registered();
+        assert!(made.fold());
+        made.folded();
+        made.close();
+
+        let idle = Database::open(file, "an object", DatabaseEntry::Closed).expect("a database");
+        idle.run("DELETE FROM rows WHERE number = 1", &[])
+            .expect("no row is deleted");
+        idle.commit(None).expect("a commit of nothing");
+        assert!(!idle.is_unregistered(), "its log has no byte");
+        idle.touch();
+        idle.commit(None).expect("a commit of nothing");
+        assert!(!idle.is_unregistered(), "its log has no byte");
+        idle.run("INSERT INTO rows VALUES (1)", &[]).expect("a row");
+        idle.commit(None).expect("a commit");
+        assert!(idle.is_unregistered(), "its log has the row");
+        idle.close();
+        std::fs::remove_dir_all(&folder).expect("the folder");
     }
 }

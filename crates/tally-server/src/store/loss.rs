@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use super::database::is_there;
+use super::database::{has_content, is_there};
 use super::registry::{DatabaseEntry, Registry};
 
 /// How many objects are read from the registry at once.
 const PAGE: u32 = 1_000;
 
-/// Forgets databases that are missing or empty, and logs that are missing or damaged. Returns a sentence for each.
+/// Forgets databases that are missing or empty, and logs that are missing or damaged. A database with content stays
+/// known, whatever is wrong with it: an operator moves it away first. Returns a sentence for each.
 ///
 /// # Errors
 /// If the registry cannot be read, or written.
@@ -26,16 +27,24 @@ pub(crate) fn accept(registry: &Registry, objects: &Path) -> Result<Vec<String>,
                 .join(&known.folder)
                 .join(format!("{}.sqlite", known.id));
             let id = known.id.as_str();
-            let lost = match registry.entry(id)? {
-                _ if is_there(&file, DatabaseEntry::Closed).is_err() => {
+            let entry = registry.entry(id)?;
+            let lost = match has_content(&file, entry == DatabaseEntry::Closed) {
+                Ok(false) => {
                     registry.forget(id)?;
                     "the counts of"
                 }
-                entry if is_there(&file, entry).is_err() => {
+                Ok(true) if is_there(&file, entry).is_err() => {
                     registry.note([(id, known.folder.as_str())], false)?;
                     "the last counts of"
                 }
-                _ => continue,
+                Ok(true) => continue,
+                Err(why) => {
+                    accepted.push(format!(
+                        "{} is not accepted as lost, since it has content: {why}",
+                        file.display()
+                    ));
+                    continue;
+                }
             };
             accepted.push(format!("{lost} {} are accepted as lost", file.display()));
         }
