@@ -35,12 +35,12 @@ const DEPENDS = new Set([
   "webhook-not-allowed",
 ]);
 const METHODS = ["get", "put", "post", "delete"];
-// What they are about must be there: see shares.spec and keys.spec. A test of an alert would call who is outside: see
+// What they are about must be there: see shares.spec, keys.spec and gate.spec. A test of an alert would call who is outside: see
 // alerts.spec. The rest say what no schema does: a day that has been, one of two fields, bytes for characters. See
 // snapshots.spec and repair.rs.
 const OF_WHAT_IS_THERE = new Set([
   ...["revokeShare", "createShare", "makeKey", "getKey", "revokeKey", "rotateKey", "testAlert", "deleteAlert"],
-  ...["makeSnapshot", "restoreSnapshot", "repair", "settleHold", "releaseHold"],
+  ...["makeSnapshot", "restoreSnapshot", "repair", "settleHold", "releaseHold", "gate"],
 ]);
 // Which words are a command no schema says: see redis.spec.
 const isWords = ({ tags }) => tags.includes("redis");
