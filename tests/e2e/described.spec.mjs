@@ -35,9 +35,9 @@ const DEPENDS = new Set([
   "webhook-not-allowed",
 ]);
 const METHODS = ["get", "put", "post", "delete"];
-// What they are about must be there: see shares.spec, keys.spec and gate.spec. A test of an alert would call who is outside: see
-// alerts.spec. The rest say what no schema does: a day that has been, one of two fields, bytes for characters. See
-// snapshots.spec and repair.rs.
+// What they are about must be there: see shares.spec, keys.spec and gate.spec. A test of an alert would call who is
+// outside: see alerts.spec. The rest say what no schema does: a day that has been, one of two fields, bytes for
+// characters. See snapshots.spec and repair.rs.
 const OF_WHAT_IS_THERE = new Set([
   ...["revokeShare", "createShare", "makeKey", "getKey", "revokeKey", "rotateKey", "testAlert", "deleteAlert"],
   ...["makeSnapshot", "restoreSnapshot", "repair", "settleHold", "releaseHold", "gate"],
