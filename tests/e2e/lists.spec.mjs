@@ -57,6 +57,19 @@ test("a page begins where the one before ended, whatever its length", async () =
   }
 });
 
+test("a cursor of nothing, or of another list, is refused instead of ending the list", async () => {
+  const { cursor } = await world.well("GET", "/keys?limit=1", options);
+  for (const path of ["/shares", "/alerts", "/alerts/*/deliveries", "/snapshots", "/audit", "/api/dead-letters"]) {
+    for (const wrong of ["zzz", "", cursor]) {
+      await world.refused(400, "invalid-query", "GET", `${path}?cursor=${wrong}`, options);
+    }
+  }
+  for (const wrong of ["zzz", "", "keys.", "keys.1b3c"]) {
+    await world.refused(400, "invalid-query", "GET", `/keys?cursor=${wrong}`, options);
+  }
+  await world.refused(400, "invalid-query", "GET", "/limits?cursor=%2F", options);
+});
+
 test("a page goes on behind an entry that was deleted since", async () => {
   for (const [path, gone] of Object.entries({
     "/shares": ({ id }) => `/shares/${id}`,

@@ -7,8 +7,8 @@ use tally_core::counter::merge::Range;
 use tally_protocol::messages::{ReadParts, WindowStart};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::query::{
-    LIST_LIMIT, POINTS_MAX, Query, UNION_MAX, WINDOW_SECONDS_MAX, WINDOW_UNIQUES_SECONDS_MAX,
-    Window,
+    LIST_LIMIT, ListPage, POINTS_MAX, PagedList, Query, UNION_MAX, WINDOW_SECONDS_MAX,
+    WINDOW_UNIQUES_SECONDS_MAX, Window,
 };
 use tally_protocol::routes::RouteName;
 use tally_protocol::version::Version;
@@ -54,6 +54,40 @@ fn bytes_that_are_no_utf8_are_refused_instead_of_naming_another_counter() {
         ("id=100%25", "100%"),
     ] {
         assert_eq!(query(text).get("id"), Some(id));
+    }
+}
+
+#[test]
+fn a_cursor_belongs_to_the_list_that_gave_it() {
+    let lists = [
+        PagedList::Alerts,
+        PagedList::Audit,
+        PagedList::DeadLetters,
+        PagedList::Deliveries,
+        PagedList::Keys,
+        PagedList::Shares,
+        PagedList::Snapshots,
+    ];
+    let entries = || ["a", "b", "c"];
+    let key = |entry: &&str| (*entry).to_owned();
+    for list in lists {
+        let first = ListPage::parse(list, "limit=2").expect("a page");
+        let (shown, cursor) = first.cut(entries(), key);
+        let next = format!("limit=2&cursor={}", cursor.expect("more"));
+        assert_eq!(shown, ["a", "b"], "{list:?}");
+        for other in lists {
+            let page = ListPage::parse(other, &next);
+            if other == list {
+                let page = page.expect("the next page").cut(entries(), key);
+                assert_eq!(page, (vec!["c"], None), "{list:?}");
+            } else {
+                assert_eq!(code(page), Code::InvalidQuery, "{list:?} of {other:?}");
+            }
+        }
+        for invented in ["zzz", "", "a", "9999999999999999", "."] {
+            let page = ListPage::parse(list, &format!("cursor={invented}"));
+            assert_eq!(code(page), Code::InvalidQuery, "{list:?} {invented:?}");
+        }
     }
 }
 

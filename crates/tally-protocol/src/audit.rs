@@ -10,7 +10,7 @@ use super::api_key::KeyId;
 use super::fields::Moment;
 use super::problem::{Code, Problem};
 use super::public::to_json;
-use super::query::Query;
+use super::query::{PagedList, Query, wrong_cursor};
 
 /// How long an entry is kept: 400 days.
 pub const AUDIT_MS: i64 = 400 * 86_400_000;
@@ -127,12 +127,10 @@ pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
     }
     let from_ms = from_ms.max(oldest_ms);
     let mut before = log_key_at(to_ms.saturating_add(1), 0);
-    if let Some(cursor) = query.get("cursor") {
+    if let Some(cursor) = PagedList::Audit.after(&query)? {
         let digits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';
         if cursor.len() > 64 || !cursor.bytes().all(digits) {
-            return Err(refuse(
-                "send the cursor of the page before as it was answered",
-            ));
+            return wrong_cursor();
         }
         before = before.min(cursor.to_owned());
     }
@@ -194,6 +192,6 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
     let last = entries.last().filter(|_| has_more);
     to_json(&Page {
         entries: entries.iter().map(view).collect(),
-        cursor: last.map(AuditEntry::log_key),
+        cursor: last.map(|entry| PagedList::Audit.cursor(&entry.log_key())),
     })
 }

@@ -9,7 +9,7 @@ mod top;
 mod verdicts;
 
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
-pub use list_page::{ListPage, newest_first};
+pub use list_page::{ListPage, PagedList, newest_first, wrong_cursor};
 pub use pairs::has_parameter;
 use pairs::known_pairs;
 pub use top::TopQuery;

@@ -13,7 +13,7 @@ use tally_protocol::bodies::parse_nothing;
 use tally_protocol::messages::{AllRuns, AskRuns, Fault, ListAllPastStates, ReadPastStates};
 use tally_protocol::names::{DIRECTORY_PARTITIONS, SNAPSHOTS_BUCKET};
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{ListPage, Query};
+use tally_protocol::query::{ListPage, PagedList, Query};
 use tally_protocol::snapshot::{
     Days, date_of, days_json, list_on_json, on_json, parse_date, snapshot_json, snapshots_json,
 };
@@ -57,7 +57,7 @@ fn no_snapshot(of: &str) -> Problem {
 pub async fn list(context: &RequestContext) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["date", "cursor", "limit"])?;
     let day = query.get("date").map(parse_date).transpose()?;
-    let page = ListPage::of(&query)?;
+    let page = ListPage::of(PagedList::Snapshots, &query)?;
     let all = runs(&context.host, false).await?;
     Ok(Answer::json(snapshots_json(&all, day, &page)))
 }
@@ -93,7 +93,12 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
     let made = day.and_then(|day| snapshot_json(&all, day));
     Ok(match made.filter(|_| !is_under_way(&all)) {
         Some(made) => Answer::json(made),
-        None => Answer::json(snapshots_json(&all, None, &ListPage::default())).with_status(202),
+        None => Answer::json(snapshots_json(
+            &all,
+            None,
+            &ListPage::first(PagedList::Snapshots),
+        ))
+        .with_status(202),
     })
 }
 

@@ -21,7 +21,7 @@ use tally_protocol::messages::{
 };
 use tally_protocol::names::ALERTS_ALLOW;
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{ListPage, Query};
+use tally_protocol::query::{ListPage, PagedList, Query};
 use tally_shared::{call, call_within};
 
 /// How long a test may take, milliseconds: as long as its receiver, and the call.
@@ -158,7 +158,7 @@ pub async fn get(
 /// # Errors
 /// `forbidden`, `unavailable`.
 pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let page = ListPage::parse(context.query())?;
+    let page = ListPage::parse(PagedList::Alerts, context.query())?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let (alerts, missing) = call(&context.host, &AllAlerts {}).await?;
     let alerts = alerts
@@ -234,7 +234,7 @@ pub async fn deliveries(
     caller: &Caller,
     alerts: AlertNames,
 ) -> Result<Answer, Problem> {
-    let page = ListPage::parse(context.query())?;
+    let page = ListPage::parse(PagedList::Deliveries, context.query())?;
     let name = match alerts {
         AlertNames::One(name) => name,
         AlertNames::All => return all_deliveries(context, caller, &page).await,

@@ -32,7 +32,7 @@ use tally_protocol::messages::{
 use tally_protocol::names::DIRECTORY_PARTITIONS;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_key_json;
-use tally_protocol::query::{LIST_LIMIT, Query};
+use tally_protocol::query::{LIST_LIMIT, PagedList, Query, wrong_cursor};
 use tally_shared::partitions::ask_some;
 use tally_shared::{call, call_within};
 
@@ -290,12 +290,8 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let query = Query::parse(context.query(), &["cursor", "limit"])?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let limit = query.limit()?;
-    let wrong = || {
-        let detail = "send the cursor of the page before as it was answered";
-        Problem::new(Code::InvalidQuery, detail)
-    };
-    let after = query.get("cursor");
-    let after = after.map(|text| KeyId::parse(text).ok_or_else(wrong));
+    let after = PagedList::Keys.after(&query)?;
+    let after = after.map(|text| KeyId::parse(text).map_or_else(wrong_cursor, Ok));
     let keys_max = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut keys = Vec::new();
     // One more than asked for shows whether there is another page.

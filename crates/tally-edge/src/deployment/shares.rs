@@ -22,7 +22,7 @@ use tally_protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
 use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_json;
-use tally_protocol::query::{ListPage, Query};
+use tally_protocol::query::{ListPage, PagedList, Query};
 use tally_protocol::share::{
     SHARES_MAX, Share, ShareId, ShareToken, parse_share, share_json, shares_json,
 };
@@ -184,7 +184,7 @@ fn end_with(caller: &Caller, share: &mut Share) -> Result<(), Problem> {
 /// # Errors
 /// `forbidden`, `unavailable`.
 pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let page = ListPage::parse(context.query())?;
+    let page = ListPage::parse(PagedList::Shares, context.query())?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let names = name_key(&context.host).await?;
     let shares = call(&context.host, &ListShares).await?;

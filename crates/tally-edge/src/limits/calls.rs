@@ -31,7 +31,7 @@ use tally_protocol::messages::{
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::{self};
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
+use tally_protocol::query::{Query, wrong_cursor};
 use tally_shared::call;
 use tally_shared::metrics;
 
@@ -326,7 +326,8 @@ pub async fn list_policies(context: &RequestContext, caller: &Caller) -> Result<
     let query = Query::parse(context.query(), &["cursor", "limit"])?;
     caller.may_limit(Right::Read, names::LIMIT_RIGHTS)?;
     let limit = query.limit()?;
-    let after = query.get("cursor").map(PolicyName::parse).transpose()?;
+    let after = query.get("cursor").map(PolicyName::parse);
+    let after = after.transpose().or_else(|_| wrong_cursor())?;
     context.visitor().read(1)?;
     let _waiting = context.waiting();
     // One more than asked for shows whether there is another page.

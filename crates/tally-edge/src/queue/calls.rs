@@ -35,7 +35,7 @@ use tally_protocol::messages::{
 use tally_protocol::metrics::Metric;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::{SummedCounter, count_json, dead_letters_json, queued_json};
-use tally_protocol::query::{LIST_LIMIT, ListPage, Query};
+use tally_protocol::query::{LIST_LIMIT, ListPage, PagedList, Query};
 use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::{call, call_within, metrics};
 
@@ -267,7 +267,7 @@ pub async fn dead_letters(context: &RequestContext) -> Result<Answer, Problem> {
         context.query(),
         &["datacenter", "cursor", "limit", "numbers"],
     )?;
-    let page = ListPage::of(&query)?;
+    let page = ListPage::of(PagedList::DeadLetters, &query)?;
     let datacenter = query.datacenter()?.unwrap_or_else(|| context.datacenter());
     let own = (0..INBOXES_PER_DATACENTER).map(|number| InboxId {
         datacenter: datacenter.clone(),
