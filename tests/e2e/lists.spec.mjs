@@ -64,7 +64,7 @@ test("a cursor of nothing, or of another list, is refused instead of ending the 
       await world.refused(400, "invalid-query", "GET", `${path}?cursor=${wrong}`, options);
     }
   }
-  for (const wrong of ["zzz", "", "keys.", "keys.1b3c"]) {
+  for (const wrong of ["zzz", "", "1b3c"]) {
     await world.refused(400, "invalid-query", "GET", `/keys?cursor=${wrong}`, options);
   }
   await world.refused(400, "invalid-query", "GET", "/limits?cursor=%2F", options);

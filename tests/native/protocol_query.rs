@@ -64,7 +64,6 @@ fn a_cursor_belongs_to_the_list_that_gave_it() {
         PagedList::Audit,
         PagedList::DeadLetters,
         PagedList::Deliveries,
-        PagedList::Keys,
         PagedList::Shares,
         PagedList::Snapshots,
     ];

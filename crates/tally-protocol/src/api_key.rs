@@ -17,7 +17,6 @@ use super::batch::json::{Time, WholeNumber, present, read_object};
 use super::fields::Moment;
 use super::problem::{Code, Problem};
 use super::public::to_json;
-use super::query::PagedList;
 use tally_core::sha256;
 use tally_core::sketch::{HashKey, hash};
 
@@ -527,6 +526,6 @@ pub fn keys_json(keys: &[(KeyId, ApiKey)], cursor: Option<KeyId>, now_ms: i64) -
     let views = keys.iter().map(|(id, key)| view(*id, key, None, now_ms));
     to_json(&KeysView {
         entries: views.collect(),
-        cursor: cursor.map(|id| PagedList::Keys.cursor(&id.to_string())),
+        cursor: cursor.map(|id| id.to_string()),
     })
 }

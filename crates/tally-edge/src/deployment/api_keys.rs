@@ -32,7 +32,7 @@ use tally_protocol::messages::{
 use tally_protocol::names::DIRECTORY_PARTITIONS;
 use tally_protocol::problem::{Code, Problem};
 use tally_protocol::public::revoked_key_json;
-use tally_protocol::query::{LIST_LIMIT, PagedList, Query, wrong_cursor};
+use tally_protocol::query::{LIST_LIMIT, Query, wrong_cursor};
 use tally_shared::partitions::ask_some;
 use tally_shared::{call, call_within};
 
@@ -290,7 +290,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let query = Query::parse(context.query(), &["cursor", "limit"])?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let limit = query.limit()?;
-    let after = PagedList::Keys.after(&query)?;
+    let after = query.get("cursor");
     let after = after.map(|text| KeyId::parse(text).map_or_else(wrong_cursor, Ok));
     let keys_max = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut keys = Vec::new();

@@ -15,8 +15,6 @@ pub enum PagedList {
     DeadLetters,
     /// `GET /alerts/{alert}/deliveries`.
     Deliveries,
-    /// `GET /keys`.
-    Keys,
     /// `GET /shares`.
     Shares,
     /// `GET /snapshots`.
@@ -30,7 +28,6 @@ impl PagedList {
             Self::Audit => "audit.",
             Self::DeadLetters => "dead-letters.",
             Self::Deliveries => "deliveries.",
-            Self::Keys => "keys.",
             Self::Shares => "shares.",
             Self::Snapshots => "snapshots.",
         }
