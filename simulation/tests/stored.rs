@@ -11,7 +11,7 @@ use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
 const ROWS_OF_A_KIND: usize = 2;
 
 fn ask(world: &World, client: &Client, method: &str, path: &str, body: &Value) -> (u16, Value) {
-    let key = format!("{path} {}", body.to_string().len());
+    let key = format!("{path}-{}", body.to_string().len());
     let mut request = ClientRequest::new(method, path);
     // Under a key the first reply would be told, whatever became of the value.
     if !path.starts_with("/redis/get/") {

@@ -259,7 +259,7 @@ test("a try with a name counts once as a command, in a pipeline and in a transac
       ["/redis/multi-exec", [["INCR", "three"], ["ZINCRBY", "z", 2, "m"], ["PFADD", "h", "x"]], [{ result: 1 }, { result: "2" }, { result: 1 }]],
     ];
     for (const [path, body, wanted] of forms) {
-      const headers = { "idempotency-key": `try of ${path}` };
+      const headers = { "idempotency-key": `try-of-${path}` };
       for (let again = 0; again < 3; again += 1) {
         expect((await send(world, path, { body, headers })).json, path).toEqual(wanted);
       }

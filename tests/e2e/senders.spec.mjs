@@ -155,7 +155,7 @@ describe("two programs with keys of their own", () => {
         await world.add("both-import", { delta: by }, as("admin"));
         return (await world.call("GET", "/export?prefix=both-import", as("admin"))).text;
       };
-      const key = `both-${name}`;
+      const key = `both-${name.replace(" ", "-")}`;
       for (const [who, body] of [["shop", mine], ["other", mine], ["admin", theirs]]) {
         const [method, path, text] = request(body);
         const sent = name === "import" ? await exported(who === "admin" ? 2 : 1) : text;

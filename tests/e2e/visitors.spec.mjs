@@ -250,7 +250,7 @@ test("no address, no user agent and no element is on disk, in metrics or in an a
     const line = { id: "kept-id", unique: "auto", ip: address, user_agent: agent, idempotency_key: `line ${address}` };
     answers.push(
       await world.call("POST", "/events", {
-        body: JSON.stringify(line), headers: { "idempotency-key": `body ${address}` },
+        body: JSON.stringify(line), headers: { "idempotency-key": `body-${address}` },
       }),
     );
     answers.push(await world.call("POST", "/counters/kept-id/increment", { body: '{"unique":"element-77"}' }));

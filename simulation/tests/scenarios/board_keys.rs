@@ -61,7 +61,7 @@ fn a_key_of_one_member_writes_to_no_other() {
 fn a_body_whose_key_was_used_for_another_writes_nothing() {
     let scene = spread();
     for other in [1, 15] {
-        let key = format!("key {other}");
+        let key = format!("key-{other}");
         let (first, second) = (name_in(0), name_in(other));
         assert_eq!(send(&scene, &key, &[&first]).status, 200);
         let before = scene.get("/boards/b/members")["entries"].clone();
