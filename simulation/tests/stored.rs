@@ -300,7 +300,7 @@ fn golden_bytes_of_keys() {
     ];
     for command in &commands {
         let request = ClientRequest::new("POST", "/redis").body(command.to_string().into_bytes());
-        let name = command.to_string();
+        let name = command.to_string().replace(' ', "-");
         let pending = client.ask(request.header("idempotency-key", &name));
         world.run(pending).expect("no fault");
     }

@@ -11,7 +11,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 fn add(service: &Service, id: &str, delta: u64) {
     let path = format!("/counters/{id}/increment");
-    let key = format!("{id} {}", service.world.now_ms());
+    let key = format!("{id}-{}", service.world.now_ms());
     let body = json!({"delta": delta, "unique": format!("visitor {delta}")}).to_string();
     let answer = service.ask(0, "POST", &path, &body, Some(&key));
     assert_eq!(answer.status, 200, "{}", answer.text());
