@@ -68,7 +68,7 @@ impl Service {
             method,
             path,
             body,
-            Some(&format!("{method} {path} {body}")),
+            Some(&format!("{method}{path}{body}").replace(' ', "")),
         );
         assert!(
             answer.status < 300,
