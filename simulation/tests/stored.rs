@@ -110,13 +110,13 @@ fn lasting(answer: &Value) -> Value {
             .filter(|(name, _)| {
                 let moving = [
                     "as_of",
+                    "starts_at",
+                    "ends_at",
                     "staleness_ms",
                     "exact",
                     "version",
                     "detail",
                     "reset_after_ms",
-                    "from",
-                    "to",
                 ];
                 !moving.contains(&name.as_str())
             })

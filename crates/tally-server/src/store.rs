@@ -2,6 +2,7 @@
 
 pub(crate) mod ahead_log;
 pub(crate) mod database;
+pub(crate) mod files;
 pub(crate) mod folder;
 pub(crate) mod loss;
 pub(crate) mod registry;

@@ -57,9 +57,22 @@ pub(crate) struct Entry {
     pub(super) stored_bytes: u64,
     /// Whether it has changed since then.
     pub(super) is_dirty: bool,
-    bytes: u64,
-    lease_bytes: u64,
-    calls_bytes: u64,
+    weight: Weight,
+}
+
+/// The bytes of a key: in all, and those of them that are leases and named calls. Each is below 2^32, as a limiter has
+/// at most [`BYTES_MAX`]; 75,000 keys are many fields.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weight {
+    all: u32,
+    leases: u32,
+    calls: u32,
+}
+
+/// A sum in which one part has changed.
+fn changed(sum: u64, from: u32, to: u32) -> u64 {
+    sum.saturating_sub(u64::from(from))
+        .saturating_add(u64::from(to))
 }
 
 impl Entry {
@@ -85,11 +98,13 @@ impl Entry {
         !self.lender.lends() && self.lender.meter.used(&self.policy, now_ms) == 0
     }
 
-    fn measure(&self) -> u64 {
+    fn measure(&self) -> Weight {
         let bytes = size_of::<Self>() + MAP_ENTRY_BYTES + self.subject.len();
-        u64::try_from(bytes)
-            .unwrap_or(u64::MAX)
-            .saturating_add(self.lender.heap_bytes())
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let all = bytes.saturating_add(self.lender.heap_bytes());
+        let parts = [all, self.lender.lease_bytes(), self.lender.calls_bytes()];
+        let [all, leases, calls] = parts.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        Weight { all, leases, calls }
     }
 }
 
@@ -274,9 +289,7 @@ impl Slots {
             row: 0,
             stored_bytes: 0,
             is_dirty: false,
-            bytes: 0,
-            lease_bytes: 0,
-            calls_bytes: 0,
+            weight: Weight::default(),
         };
         let slot = self.empty.pop().unwrap_or(self.entries.len());
         if slot == self.entries.len() {
@@ -295,19 +308,17 @@ impl Slots {
     /// Counts the bytes of a key again, after it has changed.
     pub(super) fn weigh(&mut self, slot: usize) {
         if let Some(Some(entry)) = self.entries.get_mut(slot) {
-            let bytes = entry.measure();
-            let others = self.memory.bytes().saturating_sub(entry.bytes);
-            self.memory.hold(others.saturating_add(bytes));
-            entry.bytes = bytes;
-            let of_leases = entry.lender.lease_bytes();
-            let others = self.lease_bytes.saturating_sub(entry.lease_bytes);
-            self.lease_bytes = others.saturating_add(of_leases);
-            entry.lease_bytes = of_leases;
-            let of_calls = entry.lender.calls_bytes();
-            let others = self.calls_bytes.saturating_sub(entry.calls_bytes);
-            self.calls_bytes = others.saturating_add(of_calls);
-            entry.calls_bytes = of_calls;
+            let weight = entry.measure();
+            let former = std::mem::replace(&mut entry.weight, weight);
+            self.change(former, weight);
         }
+    }
+
+    fn change(&mut self, from: Weight, to: Weight) {
+        self.memory
+            .hold(changed(self.memory.bytes(), from.all, to.all));
+        self.lease_bytes = changed(self.lease_bytes, from.leases, to.leases);
+        self.calls_bytes = changed(self.calls_bytes, from.calls, to.calls);
     }
 
     /// Moves the hand, and empties slots of idle keys. Calls `gone` for each. While rows are loaded, holds do not end:
@@ -335,15 +346,13 @@ impl Slots {
                 continue;
             }
             gone(entry);
-            let others = self.memory.bytes().saturating_sub(entry.bytes);
-            self.memory.hold(others);
-            self.lease_bytes = self.lease_bytes.saturating_sub(entry.lease_bytes);
-            self.calls_bytes = self.calls_bytes.saturating_sub(entry.calls_bytes);
+            let weight = entry.weight;
             self.by_subject.remove(&entry.subject);
             let (subject, owner, is_shared) =
                 (Arc::clone(&entry.subject), entry.owner, entry.is_shared());
             *contents = None;
             self.empty.push(slot);
+            self.change(weight, Weight::default());
             self.count(&subject, owner, is_shared, false);
         }
     }

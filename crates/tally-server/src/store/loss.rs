@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::database::{has_content, is_there};
+use super::files::{has_content, is_there};
 use super::registry::{DatabaseEntry, Registry};
 
 /// How many objects are read from the registry at once.
