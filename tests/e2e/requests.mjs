@@ -79,7 +79,7 @@ export class Requests {
       return String(this.whole(schema.minimum, schema.maximum));
     }
     const shaped = [
-      "FRA", "login", "1a2b3c", "#fff", "green", '"a-key"', "order-1", "country,device", "campaign:spring",
+      "FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring",
       "referrer,browser", "0123456789abcdef".repeat(2), "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z",
       String(this.whole(0, 99)),
     ];

@@ -54,7 +54,12 @@ fn a_key_is_the_same_in_quotes_and_bare() {
     for (header, key) in [
         ("abc", "abc"),
         ("\"abc\"", "abc"),
+        (" abc ", "abc"),
+        ("\t\"abc\" ", "abc"),
+        ("\" abc \"", " abc "),
+        ("a b", "a b"),
         ("a,b", "a,b"),
+        ("a ,b", "a ,b"),
         ("~!", "~!"),
         // Quotes that are no pair belong to the key.
         ("\"abc", "\"abc"),
@@ -81,9 +86,6 @@ fn a_header_that_was_sent_twice_is_no_key() {
         let joined = lines.join(", ");
         assert!(refused(&joined), "{joined:?}");
     }
-    for spaced in ["a b", "\" abc \"", " a", "a ", "a\tb"] {
-        assert!(refused(spaced), "{spaced:?}");
-    }
 }
 
 #[test]
@@ -106,8 +108,10 @@ proptest! {
     ) {
         let key = format!("{before}{odd}{after}");
         let header = if is_quoted { format!("\"{key}\"") } else { key.clone() };
-        let is_visible = key.chars().all(|char| ('!'..='~').contains(&char));
-        prop_assert_eq!(refused(&header), !is_visible, "{:?}", header);
+        let trimmed = if is_quoted { key.as_str() } else { key.trim_matches([' ', '\t']) };
+        let is_visible = trimmed.chars().all(|char| (' '..='~').contains(&char));
+        let is_twice = header.contains(", ");
+        prop_assert_eq!(refused(&header), !is_visible || trimmed.is_empty() || is_twice, "{:?}", header);
     }
 
     #[test]

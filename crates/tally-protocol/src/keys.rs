@@ -83,26 +83,27 @@ impl KeyKind {
     }
 }
 
-/// Returns the key of a header's value: 1 to [`KEY_BYTES_MAX`] visible ASCII characters, in quotes or not. A space is
-/// none of them: platforms join the lines of a repeated header by a comma and a space, and so the join is refused.
+/// Returns the key of a header's value: 1 to [`KEY_BYTES_MAX`] visible ASCII characters and spaces, in quotes or not. No
+/// space may follow a comma: platforms join the lines of a repeated header so, and its join is refused.
 ///
 /// # Errors
 /// `invalid-idempotency-key`.
 pub fn parse_key(header: &str) -> Result<&str, Problem> {
-    let text = match header
+    let text = header.trim_matches([' ', '\t']);
+    let text = match text
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'))
     {
         Some(quoted) => quoted,
-        None => header,
+        None => text,
     };
-    let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if text.is_empty() || text.len() > KEY_BYTES_MAX || !is_visible {
+    let is_visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if text.is_empty() || text.len() > KEY_BYTES_MAX || !is_visible || header.contains(", ") {
         return Err(Problem::new(
             Code::InvalidIdempotencyKey,
             format!(
-                "send one `Idempotency-Key` of 1 to {KEY_BYTES_MAX} visible ASCII characters without a space, another for each \
-                 write"
+                "send one `Idempotency-Key` of 1 to {KEY_BYTES_MAX} visible ASCII characters, no space after a comma, and \
+                 another for each write"
             ),
         ));
     }

@@ -67,7 +67,7 @@ codes! {
     ClockSkew "clock-skew" 400 "The given time is too far from the server's clock"
         "Leave `at` out, or set your clock";
     InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid"
-        "Send one header line of 1 to 255 visible ASCII characters, without a space";
+        "Send one header line of 1 to 255 visible ASCII characters, no space after a comma";
     InvalidPrecondition "invalid-precondition" 400 "The precondition cannot be read"
         "Send `If-Match` with one version in quotes, or `*`";
     InvalidPolicy "invalid-policy" 400 "The policy is not valid"

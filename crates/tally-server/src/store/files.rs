@@ -16,8 +16,8 @@ const REMEDY: &str =
     "end the server, and restore this file from a backup, or start once with --accept-loss";
 
 /// What an operator does about a file with a content that is damaged: it may hold counts that can be saved.
-pub(crate) const DAMAGE_REMEDY: &str = "end the server, and restore this file from a backup, or move it away and start once with \
-    --accept-loss";
+pub(crate) const DAMAGE_REMEDY: &str = "end the server, and restore this file from a backup, or move it away and \
+    start once with --accept-loss";
 
 /// Bytes of the header of a database.
 const HEADER_BYTES: usize = 100;
