@@ -307,7 +307,7 @@ impl Table {
         let log = &mut self.log;
         self.slots.sweep(is_full, is_loading, now_ms, |entry| {
             if let Some(log) = log {
-                log.remove(entry.row, entry.stored_bytes);
+                log.remove(entry.row, u64::from(entry.stored_bytes));
             }
         });
     }

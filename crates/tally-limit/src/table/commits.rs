@@ -36,7 +36,7 @@ impl Table {
             let Some(entry) = self.slots.get_mut(slot) else {
                 continue;
             };
-            log.remove(entry.row, entry.stored_bytes);
+            log.remove(entry.row, u64::from(entry.stored_bytes));
             entry.row = row;
             let calls = entry.lender.calls.as_mut();
             let calls = calls.map_or_else(Vec::new, |calls| calls.take_changed(row));
@@ -45,9 +45,10 @@ impl Table {
                 policy: &entry.policy,
                 lender: &entry.lender,
             };
-            entry.stored_bytes = writer.push(&stored, entry.owner, &calls);
+            let bytes = writer.push(&stored, entry.owner, &calls);
+            entry.stored_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             entry.is_dirty = false;
-            written.push((slot, entry.stored_bytes, calls));
+            written.push((slot, bytes, calls));
         }
         let body = writer.finish();
         log.push(row, body.len());
@@ -100,7 +101,7 @@ impl Table {
             if let Some(entry) = self.slots.get_mut(slot) {
                 let calls = reader.calls();
                 if let Some(log) = &mut self.log {
-                    log.remove(entry.row, entry.stored_bytes);
+                    log.remove(entry.row, u64::from(entry.stored_bytes));
                     log.add(slot, bytes);
                     log.add_calls(&calls);
                 }
@@ -112,7 +113,7 @@ impl Table {
                     entry.lender.put_call(row, call);
                 }
                 entry.row = row;
-                entry.stored_bytes = bytes;
+                entry.stored_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             }
             self.slots.weigh(slot);
             self.sweep(false, true, now_ms);

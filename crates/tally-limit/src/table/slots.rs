@@ -54,25 +54,37 @@ pub(crate) struct Entry {
     pub(crate) lender: Lender,
     /// The row with its newest stored state, and the length of that; 0 if there is none.
     pub(super) row: u64,
-    pub(super) stored_bytes: u64,
+    pub(super) stored_bytes: u32,
     /// Whether it has changed since then.
     pub(super) is_dirty: bool,
     weight: Weight,
 }
 
-/// The bytes of a key: in all, and those of them that are leases and named calls. Each is below 2^32, as a limiter has
-/// at most [`BYTES_MAX`]; 75,000 keys are many fields.
+/// How many bytes are a unit of the parts of a [`Weight`].
+const UNIT_BYTES: u64 = 16;
+
+/// What a key weighs: in all, in bytes; its leases and named calls, which are below a MiB each, in units of 16 bytes.
+/// It is as small as that because a limiter has 75,000 of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weight {
     all: u32,
-    leases: u32,
-    calls: u32,
+    leases: u16,
+    calls: u16,
+}
+
+fn units(bytes: u64) -> u16 {
+    u16::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u16::MAX)
 }
 
 /// A sum in which one part has changed.
-fn changed(sum: u64, from: u32, to: u32) -> u64 {
-    sum.saturating_sub(u64::from(from))
-        .saturating_add(u64::from(to))
+fn changed(sum: u64, from: u64, to: u64) -> u64 {
+    sum.saturating_sub(from).saturating_add(to)
+}
+
+/// A sum of units in which one part has changed.
+fn changed_units(sum: u64, from: u16, to: u16) -> u64 {
+    let [from, to] = [from, to].map(|units| u64::from(units).saturating_mul(UNIT_BYTES));
+    changed(sum, from, to)
 }
 
 impl Entry {
@@ -102,9 +114,11 @@ impl Entry {
         let bytes = size_of::<Self>() + MAP_ENTRY_BYTES + self.subject.len();
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let all = bytes.saturating_add(self.lender.heap_bytes());
-        let parts = [all, self.lender.lease_bytes(), self.lender.calls_bytes()];
-        let [all, leases, calls] = parts.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-        Weight { all, leases, calls }
+        Weight {
+            all: u32::try_from(all).unwrap_or(u32::MAX),
+            leases: units(self.lender.lease_bytes()),
+            calls: units(self.lender.calls_bytes()),
+        }
     }
 }
 
@@ -315,10 +329,11 @@ impl Slots {
     }
 
     fn change(&mut self, from: Weight, to: Weight) {
+        let [from_all, to_all] = [from.all, to.all].map(u64::from);
         self.memory
-            .hold(changed(self.memory.bytes(), from.all, to.all));
-        self.lease_bytes = changed(self.lease_bytes, from.leases, to.leases);
-        self.calls_bytes = changed(self.calls_bytes, from.calls, to.calls);
+            .hold(changed(self.memory.bytes(), from_all, to_all));
+        self.lease_bytes = changed_units(self.lease_bytes, from.leases, to.leases);
+        self.calls_bytes = changed_units(self.calls_bytes, from.calls, to.calls);
     }
 
     /// Moves the hand, and empties slots of idle keys. Calls `gone` for each. While rows are loaded, holds do not end:
