@@ -83,8 +83,8 @@ impl KeyKind {
     }
 }
 
-/// Returns the key of a header's value: 1 to [`KEY_BYTES_MAX`] visible ASCII characters and spaces, in quotes or not. No
-/// space may follow a comma: platforms join the lines of a repeated header so, and its join is refused.
+/// Returns the key of a header's value: 1 to [`KEY_BYTES_MAX`] visible ASCII characters and spaces, in quotes or not.
+/// No space may follow a comma: platforms join the lines of a repeated header so, and its join is refused.
 ///
 /// # Errors
 /// `invalid-idempotency-key`.
