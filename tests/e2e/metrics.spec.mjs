@@ -25,7 +25,8 @@ async function scrape(options) {
   const { status, headers, text } = await world.call("GET", "/metrics", options);
   expect(status, text).toBe(200);
   expect(headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
-  const samples = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  // The native server has metrics of its own: tests/server.
+  const samples = text.split("\n").filter((line) => line !== "" && !/^#|^tally_server_/.test(line));
   return Object.fromEntries(
     samples.map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ")))]),
   );
