@@ -54,4 +54,4 @@ export const UNSERVED_FILES = FILES.map((name) => `${name}.spec.mjs`);
 /** Matches the names of all tests that run. */
 export const SERVED_TESTS = new RegExp(`^(?!.*(?:${Object.values(TESTS).flat().map(escaped).join("|")}))`);
 /** Specs and tests that read the metrics of one edge: with several threads, requests reach several edges. */
-export const OF_ONE_EDGE = ["metrics.spec.mjs", "hundreds of watchers"];
+export const OF_ONE_EDGE = ["metrics.spec.mjs", "hundreds of watchers", "many at once from two isolates"];
