@@ -158,7 +158,8 @@ test("a snapshot is made, listed and restored", async () => {
   const [made] = await json("snapshot");
   assert.deepEqual([made.complete, made.partitions], [true, 16]);
   assert.equal((await json("snapshot", "list"))[0].entries[0].date, made.date);
-  assert.match((await server.tally(["snapshot", "list"])).stdout, new RegExp(`${made.date} +full`));
+  // In the hour of the day's own snapshot this one may come after it.
+  assert.match((await server.tally(["snapshot", "list"])).stdout, new RegExp(`${made.date} +(?:full|changes)`));
   // A second one of the day shows what it is, too.
   const again = await server.tally(["snapshot"]);
   assert.match(again.stdout, new RegExp(`^day +counters +changed +bytes\\s+${made.date} `));

@@ -5,7 +5,7 @@
 // here. What a scene keeps (`scene.keep`) is sent again by the test, and gets the same answer.
 import { BOT_FREE, OCTETS, json, keyed } from "./scene.mjs";
 
-const COLOS = ["FRA", "IAD", "SYD"];
+export const COLOS = ["FRA", "IAD", "SYD"];
 const numbers = (length, first = 0) => Array.from({ length }, (_, index) => first + index);
 const moment = (text) => Date.parse(text);
 

@@ -4,7 +4,7 @@
 // fixture is opened. Each law has counters, or keys of limits, of its own.
 import assert from "node:assert/strict";
 import { BOT_FREE, OCTETS, json, keyed } from "./scene.mjs";
-import { WAITING } from "./story.mjs";
+import { COLOS, WAITING } from "./story.mjs";
 
 const counter = (id, call = "") => `/counters/${encodeURIComponent(id)}${call}`;
 const replayed = ({ headers }) => headers.get("idempotency-replayed");
@@ -150,10 +150,19 @@ async function limits({ scene }) {
   await scene.call("GET", "/limits/shadow", { status: 404 });
 }
 
-// What is waiting in inboxes when the server is killed is counted, once.
+// What is waiting in inboxes when the server is killed is counted, once; what waits for longer than a month is a dead
+// letter. How much waited depends on how soon the recording server was killed.
 async function queue({ scene, ...opened }) {
   const waiting = (key) => WAITING.filter(([id]) => id === key).reduce((sum, [, amount]) => sum + amount, 0);
-  const count = async (key) => (await scene.call("GET", `/api/counter?key=${encodeURIComponent(key)}&consistency=strong`)).json.count;
+  const dead = async (key, colo) => {
+    const { json: { entries } } = await scene.call("GET", "/api/dead-letters", { colo });
+    return entries.filter(({ id }) => id === key).reduce((sum, { delta }) => sum + delta, 0);
+  };
+  const count = async (key) => {
+    const { json } = await scene.call("GET", `/api/counter?key=${encodeURIComponent(key)}&consistency=strong`);
+    const letters = await Promise.all(COLOS.map((colo) => dead(key, colo)));
+    return letters.reduce((sum, delta) => sum + delta, json.count);
+  };
   assert.equal(await count("queued/a"), opened.queued + waiting("queued/a"));
   assert.equal(await count("queued/new"), waiting("queued/new"));
   for (const colo of ["SYD", "GRU"]) {

@@ -35,7 +35,7 @@ pub enum Fault {
     /// The message is of a newer protocol than the receiver's. Holds the receiver's protocol. Nothing was done.
     Later(u8),
     /// The number of partitions of the directory was changed. The root may be elsewhere, or all partitions must be
-    /// asked by [`CallPartition`]. Nothing was done.
+    /// asked by [`super::CallPartition`]. Nothing was done.
     Repartitioned,
 }
 
