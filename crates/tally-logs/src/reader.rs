@@ -159,7 +159,8 @@ fn add(
     let body = &mut part.body;
     body.push_str("{\"id\":");
     push_json(body, &id);
-    let _ = write!(body, ",\"at\":{}", hit.at_ms.div_euclid(1_000));
+    let seconds = hit.at_ms.div_euclid(1_000);
+    let _ = write!(body, ",\"at\":{seconds}");
     if let Some(visitor) = hit.visitor.as_deref().filter(|_| counting.unique) {
         body.push_str(",\"unique\":");
         push_json(body, visitor);
@@ -182,7 +183,7 @@ fn add(
         }
     };
     part.counters.push(counter);
-    part.times.push(hit.at_ms.div_euclid(1_000));
+    part.times.push(seconds.saturating_mul(1_000));
     None
 }
 

@@ -80,6 +80,7 @@ fn each_line_is_counted_left_out_or_unreadable() {
         part.body.lines().next(),
         Some(r#"{"id":"x:/a","at":1431857103,"unique":"203.0.113.9"}"#)
     );
+    assert_eq!(part.times.first(), Some(&1_431_857_103_000), "milliseconds");
     assert_eq!(part.body.lines().count(), 4);
 }
 
