@@ -95,7 +95,7 @@ function imported(random, key, { begun }) {
   }));
   const text = ({ id, added, removed, datacenter }) =>
     JSON.stringify({
-      id, value: added - removed, datacenters: [{ id: datacenter, added, removed, minutes: [[minute, added]] }],
+      id, value: added - removed, datacenters: [{ id: datacenter, added, removed, minutes: [[minute * 1_000, added]] }],
     });
   const parts = lines.map(({ id, added, removed }) => ({ id, added: BigInt(added), removed: BigInt(removed) }));
   return { path: "/import?mode=add", body: lines.map(text).join("\n"), parts, key, isBulk: true };
