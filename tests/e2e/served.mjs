@@ -3,7 +3,7 @@
 /** Specs that need a hand inside of the deployment, a queue of the platform's, or hours of virtual time. */
 const FILES = [
   "convergence", "described", "gifts", "limits-away", "live-away", "operations-away", "queue-bound", "redis-clients",
-  "shared-flush", "sharing", "thousands", "unreachable",
+  "seconds", "shared-flush", "sharing", "thousands", "unreachable",
   // It begins servers on workerd by itself, on whichever host it runs.
   "snapshots",
 ];
@@ -38,7 +38,9 @@ const TESTS = {
     "keys that end by themselves are told of", "replies that are stored",
     "HEAD of no call changes",
     "whoever reads by a share has the streams", "a revoked share ends at once here",
-    "a narrow writer fills its part of the keys",
+    "a narrow writer fills its part of the keys", "percentiles over time are those of each step",
+    "a repeated check takes once", "a refused check gets its refusal again",
+    "a hold that nobody settles ends by itself", "a limit of concurrency counts what is held now",
   ],
   "a client that calls while the server starts again is refused its connection, which is no answer of Tally": [
     "objects that are let go under load",
