@@ -173,10 +173,10 @@ test("today is compared with yesterday until the same hour", async () => {
   const midnight = now - (now % (24 * hour));
   // In the first hour of a day there is nothing to compare.
   if (now === midnight) return;
-  const line = (at, increment) => JSON.stringify({ id: "compared/a", at, delta: increment });
+  const lineAt = (at_ms, increment) => line("compared/a", at_ms, increment);
   await world.well("POST", "/ingest?format=ndjson", {
     body: [
-      line(midnight + 1, 30), line(midnight - 24 * hour + 1, 20), line(now - 24 * hour + hour / 2, 1_000),
+      lineAt(midnight + 1_000, 30), lineAt(midnight - 24 * hour + 1_000, 20), lineAt(now - 24 * hour + hour / 2, 1_000),
     ].join("\n"),
   });
   const page = await dashboard.open("#/?prefix=compared/&range=today");
@@ -184,7 +184,8 @@ test("today is compared with yesterday until the same hour", async () => {
   await says(page, ".compare", /^\+50 % against the same part of yesterday/);
 });
 
-const line = (key, at, increment, by) => JSON.stringify({ id: key, at, delta: increment, by });
+/** Returns an event of an amount at a time, unix milliseconds. */
+const line = (id, at_ms, delta, by) => JSON.stringify({ id, at: Math.floor(at_ms / 1_000), delta, by });
 /** Returns what is shown as CSV. */
 async function saved(page) {
   const [download] = await Promise.all([page.waitForEvent("download"), page.click(".export >> text=CSV")]);
