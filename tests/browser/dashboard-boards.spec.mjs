@@ -51,7 +51,7 @@ test("the first members follow new scores without a reload", async () => {
 test("a member is found with its rank and its neighbours, also at an end, and who is not there is told so", async () => {
   const page = await dashboard.open("#/boards/race");
   await page.fill("#member", "m20");
-  await page.click("text=Find");
+  await page.click('text="Find"');
   await says(page, "#stands", /20\.125 points\. Rank 21 of 41/);
   expect(page.url()).toContain("member=m20");
   const around = page.locator("[aria-labelledby=member-title] tr th a");
