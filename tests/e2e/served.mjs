@@ -57,6 +57,6 @@ export const UNSERVED_FILES = FILES.map((name) => `${name}.spec.mjs`);
 export const SERVED_TESTS = new RegExp(`^(?!.*(?:${Object.values(TESTS).flat().map(escaped).join("|")}))`);
 /** Specs and tests that read the metrics of one edge: with several threads, requests reach several edges. */
 export const OF_ONE_EDGE = [
-  "limits.spec.mjs", "limits-quota.spec.mjs", "limits-several.spec.mjs", "metrics.spec.mjs", "operations.spec.mjs",
-  "visitors.spec.mjs", "hundreds of watchers", "many who watch a member",
+  "boards.spec.mjs", "limits.spec.mjs", "limits-quota.spec.mjs", "limits-several.spec.mjs", "metrics.spec.mjs",
+  "operations.spec.mjs", "visitors.spec.mjs", "hundreds of watchers",
 ];
