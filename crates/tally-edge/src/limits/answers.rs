@@ -15,18 +15,37 @@ pub fn with_members(mut json: String, members: &str) -> String {
 
 /// The answer to a check, with more members if it is admitted.
 pub fn answer_of(result: &CheckResult<'_>, members: &str) -> Answer {
-    let answer = if result.is_closed() {
-        unreachable(result.name)
-    } else if result.is_allowed() {
-        Answer::json(with_members(result.to_json(), members))
+    answer_of_all(
+        &[*result],
+        || Answer::json(with_members(result.to_json(), members)),
+        || result.refused_json(),
+    )
+}
+
+/// The answer to checks with one verdict: `admitted` if all are, otherwise a problem. `refused`: the body of a refusal.
+pub fn answer_of_all(
+    results: &[CheckResult<'_>],
+    admitted: impl FnOnce() -> Answer,
+    refused: impl FnOnce() -> String,
+) -> Answer {
+    let answer = if let Some(closed) = results.iter().find(|one| one.is_closed()) {
+        unreachable(closed.name)
+    } else if results.iter().all(CheckResult::is_allowed) {
+        admitted()
     } else {
-        Answer::refused(Code::QuotaExceeded, result.refused_json())
+        Answer::refused(Code::QuotaExceeded, refused())
     };
-    with_headers(answer, &[*result])
+    with_headers(answer, results)
+}
+
+/// The problem of a call whose limiter did not answer, and may have done it.
+pub fn unanswered() -> Problem {
+    let detail = "the limiter did not answer; whether anything was changed is unknown, try again";
+    Problem::new(Code::LimiterUnavailable, detail)
 }
 
 /// The problem of a closed policy whose limiter cannot be reached.
-pub fn unreachable(name: &PolicyName) -> Answer {
+fn unreachable(name: &PolicyName) -> Answer {
     let detail = format!("policy {name} refuses while its limiter cannot be reached; try again");
     Answer::from(Problem::new(Code::LimiterUnavailable, detail))
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::answers::{answer_of, with_headers, with_members};
+use super::answers::{answer_of, unanswered, with_headers, with_members};
 use super::asks::{ask, ask_alone, judge_alone};
 use super::limiters::{self, cache_denial, cache_policy, denied, forget_denial};
 use super::local_quota;
@@ -59,52 +59,50 @@ pub async fn check(
         let names = CallNames::new(&sent, true, "check", &resolved, &body);
         return named_calls::take(context, &resolved, names.call(CallWork::Check)).await;
     }
-    if let Some(verdict) = denied(&context.host, &resolved) {
-        metrics::count(&context.host, Metric::LimitDenialCached);
-        verdicts::record(context, &resolved, Some(verdict));
-        let answer = answer_of(&resolved.result(&here, Some(verdict)), "");
+    let (verdict, by) = judge(context, &resolved).await;
+    let answer = answer_of(&resolved.result(&here, verdict), "");
+    if !caller.may_repeat() {
+        return Ok(answer);
+    }
+    Ok(match (by, verdict) {
         // A shadow policy refuses nobody.
-        return Ok(if resolved.policy.is_shadow || !caller.may_repeat() {
-            answer
-        } else {
+        (JudgedBy::Memory, Some(verdict)) if !resolved.policy.is_shadow => {
             answer.shown_to(Repeatable::Refused(resolved, verdict))
-        });
-    }
-    if let Some(verdict) = local_quota::take(context, &resolved) {
-        verdicts::record(context, &resolved, Some(verdict));
-        let answer = answer_of(&resolved.result(&here, Some(verdict)), "");
-        return Ok(if !caller.may_repeat() {
-            answer
-        } else {
-            answer.shown_to(Repeatable::LocalQuota(resolved))
-        });
-    }
-    let verdict = judge_by_limiter(context, &resolved).await;
-    Ok(answer_of(&resolved.result(&here, verdict), ""))
+        }
+        (JudgedBy::LocalQuota, _) => answer.shown_to(Repeatable::LocalQuota(resolved)),
+        _ => answer,
+    })
 }
 
-/// The verdict of the limiter. `None` where it is not known.
-async fn judge_by_limiter(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
-    let verdict = ask(context, resolved).await;
-    if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-        cache_denial(&context.host, resolved, verdict);
-    }
-    verdicts::record(context, resolved, verdict);
-    verdict
+/// Where a verdict comes from.
+pub enum JudgedBy {
+    /// A refusal that the isolate remembers.
+    Memory,
+    /// The isolate's part of the quota.
+    LocalQuota,
+    /// The limiter.
+    Limiter,
 }
 
-/// The verdict about a check: from memory, from the isolate's part, or of the limiter. `None` where it is not known.
-pub async fn judge(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
-    let denied = denied(&context.host, resolved);
-    if denied.is_some() {
+/// The verdict about a check, which is recorded. `None` where it is not known.
+pub async fn judge(
+    context: &RequestContext,
+    resolved: &ResolvedCheck,
+) -> (Option<Verdict>, JudgedBy) {
+    let (verdict, by) = if let Some(verdict) = denied(&context.host, resolved) {
         metrics::count(&context.host, Metric::LimitDenialCached);
-    }
-    let known = denied.or_else(|| local_quota::take(context, resolved));
-    if known.is_some() {
-        verdicts::record(context, resolved, known);
-        return known;
-    }
-    judge_by_limiter(context, resolved).await
+        (Some(verdict), JudgedBy::Memory)
+    } else if let Some(verdict) = local_quota::take(context, resolved) {
+        (Some(verdict), JudgedBy::LocalQuota)
+    } else {
+        let verdict = ask(context, resolved).await;
+        if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
+            cache_denial(&context.host, resolved, verdict);
+        }
+        (verdict, JudgedBy::Limiter)
+    };
+    verdicts::record(context, resolved, verdict);
+    (verdict, by)
 }
 
 /// Succeeds if a caller may consume the cost of a request, by the policy of the request if it has one.
@@ -138,9 +136,7 @@ async fn about(
         return Err(Problem::new(Code::MeterShared, detail));
     }
     let Some(verdict) = judged.verdict_of(0, resolved.cost) else {
-        let detail =
-            "the limiter did not answer; whether anything was changed is unknown, try again";
-        return Err(Problem::new(Code::LimiterUnavailable, detail));
+        return Err(unanswered());
     };
     let result = resolved.result(&here, Some(verdict));
     let held = match judged {

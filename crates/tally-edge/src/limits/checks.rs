@@ -6,7 +6,7 @@
 
 use futures_util::future::join;
 
-use super::answers::{unreachable, with_headers, with_members};
+use super::answers::{answer_of_all, with_members};
 use super::asks::ask_alone;
 use super::calls::may_check;
 use super::holds::{self, Decided};
@@ -100,18 +100,12 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
     let results: Vec<CheckResult<'_>> = judged
         .map(|(resolved, verdict)| resolved.result(&here, *verdict))
         .collect();
-    let closed = results.iter().find(|one| one.is_closed());
-    let answer = if results.iter().all(CheckResult::is_allowed) {
-        Answer::json(with_members(many_json(&results), &decided.member))
-    } else if let Some(closed) = closed {
-        unreachable(closed.name)
-    } else {
-        Answer::refused(Code::QuotaExceeded, refused_many_json(&results))
-    };
-    Ok(replayed_if(
-        decided.is_repeated,
-        with_headers(answer, &results),
-    ))
+    let answer = answer_of_all(
+        &results,
+        || Answer::json(with_members(many_json(&results), &decided.member)),
+        || refused_many_json(&results),
+    );
+    Ok(replayed_if(decided.is_repeated, answer))
 }
 
 /// Corrects the verdicts of checks that were not all admitted, and were given back.
@@ -125,16 +119,11 @@ fn stand_by_themselves(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck
     }
 }
 
-/// Whether two checks are of the same key.
-fn are_alike(one: &ResolvedCheck, other: &ResolvedCheck) -> bool {
-    one.name == other.name && one.key == other.key
-}
-
 /// Refuses checks of one key that could never be admitted together; a shadow check is not counted in.
 pub fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
     let enforced = || checks.iter().filter(|resolved| !resolved.policy.is_shadow);
     for resolved in enforced() {
-        let of_key = enforced().filter(|other| are_alike(resolved, other));
+        let of_key = enforced().filter(|other| resolved.is_alike(other));
         let sum = of_key.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
         check_cost(&resolved.client_name, &resolved.policy, sum).map_err(|problem| {
             let detail = format!("the costs of one key add up to {sum}: {}", problem.detail());
@@ -149,7 +138,7 @@ fn only_watches_another(checks: &[ResolvedCheck], index: usize) -> bool {
     let is_enforced = |other: &ResolvedCheck| !other.policy.is_shadow;
     checks.get(index).is_some_and(|resolved| {
         let mut others = checks.iter().filter(|other| is_enforced(other));
-        resolved.policy.is_shadow && others.any(|other| are_alike(resolved, other))
+        resolved.policy.is_shadow && others.any(|other| resolved.is_alike(other))
     })
 }
 
@@ -278,7 +267,7 @@ fn stand_by_itself(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck], i
     };
     if verdict.is_allowed {
         let before = checks.iter().take(index + 1);
-        let before = before.filter(|other| are_alike(resolved, other));
+        let before = before.filter(|other| resolved.is_alike(other));
         let consumed = before.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
         let remaining = verdict.remaining.saturating_add(consumed);
         verdict.remaining = remaining.min(resolved.policy.capacity());

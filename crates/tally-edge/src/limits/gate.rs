@@ -6,7 +6,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::answers::{unreachable, with_headers};
+use super::answers::answer_of_all;
 use super::calls::judge;
 use super::checks::{check_sums, decide};
 use super::resolved_check::ResolvedCheck;
@@ -62,7 +62,7 @@ pub async fn gate(
         checks.push(resolved);
     }
     let judged = match checks.as_slice() {
-        [one] => vec![judge(context, one).await],
+        [one] => vec![judge(context, one).await.0],
         all => {
             check_sums(all)?;
             let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
@@ -81,18 +81,14 @@ pub async fn gate(
 }
 
 fn answer_of(results: &[CheckResult<'_>]) -> Answer {
-    let answer = if let Some(closed) = results.iter().find(|one| one.is_closed()) {
-        unreachable(closed.name)
-    } else if results.iter().all(CheckResult::is_allowed) {
-        Answer::text(String::new()).with_status(204)
-    } else {
-        let refused = match results {
+    answer_of_all(
+        results,
+        || Answer::text(String::new()).with_status(204),
+        || match results {
             [one] => one.refused_json(),
             all => refused_many_json(all),
-        };
-        Answer::refused(Code::QuotaExceeded, refused)
-    };
-    with_headers(answer, results)
+        },
+    )
 }
 
 /// The key: the value of the header that the proxy's configuration names. Otherwise the client's address, of IPv6 its

@@ -209,10 +209,8 @@ async fn end_one(
 /// How many checks of the key of this one come before it; there are at most 100.
 fn alike_before(checks: &[ResolvedCheck], index: usize) -> usize {
     let before = checks.iter().take(index);
-    let alike = before.filter(|other| {
-        let resolved = checks.get(index);
-        resolved.is_some_and(|resolved| other.name == resolved.name && other.key == resolved.key)
-    });
+    let resolved = checks.get(index);
+    let alike = before.filter(|other| resolved.is_some_and(|resolved| resolved.is_alike(other)));
     alike.count()
 }
 

@@ -4,7 +4,7 @@
 //! the name of the call that opened it. A key that a caller sends is a name for an hour; a drawn one is known for a
 //! minute after the hold, and only its hold's id repeats it.
 
-use super::answers::{answer_of, with_headers};
+use super::answers::{answer_of, unanswered, with_headers};
 use super::asks::{judge_alone, judge_in_lane};
 use super::limiters::forget_denial;
 use super::resolved_check::ResolvedCheck;
@@ -15,7 +15,7 @@ use crate::kit::respond::Answer;
 use tally_core::limit::named::{CallAnswer, CallFault, CallName, CallWork, NamedCall};
 use tally_protocol::limits::{HoldId, call_problem, hold_member};
 use tally_protocol::messages::{DemandKind, DemandOutcome};
-use tally_protocol::problem::{Code, Problem};
+use tally_protocol::problem::Problem;
 
 /// What the named calls of one request share.
 #[derive(Clone, Copy)]
@@ -148,9 +148,7 @@ pub async fn give_back(
 ) -> Result<CallAnswer, Problem> {
     let done = run(context, resolved, call).await;
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
-    let unknown = "the limiter did not answer; whether anything was changed is unknown, try again";
-    let done = done.ok_or_else(|| Problem::new(Code::LimiterUnavailable, unknown))?;
-    done.map_err(call_problem)
+    done.ok_or_else(unanswered)?.map_err(call_problem)
 }
 
 /// Marks the first answer to a repeat.

@@ -94,6 +94,11 @@ impl ResolvedCheck {
         }
     }
 
+    /// Whether another check is of the same key.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        self.name == other.name && self.key == other.key
+    }
+
     /// Its result.
     pub fn result<'a>(&'a self, here: &'a Datacenter, verdict: Option<Verdict>) -> CheckResult<'a> {
         CheckResult {
