@@ -581,7 +581,8 @@ class Tally:
         """
         path = f"/limits/{_part('policy', policy)}/{_part('key', key)}"
         try:
-            return self._limit(policy, path, check)
+            answer = self._answer("POST", path, None, check, None, False, (429,), deadline=self._check_timeout)
+            return self._verdict(policy, check, answer)
         except TallyError as error:
             error.on_error = self._on_error_of(policy, check, error.code)
             raise
@@ -595,10 +596,6 @@ class Tally:
         if "limit" in check:
             return "closed" if check.get("scope") == "global" else "open"
         return "closed" if policy in self._closed else None
-
-    def _limit(self, policy, path, check):
-        deadline = self._check_timeout
-        return self._verdict(policy, check, self._answer("POST", path, None, check, None, False, (429,), deadline=deadline))
 
     def _verdict(self, policy, check, answer):
         status, headers, content = answer

@@ -12,6 +12,13 @@ fn shown(line: u64, why: &str, text: &str) -> ShownLine {
     }
 }
 
+/// The course of an import of one file.
+const HALF_A_SECOND: Course = Course {
+    seconds: 0.5,
+    is_interrupted: false,
+    files: 1,
+};
+
 #[test]
 fn numbers_have_separators_and_nouns_their_number() {
     let numbers: Vec<String> = [0, 12, 123, 1_234, 1_234_567].map(number).to_vec();
@@ -32,13 +39,8 @@ fn lines_that_were_not_counted_are_named_with_their_reason() {
     totals.show_refused("quota-exceeded", shown(9, "quota-exceeded: it is full", ""));
     totals.count("/a", 1);
     totals.settle();
-    let course = Course {
-        seconds: 0.5,
-        is_interrupted: false,
-        files: 1,
-    };
     assert_eq!(
-        of_logs(&totals, course, Screen::default()),
+        of_logs(&totals, HALF_A_SECOND, Screen::default()),
         "1 of 5 lines counted, for 1 counter, in 0.50 s (10 lines/s)\n\
          1 line left out: their user agents are programs' (--bots)\n\
          2 lines could not be read, such as line 7 of a.log: there is no time: nonsense\n\
@@ -52,13 +54,8 @@ fn lines_that_were_counted_before_are_named_whoever_counted_them() {
     let mut totals = Totals::new();
     (totals.lines, totals.counted_before.lines) = (3, 2);
     totals.settle();
-    let course = Course {
-        seconds: 0.5,
-        is_interrupted: false,
-        files: 1,
-    };
     assert_eq!(
-        of_logs(&totals, course, Screen::default()),
+        of_logs(&totals, HALF_A_SECOND, Screen::default()),
         "0 of 3 lines counted, for 0 counters, in 0.50 s (6 lines/s)\n\
          2 lines counted before, from this file or a copy of it, and not counted again"
     );
