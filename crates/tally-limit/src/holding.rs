@@ -80,7 +80,7 @@ impl Lender {
             .map_or_else(Vec::new, |calls| calls.list.clone())
     }
 
-    /// Goes on with a call that was stored in this row, or handed over.
+    /// Takes in a call that was stored in this row, or handed over.
     pub(super) fn put_call(&mut self, row: u64, known: KnownCall) {
         let known = KnownCall { row, ..known };
         self.calls.get_or_insert_default().put(known);

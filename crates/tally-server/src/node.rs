@@ -65,7 +65,7 @@ impl Node {
         })
     }
 
-    /// Begins the work that goes on as long as the node lives. `calls`: those of other threads.
+    /// Begins the work that lasts as long as the node. `calls`: those of other threads.
     pub(crate) fn run(self: &Rc<Self>, calls: mpsc::Receiver<FarCall>) {
         self.receive(calls);
         commits::run(&self.ground, &self.commits);

@@ -21,7 +21,7 @@ use super::store::folder::DataFolder;
 /// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Work that goes on after its request, such as a report of metrics, gets this long after the last request.
+/// Work that outlasts its request, such as a report of metrics, gets this long after the last request.
 const BACKGROUND_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// How often a drain looks whether all is done.

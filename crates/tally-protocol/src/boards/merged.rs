@@ -206,7 +206,7 @@ impl<'a> MergedBoards<'a> {
         entries
     }
 
-    /// The JSON of at most so many entries; `has_member` says whether a member was asked for.
+    /// The JSON of at most `limit` entries. `has_member`: whether a member was asked for.
     pub fn json(&self, limit: u32, has_member: bool, now_ms: i64) -> String {
         #[derive(Serialize)]
         struct MergedView<'a> {

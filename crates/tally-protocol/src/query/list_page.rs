@@ -103,7 +103,7 @@ impl ListPage {
     }
 
     /// The entries of the page, and its cursor where there are more. Entries come in the order of their keys. A key is
-    /// unique and stays, so a page goes on behind an entry that was deleted since.
+    /// unique and stays, so a page continues after an entry that was deleted since.
     pub fn cut<T>(
         &self,
         entries: impl IntoIterator<Item = T>,

@@ -2,7 +2,7 @@
 //!
 //! SQLite takes a log to end at its first frame that is not as it was written: after a power failure that is the rest
 //! of a commit that was not acknowledged. The same rule drops acknowledged commits if the log was damaged later.
-//! So a log is refused if two commits follow the frame at which it would end: each commit is on the disk before the
+//! So a log is refused if two commits follow the frame at which it would end. Each commit is on the disk before the
 //! next one begins, so a power failure leaves parts of one at the most.
 //!
 //! **Source**: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.

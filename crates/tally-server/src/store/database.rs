@@ -174,7 +174,7 @@ impl Database {
     }
 
     /// Whether something is stored that the registry has to know before it is acknowledged. A commit that changes no
-    /// row leaves a log without a byte: nothing rests on that one.
+    /// row leaves an empty log, and nothing depends on that log.
     pub(crate) fn is_unregistered(&self) -> bool {
         self.is_made()
             && self.entry.get() != DatabaseEntry::Open
