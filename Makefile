@@ -19,7 +19,7 @@ help:
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
 	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
 	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
-	@echo "make bench   the benchmark beside its baselines, about 8 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
+	@echo "make bench   the benchmark beside its baselines, about 20 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
 	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for the whole, SECONDS, SEED"
 	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
@@ -103,7 +103,7 @@ mutants: setup
 check: setup-check
 	@$(NODE) scripts/check.mjs
 
-bench: build
+bench: build native
 	@$(NODE) benches/slowness.mjs
 	cargo bench --locked --bench native
 	@$(NODE) benches/sketch-wasm.mjs && $(NODE) benches/slowness.mjs
