@@ -7,7 +7,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { BenchError, runLoad } from "./load.mjs";
 import { keyOf, prepare } from "./prepare.mjs";
-import { faults, lineOutcome, loadOutcome, per1000, reconcile, slownessSentence } from "./report.mjs";
+import { faults, per1000, reconcile, slownessSentence } from "./report.mjs";
 import { missing, startServer } from "./servers.mjs";
 import { slowness } from "./slowness.mjs";
 
@@ -35,20 +35,6 @@ async function runOnce(server, { body, ...load }, folder, seconds) {
 
 async function startAll(names, servers, folder) {
   for (const name of names) servers[name] = await startServer(name, join(folder, name));
-}
-
-// The lines and loads of the rounds that were completed.
-function outcomes(group, rounds, absent) {
-  const failed = "it failed before a round was complete";
-  const reasons =
-    rounds.length > 0
-      ? absent
-      : { ...Object.fromEntries(Object.keys(group.loads).map((name) => [name, failed])), ...absent };
-  const measured = Object.keys(group.loads).filter((name) => reasons[name] === undefined);
-  return {
-    lines: group.lines.map((line) => lineOutcome(line, rounds, reasons)),
-    loads: measured.map((name) => loadOutcome(name, group.loads[name], rounds.map((round) => round[name]))),
-  };
 }
 
 /**
@@ -116,5 +102,5 @@ export async function runGroup(group, { folder, rounds: count, seconds, say }) {
   }
   const logs = wrong.length === 0 ? [] : Object.entries(servers).map(([name, server]) => `${name}:\n${server.log()}`);
   await Promise.all(Object.values(servers).map((server) => server.end()));
-  return { ...outcomes(group, rounds, absent), totals, slow, wrong, logs };
+  return { name: group.name, rounds, absent, totals, slow, wrong, logs };
 }

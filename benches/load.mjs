@@ -44,7 +44,7 @@ export function loadGenerator() {
 
 /**
  * Resolves to what one run of wrk saw: rate_s (acknowledged per second until the last good answer; 0 where
- * there was none), acknowledged, failed, socket_errors, p50_us, p99_us (over all answers, as wrk
+ * there was none), acknowledged, answers, failed, socket_errors, p50_us, p99_us (over all answers, as wrk
  * corrects them: a pause counts as often as a client that asks steadily would have met it), mean_us (not
  * corrected) and sample (of the first answer that was not good).
  *
@@ -102,5 +102,6 @@ export async function runLoad({ urls, load, body_file, connections, seconds }) {
   // Little's law: as many requests as connections were in flight all the time. wrk's own mean is of samples
   // that it has corrected, which showed 1.6 ms where one connection had 4,200 answers/s.
   const mean_us = (connections * duration_us) / answers;
-  return { ...seen, mean_us, rate_s: seen.acknowledged > 0 ? seen.acknowledged / (duration_us / 1e6) : 0, sample };
+  const rate_s = seen.acknowledged > 0 ? seen.acknowledged / (duration_us / 1e6) : 0;
+  return { ...seen, answers, mean_us, rate_s, sample };
 }

@@ -3,7 +3,7 @@
 // Invariant: what is started ends with this process, on Linux even when this one is killed.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { createServer } from "node:net";
 import { BenchError } from "./load.mjs";
 
@@ -17,12 +17,17 @@ const LOG_CHARACTERS_MAX = 4_000;
 // Source: proc(5), /proc/pid/stat; a tick is 1/100 s on all Linux that has it.
 const [TICK_US, TICKS_AT] = [10_000, 11];
 
-function cpuOf(pid) {
+/** Returns what a program, and those that it has started and that still run, have used of processors, microseconds. */
+export function cpuOf(pid) {
   const file = `/proc/${pid}/stat`;
   if (!existsSync(file)) return NaN;
   // The name of the program, in brackets, may have spaces.
   const fields = readFileSync(file, "utf8").split(") ").at(-1).split(" ");
-  return TICK_US * (Number(fields[TICKS_AT]) + Number(fields[TICKS_AT + 1]));
+  const own = TICK_US * (Number(fields[TICKS_AT]) + Number(fields[TICKS_AT + 1]));
+  const tasks = readdirSync(`/proc/${pid}/task`);
+  const listed = tasks.map((task) => readFileSync(`/proc/${pid}/task/${task}/children`, "utf8"));
+  const children = listed.flatMap((text) => text.split(" ").filter(Boolean));
+  return children.reduce((sum, child) => sum + cpuOf(child), own);
 }
 
 const running = new Set();

@@ -3,14 +3,19 @@
 //
 // Invariant: recording a run replaces what is above the marker and keeps every byte below it; recording many cold
 // counters replaces their section and keeps every other byte.
+// `node benches/record.mjs bench-out/<run>.json…` records runs whose results were stored, the newest last.
+import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { GROUPS } from "./measures.mjs";
+import { reportText } from "./report.mjs";
 
 export const MARKER = "<!-- Written by hand from here on: recording a run keeps it. -->";
 
 const HEAD = `# Benchmarks
 
-Written by \`BENCH_RECORD=1 make bench\` on an otherwise idle machine; \`make bench\` alone prints the same tables and keeps
-them in \`bench-out/\`. Figures are medians of rounds in which all loads of a group run in turn. A ratio compares two loads of
-one round. Each load ends by comparing what its counters hold with what was acknowledged.
+Written by \`BENCH_RECORD=1 make bench\` on an otherwise idle machine. \`make bench\` alone prints the same tables and stores
+the results in \`bench-out/\`, and \`node benches/record.mjs <results>…\` records stored ones. Figures are medians of rounds in which all loads of a group run in turn. A ratio compares two loads of
+one round. A target is shown as long as it is missed. Each load ends by comparing what its counters hold with what was acknowledged.
 `;
 
 /** Returns the new text of BENCHMARKS.md. before: the old text, or undefined. tables: the report of a run. */
@@ -34,4 +39,20 @@ export function recordTail(before, tables) {
   const [from, to] = TAIL.map((marker) => before.indexOf(marker));
   if (from < 0 || to < from) return `${before.trimEnd()}\n\n${section}\n`;
   return `${before.slice(0, from)}${section}${before.slice(to + TAIL[1].length)}`;
+}
+
+/** Records runs in BENCHMARKS.md. runs: their results, as run.mjs stores them, the newest last. */
+export function record(runs) {
+  const path = fileURLToPath(new URL("../BENCHMARKS.md", import.meta.url));
+  writeFileSync(path, recordText(readFileSync(path, "utf8"), reportText({ groups: GROUPS, runs })));
+  return path;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const files = process.argv.slice(2);
+  if (files.length === 0) {
+    console.error("record: name the stored results: bench-out/<run>.json");
+    process.exit(1);
+  }
+  console.log(`record: written to ${record(files.map((file) => JSON.parse(readFileSync(file, "utf8"))))}`);
 }

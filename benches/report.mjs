@@ -6,6 +6,7 @@
 //
 // The figures of a run: rate_s, p50_us, p99_us, mean_us, cpu_us (of the server, an answer), and of a server that counts
 // rows_per_1000 and calls_per_1000.
+import { WASM_GZIP_BYTES_MAX } from "./wasm-size.mjs";
 
 /** Returns the median of at least one number; of an even number of them the mean of the middle two. */
 export function median(numbers) {
@@ -58,17 +59,37 @@ export function lineOutcome(line, rounds, absent = {}) {
   const common = { name, figure, is_ratio: to !== undefined, target };
   const why = absent[of] ?? absent[to];
   if (why !== undefined) return { ...common, why };
+  // Of results that were stored: one that the system did not say, or that came later.
+  const isKnown = (round) => [of, to ?? of].every((load) => (round[load][figure] ?? null) !== null);
+  if (!rounds.every(isKnown)) return { ...common, why: "not measured" };
   const values = rounds.map((round) => round[of][figure] / (to === undefined ? 1 : round[to][figure]));
   return { ...common, value: median(values), value_min: Math.min(...values), value_max: Math.max(...values) };
 }
 
 /**
- * Returns a load's figures: its name, server, connections, unit, and the medians of rate_s and latencies over its
- * rounds.
+ * Returns a load's figures: its name, server, connections, unit, and the medians of rate_s, latencies and cpu_us over
+ * its rounds.
  */
 export function loadOutcome(name, { server, connections, unit }, runs) {
-  const figures = ["rate_s", "p50_us", "p99_us", "mean_us"].map((key) => [key, median(runs.map((run) => run[key]))]);
+  const keys = ["rate_s", "p50_us", "p99_us", "mean_us", "cpu_us"];
+  // A file of results has no figure where there was none.
+  const figures = keys.map((key) => [key, median(runs.map((run) => run[key] ?? NaN))]);
   return { name, server, connections, unit, ...Object.fromEntries(figures) };
+}
+
+/** Returns the lines and loads of the rounds that were completed of a group. found: as `runGroup` resolves to. */
+export function groupOutcome({ loads, lines }, { rounds, absent }) {
+  const failed = "it failed before a round was complete";
+  const names = Object.keys(loads);
+  const none = rounds.length > 0 ? [] : names.map((name) => [name, failed]);
+  // One that was not in the group when it was measured.
+  const later = names.filter((name) => rounds.length > 0 && !(name in rounds[0])).map((name) => [name, "not measured"]);
+  const reasons = { ...Object.fromEntries([...later, ...none]), ...absent };
+  const measured = names.filter((name) => reasons[name] === undefined);
+  return {
+    lines: lines.map((line) => lineOutcome(line, rounds, reasons)),
+    loads: measured.map((name) => loadOutcome(name, loads[name], rounds.map((round) => round[name]))),
+  };
 }
 
 /** Returns one sentence on how slow the machine was. measured: at least one of what slowness.mjs returns. */
@@ -83,6 +104,7 @@ export function slownessSentence(measured) {
 
 const whole = (number) => Math.round(number).toLocaleString("en");
 const milliseconds = (us) => (us / 1000).toFixed(us < 10_000 ? 2 : 1);
+const microseconds = (us) => (us < 100 ? us.toFixed(1) : whole(us));
 
 // A load without one answer has no figure.
 function shown({ figure, is_ratio }, value) {
@@ -96,36 +118,36 @@ function markdown(header, rows, words = 1) {
   return [line(header), line(header.map((_, index) => (index < words ? "---" : "---:"))), ...rows.map(line)].join("\n");
 }
 
-/** Returns the table of figures and targets as Markdown. outcomes: as `lineOutcome` returns them. */
+/**
+ * Returns the table of figures as Markdown. A target is in it as long as it is missed. outcomes: as `lineOutcome`
+ * returns them.
+ */
 export function figureTable(outcomes) {
   const wanted = (outcome) => {
-    const { target = {} } = outcome;
-    if (target.least !== undefined) return `≥ ${shown(outcome, target.least)}`;
-    return target.most === undefined ? "" : `≤ ${shown(outcome, target.most)}`;
-  };
-  const verdict = ({ target, value, why }) => {
-    if (target === undefined || why !== undefined) return "";
-    return reaches(target, value) ? "met" : "**missed**";
+    const { target, value, why } = outcome;
+    if (target === undefined || (why === undefined && reaches(target, value))) return "";
+    const bound = target.least === undefined ? `≤ ${shown(outcome, target.most)}` : `≥ ${shown(outcome, target.least)}`;
+    return why === undefined ? `${bound}, **missed**` : bound;
   };
   const rows = outcomes.map((outcome) => [
     outcome.name,
-    wanted(outcome),
     outcome.why ?? `**${shown(outcome, outcome.value)}**`,
     outcome.why || outcome.value_min === outcome.value_max ? "" : `${shown(outcome, outcome.value_min)} to ${shown(outcome, outcome.value_max)}`,
-    verdict(outcome),
+    wanted(outcome),
   ]);
-  return markdown(["measure", "target", "figure", "rounds", "result"], rows);
+  return markdown(["measure", "figure", "rounds", "target"], rows);
 }
 
 /** Returns the table of loads as Markdown. outcomes: as `loadOutcome` returns them. */
 export function loadTable(outcomes) {
-  const rows = outcomes.map(({ name, unit, connections, rate_s, ...latency }) => [
+  const rows = outcomes.map(({ name, unit, connections, rate_s, cpu_us, ...latency }) => [
     name,
     whole(connections),
     `${whole(rate_s)} ${unit}`,
+    Number.isFinite(cpu_us) ? microseconds(cpu_us) : "",
     ...["p50_us", "p99_us", "mean_us"].map((key) => milliseconds(latency[key])),
   ]);
-  return markdown(["load", "in flight", "per second", "p50 ms", "p99 ms", "mean ms"], rows);
+  return markdown(["load", "in flight", "per second", "CPU a request, µs", "p50 ms", "p99 ms", "mean ms"], rows);
 }
 
 /** Returns one sentence for each way in which a load's answers were not good. rounds: its runs without the warm-up. */
@@ -158,23 +180,55 @@ export function totalsTable(entries) {
   return markdown(header, rows);
 }
 
-/**
- * Returns the report of a run: its tables, with how slow the machine was beside each, then facts and what was wrong.
- * found: what each group found (group.mjs). wasm: the line of the Wasm's size. missing: names of groups still to be
- * measured.
- */
-export function reportText({ found, wasm, facts, missing }) {
-  const all = (part) => found.flatMap((one) => one[part]);
-  const totals = all("totals");
+/** The parts of a report: what groups name as their `part`, the heading, and what is measured. */
+const PARTS = [
+  ["workers", "Workers' engine", "Tally on plain workerd, which gives all objects of a process one thread, and the baselines there. Targets of rates that one thread cannot reach are replaced by the CPU of a request."],
+  ["native", "Native", "`tally-server` with one thread unless it says otherwise, and Redis behind webdis, in the same groups. CPU is that of the server and of all its processes."],
+];
+
+// One part: its tables, with how slow the machine was beside each, and what was wrong.
+function partText([part, heading, words], groups) {
+  const own = groups.filter(({ group }) => (group.part ?? "workers") === part);
+  if (own.length === 0) return [];
+  const outcomes = own.map(({ group, found }) => ({ ...found, ...groupOutcome(group, found) }));
+  const all = (key) => outcomes.flatMap((one) => one[key]);
+  const [lines, loads, totals, slow] = ["lines", "loads", "totals", "slow"].map(all);
   const tables = [
-    figureTable([...all("lines"), wasm]), loadTable(all("loads")), ...(totals.length > 0 ? [totalsTable(totals)] : []),
+    figureTable(lines), ...(loads.length > 0 ? [loadTable(loads)] : []),
+    ...(totals.length > 0 ? [totalsTable(totals)] : []),
   ];
-  const slow = all("slow");
+  const beside = tables.flatMap((table) => (slow.length > 0 ? [table, slownessSentence(slow)] : [table]));
+  return [`## ${heading}`, words, ...beside, ...all("wrong")];
+}
+
+/** Returns one sentence on the size of the Wasm. */
+export function wasmSentence(bytes) {
+  const verdict = bytes <= WASM_GZIP_BYTES_MAX ? "" : ": **too large**";
+  return `The Wasm, gzipped, has ${whole(bytes)} bytes, of at most ${whole(WASM_GZIP_BYTES_MAX)}${verdict}.`;
+}
+
+/**
+ * Returns the report of what was measured, in its parts, then facts. groups: as measures.mjs has them. runs: results of
+ * runs, the newest last: { found (what each group found), facts, wasm_bytes }; of a group the newest counts. missing:
+ * names of groups still to be measured.
+ */
+export function reportText({ groups, runs, missing = [] }) {
+  const newest = (name) => runs.findLastIndex(({ found }) => found.some((one) => one.name === name));
+  const known = groups.filter(({ name }) => newest(name) >= 0);
+  const measured = known.map((group) => {
+    const run = newest(group.name);
+    return { group, run, found: runs[run].found.find(({ name }) => name === group.name) };
+  });
+  const facts = runs.flatMap((run, index) => {
+    const own = measured.filter((one) => one.run === index).map(({ group }) => group.name);
+    if (own.length === 0) return [];
+    const which = own.length === measured.length ? [] : [`Of ${own.join(", ")}:`];
+    return [...which, run.facts.map((fact) => `- ${fact}`).join("\n")];
+  });
   const parts = [
-    ...tables.flatMap((table) => (slow.length > 0 ? [table, slownessSentence(slow)] : [table])),
-    facts.map((fact) => `- ${fact}`).join("\n"),
+    ...PARTS.flatMap((part) => partText(part, measured)), "## How it was measured",
+    ...(runs.at(-1).wasm_bytes === undefined ? [] : [wasmSentence(runs.at(-1).wasm_bytes)]), ...facts,
     ...(missing.length > 0 ? [`Not measured: ${missing.join(", ")}.`] : []),
-    ...all("wrong"),
   ];
   return `${parts.join("\n\n")}\n`;
 }

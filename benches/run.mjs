@@ -3,22 +3,22 @@
 // Invariant: the run fails if a counter does not hold what was acknowledged, to the unit, or if any answer
 // was not good (an error is quickly given: its rate would mean nothing). A target that is missed fails nothing, and
 // neither does a slow machine: the tables say how slow it was. What was measured is in bench-out after each group,
-// whatever comes then. Life: wrk → each group (group.mjs) → tables.
+// whatever comes then: as tables, and as results that record.mjs reads. Life: wrk → each group (group.mjs) → tables.
 //
 // Arguments: words, to run only the groups with a name, or a line's name, that holds one of them. From the
 // environment, for trials: BENCH_ROUNDS, BENCH_SECONDS (of a round), BENCH_DATA (the folder under which the
 // data lies). BENCH_RECORD=1 writes BENCHMARKS.md too, and wants a whole run. BENCH_BEFORE, the checkout of another
 // build, measures this one beside that one instead.
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runGroup } from "./group.mjs";
 import { BenchError, loadGenerator } from "./load.mjs";
 import { machine } from "./machine.mjs";
-import { GROUPS, WASM_LINE } from "./measures.mjs";
-import { recordText } from "./record.mjs";
-import { lineOutcome, reportText } from "./report.mjs";
+import { GROUPS } from "./measures.mjs";
+import { record } from "./record.mjs";
+import { reportText } from "./report.mjs";
 import { wasmGzipBytes } from "./wasm-size.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -50,25 +50,24 @@ function isRecorded(words) {
   return true;
 }
 
-// Measures what is wanted. written: is given the report after each group.
+// Measures what is wanted, and resolves to the results. written: is given them, and the groups to come, after each one.
 async function bench(words, folder, written) {
   const [before] = loadavg();
   const say = (sentence) => console.error(`bench: ${sentence}`);
-  const wasm = lineOutcome({ ...WASM_LINE, of: "build" }, [{ build: { bytes: wasmGzipBytes(ROOT) } }]);
-  const found = [];
+  const results = { found: [], facts: [], wasm_bytes: wasmGzipBytes(ROOT) };
   const groups = wantedGroups(words);
   for (const group of groups) {
     const options = { rounds: setting("BENCH_ROUNDS", ROUNDS), seconds: setting("BENCH_SECONDS", group.round_seconds) };
-    found.push(await runGroup(group, { folder: mkdtempSync(join(folder, `${group.name}-`)), say, ...options }));
-    const facts = [
+    results.found.push(await runGroup(group, { folder: mkdtempSync(join(folder, `${group.name}-`)), say, ...options }));
+    results.facts = [
       ...machine({ root: ROOT, data: folder, wrk: loadGenerator(), before }),
       "figures are medians of the rounds; the loads of a group ran in turn",
       "p50 and p99 are as wrk corrects them for coordinated omission; the mean is requests in flight ÷ answers per second",
       "rows and calls are counted by a wrapper around the built Worker's objects: SQLite's own count of rows written and alarms set, and every request and alarm of every object",
     ];
-    written(reportText({ found, wasm, facts, missing: groups.slice(found.length).map(({ name }) => name) }));
+    written(results, groups.slice(results.found.length).map(({ name }) => name));
   }
-  return found;
+  return results;
 }
 
 async function main() {
@@ -83,19 +82,23 @@ async function main() {
   process.on("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
 
-  const file = join(OUT, `${new Date().toISOString().replace(/[:.]/g, "-")}.md`);
+  const file = join(OUT, new Date().toISOString().replace(/[:.]/g, "-"));
   let text;
-  const found = await bench(words, folder, (report) => writeFileSync(file, (text = report)));
-  console.log(`\n${text}\nbench: written to ${file}`);
+  const results = await bench(words, folder, (soFar, missing) => {
+    text = reportText({ groups: GROUPS, runs: [soFar], missing });
+    writeFileSync(`${file}.md`, text);
+    const kept = { ...soFar, found: soFar.found.map(({ logs: _, ...one }) => one) };
+    writeFileSync(`${file}.json`, `${JSON.stringify(kept, null, 1)}\n`);
+  });
+  const { found } = results;
+  console.log(`\n${text}\nbench: written to ${file}.md and .json`);
   const wrong = found.flatMap((group) => group.wrong);
   if (wrong.length > 0) {
     for (const log of found.flatMap(({ logs }) => logs)) console.error(`bench: last messages of ${log}`);
     throw new BenchError(`FAILED: ${wrong.length} findings, after the tables above`);
   }
   if (!recorded) return;
-  const record = join(ROOT, "BENCHMARKS.md");
-  writeFileSync(record, recordText(existsSync(record) ? readFileSync(record, "utf8") : undefined, text));
-  console.log(`bench: recorded in ${record}`);
+  console.log(`bench: recorded in ${record([results])}`);
 }
 
 main().catch((error) => {
