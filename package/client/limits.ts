@@ -118,7 +118,7 @@ function answerOf({ policy }: LimitOptions<any>, verdict: Verdict): Judged {
   }
   if (verdict.allowed) return { verdict, headers, refusal: undefined };
   const after = seconds(verdict.retry_after_ms ?? 0);
-  const detail = `the quota of "${policy}" is used up; come again in ${after} s`;
+  const detail = `the quota of "${policy}" is used up; try again in ${after} s`;
   const judged = refused(429, "quota-exceeded", "The quota is used up", detail, { ...headers, "retry-after": after });
   return { ...judged, verdict };
 }
@@ -127,15 +127,15 @@ function answerOf({ policy }: LimitOptions<any>, verdict: Verdict): Judged {
 function failed(options: LimitOptions<any>, error: unknown): Judged {
   const why = error instanceof Error ? error.message : String(error);
   if (error instanceof TallyError && error.status === 429) {
-    log(options, "budget", `nothing was judged, requests get 503: the budget of this program itself is used up: ${why}`);
+    log(options, "budget", `requests get 503: the budget of this program itself is used up: ${why}`);
     const headers = { "retry-after": seconds(error.retry_after_ms ?? 0) };
-    return refused(503, "limiter-budget", "The limit cannot be checked", "come again soon", headers);
+    return refused(503, "limiter-budget", "The limit cannot be checked", "try again soon", headers);
   }
   if (!(error instanceof TallyError) || isFinal(error)) {
     const isKey = error instanceof TallyError && [401, 403].includes(error.status);
     const hint = isKey ? "the key of this program is not valid here: " : "";
-    log(options, "wrong", `nothing is judged, requests get 500, until this is mended: ${hint}${why}`);
-    const detail = "the operator of this site has to mend it";
+    log(options, "wrong", `requests get 500 until you correct this: ${hint}${why}`);
+    const detail = "the operator of this site must correct the configuration of its limit";
     return refused(500, "limiter-misconfigured", "The limit cannot be checked", detail);
   }
   const onError = options.onError ?? error.on_error ?? "open";
@@ -143,5 +143,5 @@ function failed(options: LimitOptions<any>, error: unknown): Judged {
   log(options, "away", `Tally does not answer, requests ${onError === "open" ? "are let through" : "get 503"}: ${why}`);
   if (onError === "open") return { verdict: undefined, headers, refusal: undefined };
   const after = { "retry-after": seconds(error.retry_after_ms ?? 0), ...headers };
-  return refused(503, "limiter-unavailable", "The limit cannot be checked", "come again soon", after);
+  return refused(503, "limiter-unavailable", "The limit cannot be checked", "try again soon", after);
 }

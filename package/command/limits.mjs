@@ -16,7 +16,7 @@ const policyText = (one) => [
   one.shadow ? "watches only" : "",
 ];
 const verdictText = ({ allowed, remaining, limit, reset_after_ms, retry_after_ms }) =>
-  `${allowed === false ? "refused" : "allowed"}, ${number(remaining)} of ${number(limit)} left${retry_after_ms > 0 ? `, come again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
+  `${allowed === false ? "refused" : "allowed"}, ${number(remaining)} of ${number(limit)} left${retry_after_ms > 0 ? `, try again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
 
 /** Lists policies. */
 export async function list({ options, screen }) {

@@ -45,7 +45,7 @@ macro_rules! codes {
 
 codes! {
     InvalidJson "invalid-json" 400 "The body is not JSON"
-        "Send JSON; `detail` says where it ends being JSON";
+        "Send valid JSON; `detail` names the place of the mistake";
     InvalidBody "invalid-body" 400 "The body does not have the expected shape"
         "Send a body of the shape in OpenAPI";
     UnknownField "unknown-field" 400 "The body has a field that this call does not know"
@@ -77,12 +77,12 @@ codes! {
     NeedsHold "needs-hold" 400 "The policy takes holds, not checks"
         "`POST` a hold instead of a check, and release it";
     CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted"
-        "Ask for less than the policy's limit; of a body with many lines: than the budget of your key, or of \
+        "Send a cost up to the policy's limit. Split a body that is larger than the budget of your key, or of \
          your address";
     InvalidScore "invalid-score" 400 "The score is not valid"
-        "Send a number that a double holds; to a board of integers a whole one up to 2^53 − 1";
+        "Send a number in the range of a double; to a board of integers, a whole number up to 2^53 − 1";
     InvalidHll "invalid-hll" 400 "The body is no HyperLogLog of Redis"
-        "Send the string as Redis keeps it, without a line feed";
+        "Send the string as Redis stores it, without a line feed";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip"
         "Send the complete gzip stream";
     Unauthorized "unauthorized" 401 "A key is needed"
@@ -96,75 +96,77 @@ codes! {
     CounterNotFound "counter-not-found" 404 "There is no such counter"
         "Write to the counter first";
     ShareNotFound "share-not-found" 404 "There is no such share"
-        "`GET /shares` lists those that there are";
+        "`GET /shares` lists the shares that exist";
     KeyNotFound "key-not-found" 404 "There is no such key"
-        "`GET /keys` lists those that there are";
+        "`GET /keys` lists the keys that exist";
     PolicyNotFound "policy-not-found" 404 "There is no such policy"
-        "`PUT` the policy first, or send it with the check";
+        "Make the policy with `PUT` first, or send it with the check";
     HoldNotFound "hold-not-found" 404 "There is no such hold"
         "Send the id of the hold to the policy, key and datacenter that gave it";
     BoardNotFound "board-not-found" 404 "There is no such board"
         "Write to the board, or `PUT` it, first";
     AlertNotFound "alert-not-found" 404 "There is no such alert"
-        "`GET /alerts` lists those that there are";
+        "`GET /alerts` lists the alerts that exist";
     MemberNotFound "member-not-found" 404 "There is no such member"
-        "The member was never written, has gone, or is hidden; or the board has fewer members than that rank";
+        "Write its score first. The member has no score, expired, was removed or is hidden; or the board has fewer \
+         members than that rank";
     SnapshotNotFound "snapshot-not-found" 404 "There is no such snapshot"
-        "`GET /snapshots` lists those that there are";
+        "`GET /snapshots` lists the snapshots that exist";
     PeriodNotFound "period-not-found" 404 "There is no such period"
-        "`GET /boards/{board}?include=periods` lists those that are kept";
+        "`GET /boards/{board}?include=periods` lists the periods that the board keeps. Divide a `starts_at` by \
+         1,000";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method"
         "Use a method of the `Allow` header";
     AlreadyExists "already-exists" 409 "There is such a counter, policy or board already"
         "A line of an import names something that exists: send it with `mode=replace` or \
          `mode=add`, or leave it out";
     CounterEnded "counter-ended" 409 "The counter has been deleted since"
-        "Send the write with a new key: the counter it was for has been deleted";
+        "Send the write with a new key: somebody deleted the counter after the first write";
     BoardEnded "board-ended" 409 "The board has been deleted since"
-        "The board was deleted: send another key to write to the next one of its name";
+        "Somebody deleted the board. Use another key to write to a new board of that name";
     BoardFull "board-full" 409 "The board has no room"
         "Raise `members_max`, or remove members";
     BoardSettingsFixed "board-settings-fixed" 409 "The board has members"
         "Delete the board first, or take another name";
     BoardsDiffer "boards-differ" 409 "The boards have different orders"
-        "Name boards of one `order`";
+        "Name boards with the same `order`";
     NeedsHome "needs-home" 409 "The counter needs a home for this"
         "Name a home: several datacenters count this counter";
     HashMismatch "hash-mismatch" 409 "Unique elements were hashed with different keys"
-        "Compare counters of one `unique_hash` and one key of elements";
+        "Compare counters with the same `unique_hash` and the same hash key";
     BelowFloor "below-floor" 409 "The value would be below the counter's floor"
         "Decrement by less, or not at all";
     HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment"
         "Set another `TALLY_HASH_KEY` instead of rotating";
     BodyTooSlow "body-too-slow" 408 "The body took too long to arrive"
-        "Send it again over a faster connection, or in smaller parts; nothing was counted, unless `detail` \
-         says what was";
+        "Send it again over a faster connection, or in smaller parts. Nothing counted, unless `detail` names \
+         lines";
     PreconditionFailed "precondition-failed" 412 "The counter or board has changed since"
-        "Read again, decide again";
+        "The value has changed. Read it again, then decide again";
     BodyTooLarge "body-too-large" 413 "The body is too large"
         "Send less in one call";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read"
-        "Send the body as it is, or by gzip";
+        "Send the body uncompressed, or as gzip";
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write"
         "Use a new key for another write";
     QuotaExceeded "quota-exceeded" 429 "Request quota exceeded"
         "Wait for `Retry-After`";
     TooManyShares "too-many-shares" 409 "The deployment has too many shares"
-        "Revoke shares that are not used any more";
+        "Revoke shares that nobody uses any more";
     TooManyKeys "too-many-keys" 409 "The deployment has too many keys"
-        "Revoke keys that are not used any more";
+        "Revoke keys that nobody uses any more";
     TooManyAlerts "too-many-alerts" 409 "The deployment has too many alerts"
-        "Delete alerts that are not needed any more";
+        "Delete alerts that nobody needs any more";
     TooManyPolicies "too-many-policies" 409 "The deployment has too many policies"
         "Delete policies, or send them with the checks";
     MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back"
-        "Wait: nothing was given back, since the key shares a meter with others";
+        "Wait: Tally gave nothing back, because the key shares a meter with others";
     HoldSettled "hold-settled" 409 "The hold was settled before"
-        "Nothing: a hold ends once";
+        "Do nothing: the hold was settled before";
     HoldEnded "hold-ended" 409 "The time of the hold is over"
-        "Settle in time, or hold for longer";
+        "Settle in time, or send a larger `ttl_seconds`";
     TooManyCounters "too-many-counters" 400 "The call names too many counters"
-        "Name fewer counters; of a line in a body: send it in another body";
+        "Name fewer counters. If it is the code of a line, send the line in another body";
     Internal "internal" 500 "Internal error"
         "Report it to the operator with the `Request-Id`; it is logged";
     NotConfigured "not-configured" 503 "A setting of this deployment is missing or wrong"
@@ -172,11 +174,11 @@ codes! {
     Unavailable "unavailable" 503 "A needed part of the service did not answer"
         "Repeat a read; repeat a write with its `Idempotency-Key`";
     LimiterUnavailable "limiter-unavailable" 503 "The limiter did not answer, and the policy refuses then"
-        "Wait for `Retry-After`; the policy refuses while its limiter is away";
+        "Wait for `Retry-After`. The limiter is unreachable, and the policy has `\"on_error\":\"closed\"`";
     Overloaded "overloaded" 503 "Too many requests are in progress here"
         "Wait for `Retry-After`; nothing was counted";
     VersionNotReached "version-not-reached" 504 "The requested version was not reached in time"
-        "Read again; `seen` is the version of what was read instead";
+        "Read again; `seen` is the version of the value that Tally read instead";
 }
 
 /// A refusal: the code and what to do about this occurrence.

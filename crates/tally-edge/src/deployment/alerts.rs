@@ -42,7 +42,7 @@ pub(crate) fn part_full() -> Problem {
 }
 
 fn not_found(name: &AlertName) -> Problem {
-    let detail = format!("there is no alert `{name}`; GET /alerts lists those that there are");
+    let detail = format!("there is no alert `{name}`; GET /alerts lists the alerts that exist");
     Problem::new(Code::AlertNotFound, detail)
 }
 

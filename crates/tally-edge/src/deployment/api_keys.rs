@@ -232,7 +232,7 @@ pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, 
 }
 
 fn missing() -> Problem {
-    let detail = "GET /keys lists those that there are";
+    let detail = "GET /keys lists the keys that exist";
     Problem::new(Code::KeyNotFound, detail)
 }
 

@@ -220,7 +220,7 @@ pub async fn revoke(
     let missing = || {
         Problem::new(
             Code::ShareNotFound,
-            "GET /shares lists those that there are",
+            "GET /shares lists the shares that exist",
         )
     };
     let share = call(&context.host, &GetShare { id }).await?;

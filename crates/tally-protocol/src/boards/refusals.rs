@@ -68,7 +68,8 @@ pub fn not_found(answer: &BoardAnswer) -> Problem {
     match answer {
         BoardAnswer::NoPeriod => Problem::new(
             Code::PeriodNotFound,
-            "the board keeps no such period; GET /boards/{board}?include=periods lists those that it has",
+            "the board keeps no period that begins then; send the `starts_at` of an ended period, divided by 1,000: GET \
+             /boards/{board}?include=periods lists them",
         ),
         BoardAnswer::NotReached(generation, sequence) => Problem::new(
             Code::VersionNotReached,
