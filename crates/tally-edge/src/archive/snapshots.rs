@@ -46,7 +46,8 @@ fn check_files(all: &AllRuns) -> Result<(), Problem> {
 }
 
 fn no_snapshot(of: &str) -> Problem {
-    let detail = format!("there is no snapshot {of}; GET /snapshots lists the snapshots that exist");
+    let detail =
+        format!("there is no snapshot {of}; GET /snapshots lists the snapshots that exist");
     Problem::new(Code::SnapshotNotFound, detail)
 }
 
