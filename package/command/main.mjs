@@ -24,7 +24,7 @@ const examples = (...lines) => `\nExamples:\n${lines.map((line) => `  $ ${line}`
 const list = (value, before = []) => [...before, value];
 const whole = (value) => {
   if (!/^\d{1,9}$/.test(value)) {
-    throw new CommanderError(EXIT.usage, "commander.invalidArgument", `${value} is no whole number`);
+    throw new CommanderError(EXIT.usage, "commander.invalidArgument", `${value} is not a whole number`);
   }
   return Number(value);
 };
@@ -35,7 +35,7 @@ export function program() {
     .description("Counts things at the edge: serves, imports, reads, deploys.")
     .version(PACKAGE.version, "-V, --version", "print the version")
     .option("--url <address>", `the address of Tally (TALLY_URL, or ${URL_DEFAULT})`)
-    .option("--key <key>", "a key (TALLY_KEY; only in the environment do other users not see it)")
+    .option("--key <key>", "the key (TALLY_KEY; other users of the machine can see the command line)")
     .option("--key-file <file>", "the file that holds the key (TALLY_KEY_FILE)")
     .option("--json", "print JSON, for programs")
     .option("--no-color", "print no colours; without it, only terminals get them (NO_COLOR)")
@@ -96,8 +96,8 @@ function serving(tally) {
 function importing(tally) {
   tally
     .command("import")
-    .description("count the lines of access logs, each once however often it is imported")
-    .argument("[files...]", "logs; plain, or packed by gzip, zstd or bzip2; - is standard input")
+    .description("count the lines of access logs, each line once, even if you import it again")
+    .argument("[files...]", "logs, plain or compressed with gzip, zstd or bzip2; - is standard input")
     .option("--format <format>", "clf (nginx, apache), caddy, cloudfront, alb, logpush, nginx-json, goatcounter: detected if you leave it out; tally: an export")
     .option("--from <source>", "instead of logs: redis://…, rediss://…, or a file of: countapi, abacus, goatcounter")
     .option("--follow", "continue with appended lines, through rotations, until interrupted")
@@ -116,7 +116,7 @@ function importing(tally) {
     .option("--site <id>", "count the site as one counter, its pages as a breakdown")
     .option("--by <dimensions>", "dimensions of lines for breakdowns: page,referrer,status,method,browser,device,utm_source,country")
     .addOption(new Option("--unique <field>", "count unique addresses").choices(["ip", "none"]).default("none"))
-    .addOption(new Option("--mode <mode>", "with --from and --format tally: what becomes of counters that are there").choices(["create", "replace", "add"]).default("create"))
+    .addOption(new Option("--mode <mode>", "with --from and --format tally: what to do with counters that exist").choices(["create", "replace", "add"]).default("create"))
     .option("--match <pattern>", "with --from redis: only keys that match, such as 'views:*'")
     .option("--again", "count files again that were imported before")
     .option("--no-progress", "show no progress bar; without it, only terminals get one")
@@ -140,7 +140,7 @@ function reading(tally) {
     .command("top")
     .description("list the counters with the highest counts")
     .argument("[prefix]", "only counters whose ids begin with this")
-    .addOption(new Option("--by <what>", "what is compared").choices(["value", "count", "uniques"]))
+    .addOption(new Option("--by <what>", "the number that orders the counters").choices(["value", "count", "uniques"]))
     .option("--window <window>", "3600, 86400, today, month, year, or days such as 7d or 365d; all time by default")
     .option("--limit <number>", "the number of counters", whole, 10)
     .addHelpText(
@@ -153,7 +153,7 @@ function reading(tally) {
     .description("read counters")
     .argument("<ids...>", "their ids")
     .option("--strong", "read all datacenters now")
-    .option("--window <seconds>", "also what was counted in the last seconds", whole)
+    .option("--window <seconds>", "also the count of this number of seconds up to now", whole)
     .option("--value", "print only the values")
     .addHelpText(
       "after", examples("tally get /index.html", "tally get likes --strong --json", "tally get likes --value"),
@@ -173,7 +173,7 @@ function reading(tally) {
 function keeping(tally) {
   tally
     .command("export")
-    .description("print all counters, a line of JSON each")
+    .description("print all counters, one line of JSON each")
     .argument("[prefix]", "only counters whose ids begin with this")
     .option("--output <file>", "write to this file")
     .option("--history", "with their history")
@@ -244,7 +244,7 @@ function keys(tally) {
       ),
     )
     .action(run(() => import("./keys.mjs"), "add"));
-  key("list", "list keys; never the keys themselves")
+  key("list", "list keys, without their secrets")
     .addHelpText("after", examples("tally keys list", "tally keys list --file keys.json --json"))
     .action(run(() => import("./keys.mjs"), "list"));
   key("revoke", "end a key")
@@ -277,7 +277,7 @@ function limiting(tally) {
     .argument("<policy>", "a policy")
     .argument("<fields>", "its fields, as JSON");
   verb("delete", "delete a policy", " login", "remove").argument("<policy>", "a policy");
-  verb("check", "take from a key's quota; exit code 7 if the limit refuses", " login bob && ./go.sh")
+  verb("check", "consume from a key's quota; exit code 7 if the limit refuses", " login bob && ./go.sh")
     .argument("<policy>", "a policy")
     .argument("<key>", "a key of the policy")
     .option("--cost <number>", "the cost of the check", whole, 1);

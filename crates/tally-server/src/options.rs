@@ -36,57 +36,57 @@ const LIMITERS_DEFAULT: &str = "4";
 /// Nothing counts the calls of a request here, so the memory of a bulk body bounds how many counters it names.
 const SUBREQUESTS_DEFAULT: &str = "1000000";
 
-/// Tally on this machine: exact counters, unique visitors, rate limits. Settings are the TALLY_ variables of the
-/// environment.
+/// Runs Tally on this machine. All other settings are TALLY_ variables of the environment: see
+/// docs/operate/variables.md.
 #[derive(Parser)]
 #[command(name = "tally-server", version)]
 pub(crate) struct ServerOptions {
-    /// The address to listen on. One that other machines reach needs keys.
+    /// The address to listen on. Any address except loopback needs keys.
     #[arg(long, env = "TALLY_HOST", default_value = "127.0.0.1")]
     pub(crate) host: String,
 
-    /// The port; 0 for any free one.
+    /// The port. 0 chooses a free one.
     #[arg(long, env = "TALLY_PORT", default_value_t = 8788)]
     pub(crate) port: u16,
 
-    /// The folder of the data. One server has it at a time.
+    /// The data folder. Only one server can use it at a time.
     #[arg(long, env = "TALLY_DATA", default_value = "tally-data")]
     pub(crate) data: PathBuf,
 
-    /// Takes the databases as they are, once: forgets what is missing or empty, and what is missing of logs. Without it
-    /// the server answers 503 for the counters in them.
+    /// Forgets databases that are missing or empty, and logs that cannot be read. Use it for one start. Without it,
+    /// calls for the counters in them get 503.
     #[arg(long)]
     pub(crate) accept_loss: bool,
 
-    /// A file with the keys. TALLY_KEYS has the JSON itself.
+    /// A file with the keys. The variable TALLY_KEYS contains their JSON itself.
     #[arg(long)]
     pub(crate) keys: Option<PathBuf>,
 
-    /// How many edges listen, each on a port of its own and with caches of its own.
+    /// How many ports listen. Each is an edge with separate caches.
     #[arg(long, env = "SERVE_EDGES", default_value_t = 1, value_parser = edges())]
     pub(crate) edges: u16,
 
-    /// How many threads answer; by default one for each core.
+    /// How many threads answer requests. By default, one for each core.
     #[arg(long, env = "TALLY_THREADS", value_parser = threads())]
     threads: Option<u16>,
 
-    /// How many calls may wait for a thread; the next one is refused.
+    /// How many calls may wait for a thread. Further calls get 503.
     #[arg(long, default_value_t = WAITING_CALLS_DEFAULT, value_parser = waiting_calls())]
     pub(crate) waiting_calls: u32,
 
-    /// A certificate, as PEM: clients speak TLS then.
+    /// The TLS certificate, a PEM file. With it, the port speaks TLS.
     #[arg(long, requires = "tls_key")]
     pub(crate) tls_certificate: Option<PathBuf>,
 
-    /// The key of the certificate, as PEM.
+    /// The private key of the certificate, a PEM file.
     #[arg(long, requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// How many seconds a client may take to the head of a request, and may be idle between two.
+    /// How many seconds a client may take to send the head of a request, and may be idle between two requests.
     #[arg(long, env = "TALLY_HEAD_SECONDS", default_value_t = HEAD_SECONDS_DEFAULT, value_parser = head_seconds())]
     pub(crate) head_seconds: u16,
 
-    /// The header by which a proxy says, as JSON, where a request entered: colo, country, clientIp.
+    /// The header in which a proxy sends JSON with the colo, country and clientIp of a request.
     #[arg(long, env = "CF_BLOB_HEADER")]
     pub(crate) cf_blob_header: Option<String>,
 }
