@@ -166,6 +166,18 @@ function redirectOf(base: string, answer: Response): TallyError | undefined {
   return new TallyError(status, "redirected", `${base} redirects${where}: set \`url\` to the address at which Tally itself answers`);
 }
 
+// Returns a key as a header carries it; undefined for none. A file of a key ends in a line feed. The error does not
+// quote the key, because errors go to logs.
+function keyOf(key: unknown): string | undefined {
+  if (key === undefined || key === null) return undefined;
+  if (typeof key !== "string") throw new TypeError(`\`key\` is a ${typeof key}: pass a text`);
+  const text = key.trim();
+  if (!/^[\x21-\x7e]*$/.test(text)) {
+    throw new TypeError("`key` has a space, a line feed or a character that is not ASCII: pass the key alone");
+  }
+  return text === "" ? undefined : text;
+}
+
 export class Transport {
   readonly options: TransportOptions;
   readonly base: string;
@@ -174,7 +186,7 @@ export class Transport {
     if (options.url === undefined && options.binding === undefined) {
       throw new TypeError("Tally needs `url`, the address of a deployment, or `binding`, a service binding to its edge");
     }
-    this.options = options;
+    this.options = { ...options, key: keyOf(options.key) };
     this.base = (options.url ?? "https://tally").replace(/\/+$/, "");
     if (/[?#]/.test(this.base)) {
       throw new TypeError(`\`url\` is ${this.base}: write it without \`?\` and \`#\`, such as https://tally.example.com`);

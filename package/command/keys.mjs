@@ -79,11 +79,9 @@ async function named(client, text) {
 const called = (file, name) => new Failure(EXIT.notFound, `${file} has no key called ${name}; tally keys list --file ${file} shows them`);
 
 function printed(screen, made, file) {
-  screen.show(
-    made,
-    ({ name, key }) =>
-      `${screen.paint("bold", key)}\n${screen.paint("dim", `This is the key "${name}". It is not shown again.`)}`,
-  );
+  // The key alone goes to stdout, so that `> ops.key` makes a file for --key-file.
+  screen.show(made, ({ key }) => screen.paint("bold", key));
+  if (!screen.isJson) screen.note(`This is the key "${made.name}". It is not shown again.`);
   if (file !== undefined && !screen.isJson)
     screen.note(
       `${file} is changed. Set it as the secret: npx wrangler secret put TALLY_KEYS -c <edge configuration> < ${file}`,

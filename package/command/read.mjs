@@ -14,7 +14,7 @@ export function topText({ entries: rows, total, by, counters }, limit = ROWS_DEF
   const many = (count) => `${number(count)} ${count === 1 ? "counter" : "counters"}`;
   if (rows.length === 0) {
     return counters === 0
-      ? `no counter has reported a count there: ${REPORTED}`
+      ? `no counter has reported a count there: ${REPORTED}; lines of an imported log count at their own times`
       : `${many(counters)} there, and none has reported a count yet: ${REPORTED}`;
   }
   const value = (row) => number(by === "uniques" ? (row.uniques?.estimate ?? row.uniques) : (row.value ?? row.count));

@@ -222,6 +222,9 @@ class Tally:
             raise ValueError(f"url is {url!r}: write it as https://tally.example.com")
         self.url = url.rstrip("/")
         self._key = key.strip() if key else None
+        # The error does not quote the key, because errors go to logs.
+        if self._key and not re.fullmatch(r"[\x21-\x7e]+", self._key):
+            raise ValueError("key has a space, a line feed or a character that is not ASCII: pass the key alone")
         self._retries = retries
         self._timeout = timeout
         self._check_timeout = check_timeout

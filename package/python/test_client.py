@@ -250,6 +250,16 @@ class Dialogues(unittest.TestCase):
                 self.assertEqual(other.asked, [])
 
 
+class Keys(unittest.TestCase):
+    def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_quote_it(self):
+        secret = "adaba5433c816c87"
+        for key in (f"{secret}\nThis is the key", f"{secret} {secret}", f"{secret}\u00fc"):
+            with self.assertRaises(ValueError) as refused:
+                Tally("https://tally.example.com", key=key)
+            self.assertEqual((str(refused.exception)[:4], secret in str(refused.exception)), ("key ", False))
+        Tally("https://tally.example.com", key=f"{secret}\n")
+
+
 class Addresses(unittest.TestCase):
     def test_every_spelling_of_an_address_has_one_address_and_one_key(self):
         for case in json.loads((FIXTURES / "addresses.json").read_text("utf-8")):

@@ -86,6 +86,11 @@ test("keys of a file are made, listed, rotated and revoked; only their owner may
   assert.deepEqual(JSON.parse(readFileSync(file, "utf8")).keys.map(({ name }) => name), ["ops"]);
   assert.equal((await server.tally(["keys", "revoke", "blog", "--file", file])).code, 3);
   assert.equal((await server.tally(["keys", "add", "x", "--scopes", "all", "--file", file])).code, 2);
+  // What goes to stdout is the key alone, so that `> ops.key` makes a file for --key-file.
+  const shown = await server.tally(["keys", "add", "api", "--file", file]);
+  assert.match(shown.stdout, /^[0-9a-f]{48}\n$/);
+  assert.match(shown.stderr, /not shown again/);
+  await json("keys", "revoke", "api", "--file", file);
   // The file is what the server takes.
   const keyed = await openServer({ env: { TALLY_KEYS: readFileSync(file, "utf8") } });
   const [{ key: ops }] = JSON.parse(readFileSync(file, "utf8")).keys;

@@ -181,3 +181,20 @@ test("a check ends at its deadline, whatever the transport does", { timeout: 10_
     await assert.rejects(tally.limit("p", "k"), { code: "no-answer", status: 0 });
   }
 });
+
+test("a key that no header can carry is an error at once, which does not quote it; space around a key is left out", async () => {
+  const secret = "adaba5433c816c87";
+  const url = "https://tally.example.com";
+  for (const key of [`${secret}\nThis is the key`, `${secret} ${secret}`, `${secret}\u00fc`, 7]) {
+    assert.throws(() => new Tally({ url, key }), ({ name, message }) => {
+      assert.deepEqual([name, message.slice(0, 6), message.includes(secret)], ["TypeError", "`key` ", false]);
+      return true;
+    });
+  }
+  for (const [key, sent] of [[`${secret}\n`, `Bearer ${secret}`], ["", undefined], [undefined, undefined]]) {
+    let headers;
+    const fetch = async (_, init) => (({ headers } = init), json(200, {})());
+    await new Tally({ url, key, fetch }).request("GET", "/healthz");
+    assert.equal(headers.authorization, sent, JSON.stringify(key));
+  }
+});
