@@ -1,25 +1,21 @@
 // The clock of the machine is set back while the native server runs: it counts on, and what it knew it still knows.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, afterEach, before, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { NativeServer, killAll } from "./program.mjs";
+import { placeFor } from "./place.mjs";
 
 const SOURCE = fileURLToPath(new URL("clock.c", import.meta.url));
 const WITHIN = { timeout: 120_000 };
 const UNTIL_MS_MAX = 60_000;
 const DAY = 86_400;
 
-let root;
-before(() => (root = mkdtempSync(join(tmpdir(), "tally-clock-"))));
-after(() => rmSync(root, { recursive: true, force: true }));
-afterEach(killAll);
+const place = placeFor("clock");
 
 function shim() {
-  const file = join(root, "clock.so");
+  const file = join(place.root, "clock.so");
   const { status, stderr } = spawnSync("cc", ["-shared", "-fPIC", "-o", file, SOURCE, "-ldl"], { encoding: "utf8" });
   assert.equal(status, 0, stderr);
   return file;
@@ -43,10 +39,10 @@ async function until(condition) {
 
 for (const [name, seconds] of [["back by an hour", -3_600], ["back by two days", -2 * DAY], ["on by a day", DAY]]) {
   test(`a clock that steps ${name} loses and repeats nothing`, WITHIN, async () => {
-    const [clock, folder] = [join(root, `offset-${seconds}`), join(root, `data-${seconds}`)];
+    const clock = join(place.root, `offset-${seconds}`);
     step(clock, 0);
     const variables = { LD_PRELOAD: shim(), CLOCK_OFFSET: clock };
-    const server = new NativeServer({ folder, variables });
+    const server = place.server({ variables });
     let [url] = await server.ready();
     const add = async (key) => {
       const headers = { "idempotency-key": key };
@@ -74,7 +70,7 @@ for (const [name, seconds] of [["back by an hour", -3_600], ["back by two days",
     });
     assert.equal(cached.value, 20);
     await server.end("SIGKILL");
-    const again = new NativeServer({ folder, variables });
+    const again = place.server({ variables });
     [url] = await again.ready();
     assert.equal((await strong()).value, 20);
     await add("later");

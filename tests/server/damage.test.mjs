@@ -1,13 +1,10 @@
 // A database, a log or a registry that is lost or damaged is named. It is never taken for a new one, so no count that
 // was acknowledged is lost in silence; and all is there again once the file is.
 import assert from "node:assert/strict";
-import {
-  cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, existsSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { NativeServer, killAll } from "./program.mjs";
+import { describe, test } from "node:test";
+import { placeFor } from "./place.mjs";
 
 const WITHIN = { timeout: 120_000 };
 const COUNTERS = 40;
@@ -15,20 +12,10 @@ const PAGE_BYTES = 4096;
 const FRAME_BYTES = 24 + PAGE_BYTES;
 const LOG_HEADER_BYTES = 32;
 
-let root;
-let folder;
-let count = 0;
-before(() => (root = mkdtempSync(join(tmpdir(), "tally-damage-"))));
-after(() => rmSync(root, { recursive: true, force: true }));
-beforeEach(() => (folder = join(root, `data-${++count}`)));
-afterEach(killAll);
+const place = placeFor("damage");
 
 const ids = Array.from({ length: COUNTERS }, (_, number) => `c-${number}`);
-const begin = async (options = {}) => {
-  const server = new NativeServer({ folder, variables: { TALLY_TABLETS: "2" }, ...options });
-  const [url] = await server.ready();
-  return { server, url };
-};
+const begin = (options) => place.begin({ variables: { TALLY_TABLETS: "2" }, ...options });
 const add = (url, id) => fetch(`${url}/counters/${id}/increment`, { method: "POST" });
 const strong = (url, id) => fetch(`${url}/counters/${id}?consistency=strong`);
 
@@ -40,8 +27,8 @@ async function counted(signal) {
 }
 
 const tablets = () => {
-  const place = join(folder, "objects/tally-tablet-v1");
-  return readdirSync(place).filter((name) => name.endsWith(".sqlite")).map((name) => join(place, name));
+  const objects = join(place.data, "objects/tally-tablet-v1");
+  return readdirSync(objects).filter((name) => name.endsWith(".sqlite")).map((name) => join(objects, name));
 };
 
 /**
@@ -93,8 +80,8 @@ describe("the native server names a database", () => {
         await counted(signal);
         const files = tablets();
         assert.equal(files.length, 2);
-        const kept = `${folder}-kept`;
-        cpSync(folder, kept, { recursive: true });
+        const kept = `${place.data}-kept`;
+        cpSync(place.data, kept, { recursive: true });
         damage(files);
         const left = [files[0], `${files[0]}-wal`].map((name) => (existsSync(name) ? readFileSync(name) : undefined));
         const { server, url } = await begin();
@@ -109,7 +96,7 @@ describe("the native server names a database", () => {
         if (left[1] !== undefined) assert.ok(after[1].equals(left[1]), "the log is left as it is");
         for (const ending of ["", "-wal"]) {
           rmSync(files[0] + ending, { force: true });
-          const whole = files[0].replace(folder, kept) + ending;
+          const whole = files[0].replace(place.data, kept) + ending;
           if (existsSync(whole)) cpSync(whole, files[0] + ending);
         }
         const again = await begin();
@@ -127,7 +114,7 @@ describe("the native server names a database", () => {
 
   test("of whichever class, if it is empty or missing", WITHIN, async () => {
     await counted("SIGTERM");
-    const objects = join(folder, "objects");
+    const objects = join(place.data, "objects");
     const files = readdirSync(objects, { recursive: true }).filter((name) => name.endsWith(".sqlite"));
     assert.ok(files.length > 2, `${files.length} files`);
     const whole = new Map(files.map((name) => [name, readFileSync(join(objects, name))]));
@@ -182,10 +169,10 @@ describe("the native server does not start where its registry", () => {
   for (const [kind, damage] of Object.entries(KINDS)) {
     test(kind, WITHIN, async () => {
       await counted("SIGKILL");
-      const file = join(folder, "registry.sqlite");
+      const file = join(place.data, "registry.sqlite");
       const whole = readFileSync(file);
       damage(file);
-      const refused = new NativeServer({ folder });
+      const refused = place.server();
       assert.equal((await refused.ended()).code, 1);
       assert.match(refused.errors, /registry .*registry\.sqlite cannot be opened .*backup/);
       writeFileSync(file, whole);

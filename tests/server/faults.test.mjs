@@ -1,11 +1,9 @@
 // Faults of clients and of the machine: each ends in a clear answer or message, and nothing acknowledged is lost.
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
 import net from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { NativeServer, killAll } from "./program.mjs";
+import { describe, test } from "node:test";
+import { placeFor } from "./place.mjs";
 
 const CLOSE_MS_MAX = 30_000;
 const HEAD_BYTES_MAX = 64 * 1024;
@@ -13,13 +11,7 @@ const HOST = "host: localhost\r\n";
 const ADD = "POST /counters/a/increment HTTP/1.1\r\n";
 const WITHIN = { timeout: 120_000 };
 
-let root;
-let folder;
-let count = 0;
-before(() => (root = mkdtempSync(join(tmpdir(), "tally-faults-"))));
-after(() => rmSync(root, { recursive: true, force: true }));
-beforeEach(() => (folder = join(root, `data-${++count}`)));
-afterEach(killAll);
+const place = placeFor("faults");
 
 const json = async (url, init) => (await fetch(url, init)).json();
 const add = (url, id, headers = {}) => fetch(`${url}/counters/${id}/increment`, { method: "POST", headers });
@@ -78,11 +70,10 @@ class Line {
 }
 
 const begin = async (options) => {
-  const server = new NativeServer({ folder, ...options });
-  const [url] = await server.ready();
+  const begun = await place.begin(options);
   // Health is known once this is answered.
-  assert.equal((await fetch(`${url}/healthz`)).status, 200);
-  return { server, url };
+  assert.equal((await fetch(`${begun.url}/healthz`)).status, 200);
+  return begun;
 };
 const residentBytes = (pid) =>
   Number(readFileSync(`/proc/${pid}/status`, "utf8").match(/^VmRSS:\s+(\d+) kB$/m)[1]) * 1024;
@@ -132,7 +123,7 @@ describe("with few descriptors, the native server", () => {
   });
 
   test("says that there are too few to start with", WITHIN, async () => {
-    const server = new NativeServer({ folder, before: ["prlimit", "--nofile=64:64"] });
+    const server = place.server({ before: ["prlimit", "--nofile=64:64"] });
     const { code } = await server.ended();
     assert.equal(code, 1);
     assert.match(server.errors, /64 descriptors are too few: .*at least 256 with ulimit -n/);

@@ -1,19 +1,14 @@
 // What a server on workerd has moves to the native server and back by an export and an import, to the last byte.
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, afterEach, before, test } from "node:test";
+import { test } from "node:test";
 import { Server } from "../crash/server.mjs";
-import { NativeServer, killAll } from "./program.mjs";
+import { placeFor } from "./place.mjs";
 
 const WITHIN = { timeout: 180_000 };
 const EVERYTHING = "/export?history=1&uniques=1&samples=1";
 
-let root;
-before(() => (root = mkdtempSync(join(tmpdir(), "tally-moving-"))));
-after(() => rmSync(root, { recursive: true, force: true }));
-afterEach(killAll);
+const place = placeFor("moving");
 
 async function well(url, path, method = "GET", body = undefined, headers = {}) {
   const answer = await fetch(url + path, { method, body, headers });
@@ -41,8 +36,8 @@ const moved = (url, lines) => well(url, "/import?mode=replace", "POST", lines, {
 
 test("an export of workerd is the native server's after an import, and workerd's again", WITHIN, async () => {
   const variables = { TALLY_TABLETS: "4" };
-  const [first, last] = ["first", "last"].map((name) => new Server({ folder: join(root, name), variables }));
-  const native = new NativeServer({ folder: join(root, "native"), variables });
+  const [first, last] = ["first", "last"].map((name) => new Server({ folder: join(place.root, name), variables }));
+  const native = place.server({ variables });
   try {
     await first.start();
     await fill(first.urls[0]);

@@ -1,14 +1,13 @@
 // The power fails while the native server counts, again and again: what it acknowledged is there after each start.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { after, afterEach, before, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { between, randomFrom } from "../crash/random.mjs";
 import { Disk } from "./disk.mjs";
-import { NativeServer, killAll } from "./program.mjs";
+import { placeFor } from "./place.mjs";
 
 const SOURCE = fileURLToPath(new URL("power.c", import.meta.url));
 const WITHIN = { timeout: 240_000 };
@@ -18,10 +17,7 @@ const COUNTERS = 12;
 const ACKNOWLEDGED = [1, 60];
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 32));
 
-let root;
-before(() => (root = mkdtempSync(join(tmpdir(), "tally-power-"))));
-after(() => rmSync(root, { recursive: true, force: true }));
-afterEach(killAll);
+const place = placeFor("power");
 
 /** Adds under keys, until the server is gone. A key whose answer did not come is sent again in the next life. */
 async function client(url, books, life) {
@@ -44,19 +40,19 @@ for (const [name, tablets] of [["of its own for each counter", ""], ["for all co
   test(`nothing acknowledged is lost when the power fails, with an object ${name}`, WITHIN, async (context) => {
     context.diagnostic(`SEED=${SEED}`);
     const random = randomFrom(SEED);
-    const shim = join(root, "power.so");
+    const shim = join(place.root, "power.so");
     const built = spawnSync("cc", ["-shared", "-fPIC", "-o", shim, SOURCE, "-ldl"], { encoding: "utf8" });
     assert.equal(built.status, 0, built.stderr);
-    const folder = join(root, `data-${tablets}`);
+    const folder = place.data;
     mkdirSync(folder);
     const clients = Array.from({ length: CLIENTS }, (_, number) =>
       Array.from({ length: COUNTERS }, (_, other) => ({ id: `c-${number}-${other}`, next: 0, acknowledged: 0 })),
     );
     for (let failure = 0; failure < FAILURES; failure += 1) {
-      const trace = join(root, `trace-${tablets}-${failure}`);
+      const trace = join(place.root, `trace-${tablets}-${failure}`);
       const disk = new Disk(folder);
       const variables = { LD_PRELOAD: shim, POWER_ROOT: folder, POWER_TRACE: trace, TALLY_TABLETS: tablets };
-      const server = new NativeServer({ folder, variables, options: ["--threads", "2"] });
+      const server = place.server({ variables, options: ["--threads", "2"] });
       const [url] = await server.ready();
       const life = { isOver: false, acknowledged: 0 };
       const load = clients.map((books) => client(url, books, life));
@@ -70,7 +66,7 @@ for (const [name, tablets] of [["of its own for each counter", ""], ["for all co
       disk.lose(random);
       rmSync(trace);
     }
-    const server = new NativeServer({ folder, variables: { TALLY_TABLETS: tablets } });
+    const server = place.server({ variables: { TALLY_TABLETS: tablets } });
     const [url] = await server.ready();
     for (const { id, acknowledged, key } of clients.flat()) {
       const answer = await fetch(`${url}/counters/${id}?consistency=strong`);

@@ -1,19 +1,11 @@
 // The native server starts, counts, ends in order, and opens only a folder of its own.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { NativeServer, killAll } from "./program.mjs";
+import { describe, test } from "node:test";
+import { placeFor } from "./place.mjs";
 
-let root;
-let folder;
-let count = 0;
-before(() => (root = mkdtempSync(join(tmpdir(), "tally-server-"))));
-after(() => rmSync(root, { recursive: true, force: true }));
-beforeEach(() => (folder = join(root, `data-${++count}`)));
-
-afterEach(killAll);
+const place = placeFor("start");
 
 const json = async (url, init) => (await fetch(url, init)).json();
 const add = (url, id) => json(`${url}/counters/${id}/increment`, { method: "POST" });
@@ -25,22 +17,19 @@ async function refusalOf(server) {
 
 describe("the native server", () => {
   test("counts, ends in order, and still knows the counts after the next start", async () => {
-    const first = new NativeServer({ folder });
-    const [url] = await first.ready();
+    const { server: first, url } = await place.begin();
     assert.equal((await fetch(`${url}/healthz`)).status, 200);
     assert.equal((await add(url, "a")).value, 1);
     assert.equal((await add(url, "a")).value, 2);
     assert.deepEqual(await first.end(), { code: 0, signal: null });
-    const second = new NativeServer({ folder });
-    const [again] = await second.ready();
+    const { server: second, url: again } = await place.begin();
     assert.equal((await json(`${again}/counters/a?consistency=strong`)).value, 2);
     assert.deepEqual(await second.end("SIGINT"), { code: 0, signal: null });
     assert.equal(first.errors + second.errors, "");
   });
 
   test("measures requests in microseconds", async () => {
-    const server = new NativeServer({ folder });
-    const [url] = await server.ready();
+    const { server, url } = await place.begin();
     for (let index = 0; index < 20; index += 1) await add(url, "timed");
     const text = await (await fetch(`${url}/metrics`)).text();
     const value = (rest) => {
@@ -56,18 +45,16 @@ describe("the native server", () => {
   });
 
   test("still knows what it acknowledged after a kill", async () => {
-    const first = new NativeServer({ folder });
-    const [url] = await first.ready();
+    const { server: first, url } = await place.begin();
     assert.equal((await add(url, "a")).value, 1);
     await first.end("SIGKILL");
-    const second = new NativeServer({ folder });
-    assert.equal((await add((await second.ready())[0], "a")).value, 2);
+    const { server: second, url: again } = await place.begin();
+    assert.equal((await add(again, "a")).value, 2);
     await second.end();
   });
 
   test("serves the dashboard and the description of the API", async () => {
-    const server = new NativeServer({ folder });
-    const [url] = await server.ready();
+    const { server, url } = await place.begin();
     assert.equal((await json(`${url}/openapi.json`)).info.title, "Tally");
     for (const path of ["/dashboard/", "/dashboard/app.js", "/tally.js"]) {
       const answer = await fetch(url + path);
@@ -79,9 +66,8 @@ describe("the native server", () => {
   });
 
   test("leaves a folder to the server that has it", async () => {
-    const first = new NativeServer({ folder });
-    const [url] = await first.ready();
-    const [code, sentence] = await refusalOf(new NativeServer({ folder }));
+    const { server: first, url } = await place.begin();
+    const [code, sentence] = await refusalOf(place.server());
     assert.equal(code, 1);
     assert.match(sentence, /another server has the data folder .*data-\d+: .*--data/);
     assert.equal((await add(url, "a")).value, 1);
@@ -89,27 +75,27 @@ describe("the native server", () => {
   });
 
   test("opens neither a folder of workerd nor one of a later build", async () => {
-    mkdirSync(folder);
-    writeFileSync(join(folder, "workerd.capnp"), "");
-    const [code, sentence] = await refusalOf(new NativeServer({ folder }));
+    mkdirSync(place.data);
+    writeFileSync(join(place.data, "workerd.capnp"), "");
+    const [code, sentence] = await refusalOf(place.server());
     assert.equal(code, 1);
     assert.match(sentence, /on workerd.*tally export/);
-    const later = `${folder}-later`;
+    const later = `${place.data}-later`;
     mkdirSync(later);
     writeFileSync(join(later, "format"), "tally-server 2\n");
-    assert.match((await refusalOf(new NativeServer({ folder: later })))[1], /format "tally-server 2"/);
+    assert.match((await refusalOf(place.server({ folder: later })))[1], /format "tally-server 2"/);
     assert.equal(readFileSync(join(later, "format"), "utf8"), "tally-server 2\n");
   });
 
   test("says which setting may not be so", async () => {
     const variables = { TALLY_LIMITERS: "many" };
-    const [code, sentence] = await refusalOf(new NativeServer({ folder, variables }));
+    const [code, sentence] = await refusalOf(place.server({ variables }));
     assert.equal(code, 1);
     assert.match(sentence, /TALLY_LIMITERS/);
   });
 
   test("needs keys where other machines reach it", async () => {
-    const [code, sentence] = await refusalOf(new NativeServer({ folder, options: ["--host", "0.0.0.0"] }));
+    const [code, sentence] = await refusalOf(place.server({ options: ["--host", "0.0.0.0"] }));
     assert.equal(code, 1);
     assert.match(sentence, /keys are needed/);
   });

@@ -1,30 +1,17 @@
 // Several threads: each has a part of the objects, and all answer alike. What passes between them is counted once.
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
 import http from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { NativeServer, killAll } from "./program.mjs";
+import { describe, test } from "node:test";
+import { placeFor } from "./place.mjs";
 
 const WITHIN = { timeout: 120_000 };
 const COUNTERS = 60;
 const CLIENTS = 24;
 
-let root;
-let folder;
-let count = 0;
-before(() => (root = mkdtempSync(join(tmpdir(), "tally-threads-"))));
-after(() => rmSync(root, { recursive: true, force: true }));
-beforeEach(() => (folder = join(root, `data-${++count}`)));
-afterEach(killAll);
+const place = placeFor("threads");
 
 const ids = Array.from({ length: COUNTERS }, (_, number) => `c-${number}`);
-const begin = async (threads, ...options) => {
-  const server = new NativeServer({ folder, options: ["--threads", String(threads), ...options] });
-  const [url] = await server.ready();
-  return { server, url };
-};
+const begin = (threads, ...options) => place.begin({ options: ["--threads", String(threads), ...options] });
 
 /** A request on a connection of its own, so that any thread may have it. Resolves to { status, headers, body }. */
 function ask(url, path, method = "GET", agent = false) {

@@ -1,31 +1,27 @@
 // The native server with a certificate speaks TLS and nothing else.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import net from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, afterEach, before, test } from "node:test";
-import { NativeServer, killAll } from "./program.mjs";
+import { before, test } from "node:test";
+import { placeFor } from "./place.mjs";
 
 const WITHIN = { timeout: 60_000 };
 
-let root;
+const place = placeFor("tls");
 let certificate;
 let key;
 before(() => {
-  root = mkdtempSync(join(tmpdir(), "tally-tls-"));
-  [certificate, key] = ["certificate.pem", "key.pem"].map((name) => join(root, name));
+  [certificate, key] = ["certificate.pem", "key.pem"].map((name) => join(place.root, name));
   const { status, stderr } = spawnSync("openssl", [
     ...["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"],
     ...["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
   ], { encoding: "utf8" });
   assert.equal(status, 0, stderr);
 });
-after(() => rmSync(root, { recursive: true, force: true }));
-afterEach(killAll);
 
 const optionsOf = (...files) => ["--tls-certificate", files[0], "--tls-key", files[1]];
 
@@ -42,7 +38,7 @@ function ask(protocol, url, options) {
 }
 
 test("answers over TLS, and not in the clear", WITHIN, async () => {
-  const server = new NativeServer({ folder: join(root, "data"), options: optionsOf(certificate, key) });
+  const server = place.server({ options: optionsOf(certificate, key) });
   const [url] = await server.ready();
   assert.match(url, /^https:/);
   const { port } = new URL(url);
@@ -61,12 +57,12 @@ test("answers over TLS, and not in the clear", WITHIN, async () => {
 });
 
 test("says which file is no certificate, or no key of it", WITHIN, async () => {
-  const empty = join(root, "empty.pem");
+  const empty = join(place.root, "empty.pem");
   writeFileSync(empty, "nothing\n");
   for (const [files, wrong] of [
-    [[empty, key], empty], [[certificate, empty], empty], [[join(root, "missing.pem"), key], "missing.pem"],
+    [[empty, key], empty], [[certificate, empty], empty], [[join(place.root, "missing.pem"), key], "missing.pem"],
   ]) {
-    const server = new NativeServer({ folder: join(root, "refused"), options: optionsOf(...files) });
+    const server = place.server({ options: optionsOf(...files) });
     assert.equal((await server.ended()).code, 1);
     assert.ok(server.errors.includes(wrong), server.errors);
   }
