@@ -11,6 +11,10 @@ const HANG_SECONDS = 1_800;
 // Beyond that wrk hangs.
 const STOP_MS_MAX = 10_000;
 
+// What still runs when this process ends would load the machine for half an hour.
+const running = new Set();
+process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
+
 /** What stops a benchmark. Its message says what to do or what went wrong. */
 export class BenchError extends Error {}
 
@@ -76,6 +80,7 @@ export async function runLoad({ urls, load, body_file, connections, seconds }) {
     },
     timeout: seconds_max * 1000 + STOP_MS_MAX,
   });
+  running.add(child);
   let output = "";
   let drained = false;
   for (const stream of [child.stdout, child.stderr]) {
@@ -91,6 +96,7 @@ export async function runLoad({ urls, load, body_file, connections, seconds }) {
     child.on("error", done);
     child.on("close", done);
   });
+  running.delete(child);
   const result = output.match(/^RESULT (.*)$/m)?.[1];
   if (code !== 0 || result === undefined) throw new BenchError(`wrk ended with ${code}:\n${output}`);
   const sample = output.match(/^SAMPLE (.*)$/m)?.[1];
