@@ -10,7 +10,7 @@ help:
 	@echo "             CF_BLOB_HEADER and any TALLY_ variable come from the environment"
 	@echo "make native  the server as one native program, target/native/tally-server, without workerd and without Node"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
-	@echo "make package the npm package edgetally: server, command and client, for machines without Rust, as build/edgetally-<version>.tgz"
+	@echo "make package the npm package edgetally: server, command and client, for machines without Rust, as build/edgetally-<version>.tgz; and the one with the native server for this platform, which needs musl-gcc"
 	@echo "make test    every test, about 20 minutes on two cores: native, of the scripts, with real servers and proxies, the commands of the documents, with kills of the server, end to end, then in a real browser"
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step; FAULTS=n; UPGRADE=1: two builds"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
@@ -62,15 +62,15 @@ package: build
 test: build
 	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs && $(NODE) scripts/prometheus.mjs && $(NODE) scripts/servers.mjs && $(NODE) scripts/python-clients.mjs && $(NODE) scripts/kubernetes.mjs
 	cargo test --locked
+	cargo build --locked --package tally-simulation --bin deployments && cargo build --locked --package tally-server
 	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'package/test/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/servers/*.test.mjs' 'tests/kubernetes/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs
-	cargo build --locked --package tally-simulation --bin deployments
-	cargo test --locked --package tally-server && cargo build --locked --package tally-server
+	cargo test --locked --package tally-server
 	$(NODE) --test --test-reporter=spec 'tests/server/*.test.mjs'
 	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs
-	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi
+	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e --project 'virtual*' --project tablets --project platform --project server
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
 
 # FROM is the first seed. Seeds of a run that is not named are those of its second.
