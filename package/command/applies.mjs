@@ -31,7 +31,7 @@ export const CASES = {
     ({ site }) => [site !== undefined, "--site, which is the id of the one counter", ["prefix", "stripQuery"]],
   ],
   get: [({ value }) => [value, "--value, which prints values alone", ["json"]]],
-  export: [({ csv }) => [csv, "--csv, which has values alone", ["history", "uniques", "samples"]]],
+  export: [({ csv }) => [csv, "--csv, which has values alone", ["history", "uniques", "samples", "alerts"]]],
   repair: [
     ({ object }) => [object !== undefined, "--object, which names one object", ["prefix", "objects"]],
     ({ objects }) => [objects !== undefined, "--objects: give it the prefix itself", ["prefix"]],

@@ -55,7 +55,7 @@ export async function exportAll({ args: [prefix], options, screen }) {
   const client = clientOf(options, { timeout_ms: STREAM_MS_MAX });
   const query = {
     prefix,
-    ...Object.fromEntries(["history", "uniques", "samples"].filter((name) => options[name]).map((name) => [name, 1])),
+    ...Object.fromEntries(["history", "uniques", "samples", "alerts"].filter((name) => options[name]).map((name) => [name, 1])),
     ...(options.csv ? { format: "csv" } : {}),
   };
   const out = options.output === undefined ? process.stdout : fileOf(options.output);

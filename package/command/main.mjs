@@ -179,8 +179,9 @@ function keeping(tally) {
     .option("--history", "with their history")
     .option("--uniques", "with their unique elements")
     .option("--samples", "with their samples")
+    .option("--alerts", "with alerts, without their secrets; takes no prefix")
     .option("--csv", "values as CSV, for spreadsheets")
-    .addHelpText("after", examples("tally export > counters.ndjson", "tally export /blog/ --csv --output blog.csv"))
+    .addHelpText("after", examples("tally export > counters.ndjson", "tally export --history --uniques --samples --alerts --output all.ndjson", "tally export /blog/ --csv --output blog.csv"))
     .action(run(() => import("./keep.mjs"), "exportAll"));
   const snapshot = tally
     .command("snapshot")

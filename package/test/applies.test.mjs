@@ -60,7 +60,8 @@ test("options of other commands that do not apply are errors too", async () => {
   for (const words of [
     ["serve", "--url", "http://x"], ["serve", "--key", "k"], ["completion", "bash", "--url", "http://x"],
     ["completion", "bash", "--json"], ["get", "a", "--value", "--json"], ["export", "--csv", "--history"],
-    ["export", "--csv", "--uniques"], ["export", "--csv", "--samples"], ["repair", "--discard"],
+    ["export", "--csv", "--uniques"], ["export", "--csv", "--samples"], ["export", "--csv", "--alerts"],
+    ["repair", "--discard"],
     ["repair", "--object", "a", "--prefix", "b"], ["repair", "--object", "a", "--objects"],
     ["repair", "--objects", "--prefix", "b"], ["limits", "p"], ["limits", "check", "p"],
     ["limits", "set", "p"], ["limits", "show"], ["limits", "show", "p", "k", "--cost", "2"],

@@ -2,7 +2,7 @@
 
 use super::{client, get, service};
 use serde_json::{Value, json};
-use tally_protocol::names::TABLET_COUNT;
+use tally_protocol::names::{DIRECTORY_PARTITIONS, SUBREQUESTS, TABLET_COUNT};
 use tally_simulation::{Client, ClientRequest, Faults, Options, World};
 
 /// The counters of a body.
@@ -60,8 +60,14 @@ fn check(world: &World, client: &Client, rounds: usize, what: &str) {
 const TABLETS: [Option<&str>; 2] = [None, Some("3")];
 
 fn one_edge(seed: u64, tablets: Option<&str>) -> (World, Client) {
+    one_edge_with(seed, &[(TABLET_COUNT, tablets)])
+}
+
+fn one_edge_with(seed: u64, settings: &[(&str, Option<&str>)]) -> (World, Client) {
     let world = tally_simulation::deployed(seed, Options::default());
-    world.set(TABLET_COUNT, tablets);
+    for (name, value) in settings {
+        world.set(name, *value);
+    }
     let site = world.site("FRA", 1);
     let client = client(&world, site);
     (world, client)
@@ -157,5 +163,65 @@ fn a_top_says_how_old_it_is_when_a_report_is_lost() {
             let is_older = top["as_of"].as_i64().expect("a number") < answered_ms;
             assert!(is_complete || is_older, "seed {seed}, round {round}: {top}");
         }
+    }
+}
+
+/// A body that adds 1 to each of this many counters.
+fn body_of(counters: u64) -> ClientRequest {
+    let line = |counter: u64| format!("{}\n", json!({ "id": format!("docs/{counter}") }));
+    ClientRequest::new("POST", "/events").body((0..counters).map(line).collect::<String>())
+}
+
+/// The messages with this path that a body causes until its answer.
+fn messages_of(world: &World, path: &str, run: impl FnOnce()) -> u64 {
+    let sent = || {
+        let messages = world.figures().messages;
+        let own = messages.iter().filter(|(of, _)| of.ends_with(path));
+        own.map(|(_, count)| count).sum::<u64>()
+    };
+    let before = sent();
+    run();
+    sent() - before
+}
+
+#[test]
+fn a_body_is_reported_by_one_message_a_partition_or_by_one_a_lead_with_an_object() {
+    const MANY: u64 = 320;
+    let partitions = DIRECTORY_PARTITIONS.to_string();
+    for (seed, tablets) in (40..).zip([None, Some(partitions.as_str())]) {
+        let (world, client) = one_edge(seed, tablets);
+        send(&world, &client, body_of(MANY));
+        world.run_for_ms(20_000);
+        // All counters are known now, so nothing but flushes and reports is sent.
+        let paths = ["/flush", "/report-lead", "/push", "/batch"];
+        let sent = paths.map(|path| {
+            messages_of(&world, path, || send(&world, &client, body_of(MANY)))
+        });
+        let most = match tablets {
+            None => [MANY, MANY, MANY, 0],
+            // A tablet has leads of one partition: it gets its flushes and its question, and sends its pushes.
+            Some(_) => [0, 0, 0, 3 * u64::from(DIRECTORY_PARTITIONS)],
+        };
+        assert_eq!(sent, most, "{tablets:?} tablets, {paths:?}");
+    }
+}
+
+#[test]
+fn counters_without_a_call_for_their_report_are_in_tops_some_seconds_later() {
+    // Of 1,000 calls a body gets 400: 250 flushes, and 150 of 250 reports.
+    const MANY: u64 = 250;
+    let settings = [(TABLET_COUNT, None), (SUBREQUESTS, Some("1000"))];
+    let (world, client) = one_edge_with(50, &settings);
+    for round in 1..3 {
+        send(&world, &client, body_of(MANY));
+        let answered_ms = world.now_ms();
+        let top = get(&world, &client, "/top?prefix=docs%2F");
+        let total = top["total"].as_u64().expect("a number");
+        assert_eq!(total, MANY * (round - 1) + 150, "round {round}: {top}");
+        let as_of_ms = top["as_of"].as_i64().expect("a time");
+        assert!(as_of_ms < answered_ms, "round {round}: {top}");
+        world.run_for_ms(super::PROPAGATION_MS);
+        let top = get(&world, &client, "/top?prefix=docs%2F");
+        assert_eq!(top["total"], MANY * round, "round {round}: {top}");
     }
 }
