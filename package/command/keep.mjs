@@ -83,7 +83,7 @@ export async function exportAll({ args: [prefix], options, screen }) {
   if (!options.csv) await write(`${JSON.stringify(end)}\n`);
   if (options.output !== undefined) {
     await new Promise((done) => out.end(done));
-    screen.show({ file: options.output, bytes: state.bytes, ...end }, () => `${options.output}: ${number(state.counters)} counters, ${number(state.bytes)} bytes`);
+    screen.show({ file: options.output, bytes: state.bytes, ...end }, () => `${options.output}: ${number(state.counters)} ${state.counters === 1 ? "counter" : "counters"}, ${number(state.bytes)} bytes`);
   }
   if (!state.complete) screen.note("tally: the export is not complete: parts of the deployment did not answer; its last line and the lines with unreachable name them");
   return state.complete ? EXIT.done : EXIT.partly;

@@ -199,6 +199,16 @@ pub fn of_values(carried: &Carried, seconds: f64, screen: Screen) -> String {
             policies => [&number(policies), " policies"].concat(),
         }
     )];
+    if carried.alerts > 0 {
+        lines.push(count(carried.alerts, "alert"));
+    }
+    if let Some(first) = carried.alerts_without_secret.first() {
+        let without = u64::try_from(carried.alerts_without_secret.len()).unwrap_or(u64::MAX);
+        let alerts = count(without, "alert");
+        lines.push(screen.yellow(&format!(
+            "{alerts} without a secret in the file, such as {first}: PUT each new one with a secret of yours"
+        )));
+    }
     match carried.present {
         0 => {}
         1 => lines.push(format!(

@@ -44,6 +44,11 @@ pub struct Carried {
     pub counters: u64,
     /// Policies.
     pub policies: u64,
+    /// Alerts.
+    pub alerts: u64,
+    /// The names of alerts whose lines have no secret. New ones need one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alerts_without_secret: Vec<String>,
     /// Boards.
     pub boards: u64,
     /// Members of boards.
@@ -157,6 +162,10 @@ struct ImportReport {
     counters: u64,
     #[serde(default)]
     policies: u64,
+    #[serde(default)]
+    alerts: u64,
+    #[serde(default)]
+    alerts_without_secret: Vec<String>,
     #[serde(default)]
     boards: u64,
     #[serde(default)]
@@ -493,6 +502,11 @@ impl Values {
         };
         self.carried.counters += report.counters;
         self.carried.policies += report.policies;
+        self.carried.alerts += report.alerts;
+        let mut without_secret = report.alerts_without_secret;
+        self.carried
+            .alerts_without_secret
+            .append(&mut without_secret);
         self.carried.members += report.members;
         // The line of a board that goes on was counted before.
         self.carried.boards += if sent.goes_on { 0 } else { report.boards };

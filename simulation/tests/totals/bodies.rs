@@ -194,9 +194,8 @@ fn a_body_is_reported_by_one_message_a_partition_or_by_one_a_lead_with_an_object
         world.run_for_ms(20_000);
         // All counters are known now, so nothing but flushes and reports is sent.
         let paths = ["/flush", "/report-lead", "/push", "/batch"];
-        let sent = paths.map(|path| {
-            messages_of(&world, path, || send(&world, &client, body_of(MANY)))
-        });
+        let sent =
+            paths.map(|path| messages_of(&world, path, || send(&world, &client, body_of(MANY))));
         let most = match tablets {
             None => [MANY, MANY, MANY, 0],
             // A tablet has leads of one partition: it gets its flushes and its question, and sends its pushes.

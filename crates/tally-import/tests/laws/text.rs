@@ -1,7 +1,10 @@
 //! A summary says each thing once, with the line and the reason.
 
-use tally_import::text::{Course, Screen, count, number, of_logs};
+use tally_import::text::{Course, Screen, count, number, of_logs, of_values};
 use tally_import::totals::{ShownLine, Totals};
+use tally_import::values::Values;
+
+use super::host::Memory;
 
 fn shown(line: u64, why: &str, text: &str) -> ShownLine {
     ShownLine {
@@ -84,4 +87,20 @@ fn a_bad_file_among_several_is_counted_and_not_told_again() {
     );
     assert!(!of(1).contains("could not be read") && !of(3).contains("b is empty"));
     assert!(of(1).ends_with("interrupted: the same command continues from here"));
+}
+
+#[test]
+fn alerts_are_named_if_they_came_without_their_secret() {
+    let mut values = Values::new("create", "");
+    values.list("a 1\n").unwrap();
+    let host = Memory::default();
+    assert!(values.next(&host, true).is_some());
+    values.answered(r#"{"counters":1,"alerts":2,"alerts_without_secret":["busy"]}"#);
+    let summary = of_values(&values.carried, 0.5, Screen::default());
+    assert_eq!(
+        summary,
+        "1 counter, 0 boards with 0 members, 0 policies, in 0.50 s\n\
+         2 alerts\n\
+         1 alert without a secret in the file, such as busy: PUT each new one with a secret of yours"
+    );
 }
