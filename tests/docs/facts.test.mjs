@@ -7,8 +7,8 @@ import { ROOT, documents, parse, read } from "./pages.mjs";
 const quoted = documents().filter((page) => !page.startsWith("tests/") && page !== "BENCHMARKS.md");
 
 /** Returns `{ page, line, found }` of each match in the pages that people read. */
-function mentions(pattern) {
-  return quoted.flatMap((page) =>
+function mentions(pattern, pages = quoted) {
+  return pages.flatMap((page) =>
     read(page)
       .split("\n")
       .flatMap((text, index) => [...text.matchAll(pattern)].map((found) => ({ page, line: index + 1, text, found }))),
@@ -56,7 +56,9 @@ test("rows and dollars of a million are worked out in the page of costs, and onl
   assert.ok(others.length >= 3, `${others.length} mentions`);
   // Prices that are Cloudflare's own, and what follows from them for other things than a million.
   const isOfMillion = ({ text }) => /million/.test(text);
-  for (const one of others.filter(isOfMillion)) assert.ok(dollars.includes(one.found[1]), where(one));
+  const answers = mentions(/\$(\d+\.\d\d)\b/g, ["costs", "faq", "README"].map((name) => `tests/docs/questions/${name}.md`));
+  assert.ok(answers.length >= 5, `${answers.length} answers`);
+  for (const one of [...others.filter(isOfMillion), ...answers]) assert.ok(dollars.includes(one.found[1]), where(one));
   // How many rows a view writes differs by what it names, so only the table says it.
   const isGuide = ({ page }) => page.startsWith("docs/guide") || page === "README.md";
   const views = mentions(/\b(\d+\.\d+) rows\b/g).filter(isGuide);
