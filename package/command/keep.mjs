@@ -53,9 +53,10 @@ function endOf(line) {
  */
 export async function exportAll({ args: [prefix], options, screen }) {
   const client = clientOf(options, { timeout_ms: STREAM_MS_MAX });
+  const also = ["history", "uniques", "samples", "alerts"].filter((name) => options[name]);
   const query = {
     prefix,
-    ...Object.fromEntries(["history", "uniques", "samples", "alerts"].filter((name) => options[name]).map((name) => [name, 1])),
+    ...Object.fromEntries(also.map((name) => [name, 1])),
     ...(options.csv ? { format: "csv" } : {}),
   };
   const out = options.output === undefined ? process.stdout : fileOf(options.output);

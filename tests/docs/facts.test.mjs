@@ -56,7 +56,8 @@ test("rows and dollars of a million are worked out in the page of costs, and onl
   assert.ok(others.length >= 3, `${others.length} mentions`);
   // Prices that are Cloudflare's own, and what follows from them for other things than a million.
   const isOfMillion = ({ text }) => /million/.test(text);
-  const answers = mentions(/\$(\d+\.\d\d)\b/g, ["costs", "faq", "README"].map((name) => `tests/docs/questions/${name}.md`));
+  const questions = ["costs", "faq", "README"].map((name) => `tests/docs/questions/${name}.md`);
+  const answers = mentions(/\$(\d+\.\d\d)\b/g, questions);
   assert.ok(answers.length >= 5, `${answers.length} answers`);
   for (const one of [...others.filter(isOfMillion), ...answers]) assert.ok(dollars.includes(one.found[1]), where(one));
   // How many rows a view writes differs by what it names, so only the table says it.
