@@ -60,6 +60,11 @@ fn a_time_is_read_as_in_queries() {
         let problem = refused(&format!(r#"{{"id":"/a","at":{at}}}"#));
         assert_eq!(problem.code(), Code::InvalidBody, "{at}");
         assert!(problem.detail().contains("or unix seconds"), "{problem}");
+        // Answers have milliseconds, so a time that is copied from one is the likely mistake.
+        assert!(
+            problem.detail().contains("divide milliseconds by 1,000"),
+            "{problem}"
+        );
     }
 }
 

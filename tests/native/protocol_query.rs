@@ -472,6 +472,9 @@ fn history_is_the_last_60_buckets_or_a_range_of_whole_ones() {
     ] {
         assert_eq!(code(history(text)), Code::InvalidQuery, "{text}");
     }
+    let milliseconds = history("from=1777593630000").expect_err("milliseconds");
+    let remedy = "divide milliseconds by 1,000";
+    assert!(milliseconds.detail().contains(remedy), "{milliseconds}");
 }
 
 #[test]

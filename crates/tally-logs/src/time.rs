@@ -70,8 +70,8 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
 }
 
 /// The forms of a time in a request, for refusals.
-pub const TIMES: &str =
-    "a date such as 2026-11-28, a time such as 2026-11-28T13:00:00Z, or unix seconds";
+pub const TIMES: &str = "a date such as 2026-11-28, a time such as 2026-11-28T13:00:00Z, or unix seconds \
+    (divide milliseconds by 1,000)";
 
 /// The last unix second of the year 9999. Later ones have no date of RFC 3339: they are milliseconds by mistake.
 const UNIX_SECONDS_MAX: i64 = 253_402_300_799;

@@ -113,8 +113,7 @@ codes! {
     SnapshotNotFound "snapshot-not-found" 404 "There is no such snapshot"
         "`GET /snapshots` lists the snapshots that exist";
     PeriodNotFound "period-not-found" 404 "There is no such period"
-        "`GET /boards/{board}?include=periods` lists the periods that the board keeps. Divide a `starts_at` by \
-         1,000";
+        "`GET /boards/{board}?include=periods` lists the periods that the board keeps";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method"
         "Use a method of the `Allow` header";
     AlreadyExists "already-exists" 409 "There is such a counter, policy or board already"
