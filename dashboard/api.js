@@ -116,7 +116,7 @@ export function text(path, signal) {
   return read(path, signal, {});
 }
 
-/** The path of a counter. An asterisk that stands for itself is encoded: else it makes a prefix of the id. */
+/** The path of a counter. */
 export function counterPath(id) {
-  return `/counters/${encodeURIComponent(id).replaceAll("*", "%2A")}`;
+  return `/counters/${encodeURIComponent(id)}`;
 }

@@ -5,9 +5,9 @@ import { Failure, counterPath, json } from "./api.js";
 import { whole } from "./numbers.js";
 import { byDays, historyQuery } from "./ranges.js";
 
-/** The path of all counters whose names begin with a text. */
+/** The path of what all counters have together whose names begin with a text. */
 export function prefixPath(prefix) {
-  return `/counters/${encodeURIComponent(prefix)}*`;
+  return `/counters/${encodeURIComponent(prefix)}*/aggregate`;
 }
 
 /** The path of what a view shows: of a counter by its id, of a prefix else. */

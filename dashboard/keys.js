@@ -5,7 +5,7 @@ import { Failure, json, send } from "./api.js";
 import { refuseView } from "./counter.js";
 import { el, markRow, panel, setText } from "./dom.js";
 
-const SCOPES = ["read", "write", "limits", "refund", "admin"];
+const SCOPES = ["read", "write", "refund", "admin"];
 const DAY_SECONDS = 86_400;
 const LENGTHS = [
   ["", "until it is revoked"],
@@ -136,7 +136,7 @@ function keyForm(make) {
     "form",
     { class: "fields", on: { submit: onSubmit } },
     field("key-name", "What it is for", { maxlength: "64", required: "", placeholder: "blog" }),
-    field("key-prefixes", "Names that begin with", { placeholder: "/blog/ /news/ (empty: all)" }),
+    field("key-prefixes", "Names that begin with", { placeholder: "/blog/ limits/login/ (empty: all counters)" }),
     field("key-rate", "Requests a minute", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" }),
     el("div", {}, el("label", { for: "key-length" }, "It lasts"), lengths),
     el("fieldset", {}, el("legend", {}, "It may"), SCOPES.map(box)),

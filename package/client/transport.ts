@@ -135,14 +135,13 @@ export function checked(name: string, id: unknown): string {
 }
 
 /**
- * Returns the path of a template: `path("/counters/{id}", id)`, each part percent-encoded, also an asterisk: at the end
- * of an id it would make a prefix of it. Throws a {@link TallyError} for a part that is not valid. A prefix, which an
- * asterisk follows, may be empty.
+ * Returns the path of a template: `path("/counters/{id}", id)`, each part percent-encoded. Throws a {@link TallyError}
+ * for a part that is not valid. A prefix, which an asterisk follows, may be empty.
  */
 export function path(template: string, ...parts: string[]): string {
   let next = 0;
   return template.replace(/\{(\w+)\}/g, (_, name: string) =>
-    encodeURIComponent(checked(name, parts[next++])).replaceAll("*", "%2A"),
+    encodeURIComponent(checked(name, parts[next++])),
   );
 }
 

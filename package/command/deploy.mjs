@@ -181,14 +181,9 @@ class Deployment {
     const isNew = !existsSync(file);
     if (isNew && options.keys !== undefined) throw new Failure(EXIT.notFound, `${options.keys} is not there: tally keys add ops --scopes admin --file ${options.keys} makes it`);
     if (isNew) {
-      // The key for limits is another entry of the same key: a prefix is needed to reach them.
-      const key = newKey();
-      writeKeys(file, {
-        keys: [
-          { name: "ops", key, scopes: ["admin"] }, { name: "ops, limits", key, scopes: ["admin"], prefix: "limits/" },
-        ],
-        public: [],
-      });
+      // All counters, and all limits.
+      const ops = { name: "ops", key: newKey(), scopes: ["admin"], prefixes: ["", "limits/"] };
+      writeKeys(file, { keys: [ops], public: [] });
     }
     const text = readText(file);
     const keys = JSON.parse(text).keys ?? [];
@@ -196,7 +191,8 @@ class Deployment {
       this.wrangler(["secret", "put", "TALLY_KEYS", "-c", this.edge], { input: text }),
     );
     this.keys = text;
-    return keys.find(({ scopes = [], prefix }) => scopes.includes("admin") && prefix === undefined)?.key;
+    const isOfAll = ({ scopes = [], prefix = "", prefixes = [prefix] }) => scopes.includes("admin") && prefixes.includes("");
+    return keys.find(isOfAll)?.key;
   }
 
   shown(path) {

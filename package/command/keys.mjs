@@ -10,7 +10,7 @@ import { clientOf, newCall } from "./client.mjs";
 import { EXIT, Failure, table } from "./outcome.mjs";
 import { readText } from "./text.mjs";
 
-const SCOPES = ["read", "write", "limits", "refund", "admin"];
+const SCOPES = ["read", "write", "refund", "admin"];
 
 // As many as a page may have.
 const PAGE = 1000;
@@ -104,10 +104,7 @@ export async function add({ args: [name], options, screen }) {
   const keys = readKeys(file);
   if (keys.keys.some((one) => one.name === name)) throw new Failure(EXIT.failed, `${file} has a key called ${name} already: tally keys rotate ${name} --file ${file} makes it anew`);
   const key = newKey();
-  // Of several prefixes there is one entry each, with the same key: so earlier builds read it too.
-  for (const prefix of prefixes.length > 0 ? prefixes : [undefined]) {
-    keys.keys.push({ name, key, scopes, ...(prefix === undefined ? {} : { prefix }), ...bounds });
-  }
+  keys.keys.push({ name, key, scopes, ...(prefixes.length > 0 ? { prefixes } : {}), ...bounds });
   writeKeys(file, keys);
   printed(screen, { name, key, scopes, prefixes }, file);
   return EXIT.done;

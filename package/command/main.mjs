@@ -232,8 +232,8 @@ function keys(tally) {
     all.command(name).description(text).option("--file <file>", "use this file, in the format of TALLY_KEYS");
   const rights = (command) =>
     command
-      .option("--scopes <scopes>", "some of read, write, limits, refund, admin", "read,write")
-      .option("--prefix <prefix>", "only ids that begin with this; may be repeated", list)
+      .option("--scopes <scopes>", "some of read, write, refund, admin", "read,write")
+      .option("--prefix <prefix>", "where it acts: ids that begin with this, or limits/; may be repeated", list)
       .option("--rate-per-minute <number>", "the most calls a minute", whole)
       .option("--expires <date>", "when the key expires, such as 2027-01-31");
   rights(key("add", "make a key, and print it once"))

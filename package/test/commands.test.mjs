@@ -78,7 +78,7 @@ test("keys of a file are made, listed, rotated and revoked; only their owner may
   await json("keys", "add", "ops", "--scopes", "admin", "--file", file);
   assert.equal(statSync(file).mode & 0o777, 0o600);
   assert.deepEqual((await json("keys", "list", "--file", file))[0].entries, [
-    { name: "blog", scopes: ["read", "write"], prefix: "/blog/" }, { name: "ops", scopes: ["admin"] },
+    { name: "blog", scopes: ["read", "write"], prefixes: ["/blog/"] }, { name: "ops", scopes: ["admin"] },
   ]);
   const [rotated] = await json("keys", "rotate", "blog", "--file", file);
   assert.notEqual(rotated.key, key);

@@ -32,6 +32,22 @@ test("no parameter and no property has a retired name, and no path has one", () 
   assert.deepEqual(paths, []);
 });
 
+/** Words that mean one thing, and the places that mean it: see the table of words in the conventions. */
+const PLACES = {
+  // Whom a limit counts, and the secret of a caller.
+  key: /\/components\/(parameters\/LimitKey|schemas\/(LimitLine|LimitVerdict|RefusedKeys|ApiKey)(\/|$))/,
+  // How much was added in a range, and how many there are.
+  count: /\/schemas\/(Window|PrefixHistory|(Prefix)?Breakdown|PrefixValue|Distribution|SampledStep|Page|Top|RejectedLines|BoardRows|RefusedKeys)(\/|$)/,
+};
+
+test("a word that means one thing stands only where it means that", () => {
+  for (const [word, places] of Object.entries(PLACES)) {
+    const found = all.filter(({ name, at }) => name === word && !OF_THE_SEED.test(`${at}/`));
+    assert.deepEqual(found.filter(({ at }) => !places.test(at)).map(({ at }) => `${at}: ${word}`), []);
+    assert.ok(found.length > 3, word);
+  }
+});
+
 /**
  * The most operations: a new one says what it replaces. Those of holds and the gate replace nothing, and are counted
  * apart.

@@ -356,7 +356,7 @@ test("a key checks and refunds limits only where its prefix says limits/", async
         ["GET", "/limits"],
       ]) {
         const { json } = await world.refused(403, "forbidden", method, path, as(name));
-        expect(json.detail).toContain("prefix begins with `limits/`");
+        expect(json.detail).toContain("on a prefix that begins with `limits/`");
       }
     }
     await world.well("POST", "/limits/login/bob", as("checks"));

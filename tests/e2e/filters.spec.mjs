@@ -10,7 +10,7 @@ const OPS = "ops-key-0123456789-01";
 const ONE = "narrow-key-one-0123456";
 const CONFIG = {
   keys: [
-    { name: "ops", key: OPS, scopes: ["admin", "limits"] },
+    { name: "ops", key: OPS, scopes: ["admin"], prefixes: ["", "limits/"] },
     { name: "one", key: ONE, scopes: ["admin"], prefix: "one/" },
   ],
 };

@@ -10,7 +10,7 @@ const BOUND = "narrow-key-with-budget-0";
 const LIMITS = "limits-key-0123456789-0";
 const CONFIG = {
   keys: [
-    { name: "ops", key: OPS, scopes: ["admin", "limits"] },
+    { name: "ops", key: OPS, scopes: ["admin"], prefixes: ["", "limits/"] },
     { name: "one", key: ONE, scopes: ["admin"], prefix: "one/" },
     { name: "two", key: TWO, scopes: ["admin"], prefix: "two/" },
     { name: "bound", key: BOUND, scopes: ["admin"], prefix: "bound/", rate_per_minute: 20 },

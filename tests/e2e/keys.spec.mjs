@@ -48,6 +48,17 @@ test("a key is made, changed, rotated and revoked, and each is noted", async () 
   );
 });
 
+test("a call that needs no key is answered whatever key is sent", async () => {
+  const { id, key } = await make({ name: "short", scopes: ["read"], rate_per_minute: 1 });
+  await world.well("DELETE", `/keys/${id}`, admin);
+  for (const path of ["/healthz", "/openapi.json", "/problems/forbidden", "/tally.js"]) {
+    for (const sent of [key, "unknown-key-of-sixteen", `tally_${"0".repeat(16)}_${"0".repeat(80)}`]) {
+      expect((await world.call("GET", path, bearer(sent))).status, path).toBe(200);
+    }
+  }
+  await world.refused(401, "unauthorized", "GET", "/counters/a", bearer(key));
+});
+
 test("a revoked key ends in another isolate within the bound", async () => {
   const { id, key } = await make({ name: "short", scopes: ["write"] });
   const elsewhere = bearer(key, { edge: 1 });

@@ -16,7 +16,7 @@ const well = (method, path, body) => world.well(method, path, bearer(OPS, { body
 const identity = (entry) => JSON.stringify(entry.id ?? entry.name ?? entry.policy ?? entry.member ?? entry.at ?? entry);
 
 beforeEach(async () => {
-  const keys = JSON.stringify({ keys: [{ name: "ops", key: OPS, scopes: ["admin", "limits"] }] });
+  const keys = JSON.stringify({ keys: [{ name: "ops", key: OPS, scopes: ["admin"], prefixes: ["", "limits/"] }] });
   world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: keys } });
   for (const number of numbers(MANY)) {
     await well("POST", `/counters/c${number}/increment`);

@@ -58,7 +58,7 @@ test("seconds of a day are one answer, and what is not kept is unknown", async (
   expect(csv.text.split("\n").length).toBe(DAY + 3);
   const path = `/counters/long/history?step=1s&to=${to}&from=`;
   await world.refused(400, "range-too-large", "GET", `${path}${to - DAY - 60}`);
-  await world.refused(400, "range-too-large", "GET", `/counters/lo*/history?step=1s&from=${to - 10_000}&to=${to}`);
+  await world.refused(400, "range-too-large", "GET", `/counters/lo*/aggregate/history?step=1s&from=${to - 10_000}&to=${to}`);
   await world.refused(400, "range-too-large", "GET", `/counters/long/history?step=1m&from=${to - 600_060}&to=${to}`);
 });
 

@@ -41,12 +41,12 @@ test("a share reads what begins with its prefix, and nothing else", async () => 
   const listed = await world.well("GET", "/counters?prefix=blog%2F", guest);
   expect(listed.entries.map(({ id }) => id)).toEqual(["blog/a", "blog/b"]);
   await world.well("GET", "/top?prefix=blog%2F", guest);
-  await world.well("GET", "/counters/blog%2F*/history?top=5", guest);
+  await world.well("GET", "/counters/blog%2F*/aggregate/history?top=5", guest);
   await world.well("GET", "/top?id=blog%2Fa&prefix=blog%2F", guest);
   for (const [method, path] of [
     ["GET", "/counters/shop%2Fa"],
     ["GET", "/counters/blog"],
-    ["GET", "/counters/*/history"],
+    ["GET", "/counters/*/aggregate/history"],
     ["GET", "/counters/bl*/aggregate"],
     ["POST", "/counters/blog%2Fa/increment"],
     ["PUT", "/counters/blog%2Fa/value", '{"value":0}'],

@@ -31,7 +31,7 @@ test("without the aggregator default reads tell what is known nearby, others are
   await unavailable("GET", "/counters/a/history");
   await unavailable("GET", "/counters");
   await unavailable("GET", "/counters/*/aggregate");
-  await unavailable("GET", "/counters/*/history");
+  await unavailable("GET", "/counters/*/aggregate/history");
   await unavailable("GET", "/top");
   expect(await world.add("a", { delta: 4 })).toMatchObject({ value: 7 });
   world.mend();

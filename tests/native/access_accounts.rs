@@ -116,7 +116,7 @@ proptest! {
             "[ab]{1,3}".prop_map(|name| Watched::Policy(PolicyName::parse(&name).expect("a name"))),
         ],
     ) {
-        const SCOPES: [&[&str]; 4] = [&["admin"], &["admin", "limits"], &["read", "write", "limits"], &["write"]];
+        const SCOPES: [&[&str]; 4] = [&["admin"], &["admin", "refund"], &["read", "write"], &["write"]];
         let keys: Vec<_> = entries
             .iter()
             .map(|(scopes, prefix)| json!({"key": TENANT, "scopes": SCOPES[*scopes], "prefix": prefix}))

@@ -78,7 +78,15 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         r#"{"keys":[{"key":"0123456789abcdef","scopes":[]},{"key":"S3cr3t-k3y-mat3rial","scopes":["read","delete"]}]}"#,
-        "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `limits`, `refund`, `admin`",
+        "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `refund`, `admin`",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["admin","limits"]}]}"#,
+        "keys[0].scopes[1] `limits` is no scope, because prefixes say where: send `read` and `write` on the prefix `limits/`",
+    ),
+    (
+        r#"{"public":[{"origins":["*"],"scopes":["limits"]}]}"#,
+        "public[0].scopes[0] `limits` is no scope, because prefixes say where",
     ),
     (
         r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["S3cr3t-k3y-mat3rial"]}]}"#,

@@ -110,30 +110,22 @@ enum About {
 
 fn covers(grant: &Grant, scope: &str, about: &About) -> bool {
     let has = |scope: &str| grant.scopes.contains(&scope) || grant.scopes.contains(&"admin");
-    let limits = grant.scopes.contains(&"limits");
-    let begins = |text: &str, prefix: &&String| text.starts_with(prefix.as_str());
-    let of_limits =
-        |prefix: &&String| prefix.starts_with("limits/") || (prefix.is_empty() && limits);
+    let of_limits = |prefix: &str| prefix.starts_with("limits/");
+    let begins = |text: &str, is_of_limits: bool| {
+        let mut prefixes = grant.prefixes.iter();
+        prefixes
+            .any(|prefix| of_limits(prefix) == is_of_limits && text.starts_with(prefix.as_str()))
+    };
     match about {
         About::Nothing => has(scope),
-        About::Counters(text) => {
-            has(scope) && grant.prefixes.iter().any(|prefix| begins(text, &prefix))
-        }
-        About::Limits(text) => {
-            let may = has(scope) || (limits && ["read", "write"].contains(&scope));
-            may && grant
-                .prefixes
-                .iter()
-                .filter(of_limits)
-                .any(|prefix| begins(text, &prefix))
-        }
+        About::Counters(text) => has(scope) && begins(text, false),
+        About::Limits(text) => has(scope) && begins(text, true),
         About::Key(key) => key.prefixes.iter().all(|prefix| {
-            let counters = covers(grant, "admin", &About::Counters(prefix.clone()));
-            let all = || covers(grant, "admin", &About::Limits("limits/".to_owned()));
-            let needs_all = prefix.is_empty() && key.scopes.contains(&"limits");
-            let named = !prefix.starts_with("limits/")
-                || covers(grant, "admin", &About::Limits(prefix.clone()));
-            counters && named && (!needs_all || all())
+            let about = match of_limits(prefix) {
+                true => About::Limits(prefix.clone()),
+                false => About::Counters(prefix.clone()),
+            };
+            covers(grant, "admin", &about)
         }),
     }
 }
@@ -189,7 +181,7 @@ impl Chance {
     }
 }
 
-const SCOPES: [&str; 6] = ["read", "write", "limits", "refund", "admin", "admin"];
+const SCOPES: [&str; 5] = ["read", "write", "refund", "admin", "admin"];
 const PERMISSIONS: [&str; 4] = ["decrement", "hll", "ingest", "board"];
 /// Prefixes, among them what encodings, case, globs and dots make of another.
 const PREFIXES: [&str; 16] = [
@@ -210,7 +202,7 @@ const PREFIXES: [&str; 16] = [
     "limits/a",
     "limits/a/",
 ];
-const IDS: [&str; 16] = [
+const IDS: [&str; 17] = [
     "a",
     "a/",
     "a/b",
@@ -225,6 +217,7 @@ const IDS: [&str; 16] = [
     "ä/x",
     "a\u{308}/x",
     "limit",
+    "limits/a",
     "a b",
     "b",
 ];

@@ -2,7 +2,7 @@
 //! entry names it, no limit without a prefix that says `limits/`, and no open instance from elsewhere.
 
 use serde_json::{Value, json};
-use tally_protocol::access::{Access, Caller, DELTA_MAX_DEFAULT, Permission, Scope};
+use tally_protocol::access::{Access, Caller, DELTA_MAX_DEFAULT, Permission, Scope, is_within};
 use tally_protocol::problem::{Code, Problem};
 
 const KEY: &str = "0123456789abcdef";
@@ -97,7 +97,11 @@ fn limits_are_reached_by_a_prefix_that_says_so_alone() {
         for scope in Scope::ALL {
             let refused = caller.may_limit(scope, right).expect_err(prefix);
             assert_eq!(refused.code(), Code::Forbidden);
-            assert!(refused.detail().contains("begins with `limits/`"));
+            assert!(
+                refused
+                    .detail()
+                    .contains("on a prefix that begins with `limits/`")
+            );
         }
         assert!(caller.may_check(right, 1, &[]).is_err(), "{prefix}");
         let public =
@@ -111,10 +115,29 @@ fn limits_are_reached_by_a_prefix_that_says_so_alone() {
             assert_eq!(caller.may_limit(scope, right), Ok(()), "{prefix}");
         }
         assert!(caller.may_limit(Scope::Read, "limits/other/bob").is_err() || prefix == "limits/");
+        // Nor does such a prefix cover the counter of that name.
+        assert_eq!(code(caller.may(Scope::Read, right)), Some(Code::Forbidden));
+        assert_eq!(caller.readable_prefixes(), Vec::<String>::new());
         let public = visitor(json!([{"scopes": ["write"], "prefix": prefix, "origins": ["*"]}]));
         assert_eq!(public.may_check(right, 1, &[]), Ok(()));
         assert!(public.may_check(right, 2, &[]).is_err());
         assert!(public.may_check(right, 1, &[Permission::Policy]).is_err());
+    }
+}
+
+#[test]
+fn a_prefix_is_within_another_of_the_same_reach_alone() {
+    for (inner, outer, is) in [
+        ("a/b", "a/", true),
+        ("a/", "a/b", false),
+        ("a/", "", true),
+        ("limits/a", "limits/", true),
+        ("limits/", "limits/a", false),
+        ("limits/a", "", false),
+        ("limits/a", "lim", false),
+        ("lim", "", true),
+    ] {
+        assert_eq!(is_within(inner, outer), is, "{inner} {outer}");
     }
 }
 

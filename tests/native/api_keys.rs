@@ -69,9 +69,9 @@ fn nothing_that_is_kept_or_told_holds_the_secret() {
 #[test]
 fn a_body_says_what_a_key_may_do() {
     let key = made(
-        r#"{"name":"blog","scopes":["write","limits","write"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"expires_in_seconds":3600}"#,
+        r#"{"name":"blog","scopes":["write","read","write"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"expires_in_seconds":3600}"#,
     );
-    assert_eq!(key.scopes, [Scope::Write, Scope::Limits]);
+    assert_eq!(key.scopes, [Scope::Write, Scope::Read]);
     assert_eq!(key.prefixes, ["blog/", "limits/"]);
     assert_eq!(
         (key.rate_per_minute, key.expires_ms),
@@ -79,7 +79,7 @@ fn a_body_says_what_a_key_may_do() {
     );
     assert_eq!(
         key_json(ID, &key, None, NOW_MS),
-        r#"{"id":"6d1f0c9f0b7a4c21","name":"blog","scopes":["write","limits"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"created_at":1800000000000,"created_by":"ops","expires_at":1800003600000,"last_used_at":null,"former_ends_at":null}"#
+        r#"{"id":"6d1f0c9f0b7a4c21","name":"blog","scopes":["write","read"],"prefixes":["blog/","limits/"],"rate_per_minute":600,"created_at":1800000000000,"created_by":"ops","expires_at":1800003600000,"last_used_at":null,"former_ends_at":null}"#
     );
     let all = made(r#"{"name":"all","scopes":["admin"]}"#);
     assert_eq!(

@@ -57,10 +57,9 @@ use queue::producer;
 use redis::calls as redis_calls;
 use tally_host::Host;
 use tally_host::http::{Context, Request, Response};
+use tally_protocol::access::Right;
 use tally_protocol::problem::Problem;
-#[cfg(feature = "live")]
-use tally_protocol::routes::Route;
-use tally_protocol::routes::{RouteName, resolve};
+use tally_protocol::routes::{NoRoute, Route, RouteName, resolve};
 
 /// Answers one request of a client.
 pub fn fetch(
@@ -86,8 +85,10 @@ pub fn fetch(
             };
             return respond::preflight(&context, of_redis);
         }
+        let route = resolve(context.method(), context.path());
         // Whatever few requests need is in a box: each request moves a future as large as all of this.
-        if let Some(authorization) = context.header("authorization")
+        if !is_open(&route)
+            && let Some(authorization) = context.header("authorization")
             && let Err(problem) = Box::pin(identify(&context, &authorization)).await
         {
             body::drain(&context).await;
@@ -103,7 +104,7 @@ pub fn fetch(
         if let Some(answered) = redis_calls::fetch(&context) {
             return answered.await;
         }
-        let (name, answer) = match resolve(context.method(), context.path()) {
+        let (name, answer) = match route {
             Ok(route) => {
                 let name = route.name();
                 #[cfg(feature = "live")]
@@ -119,6 +120,11 @@ pub fn fetch(
         body::drain(&context).await;
         respond::respond(&context, name, answer)
     })
+}
+
+/// Returns whether everybody may make the call, so that it is answered whatever key was sent.
+fn is_open(route: &Result<Route, NoRoute>) -> bool {
+    matches!(route, Ok(route) if matches!(route.right(), Right::Everybody))
 }
 
 /// Identifies the caller, if that takes more than the configuration.

@@ -38,7 +38,7 @@ pub use self::config::{
     PREFIX_BYTES_MAX, PUBLIC_ENTRIES_COUNT_MAX,
 };
 pub use self::decision::{Subject, not_shared};
-pub use self::grant::{Permission, Scope};
+pub use self::grant::{Permission, Reach, Scope, is_within};
 pub use self::holder::{Holder, KeyBudget};
 pub use self::key::{KEY_BYTES_MAX, KEY_BYTES_MIN};
 pub use self::right::Right;
@@ -82,17 +82,16 @@ impl Access {
     ///
     /// ```json
     /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "prefixes":["/blog/"],
-    ///              "scopes":["read","write","limits","refund","admin"],
+    ///              "scopes":["read","write","refund","admin"],
     ///              "rate_per_minute":600, "expires_at":"2027-12-31"}],
     ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"],
     ///              "delta_max":1, "allow":["decrement"]}]}
     /// ```
     /// `name` is a note for people, and names the sender of idempotency keys: entries with one name are one sender, so
     /// a retry is recognized after the key of its entry was replaced. Without `prefixes`, or one `prefix`, an entry
-    /// covers all ids. A prefix is compared as written: no slash is added. An entry covers limits only if a prefix
-    /// begins with `limits/`, or if it has no prefix and the scope `limits`. `rate_per_minute` is its budget,
-    /// `expires_at` its end: a date, a time or unix seconds. The same key may stand in several entries and then has the
-    /// grants of all.
+    /// covers all counters and boards. A prefix is compared as written: no slash is added. A prefix that begins with
+    /// `limits/` covers limits instead. `rate_per_minute` is its budget, `expires_at` its end: a date, a time or unix
+    /// seconds. The same key may stand in several entries and then has the grants of all.
     ///
     /// Without a key, `write` allows an increment, or a check of a limit, of at most `delta_max` (1 by default) at the
     /// current time. `allow` names what goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or

@@ -12,7 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::access::{KeyBudget, NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope};
+use super::access::{KeyBudget, NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope, is_within};
 use super::batch::json::{Time, WholeNumber, present, read_object};
 use super::fields::Moment;
 use super::problem::{Code, Problem};
@@ -99,7 +99,7 @@ pub struct ApiKey {
     pub name: String,
     /// What it may do.
     pub scopes: Vec<Scope>,
-    /// On which ids: those that begin with one of these.
+    /// Where: on what one of these covers, see [`Reach`](crate::access::Reach).
     pub prefixes: Vec<String>,
     /// How much it may do in a minute, if that is limited.
     pub rate_per_minute: Option<u32>,
@@ -123,7 +123,7 @@ impl ApiKey {
     /// Whether it may do no more, no longer and no faster than another.
     pub fn is_within(&self, other: &Self) -> bool {
         let has_prefix =
-            |prefix: &String| other.prefixes.iter().any(|known| prefix.starts_with(known));
+            |prefix: &String| other.prefixes.iter().any(|known| is_within(prefix, known));
         let is_at_most = |own: Option<i64>, bound: Option<i64>| {
             bound.is_none_or(|bound| own.is_some_and(|own| own <= bound))
         };
@@ -266,7 +266,8 @@ struct Wire {
     /// Needed for a new key.
     #[serde(default, deserialize_with = "present")]
     scopes: Option<Vec<String>>,
-    /// It acts on ids that begin with one of these; on all counters if not given. At most 2,048 bytes together.
+    /// It acts on counters and boards whose ids begin with one of these, and on limits by one that begins with
+    /// `limits/`; on all counters and boards if not given. At most 2,048 bytes together.
     #[serde(default)]
     prefixes: Field<Vec<String>>,
     /// Its budget: requests, and of bodies with many lines, checks or commands one for each; in all datacenters
@@ -315,7 +316,13 @@ fn scopes_of(texts: Vec<String>) -> Result<Vec<Scope>, Problem> {
         match known {
             Some(scope) if scopes.contains(&scope) => {}
             Some(scope) => scopes.push(scope),
-            None => return refuse(format!("scopes must be some of {}", scope_names())),
+            None => {
+                let why = Scope::why_not(&text);
+                return refuse(format!(
+                    "one of scopes {why}: the scopes are {}",
+                    scope_names()
+                ));
+            }
         }
     }
     if scopes.is_empty() {

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use tally_core::callers::account::account_max;
 
-use super::access::{Caller, KeyBudget, Scope};
+use super::access::{Caller, KeyBudget, Scope, is_within};
 use super::api_key::{ApiKey, KeyId};
-use super::names::LIMIT_RIGHTS;
 use super::share::Share;
 
 /// The most keys of which each was made by the one before.
@@ -143,24 +142,10 @@ fn narrow(key: &mut ApiKey, giver: &ApiKey) {
     if !giver.scopes.contains(&Scope::Admin) {
         key.scopes.clear();
     }
-    // Only whoever has the scope without a prefix gives limits away by it.
-    let gives_limits = giver.scopes.contains(&Scope::Limits);
-    let both = |own: &String, given: &String| {
-        let longer = match (
-            own.starts_with(given.as_str()),
-            given.starts_with(own.as_str()),
-        ) {
-            (true, _) => own,
-            (_, true) => given,
-            _ => return None,
-        };
-        let is_of_limits = |prefix: &str| prefix.starts_with(LIMIT_RIGHTS);
-        let has_limits =
-            |prefix: &str, has_scope| is_of_limits(prefix) || (prefix.is_empty() && has_scope);
-        let may =
-            has_limits(own, key.scopes.contains(&Scope::Limits)) && has_limits(given, gives_limits);
-        // A prefix of counters alone must not become one of limits.
-        (may || !is_of_limits(longer)).then(|| longer.clone())
+    let both = |own: &String, given: &String| match (is_within(own, given), is_within(given, own)) {
+        (true, _) => Some(own.clone()),
+        (_, true) => Some(given.clone()),
+        _ => None,
     };
     let mut prefixes: Vec<String> = Vec::new();
     for prefix in key.prefixes.iter().flat_map(|own| {
@@ -172,10 +157,6 @@ fn narrow(key: &mut ApiKey, giver: &ApiKey) {
         if !prefixes.contains(&prefix) {
             prefixes.push(prefix);
         }
-    }
-    let has_all = |key: &ApiKey| key.prefixes.iter().any(String::is_empty);
-    if has_all(key) && has_all(giver) && !gives_limits {
-        key.scopes.retain(|scope| *scope != Scope::Limits);
     }
     key.prefixes = prefixes;
 }

@@ -309,7 +309,7 @@ pub struct LimiterAddress {
     pub partition: u32,
 }
 
-/// The beginning of a key's prefix that covers limits. For access, ids of counters and limits share one namespace.
+/// The beginning of a key's prefix that covers limits, and of no prefix that covers counters.
 pub const LIMIT_RIGHTS: &str = "limits/";
 
 /// The name of a limit for access: `limits/{policy}/{key}`.

@@ -297,8 +297,6 @@ pub fn allow_of(path: &str) -> Option<String> {
     let rows = ROUTES.iter();
     let known = rows.filter(|row| Segments::of(row.template, path).is_some());
     let mut methods: Vec<&str> = known.map(|row| row.method).collect();
-    // Two templates may match the path.
-    methods.dedup();
     if methods.is_empty() {
         return None;
     }

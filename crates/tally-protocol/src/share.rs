@@ -155,7 +155,7 @@ pub fn parse_share(body: &[u8], now_ms: i64) -> Result<Share, Problem> {
     }
     if wire.prefix.starts_with(LIMIT_RIGHTS) {
         return refuse(format!(
-            "a share is of counters, and a prefix that begins with `{LIMIT_RIGHTS}` would reach limits"
+            "a share is of counters, and a prefix that begins with `{LIMIT_RIGHTS}` covers limits"
         ));
     }
     let name = wire.name.unwrap_or_default();

@@ -221,7 +221,7 @@ fn both_secrets_are_good_for_the_time_of_grace_and_repeating_a_rotation_loses_ne
 #[test]
 fn where_the_directory_is_away_known_keys_go_on_for_a_while_and_others_are_unknown_not_refused() {
     let keys = Keys::new(6);
-    let made = keys.make(json!({"name": "limits", "scopes": ["limits"]}));
+    let made = keys.make(json!({"name": "limits", "scopes": ["write"], "prefixes": ["limits/"]}));
     let client = keys.client(0, &made);
     let check = "/limits/login/bob";
     let policy = json!({"limit": 1_000_000, "window_seconds": 60});
@@ -289,7 +289,7 @@ fn a_budget_holds_over_isolates_and_datacenters_and_refuses_before_anything_is_c
 fn a_body_of_many_lines_uses_one_for_each_and_is_refused_whole() {
     let keys = Keys::new(8);
     let made = keys.make(json!({
-        "name": "blog", "scopes": ["write", "limits"], "rate_per_minute": 50
+        "name": "blog", "scopes": ["write"], "prefixes": ["", "limits/"], "rate_per_minute": 50
     }));
     let client = keys.client(0, &made);
     let lines = |count: usize| "{\"id\":\"blog/home\"}\n".repeat(count);
@@ -384,7 +384,7 @@ fn a_body_that_is_refused_for_its_budget_uses_none_of_it() {
     assert_eq!(keys.ask("PUT", "/boards/game", &json!({})).status, 201);
     for (path, body_of) in BODIES {
         let made = keys.make(json!({
-            "name": "a", "scopes": ["write", "limits"], "rate_per_minute": 4
+            "name": "a", "scopes": ["write"], "prefixes": ["", "limits/"], "rate_per_minute": 4
         }));
         let client = keys.client(0, &made);
         let send = |count: usize| {
@@ -472,7 +472,7 @@ fn nobody_makes_a_key_that_may_do_more_than_their_own() {
 /// What a key called `ops` did, one call of which was refused, and the key.
 fn administered() -> (Keys, Value) {
     let keys = Keys::new(10);
-    let made = keys.make(json!({"name": "ops", "scopes": ["admin", "limits"]}));
+    let made = keys.make(json!({"name": "ops", "scopes": ["admin"], "prefixes": ["", "limits/"]}));
     let ops = keys.client(1, &made);
     let policy = json!({"limit": 5, "window_seconds": 60});
     for (method, path, body) in [
@@ -516,7 +516,7 @@ fn what_admins_did_is_noted_with_who_and_how_it_ended() {
     ];
     assert_eq!(entries, expected);
     assert_eq!(
-        (&acts[0]["status"], &acts[1]["key"]),
+        (&acts[0]["status"], &acts[1]["key_id"]),
         (&json!(404), &json!(id))
     );
 }
@@ -729,7 +729,7 @@ fn a_share_reads_counters_and_nothing_else() {
         "/counters/blog%2Fhome",
         "/counters/blog%2Fhome/history",
         "/counters/blog%2Fhome/breakdown?by=country",
-        "/counters/blog%2F*/history",
+        "/counters/blog%2F*/aggregate/history",
         "/counters/blog%2F*/aggregate",
         "/counters?prefix=blog%2F",
         "/top?prefix=blog%2F",

@@ -57,9 +57,9 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
 #[test]
 fn the_history_of_a_prefix_may_leave_out_zeros_and_refuses_what_it_does_not_know() {
     let (world, first) = counted();
-    let shared = get(&world, &first, "/counters/a%2F*/history");
+    let shared = get(&world, &first, "/counters/a%2F*/aggregate/history");
     assert_eq!(shared["points"].as_array().map(Vec::len), Some(60));
-    let sparse = get(&world, &first, "/counters/a%2F*/history?zeros=0");
+    let sparse = get(&world, &first, "/counters/a%2F*/aggregate/history?zeros=0");
     let points = sparse["points"].as_array().expect("points");
     assert!(points.iter().all(|point| point[1] != 0), "{sparse}");
     let zeros = |point: &&serde_json::Value| point[1] != 0;
@@ -81,7 +81,7 @@ fn the_history_of_a_prefix_may_leave_out_zeros_and_refuses_what_it_does_not_know
         ("at_least=x", "invalid-query"),
         ("datacenter=%21", "invalid-query"),
     ] {
-        let path = format!("/counters/a%2F*/history?{query}");
+        let path = format!("/counters/a%2F*/aggregate/history?{query}");
         let refused = world.run(first.get(&path)).expect("an answer");
         assert_eq!(refused.json()["code"], code, "{query}: {}", refused.text());
     }
@@ -107,14 +107,15 @@ fn a_history_names_the_counters_that_have_most_in_it() {
         .collect();
     let report = world.run(client.post("/ingest?format=ndjson", &lines.join("\n")));
     assert_eq!(report.expect("an answer").json()["accepted"], 18);
-    let path = format!("/counters/a%2F*/history?step=1d&from={old}&to={old}&top=3");
+    let path = format!("/counters/a%2F*/aggregate/history?step=1d&from={old}&to={old}&top=3");
     let answer = get(&world, &client, &path);
     let top = serde_json::json!([
         {"id":"a/5","count":16}, {"id":"a/4","count":15}, {"id":"a/3","count":14}
     ]);
     assert_eq!(answer["top"], top, "{answer}");
     assert_eq!(answer["points"], serde_json::json!([[old * 1_000, 81]]));
-    let path = format!("/counters/a%2F*/history?step=1d&from={old}&to={later}&zeros=0&top=100");
+    let path =
+        format!("/counters/a%2F*/aggregate/history?step=1d&from={old}&to={later}&zeros=0&top=100");
     let all = get(&world, &client, &path);
     let rows = all["top"].as_array().expect("rows");
     let sum = |rows: &[serde_json::Value], at: &dyn Fn(&serde_json::Value) -> i64| {
@@ -127,7 +128,7 @@ fn a_history_names_the_counters_that_have_most_in_it() {
         sum(rows, &|row| row["count"].as_i64().expect("a number")),
         sum(points, &|point| point[1].as_i64().expect("a number")),
     );
-    let none = get(&world, &client, "/counters/b*/history?top=5");
+    let none = get(&world, &client, "/counters/b*/aggregate/history?top=5");
     assert_eq!(none["top"], serde_json::json!([]));
 }
 
@@ -186,7 +187,11 @@ fn the_breakdown_of_a_prefix_is_the_sum_of_the_breakdowns_of_its_counters() {
             );
         }
     }
-    let none = get(&world, &clients[0], "/counters/b*/breakdown?by=referrer");
+    let none = get(
+        &world,
+        &clients[0],
+        "/counters/b*/aggregate/breakdown?by=referrer",
+    );
     assert_eq!(
         (&none["counters"], &none["total"]),
         (&0.into(), &0.into()),
@@ -209,7 +214,10 @@ fn sums_and_histories_name_the_partitions_that_are_missing() {
         };
         Box::pin(async move { verdict })
     });
-    for path in ["/counters/page*/aggregate", "/counters/page*/history"] {
+    for path in [
+        "/counters/page*/aggregate",
+        "/counters/page*/aggregate/history",
+    ] {
         let part = get(&world, &client, path);
         assert_eq!(part["missing_partitions"], serde_json::json!([5]), "{part}");
         assert_eq!(
@@ -305,7 +313,7 @@ fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
     let all = get(
         &world,
         &client,
-        "/counters/many%2F*/history?step=1h&consistency=strong",
+        "/counters/many%2F*/aggregate/history?step=1h&consistency=strong",
     );
     assert_eq!(
         (sum(&all), &all["counters"]),
@@ -314,8 +322,8 @@ fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
     );
     assert_eq!((&all["exact"], all.get("omitted")), (&true.into(), None));
     for path in [
-        "/counters/many%2F*/history?step=1h&top=100",
-        "/counters/many%2F*/breakdown?by=referrer&window=today",
+        "/counters/many%2F*/aggregate/history?step=1h&top=100",
+        "/counters/many%2F*/aggregate/breakdown?by=referrer&window=today",
     ] {
         let most = get(&world, &client, path);
         assert_eq!(
@@ -378,7 +386,8 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
             ("&window=today&limit=2", 2),
             ("&consistency=strong&limit=1", 1),
         ] {
-            let path = format!("/counters/%2F*/breakdown?by=referrer&value={value}{query}");
+            let path =
+                format!("/counters/%2F*/aggregate/breakdown?by=referrer&value={value}{query}");
             let answer = get(&world, &clients[0], &path);
             let first: Vec<(String, i64)> = rows.iter().take(shown).cloned().collect();
             assert_eq!(rows_of(&answer, "id"), first, "{answer}");
@@ -395,7 +404,7 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
     let none = get(
         &world,
         &clients[0],
-        "/counters/%2F*/breakdown?by=referrer&value=x",
+        "/counters/%2F*/aggregate/breakdown?by=referrer&value=x",
     );
     assert_eq!(
         (&none["rows"], &none["total"]),
@@ -403,7 +412,7 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
         "{none}"
     );
     for query in ["value=", "value=%01", "value=a&value=b"] {
-        let path = format!("/counters/%2F*/breakdown?by=referrer&{query}");
+        let path = format!("/counters/%2F*/aggregate/breakdown?by=referrer&{query}");
         let refused = world.run(clients[0].get(&path)).expect("an answer");
         assert_eq!(refused.json()["code"], "invalid-query", "{query}");
     }

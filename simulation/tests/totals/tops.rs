@@ -398,7 +398,7 @@ fn a_window_that_has_not_begun_is_refused() {
     for path in [
         "/counters/a/breakdown?by=b&from=4102444800&to=4102444900",
         "/top?from=4102444800&to=4102444900",
-        "/counters/a*/breakdown?by=b&from=4102444800",
+        "/counters/a*/aggregate/breakdown?by=b&from=4102444800",
     ] {
         let refused = world.run(client.get(path)).expect("an answer");
         assert_eq!(refused.status, 400, "{path}: {}", refused.text());

@@ -199,7 +199,7 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
             "{path}: {top}"
         );
     }
-    for path in ["/counters/*/aggregate", "/counters/*/history"] {
+    for path in ["/counters/*/aggregate", "/counters/*/aggregate/history"] {
         assert_eq!(get(&world, &client, path)["counters"], 1);
     }
     for (method, path) in [

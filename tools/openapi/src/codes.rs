@@ -141,12 +141,27 @@ pub fn response(codes: &[&Code], refusal: &Refusal<'_>) -> Value {
             json!({"application/problem+json": {"schema": schema}})
         }
     };
-    let mut response = json!({"description": sentences.join(" "), "content": content});
+    let of_status = |statuses: &[&str]| codes.iter().any(|code| statuses.contains(&&*code.status));
+    let mut headers = Vec::new();
+    if of_status(&["429"]) {
+        headers.extend(["RateLimit-Policy", "RateLimit"]);
+    }
     // What no retry can solve has none.
     let can_retry = texts.iter().any(|text| *text != "not-configured");
-    let has_retry = |code: &&Code| ["429", "503", "504"].contains(&code.status.as_str());
-    if can_retry && codes.iter().any(has_retry) {
-        response["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
+    if can_retry && of_status(&["429", "503", "504"]) {
+        headers.push("Retry-After");
     }
+    let mut response = json!({"description": sentences.join(" ")});
+    for header in headers {
+        add_header(&mut response, header);
+    }
+    add_header(&mut response, "Request-Id");
+    response["content"] = content;
     response
+}
+
+/// Adds a header to a response: the component of its name.
+pub fn add_header(response: &mut Value, name: &str) {
+    let component = name.replace('-', "");
+    response["headers"][name] = json!({"$ref": format!("#/components/headers/{component}")});
 }

@@ -11,12 +11,14 @@
 //! | `x-rust` | a schema | the type that it is made of: `Type`, or `problem.rs#Body`, with its file, where several have the name |
 //! | `x-with` | a schema | the fields of the type that this answer has, of those that may be left out; with `?`, may have |
 //! | `x-like` | a schema | the component whose words it has, but for its own |
+//! | `x-retry` | a call that changes something | what a repeat does: `same` or `again`. Of a call that takes an `Idempotency-Key` it is `once`, which the source leaves out. The document has it too, and a sentence that says it |
+//! | `x-verdict` | a call about limits | `shown`: its answer has the headers of a limit; `judged`: its 429 too, which is then a verdict |
 //! | `x-json` | a body, an answer | the schema of its JSON: a component's name, or a schema; its examples stand beside it |
 //! | a text among `parameters`, in `headers` | a path, a call, an answer | the component of this name |
 
 use serde_json::{Map, Value, json};
 
-use crate::codes::{Code, Codes, Refusal, response};
+use crate::codes::{Code, Codes, Refusal, add_header, response};
 use crate::schemas::Schemas;
 use crate::types::Types;
 
@@ -53,6 +55,8 @@ pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value
             let Some(operation) = item.get_mut(method).and_then(Value::as_object_mut) else {
                 continue;
             };
+            let retry = retry_of(operation, method == "get");
+            retry.map_err(|error| format!("{method} {path}: {error}"))?;
             let written = write_out(operation, &schemas);
             written.map_err(|error| format!("{method} {path}: {error}"))?;
             let refusals = refusals(operation, (codes, &groups), &mut shared);
@@ -89,6 +93,40 @@ fn refer(names: &mut Value, kind: &str) {
     }
 }
 
+/// What a repeat of a call does, and the sentence that says it.
+const RETRIES: [(&str, &str); 3] = [
+    (
+        "once",
+        "Send an `Idempotency-Key`, and a repeat with it changes nothing more.",
+    ),
+    ("same", "A repeat changes nothing more."),
+    ("again", "A repeat does it again."),
+];
+
+/// Adds what a repeat of a call does, where the call changes something.
+fn retry_of(operation: &mut Map<String, Value>, is_read: bool) -> Result<(), String> {
+    let parameters = operation.get("parameters").and_then(Value::as_array);
+    let mut names = parameters.into_iter().flatten();
+    let takes_key = names.any(|name| name == "IdempotencyKey");
+    let retry = match (operation.shift_remove("x-retry"), takes_key) {
+        (None, true) => Value::from("once"),
+        (Some(retry), false) => retry,
+        (None, false) if is_read => return Ok(()),
+        (None, false) => return Err("a write says by x-retry what a repeat does".to_owned()),
+        (Some(_), true) => return Err("x-retry of a call that takes a key is known".to_owned()),
+    };
+    let known = RETRIES.iter().find(|(name, _)| retry == *name);
+    let (_, sentence) = known.ok_or("x-retry is none of the known")?;
+    let said = operation.get("description").and_then(Value::as_str);
+    let description = match said {
+        Some(said) => [said, " ", sentence].concat(),
+        None => (*sentence).to_owned(),
+    };
+    operation.insert("description".to_owned(), description.into());
+    operation.insert("x-retry".to_owned(), retry);
+    Ok(())
+}
+
 /// Writes out what the source says of a call in short.
 fn write_out(operation: &mut Map<String, Value>, schemas: &Schemas<'_>) -> Result<(), String> {
     if let Some(parameters) = operation.get_mut("parameters") {
@@ -97,16 +135,44 @@ fn write_out(operation: &mut Map<String, Value>, schemas: &Schemas<'_>) -> Resul
     if let Some(body) = operation.get_mut("requestBody") {
         write_out_json(body, schemas)?;
     }
+    let known = headers_of(operation);
     let responses = operation
         .get_mut("responses")
         .and_then(Value::as_object_mut);
-    for (_, response) in responses.into_iter().flatten() {
+    for (status, response) in responses.into_iter().flatten() {
         if let Some(headers) = response.get_mut("headers") {
             refer(headers, "headers");
+        }
+        for header in &known {
+            add_header(response, header);
+        }
+        // The handshake of a socket is the hub's, as it came.
+        if status != "101" {
+            add_header(response, "Request-Id");
         }
         write_out_json(response, schemas)?;
     }
     Ok(())
+}
+
+/// The headers of a limit.
+const OF_LIMITS: [&str; 3] = ["RateLimit-Policy", "RateLimit", "Tally-On-Error"];
+
+/// The headers that each answer of a call has, by what the source says of the call.
+fn headers_of(operation: &Map<String, Value>) -> Vec<&'static str> {
+    let mut headers = Vec::new();
+    if operation.contains_key("x-verdict") {
+        headers.extend(OF_LIMITS);
+    }
+    // Redis's own form of an answer does not say that it is a repeat.
+    let is_of_redis = operation.get("x-problem").is_some_and(Value::is_object);
+    let is_once = operation
+        .get("x-retry")
+        .is_some_and(|retry| retry == "once");
+    if is_once && !is_of_redis {
+        headers.push("Idempotency-Replayed");
+    }
+    headers
 }
 
 /// Writes out the JSON of a body or an answer, before its other contents.
@@ -171,6 +237,9 @@ fn refusals(
         return Ok(());
     };
     let problem = operation.shift_remove("x-problem");
+    let is_judged = operation
+        .shift_remove("x-verdict")
+        .is_some_and(|verdict| verdict == "judged");
     let refusal = match &problem {
         None => Refusal::Problem("Problem"),
         Some(Value::String(component)) => Refusal::Problem(component),
@@ -182,6 +251,12 @@ fn refusals(
         .ok_or("no responses")?;
     for (status, codes) in codes.by_status(&words, groups)? {
         if responses.contains_key(&status) {
+            continue;
+        }
+        if is_judged && status == "429" {
+            let mut verdict = response(&codes, &Refusal::Problem("QuotaExceeded"));
+            add_header(&mut verdict, "Tally-On-Error");
+            responses.insert(status, verdict);
             continue;
         }
         let refused = match (&codes[..], &problem) {

@@ -32,7 +32,7 @@ pub async fn aggregate(context: &RequestContext, prefix: String) -> Result<Answe
     ))
 }
 
-/// `GET /counters/{prefix}*/history`.
+/// `GET /counters/{prefix}*/aggregate/history`.
 ///
 /// # Errors
 /// As [`aggregate`], and `range-too-large`.
@@ -65,7 +65,7 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
     Ok(Answer::json(json))
 }
 
-/// `GET /counters/{prefix}*/breakdown`.
+/// `GET /counters/{prefix}*/aggregate/breakdown`.
 ///
 /// # Errors
 /// As [`aggregate`].

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Access;
-use super::grant::{Grant, Permission, Scope, Target};
+use super::grant::{Grant, Permission, Reach, Scope, Target};
 use super::holder::{Holder, KeyBudget};
 use super::sender::Sender;
 use crate::alerts::{AdminRights, Watched};
@@ -229,12 +229,10 @@ impl Caller {
                 limits: vec![LIMIT_RIGHTS.to_owned()],
             };
         }
-        let admin = || self.grants().iter().filter(|grant| grant.has(Scope::Admin));
+        let prefixes = |reach| self.prefixes(Scope::Admin, reach);
         AdminRights {
-            counters: admin().map(|grant| grant.prefix.clone()).collect(),
-            limits: admin()
-                .filter_map(|grant| grant.limits_prefix().map(str::to_owned))
-                .collect(),
+            counters: prefixes(Reach::Counters),
+            limits: prefixes(Reach::Limits),
         }
     }
 
@@ -247,7 +245,7 @@ impl Caller {
         let entry = match target {
             Target::Counters(_) => String::new(),
             Target::Limits(_) => {
-                format!(", by an entry of TALLY_KEYS whose prefix begins with `{LIMIT_RIGHTS}`")
+                format!(", on a prefix that begins with `{LIMIT_RIGHTS}`")
             }
         };
         let whom = if text.is_empty() {
@@ -419,8 +417,14 @@ impl Caller {
         if matches!(self.0, CallerKind::Anyone) {
             return vec![String::new()];
         }
-        let may_read = self.grants().iter().filter(|grant| grant.has(Scope::Read));
-        may_read.map(|grant| grant.prefix.clone()).collect()
+        self.prefixes(Scope::Read, Reach::Counters)
+    }
+
+    /// Returns the prefixes on which the caller has this scope.
+    fn prefixes(&self, scope: Scope, reach: Reach) -> Vec<String> {
+        let grants = self.grants().iter().filter(|grant| grant.has(scope));
+        let prefixes = grants.filter_map(|grant| grant.prefix_of(reach));
+        prefixes.map(str::to_owned).collect()
     }
 
     /// Succeeds if the caller may list and sum the counters whose ids begin with `prefix`: the rule of [`Caller::may`]

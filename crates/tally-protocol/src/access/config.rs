@@ -394,7 +394,7 @@ fn scopes(path: &str, texts: &[String], known: &[Scope]) -> Result<Vec<Scope>, P
         let what = if is_elsewhere {
             "needs a key"
         } else {
-            "is not a scope"
+            Scope::why_not(text)
         };
         wrong(format!(
             "{path}.scopes[{at}]{} {what}: the scopes here are {}",

@@ -4,11 +4,10 @@
 //! read. Each handler of such a call asks [`Caller::may_name`].
 
 use super::caller::Caller;
-use super::grant::Scope;
+use super::grant::{Reach, Scope};
 use super::right::Right;
 use crate::alerts::Watched;
 use crate::api_key::ApiKey;
-use crate::names::LIMIT_RIGHTS;
 use crate::problem::{Code, Problem};
 use crate::routes::{Route, RouteName};
 
@@ -87,13 +86,9 @@ impl Caller {
             return self.may(Scope::Admin, "");
         }
         for prefix in &key.prefixes {
-            if prefix.starts_with(LIMIT_RIGHTS) {
-                self.may_limit(Scope::Admin, prefix)?;
-            } else {
-                self.may(Scope::Admin, prefix)?;
-            }
-            if prefix.is_empty() && key.scopes.contains(&Scope::Limits) {
-                self.may_limit(Scope::Admin, LIMIT_RIGHTS)?;
+            match Reach::of(prefix) {
+                Reach::Counters => self.may(Scope::Admin, prefix)?,
+                Reach::Limits => self.may_limit(Scope::Admin, prefix)?,
             }
         }
         Ok(())

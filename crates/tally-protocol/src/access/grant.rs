@@ -1,8 +1,8 @@
 //! What an entry of the configuration allows.
 //!
-//! Invariant: a grant covers the ids that begin with its prefix, byte by byte. It covers limits only where the prefix
-//! itself begins with `limits/`, or where there is no prefix and a scope is `limits`. So no grant on counters gives
-//! access to limits.
+//! Invariant: a scope says what a grant allows, and its prefix says where, in one way. A prefix that begins with
+//! `limits/` covers the limits whose names for access begin with it, and no counters. Any other prefix covers the
+//! counters and boards whose ids begin with it, byte by byte, and no limits. [`Reach`] decides which.
 //!
 //! Public JSON uses the word scope for rights and for limits. The scope of a limit, where it holds, is a
 //! [`tally_core::limit::policy::Scope`].
@@ -24,19 +24,11 @@ pub enum Scope {
     Refund,
     /// Settings and deletion. Implies all other scopes.
     Admin,
-    /// Checking and reading limits, and nothing of counters. Without a prefix it covers all limits.
-    Limits,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 5] = [
-        Self::Read,
-        Self::Write,
-        Self::Limits,
-        Self::Refund,
-        Self::Admin,
-    ];
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Refund, Self::Admin];
 
     /// The scope as configuration and refusals write it.
     pub const fn as_str(self) -> &'static str {
@@ -45,9 +37,42 @@ impl Scope {
             Self::Write => "write",
             Self::Refund => "refund",
             Self::Admin => "admin",
-            Self::Limits => "limits",
         }
     }
+
+    /// Returns what is wrong with a text that is no scope.
+    pub fn why_not(text: &str) -> &'static str {
+        match text {
+            "limits" => {
+                "is no scope, because prefixes say where: send `read` and `write` on the prefix `limits/`"
+            }
+            _ => "is not a scope",
+        }
+    }
+}
+
+/// What of it a prefix covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Counters and boards, by their ids.
+    Counters,
+    /// Limits, by their names for access: see [`limit_right`](crate::names::limit_right).
+    Limits,
+}
+
+impl Reach {
+    /// Returns what this prefix covers.
+    pub fn of(prefix: &str) -> Self {
+        match prefix.starts_with(LIMIT_RIGHTS) {
+            true => Self::Limits,
+            false => Self::Counters,
+        }
+    }
+}
+
+/// Returns whether all that `inner` covers is covered by `outer`.
+pub fn is_within(inner: &str, outer: &str) -> bool {
+    inner.starts_with(outer) && Reach::of(inner) == Reach::of(outer)
 }
 
 /// What the scope `write` of a public entry does not include: the entry's `allow` must name it. `write` of a key
@@ -131,27 +156,19 @@ impl Grant {
 
     pub(super) fn covers(&self, scope: Scope, target: Target<'_>) -> bool {
         match target {
-            Target::Counters(prefix) => prefix.starts_with(&self.prefix) && self.has(scope),
-            Target::Limits(right) => self.reaches_limits(right) && self.has_for_limits(scope),
+            Target::Counters(text) => self.reaches(Reach::Counters, text) && self.has(scope),
+            Target::Limits(right) => self.reaches(Reach::Limits, right) && self.has(scope),
         }
     }
 
-    /// Returns the prefix of the limits that the grant reaches, by their names for access.
-    pub(super) fn limits_prefix(&self) -> Option<&str> {
-        match self.prefix.as_str() {
-            "" => self.scopes.contains(&Scope::Limits).then_some(LIMIT_RIGHTS),
-            prefix => prefix.starts_with(LIMIT_RIGHTS).then_some(prefix),
-        }
+    /// Returns its prefix if it is of these.
+    pub(super) fn prefix_of(&self, reach: Reach) -> Option<&str> {
+        (Reach::of(&self.prefix) == reach).then_some(&self.prefix)
     }
 
-    fn reaches_limits(&self, right: &str) -> bool {
-        self.limits_prefix()
-            .is_some_and(|prefix| right.starts_with(prefix))
-    }
-
-    fn has_for_limits(&self, scope: Scope) -> bool {
-        let is_check_or_look = matches!(scope, Scope::Read | Scope::Write);
-        self.has(scope) || (is_check_or_look && self.scopes.contains(&Scope::Limits))
+    fn reaches(&self, reach: Reach, text: &str) -> bool {
+        self.prefix_of(reach)
+            .is_some_and(|prefix| text.starts_with(prefix))
     }
 }
 
@@ -160,8 +177,7 @@ impl Grant {
 pub(super) enum Target<'a> {
     /// The counter of that id, or all counters whose ids begin so.
     Counters(&'a str),
-    /// Limits, by their name for access: see [`limit_right`](crate::names::limit_right). No prefix of counter
-    /// ids matches it by accident.
+    /// Limits, by their name for access: see [`limit_right`](crate::names::limit_right).
     Limits(&'a str),
 }
 

@@ -218,7 +218,7 @@ fn watched_of(
             }
             if prefix.starts_with(LIMIT_RIGHTS) {
                 return refuse(format!(
-                    "a prefix is of counters, and `{LIMIT_RIGHTS}` begins rights to limits: name a policy instead"
+                    "a prefix is of counters, and one that begins with `{LIMIT_RIGHTS}` covers limits: name a policy instead"
                 ));
             }
             Ok(Watched::Prefix(prefix))

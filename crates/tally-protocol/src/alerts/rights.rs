@@ -7,7 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Watched;
-use crate::names::{LIMIT_RIGHTS, limit_right};
+use crate::access::Reach;
+use crate::names::limit_right;
 
 /// What a caller administers. Part of messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,9 +31,9 @@ impl AdminRights {
 
     /// Returns whether the caller administers all that a key or a share with this prefix may do.
     pub fn cover_prefix(&self, prefix: &str) -> bool {
-        let prefixes = match prefix.starts_with(LIMIT_RIGHTS) {
-            true => &self.limits,
-            false => &self.counters,
+        let prefixes = match Reach::of(prefix) {
+            Reach::Limits => &self.limits,
+            Reach::Counters => &self.counters,
         };
         begins(prefixes, prefix)
     }

@@ -289,7 +289,7 @@ impl Aggregate {
         })
     }
 
-    /// The JSON of `GET /counters/{prefix}*/breakdown`.
+    /// The JSON of `GET /counters/{prefix}*/aggregate/breakdown`.
     pub fn breakdown_json(
         &self,
         prefix: &str,
@@ -316,7 +316,7 @@ impl Aggregate {
         BreakdownView::json(subject, (counted, &self.breakdown), query, strings)
     }
 
-    /// The JSON of `GET /counters/{prefix}*/breakdown` of one value: the counters that have it.
+    /// The JSON of `GET /counters/{prefix}*/aggregate/breakdown` of one value: the counters that have it.
     pub fn value_json(
         &self,
         prefix: &str,
@@ -356,7 +356,7 @@ impl Aggregate {
         })
     }
 
-    /// The JSON of `GET /counters/{prefix}*/history`.
+    /// The JSON of `GET /counters/{prefix}*/aggregate/history`.
     pub fn history_json<'a>(
         &'a self,
         prefix: &'a str,

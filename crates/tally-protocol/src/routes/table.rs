@@ -26,15 +26,14 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, id.as_str()) => administration::delete(context, &caller, id).await;
             Set(id: CounterId) "PUT" "/counters/{id}/value" "set"
                 Right::Counter(Scope::Admin, id.as_str()) => administration::set(context, &caller, id).await;
-            // Before the route of a counter whose id ends in a star, which is written %2A.
-            PrefixHistory(prefix: String) "GET" "/counters/{prefix}*/history" "prefix_history"
+            PrefixHistory(prefix: String) "GET" "/counters/{prefix}*/aggregate/history" "prefix_history"
                 Right::Counter(Scope::Read, prefix) => aggregate::history(context, prefix).await;
             History(id: CounterId) "GET" "/counters/{id}/history" "history"
                 Right::Counter(Scope::Read, id.as_str()) => history::history(context, id).await;
             #[cfg(feature = "samples")]
             Distribution(id: CounterId) "GET" "/counters/{id}/distribution" "distribution"
                 Right::Counter(Scope::Read, id.as_str()) => distribution::distribution(context, id).await;
-            PrefixBreakdown(prefix: String) "GET" "/counters/{prefix}*/breakdown" "prefix_breakdown"
+            PrefixBreakdown(prefix: String) "GET" "/counters/{prefix}*/aggregate/breakdown" "prefix_breakdown"
                 Right::Counter(Scope::Read, prefix) => aggregate::breakdown(context, prefix).await;
             Breakdown(id: CounterId) "GET" "/counters/{id}/breakdown" "breakdown"
                 Right::Counter(Scope::Read, id.as_str()) => breakdown::breakdown(context, id).await;
