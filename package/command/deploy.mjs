@@ -191,7 +191,8 @@ class Deployment {
       this.wrangler(["secret", "put", "TALLY_KEYS", "-c", this.edge], { input: text }),
     );
     this.keys = text;
-    const isOfAll = ({ scopes = [], prefix = "", prefixes = [prefix] }) => scopes.includes("admin") && prefixes.includes("");
+    const isOfAll = ({ scopes = [], prefix = "", prefixes = [prefix] }) =>
+      scopes.includes("admin") && prefixes.includes("");
     return keys.find(isOfAll)?.key;
   }
 

@@ -568,8 +568,8 @@ export const MUTATIONS = [
   [
     "an admin of a prefix gives away what is beside it",
     "crates/tally-protocol/src/access/decision.rs",
-    "Reach::Counters => self.may(Scope::Admin, prefix)?,",
-    "Reach::Counters => self.may_somewhere(Scope::Admin, &[])?,",
+    "PrefixKind::Counters => self.may(Scope::Admin, prefix)?,",
+    "PrefixKind::Counters => self.may_somewhere(Scope::Admin, &[])?,",
     "made_keys::nobody_makes_a_key_that_may_do_more_than_their_own",
   ],
   [

@@ -38,7 +38,7 @@ pub use self::config::{
     PREFIX_BYTES_MAX, PUBLIC_ENTRIES_COUNT_MAX,
 };
 pub use self::decision::{Subject, not_shared};
-pub use self::grant::{Permission, Reach, Scope, is_within};
+pub use self::grant::{Permission, PrefixKind, Scope, is_within};
 pub use self::holder::{Holder, KeyBudget};
 pub use self::key::{KEY_BYTES_MAX, KEY_BYTES_MIN};
 pub use self::right::Right;

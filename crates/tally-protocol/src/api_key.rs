@@ -99,7 +99,7 @@ pub struct ApiKey {
     pub name: String,
     /// What it may do.
     pub scopes: Vec<Scope>,
-    /// Where: on what one of these covers, see [`Reach`](crate::access::Reach).
+    /// Where: on what one of these covers, see [`PrefixKind`](crate::access::PrefixKind).
     pub prefixes: Vec<String>,
     /// How much it may do in a minute, if that is limited.
     pub rate_per_minute: Option<u32>,

@@ -149,7 +149,7 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
         /// The name of the key; empty where the deployment is open.
         by: &'a str,
         /// The key's id, where a call has made it.
-        key_id: Option<String>,
+        key: Option<String>,
         /// The method and the path, with its parameters in braces.
         call: &'a str,
         /// The id, prefix or name that it was about, at most 256 bytes.
@@ -179,7 +179,7 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
         View {
             began_at: *at_ms,
             by,
-            key_id: key.map(|id| id.to_string()),
+            key: key.map(|id| id.to_string()),
             call,
             target,
             outcome: outcome.as_str(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Access;
-use super::grant::{Grant, Permission, Reach, Scope, Target};
+use super::grant::{Grant, Permission, PrefixKind, Scope, Target};
 use super::holder::{Holder, KeyBudget};
 use super::sender::Sender;
 use crate::alerts::{AdminRights, Watched};
@@ -229,10 +229,10 @@ impl Caller {
                 limits: vec![LIMIT_RIGHTS.to_owned()],
             };
         }
-        let prefixes = |reach| self.prefixes(Scope::Admin, reach);
+        let prefixes = |kind| self.prefixes(Scope::Admin, kind);
         AdminRights {
-            counters: prefixes(Reach::Counters),
-            limits: prefixes(Reach::Limits),
+            counters: prefixes(PrefixKind::Counters),
+            limits: prefixes(PrefixKind::Limits),
         }
     }
 
@@ -417,13 +417,13 @@ impl Caller {
         if matches!(self.0, CallerKind::Anyone) {
             return vec![String::new()];
         }
-        self.prefixes(Scope::Read, Reach::Counters)
+        self.prefixes(Scope::Read, PrefixKind::Counters)
     }
 
     /// Returns the prefixes on which the caller has this scope.
-    fn prefixes(&self, scope: Scope, reach: Reach) -> Vec<String> {
+    fn prefixes(&self, scope: Scope, kind: PrefixKind) -> Vec<String> {
         let grants = self.grants().iter().filter(|grant| grant.has(scope));
-        let prefixes = grants.filter_map(|grant| grant.prefix_of(reach));
+        let prefixes = grants.filter_map(|grant| grant.prefix_of(kind));
         prefixes.map(str::to_owned).collect()
     }
 

@@ -4,7 +4,7 @@
 //! read. Each handler of such a call asks [`Caller::may_name`].
 
 use super::caller::Caller;
-use super::grant::{Reach, Scope};
+use super::grant::{PrefixKind, Scope};
 use super::right::Right;
 use crate::alerts::Watched;
 use crate::api_key::ApiKey;
@@ -86,9 +86,9 @@ impl Caller {
             return self.may(Scope::Admin, "");
         }
         for prefix in &key.prefixes {
-            match Reach::of(prefix) {
-                Reach::Counters => self.may(Scope::Admin, prefix)?,
-                Reach::Limits => self.may_limit(Scope::Admin, prefix)?,
+            match PrefixKind::of(prefix) {
+                PrefixKind::Counters => self.may(Scope::Admin, prefix)?,
+                PrefixKind::Limits => self.may_limit(Scope::Admin, prefix)?,
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a scope says what a grant allows, and its prefix says where, in one way. A prefix that begins with
 //! `limits/` covers the limits whose names for access begin with it, and no counters. Any other prefix covers the
-//! counters and boards whose ids begin with it, byte by byte, and no limits. [`Reach`] decides which.
+//! counters and boards whose ids begin with it, byte by byte, and no limits. [`PrefixKind`] decides which.
 //!
 //! Public JSON uses the word scope for rights and for limits. The scope of a limit, where it holds, is a
 //! [`tally_core::limit::policy::Scope`].
@@ -51,16 +51,16 @@ impl Scope {
     }
 }
 
-/// What of it a prefix covers.
+/// What a prefix covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum PrefixKind {
     /// Counters and boards, by their ids.
     Counters,
     /// Limits, by their names for access: see [`limit_right`](crate::names::limit_right).
     Limits,
 }
 
-impl Reach {
+impl PrefixKind {
     /// Returns what this prefix covers.
     pub fn of(prefix: &str) -> Self {
         match prefix.starts_with(LIMIT_RIGHTS) {
@@ -72,7 +72,7 @@ impl Reach {
 
 /// Returns whether all that `inner` covers is covered by `outer`.
 pub fn is_within(inner: &str, outer: &str) -> bool {
-    inner.starts_with(outer) && Reach::of(inner) == Reach::of(outer)
+    inner.starts_with(outer) && PrefixKind::of(inner) == PrefixKind::of(outer)
 }
 
 /// What the scope `write` of a public entry does not include: the entry's `allow` must name it. `write` of a key
@@ -156,18 +156,18 @@ impl Grant {
 
     pub(super) fn covers(&self, scope: Scope, target: Target<'_>) -> bool {
         match target {
-            Target::Counters(text) => self.reaches(Reach::Counters, text) && self.has(scope),
-            Target::Limits(right) => self.reaches(Reach::Limits, right) && self.has(scope),
+            Target::Counters(text) => self.reaches(PrefixKind::Counters, text) && self.has(scope),
+            Target::Limits(right) => self.reaches(PrefixKind::Limits, right) && self.has(scope),
         }
     }
 
     /// Returns its prefix if it is of these.
-    pub(super) fn prefix_of(&self, reach: Reach) -> Option<&str> {
-        (Reach::of(&self.prefix) == reach).then_some(&self.prefix)
+    pub(super) fn prefix_of(&self, kind: PrefixKind) -> Option<&str> {
+        (PrefixKind::of(&self.prefix) == kind).then_some(&self.prefix)
     }
 
-    fn reaches(&self, reach: Reach, text: &str) -> bool {
-        self.prefix_of(reach)
+    fn reaches(&self, kind: PrefixKind, text: &str) -> bool {
+        self.prefix_of(kind)
             .is_some_and(|prefix| text.starts_with(prefix))
     }
 }

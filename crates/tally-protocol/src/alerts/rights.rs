@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Watched;
-use crate::access::Reach;
+use crate::access::PrefixKind;
 use crate::names::limit_right;
 
 /// What a caller administers. Part of messages.
@@ -31,9 +31,9 @@ impl AdminRights {
 
     /// Returns whether the caller administers all that a key or a share with this prefix may do.
     pub fn cover_prefix(&self, prefix: &str) -> bool {
-        let prefixes = match Reach::of(prefix) {
-            Reach::Limits => &self.limits,
-            Reach::Counters => &self.counters,
+        let prefixes = match PrefixKind::of(prefix) {
+            PrefixKind::Limits => &self.limits,
+            PrefixKind::Counters => &self.counters,
         };
         begins(prefixes, prefix)
     }
