@@ -20,7 +20,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`direct`] | one limit for one caller, and its quota |
-//! | [`policy`] | what is promised: limit, window, algorithm, scope |
+//! | [`policy`] | what is promised: limit, window, algorithm, scope; and to some keys instead, its overrides |
 //! | [`meter`] | what one key has used under one policy, and the verdict about the next call |
 //! | `buckets`, `gcra` | what was used, by the time of its use; a token bucket that refills evenly |
 //! | [`clock`] | a clock that never goes back |

@@ -3,6 +3,9 @@
 //! Invariant: a policy that passes [`Policy::check`] has only values for which no arithmetic of this folder
 //! overflows: `limit_max · window_ms_max = 10^9 · 2.592 · 10^9 ≈ 2.6 · 10^18`, below 2^63.
 
+#[cfg(feature = "std")]
+pub mod overrides;
+
 use serde::{Deserialize, Serialize};
 
 /// The largest limit, burst and cost.

@@ -20,6 +20,7 @@ mod lease_bytes;
 mod log;
 mod meter;
 mod named;
+mod overrides;
 mod policies;
 mod policy_kinds;
 mod table;
