@@ -9,6 +9,7 @@ import { el, notice, panel, svg } from "./dom.js";
 import { exportButtons } from "./export.js";
 import { repeat } from "./idle.js";
 import { count, duration, rate, share, whole } from "./numbers.js";
+import { overrideNodes } from "./overrides.js";
 import { policyForm } from "./policy-form.js";
 import { policyHistory, policyPath, tileOf } from "./policy-history.js";
 import { rangeBar } from "./range-bar.js";
@@ -112,7 +113,11 @@ async function showPolicies(node, id, signal) {
     node.replaceChildren(
       page.entries.length === 0 ? noneYet() : tableOf(page),
     );
-    if (id !== undefined && !node.dataset.form) showForm(node, page.entries[0], signal);
+    if (id !== undefined && !node.dataset.form) {
+      showForm(node, page.entries[0], signal);
+      const overrides = el("div", {}, ...(await overrideNodes(policyPath(id), signal)));
+      node.closest(".panel").after(panel("overrides", "Overrides", overrides));
+    }
     const counts = await countEach(node, signal);
     const limits = page.entries.map(({ policy, limit }) => ({ section: "limit", name: policy, count: limit }));
     return [...limits, ...counts];
