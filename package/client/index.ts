@@ -31,6 +31,9 @@ export type Verdict = Schemas["LimitVerdict"];
 export type LimitCheck = Schemas["LimitCheck"];
 export type HoldSpec = Schemas["HoldSpec"];
 export type SettledHold = Schemas["SettledHold"];
+export type OverrideSpec = Schemas["OverrideSpec"];
+export type Override = Schemas["Override"];
+export type Overrides = Schemas["Overrides"];
 /** The answer to a reservation: a verdict, and the hold if there is one. */
 export type Reserved = Verdict & { hold?: Schemas["Hold"] };
 
@@ -313,6 +316,23 @@ export class Tally {
     }
   }
 
+  /** Gives some keys of a policy another limit, none, or a block. `pattern` is a key, or a prefix and a star. */
+  async putOverride(
+    policy: string, pattern: string, spec: OverrideSpec, options: CallOptions = {},
+  ): Promise<Override> {
+    return this.#write("PUT", path("/limits/{policy}/overrides/{pattern}", policy, pattern), spec, options);
+  }
+
+  /** Deletes an override. */
+  async deleteOverride(policy: string, pattern: string, options: CallOptions = {}): Promise<void> {
+    await this.#write("DELETE", path("/limits/{policy}/overrides/{pattern}", policy, pattern), undefined, options);
+  }
+
+  /** A page of the overrides of a policy: of keys, then of prefixes. Send the `cursor` back to get the next page. */
+  async overrides(policy: string, query: Query<"listOverrides"> = {}): Promise<Overrides> {
+    return this.#read(path("/limits/{policy}/overrides", policy), query);
+  }
+
   /** Looks at a limit, and consumes nothing. */
   async peek(policy: string, key: string): Promise<Verdict> {
     return this.#read(path("/limits/{policy}/{key}", policy, key));
@@ -346,7 +366,7 @@ async function verdictOf(policy: string, check: LimitCheck, answer: Response): P
     throw new TallyError(answer.status, "not-tally", `${answer.status} without a verdict, so it is not Tally that answers`);
   }
   const copy = answer.clone();
-  const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean };
+  const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean; override?: string };
   // An address without a key that asks too often: nothing was judged.
   if (problem.allowed !== false) throw await refusal(copy);
   const number = (header: string, name: string) =>
@@ -355,6 +375,7 @@ async function verdictOf(policy: string, check: LimitCheck, answer: Response): P
   return {
     allowed: false,
     policy,
+    ...(typeof problem.override === "string" ? { override: problem.override } : {}),
     limit: whole(number("ratelimit-policy", "q"), check.limit ?? 0),
     remaining: whole(number("ratelimit", "r"), 0),
     reset_after_ms: 1000 * whole(number("ratelimit", "t"), 0),

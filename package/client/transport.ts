@@ -140,8 +140,9 @@ export function checked(name: string, id: unknown): string {
  */
 export function path(template: string, ...parts: string[]): string {
   let next = 0;
+  // A key of the name `overrides` would be the list of its policy's overrides.
   return template.replace(/\{(\w+)\}/g, (_, name: string) =>
-    encodeURIComponent(checked(name, parts[next++])),
+    encodeURIComponent(checked(name, parts[next++])).replace(/^overrides$/, "%6Fverrides"),
   );
 }
 

@@ -3,11 +3,12 @@ import { path } from "../client/transport.ts";
 import { clientOf } from "./client.mjs";
 import { EXIT, Failure, number, table } from "./outcome.mjs";
 
-function fieldsOf(text) {
+/** Parses fields that are given as JSON. */
+export function fieldsOf(text, example = '{"limit":100,"window_seconds":60}') {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Failure(EXIT.usage, `the fields of a policy are JSON, such as '{"limit":100,"window_seconds":60}': ${error.message}`);
+    throw new Failure(EXIT.usage, `the fields are JSON, such as '${example}': ${error.message}`);
   }
 }
 
@@ -16,7 +17,7 @@ const policyText = (one) => [
   one.shadow ? "watches only" : "",
 ];
 const verdictText = ({ allowed, remaining, limit, reset_after_ms, retry_after_ms }) =>
-  `${allowed === false ? "refused" : "allowed"}, ${number(remaining)} of ${number(limit)} left${retry_after_ms > 0 ? `, try again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
+  `${allowed === false ? "refused" : "allowed"}, ${limit === null ? "no limit" : `${number(remaining)} of ${number(limit)} left`}${retry_after_ms > 0 ? `, try again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
 
 /** Lists policies. */
 export async function list({ options, screen }) {

@@ -264,12 +264,12 @@ function limiting(tally) {
     .command("limits")
     .description("manage rate-limit policies, and check keys")
     .addHelpText("after", examples("tally limits", "tally limits show login bob"));
-  const verb = (name, text, words, action = name) =>
+  const verb = (name, text, words, action = name, module = () => import("./limits.mjs")) =>
     all
       .command(name, { isDefault: name === "list" })
       .description(text)
       .addHelpText("after", examples(`tally limits ${name}${words}`))
-      .action(run(() => import("./limits.mjs"), action));
+      .action(run(module, action));
   verb("list", "list policies", "");
   verb("show", "show a policy, or the quota of a key", " login bob")
     .argument("<policy>", "a policy")
@@ -285,6 +285,17 @@ function limiting(tally) {
   verb("reset", "forget what a key has used", " login bob")
     .argument("<policy>", "a policy")
     .argument("<key>", "a key of the policy");
+  const ofOverrides = () => import("./overrides.mjs");
+  const pattern = "a key, or the beginning of keys and a star";
+  verb("overrides", "list the overrides of a policy", " login", "list", ofOverrides).argument("<policy>", "a policy");
+  const example = " login 'acme-*' '{\"limit\":1000}'";
+  verb("override", "give some keys another limit, or none, or block them", example, "set", ofOverrides)
+    .argument("<policy>", "a policy")
+    .argument("<pattern>", pattern)
+    .argument("<fields>", "what is different for them, as JSON");
+  verb("override-delete", "delete an override", " login 'acme-*'", "remove", ofOverrides)
+    .argument("<policy>", "a policy")
+    .argument("<pattern>", pattern);
 }
 
 function operating(tally) {

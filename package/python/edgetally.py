@@ -156,7 +156,9 @@ def _checked(name: str, id: Any) -> str:
 
 
 def _part(name: str, text: Any) -> str:
-    return urllib.parse.quote(_checked(name, text), safe="")
+    encoded = urllib.parse.quote(_checked(name, text), safe="")
+    # As it stands it would be the list of a policy's overrides.
+    return "%6Fverrides" if encoded == "overrides" else encoded
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -618,6 +620,7 @@ class Tally:
         return {
             "allowed": False,
             "policy": policy,
+            **({"override": said["override"]} if isinstance(said.get("override"), str) else {}),
             "limit": quota.get("q", check.get("limit", 0)),
             "remaining": left.get("r", 0),
             "reset_after_ms": 1000 * left.get("t", 0),
@@ -628,6 +631,28 @@ class Tally:
         """Gives back what a check consumed, once, however often it has to be sent."""
         path = f"/limits/{_part('policy', policy)}/{_part('key', key)}/refund"
         return self._write("POST", path, {"cost": cost}, idempotency_key)
+
+    # Overrides.
+
+    def put_override(self, policy: str, pattern: str, **fields: Any) -> dict:
+        """Gives some keys of a policy another limit, none, or a block.
+
+        pattern: a key, or the beginning of keys and a star. fields: limit, window_seconds, ttl_seconds, burst, or unlimited=True, or
+        blocked=True; and ends_at.
+        """
+        return self._write("PUT", self._override(policy, pattern), fields, None)
+
+    def delete_override(self, policy: str, pattern: str) -> None:
+        """Deletes an override."""
+        self._write("DELETE", self._override(policy, pattern), None, None)
+
+    def overrides(self, policy: str, *, cursor: Optional[str] = None, limit: int = 100) -> dict:
+        """A page of the overrides of a policy: of keys, then of prefixes. Send the cursor back to get the next page."""
+        query = {"limit": limit, **({} if cursor is None else {"cursor": cursor})}
+        return self.request("GET", f"/limits/{_part('policy', policy)}/overrides", query=query)
+
+    def _override(self, policy, pattern):
+        return f"/limits/{_part('policy', policy)}/overrides/{_part('pattern', pattern)}"
 
     # Holds.
 
