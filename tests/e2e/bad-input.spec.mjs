@@ -200,15 +200,16 @@ describe("routes and methods", () => {
   const isOther = (path) => path.startsWith("/redis") || path.startsWith("/gate/");
   for (const [template, methods] of Object.entries(API.paths).filter(([path]) => !isOther(path))) {
     const path = template.replace("{id}", "bad").replace("{prefix}", "bad");
-    // A board of the name `top` is configured and deleted as any other.
-    const all = template === "/boards/top" ? { ...API.paths["/boards/{board}"], ...methods } : methods;
+    // A board of the name `top`, and a key of the name `overrides`, have the other calls of boards and keys.
+    const others = { "/boards/top": "/boards/{board}", "/limits/{policy}/overrides": "/limits/{policy}/{key}" };
+    const all = { ...API.paths[others[template]], ...methods };
     const known = ["GET", "POST", "PUT", "DELETE", "PATCH"].filter((method) =>
       Object.hasOwn(all, method.toLowerCase()),
     );
     test(`${template} refuses methods other than ${known}`, () =>
       unchanged(async () => {
-        const others = ["GET", "POST", "PUT", "DELETE", "PATCH"].filter((method) => !known.includes(method));
-        for (const method of others) {
+        const unknown = ["GET", "POST", "PUT", "DELETE", "PATCH"].filter((method) => !known.includes(method));
+        for (const method of unknown) {
           const { headers } = await world.refused(405, "method-not-allowed", method, path);
           const allowed = headers.get("allow").split(/,\s*/);
           expect(allowed).toEqual(expect.arrayContaining(known));

@@ -33,6 +33,8 @@ const DEPENDS = new Set([
   "range-too-large",
   "alert-not-found",
   "webhook-not-allowed",
+  "override-not-found",
+  "invalid-override",
 ]);
 const METHODS = ["get", "put", "post", "delete"];
 // What they are about must be there: see shares.spec, keys.spec and gate.spec. A test of an alert would call who is
@@ -41,6 +43,7 @@ const METHODS = ["get", "put", "post", "delete"];
 const OF_WHAT_IS_THERE = new Set([
   ...["revokeShare", "createShare", "makeKey", "getKey", "revokeKey", "rotateKey", "testAlert", "deleteAlert"],
   ...["makeSnapshot", "restoreSnapshot", "repair", "settleHold", "releaseHold", "gate"],
+  ...["getOverride", "deleteOverride"],
 ]);
 // Which words are a command no schema says: see redis.spec.
 const isWords = ({ tags }) => tags.includes("redis");

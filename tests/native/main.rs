@@ -116,6 +116,7 @@ mod protocol_names;
 mod protocol_numbers;
 mod protocol_operations;
 mod protocol_order;
+mod protocol_overrides;
 mod protocol_public;
 mod protocol_public_answers;
 mod protocol_public_operations;

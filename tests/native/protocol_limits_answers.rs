@@ -56,6 +56,7 @@ impl Call {
             name: &self.login,
             key: &self.user,
             policy,
+            over: None,
             datacenter: &self.here,
             verdict,
         }
@@ -67,7 +68,10 @@ fn json_and_headers_say_the_same() {
     let (call, policy) = (Call::new(), Policy::sliding(100, 60));
     let admitted = call.judged(&policy, Some(verdict(true)));
     assert!(admitted.is_allowed());
-    assert_eq!(admitted.policy_item(), r#""login";q=100;w=60"#);
+    assert_eq!(
+        admitted.policy_item().as_deref(),
+        Some(r#""login";q=100;w=60"#)
+    );
     assert_eq!(
         admitted.limit_item().as_deref(),
         Some(r#""login";r=50;t=30"#)
@@ -113,8 +117,8 @@ fn a_header_says_of_a_closed_policy_what_clients_do_when_nothing_answers() {
     for is_allowed in [true, false] {
         let judged = call.judged(&closed, Some(verdict(is_allowed)));
         assert_eq!(
-            judged.policy_item(),
-            r#""login";q=100;w=60;tally-on-error=closed"#
+            judged.policy_item().as_deref(),
+            Some(r#""login";q=100;w=60;tally-on-error=closed"#)
         );
     }
 }
@@ -164,6 +168,7 @@ fn retry_after_is_when_the_check_may_be_admitted_and_never_before_quota_returns(
             name: &login,
             key: &user,
             policy: &policy,
+            over: None,
             datacenter: &here,
             verdict: Some(Verdict {
                 reset_after_ms,

@@ -8,11 +8,14 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::named::{CallAnswer, CallFault, CallWork, NamedCall, OpenHolds};
 use tally_core::limit::policy::Policy;
+use tally_core::limit::policy::overrides::{Override, OverrideEffect, PatternFilter};
 use tally_protocol::gift::Gift;
-use tally_protocol::limits::PolicyName;
+use tally_protocol::limits::{OverridePattern, PolicyName};
 use tally_protocol::messages::{
-    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, GetPolicy, KeyDemand,
-    PolicyPut, PutPolicy, Reserve, Reserved, decode, encode,
+    CheckAnswer, CheckKeys, DeleteOverride, DemandKind, DemandOutcome, EndReservation,
+    FindOverride, GetPolicy, KeyDemand, KnownOverrides, ListFrom, ListOverrides, OverrideFound,
+    OverrideNews, OverridePut, PolicyPut, PutOverride, PutPolicy, Reserve, Reserved, decode,
+    encode,
 };
 use tally_protocol::names::LimiterAddress;
 
@@ -24,6 +27,10 @@ fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> Str
 
 fn name() -> PolicyName {
     PolicyName::parse("api").expect("a policy's name")
+}
+
+fn pattern() -> OverridePattern {
+    OverridePattern::parse("a*").expect("a pattern")
 }
 
 fn to() -> LimiterAddress {
@@ -128,7 +135,16 @@ fn policies_have_these_bytes() {
         gift: Gift::default(),
     };
     assert_eq!(golden(&put), "0361706964c0a9070064000000000000000000");
-    assert_eq!(golden(&GetPolicy { name: name() }), "03617069");
+    let get = |known| GetPolicy {
+        name: name(),
+        known,
+    };
+    let known = KnownOverrides {
+        version: 300,
+        has_filter: true,
+    };
+    assert_eq!(golden(&get(None)), "0361706900");
+    assert_eq!(golden(&get(Some(known))), "0361706901ac0201");
     let puts = [
         PolicyPut::Created,
         PolicyPut::Replaced,
@@ -136,6 +152,104 @@ fn policies_have_these_bytes() {
         PolicyPut::PartFull,
     ];
     assert_eq!(puts.map(|put| golden(&put)), ["00", "01", "02", "03"]);
+}
+
+#[test]
+fn overrides_have_these_bytes() {
+    let limited = OverrideEffect::Limited {
+        limit: Some(300),
+        window_ms: None,
+        burst: None,
+    };
+    let effects = [limited, OverrideEffect::Unlimited, OverrideEffect::Blocked];
+    let over = |effect| Override {
+        effect,
+        ends_ms: Some(1),
+    };
+    let overrides = effects.map(|effect| golden(&over(effect)));
+    assert_eq!(overrides, ["0001ac0200000102", "010102", "020102"]);
+    let (policy, pattern) = (name(), pattern());
+    let put = PutOverride {
+        policy: policy.clone(),
+        pattern: pattern.clone(),
+        over: over(OverrideEffect::Blocked),
+        gift: Gift::default(),
+    };
+    assert_eq!(
+        golden(&put),
+        "03617069 02612a 020102 000000".replace(' ', "")
+    );
+    let delete = DeleteOverride { policy, pattern };
+    assert_eq!(golden(&delete), "0361706902612a");
+    let puts = [
+        OverridePut::Created,
+        OverridePut::Replaced,
+        OverridePut::NoPolicy,
+        OverridePut::Full,
+        OverridePut::AllFull,
+        OverridePut::PartFull,
+    ];
+    assert_eq!(
+        puts.map(|put| golden(&put)),
+        ["00", "01", "02", "03", "04", "05"]
+    );
+}
+
+#[test]
+fn reads_of_overrides_have_these_bytes() {
+    let pattern = pattern();
+    let all = vec![(
+        pattern.clone(),
+        Override {
+            effect: OverrideEffect::Blocked,
+            ends_ms: None,
+        },
+    )];
+    let mut filter = PatternFilter::with_room(1);
+    filter.insert("a", true);
+    let news = [
+        OverrideNews::None,
+        OverrideNews::Unchanged,
+        OverrideNews::All(5, all.clone()),
+        OverrideNews::Changed(5, vec![pattern.clone()]),
+        OverrideNews::Many(5, filter),
+    ];
+    assert_eq!(
+        news.map(|news| golden(&news)),
+        [
+            "00",
+            "01",
+            "02050102612a0200",
+            "03050102612a",
+            "04050252a90101"
+        ]
+    );
+    let find = FindOverride {
+        policy: name(),
+        key: CounterId::parse("bob").expect("a key"),
+    };
+    assert_eq!(golden(&find), "0361706903626f62");
+    let found = OverrideFound {
+        version: 5,
+        found: all.first().cloned(),
+    };
+    assert_eq!(golden(&found), "050102612a0200");
+    let from = [
+        ListFrom::Start,
+        ListFrom::After(pattern.clone()),
+        ListFrom::Only(pattern),
+    ];
+    let lists = from.map(|from| {
+        golden(&ListOverrides {
+            policy: name(),
+            from,
+            limit: 2,
+        })
+    });
+    assert_eq!(
+        lists,
+        ["036170690002", "036170690102612a02", "036170690202612a02"]
+    );
 }
 
 #[test]

@@ -6,7 +6,9 @@ use crate::bulk::calls as bulk;
 use crate::deployment::{alerts, api_keys, audit, health, metrics, shares};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use crate::limits::{calls as limits, checks as limit_checks, gate, holds};
+use crate::limits::{
+    calls as limits, checks as limit_checks, gate, holds, override_calls as overrides,
+};
 use crate::pages::{embeds, files};
 use crate::queue::calls as queue;
 use crate::read::{

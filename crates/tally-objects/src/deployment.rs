@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`api_keys`], [`shares`] | keys made by calls, and shares |
 //! | [`gifts`] | who gave keys, shares, alerts and policies |
-//! | [`policies`] | the deployment's policies |
+//! | [`policies`], [`overrides`] | the deployment's policies, and their overrides |
 //! | [`secrets`] | keys of hashes and salts of visitors |
 //! | [`audit_log`] | the audit log |
 //! | [`alerts`], [`alert_store`] | alerts: evaluation, delivery, and their rows |
@@ -18,6 +18,7 @@ pub(crate) mod audit_log;
 pub(crate) mod fleet_store;
 pub(crate) mod gifts;
 pub(crate) mod object_part;
+mod overrides;
 pub(crate) mod policies;
 pub(crate) mod secrets;
 mod shares;

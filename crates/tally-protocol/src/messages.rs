@@ -127,9 +127,11 @@ pub use lead_moves::{
     CallLead, GiveLead, LeadHandover, LeadLocation, LeadPresence, LeadTaken, LocateLead, PlaceLead,
 };
 pub use limit::{
-    CheckAnswer, CheckKeys, DeletePolicy, DemandKind, DemandOutcome, EndReservation, ForwardCheck,
-    GetPolicy, GiveKey, KeyDemand, LeaseReport, ListPolicies, PolicyPut, PutPolicy, RecallLease,
-    Reserve, Reserved,
+    CheckAnswer, CheckKeys, DeleteOverride, DeletePolicy, DemandKind, DemandOutcome,
+    EndReservation, FindOverride, ForwardCheck, GetPolicy, GiveKey, KeyDemand, KnownOverrides,
+    LeaseReport, ListAllOverrides, ListFrom, ListOverrides, ListPolicies, OverrideFound,
+    OverrideNews, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy, RecallLease,
+    Reserve, Reserved, StoredPolicy,
 };
 pub use live::{Join, Look};
 pub use operate::{

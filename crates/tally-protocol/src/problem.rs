@@ -72,6 +72,10 @@ codes! {
         "Send `If-Match` with one version in quotes, or `*`";
     InvalidPolicy "invalid-policy" 400 "The policy is not valid"
         "Correct the name or the field of the policy that `detail` names";
+    InvalidPattern "invalid-pattern" 400 "The pattern of an override is not valid"
+        "Send a key, or the beginning of keys with one star at its end, as `acme-*`";
+    InvalidOverride "invalid-override" 400 "The override is not valid"
+        "Correct the field of the override that `detail` names";
     InvalidCost "invalid-cost" 400 "A cost is a positive whole number"
         "Send a positive whole number";
     NeedsHold "needs-hold" 400 "The policy takes holds, not checks"
@@ -101,6 +105,8 @@ codes! {
         "`GET /keys` lists the keys that exist";
     PolicyNotFound "policy-not-found" 404 "There is no such policy"
         "Make the policy with `PUT` first, or send it with the check";
+    OverrideNotFound "override-not-found" 404 "There is no such override"
+        "`GET /limits/{policy}/overrides` lists the overrides that exist";
     HoldNotFound "hold-not-found" 404 "There is no such hold"
         "Send the id of the hold to the policy, key and datacenter that gave it";
     BoardNotFound "board-not-found" 404 "There is no such board"
@@ -158,6 +164,8 @@ codes! {
         "Delete alerts that nobody needs any more";
     TooManyPolicies "too-many-policies" 409 "The deployment has too many policies"
         "Delete policies, or send them with the checks";
+    TooManyOverrides "too-many-overrides" 409 "There are too many overrides"
+        "Delete overrides that nobody needs any more, or join several into one prefix";
     MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back"
         "Wait: Tally gave nothing back, because the key shares a meter with others";
     HoldSettled "hold-settled" 409 "The hold was settled before"

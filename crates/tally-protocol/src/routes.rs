@@ -13,7 +13,7 @@ use super::access::{Permission, Right, Scope};
 use super::alerts::{AlertName, AlertNames};
 use super::api_key::KeyId;
 use super::features::all_left_out;
-use super::limits::{HoldId, PolicyName};
+use super::limits::{HoldId, OverridePattern, PolicyName};
 use super::problem::{Code, Problem};
 use super::query::UnknownQuery;
 use super::share::ShareId;
@@ -195,6 +195,12 @@ impl Parameter for HoldId {
     }
 }
 
+impl Parameter for OverridePattern {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(Self::parse)
+    }
+}
+
 impl Parameter for AlertName {
     fn read(segment: &str) -> Result<Self, Problem> {
         decode_segment(segment).and_then(Self::parse)
@@ -296,7 +302,13 @@ fn has_slashes_of_id(path: &str) -> bool {
 pub fn allow_of(path: &str) -> Option<String> {
     let rows = ROUTES.iter();
     let known = rows.filter(|row| Segments::of(row.template, path).is_some());
-    let mut methods: Vec<&str> = known.map(|row| row.method).collect();
+    let mut methods: Vec<&str> = Vec::new();
+    // A key may have the name of a list beside it.
+    known.for_each(|row| {
+        if !methods.contains(&row.method) {
+            methods.push(row.method);
+        }
+    });
     if methods.is_empty() {
         return None;
     }

@@ -130,6 +130,11 @@ impl<K: Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
         self.0.retain(|_, value| is_needed(value));
     }
 
+    /// Forgets the entries whose keys are not needed. Cost: O(entries).
+    pub fn retain_keys(&mut self, is_needed: impl Fn(&K) -> bool) {
+        self.0.retain(|key, _| is_needed(key));
+    }
+
     /// Forgets all entries.
     pub fn clear(&mut self) {
         self.0.clear();

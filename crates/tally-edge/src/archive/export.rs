@@ -19,10 +19,10 @@ use tally_protocol::boards::{board_line, member_lines};
 use tally_protocol::export::{
     CSV, CSV_HEAD, Checksum, Ending, ExportQuery, counter_csv, counter_line,
 };
-use tally_protocol::limits::{PolicyName, policy_line};
+use tally_protocol::limits::{OverridePattern, PolicyName, override_line, policy_line};
 use tally_protocol::messages::{
-    AllAlerts, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies,
-    MemberRange,
+    AllAlerts, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListAllOverrides,
+    ListPolicies, MemberRange,
 };
 use tally_protocol::names::SUBREQUESTS;
 use tally_protocol::problem::{Code, Problem};
@@ -89,6 +89,8 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
 enum At {
     Counters(Option<String>),
     Policies(Option<PolicyName>),
+    /// The overrides of all policies.
+    Overrides(Option<(PolicyName, OverridePattern)>),
     Alerts,
     Boards(Option<String>),
     /// In the middle of a board's members.
@@ -108,6 +110,13 @@ impl At {
         Ok(match kind {
             "counters" => Self::Counters(name.map(str::to_owned)),
             "policies" => Self::Policies(name.map(PolicyName::parse).transpose()?),
+            "overrides" => {
+                let after = name.map(|name| {
+                    let (policy, pattern) = name.split_once('/').ok_or_else(no_cursor)?;
+                    Ok::<_, Problem>((PolicyName::parse(policy)?, OverridePattern::parse(pattern)?))
+                });
+                Self::Overrides(after.transpose()?)
+            }
             "alerts" => Self::Alerts,
             "boards" => Self::Boards(name.map(str::to_owned)),
             _ => return Err(no_cursor()),
@@ -118,11 +127,11 @@ impl At {
     fn check(&self, query: &ExportQuery, caller: &Caller) -> Result<(), Problem> {
         let is_asked = match self {
             Self::Counters(_) => true,
-            Self::Policies(_) => query.prefix.is_empty(),
+            Self::Policies(_) | Self::Overrides(_) => query.prefix.is_empty(),
             Self::Alerts => query.prefix.is_empty() && query.alerts,
             _ => !query.is_csv,
         };
-        let is_of_limits = matches!(self, Self::Policies(_) | Self::Alerts);
+        let is_of_limits = matches!(self, Self::Policies(_) | Self::Overrides(_) | Self::Alerts);
         if !is_asked || (is_of_limits && query.is_csv) {
             return Err(no_cursor());
         }
@@ -140,6 +149,10 @@ impl At {
                 let after = after.as_ref().map(PolicyName::as_str);
                 format!("policies/{}", after.unwrap_or_default())
             }
+            Self::Overrides(after) => match after {
+                Some((policy, pattern)) => format!("overrides/{policy}/{pattern}"),
+                None => "overrides/".to_owned(),
+            },
             Self::Alerts => "alerts/".to_owned(),
             Self::Boards(after) => format!("boards/{}", after.as_deref().unwrap_or_default()),
             Self::Board(board, _) | Self::Hidden(board, _) => format!("boards/{}", before(board)),
@@ -214,6 +227,7 @@ impl Export {
             let step = match self.at.clone() {
                 At::Counters(after) => self.counters(after, &mut text).await,
                 At::Policies(after) => self.policies(after, &mut text).await,
+                At::Overrides(after) => self.overrides(after, &mut text).await,
                 At::Alerts => self.alerts(&mut text).await,
                 At::Boards(after) => self.boards(after).await,
                 At::Board(board, after) => self.board(board, after, &mut text).await,
@@ -306,6 +320,26 @@ impl Export {
         let is_full = u32::try_from(policies.len()).is_ok_and(|count| count >= limit);
         self.at = match policies.into_iter().next_back().filter(|_| is_full) {
             Some((last, _)) => At::Policies(Some(last)),
+            None => At::Overrides(None),
+        };
+        Ok(())
+    }
+
+    /// Overrides come after all policies, so that an import finds the policies of theirs.
+    async fn overrides(
+        &mut self,
+        after: Option<(PolicyName, OverridePattern)>,
+        text: &mut String,
+    ) -> Result<(), Fault> {
+        let limit = LIST_LIMIT.1;
+        let overrides = call(&self.host, &ListAllOverrides { after, limit }).await?;
+        for (name, algorithm, pattern, over) in &overrides {
+            self.ending.overrides += 1;
+            text.push_str(&override_line(name, *algorithm, pattern, over));
+        }
+        let is_full = u32::try_from(overrides.len()).is_ok_and(|count| count >= limit);
+        self.at = match overrides.into_iter().next_back().filter(|_| is_full) {
+            Some((name, _, pattern, _)) => At::Overrides(Some((name, pattern))),
             None if self.query.alerts => At::Alerts,
             None => At::Boards(None),
         };

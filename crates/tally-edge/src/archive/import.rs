@@ -7,7 +7,6 @@
 use super::import_lines::{LINES_AT_ONCE, Lines};
 use super::import_members::Members;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use crate::bulk::reports::BulkReports;
 use crate::deployment::alerts;
@@ -15,7 +14,8 @@ use crate::kit::body::BulkBody;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
-use crate::limits::limiters::cache_policy;
+use crate::limits::override_calls::stored_or;
+use crate::limits::policies;
 use tally_core::counter::ledger::WriteKey;
 use tally_protocol::access::{Caller, Scope};
 use tally_protocol::alerts::AlertName;
@@ -30,10 +30,10 @@ use tally_protocol::export::{
     name_of, parse_line,
 };
 use tally_protocol::keys::fingerprint;
-use tally_protocol::limits::{PolicyName, parse_policy};
+use tally_protocol::limits::{OverridePattern, PolicyName, parse_override, parse_policy};
 use tally_protocol::messages::{
-    AlertPutOutcome, BoardWritten, GetAlert, GetPolicy, OperationKey, PolicyPut, PutAlert,
-    PutPolicy,
+    AlertPutOutcome, BoardWritten, GetAlert, GetPolicy, ListFrom, ListOverrides, OperationKey,
+    PolicyPut, PutAlert, PutOverride, PutPolicy,
 };
 use tally_protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, SUBREQUESTS, limit_right};
 use tally_protocol::problem::{Code, Problem};
@@ -316,6 +316,11 @@ impl Import<'_> {
                 }
                 Err(problem) => Err((Some(name), problem)),
             },
+            Line::Override(policy, pattern, body) => {
+                let stored = self.put_override(&policy, &pattern, &body).await;
+                self.report.overrides += u64::from(stored.is_ok());
+                stored.map_err(|problem| (Some(format!("{policy}/overrides/{pattern}")), problem))
+            }
             Line::Alert(name, body) => match self.alert(number, &name, &body).await {
                 Ok(()) => {
                     self.report.alerts += 1;
@@ -361,14 +366,18 @@ impl Import<'_> {
             .may_limit(Scope::Admin, &limit_right(&name, None))?;
         let host = &self.context.host;
         if self.mode == ImportMode::Create {
-            let known = call(host, &GetPolicy { name: name.clone() }).await?;
-            if known.is_some_and(|known| known != policy) {
+            let get = GetPolicy {
+                name: name.clone(),
+                known: None,
+            };
+            let known = call(host, &get).await?;
+            if known.is_some_and(|known| known.policy != policy) {
                 return Err(exists("policy"));
             }
         }
         let put = PutPolicy {
             name: name.clone(),
-            policy: policy.clone(),
+            policy,
             once,
             gift: self.caller.limit_gift(),
         };
@@ -377,9 +386,38 @@ impl Import<'_> {
             let detail = "delete a policy that is not used";
             return Err(Problem::new(Code::TooManyPolicies, detail));
         }
-        // After a repeat, another policy may be stored by now.
-        let known = once.is_none().then(|| Rc::new(policy));
-        cache_policy(host, &name, known);
+        policies::changed(host, &name);
+        Ok(())
+    }
+
+    /// Stores an override of a policy that exists. An export has the policy before its overrides.
+    async fn put_override(&self, name: &str, pattern: &str, body: &str) -> Result<(), Problem> {
+        let name = PolicyName::parse(name)?;
+        let pattern = OverridePattern::parse(pattern)?;
+        self.caller
+            .may_limit(Scope::Admin, &limit_right(&name, None))?;
+        let host = &self.context.host;
+        let list = ListOverrides {
+            policy: name.clone(),
+            from: ListFrom::Only(pattern.clone()),
+            limit: 1,
+        };
+        let listed = call(host, &list).await?;
+        let listed = listed.ok_or_else(|| policies::not_found(&name))?;
+        // What has ended since the export is taken all the same, and is in effect for nobody.
+        let over = parse_override(body.as_bytes(), &listed.policy, i64::MIN)?;
+        let is_other = listed.overrides.iter().any(|(_, known)| *known != over);
+        if self.mode == ImportMode::Create && is_other {
+            return Err(exists("override"));
+        }
+        let put = PutOverride {
+            policy: name.clone(),
+            pattern,
+            over,
+            gift: self.caller.limit_gift(),
+        };
+        stored_or(call(host, &put).await?, &name)?;
+        policies::changed(host, &name);
         Ok(())
     }
 

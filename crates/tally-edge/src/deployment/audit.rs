@@ -32,6 +32,8 @@ const fn is_kept_beside_the_log(name: RouteName) -> bool {
             | RouteName::RevokeShare
             | RouteName::PutPolicy
             | RouteName::DeletePolicy
+            | RouteName::PutOverride
+            | RouteName::DeleteOverride
     )
 }
 

@@ -86,7 +86,10 @@ async fn give_back(context: &RequestContext, budget: &KeyBudget, cost: u64) -> R
     if let Some(verdict) = judged.verdict_of(0, resolved.cost) {
         let here = context.datacenter();
         let result = resolved.result(&here, Some(verdict));
-        context.set_budget_headers(result.policy_item(), result.limit_item());
+        context.set_budget_headers(
+            result.policy_item().unwrap_or_default(),
+            result.limit_item(),
+        );
     }
     Ok(())
 }
@@ -112,7 +115,10 @@ async fn use_up(
     };
     let here = context.datacenter();
     let result = resolved.result(&here, verdict);
-    context.set_budget_headers(result.policy_item(), result.limit_item());
+    context.set_budget_headers(
+        result.policy_item().unwrap_or_default(),
+        result.limit_item(),
+    );
     let Some(seconds) = result.retry_after_seconds() else {
         return Ok(());
     };
@@ -144,6 +150,7 @@ fn check_of(
         to: call::limiter_of(&context.host, Some(&here), &name, &key),
         name,
         policy: policy.into(),
+        over: None,
         key,
         cost,
         owner: Owner::default(),

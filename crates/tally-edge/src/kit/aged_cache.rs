@@ -66,6 +66,24 @@ impl<K: Eq + Hash, V: Clone, const MAX: usize> AgedCache<K, V, MAX> {
         self.0.insert(key, entry);
     }
 
+    /// The cached value, whatever its age.
+    pub fn peek<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.peek(key).map(|entry| &entry.value)
+    }
+
+    /// Makes a value at least this old: what was changed is read anew.
+    pub fn age<Q: Eq + Hash + ?Sized>(&mut self, key: &Q, age_ms: i64, now_ms: i64)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some(entry) = self.0.get_mut(key) {
+            entry.read_ms = entry.read_ms.min(now_ms.saturating_sub(age_ms));
+        }
+    }
+
     /// Records that the value could not be read: the next request may try.
     pub fn fail<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
     where

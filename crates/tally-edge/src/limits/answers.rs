@@ -52,14 +52,24 @@ fn unreachable(name: &PolicyName) -> Answer {
 
 /// The headers of an answer about these checks.
 pub fn with_headers(answer: Answer, results: &[CheckResult<'_>]) -> Answer {
-    let join = |items: Vec<String>| items.join(", ");
-    let mut answer = answer.with_header(
-        POLICY_HEADER,
-        join(results.iter().map(CheckResult::policy_item).collect()),
-    );
-    let left: Vec<String> = results.iter().filter_map(CheckResult::limit_item).collect();
-    if !left.is_empty() {
-        answer = answer.with_header(LIMIT_HEADER, join(left));
+    let items: [(_, Vec<String>); 2] = [
+        (
+            POLICY_HEADER,
+            results
+                .iter()
+                .filter_map(CheckResult::policy_item)
+                .collect(),
+        ),
+        (
+            LIMIT_HEADER,
+            results.iter().filter_map(CheckResult::limit_item).collect(),
+        ),
+    ];
+    let mut answer = answer;
+    for (name, items) in items {
+        if !items.is_empty() {
+            answer = answer.with_header(name, items.join(", "));
+        }
     }
     let waits = results
         .iter()

@@ -1,12 +1,11 @@
 //! Rate limits: checks, looks, refunds, and the policies.
 
-use std::rc::Rc;
-
 use super::answers::{answer_of, unanswered, with_headers, with_members};
 use super::asks::{ask, ask_alone, judge_alone};
-use super::limiters::{self, cache_denial, cache_policy, denied, forget_denial};
+use super::limiters::{cache_denial, denied, forget_denial};
 use super::local_quota;
 use super::named_calls::{self, CallNames};
+use super::policies;
 use super::repeated_checks::Repeatable;
 use super::resolved_check::ResolvedCheck;
 use super::{verdict_reads, verdicts};
@@ -78,6 +77,8 @@ pub async fn check(
 pub enum JudgedBy {
     /// A refusal that the isolate remembers.
     Memory,
+    /// An override that admits or refuses everything.
+    Override,
     /// The isolate's part of the quota.
     LocalQuota,
     /// The limiter.
@@ -89,7 +90,10 @@ pub async fn judge(
     context: &RequestContext,
     resolved: &ResolvedCheck,
 ) -> (Option<Verdict>, JudgedBy) {
-    let (verdict, by) = if let Some(verdict) = denied(&context.host, resolved) {
+    let settled = resolved.settled_verdict(context.host.now_ms());
+    let (verdict, by) = if settled.is_some() {
+        (settled, JudgedBy::Override)
+    } else if let Some(verdict) = denied(&context.host, resolved) {
         metrics::count(&context.host, Metric::LimitDenialCached);
         (Some(verdict), JudgedBy::Memory)
     } else if let Some(verdict) = local_quota::take(context, resolved) {
@@ -126,6 +130,8 @@ async fn about(
     let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
     let _waiting = context.waiting();
     let judged = match kind {
+        // What was admitted without a limit has consumed nothing.
+        DemandKind::Refund if resolved.is_unlimited() => DemandOutcome::Unreachable,
         DemandKind::Refund => give_back(context, &resolved).await,
         _ => judge_alone(context, &resolved, kind).await,
     };
@@ -135,7 +141,8 @@ async fn about(
             since what the key has used of it is not known; it comes back with time";
         return Err(Problem::new(Code::MeterShared, detail));
     }
-    let Some(verdict) = judged.verdict_of(0, resolved.cost) else {
+    let settled = resolved.settled_verdict(context.host.now_ms());
+    let Some(verdict) = settled.or_else(|| judged.verdict_of(0, resolved.cost)) else {
         return Err(unanswered());
     };
     let result = resolved.result(&here, Some(verdict));
@@ -253,9 +260,10 @@ pub async fn put_policy(
         gift: caller.limit_gift(),
     };
     let _waiting = context.waiting();
-    let status = match audit::carry(context, &put).await? {
-        PolicyPut::Created => 201,
-        PolicyPut::Replaced => 200,
+    let asked_ms = context.host.now_ms();
+    let is_new = match audit::carry(context, &put).await? {
+        PolicyPut::Created => true,
+        PolicyPut::Replaced => false,
         PolicyPut::Full => {
             let detail = "delete a policy that is not used, or send policies with the checks";
             return Err(Problem::new(Code::TooManyPolicies, detail));
@@ -265,8 +273,12 @@ pub async fn put_policy(
             return Err(Problem::new(Code::TooManyPolicies, what));
         }
     };
-    let answer = Answer::json(policy_json(&name, &policy)).with_status(status);
-    cache_policy(&context.host, &name, Some(Rc::new(policy)));
+    let answer = Answer::json(policy_json(&name, &policy));
+    if is_new {
+        policies::made(&context.host, &name, policy, asked_ms);
+        return Ok(answer.with_status(201));
+    }
+    policies::changed(&context.host, &name);
     Ok(answer)
 }
 
@@ -285,13 +297,13 @@ pub async fn get_policy(context: &RequestContext, name: PolicyName) -> Result<An
     };
     context.visitor().read(1)?;
     let _waiting = context.waiting();
-    let policy = limiters::read_policy(&context.host, &name).await;
-    match policy.map_err(|fault| limiters::unread(&fault))? {
-        Some(policy) => Ok(Answer::json(with_members(
-            policy_json(&name, &policy),
+    let read = policies::read_policy(&context.host, &name).await;
+    match read.map_err(|fault| policies::unread(&fault))? {
+        Some(cached) => Ok(Answer::json(with_members(
+            policy_json(&name, &cached.policy),
             &included,
         ))),
-        None => Err(limiters::not_found(&name)),
+        None => Err(policies::not_found(&name)),
     }
 }
 
@@ -305,12 +317,12 @@ pub async fn delete_policy(context: &RequestContext, name: PolicyName) -> Result
     let delete = DeletePolicy { name: name.clone() };
     let _waiting = context.waiting();
     let was_there = audit::carry(context, &delete).await?;
-    cache_policy(&context.host, &name, None);
+    policies::forget(&context.host, &name);
     verdicts::forget(context, &name).await;
     if was_there {
         Ok(Answer::json(deleted_json(&name)))
     } else {
-        Err(limiters::not_found(&name))
+        Err(policies::not_found(&name))
     }
 }
 
@@ -333,7 +345,7 @@ pub async fn list_policies(context: &RequestContext, caller: &Caller) -> Result<
     };
     let mut policies = call(&context.host, &list)
         .await
-        .map_err(|fault| limiters::unread(&fault))?;
+        .map_err(|fault| policies::unread(&fault))?;
     let policies_max = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = policies.len() > policies_max;
     policies.truncate(policies_max);

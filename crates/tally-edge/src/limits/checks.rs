@@ -46,7 +46,7 @@ const GIVE_BACK_MS_MAX: i64 = 2_500;
 struct Group {
     to: LimiterAddress,
     indices: Vec<usize>,
-    /// The name of its reservation; `None` where no other limiter takes part.
+    /// The name of its reservation; `None` where nothing else decides with it.
     id: Option<ReservationId>,
 }
 
@@ -142,12 +142,14 @@ fn only_watches_another(checks: &[ResolvedCheck], index: usize) -> bool {
     })
 }
 
-/// The verdict of each check, after all were admitted, or after the admitted ones were given back.
-pub async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
-    let begun_ms = context.host.now_ms();
+/// The checks without a verdict: those that limiters reserve, and those that are asked for alone.
+fn grouped(checks: &[ResolvedCheck], verdicts: &[Option<Verdict>]) -> (Vec<Group>, Vec<usize>) {
     let mut groups: Vec<Group> = Vec::new();
     let mut alone: Vec<usize> = Vec::new();
     for (index, resolved) in checks.iter().enumerate() {
+        if verdicts.get(index).is_some_and(Option::is_some) {
+            continue;
+        }
         // A shadow check must not prevent the others from being consumed.
         if resolved.is_global() || resolved.policy.is_shadow {
             alone.push(index);
@@ -162,7 +164,20 @@ pub async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<O
             }),
         }
     }
-    if groups.len() + alone.len() > 1 {
+    (groups, alone)
+}
+
+/// The verdict of each check, after all were admitted, or after the admitted ones were given back.
+pub async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
+    let begun_ms = context.host.now_ms();
+    let settled = checks.iter();
+    let settled = settled.map(|resolved| resolved.settled_verdict(begun_ms));
+    let mut verdicts: Vec<Option<Verdict>> = settled.collect();
+    let (mut groups, alone) = grouped(checks, &verdicts);
+    let mut settled = checks.iter().zip(&verdicts);
+    let is_blocked = settled
+        .any(|(resolved, verdict)| verdict.is_some() && !is_allowed(&resolved.policy, *verdict));
+    if groups.len() + alone.len() > 1 || is_blocked {
         let id = context.host.random_key().0;
         groups.iter_mut().for_each(|group| group.id = Some(id));
     }
@@ -183,7 +198,6 @@ pub async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<O
     consumed.extend(consume(&late).await);
     alone.extend(late);
 
-    let mut verdicts: Vec<Option<Verdict>> = vec![None; checks.len()];
     for (group, reserved) in groups.iter().zip(&reserved) {
         for (index, verdict) in group.indices.iter().zip(&reserved.verdicts) {
             put(&mut verdicts, *index, *verdict);

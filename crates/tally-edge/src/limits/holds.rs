@@ -150,11 +150,12 @@ pub async fn decide(
         name
     };
     let holding = checks.iter().enumerate().map(|(index, resolved)| {
+        let is_check = hold.is_none() && resolved.is_unlimited();
         let work = CallWork::Hold {
             length_ms: hold.map_or(CHECKED_MS, |hold| hold.length_ms(&resolved.policy)),
             is_returned: hold.is_some_and(|hold| hold.is_returned),
         };
-        let mut call = names.call(work);
+        let mut call = names.call(if is_check { CallWork::Check } else { work });
         call.name = name_of(index);
         run(context, resolved, call)
     });

@@ -1,4 +1,4 @@
-//! The lanes of checks to limiters, and the limits that an isolate caches: policies, and refusals.
+//! The lanes of checks to limiters, and the refusals that an isolate caches.
 //!
 //! Invariant: a message of unknown outcome is not sent again, because it may have consumed. Its checks are answered by
 //! the policy's rule for errors.
@@ -9,9 +9,7 @@ use std::rc::Rc;
 use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::resolved_check::ResolvedCheck;
-use crate::kit::aged_cache::AgedCache;
 use crate::kit::lanes::{LaneKind, Lanes, complete, linger};
-use crate::kit::request_context::RequestContext;
 use tally_core::counter::autoscale::FlushMeter;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -21,10 +19,9 @@ use tally_core::limit::policy::Policy;
 use tally_host::{Host, State};
 use tally_protocol::limits::PolicyName;
 use tally_protocol::limits::batch::{CheckBatch, gather_ms};
-use tally_protocol::messages::{CheckAnswer, CheckKeys, Fault, GetPolicy};
+use tally_protocol::messages::{CheckAnswer, CheckKeys, Fault};
 use tally_protocol::metrics::Metric;
 use tally_protocol::names::LimiterAddress;
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::call_within;
 use tally_shared::metrics;
 
@@ -33,15 +30,6 @@ pub const CHECK_MS_MAX: u64 = 1_500;
 
 /// How long a limiter may take that asks the global one, milliseconds: two round trips around the world.
 pub const GLOBAL_MS_MAX: u64 = 2_500;
-
-/// The most policies that an isolate caches: 200 bytes each, so 2 MB.
-const POLICIES_MAX: usize = 10_000;
-
-/// The ages of a cached policy, milliseconds. Up to the first it is used as it is. Up to the second, a use refreshes it
-/// in the background. Up to the third, it is used if it cannot be read.
-const POLICY_FRESH_MS: i64 = 5_000;
-const POLICY_USABLE_MS: i64 = 15_000;
-const POLICY_STALE_MS_MAX: i64 = 3_600_000;
 
 /// How many limiters' batches are measured: 100 bytes each. A lane to a limiter without measurements does not gather.
 const METERS_MAX: usize = 1_000;
@@ -57,7 +45,6 @@ const DENIAL_MS_MAX: i64 = 1_000;
 pub struct LimitMemory {
     /// The rates of messages and checks of each lane.
     meters: BoundedMap<LimiterAddress, FlushMeter, METERS_MAX>,
-    policies: AgedCache<PolicyName, Rc<Policy>, POLICIES_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
     /// The part of the limits that this isolate has been lent.
     pub(super) local_quota: LocalQuota,
@@ -146,79 +133,6 @@ pub async fn send(host: &Host, check: &CheckKeys, milliseconds: u64) -> Result<C
         metrics::add(host, Metric::LimitRemoteCall, u64::from(*remote_calls));
     }
     checked
-}
-
-/// The policy of a name; a caller without a key pays for a look-up. Another isolate's change is seen within
-/// [`POLICY_USABLE_MS`], most often within [`POLICY_FRESH_MS`].
-///
-/// # Errors
-/// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not cached.
-pub async fn policy_of(context: &RequestContext, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
-    let now_ms = context.host.now_ms();
-    let known = with_limits(&context.host, |limits| {
-        limits.policies.find(name, now_ms, POLICY_FRESH_MS)
-    });
-    if let Some(known) = &known
-        && known.age_ms <= POLICY_USABLE_MS
-    {
-        if known.must_read {
-            let (host, name) = (context.host.clone(), name.clone());
-            context.wait_until(async move {
-                let _ = read_policy(&host, &name).await;
-            });
-        }
-        return Ok(known.value.clone());
-    }
-    context.visitor().read(1)?;
-    match read_policy(&context.host, name).await {
-        Ok(Some(policy)) => Ok(policy),
-        Ok(None) => Err(not_found(name)),
-        Err(fault) => match known {
-            Some(known) if known.age_ms <= POLICY_STALE_MS_MAX => Ok(known.value),
-            _ => Err(unread(&fault)),
-        },
-    }
-}
-
-/// The problem of a missing policy.
-pub fn not_found(name: &PolicyName) -> Problem {
-    Problem::new(
-        Code::PolicyNotFound,
-        format!(
-            "there is no policy {name}; PUT /limits/{name} makes it, or send it with the check"
-        ),
-    )
-}
-
-/// The problem of policies that cannot be read now.
-pub fn unread(fault: &Fault) -> Problem {
-    let detail = format!("the policy cannot be read now ({fault}); try again");
-    Problem::new(Code::Unavailable, detail)
-}
-
-/// Reads a policy, and caches it.
-///
-/// # Errors
-/// `Unavailable`.
-pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Policy>>, Fault> {
-    let get = GetPolicy { name: name.clone() };
-    let read = call_within(host, &get, CHECK_MS_MAX).await;
-    let read = read.map(|policy| policy.map(Rc::new));
-    match &read {
-        Ok(policy) => cache_policy(host, name, policy.clone()),
-        Err(_) => with_limits(host, |limits| limits.policies.fail(name)),
-    }
-    read
-}
-
-/// Caches a policy, or that there is none.
-pub fn cache_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
-    repeated_checks::forget(host);
-    let read_ms = host.now_ms();
-    with_limits(host, |limits| match policy {
-        Some(policy) => limits.policies.put(name.clone(), policy, read_ms),
-        None => limits.policies.remove(name),
-    });
 }
 
 /// The key of a refusal in the cache: the limiter, the policy's name and the key, none of which has control characters.

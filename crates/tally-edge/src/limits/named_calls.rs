@@ -12,6 +12,7 @@ use super::verdicts;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
+use tally_core::limit::meter::Verdict;
 use tally_core::limit::named::{CallAnswer, CallFault, CallName, CallWork, NamedCall};
 use tally_protocol::limits::{HoldId, call_problem, hold_member};
 use tally_protocol::messages::{DemandKind, DemandOutcome};
@@ -84,6 +85,16 @@ pub async fn run(
     resolved: &ResolvedCheck,
     call: NamedCall,
 ) -> Option<Result<CallAnswer, CallFault>> {
+    if let Some(verdict) = settled_verdict(context, resolved, call.work) {
+        return Some(Ok(CallAnswer {
+            verdict,
+            held: 0,
+            settled: 0,
+            over: 0,
+            ends_ms: 0,
+            is_repeated: false,
+        }));
+    }
     let kind = DemandKind::Call(call);
     let outcome = if resolved.is_global() {
         let _waiting = context.waiting();
@@ -95,6 +106,22 @@ pub async fn run(
         DemandOutcome::Called(result) => Some(result),
         _ => None,
     }
+}
+
+/// The verdict of a call that an override decides without a limiter. A hold of an unlimited key is one all the same,
+/// and what was held or used before the key was blocked can still be given back.
+fn settled_verdict(
+    context: &RequestContext,
+    resolved: &ResolvedCheck,
+    work: CallWork,
+) -> Option<Verdict> {
+    let settled = resolved.settled_verdict(context.host.now_ms());
+    settled.filter(|verdict| match work {
+        CallWork::Check => true,
+        CallWork::Hold { .. } => !verdict.is_allowed,
+        CallWork::Refund => verdict.is_allowed,
+        CallWork::Settle { .. } => false,
+    })
 }
 
 /// Has quota taken or held once, and answers as to a check.
@@ -132,7 +159,8 @@ pub async fn correct(
 ) -> Result<Answer, Problem> {
     let done = give_back(context, resolved, call).await?;
     let here = context.datacenter();
-    let result = resolved.result(&here, Some(done.verdict));
+    let settled = resolved.settled_verdict(context.host.now_ms());
+    let result = resolved.result(&here, settled.or(Some(done.verdict)));
     let answer = with_headers(Answer::json(result.to_json()), &[result]);
     Ok(replayed_if(done.is_repeated, answer))
 }

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::local_quota;
+use super::policies;
 use super::resolved_check::ResolvedCheck;
 use super::verdicts;
 use crate::kit::request_context::RequestContext;
@@ -49,6 +50,8 @@ struct CachedCheck {
     here: Datacenter,
     since_ms: i64,
     until_ms: i64,
+    /// [`policies::changes`] when it was answered.
+    policies: u64,
     repeat: Repeat,
     head: Rc<StaticHead>,
 }
@@ -71,7 +74,8 @@ pub fn again(context: &RequestContext) -> Option<Response> {
         return None;
     }
     let known = all.get(context.request.text())?;
-    if !(known.since_ms..known.until_ms).contains(&context.host.now_ms()) {
+    let is_current = known.policies == policies::changes(&context.host);
+    if !is_current || !(known.since_ms..known.until_ms).contains(&context.host.now_ms()) {
         all.remove(context.request.text());
         return None;
     }
@@ -129,6 +133,7 @@ fn store(context: &RequestContext, repeatable: &Repeatable, response: &Response)
         here: context.datacenter(),
         since_ms,
         until_ms,
+        policies: policies::changes(&context.host),
         repeat,
         head: response.head.clone(),
     };
@@ -136,7 +141,7 @@ fn store(context: &RequestContext, repeatable: &Repeatable, response: &Response)
     repeats.0.borrow_mut().insert(text, known);
 }
 
-/// Forgets all of them: something was given back, or a policy has changed.
+/// Forgets all of them: something was given back.
 pub fn forget(host: &Host) {
     host.state::<Repeats>().0.borrow_mut().clear();
 }

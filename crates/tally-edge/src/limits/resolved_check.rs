@@ -2,15 +2,16 @@
 
 use std::rc::Rc;
 
-use super::limiters::policy_of;
+use super::policies::{KeyOverride, override_of, policy_of};
 use crate::kit::request_context::RequestContext;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::owner::Owner;
-use tally_core::limit::policy::{Policy, Scope};
+use tally_core::limit::policy::overrides::OverrideEffect;
+use tally_core::limit::policy::{LIMIT_MAX, Policy, Scope};
 use tally_core::limit::table::Check;
 use tally_protocol::limits::batch::CheckBatch;
-use tally_protocol::limits::{CheckRequest, CheckResult, PolicyName, check_cost};
+use tally_protocol::limits::{CheckRequest, CheckResult, OverriddenBy, PolicyName, check_cost};
 use tally_protocol::messages::{DemandKind, KeyDemand};
 use tally_protocol::names::LimiterAddress;
 use tally_protocol::problem::Problem;
@@ -23,8 +24,10 @@ pub struct ResolvedCheck {
     pub client_name: PolicyName,
     /// The name under which it is counted: another one if the check brings its policy.
     pub name: PolicyName,
-    /// The policy.
+    /// The policy of the key.
     pub policy: Rc<Policy>,
+    /// The override that made it, if the key has one.
+    pub over: Option<Rc<KeyOverride>>,
     /// The key.
     pub key: CounterId,
     /// What it costs.
@@ -48,14 +51,19 @@ impl ResolvedCheck {
         key: CounterId,
         request: CheckRequest,
     ) -> Result<Self, Problem> {
-        let (policy, name, owner) = match request.policy {
+        let (policy, over, name, owner) = match request.policy {
             Some(policy) => {
                 let name = client_name.counted_inline(&policy, !context.is_public());
-                (Rc::new(policy), name, context.owner())
+                (Rc::new(policy), None, name, context.owner())
             }
             None => {
-                let policy = policy_of(context, &client_name).await?;
-                (policy, client_name.clone(), Owner::default())
+                let cached = policy_of(context, &client_name).await?;
+                let over = override_of(context, &client_name, &cached, &key).await?;
+                let policy = match &over {
+                    Some(known) => Rc::new(known.over.apply(&cached.policy)),
+                    None => cached.policy.clone(),
+                };
+                (policy, over, client_name.clone(), Owner::default())
             }
         };
         check_cost(&client_name, &policy, request.cost)?;
@@ -64,6 +72,7 @@ impl ResolvedCheck {
             client_name,
             name,
             policy,
+            over,
             key,
             cost: request.cost,
             owner,
@@ -105,9 +114,41 @@ impl ResolvedCheck {
             name: &self.client_name,
             key: &self.key,
             policy: &self.policy,
+            over: self.over.as_ref().map(|known| OverriddenBy {
+                pattern: &known.pattern,
+                effect: known.over.effect,
+            }),
             datacenter: here,
             verdict,
         }
+    }
+
+    /// The verdict that no limiter decides, because an override admits or refuses everything. A key that is blocked
+    /// without an end may be tried again after the policy's window.
+    pub fn settled_verdict(&self, now_ms: i64) -> Option<Verdict> {
+        let over = &self.over.as_ref()?.over;
+        let (is_allowed, left, wait_ms) = match over.effect {
+            OverrideEffect::Limited { .. } => return None,
+            OverrideEffect::Unlimited => (true, LIMIT_MAX, 0),
+            OverrideEffect::Blocked => {
+                let ends_ms = over.ends_ms.map(|ends_ms| ends_ms.saturating_sub(now_ms));
+                (false, 0, ends_ms.unwrap_or(self.policy.window_ms).max(1))
+            }
+        };
+        let wait_ms = u64::try_from(wait_ms).unwrap_or(0);
+        Some(Verdict {
+            is_allowed,
+            limit: left,
+            remaining: left,
+            reset_after_ms: wait_ms,
+            retry_after_ms: wait_ms,
+        })
+    }
+
+    /// Whether an override admits everything.
+    pub fn is_unlimited(&self) -> bool {
+        let over = self.over.as_ref();
+        over.is_some_and(|known| known.over.effect == OverrideEffect::Unlimited)
     }
 
     /// Whether the global limiter decides.

@@ -1,6 +1,6 @@
 //! The results of a policy's checks over time, and the keys that were refused most.
 
-use super::limiters;
+use super::policies;
 use super::verdicts::{SEND_MS, send};
 use crate::kit::request_context::RequestContext;
 use crate::read::fetch::{FetchedSum, see};
@@ -112,7 +112,7 @@ async fn read(
     wanted: ReadParts,
     is_strong: bool,
 ) -> Result<Vec<PolicyCounter>, Problem> {
-    limiters::policy_of(context, policy).await?;
+    policies::policy_of(context, policy).await?;
     let _waiting = context.waiting();
     send(&context.host, &context.datacenter()).await;
     let ids = kinds

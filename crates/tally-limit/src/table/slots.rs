@@ -35,9 +35,10 @@ const KEY_BYTES: u64 = 320;
 /// The first character of the name of a shared meter; no client's key has a control character.
 const SHARED: char = '\u{1}';
 
-/// How long after a change the former policy is not applied again, milliseconds: isolates use a policy for at most 15 s
-/// after they read it.
-const LEFT_MS: i64 = 20_000;
+/// How long after a change the former policy is not applied again, milliseconds: isolates use a policy for at most
+/// 3.5 s after they asked for it, and wait at most 1.5 s for a limiter. Another change of the key, or the end of its
+/// override, takes effect as late as that.
+const LEFT_MS: i64 = 5_000;
 
 /// The bytes of the map and of the subject's header, besides the entry: 24 at a load of a half, and 16.
 const MAP_ENTRY_BYTES: usize = 64;

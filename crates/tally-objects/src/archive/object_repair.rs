@@ -52,7 +52,7 @@ const fn all(
     }
 }
 
-const TABLES: [Table; 19] = [
+const TABLES: [Table; 20] = [
     rows(
         "tablet",
         "log",
@@ -99,6 +99,12 @@ const TABLES: [Table; 19] = [
         "which events it has taken: who repeats some counts them again",
     ),
     rows("directory", "policies", "name", "policies"),
+    rows(
+        "directory",
+        "overrides",
+        "policy, prefix, pattern",
+        "overrides of policies",
+    ),
     rows("directory", "alerts", "name", "alerts"),
     rows(
         "directory",

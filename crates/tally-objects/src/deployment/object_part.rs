@@ -20,11 +20,11 @@ use tally_host::object::{IncomingCall, Object, Reply};
 use tally_protocol::audit::AuditEntry;
 use tally_protocol::fleet::FleetPart;
 use tally_protocol::messages::{
-    AddAuditEntry, DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, EndAlerts, Fault,
-    FindApiKey, FindHeldKey, GetAlert, GetPolicy, GetSecrets, GetShare, ListAlerts,
-    ListAuditEntries, ListDeliveries, ListKeys, ListPolicies, ListShares, MakeKey, PutAlert,
-    PutPolicy, PutShare, ReplaceKey, ReportCounts, RevokeKey, RotateKey, Secrets, SilenceAlert,
-    TestAlert, UseKey,
+    AddAuditEntry, DeleteAlert, DeleteOverride, DeletePolicy, DeleteShare, DeliveriesOf, EndAlerts,
+    Fault, FindApiKey, FindHeldKey, FindOverride, GetAlert, GetPolicy, GetSecrets, GetShare,
+    ListAlerts, ListAllOverrides, ListAuditEntries, ListDeliveries, ListKeys, ListOverrides,
+    ListPolicies, ListShares, MakeKey, PutAlert, PutOverride, PutPolicy, PutShare, ReplaceKey,
+    ReportCounts, RevokeKey, RotateKey, Secrets, SilenceAlert, TestAlert, UseKey,
 };
 
 /// The tables of the deployment in one partition.
@@ -54,7 +54,7 @@ impl Deployment {
             host: host.clone(),
             keys: KeyStore::new(host, store),
             secrets: SecretStore::new(host, store),
-            policies: PolicyStore::new(store, steps),
+            policies: PolicyStore::new(host, store, steps),
             alerts: Rc::new(Alerts::new(host, object.clone(), alert_rows, alarm.clone())),
             audit_log: AuditLog::new(host, store),
             fleet: FleetStore::new(host, store),
@@ -90,13 +90,23 @@ impl Deployment {
             ListAlerts => message.and_then(|_| self.alerts.list()),
             ListDeliveries => message.and_then(|list| self.alerts.all_deliveries(&list)),
             #[cfg(feature = "limits")]
-            GetPolicy => message.and_then(|message| self.policies.get(&message.name)),
+            GetPolicy => message.and_then(|message| self.policies.read(&message)),
             #[cfg(feature = "limits")]
             PutPolicy => message.and_then(|message| self.policies.put(&message)),
             #[cfg(feature = "limits")]
             DeletePolicy => message.and_then(|message| self.policies.delete(&message.name)),
             #[cfg(feature = "limits")]
             ListPolicies => message.and_then(|message| self.policies.list(&message)),
+            #[cfg(feature = "limits")]
+            PutOverride => message.and_then(|message| self.policies.put_override(&message)),
+            #[cfg(feature = "limits")]
+            FindOverride => message.and_then(|message| self.policies.find_override(&message)),
+            #[cfg(feature = "limits")]
+            DeleteOverride => message.and_then(|message| self.policies.delete_override(&message)),
+            #[cfg(feature = "limits")]
+            ListOverrides => message.and_then(|message| self.policies.list_overrides(&message)),
+            #[cfg(feature = "limits")]
+            ListAllOverrides => message.and_then(|message| self.policies.list_all_overrides(&message)),
             GetSecrets => async { self.secrets(message?).await }.await,
             ReportCounts => message.and_then(|message| self.fleet.take(message)),
             RotateKey => message.and_then(|message| self.secrets.rotate_key(&message)),

@@ -1,35 +1,102 @@
 //! The policies of the deployment, all at one partition of the directory: few, small, and read through a cache.
 //!
-//! Invariant: a policy that is stored has passed [`Policy::check`].
+//! Invariant: a policy that is stored has passed [`Policy::check`]. Overrides are deleted with their policy.
+
+use std::collections::HashMap;
 
 use super::gifts::{GiftKind, GiftStore};
+use super::overrides::OverrideStore;
 use crate::archive::import_steps::ImportSteps;
 use crate::kit::store::{Store, integer, text};
-use tally_core::limit::policy::Policy;
+use tally_core::limit::policy::overrides::Override;
+use tally_core::limit::policy::{Algorithm, Policy};
+use tally_host::Host;
 use tally_host::object::SqlValue;
 use tally_protocol::gift::Room;
-use tally_protocol::limits::{POLICIES_MAX, PolicyName};
-use tally_protocol::messages::{Fault, ListPolicies, PolicyPut, PutPolicy};
+use tally_protocol::limits::{OverridePattern, POLICIES_MAX, PolicyName};
+use tally_protocol::messages::{
+    DeleteOverride, Fault, FindOverride, GetPolicy, ListAllOverrides, ListOverrides, ListPolicies,
+    OverrideFound, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy, StoredPolicy,
+};
 use tally_protocol::stored::Damage;
 
 pub(crate) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (name TEXT PRIMARY KEY, \
     body BLOB NOT NULL) WITHOUT ROWID";
+
+/// An override with its policy.
+type OverrideOfAll = (PolicyName, Algorithm, OverridePattern, Override);
 
 /// The policies of the deployment.
 pub(crate) struct PolicyStore {
     store: Store,
     gifts: GiftStore,
     steps: ImportSteps,
+    overrides: OverrideStore,
 }
 
 impl PolicyStore {
     /// The policies in an object's database.
-    pub(crate) fn new(store: &Store, steps: ImportSteps) -> Self {
+    pub(crate) fn new(host: &Host, store: &Store, steps: ImportSteps) -> Self {
         Self {
             store: store.clone(),
             gifts: GiftStore::new(store),
             steps,
+            overrides: OverrideStore::new(host, store),
         }
+    }
+
+    /// A policy, with what its reader does not know of its overrides.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read.
+    pub(crate) fn read(&self, get: &GetPolicy) -> Result<Option<StoredPolicy>, Fault> {
+        let Some(policy) = self.get(&get.name)? else {
+            return Ok(None);
+        };
+        let overrides = self.overrides.news(&get.name, get.known)?;
+        Ok(Some(StoredPolicy { policy, overrides }))
+    }
+
+    /// Stores an override.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn put_override(&self, put: &PutOverride) -> Result<OverridePut, Fault> {
+        match self.get(&put.policy)? {
+            Some(_) => self.overrides.put(put),
+            None => Ok(OverridePut::NoPolicy),
+        }
+    }
+
+    /// The override of a key.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn find_override(&self, find: &FindOverride) -> Result<OverrideFound, Fault> {
+        self.overrides.find(find)
+    }
+
+    /// Deletes an override. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn delete_override(&self, delete: &DeleteOverride) -> Result<bool, Fault> {
+        self.overrides.delete(delete)
+    }
+
+    /// The overrides of a policy; `None` where there is no such policy.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn list_overrides(
+        &self,
+        list: &ListOverrides,
+    ) -> Result<Option<OverridesListed>, Fault> {
+        let Some(policy) = self.get(&list.policy)? else {
+            return Ok(None);
+        };
+        let overrides = self.overrides.list(&list.policy, &list.from, list.limit)?;
+        Ok(Some(OverridesListed { policy, overrides }))
     }
 
     /// Stores a policy, unless the same step of an import has stored it before.
@@ -95,10 +162,13 @@ impl PolicyStore {
     pub(crate) fn delete(&self, name: &PolicyName) -> Result<bool, Fault> {
         let is_there = self.get(name)?.is_some();
         if is_there {
-            let values = vec![name.as_str().into()];
-            self.store
-                .run("DELETE FROM policies WHERE name = ?", values)?;
-            self.gifts.remove(GiftKind::Policy, name.as_str())?;
+            self.store.atomically(|| {
+                let values = vec![name.as_str().into()];
+                self.store
+                    .run("DELETE FROM policies WHERE name = ?", values)?;
+                self.gifts.remove(GiftKind::Policy, name.as_str())?;
+                self.overrides.forget(name)
+            })?;
         }
         Ok(is_there)
     }
@@ -121,6 +191,29 @@ impl PolicyStore {
             Ok((name, self.store.get(body)?))
         };
         rows.iter().map(read).collect()
+    }
+
+    /// The overrides of all policies.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn list_all_overrides(
+        &self,
+        list: &ListAllOverrides,
+    ) -> Result<Vec<OverrideOfAll>, Fault> {
+        let mut policies = HashMap::new();
+        let mut all = Vec::new();
+        for (name, pattern, over) in self.overrides.list_all(list)? {
+            let algorithm = match policies.get(&name) {
+                Some(known) => Some(*known),
+                None => self.get(&name)?.map(|policy| policy.algorithm),
+            };
+            if let Some(algorithm) = algorithm {
+                policies.insert(name.clone(), algorithm);
+                all.push((name, algorithm, pattern, over));
+            }
+        }
+        Ok(all)
     }
 
     fn count(&self) -> Result<u64, Fault> {

@@ -66,6 +66,8 @@ pub enum Line {
     Counter(Box<CounterLine>),
     /// A policy: its name, and its body.
     Policy(String, String),
+    /// An override: its policy, its pattern, and its body.
+    Override(String, String, String),
     /// An alert: its name, and its body.
     Alert(String, String),
     /// A board: its id, and the body of its settings.
@@ -86,6 +88,8 @@ struct KindWire<'a> {
     id: Option<&'a RawValue>,
     #[serde(default)]
     policy: Option<String>,
+    #[serde(default)]
+    r#override: Option<String>,
     #[serde(default)]
     alert: Option<String>,
     #[serde(default)]
@@ -139,6 +143,10 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
         return Ok(Line::Counter(Box::new(counter_of(bytes, now_ms)?)));
     }
     let body = || kind.body.map_or("{}", RawValue::get).to_owned();
+    if let (Some(policy), Some(pattern)) = (&kind.policy, kind.r#override) {
+        only(bytes, &["policy", "override", "body"])?;
+        return Ok(Line::Override(policy.clone(), pattern, body()));
+    }
     if let Some(policy) = kind.policy {
         only(bytes, &["policy", "body"])?;
         return Ok(Line::Policy(policy, body()));

@@ -281,6 +281,8 @@ pub struct Ending {
     pub counters: u64,
     /// Policies in it.
     pub policies: u64,
+    /// Overrides in it.
+    pub overrides: u64,
     /// Alerts in it.
     pub alerts: u64,
     /// Boards in it.
@@ -314,6 +316,8 @@ impl Ending {
             #[serde(skip_serializing_if = "is_zero")]
             policies: u64,
             #[serde(skip_serializing_if = "is_zero")]
+            overrides: u64,
+            #[serde(skip_serializing_if = "is_zero")]
             alerts: u64,
             #[serde(skip_serializing_if = "is_zero")]
             boards: u64,
@@ -335,6 +339,7 @@ impl Ending {
             end: is_end,
             counters: self.counters,
             policies: self.policies,
+            overrides: self.overrides,
             alerts: self.alerts,
             boards: self.boards,
             checksum: checksum.text(),
@@ -391,6 +396,8 @@ pub struct Report {
     pub counters: u64,
     /// Policies that were.
     pub policies: u64,
+    /// Overrides that were.
+    pub overrides: u64,
     /// Alerts that were.
     pub alerts: u64,
     /// The names of alerts whose lines have no secret: new alerts need one set.
@@ -423,6 +430,7 @@ impl Report {
         let imported = [
             self.counters,
             self.policies,
+            self.overrides,
             self.alerts,
             self.boards,
             self.members,
@@ -465,6 +473,8 @@ impl Report {
             counters: u64,
             policies: u64,
             #[serde(skip_serializing_if = "is_zero")]
+            overrides: u64,
+            #[serde(skip_serializing_if = "is_zero")]
             alerts: u64,
             /// Alerts whose lines have no secret. Those that were there keep theirs; of new ones nobody knows it: put
             /// one.
@@ -486,6 +496,7 @@ impl Report {
             lines: self.lines,
             counters: self.counters,
             policies: self.policies,
+            overrides: self.overrides,
             alerts: self.alerts,
             alerts_without_secret: &self.alerts_without_secret,
             boards: self.boards,

@@ -5,10 +5,11 @@
 
 use serde::Serialize;
 
-use super::PolicyName;
+use super::{OverridePattern, PolicyName};
 use crate::problem::{Code, Problem};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::{NEVER_MS, Verdict};
+use tally_core::limit::policy::overrides::OverrideEffect;
 use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
 
 /// Header with the quota of each policy.
@@ -20,6 +21,15 @@ pub const LIMIT_HEADER: &str = "ratelimit";
 /// Type of the problem of a refusal.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
+/// Which override a key has.
+#[derive(Clone, Copy, Debug)]
+pub struct OverriddenBy<'a> {
+    /// Its pattern.
+    pub pattern: &'a OverridePattern,
+    /// What it promises.
+    pub effect: OverrideEffect,
+}
+
 /// The result of one check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckResult<'a> {
@@ -27,8 +37,10 @@ pub struct CheckResult<'a> {
     pub name: &'a PolicyName,
     /// The key.
     pub key: &'a CounterId,
-    /// The policy.
+    /// The policy of the key.
     pub policy: &'a Policy,
+    /// The override that made it, if the key has one.
+    pub over: Option<OverriddenBy<'a>>,
     /// Where it was decided.
     pub datacenter: &'a Datacenter,
     /// The verdict; `None` where the limiter could not be reached.
@@ -48,15 +60,19 @@ pub fn is_allowed(policy: &Policy, verdict: Option<Verdict>) -> bool {
 struct View<'a> {
     /// Whether the caller may go on.
     allowed: bool,
-    limit: u64,
-    /// What is left; `null` where the limiter could not be reached. After a check of a `global` limit: as its
-    /// datacenter knew last, so it may be far too high or too low.
+    /// `null` where an override admits everything.
+    limit: Option<u64>,
+    /// What is left; `null` where the limiter could not be reached, or where there is no limit. After a check of a
+    /// `global` limit: as its datacenter knew last, so it may be far too high or too low.
     remaining: Option<u64>,
     /// Milliseconds until more is left than now, if nobody consumes; 0 where all is.
     reset_after_ms: u64,
     /// 0 where it was admitted, otherwise milliseconds until the same check would be, if nobody consumes.
     retry_after_ms: u64,
     policy: &'a PolicyName,
+    /// The pattern of the override that the key has, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#override: Option<&'a OverridePattern>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a CounterId>,
     datacenter: &'a Datacenter,
@@ -85,9 +101,23 @@ impl CheckResult<'_> {
         self.verdict.is_none() && !self.is_allowed()
     }
 
-    /// The policy as an item of [`POLICY_HEADER`]. It says whether the policy is closed, so that clients know it while
-    /// nothing answers.
-    pub fn policy_item(&self) -> String {
+    /// Whether the key has this override.
+    fn is(&self, effect: OverrideEffect) -> bool {
+        self.over.is_some_and(|over| over.effect == effect)
+    }
+
+    /// The limit of the key; `None` where it has none.
+    fn limit(&self) -> Option<u64> {
+        if self.is(OverrideEffect::Blocked) {
+            return Some(0);
+        }
+        Some(self.policy.limit).filter(|_| !self.is(OverrideEffect::Unlimited))
+    }
+
+    /// The policy as an item of [`POLICY_HEADER`]; `None` where the key has no limit. It says whether the policy is
+    /// closed, so that clients know it while nothing answers.
+    pub fn policy_item(&self) -> Option<String> {
+        let limit = self.limit()?;
         let seconds = self.policy.window_ms / 1_000;
         let on_error = match self.policy.on_error {
             OnError::Open => "",
@@ -97,12 +127,12 @@ impl CheckResult<'_> {
             Algorithm::Concurrency => ";qu=\"concurrent-requests\"".to_owned(),
             _ => format!(";w={seconds}"),
         };
-        format!("\"{}\";q={}{per}{on_error}", self.name, self.policy.limit)
+        Some(format!("\"{}\";q={limit}{per}{on_error}", self.name))
     }
 
-    /// The rest of the quota as an item of [`LIMIT_HEADER`]; `None` where that is not known.
+    /// The rest of the quota as an item of [`LIMIT_HEADER`]; `None` where that is not known, or the key has no limit.
     pub fn limit_item(&self) -> Option<String> {
-        let verdict = self.verdict?;
+        let verdict = self.verdict.filter(|_| self.limit().is_some())?;
         let seconds = reset_after_ms(verdict).div_ceil(1_000);
         Some(format!(
             "\"{}\";r={};t={seconds}",
@@ -131,11 +161,14 @@ impl CheckResult<'_> {
         let shadow = verdict.filter(|_| self.policy.is_shadow);
         View {
             allowed: self.is_allowed(),
-            limit: self.policy.limit,
-            remaining: verdict.map(|verdict| verdict.remaining),
+            limit: self.limit(),
+            remaining: verdict
+                .filter(|_| self.limit().is_some())
+                .map(|verdict| verdict.remaining),
             reset_after_ms: verdict.map_or(0, reset_after_ms),
             retry_after_ms: verdict.map_or(0, |verdict| self.retry_after_ms(verdict)),
             policy: self.name,
+            r#override: self.over.map(|over| over.pattern),
             key: with_key.then_some(self.key),
             datacenter: self.datacenter,
             shadow: shadow.map(|verdict| Shadow {
@@ -152,12 +185,19 @@ impl CheckResult<'_> {
 
     /// The problem of a check that was refused.
     pub fn refused_json(&self) -> String {
-        let detail = format!(
-            "the quota of policy {} is used up for this key; try again in {} ms",
-            self.name,
-            self.verdict
-                .map_or(0, |verdict| self.retry_after_ms(verdict))
-        );
+        let wait_ms = self
+            .verdict
+            .map_or(0, |verdict| self.retry_after_ms(verdict));
+        let detail = match self.over.filter(|_| self.is(OverrideEffect::Blocked)) {
+            Some(over) => format!(
+                "the override {} of policy {} blocks this key; try again in {wait_ms} ms",
+                over.pattern, self.name
+            ),
+            None => format!(
+                "the quota of policy {} is used up for this key; try again in {wait_ms} ms",
+                self.name
+            ),
+        };
         let code = Code::QuotaExceeded;
         let view = self.view(false);
         to_json(&RefusedOne {
@@ -173,6 +213,7 @@ impl CheckResult<'_> {
             reset_after_ms: view.reset_after_ms,
             retry_after_ms: view.retry_after_ms,
             policy: view.policy,
+            r#override: view.r#override,
             datacenter: view.datacenter,
         })
     }
@@ -190,11 +231,13 @@ struct RefusedOne<'a> {
     #[serde(rename = "violated-policies")]
     violated: [&'a PolicyName; 1],
     allowed: bool,
-    limit: u64,
+    limit: Option<u64>,
     remaining: Option<u64>,
     reset_after_ms: u64,
     retry_after_ms: u64,
     policy: &'a PolicyName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#override: Option<&'a OverridePattern>,
     datacenter: &'a Datacenter,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::gift::Gift;
-use crate::limits::PolicyName;
+use crate::limits::{OverridePattern, PolicyName};
 use crate::names::{Address, LimiterAddress};
 use tally_core::cluster::spread::LimiterCounts;
 use tally_core::counter::id::CounterId;
@@ -14,7 +14,8 @@ use tally_core::limit::lease;
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::named::{CallAnswer, CallFault, CallWork, NamedCall, OpenHolds};
 use tally_core::limit::owner::Owner;
-use tally_core::limit::policy::Policy;
+use tally_core::limit::policy::overrides::{Override, PatternFilter};
+use tally_core::limit::policy::{Algorithm, Policy};
 use tally_core::limit::table::ReservationId;
 
 calls! {
@@ -26,9 +27,15 @@ calls! {
     LeaseReport => lease::LeaseAnswer, "/limit-lease", |it| Address::Limiter(&it.to);
     RecallLease => Option<lease::LeaseRequest>, "/limit-recall", |it| Address::Limiter(&it.to);
     PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0);
-    GetPolicy => Option<Policy>, "/policy-get", |_| Address::Directory(0);
+    GetPolicy => Option<StoredPolicy>, "/policy-get", |_| Address::Directory(0);
     DeletePolicy => bool, "/policy-delete", |_| Address::Directory(0);
     ListPolicies => Vec<(PolicyName, Policy)>, "/policy-list", |_| Address::Directory(0);
+    PutOverride => OverridePut, "/override-put", |_| Address::Directory(0);
+    FindOverride => OverrideFound, "/override-find", |_| Address::Directory(0);
+    DeleteOverride => bool, "/override-delete", |_| Address::Directory(0);
+    ListOverrides => Option<OverridesListed>, "/override-list", |_| Address::Directory(0);
+    ListAllOverrides => Vec<(PolicyName, Algorithm, OverridePattern, Override)>, "/override-list-all",
+        |_| Address::Directory(0);
 }
 
 /// What is asked of a key.
@@ -307,11 +314,145 @@ pub enum PolicyPut {
     PartFull,
 }
 
-/// Edge → partition 0: reads a policy.
+/// Edge → partition 0: reads a policy, and what has changed of its overrides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetPolicy {
     /// Its name.
     pub name: PolicyName,
+    /// The overrides that the edge knows; `None` where it knows none.
+    pub known: Option<KnownOverrides>,
+}
+
+/// Which overrides of a policy an edge knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownOverrides {
+    /// Their version: it rises with each change, also if the policy is made again.
+    pub version: u64,
+    /// Whether it knows a filter of them.
+    pub has_filter: bool,
+}
+
+/// A policy with its overrides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPolicy {
+    /// The policy.
+    pub policy: Policy,
+    /// Its overrides.
+    pub overrides: OverrideNews,
+}
+
+/// The overrides of a policy, as far as an edge does not know them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OverrideNews {
+    /// There are none.
+    None,
+    /// The edge knows the newest.
+    Unchanged,
+    /// All of them: few.
+    All(u64, Vec<(OverridePattern, Override)>),
+    /// The patterns that have changed since those that the edge knows by a filter.
+    Changed(u64, Vec<OverridePattern>),
+    /// A filter of many. Those of a key are to be asked for.
+    Many(u64, PatternFilter),
+}
+
+/// Edge → partition 0: finds the override of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindOverride {
+    /// The policy.
+    pub policy: PolicyName,
+    /// The key.
+    pub key: CounterId,
+}
+
+/// The override of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverrideFound {
+    /// The version of the overrides in which it was looked for.
+    pub version: u64,
+    /// The override, if the key has one that has not ended.
+    pub found: Option<(OverridePattern, Override)>,
+}
+
+/// Edge → partition 0: stores an override.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutOverride {
+    /// The policy.
+    pub policy: PolicyName,
+    /// Whose override it is.
+    pub pattern: OverridePattern,
+    /// The override.
+    pub over: Override,
+    /// Whose part of the table a new override fills.
+    pub gift: Gift,
+}
+
+/// The answer to a stored override.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OverridePut {
+    /// It is new.
+    Created,
+    /// There was one before.
+    Replaced,
+    /// There is no such policy.
+    NoPolicy,
+    /// The policy has too many.
+    Full,
+    /// All policies together have too many.
+    AllFull,
+    /// The caller's part of the table is full.
+    PartFull,
+}
+
+/// Edge → partition 0: deletes an override. The answer says whether there was one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteOverride {
+    /// The policy.
+    pub policy: PolicyName,
+    /// Whose override it is.
+    pub pattern: OverridePattern,
+}
+
+/// Edge → partition 0: the overrides of a policy that have not ended: of keys, then of prefixes, each in the order of
+/// their bytes. The answer is `None` where there is no such policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListOverrides {
+    /// The policy.
+    pub policy: PolicyName,
+    /// Where the list begins.
+    pub from: ListFrom,
+    /// The most overrides.
+    pub limit: u32,
+}
+
+/// Edge → partition 0: the overrides of all policies that have not ended, with the algorithms of the policies: in the
+/// order of the policies' names, and of each as [`ListOverrides`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListAllOverrides {
+    /// The last of the page before.
+    pub after: Option<(PolicyName, OverridePattern)>,
+    /// The most overrides.
+    pub limit: u32,
+}
+
+/// Where a list of overrides begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListFrom {
+    /// At the first.
+    Start,
+    /// After this pattern.
+    After(OverridePattern),
+    /// It has this pattern alone.
+    Only(OverridePattern),
+}
+
+/// Overrides of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverridesListed {
+    /// The policy.
+    pub policy: Policy,
+    /// The overrides.
+    pub overrides: Vec<(OverridePattern, Override)>,
 }
 
 /// Edge → partition 0: deletes a policy. The answer says whether there was one.

@@ -98,6 +98,23 @@ macro_rules! route_table {
             #[cfg(feature = "limits")]
             DeletePolicy(policy: PolicyName) "DELETE" "/limits/{policy}" "limit_policy_delete"
                 Right::Limit(Scope::Admin, policy, None) => limits::delete_policy(context, policy).await;
+            // Before the routes of a key, so that no key's route is read as the list.
+            #[cfg(feature = "limits")]
+            ListOverrides(policy: PolicyName) "GET" "/limits/{policy}/overrides" "limit_overrides"
+                Right::Limit(Scope::Read, policy, None) => overrides::list(context, policy).await;
+            #[cfg(feature = "limits")]
+            GetOverride(policy: PolicyName, pattern: OverridePattern) "GET" "/limits/{policy}/overrides/{pattern}"
+                "limit_override_get"
+                Right::Limit(Scope::Read, policy, None) => overrides::get(context, policy, pattern).await;
+            #[cfg(feature = "limits")]
+            PutOverride(policy: PolicyName, pattern: OverridePattern) "PUT" "/limits/{policy}/overrides/{pattern}"
+                "limit_override_put"
+                Right::Limit(Scope::Admin, policy, None) =>
+                    overrides::put(context, &caller, policy, pattern).await;
+            #[cfg(feature = "limits")]
+            DeleteOverride(policy: PolicyName, pattern: OverridePattern) "DELETE"
+                "/limits/{policy}/overrides/{pattern}" "limit_override_delete"
+                Right::Limit(Scope::Admin, policy, None) => overrides::delete(context, policy, pattern).await;
             #[cfg(feature = "limits")]
             Peek(policy: PolicyName, key: CounterId) "GET" "/limits/{policy}/{key}" "limit_peek"
                 Right::Limit(Scope::Read, policy, Some(key)) => limits::peek(context, policy, key).await;
