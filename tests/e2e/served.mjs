@@ -4,8 +4,8 @@
 
 /** Specs that need a hand inside of the deployment, a queue of the platform's, or hours of virtual time. */
 const FILES = [
-  "convergence", "described", "gifts", "limits-away", "limits-overrides", "live-away", "operations-away", "queue-bound", "redis-clients",
-  "seconds", "shared-flush", "sharing", "thousands", "unreachable",
+  "convergence", "described", "gifts", "limits-away", "limits-overrides", "live-away",
+  "operations-away", "queue-bound", "redis-clients", "seconds", "shared-flush", "sharing", "thousands", "unreachable",
   // It begins servers on workerd by itself, on whichever host it runs.
   "snapshots",
 ];
