@@ -1,4 +1,5 @@
 // `tally limits overrides` and its kin: other limits for some keys of a policy.
+import { path } from "../client/transport.ts";
 import { clientOf } from "./client.mjs";
 import { fieldsOf } from "./limits.mjs";
 import { EXIT, number, table } from "./outcome.mjs";
@@ -38,7 +39,8 @@ export async function set({ args: [policy, pattern, fields], options, screen }) 
 
 /** Deletes an override. */
 export async function remove({ args: [policy, pattern], options, screen }) {
-  const answer = await clientOf(options).deleteOverride(policy, pattern);
+  const call = path("/limits/{policy}/overrides/{pattern}", policy, pattern);
+  const answer = await clientOf(options).request("DELETE", call, { isSafe: true });
   screen.show(answer, () => `${policy} has no override ${pattern} any more`);
   return EXIT.done;
 }
