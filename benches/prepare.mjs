@@ -76,6 +76,17 @@ async function rank(url, board, members) {
   }
 }
 
+// Gives so many keys of a policy a limit of their own, by 64 clients.
+async function override(url, policy, count) {
+  let next = 0;
+  const client = async () => {
+    for (let number = next++; number < count; number = next++) {
+      await send("PUT", `${url}/limits/${policy}/overrides/customer-${number}`, '{"limit":1000}', "application/json");
+    }
+  };
+  await Promise.all(Array.from({ length: 64 }, client));
+}
+
 /** Makes a key by a call, and resolves to the `Authorization` of whoever has it. */
 export async function keyOf(url, wanted) {
   const { key } = await send(
@@ -87,8 +98,8 @@ export async function keyOf(url, wanted) {
 /**
  * Resolves to what each counter of a load holds then. prepare: undefined (0), {add} (so much, in one
  * increment), {shards} (4,000, with a cell in each of so many shards), {named, count} (0; so many counters whose names
- * begin so, of which the directory has been told), {board, members} (0; a board of so many members), or {policy, spent}
- * (0; the policy of that name is made, and its quota for the key `spent` used up).
+ * begin so, of which the directory has been told), {board, members} (0; a board of so many members), or {policy, spent,
+ * overrides} (0; the policy of that name is made, its quota for the key `spent` used up, and so many keys overridden).
  * Errors: BenchError where the server refuses, or a shard stays without a cell.
  */
 export async function prepare(url, { counters, prepare: wanted }) {
@@ -96,6 +107,7 @@ export async function prepare(url, { counters, prepare: wanted }) {
   if (wanted.policy !== undefined) {
     const { name, ...policy } = wanted.policy;
     await send("PUT", `${url}/limits/${name}`, JSON.stringify(policy), "application/json");
+    if (wanted.overrides !== undefined) await override(url, name, wanted.overrides);
     if (wanted.spent !== undefined) {
       await send(
         "POST", `${url}/limits/${name}/${wanted.spent}`, JSON.stringify({ cost: policy.limit }), "application/json",
