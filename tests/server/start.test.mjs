@@ -5,6 +5,9 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { placeFor } from "./place.mjs";
 
+// Less than requests in flight may take.
+const STREAMS_END_MS_MAX = 4_000;
+
 const place = placeFor("start");
 
 const json = async (url, init) => (await fetch(url, init)).json();
@@ -43,6 +46,26 @@ describe("the native server", () => {
     assert.ok(mean > 0.00001 && mean < 5, `${mean} s`);
     await server.end();
   });
+
+  for (const threads of ["1", "2"]) {
+    test(`ends its streams when it ends, with threads: ${threads}`, async () => {
+      const { server, url } = await place.begin({ options: ["--threads", threads] });
+      const streams = await Promise.all(["a", "b", "c", "d"].map(async (id) => {
+        const { status, body } = await fetch(`${url}/live?id=${id}`);
+        assert.equal(status, 200);
+        const texts = body.pipeThrough(new TextDecoderStream())[Symbol.asyncIterator]();
+        for (let text = ""; !text.includes(`"${id}":null`); ) text += (await texts.next()).value;
+        return texts;
+      }));
+      const began = performance.now();
+      const ended = server.end();
+      // A stream that is broken off rejects.
+      for (const texts of streams) while (!(await texts.next()).done);
+      assert.deepEqual(await ended, { code: 0, signal: null });
+      const ms = performance.now() - began;
+      assert.ok(ms < STREAMS_END_MS_MAX, `${ms} ms`);
+    });
+  }
 
   test("still knows what it acknowledged after a kill", async () => {
     const { server: first, url } = await place.begin();

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use tally_host::Later;
 use tally_host::object::Readiness;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// A stream, as the object and the connection have it.
 #[derive(Default)]
@@ -63,6 +64,34 @@ impl EventReader {
         match self {
             Self::Near(end) => end.poll(context),
             Self::Far(chunks) => chunks.poll_recv(context),
+        }
+    }
+}
+
+/// A stream that ends with the server: who reads it connects to the next one.
+pub(crate) struct ServedStream {
+    reader: EventReader,
+    ends: Later<()>,
+}
+
+impl ServedStream {
+    /// A stream that lasts until `ends` says that the server ends.
+    pub(crate) fn new(reader: EventReader, mut ends: watch::Receiver<bool>) -> Self {
+        let ends = async move {
+            // Its sender is the signal: if that is gone, the end has begun too.
+            let _ = ends.wait_for(|ends| *ends).await;
+        };
+        Self {
+            reader,
+            ends: Box::pin(ends),
+        }
+    }
+
+    /// The next chunk; `None` at the end.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self.reader.poll(context) {
+            Poll::Pending => self.ends.as_mut().poll(context).map(|()| None),
+            ready => ready,
         }
     }
 }

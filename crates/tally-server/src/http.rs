@@ -102,6 +102,7 @@ pub(crate) struct EdgeDoor {
     tls: Option<Tls>,
     bounds: Arc<ClientBounds>,
     requests: Arc<AtomicUsize>,
+    ends: watch::Receiver<bool>,
 }
 
 /// Counts as long as it is held.
@@ -122,11 +123,13 @@ impl Drop for Held {
 
 impl EdgeDoor {
     /// A door of a node. `blob`: the header that says where a request entered. `tls`: what all of its clients speak.
+    /// `ends`: whether the end has begun.
     pub(crate) fn new(
         home: Rc<dyn Home>,
         blob: Option<&str>,
         bounds: &Arc<ClientBounds>,
         tls: Option<&Tls>,
+        ends: &watch::Receiver<bool>,
     ) -> Rc<Self> {
         Rc::new(Self {
             ground: home.ground().clone(),
@@ -136,15 +139,13 @@ impl EdgeDoor {
             tls: tls.cloned(),
             bounds: bounds.clone(),
             requests: Arc::default(),
+            ends: ends.clone(),
         })
     }
 
     /// Accepts clients until the end begins.
-    pub(crate) async fn listen(
-        self: Rc<Self>,
-        listener: TcpListener,
-        mut ends: watch::Receiver<bool>,
-    ) {
+    pub(crate) async fn listen(self: Rc<Self>, listener: TcpListener) {
+        let mut ends = self.ends.clone();
         loop {
             let accepted = {
                 let accept = std::pin::pin!(listener.accept());
@@ -155,7 +156,7 @@ impl EdgeDoor {
                 }
             };
             match accepted {
-                Ok((stream, peer)) => self.clone().admit(stream, peer, ends.clone()),
+                Ok((stream, peer)) => self.clone().admit(stream, peer),
                 Err(error) => {
                     self.ground
                         .log(&format!("no connection can be accepted: {error}"));
@@ -165,7 +166,7 @@ impl EdgeDoor {
         }
     }
 
-    fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr, ends: watch::Receiver<bool>) {
+    fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr) {
         if self.bounds.connections() >= self.bounds.connections_max {
             return self.refuse(stream);
         }
@@ -176,10 +177,10 @@ impl EdgeDoor {
         let clock = self.ground.clock.clone();
         let work = async move {
             match &self.tls.clone() {
-                None => self.serve(stream, peer.ip(), ends).await,
+                None => self.serve(stream, peer.ip()).await,
                 Some(tls) => {
                     if let Some(stream) = tls.accept(stream).await {
-                        Box::pin(self.serve(stream, peer.ip(), ends)).await;
+                        Box::pin(self.serve(stream, peer.ip())).await;
                     }
                 }
             }
@@ -211,9 +212,9 @@ impl EdgeDoor {
         self: Rc<Self>,
         stream: S,
         peer: IpAddr,
-        mut ends: watch::Receiver<bool>,
     ) {
         let head_time_max = self.bounds.head_time_max;
+        let mut ends = self.ends.clone();
         let service = service_fn(move |request| {
             let door = self.clone();
             async move { Ok::<_, Infallible>(door.answer(request, peer).await) }
@@ -258,7 +259,7 @@ impl EdgeDoor {
         {
             response.body = Body::Text([text, times.text().as_str()].concat().into());
         }
-        match answer_of(response) {
+        match answer_of(response, &self.ends) {
             Ok(answer) => answer,
             Err(stream) => upgraded(&stream, upgrade, key),
         }

@@ -12,8 +12,9 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tally_host::http::{self, Pieces};
 use tally_host::{Later, Stream};
+use tokio::sync::watch;
 
-use super::event_stream::{EventCarrier, EventReader};
+use super::event_stream::{EventCarrier, ServedStream};
 
 /// A body of a known length.
 pub(crate) struct FullBody(Option<Bytes>);
@@ -55,7 +56,7 @@ pub(crate) enum AnswerBody {
     /// Produced while it is sent.
     Pieces(Box<dyn Pieces>, Cell<Option<NextPiece>>),
     /// Server-sent events.
-    Events(EventReader),
+    Events(ServedStream),
 }
 
 impl From<Vec<u8>> for AnswerBody {
@@ -88,7 +89,7 @@ impl Body for AnswerBody {
             Self::Full(FullBody(bytes)) => {
                 Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
             }
-            Self::Events(reader) => reader
+            Self::Events(stream) => stream
                 .poll(context)
                 .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
             Self::Pieces(pieces, asked) => {
@@ -141,8 +142,12 @@ fn head_of(response: &http::Response) -> Response<AnswerBody> {
     made
 }
 
-/// Makes an answer. That of a socket is left to the caller, who has the connection.
-pub(crate) fn answer_of(mut response: http::Response) -> Result<Response<AnswerBody>, Stream> {
+/// Makes an answer. That of a socket is left to the caller, who has the connection. `ends`: whether the server ends,
+/// and with it a stream.
+pub(crate) fn answer_of(
+    mut response: http::Response,
+    ends: &watch::Receiver<bool>,
+) -> Result<Response<AnswerBody>, Stream> {
     let body = std::mem::replace(&mut response.body, http::Body::Empty);
     let body = match body {
         http::Body::Socket(stream) => return Err(stream),
@@ -156,7 +161,10 @@ pub(crate) fn answer_of(mut response: http::Response) -> Result<Response<AnswerB
         http::Body::Stream(stream) => {
             let carrier = stream.carrier.downcast_ref::<EventCarrier>();
             let reader = carrier.and_then(EventCarrier::take);
-            reader.map_or_else(|| AnswerBody::from(Vec::new()), AnswerBody::Events)
+            reader.map_or_else(
+                || AnswerBody::from(Vec::new()),
+                |reader| AnswerBody::Events(ServedStream::new(reader, ends.clone())),
+            )
         }
     };
     let mut made = head_of(&response);

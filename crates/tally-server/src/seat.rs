@@ -18,7 +18,7 @@ use super::node::Node;
 use super::options::ServerSettings;
 use super::store::folder::DataFolder;
 
-/// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
+/// Requests in flight get this long after SIGTERM. Streams of changes end at once.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Work that outlasts its request, such as a report of metrics, gets this long after the last request.
@@ -65,8 +65,9 @@ impl Seat {
                 self.blob.as_deref(),
                 &self.bounds,
                 self.tls.as_ref(),
+                &self.ends,
             );
-            tokio::task::spawn_local(door.listen(listener, self.ends.clone()));
+            tokio::task::spawn_local(door.listen(listener));
         }
         // Its sender is the signal: if that is gone, the end has begun too.
         let _ = self.ends.wait_for(|ends| *ends).await;
