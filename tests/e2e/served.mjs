@@ -44,6 +44,10 @@ const TESTS = {
     "a repeated check takes once", "a refused check gets its refusal again",
     "a hold that nobody settles ends by itself", "a limit of concurrency counts what is held now",
   ],
+  "quotas return, and keys end, while a busy machine computes": [
+    "a body creates as many counters as an address may", "reads are paid for by the calls that they need",
+    "most checks of a hot key are admitted without a call", "a key ends when it is told to, a counter too",
+  ],
   "half a minute and more passes in it, of which nothing is the server's": [
     "an admin sees what each cell stores", "the parts of Redis's values are the sums",
     "a share ends when it was to end", "a revoked key ends in another isolate within the bound",
