@@ -1,17 +1,24 @@
-// `make package`: the npm package `edgetally`, as build/edgetally-<version>.tgz.
+// `make package`: the npm package `edgetally`, as build/edgetally-<version>.tgz, and the one that has the native server
+// for this platform, as build/edgetally-<platform>-<version>.tgz.
 //
 // Invariant: the package needs workerd and nothing else to run. Libraries of the command are bundled into it, with
 // their licences. Life: types from OpenAPI → client compiled → command bundled → files put together → npm pack.
+// npm installs that of the platform with it, as it is one of its optional dependencies that says where it runs.
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
+import { nativePackage } from "./command/native.mjs";
+import { crateLicences } from "./licences.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const STAGE = join(ROOT, "build/package");
 const read = (path) => readFileSync(join(ROOT, path), "utf8");
 const own = JSON.parse(read("package.json"));
+
+/** Where the native server runs from npm: a platform as Node names it, and the static target that is built for it. */
+const NATIVE = { "linux-x64": "x86_64-unknown-linux-musl" };
 
 function run(program, args, options = {}) {
   const { status, stdout, stderr, error } = spawnSync(program, args, {
@@ -110,6 +117,7 @@ function manifest() {
       "./package.json": "./package.json",
     },
     dependencies: { workerd: pinned.workerd },
+    optionalDependencies: Object.fromEntries(Object.keys(NATIVE).map((platform) => [nativePackage(platform), version])),
     peerDependencies: { miniflare: "^5.0.0-0", react: ">=18", wrangler: ">=4" },
     peerDependenciesMeta: { miniflare: { optional: true }, react: { optional: true }, wrangler: { optional: true } },
     tally: { wrangler: pinned.wrangler },
@@ -137,20 +145,77 @@ function stage() {
   licences();
 }
 
+function pack(folder) {
+  const place = join(ROOT, "build");
+  const [{ filename }] = JSON.parse(
+    run("npm", ["pack", "--json", "--ignore-scripts", "--loglevel=error", "--pack-destination", place], {
+      cwd: folder,
+    }),
+  );
+  return join(place, filename);
+}
+
 /** Makes the package, and returns its path. */
 export function makePackage() {
   stage();
-  const [{ filename }] = JSON.parse(
-    run("npm", ["pack", "--json", "--ignore-scripts", "--loglevel=error", "--pack-destination", join(ROOT, "build")], {
-      cwd: STAGE,
-    }),
-  );
-  return join(ROOT, "build", filename);
+  return pack(STAGE);
+}
+
+/** Returns how to get what a build of the native server for a target lacks here; undefined if it lacks nothing. */
+function lacking(target) {
+  const sysroot = run("rustc", ["--print", "sysroot"]).trim();
+  if (!existsSync(join(sysroot, "lib/rustlib", target))) return `run rustup target add ${target}`;
+  if (spawnSync("musl-gcc", ["--version"]).status !== 0) return "install musl-gcc, which Debian has in musl-tools";
+  return undefined;
+}
+
+/** Builds the native server as one static program, which runs with every C library. Returns its path. */
+function buildNative(target) {
+  run("cargo", ["build", "--locked", "--profile", "native", "--package", "tally-server", "--target", target], {
+    stdio: ["ignore", "inherit", "inherit"],
+  });
+  return join(ROOT, "target", target, "native/tally-server");
+}
+
+/**
+ * Makes the package with the native server for this platform, and returns its path; undefined where npm has none.
+ * program: what is packed instead of a new build.
+ */
+export function makeNativePackage({ program } = {}) {
+  const platform = `${process.platform}-${process.arch}`;
+  const target = NATIVE[platform];
+  if (target === undefined) return undefined;
+  const folder = join(ROOT, "build", `package-${platform}`);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(join(folder, "bin"), { recursive: true });
+  cpSync(program ?? buildNative(target), join(folder, "bin/tally-server"));
+  chmodSync(join(folder, "bin/tally-server"), 0o755);
+  cpSync(join(ROOT, "LICENSE"), join(folder, "LICENSE"));
+  writeFileSync(join(folder, "THIRD-PARTY.txt"), crateLicences(ROOT, target));
+  const { version, license } = own;
+  const manifest = {
+    name: nativePackage(platform),
+    version,
+    description: `The native server of edgetally for ${platform}: tally serve --native`,
+    license,
+    os: [process.platform],
+    cpu: [process.arch],
+    // A package of `preferUnplugged` is kept as files by those who keep packages zipped: it is run.
+    preferUnplugged: true,
+  };
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+  return pack(folder);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv[2] === "--types") {
     types();
     client();
-  } else console.log(makePackage());
+  } else {
+    console.log(makePackage());
+    const target = NATIVE[`${process.platform}-${process.arch}`];
+    const lack = target === undefined ? "this platform has none" : lacking(target);
+    if (lack === undefined) console.log(makeNativePackage());
+    else console.error(`The package with the native server is not made: ${lack}.`);
+  }
 }

@@ -1,32 +1,23 @@
 // `tally serve`: the server of this package, its settings as options or in the environment; with `--native` the program
 // `tally-server` instead, where there is one.
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
-import { join } from "node:path";
-import { serve as serveFrom } from "../../scripts/server.mjs";
+import { nativeServer } from "./native.mjs";
 import { EXIT, Failure } from "./outcome.mjs";
 import { ROOT } from "./place.mjs";
 import { readText } from "./text.mjs";
 
 const DATA_DEFAULT = "tally-data";
 
-/** The native server: the one that TALLY_SERVER names, the one of the source, or the one on the PATH. */
-function nativeProgram(env) {
-  const built = join(ROOT, "target/native/tally-server");
-  return env.TALLY_SERVER || (existsSync(built) ? built : "tally-server");
-}
-
 // Runs the native server until it ends, and resolves to its exit code. It reads the same variables.
 function serveNatively(env) {
-  const program = nativeProgram(env);
+  const { program, fault } = nativeServer({ env });
+  if (fault !== undefined) throw new Failure(EXIT.usage, `--native: ${fault}`);
   delete env.TALLY_SERVER;
   const child = spawn(program, { stdio: "inherit", env });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   return new Promise((done, failed) => {
-    child.on("error", () => {
-      failed(
-        new Failure(EXIT.usage, `--native: ${program} cannot be started: build it by make native, or name it by TALLY_SERVER`),
-      );
+    child.on("error", ({ message }) => {
+      failed(new Failure(EXIT.usage, `--native: ${program} cannot be started: ${message}`));
     });
     child.on("exit", (code) => done(code ?? 1));
   });
@@ -49,6 +40,8 @@ export async function serve({ options, screen }) {
     }
   }
   if (options.native) process.exit(await serveNatively(env));
+  // It loads workerd, which the native server does without.
+  const { serve: serveFrom } = await import("../../scripts/server.mjs");
   await serveFrom(
     {
       root: ROOT,

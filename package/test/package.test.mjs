@@ -1,12 +1,15 @@
 // The package as people get it: installed into an empty folder, without Rust, it counts.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { after, test } from "node:test";
 import { PYTHON } from "../../scripts/python-clients.mjs";
-import { makePackage } from "../package.mjs";
-import { ROOT, folder, openServer, run } from "./server.mjs";
+import { PROGRAM } from "../../tests/server/program.mjs";
+import { nativePackage } from "../command/native.mjs";
+import { makeNativePackage, makePackage } from "../package.mjs";
+import { ROOT, folder, openServer, run, until } from "./server.mjs";
 
 const place = folder();
 after(() => rmSync(place, { recursive: true, force: true }));
@@ -41,12 +44,45 @@ function archives() {
   );
 }
 
-test("it installs into an empty folder without Rust, and counts", { timeout: 300_000 }, async () => {
+/** The package with the native server, as tests build that: without what a debugger reads. */
+function nativeArchive() {
+  assert.ok(existsSync(PROGRAM), `${PROGRAM} is missing: cargo build -p tally-server makes it`);
+  const program = join(place, "tally-server");
+  const { status, stderr } = spawnSync("strip", ["-o", program, PROGRAM], { encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+  return makeNativePackage({ program });
+}
+
+/** With the package of the platform the command runs the native server, and says what to do once that is gone. */
+async function servesNatively(empty, env, name) {
+  const program = [join(empty, "node_modules/.bin/tally")];
+  const data = join(place, "native-data");
+  const said = { text: "" };
+  const child = spawn(program[0], ["serve", "--native", "--port", "0", "--data", data], { cwd: empty, env });
+  child.stdout.on("data", (text) => (said.text += text));
+  child.stderr.on("data", (text) => (said.text += text));
+  const ended = once(child, "close");
+  const [, url] = await until(() => said.text.match(/ready on (\S+)/) ?? child.exitCode !== null);
+  assert.ok(url, said.text);
+  const answer = await fetch(`${url}/counters/likes/increment`, { method: "POST" });
+  assert.equal((await answer.json()).value, 1);
+  child.kill("SIGTERM");
+  assert.deepEqual(await ended, [0, null], said.text);
+  rmSync(join(empty, "node_modules", name), { recursive: true });
+  const missing = await run(program[0], ["serve", "--native"], { cwd: empty, env: { ...env, TALLY_SERVER: "" } });
+  assert.equal(missing.code, 2);
+  assert.match(missing.stderr, new RegExp(`npm install ${name}@.* or leave out --native`));
+}
+
+test("it installs into an empty folder without Rust, and counts", { timeout: 600_000 }, async () => {
   const archive = makePackage();
+  const native = nativeArchive();
+  const name = nativePackage(`${process.platform}-${process.arch}`);
   const empty = join(place, "empty");
   mkdirSync(empty);
   // "overrides" is how an npm without a registry is told where packages are. With one, `npm install <archive>` is all.
-  writeFileSync(join(empty, "package.json"), JSON.stringify({ private: true, type: "module", overrides: archives() }));
+  const overrides = { ...archives(), ...(native && { [name]: `file:${native}` }) };
+  writeFileSync(join(empty, "package.json"), JSON.stringify({ private: true, type: "module", overrides }));
   const env = { PATH, HOME: place, npm_config_cache: join(place, "cache") };
   const began = performance.now();
   const installed = await run("npm", ["install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", archive], {
@@ -54,7 +90,7 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
   });
   assert.equal(installed.code, 0, installed.stderr);
   const dependencies = readdirSync(join(empty, "node_modules")).filter((name) => !name.startsWith("."));
-  assert.deepEqual(dependencies.sort(), ["@cloudflare", "edgetally", "workerd"]);
+  assert.deepEqual(dependencies.sort(), ["@cloudflare", "edgetally", ...(native ? [name] : []), "workerd"]);
   assert.notEqual(spawnSync("sh", ["-c", "command -v cargo"], { env }).status, 0, "cargo is on the PATH");
 
   // `npx edgetally` runs the program that has the package's name.
@@ -83,6 +119,7 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
   } finally {
     await server.end();
   }
+  if (native) await servesNatively(empty, env, name);
 
   const strict = '{"compilerOptions":{"strict":true,"module":"NodeNext","target":"ES2022","lib":["ES2023","DOM","DOM.AsyncIterable"],"types":[],"noEmit":true},"files":["use.ts"]}';
   writeFileSync(join(empty, "tsconfig.json"), strict);

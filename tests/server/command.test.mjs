@@ -38,5 +38,5 @@ test("tally serve --native answers, and ends in order", WITHIN, async () => {
 test("tally serve --native says where the program is missing", WITHIN, async () => {
   const said = begin([], "/nowhere/tally-server");
   assert.equal((await said.ended)[0], 2);
-  assert.match(said.errors, /--native: \/nowhere\/tally-server cannot be started: build it by make native/);
+  assert.match(said.errors, /--native: TALLY_SERVER names \/nowhere\/tally-server, which is no program/);
 });
