@@ -8,17 +8,22 @@ interface ExpressResponse {
   set(headers: Record<string, string>): unknown;
   status(status: number): { type(type: string): { send(body: string): unknown } };
   locals: Record<string, unknown>;
+  once(event: "close", then: () => void): unknown;
+  closed: boolean;
 }
 
 /**
  * Returns middleware that asks the limit before each request. The verdict is `response.locals.tally`, undefined where
  * Tally does not answer. Without `key` the quota is that of `request.ip`, of IPv6 that of its network: set Express's
- * `trust proxy` behind a proxy.
+ * `trust proxy` behind a proxy. What a request holds is released when its response is closed.
  */
 export function limit(tally: Tally, options: LimitOptions<any>) {
   return async (request: any, answer: any, next: (error?: unknown) => void): Promise<void> => {
     const response = answer as ExpressResponse;
-    const { verdict, headers, refusal } = await judge(tally, options, request, () => request.ip);
+    const { verdict, headers, refusal, release } = await judge(tally, options, request, () => request.ip);
+    // A client may have hung up meanwhile.
+    if (response.closed) void release?.();
+    else if (release !== undefined) response.once("close", release);
     try {
       response.set(headers);
       if (refusal !== undefined) {

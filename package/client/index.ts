@@ -64,6 +64,11 @@ export class Tally {
     this.#batch = new Batch(this.#transport, options.batch);
   }
 
+  /** How long a check of a limit may take. */
+  get check_ms(): number {
+    return this.#options.check_ms ?? CHECK_MS;
+  }
+
   /**
    * Returns the same client for a visitor's request of your Worker: its `cf`, and for visitors its address and user
    * agent, go along.
@@ -231,8 +236,7 @@ export class Tally {
     policy: string, key: string, check: LimitCheck = {}, signal?: AbortSignal, deadline_ms?: number,
   ): Promise<Verdict> {
     const route = path("/limits/{policy}/{key}", policy, key);
-    const late_ms = deadline_ms ?? this.#options.check_ms ?? CHECK_MS;
-    const call = { body: check, answers: [429], signal, deadline_ms: late_ms };
+    const call = { body: check, answers: [429], signal, deadline_ms: deadline_ms ?? this.check_ms };
     try {
       return await this.#transport.read("POST", route, call, async (answer) => {
         const verdict = await verdictOf(policy, check, answer);
@@ -266,12 +270,24 @@ export class Tally {
 
   /**
    * Holds an amount (1) before the work, once, however often it has to be sent. A refusal is an answer: `allowed` is
-   * false, and there is no `hold`. There is none either where no limiter answers and the policy is open.
+   * false, and there is no `hold`. There is none either where no limiter answers and the policy is open. `deadline_ms`
+   * is how long all tries together may take.
    */
-  async reserve(policy: string, key: string, hold: HoldSpec = {}, options: CallOptions = {}): Promise<Reserved> {
+  async reserve(
+    policy: string, key: string, hold: HoldSpec = {}, options: CallOptions = {}, deadline_ms?: number,
+  ): Promise<Reserved> {
     const route = path("/limits/{policy}/{key}/holds", policy, key);
-    const call = { body: hold, answers: [429], idempotencyKey: crypto.randomUUID(), ...options };
-    return this.#transport.read("POST", route, call, (answer) => verdictOf(policy, {}, answer));
+    const call = { body: hold, answers: [429], idempotencyKey: crypto.randomUUID(), deadline_ms, ...options };
+    try {
+      return await this.#transport.read("POST", route, call, async (answer) => {
+        const verdict = await verdictOf(policy, {}, answer);
+        this.#learn(policy, answer.headers.get("ratelimit-policy") ?? "");
+        return verdict;
+      });
+    } catch (error) {
+      if (error instanceof TallyError) error.on_error = this.#onErrorOf(policy, {}, error);
+      throw error;
+    }
   }
 
   /** Settles a hold by what was used, all of it where `amount` is left out. The rest comes back. */

@@ -1,9 +1,10 @@
 // What middleware answers of a verdict, whatever the framework.
 //
 // Invariants: nothing here throws. Refused and unreachable are never confused: `onError` decides only if Tally does not
-// answer in time, or answers 5xx. A request that is let through without a verdict is in the log.
+// answer in time, or answers 5xx. A request that is let through without a verdict is in the log. What a request holds
+// is released once, when its response ends, however it ends.
 import { clientKey } from "./address.ts";
-import { TallyError, type LimitCheck, type Tally, type Verdict } from "./index.ts";
+import { TallyError, type HoldSpec, type LimitCheck, type Tally, type Verdict } from "./index.ts";
 import { checked, isFinal } from "./transport.ts";
 
 export interface LimitOptions<Context> {
@@ -13,8 +14,13 @@ export interface LimitOptions<Context> {
   key?: (context: Context) => string | undefined | Promise<string | undefined>;
   /** How much it uses (1). */
   cost?: number;
-  /** The fields of a policy, where none is stored under that name. */
+  /** The fields of a policy, where none is stored under that name. Not with `hold`. */
   check?: LimitCheck;
+  /**
+   * Holds quota while the response is under way, as a policy of `concurrency` needs it. The hold is released when the
+   * response ends, or its client hangs up. `{}` holds 1.
+   */
+  hold?: HoldSpec;
   /**
    * While Tally does not answer, `open` lets requests through, and `closed` answers 503. If you leave it out, the
    * `on_error` of `check` or of an earlier answer decides. If neither is known, requests are let through.
@@ -32,7 +38,7 @@ export interface LimitOptions<Context> {
 
 export interface Refusal {
   status: 400 | 429 | 500 | 503;
-  body: { type: string; title: string; status: number; detail: string; code: string };
+  body: { type: string; title: string; status: number; detail: string; code: string; "violated-policies"?: string[] };
 }
 
 export interface Judged {
@@ -41,7 +47,12 @@ export interface Judged {
   headers: Record<string, string>;
   /** What is answered instead; undefined where the request may go on. */
   refusal: Refusal | undefined;
+  /** Releases what the request holds, once. Never rejects. Undefined where it holds nothing. */
+  release?: () => Promise<void>;
 }
+
+/** The type of the problem of a refusal. Source: draft-ietf-httpapi-ratelimit-headers-11, section 5.1. */
+const QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 /** The key of all requests that have none. */
 export const SHARED_KEY = "(no key)";
@@ -67,10 +78,11 @@ function log(options: LimitOptions<any>, kind: string, message: string): void {
 
 function refused(
   status: Refusal["status"], code: string, title: string, detail: string, headers: Record<string, string> = {},
+  more: Partial<Refusal["body"]> = {},
 ): Judged {
   // Pages of problems are Tally's, so the others have none.
-  const type = code === "quota-exceeded" ? "/problems/quota-exceeded" : "about:blank";
-  const body = { type, title, status, detail, code };
+  const type = code === "quota-exceeded" ? QUOTA_EXCEEDED : "about:blank";
+  const body = { type, title, status, detail, code, ...more };
   return { verdict: undefined, headers, refusal: { status, body } };
 }
 
@@ -83,13 +95,35 @@ export async function judge<Context>(
     const detail = "the request has nothing that identifies its sender";
     return refused(400, "no-key", "The request does not say whose it is", detail);
   }
-  const { policy, cost, check = {} } = options;
+  const { policy, cost, check = {}, hold } = options;
   try {
+    if (hold !== undefined) return await held(tally, options, key, hold);
     const asked = cost === undefined ? check : { ...check, cost };
     return answerOf(options, await tally.limit(policy, key, asked, undefined, options.deadline_ms));
   } catch (error) {
     return failed(options, error);
   }
+}
+
+// Holds quota for a request.
+async function held(tally: Tally, options: LimitOptions<any>, key: string, hold: HoldSpec): Promise<Judged> {
+  const { policy, cost, deadline_ms = tally.check_ms } = options;
+  const asked = cost === undefined ? hold : { amount: cost, ...hold };
+  const reserved = await tally.reserve(policy, key, asked, {}, deadline_ms);
+  const judged = answerOf(options, reserved);
+  const id = reserved.hold?.id;
+  if (id === undefined) return judged;
+  let released: Promise<void> | undefined;
+  const release = async () => {
+    try {
+      await tally.release(policy, key, id);
+    } catch (error) {
+      // Its time is over, and so is the hold.
+      if (error instanceof TallyError && error.code === "hold-ended") return;
+      log(options, "release", `a hold was not released, and lasts until its time ends: ${error}`);
+    }
+  };
+  return { ...judged, release: () => (released ??= release()) };
 }
 
 // The key of a request; undefined where it has none and is refused for that.
@@ -119,7 +153,8 @@ function answerOf({ policy }: LimitOptions<any>, verdict: Verdict): Judged {
   if (verdict.allowed) return { verdict, headers, refusal: undefined };
   const after = seconds(verdict.retry_after_ms ?? 0);
   const detail = `the quota of "${policy}" is used up; try again in ${after} s`;
-  const judged = refused(429, "quota-exceeded", "The quota is used up", detail, { ...headers, "retry-after": after });
+  const said = { ...headers, "retry-after": after };
+  const judged = refused(429, "quota-exceeded", "The quota is used up", detail, said, { "violated-policies": [policy] });
   return { ...judged, verdict };
 }
 

@@ -12,10 +12,11 @@ export function fieldsOf(text, example = '{"limit":100,"window_seconds":60}') {
   }
 }
 
-const policyText = (one) => [
-  one.policy, `${number(one.limit)} in ${number(one.window_seconds)} s`, one.algorithm, one.scope,
-  one.shadow ? "watches only" : "",
-];
+const amountText = ({ limit, window_seconds, ttl_seconds }) =>
+  window_seconds === undefined ? `${number(limit)} at once, ${number(ttl_seconds)} s` : `${number(limit)} in ${number(window_seconds)} s`;
+const policyText = (one) => [one.policy, amountText(one), one.algorithm, one.scope, one.shadow ? "watches only" : ""];
+const heldText = ({ held, holds, oldest_at }) =>
+  holds > 0 ? `, ${number(held)} held by ${number(holds)} since ${new Date(oldest_at).toISOString()}` : "";
 const verdictText = ({ allowed, remaining, limit, reset_after_ms, retry_after_ms }) =>
   `${allowed === false ? "refused" : "allowed"}, ${limit === null ? "no limit" : `${number(remaining)} of ${number(limit)} left`}${retry_after_ms > 0 ? `, try again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
 
@@ -40,7 +41,7 @@ export async function show({ args: [policy, key], options, screen }) {
   if (key === undefined) {
     screen.show(await client.request("GET", path("/limits/{policy}", policy)), (one) => table([policyText(one)]));
   } else {
-    screen.show(await client.peek(policy, key), verdictText);
+    screen.show(await client.peek(policy, key), (one) => `${verdictText(one)}${heldText(one)}`);
   }
   return EXIT.done;
 }
@@ -65,6 +66,32 @@ export async function check({ args: [policy, key], options, screen }) {
   const verdict = await clientOf(options).limit(policy, key, { cost: options.cost });
   screen.show(verdict, verdictText);
   return verdict.allowed ? EXIT.done : EXIT.limited;
+}
+
+/** Holds an amount before the work; the exit code says whether the limit allows it. */
+export async function reserve({ args: [policy, key], options, screen }) {
+  const { amount, ttl: ttl_seconds, onExpiry: on_expiry } = options;
+  const spec = Object.fromEntries(Object.entries({ amount, ttl_seconds, on_expiry }).filter(([, value]) => value !== undefined));
+  const reserved = await clientOf(options).reserve(policy, key, spec);
+  const { allowed, hold } = reserved;
+  const idText = () => hold?.id ?? "the limiter does not answer, and the policy is open: there is nothing to settle";
+  screen.show(reserved, () => (allowed ? idText() : verdictText(reserved)));
+  return allowed ? EXIT.done : EXIT.limited;
+}
+
+const settledText = ({ settled, returned, over, remaining, limit }) =>
+  `${number(settled)} used, ${number(returned)} returned${over > 0 ? `, ${number(over)} more than there was room for` : ""}, ${number(remaining)} of ${number(limit)} left`;
+
+/** Ends a hold by what was used: all of it, unless `--amount` names less or more. */
+export async function settle({ args: [policy, key, hold], options, screen }) {
+  screen.show(await clientOf(options).settle(policy, key, hold, options.amount), settledText);
+  return EXIT.done;
+}
+
+/** Gives back all of a hold. */
+export async function release({ args: [policy, key, hold], options, screen }) {
+  screen.show(await clientOf(options).release(policy, key, hold), settledText);
+  return EXIT.done;
 }
 
 /** Forgets what a key has used. */

@@ -270,6 +270,7 @@ function limiting(tally) {
       .description(text)
       .addHelpText("after", examples(`tally limits ${name}${words}`))
       .action(run(module, action));
+  const ofKey = (command) => command.argument("<policy>", "a policy").argument("<key>", "a key of the policy");
   verb("list", "list policies", "");
   verb("show", "show a policy, or the quota of a key", " login bob")
     .argument("<policy>", "a policy")
@@ -278,13 +279,17 @@ function limiting(tally) {
     .argument("<policy>", "a policy")
     .argument("<fields>", "its fields, as JSON");
   verb("delete", "delete a policy", " login", "remove").argument("<policy>", "a policy");
-  verb("check", "consume from a key's quota; exit code 7 if the limit refuses", " login bob && ./go.sh")
-    .argument("<policy>", "a policy")
-    .argument("<key>", "a key of the policy")
+  ofKey(verb("check", "consume from a key's quota; exit code 7 if the limit refuses", " login bob && ./go.sh"))
     .option("--cost <number>", "the cost of the check", whole, 1);
-  verb("reset", "forget what a key has used", " login bob")
-    .argument("<policy>", "a policy")
-    .argument("<key>", "a key of the policy");
+  ofKey(verb("reset", "forget what a key has used", " login bob"));
+  ofKey(verb("reserve", "hold an amount before the work, and print the id of the hold; exit code 7 if the limit refuses", " tokens acme --amount 4000 --ttl 120"))
+    .option("--amount <number>", "how much to hold; 1 if you leave it out", whole)
+    .option("--ttl <seconds>", "how long at most; 60, or what the policy says, if you leave it out", whole)
+    .addOption(new Option("--on-expiry <way>", "what happens to a hold that nobody settles: settle counts it as used").choices(["settle", "release"]));
+  const ofHold = (command) => ofKey(command).argument("<hold>", "the id of the hold");
+  ofHold(verb("settle", "end a hold by what the work used; the rest comes back", " tokens acme 0f5c1f2f6dd54ec2a5a3c8d6b1d1a7c4 --amount 1275"))
+    .option("--amount <number>", "how much was used; all of the hold if you leave it out", whole);
+  ofHold(verb("release", "end a hold, and give back all of it", " tokens acme 0f5c1f2f6dd54ec2a5a3c8d6b1d1a7c4"));
   const ofOverrides = () => import("./overrides.mjs");
   const pattern = "a key, or the beginning of keys and a star";
   verb("overrides", "list the overrides of a policy", " login", "list", ofOverrides).argument("<policy>", "a policy");

@@ -294,3 +294,28 @@ test("the unit for systemd is well, and the container is small, not root, and wa
   const started = readFileSync(unit, "utf8").match(/^ExecStart=.* tally serve (.*)$/m)[1].match(/--[a-z-]+/g);
   assert.deepEqual(started.filter((option) => !options.includes(option)), []);
 });
+
+test("reserve, settle and release hold quota for the work, and end it", async () => {
+  await json("limits", "set", "tokens", '{"limit":100,"window_seconds":3600}');
+  const reserve = (...args) => server.tally(["limits", "reserve", "tokens", "acme", ...args]);
+  const opened = await reserve("--amount", "60", "--ttl", "120");
+  assert.match(opened.stdout, /^[0-9a-f]{32}\n$/);
+  const id = opened.stdout.trim();
+  assert.match((await server.tally(["limits", "show", "tokens", "acme"])).stdout, /^allowed, 40 of 100 left.*, 60 held by 1 since 20/);
+  const refused = await reserve("--amount", "41");
+  assert.deepEqual([refused.code, refused.stdout.slice(0, 25)], [7, "refused, 40 of 100 left, "]);
+  const settled = await server.tally(["limits", "settle", "tokens", "acme", id, "--amount", "25"]);
+  assert.equal(settled.stdout, "25 used, 35 returned, 75 of 100 left\n");
+  const twice = await server.tally(["limits", "settle", "tokens", "acme", id]);
+  assert.equal(twice.code, 1, twice.stderr);
+  const [{ hold }] = await json("limits", "reserve", "tokens", "acme", "--on-expiry", "release");
+  assert.equal(hold.amount, 1);
+  assert.equal((await server.tally(["limits", "release", "tokens", "acme", hold.id])).stdout, "0 used, 1 returned, 75 of 100 left\n");
+  const [over] = await json("limits", "reserve", "tokens", "acme", "--amount", "5");
+  const more = await server.tally(["limits", "settle", "tokens", "acme", over.hold.id, "--amount", "80"]);
+  assert.equal(more.stdout, "75 used, 0 returned, 5 more than there was room for, 0 of 100 left\n");
+  assert.equal((await server.tally(["limits", "release", "tokens", "acme", "0".repeat(32)])).code, 3);
+  // A policy of concurrency has no window.
+  const made = await server.tally(["limits", "set", "renders", '{"algorithm":"concurrency","limit":2,"ttl_seconds":60}']);
+  assert.equal(made.stdout, "renders  2 at once, 60 s  concurrency  datacenter\n");
+});
