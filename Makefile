@@ -12,7 +12,7 @@ help:
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
 	@echo "make package the npm package edgetally: server, command and client, for machines without Rust, as build/edgetally-<version>.tgz; and the one with the native server for this platform, which needs musl-gcc"
 	@echo "make test    every test, about 20 minutes on two cores: native, of the scripts, with real servers and proxies, the commands of the documents, with kills of the server, end to end, then in a real browser"
-	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n prints the events of one; FAULTS=n; UPGRADE=1: two builds"
+	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n prints the events of one; FAULTS=n; UPGRADE=1: two builds; HOLDS=1: holds"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make fixture writes the data folder of this version that later builds must open, tests/fixtures/data/<version>; see docs/internals/storage.md"
 	@echo "make openapi writes crates/tally-protocol/openapi.json, which is served, from src/openapi.json, the Rust types and the table of codes"

@@ -15,6 +15,10 @@
 -- number, that number is what the answer acknowledged; otherwise it is 1. With more keys than none, the text KEY in the
 -- path is another of them each time, drawn evenly.
 --
+-- The last four are of loads whose answers are followed up: the path and the body of the second request, a Lua pattern
+-- that captures an id in a good answer, and what the second request acknowledges. The text ID in that path is the id. Each
+-- id is sent once, as soon as a connection is free.
+--
 -- The time of a run ends with its last good answer: where answers come in few bursts (a batch may take
 -- a second), the rest of the run after the last burst would falsify the rate.
 
@@ -58,6 +62,10 @@ answered_us = 0
 local REST_MS = 3600 * 1000
 
 local static_request
+local follow_request
+local follow_pattern
+local follow_counts
+local ids = {}
 local expected
 local good_status
 local keys
@@ -86,6 +94,9 @@ function init(args)
   if content_type ~= "-" then headers["Content-Type"] = content_type end
   headers["Authorization"] = os.getenv("BENCH_AUTHORIZATION")
   static_request = wrk.format(method, path, headers, body)
+  if args[9] == nil then return end
+  follow_request = wrk.format(method, args[9], headers, args[10])
+  follow_pattern, follow_counts = args[11], tonumber(args[12])
 end
 
 function request()
@@ -94,6 +105,7 @@ function request()
     if started_us == 0 then started_us = now_us() end
     sent = sent + 1
   end
+  if #ids > 0 then return (string.gsub(follow_request, "ID", table.remove(ids), 1)) end
   if keys == 0 then return static_request end
   return (string.gsub(static_request, "KEY", "key-" .. math.random(keys), 1))
 end
@@ -112,7 +124,10 @@ function response(status, headers, body)
   ended = ended + 1
   local found = status == good_status and string.match(body, expected)
   if found then
-    acknowledged = acknowledged + (tonumber(found) or 1)
+    local id = follow_pattern and string.match(body, follow_pattern)
+    if id then table.insert(ids, id) end
+    local counts = follow_pattern and not id and follow_counts or tonumber(found) or 1
+    acknowledged = acknowledged + counts
     answered = answered + 1
     answered_us = now_us()
     return

@@ -53,7 +53,7 @@ export function loadGenerator() {
  * corrected) and sample (of the first answer that was not good).
  *
  * urls: one per isolate, all of this machine; the connections spread evenly, and must be a multiple. load: method,
- * path, expect (a Lua pattern) and optionally content_type, status (of a good answer), keys (see load.lua) and
+ * path, expect (a Lua pattern) and optionally content_type, status (of a good answer), keys and follow (see load.lua) and
  * authorization. body_file: what is sent, or undefined. Errors: BenchError where wrk fails, or requests stay without an
  * answer for half an hour. Cost: `seconds`, and the time of the last answers, which a slow machine may take minutes
  * for.
@@ -71,6 +71,7 @@ export async function runLoad({ urls, load, body_file, connections, seconds }) {
       load.method, load.path, body_file ?? "-", load.content_type ?? "-", load.expect, load.status ?? 200,
       load.keys ?? 0,
     ],
+    ...(load.follow ? [load.follow.path, load.follow.body, load.follow.id, load.follow.counts] : []),
   ];
   const child = spawn("wrk", args.map(String), {
     stdio: ["ignore", "pipe", "pipe"],

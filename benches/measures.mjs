@@ -7,8 +7,8 @@
 // load before each measured run); loads (name → load); lines. A load: server (a name of servers.mjs),
 // connections (requests in flight at once), unit (what its rate counts), counters (ids that it may change,
 // compared at its end with what was acknowledged), adds (what one request adds to all of them together),
-// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, body,
-// content_type, prepare (what is done before, see prepare.mjs) and key (fields of a key that a call makes, by which all
+// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, follow,
+// body, content_type, prepare (what is done before, see prepare.mjs) and key (fields of a key that a call makes, by which all
 // requests come). A counter belongs to one load of its server.
 // A line: name; of (a load) and figure (one of report.mjs); optionally to (the load that it is divided by)
 // and target: {least} or {most}.
@@ -86,6 +86,14 @@ const AMPLE = { name: "ample", limit: 1_000_000_000, window_seconds: 60 };
 const OVERRIDDEN = { name: "overridden", limit: 1_000_000_000, window_seconds: 60 };
 const OVERRIDES = 100_000;
 const SPENT = { name: "spent", limit: 1, window_seconds: 3_600 };
+// Each hold is settled as soon as a connection is free; a settlement counts as so many requests.
+const holds = (server, counts) => limit("held", {
+  server, path: "/limits/held/hot/holds", body: '{"amount":2,"ttl_seconds":60}', content_type: "application/json",
+  expect: '"hold":', prepare: { policy: { ...AMPLE, name: "held" } },
+  follow: { path: "/limits/held/hot/holds/ID/settle", body: '{"amount":2}', id: '"hold":{"id":"(%x+)"', counts },
+});
+// The header `Host` is the key: wrk sends no other that a client may choose.
+const GATE = { method: "GET", path: "/gate/ample;key=host", status: 204, expect: "^$" };
 const KEYS = 10_000;
 
 // Scores of a board: its members, as wrk draws their numbers.
@@ -196,6 +204,26 @@ const ALL_GROUPS = [
       { name: "verdicts/s for one hot allowed key ÷ JavaScript Durable Object in memory, as documented", of: "hot key, allowed", figure: "rate_s", to: "hot key, JavaScript, in memory" },
       { name: "verdicts/s for one hot allowed key ÷ JavaScript Durable Object that stores what it counts", of: "hot key, allowed", figure: "rate_s", to: "hot key, JavaScript, stored" },
       { name: "verdicts/s for 10,000 keys ÷ JavaScript Durable Objects in memory", of: "10,000 keys", figure: "rate_s", to: "10,000 keys, JavaScript, in memory" },
+    ],
+  },
+  {
+    name: "holds",
+    round_seconds: 3,
+    warms_each_run: true,
+    loads: {
+      "check, beside holds": limit("ample", { prepare: { policy: AMPLE } }),
+      "check that is written first, beside holds": limit("written", {
+        prepare: { policy: { ...AMPLE, name: "written", durability: "commit" } },
+      }),
+      "reserve and settle": holds("tally", 1),
+      "reserve and settle, counted": holds("counted", 0),
+      gate: limit("ample", { ...GATE, prepare: { policy: AMPLE } }),
+    },
+    lines: [
+      { name: "reserve and settle, requests/s ÷ checks/s", of: "reserve and settle", figure: "rate_s", to: "check, beside holds", target: { least: 0.8 } },
+      { name: "the same ÷ checks/s that are written before their answers, as holds are", of: "reserve and settle", figure: "rate_s", to: "check that is written first, beside holds" },
+      { name: "rows written per 1,000 holds that are settled, 64 clients", of: "reserve and settle, counted", figure: "rows_per_1000", target: { most: 100 } },
+      { name: "requests/s of the gate ÷ checks/s", of: "gate", figure: "rate_s", to: "check, beside holds", target: { least: 0.95 } },
     ],
   },
   {

@@ -5,6 +5,7 @@ mod boards;
 mod builds;
 mod common;
 mod data;
+mod holds;
 mod moving;
 mod operations;
 mod platform_objects;

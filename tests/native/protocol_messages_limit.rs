@@ -269,11 +269,13 @@ fn named_calls_and_their_answers_have_these_bytes() {
         hold: [8; 16],
         amount: Some(3),
     };
-    let works = [CallWork::Check, CallWork::Refund, held, settled];
+    let cancelled = CallWork::Cancel { hold: [8; 16] };
+    let works = [CallWork::Check, CallWork::Refund, held, settled, cancelled];
     let kinds = works.map(|work| golden(&DemandKind::Call(call(work))));
     let name = format!("04{}01ac0205", "07".repeat(16));
     let hold = "08".repeat(16);
-    let expected = ["00", "01", "02c0a90701", &format!("03{hold}0103")];
+    let (settled, cancelled) = (format!("03{hold}0103"), format!("04{hold}"));
+    let expected = ["00", "01", "02c0a90701", &settled, &cancelled];
     assert_eq!(kinds, expected.map(|work| format!("{name}{work}")));
     let answer = CallAnswer {
         verdict: verdict(true),

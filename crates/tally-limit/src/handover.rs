@@ -8,17 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::lease::LeaseId;
 use super::lender::{LEASES_MAX, Lease, Lender};
-use super::meter::Verdict;
 use super::named::KnownCall;
 use super::policy::Policy;
 use super::table::{Check, Full, Table};
 
 /// What a lender hands over with a key that it lends no more. A part of messages: append fields, never reorder.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
-    /// The verdict about the key, where what is lent is not left.
-    pub verdict: Verdict,
-    /// How much of what is not left is lent.
+    /// What is used. It may be more than a limit that was lowered since, which may be raised again.
+    pub used: u64,
+    /// How much is lent.
     pub outstanding: u64,
     /// How long until the last lease ends, milliseconds.
     pub held_ms: u64,
@@ -66,22 +65,22 @@ impl Lender {
 impl Table {
     /// What the next lender of a key must know; nothing changes.
     pub fn hand_over(&self, check: &Check<'_>, wall_ms: i64) -> Handover {
-        let slot = self.slot_of(check.name, check.key);
-        let entry = slot.and_then(|slot| self.slots.get(slot));
         let now_ms = self.clock.peek(wall_ms);
-        let (outstanding, held_ms) =
-            entry.map_or((0, 0), |entry| entry.lender.outstanding_leases(now_ms));
-        let own = entry.filter(|entry| !entry.is_shared());
-        let calls = own.map_or_else(Vec::new, |entry| {
-            let mut lender = entry.lender.clone();
-            lender.expire(&entry.policy, now_ms);
-            lender.known_calls()
-        });
+        let slot = self.slot_of(check.name, check.key);
+        let Some(entry) = slot.and_then(|slot| self.slots.get(slot)) else {
+            return Handover::default();
+        };
+        let mut lender = entry.lender.clone();
+        lender.expire(&entry.policy, now_ms);
+        let (outstanding, held_ms) = lender.outstanding_leases(now_ms);
         Handover {
-            verdict: self.peek(check, wall_ms),
+            used: lender.meter.used(&entry.policy, now_ms),
             outstanding,
             held_ms,
-            calls,
+            calls: match entry.is_shared() {
+                true => Vec::new(),
+                false => lender.known_calls(),
+            },
         }
     }
 
@@ -95,13 +94,10 @@ impl Table {
         handover: &Handover,
         wall_ms: i64,
     ) -> Result<(), Full> {
-        let all = check.policy.capacity();
-        let gone = all.saturating_sub(handover.verdict.remaining);
-        if gone == 0 && handover.calls.is_empty() {
+        if *handover == Handover::default() {
             return Ok(());
         }
-        let held = KnownCall::held(&handover.calls);
-        let outstanding = handover.outstanding.min(gone.saturating_sub(held));
+        let outstanding = handover.outstanding;
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
         if outstanding > 0 && !self.slots.has_room_for_lease() {
@@ -123,7 +119,7 @@ impl Table {
         }
         lender.take_over(
             &entry.policy,
-            gone.saturating_sub(outstanding).saturating_sub(held),
+            handover.used,
             outstanding,
             until_ms,
             now_ms,

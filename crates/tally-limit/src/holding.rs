@@ -103,7 +103,10 @@ impl Lender {
         if call.is_kept() {
             let calls = self.calls.get_or_insert_default();
             if let Some(known) = calls.find(&call.name) {
-                return known.again(policy, call);
+                if known.is_taken() {
+                    return known.again(policy, call);
+                }
+                calls.remove(&call.name);
             }
             calls.make_room(call.account, now_ms)?;
             if !has_room {
@@ -181,8 +184,13 @@ impl Lender {
             }
             CallWork::Hold { .. } => {}
             CallWork::Settle { hold, amount } => {
-                (done.held, done.settled, done.over) =
-                    self.settle(policy, &hold, amount, now_ms)?;
+                let end = (State::Settled, amount);
+                (done.held, done.settled, done.over) = self.settle(policy, &hold, end, now_ms)?;
+                done.verdict = self.peek(policy, now_ms, 0);
+            }
+            CallWork::Cancel { hold } => {
+                let end = (State::Cancelled, Some(0));
+                (done.held, ..) = self.settle(policy, &hold, end, now_ms)?;
                 done.verdict = self.peek(policy, now_ms, 0);
             }
         }
@@ -194,7 +202,7 @@ impl Lender {
         &mut self,
         policy: &Policy,
         hold: &CallName,
-        amount: Option<u64>,
+        (state, amount): (State, Option<u64>),
         now_ms: i64,
     ) -> Result<(u64, u64, u64), CallFault> {
         let calls = self.calls.as_mut().ok_or(CallFault::NoHold)?;
@@ -203,9 +211,9 @@ impl Lender {
             State::Open | State::OpenReturning => {}
             State::Settled => return Err(CallFault::Settled),
             State::Ended => return Err(CallFault::Ended),
-            State::Answered => return Err(CallFault::NoHold),
+            State::Answered | State::Cancelled => return Err(CallFault::NoHold),
         }
-        (known.state, known.at_ms, known.row) = (State::Settled, now_ms, 0);
+        (known.state, known.at_ms, known.row) = (state, now_ms, 0);
         let held = u64::from(known.held);
         let due_ms = known.due_ms();
         calls.held = calls.held.saturating_sub(held);

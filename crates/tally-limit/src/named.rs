@@ -60,6 +60,11 @@ pub enum CallWork {
         /// What was used; all that is held where it is missing.
         amount: Option<u64>,
     },
+    /// Takes a hold back as if nobody had asked for it: all of it returns, and its name does its work anew.
+    Cancel {
+        /// Its name.
+        hold: CallName,
+    },
 }
 
 /// A call with a name. A part of messages.
@@ -142,6 +147,8 @@ pub(super) enum State {
     Ended,
     /// Another call, or a hold that was refused.
     Answered,
+    /// A hold that was taken back: its name is free.
+    Cancelled,
 }
 
 /// A call that is known. A stored format and a part of messages.
@@ -182,12 +189,6 @@ impl KnownCall {
         matches!(self.state, State::Open | State::OpenReturning)
     }
 
-    /// What all of these hold.
-    pub(super) fn held(all: &[Self]) -> u64 {
-        let open = all.iter().filter(|known| known.is_open());
-        open.fold(0, |sum, known| sum.saturating_add(known.held.into()))
-    }
-
     /// When something becomes of it by itself: it ends, or is forgotten.
     pub(super) fn due_ms(&self) -> i64 {
         if self.is_open() {
@@ -206,6 +207,11 @@ impl KnownCall {
     /// Until when a row with its newest state is needed at most.
     pub(super) fn needed_until_ms(&self) -> i64 {
         self.due_ms().saturating_add(KNOWN_MS)
+    }
+
+    /// Whether its name does nothing any more.
+    pub(super) fn is_taken(&self) -> bool {
+        self.state != State::Cancelled
     }
 
     /// The first answer, to a repeat.
@@ -272,6 +278,11 @@ impl KnownCalls {
             false => self.due_ms.min(known.due_ms()),
         };
         self.list.push(known);
+    }
+
+    /// Forgets a name.
+    pub(super) fn remove(&mut self, name: &CallName) {
+        self.list.retain(|known| known.name != *name);
     }
 
     /// Inserts a call that was stored, or handed over. Its newer state takes the place of an older one.

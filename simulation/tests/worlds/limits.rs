@@ -11,15 +11,12 @@ use std::cell::RefCell;
 use tally_simulation::{Chance, ClientRequest};
 
 use super::oracle::Moment;
+use super::puts::Puts;
 use super::service::{AskResult, Service};
 use super::writes::TRIES_MAX;
 
 /// Keys of a world that are limited.
 const KEYS: [&str; 2] = ["bob", "eve"];
-
-/// How long an edge goes on with a policy where its questions for a newer one get lost, milliseconds, and a message
-/// more that was asked by it.
-const POLICY_MS: i64 = 16_000;
 
 /// Limits, with the most that a check costs.
 const LIMITS: [(u64, u64); 4] = [(3, 1), (10, 4), (1_000, 300), (5_000, 900)];
@@ -110,18 +107,10 @@ struct Use {
     ended: Option<Moment>,
 }
 
-/// A limit that was put.
-#[derive(Clone, Debug)]
-struct Put {
-    limit: u64,
-    begun: Moment,
-    done: Option<Moment>,
-}
-
 /// What clients of limits know.
 #[derive(Debug, Default)]
 pub struct Known {
-    puts: RefCell<Vec<Put>>,
+    puts: RefCell<Puts>,
     admitted: RefCell<Vec<Use>>,
     given_back: RefCell<Vec<Use>>,
 }
@@ -134,13 +123,7 @@ impl Service {
     /// Makes the policy, before anything goes wrong.
     pub async fn prepare_limits(&self) {
         let limit = self.limit_plan().limit;
-        let is_done = || {
-            self.limits
-                .puts
-                .borrow()
-                .iter()
-                .any(|put| put.done.is_some())
-        };
+        let is_done = || self.limits.puts.borrow().is_made();
         // A client may hang up even then.
         for _ in 0..TRIES_MAX {
             if !is_done() {
@@ -152,20 +135,14 @@ impl Service {
 
     async fn put_limit(&self, site: usize, limit: u64) {
         let begun = self.now();
-        let mut puts = self.limits.puts.borrow_mut();
-        let place = puts.len();
-        puts.push(Put {
-            limit,
-            begun,
-            done: None,
-        });
-        drop(puts);
+        let place = self.limits.puts.borrow_mut().begin(limit, begun);
         let ask = ClientRequest::new("PUT", "/limits/calls").json(self.limit_plan().policy(limit));
         let what = format!("the limit is {limit}");
         let result = self.ask(site, ask, &what).await;
         self.say(|| format!("{what} is told {result:?}"));
         if let AskResult::Done(_) = result {
-            self.limits.puts.borrow_mut()[place].done = Some(self.now());
+            let now = self.now();
+            self.limits.puts.borrow_mut().end(place, now);
         }
     }
 
@@ -320,7 +297,8 @@ impl Service {
                 .filter(may_be_in)
                 .map(|one| one.cost)
                 .sum();
-            let limit = self.limit_between(from_ms, upto_ms);
+            let skew_ms = self.plan.options.skew_ms_max;
+            let limit = self.limits.puts.borrow().largest(from_ms, upto_ms, skew_ms);
             let flows = match self.limit_plan().algorithm {
                 // A burst, and what flows in meanwhile.
                 Algorithm::Bucket => limit,
@@ -334,38 +312,15 @@ impl Service {
         }
     }
 
-    /// The largest limit that may have held within an interval.
-    fn limit_between(&self, from_ms: i64, upto_ms: i64) -> u64 {
-        let puts = self.limits.puts.borrow();
-        let slack_ms = POLICY_MS + 2 * self.plan.options.skew_ms_max;
-        let held = puts.iter().enumerate().filter(|(place, put)| {
-            let is_over = |later: &Put| {
-                later.done.is_some_and(|at| {
-                    at.at_ms + slack_ms < from_ms && put.done.is_some_and(|done| done < later.begun)
-                })
-            };
-            put.begun.at_ms < upto_ms && !puts[place + 1..].iter().any(is_over)
-        });
-        held.map(|(_, put)| put.limit).max().expect("a limit")
-    }
-
     /// Nothing is used any more: a key has its quota, and no more.
     pub async fn check_limits_at_rest(&self) {
-        let last = self.limits.puts.borrow().last().cloned().expect("a limit");
-        let is_known = self
-            .limits
-            .puts
-            .borrow()
-            .iter()
-            .all(|put| put.done.is_some_and(|at| at < last.begun) || put.begun == last.begun);
-        if !is_known || last.done.is_none() {
-            return;
-        }
+        let last = self.limits.puts.borrow().last();
+        let Some(last) = last else { return };
         for (key, name) in KEYS.iter().enumerate() {
             for site in 0..self.sites.len() {
                 let left = self.look_at(site, key).await;
                 // None where the client hung up.
-                assert_eq!(left.unwrap_or(last.limit), last.limit, "{name} at rest");
+                assert_eq!(left.unwrap_or(last), last, "{name} at rest");
             }
         }
     }

@@ -27,7 +27,7 @@
 //! 13. A sum of all counters is one of what each may hold. A list has what was acknowledged before it, and nothing
 //!     that was never sent.
 //! 14. Each update that a watcher hears is a view; a stream that is open at rest has told the last value.
-//! 15. Limits: see `limits.rs`. Boards and numbers of Redis's dialect: see `additions.rs`.
+//! 15. Limits: see `limits.rs`, and of holds `holds.rs`. Boards and numbers of Redis's dialect: see `additions.rs`.
 
 #![allow(
     clippy::await_holding_refcell_ref,
@@ -37,12 +37,15 @@
 mod additions;
 mod bodies;
 mod digits;
+mod holds;
 mod laws;
 mod limits;
 mod looks;
 mod operations;
 mod oracle;
 mod plan;
+mod puts;
+mod quota;
 mod reads;
 mod rest;
 mod service;
@@ -50,7 +53,7 @@ mod soak;
 mod watchers;
 mod writes;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all, join5};
 
 use plan::{Action, Plan};
 use service::{Reader, Service};
@@ -132,6 +135,9 @@ impl Service {
         if self.plan.additions.is_some() {
             self.prepare_additions().await;
         }
+        if self.plan.holds.is_some() {
+            self.prepare_holds().await;
+        }
     }
 
     /// Does what a client does, one thing after the other.
@@ -207,6 +213,9 @@ fn live(seed: u64, plan: Plan, is_logged: bool) -> tally_simulation::Figures {
         eprintln!("{plan:#?}");
     }
     let service = Service::new(seed, plan, is_logged);
+    if service.plan.holds.is_some() {
+        service.place_limiters();
+    }
     service.world.run(service.prepare());
     service.world.set_faults(service.plan.faults);
     let heals = async {
@@ -223,9 +232,16 @@ fn live(seed: u64, plan: Plan, is_logged: bool) -> tally_simulation::Figures {
     let adding = service.plan.additions.as_ref();
     let adding = adding.map_or(0, |additions| additions.clients);
     let adding = join_all((0..adding).map(|client| service.use_additions(client)));
+    let holding = service.plan.holds.as_ref().map(|holds| holds.clients);
+    let holding = async {
+        if let Some(count) = holding {
+            let clients = join_all((0..count).map(|client| service.use_holds(client)));
+            join(clients, service.move_limiters()).await;
+        }
+    };
     service
         .world
-        .run(futures_util::future::join4(clients, limited, adding, heals));
+        .run(join5(clients, limited, adding, holding, heals));
     service.heal();
     service.world.run(service.check_rest());
     assert_eq!(service.world.crossed(), 0, "requests woke each other");

@@ -1,6 +1,6 @@
 //! What a world is like, drawn from its seed: how large, how it is set up, what goes wrong, and what its clients do.
 
-use super::{additions, limits};
+use super::{additions, holds, limits};
 use tally_simulation::{Chance, Faults, Housing, Options};
 
 /// What clients do.
@@ -127,6 +127,9 @@ const ONCE: &[&str] = &[
     "/run-commands",
 ];
 
+/// The same where every call to a limiter has a name, so that a limiter does each once.
+const ONCE_BUT_CALLS: &[&str] = &["/operate", "/act-do", "/policy-put", "/run-commands"];
+
 /// How long messages may be held back, milliseconds.
 const SLOW_MS_MAX: [u64; 4] = [300, 3_000, 20_000, 90_000];
 
@@ -170,6 +173,8 @@ pub struct Plan {
     pub limits: Option<limits::Plan>,
     /// Clients of a board and of Redis's dialect.
     pub additions: Option<additions::Plan>,
+    /// Clients that hold quota.
+    pub holds: Option<holds::Plan>,
     /// Who begins is of the build before, once in so many times; 0 where all are of one build.
     pub before_once_in: u64,
 }
@@ -255,6 +260,29 @@ impl Plan {
         }
         let adds = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(41));
         plan.additions = adds.once_in(3).then(|| additions::Plan::draw(&adds));
+        plan
+    }
+
+    /// The plan of a seed whose clients hold quota, while much goes wrong. Little else happens.
+    pub fn draw_holds(seed: u64) -> Self {
+        let mut plan = Self::draw_first(seed);
+        let chance = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(43));
+        let holds = holds::Plan::draw(&chance);
+        plan.weights = vec![
+            (20, Action::Add),
+            (6, Action::ReadStrong),
+            (rate(&chance, 1, 6), Action::Cut),
+            (rate(&chance, 1, 2), Action::Outage),
+            (rate(&chance, 1, 3), Action::Clocks),
+            (6, Action::Wait),
+        ];
+        plan.clients = 2;
+        plan.counters = 1;
+        plan.is_redis = false;
+        if holds.is_keyed {
+            plan.options.once = ONCE_BUT_CALLS;
+        }
+        plan.holds = Some(holds);
         plan
     }
 
@@ -411,6 +439,7 @@ impl Plan {
             is_redis,
             limits: None,
             additions: None,
+            holds: None,
             topic: None,
             before_once_in: 0,
         }

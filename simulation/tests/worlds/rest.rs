@@ -97,6 +97,10 @@ impl Service {
         if self.plan.additions.is_some() {
             self.check_additions_at_rest().await;
         }
+        if self.plan.holds.is_some() {
+            self.check_holds();
+            self.check_holds_at_rest().await;
+        }
         self.check_watchers(&values).await;
     }
 

@@ -9,6 +9,7 @@ use tally_simulation::{ADMIN_KEY, Answer, Client, ClientRequest, NoAnswer, Site,
 
 use super::additions;
 use super::digits::Held;
+use super::holds;
 use super::laws::View;
 use super::limits;
 use super::oracle::{Counter, Moment, Outcome};
@@ -37,6 +38,7 @@ pub struct Service {
     pub watchers: RefCell<Vec<Watcher>>,
     pub limits: limits::Known,
     pub additions: additions::Known,
+    pub holds: holds::Known,
     /// How often the key of elements was changed, at most.
     pub rotations: Cell<usize>,
     /// Whether edges were started anew, besides what the plan's faults do.
@@ -110,6 +112,7 @@ impl Service {
             watchers: RefCell::default(),
             limits: limits::Known::default(),
             additions: additions::Known::default(),
+            holds: holds::Known::default(),
             rotations: Cell::default(),
             are_edges_restarted: Cell::default(),
             world,

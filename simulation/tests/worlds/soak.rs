@@ -89,6 +89,15 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
     assert!(wrong.is_empty(), "wrong worlds of two builds are {wrong:?}");
 }
 
+/// Worlds of holds of every test run.
+const HELD: u64 = 80;
+
+#[test]
+fn every_seed_keeps_the_laws_of_holds() {
+    let wrong = live_all(Plan::draw_holds, 0, HELD, 1);
+    assert!(wrong.is_empty(), "wrong worlds of holds are {wrong:?}");
+}
+
 /// Worlds that saw faults, as they are drawn now, in this order:
 ///
 /// - A write was acknowledged though storage had refused it.
@@ -132,7 +141,7 @@ fn seeds_that_saw_faults_keep_the_laws() {
 }
 
 /// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which
-/// is one unless it is set. UPGRADE=1 lives worlds of two builds.
+/// is one unless it is set. UPGRADE=1 lives worlds of two builds, HOLDS=1 worlds of holds.
 #[test]
 #[ignore = "runs as long as it is asked to"]
 fn soak() {
@@ -140,9 +149,10 @@ fn soak() {
         let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
         Some(text.parse().expect("a number"))
     };
-    let draw = match number("UPGRADE") {
-        Some(_) => Plan::draw_upgrade,
-        None => Plan::draw,
+    let draw = match (number("UPGRADE"), number("HOLDS")) {
+        (Some(_), _) => Plan::draw_upgrade,
+        (_, Some(_)) => Plan::draw_holds,
+        _ => Plan::draw,
     };
     if let Some(seed) = number("SEED") {
         let figures = live(seed, draw(seed), true);

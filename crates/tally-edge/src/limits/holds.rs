@@ -12,7 +12,7 @@ use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
 use tally_core::counter::id::CounterId;
 use tally_core::limit::meter::Verdict;
-use tally_core::limit::named::{CallAnswer, CallName, CallWork};
+use tally_core::limit::named::{CallAnswer, CallName, CallWork, NamedCall};
 use tally_protocol::access::{Caller, Scope as Right};
 use tally_protocol::limits::{
     CheckRequest, HoldId, HoldRequest, PolicyName, call_problem, hold_member, is_allowed,
@@ -127,7 +127,8 @@ pub struct Decided {
 }
 
 /// Takes, or holds, all that several checks ask for, or nothing, once: each is held under its name. Then all are
-/// settled, or stay held, or are released. A repeat finds the same verdicts, and ends what the first try left open.
+/// settled, or stay held, or are released. A repeat finds the same verdicts, and goes on with what an earlier try left
+/// open because it did not know an answer.
 ///
 /// # Errors
 /// `invalid-body` for two holds of one key; those of [`call_problem`].
@@ -166,19 +167,15 @@ pub async fn decide(
         .iter()
         .map(|done| done.map(|done| done.verdict))
         .collect();
-    let mut judged = checks.iter().zip(&verdicts);
-    let is_admitted =
-        fault.is_none() && judged.all(|(resolved, verdict)| is_allowed(&resolved.policy, *verdict));
-    if !is_admitted || hold.is_none() {
-        let amount = (!is_admitted).then_some(0);
-        let ended = |index: usize| {
-            answers
-                .get(index)
-                .is_none_or(|done| done.is_none_or(|done| done.held > 0))
-        };
-        let ends = checks.iter().enumerate().filter(|(index, _)| ended(*index));
-        let ending = ends
-            .map(|(index, resolved)| end_one(context, resolved, &names, name_of(index), amount));
+    let outcome = outcome_of(checks, &verdicts, fault.is_some());
+    let is_admitted = outcome == Outcome::Admitted;
+    if let Some(end) = outcome.end(hold.is_some(), is_sent) {
+        let ends = checks.iter().zip(&answers).enumerate();
+        let ends = ends.filter(|(_, (_, done))| end.is_about(**done));
+        let ending = ends.map(|(index, (resolved, _))| {
+            let work = end.of(name_of(index));
+            end_one(context, resolved, names.end(work))
+        });
         all_in_order(ending).await;
     }
     if let Some(fault) = fault {
@@ -196,15 +193,80 @@ pub async fn decide(
     })
 }
 
+/// What is known of several checks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// All were admitted.
+    Admitted,
+    /// One was refused, as it is for every repeat.
+    Refused,
+    /// One has a fault, so none is done.
+    Faulty,
+    /// One was not decided, and none refused.
+    Unknown,
+}
+
+/// How several holds end.
+#[derive(Clone, Copy)]
+enum End {
+    /// All count as used.
+    Use,
+    /// All return. A repeat finds the same verdicts.
+    Return,
+    /// All return. A repeat holds anew.
+    Forget,
+}
+
+impl Outcome {
+    /// How the holds end now; `None` where they stay open. Those that are unknown stay open for a repeat. The client may
+    /// have sent one already, which was admitted.
+    fn end(self, is_held: bool, is_repeatable: bool) -> Option<End> {
+        match self {
+            Self::Admitted => (!is_held).then_some(End::Use),
+            Self::Refused => Some(End::Return),
+            Self::Faulty => Some(End::Forget),
+            Self::Unknown => (!is_repeatable).then_some(End::Return),
+        }
+    }
+}
+
+impl End {
+    /// Whether it ends what was answered so; `None` is not known. What has a fault, or is a repeat of what another
+    /// request has, may belong to a call that was admitted.
+    fn is_about(self, done: Option<CallAnswer>) -> bool {
+        match (self, done) {
+            (Self::Forget, done) => done.is_some_and(|done| done.held > 0 && !done.is_repeated),
+            (_, done) => done.is_none_or(|done| done.held > 0),
+        }
+    }
+
+    fn of(self, hold: CallName) -> CallWork {
+        let amount = match self {
+            Self::Use => None,
+            Self::Return => Some(0),
+            Self::Forget => return CallWork::Cancel { hold },
+        };
+        CallWork::Settle { hold, amount }
+    }
+}
+
+fn outcome_of(checks: &[ResolvedCheck], verdicts: &[Option<Verdict>], has_fault: bool) -> Outcome {
+    let judged = || checks.iter().zip(verdicts);
+    let admits = |(resolved, verdict): (&ResolvedCheck, &Option<Verdict>)| {
+        is_allowed(&resolved.policy, *verdict)
+    };
+    let mut known = judged().filter(|(_, verdict)| verdict.is_some());
+    match (has_fault, known.all(admits), judged().all(admits)) {
+        (true, ..) => Outcome::Faulty,
+        (_, false, _) => Outcome::Refused,
+        (_, _, false) => Outcome::Unknown,
+        (_, _, true) => Outcome::Admitted,
+    }
+}
+
 /// Ends a hold of several. One that cannot be reached ends by itself.
-async fn end_one(
-    context: &RequestContext,
-    resolved: &ResolvedCheck,
-    names: &CallNames,
-    hold: CallName,
-    amount: Option<u64>,
-) {
-    let _ = give_back(context, resolved, names.end(hold, amount)).await;
+async fn end_one(context: &RequestContext, resolved: &ResolvedCheck, end: NamedCall) {
+    let _ = give_back(context, resolved, end).await;
 }
 
 /// How many checks of the key of this one come before it; there are at most 100.

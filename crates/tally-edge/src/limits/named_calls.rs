@@ -70,8 +70,7 @@ impl CallNames {
     }
 
     /// The end of a hold, which nobody repeats by a name.
-    pub fn end(&self, hold: CallName, amount: Option<u64>) -> NamedCall {
-        let work = CallWork::Settle { hold, amount };
+    pub fn end(&self, work: CallWork) -> NamedCall {
         NamedCall {
             is_repeatable: false,
             ..self.call(work)

@@ -129,3 +129,24 @@ fn a_key_that_is_lent_to_nobody_goes_on_with_what_is_used() {
         assert_eq!(next.peek(&call, BEGIN_MS).remaining, LIMIT - 300);
     }
 }
+
+#[test]
+fn what_is_used_above_a_lowered_limit_goes_along() {
+    for policy in policies() {
+        let lowered = Policy {
+            limit: LIMIT / 2,
+            burst: policy.burst.min(LIMIT / 2),
+            ..policy.clone()
+        };
+        let call = check(&policy, "a", 1);
+        let [mut old, mut next] = [Table::in_memory(), Table::in_memory()];
+        old.check(&check(&policy, "a", LIMIT), BEGIN_MS).unwrap();
+        let low = check(&lowered, "a", 1);
+        assert!(!old.check(&low, BEGIN_MS).unwrap().is_allowed);
+        next.take_over(&low, &old.hand_over(&low, BEGIN_MS), BEGIN_MS)
+            .unwrap();
+        assert!(!next.check(&low, BEGIN_MS).unwrap().is_allowed);
+        // The limit is raised again.
+        assert_eq!(next.peek(&call, BEGIN_MS).remaining, 0, "{policy:?}");
+    }
+}

@@ -8,6 +8,7 @@
 )]
 
 mod budgets;
+mod cancels;
 mod change;
 mod checks;
 mod direct;

@@ -1,6 +1,6 @@
 //! Verdicts, policies and refusals in answers: JSON, and the headers of the rate-limit draft.
 //!
-//! Source: draft-ietf-httpapi-ratelimit-headers-10 (`RateLimit-Policy`, `RateLimit`, the problem type), RFC 9651 for
+//! Source: draft-ietf-httpapi-ratelimit-headers-11 (`RateLimit-Policy`, `RateLimit`, the problem type), RFC 9651 for
 //! their form, RFC 9110 10.2.3 for `Retry-After`.
 
 use serde::Serialize;

@@ -65,7 +65,7 @@ impl DemandKind {
     /// Whether it must be stored before its answer, whatever the policy.
     pub fn must_commit(self) -> bool {
         let Self::Call(call) = self else { return false };
-        matches!(call.work, CallWork::Settle { .. } | CallWork::Hold { .. })
+        !matches!(call.work, CallWork::Check | CallWork::Refund)
     }
 }
 

@@ -1,0 +1,97 @@
+//! A hold that is taken back is as if nobody had asked for it: all of it returns, and its name does its work anew.
+
+use tally_limit::named::{CallFault, CallWork, NamedCall};
+use tally_limit::policy::{Algorithm, Policy};
+use tally_limit::table::Table;
+
+use crate::checks::check;
+use crate::log::Rows;
+use crate::policy_kinds::BEGIN_MS;
+
+fn call(name: u8, work: CallWork) -> NamedCall {
+    NamedCall {
+        name: [name; 16],
+        is_repeatable: true,
+        request: name.into(),
+        account: 0,
+        work,
+    }
+}
+
+fn hold(name: u8) -> NamedCall {
+    let is_returned = false;
+    let length_ms = 60_000;
+    call(
+        name,
+        CallWork::Hold {
+            length_ms,
+            is_returned,
+        },
+    )
+}
+
+/// Takes the hold of name 1 back; nobody repeats that.
+fn cancel() -> NamedCall {
+    let hold = [1; 16];
+    NamedCall {
+        is_repeatable: false,
+        ..call(2, CallWork::Cancel { hold })
+    }
+}
+
+#[test]
+fn a_hold_that_is_taken_back_returns_and_its_name_holds_again() {
+    let concurrency = Policy {
+        algorithm: Algorithm::Concurrency,
+        ..Policy::sliding(100, 10)
+    };
+    for policy in [Policy::sliding(100, 10), concurrency] {
+        let (mut table, mut rows) = (Table::stored(), Rows::default());
+        let asked = check(&policy, "k", 60);
+        table.call(&asked, &hold(1), BEGIN_MS).unwrap();
+        rows.commit(&mut table);
+        let answer = table.call(&asked, &cancel(), BEGIN_MS).unwrap();
+        assert_eq!((answer.held, answer.verdict.remaining), (60, 100));
+        rows.commit(&mut table);
+        let mut moved = Table::stored();
+        let handover = table.hand_over(&asked, BEGIN_MS);
+        moved.take_over(&asked, &handover, BEGIN_MS).unwrap();
+        for mut table in [rows.load(BEGIN_MS), moved, table] {
+            assert_eq!(table.peek(&asked, BEGIN_MS).remaining, 100);
+            assert_eq!(
+                table.call(&asked, &cancel(), BEGIN_MS),
+                Err(CallFault::NoHold)
+            );
+            // Under its name another request may come too.
+            let asked = check(&policy, "k", 30);
+            let other = NamedCall {
+                request: 9,
+                ..hold(1)
+            };
+            let again = table.call(&asked, &other, BEGIN_MS).unwrap();
+            assert_eq!(
+                (again.is_repeated, again.held, again.verdict.remaining),
+                (false, 30, 70)
+            );
+            let repeated = table.call(&asked, &other, BEGIN_MS).unwrap();
+            assert_eq!((repeated.is_repeated, repeated.held), (true, 30));
+            let mut rows = Rows::default();
+            rows.commit(&mut table);
+            assert_eq!(table.open_holds("p", "k", BEGIN_MS).count, 1);
+        }
+    }
+}
+
+#[test]
+fn the_newest_of_two_holds_of_one_name_is_stored() {
+    let policy = Policy::sliding(100, 10);
+    let (mut table, mut rows) = (Table::stored(), Rows::default());
+    let asked = check(&policy, "k", 60);
+    for call in [hold(1), cancel(), hold(1)] {
+        table.call(&asked, &call, BEGIN_MS).unwrap();
+        rows.commit(&mut table);
+    }
+    let loaded = rows.load(BEGIN_MS);
+    assert_eq!(loaded.open_holds("p", "k", BEGIN_MS).amount, 60);
+    assert_eq!(loaded.peek(&asked, BEGIN_MS).remaining, 40);
+}
