@@ -53,10 +53,10 @@ export function loadGenerator() {
  * corrected) and sample (of the first answer that was not good).
  *
  * urls: one per isolate, all of this machine; the connections spread evenly, and must be a multiple. load: method,
- * path, expect (a Lua pattern) and optionally content_type, status (of a good answer), keys and follow (see load.lua) and
- * authorization. body_file: what is sent, or undefined. Errors: BenchError where wrk fails, or requests stay without an
- * answer for half an hour. Cost: `seconds`, and the time of the last answers, which a slow machine may take minutes
- * for.
+ * path, expect (a Lua pattern) and optionally content_type, status (of a good answer), keys and follow (see load.lua)
+ * and authorization. body_file: what is sent, or undefined. Errors: BenchError where wrk fails, or requests stay
+ * without an answer for half an hour. Cost: `seconds`, and the time of the last answers, which a slow machine may take
+ * minutes for.
  */
 export async function runLoad({ urls, load, body_file, connections, seconds }) {
   const seconds_max = seconds + HANG_SECONDS;

@@ -7,9 +7,9 @@
 // load before each measured run); loads (name → load); lines. A load: server (a name of servers.mjs),
 // connections (requests in flight at once), unit (what its rate counts), counters (ids that it may change,
 // compared at its end with what was acknowledged), adds (what one request adds to all of them together),
-// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, follow,
-// body, content_type, prepare (what is done before, see prepare.mjs) and key (fields of a key that a call makes, by which all
-// requests come). A counter belongs to one load of its server.
+// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys,
+// follow, body, content_type, prepare (what is done before, see prepare.mjs) and key (fields of a key that a call
+// makes, by which all requests come). A counter belongs to one load of its server.
 // A line: name; of (a load) and figure (one of report.mjs); optionally to (the load that it is divided by)
 // and target: {least} or {most}.
 

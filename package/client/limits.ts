@@ -154,7 +154,8 @@ function answerOf({ policy }: LimitOptions<any>, verdict: Verdict): Judged {
   const after = seconds(verdict.retry_after_ms ?? 0);
   const detail = `the quota of "${policy}" is used up; try again in ${after} s`;
   const said = { ...headers, "retry-after": after };
-  const judged = refused(429, "quota-exceeded", "The quota is used up", detail, said, { "violated-policies": [policy] });
+  const more = { "violated-policies": [policy] };
+  const judged = refused(429, "quota-exceeded", "The quota is used up", detail, said, more);
   return { ...judged, verdict };
 }
 

@@ -13,7 +13,9 @@ export function fieldsOf(text, example = '{"limit":100,"window_seconds":60}') {
 }
 
 const amountText = ({ limit, window_seconds, ttl_seconds }) =>
-  window_seconds === undefined ? `${number(limit)} at once, ${number(ttl_seconds)} s` : `${number(limit)} in ${number(window_seconds)} s`;
+  window_seconds === undefined
+    ? `${number(limit)} at once, ${number(ttl_seconds)} s`
+    : `${number(limit)} in ${number(window_seconds)} s`;
 const policyText = (one) => [one.policy, amountText(one), one.algorithm, one.scope, one.shadow ? "watches only" : ""];
 const heldText = ({ held, holds, oldest_at }) =>
   holds > 0 ? `, ${number(held)} held by ${number(holds)} since ${new Date(oldest_at).toISOString()}` : "";
@@ -71,7 +73,8 @@ export async function check({ args: [policy, key], options, screen }) {
 /** Holds an amount before the work; the exit code says whether the limit allows it. */
 export async function reserve({ args: [policy, key], options, screen }) {
   const { amount, ttl: ttl_seconds, onExpiry: on_expiry } = options;
-  const spec = Object.fromEntries(Object.entries({ amount, ttl_seconds, on_expiry }).filter(([, value]) => value !== undefined));
+  const given = Object.entries({ amount, ttl_seconds, on_expiry }).filter(([, value]) => value !== undefined);
+  const spec = Object.fromEntries(given);
   const reserved = await clientOf(options).reserve(policy, key, spec);
   const { allowed, hold } = reserved;
   const idText = () => hold?.id ?? "the limiter does not answer, and the policy is open: there is nothing to settle";

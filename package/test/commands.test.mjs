@@ -301,7 +301,8 @@ test("reserve, settle and release hold quota for the work, and end it", async ()
   const opened = await reserve("--amount", "60", "--ttl", "120");
   assert.match(opened.stdout, /^[0-9a-f]{32}\n$/);
   const id = opened.stdout.trim();
-  assert.match((await server.tally(["limits", "show", "tokens", "acme"])).stdout, /^allowed, 40 of 100 left.*, 60 held by 1 since 20/);
+  const shown = await server.tally(["limits", "show", "tokens", "acme"]);
+  assert.match(shown.stdout, /^allowed, 40 of 100 left.*, 60 held by 1 since 20/);
   const refused = await reserve("--amount", "41");
   assert.deepEqual([refused.code, refused.stdout.slice(0, 25)], [7, "refused, 40 of 100 left, "]);
   const settled = await server.tally(["limits", "settle", "tokens", "acme", id, "--amount", "25"]);
@@ -310,12 +311,14 @@ test("reserve, settle and release hold quota for the work, and end it", async ()
   assert.equal(twice.code, 1, twice.stderr);
   const [{ hold }] = await json("limits", "reserve", "tokens", "acme", "--on-expiry", "release");
   assert.equal(hold.amount, 1);
-  assert.equal((await server.tally(["limits", "release", "tokens", "acme", hold.id])).stdout, "0 used, 1 returned, 75 of 100 left\n");
+  const released = await server.tally(["limits", "release", "tokens", "acme", hold.id]);
+  assert.equal(released.stdout, "0 used, 1 returned, 75 of 100 left\n");
   const [over] = await json("limits", "reserve", "tokens", "acme", "--amount", "5");
   const more = await server.tally(["limits", "settle", "tokens", "acme", over.hold.id, "--amount", "80"]);
   assert.equal(more.stdout, "75 used, 0 returned, 5 more than there was room for, 0 of 100 left\n");
   assert.equal((await server.tally(["limits", "release", "tokens", "acme", "0".repeat(32)])).code, 3);
   // A policy of concurrency has no window.
-  const made = await server.tally(["limits", "set", "renders", '{"algorithm":"concurrency","limit":2,"ttl_seconds":60}']);
+  const fields = { algorithm: "concurrency", limit: 2, ttl_seconds: 60 };
+  const made = await server.tally(["limits", "set", "renders", JSON.stringify(fields)]);
   assert.equal(made.stdout, "renders  2 at once, 60 s  concurrency  datacenter\n");
 });

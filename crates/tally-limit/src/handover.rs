@@ -117,13 +117,7 @@ impl Table {
         for call in &handover.calls {
             lender.put_call(0, *call);
         }
-        lender.take_over(
-            &entry.policy,
-            handover.used,
-            outstanding,
-            until_ms,
-            now_ms,
-        );
+        lender.take_over(&entry.policy, handover.used, outstanding, until_ms, now_ms);
         self.touch(slot);
         Ok(())
     }

@@ -257,8 +257,9 @@ impl Service {
                 ClientRequest::new("POST", path).json(body.to_string())
             }
             _ => {
-                let check = |policy: &usize| json!({ "policy": plan.policies[*policy].name, "key": KEYS[key], "cost": amount });
-                let checks: Vec<Value> = policies.iter().map(check).collect();
+                let names = policies.iter().map(|policy| plan.policies[*policy].name);
+                let check = |name| json!({ "policy": name, "key": KEYS[key], "cost": amount });
+                let checks: Vec<Value> = names.map(check).collect();
                 let hold = json!({ "ttl_seconds": ttl, "on_expiry": on_expiry });
                 let body = json!({ "checks": checks, "hold": hold });
                 ClientRequest::new("POST", "/limits").json(body.to_string())

@@ -218,8 +218,8 @@ enum End {
 }
 
 impl Outcome {
-    /// How the holds end now; `None` where they stay open. Those that are unknown stay open for a repeat. The client may
-    /// have sent one already, which was admitted.
+    /// How the holds end now; `None` where they stay open. Those that are unknown stay open for a repeat, which the
+    /// client may have sent already.
     fn end(self, is_held: bool, is_repeatable: bool) -> Option<End> {
         match self {
             Self::Admitted => (!is_held).then_some(End::Use),
