@@ -12,6 +12,7 @@ import { count, duration, rate, share, whole } from "./numbers.js";
 import { overrideNodes } from "./overrides.js";
 import { policyForm } from "./policy-form.js";
 import { policyHistory, policyPath, tileOf } from "./policy-history.js";
+import { policyHolds } from "./policy-holds.js";
 import { rangeBar } from "./range-bar.js";
 import { limitHash } from "./routes.js";
 import { sparkline } from "./series.js";
@@ -37,6 +38,7 @@ export function showLimits(main, route, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
   const did = id === undefined ? undefined : policyHistory(id, range, status, signal);
+  const holds = id === undefined ? undefined : policyHolds(policyPath(id), signal);
   const verdicts = el("div", {});
   const policies = el("div", {});
   const listed = Promise.withResolvers();
@@ -45,7 +47,7 @@ export function showLimits(main, route, status) {
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, id === undefined ? "Rate limits" : el("bdi", {}, id))),
     ...(id === undefined ? [] : [el("div", { class: "range-place" }, rangeBar(route, range))]),
     el(
-      "div", { class: "panels" }, did?.nodes ?? panel("verdicts", "Allowed and refused", verdicts),
+      "div", { class: "panels" }, did?.nodes ?? panel("verdicts", "Allowed and refused", verdicts), holds?.nodes,
       el(
         "section",
         { class: "panel wide", "aria-labelledby": "policies-title" },
@@ -65,6 +67,7 @@ export function showLimits(main, route, status) {
   return () => {
     stopped.abort();
     watching.stop();
+    holds?.stop();
   };
 }
 
@@ -229,6 +232,11 @@ function trendNodes(looks) {
   ];
 }
 
+/** Returns the window of a policy; one of concurrency has none. */
+export function windowText({ window_seconds }) {
+  return window_seconds === undefined ? "at once" : duration(window_seconds * 1000).replace(/\.0 /, " ");
+}
+
 function tableOf(page) {
   const heads = [
     "Policy", "Limit", "Window", "Algorithm", "Scope", "If the limiter is unreachable", "Allowed, 24 h",
@@ -243,7 +251,7 @@ function tableOf(page) {
         policy.shadow ? " (shadow: refuses nobody)" : "",
       ),
       el("td", { class: "number", "data-label": heads[1] }, count(policy.limit)),
-      el("td", { "data-label": heads[2] }, duration(policy.window_seconds * 1000).replace(/\.0 /, " ")),
+      el("td", { "data-label": heads[2] }, windowText(policy)),
       el("td", { "data-label": heads[3] }, policy.algorithm),
       el("td", { "data-label": heads[4] }, policy.scope === "global" ? "global" : "each datacenter"),
       el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "refuses (503)" : "allows"),

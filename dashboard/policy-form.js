@@ -1,28 +1,35 @@
 // The form of a rate limit policy: what it says now, and what it is to say.
 import { el, setText } from "./dom.js";
 
+const CONCURRENCY = "concurrency";
 const CHOICES = {
-  algorithm: ["sliding-window", "fixed-window", "token-bucket"],
+  algorithm: ["sliding-window", "fixed-window", "token-bucket", CONCURRENCY],
   scope: ["datacenter", "global"],
   on_error: ["open", "closed"],
 };
 const WORDS = { datacenter: "each datacenter", open: "allow", closed: "refuse (503)" };
 const LABELS = {
   limit: "Limit",
-  window_seconds: "Window, seconds",
+  seconds: "Window, seconds; of concurrency the longest time of a hold",
   algorithm: "Algorithm",
   scope: "Scope",
   on_error: "If the limiter is unreachable",
   shadow: "Shadow: refuses nobody",
 };
 
+/** Returns the policy that is stored where a form has these values. What the form does not show stays as it is. */
+export function policyOf({ policy: _, window_seconds: _window, ttl_seconds: _ttl, ...kept }, { seconds, ...shown }) {
+  const name = shown.algorithm === CONCURRENCY ? "ttl_seconds" : "window_seconds";
+  return { ...kept, ...shown, [name]: seconds };
+}
+
 /** Returns the form of a policy; `save(policy)` resolves once it is stored, and rejects with why not. */
 export function policyForm(policy, save) {
   const note = el("p", { class: "sub", role: "status" });
   const field = (name, node) => el("div", {}, el("label", { for: `policy-${name}` }, LABELS[name]), node);
-  const number = (name, max) =>
+  const number = (name, max, value = policy[name]) =>
     el("input", {
-      id: `policy-${name}`, name, type: "number", min: "1", max, required: true, value: String(policy[name]),
+      id: `policy-${name}`, name, type: "number", min: "1", max, required: true, value: String(value),
     });
   const choice = (name) => {
     const known = [...new Set([policy[name], ...CHOICES[name]])];
@@ -35,17 +42,14 @@ export function policyForm(policy, save) {
   const onSubmit = async (event) => {
     event.preventDefault();
     const { elements } = form;
-    // What the form does not show stays as it is.
-    const { policy: _, ...kept } = policy;
-    const wanted = {
-      ...kept,
+    const wanted = policyOf(policy, {
       limit: Number(elements.limit.value),
-      window_seconds: Number(elements.window_seconds.value),
+      seconds: Number(elements.seconds.value),
       algorithm: elements.algorithm.value,
       scope: elements.scope.value,
       on_error: elements.on_error.value,
       shadow: elements.shadow.checked,
-    };
+    });
     try {
       await save(wanted);
       setText(note, "Stored. Other isolates follow within seconds.");
@@ -57,7 +61,7 @@ export function policyForm(policy, save) {
     "form",
     { class: "fields", on: { submit: onSubmit } },
     field("limit", number("limit", "1000000000")),
-    field("window_seconds", number("window_seconds", "2592000")),
+    field("seconds", number("seconds", "2592000", policy.window_seconds ?? policy.ttl_seconds)),
     field("algorithm", choice("algorithm")),
     field("scope", choice("scope")),
     field("on_error", choice("on_error")),

@@ -199,6 +199,29 @@ test("a limit of concurrency counts what is held now", async () => {
   }
 });
 
+test("a policy tells its open holds, and the keys that hold most", async () => {
+  world = await openWorld();
+  for (const scope of SCOPES) {
+    await put(world, scope, { limit: 100, window_seconds: 60, scope });
+    const held = async (query = "") => (await world.well("GET", `/limits/${scope}?include=held${query}`)).held;
+    expect(await held()).toMatchObject({ held: 0, holds: 0, oldest_at: null, keys: 0, rows: [], complete: true });
+    const begun = world.now();
+    for (const [key, amount] of [["ann", 5], ["ip:203.0.113.9", 40], ["bob", 7], ["ann", 10]]) {
+      await hold(scope, key, { amount });
+    }
+    const all = await held();
+    expect(all).toMatchObject({ policy: scope, held: 62, holds: 4, keys: 3, complete: true });
+    expect(all.rows.map(({ key, held: amount, holds }) => [key, amount, holds])).toEqual([
+      ["ip:203.0.113.0/24", 40, 1], ["ann", 15, 2], ["bob", 7, 1],
+    ]);
+    expect(all.oldest_at).toBeGreaterThanOrEqual(begun);
+    expect(all.rows[1].oldest_at).toBe(all.oldest_at);
+    expect((await held("&limit=1")).rows.length).toBe(1);
+  }
+  const wrong = await world.call("GET", "/limits/global?include=holders");
+  expect([wrong.status, wrong.json.code]).toEqual([400, "invalid-query"]);
+});
+
 test("bad input is refused by a code, and takes nothing", async () => {
   world = await openWorld();
   await put(world, "p", { limit: 10, window_seconds: 60 });

@@ -6,7 +6,7 @@
 //! | [`asks`], [`answers`] | what is asked of limiters, and how checks are answered |
 //! | [`checks`] | several checks together |
 //! | [`gate`] | the address that a proxy asks before it lets a request through |
-//! | [`named_calls`], [`holds`] | calls that a limiter does once, and holds |
+//! | [`named_calls`], [`holds`], [`holders`] | calls that a limiter does once, holds, and who holds most |
 //! | [`resolved_check`] | a check with its policy and its limiter |
 //! | [`limiters`] | the lanes of checks to limiters, and cached refusals |
 //! | [`policies`], [`override_calls`] | cached policies and overrides, and calls that change overrides |
@@ -19,6 +19,7 @@ pub(crate) mod asks;
 pub(crate) mod calls;
 pub(crate) mod checks;
 pub(crate) mod gate;
+pub(crate) mod holders;
 pub(crate) mod holds;
 pub(crate) mod limiters;
 pub(crate) mod local_quota;

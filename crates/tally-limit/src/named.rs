@@ -134,6 +134,49 @@ pub struct OpenHolds {
     pub oldest_ms: i64,
 }
 
+impl OpenHolds {
+    /// Adds the open holds of other keys.
+    pub fn join(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.oldest_ms = match self.count {
+            0 => other.oldest_ms,
+            _ => self.oldest_ms.min(other.oldest_ms),
+        };
+        self.amount = self.amount.saturating_add(other.amount);
+        self.count = self.count.saturating_add(other.count);
+    }
+}
+
+/// What the keys of a policy hold. A part of messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holders {
+    /// All of them together.
+    pub all: OpenHolds,
+    /// How many keys hold anything.
+    pub count: u64,
+    /// The keys that hold most, the first one first.
+    pub keys: Vec<(String, OpenHolds)>,
+}
+
+impl Holders {
+    /// Adds keys of another table, and leaves so many that hold most.
+    pub fn join(&mut self, other: Self, most: usize) {
+        self.all.join(&other.all);
+        self.count = self.count.saturating_add(other.count);
+        self.keys.extend(other.keys);
+        self.leave(most);
+    }
+
+    /// Leaves so many keys that hold most.
+    pub(super) fn leave(&mut self, most: usize) {
+        let rank = |(key, open): &(String, OpenHolds)| (u64::MAX - open.amount, key.clone());
+        self.keys.sort_by_cached_key(rank);
+        self.keys.truncate(most);
+    }
+}
+
 /// What became of a call. Stored: append, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {

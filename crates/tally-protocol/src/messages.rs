@@ -129,7 +129,7 @@ pub use lead_moves::{
 pub use limit::{
     CheckAnswer, CheckKeys, DeleteOverride, DeletePolicy, DemandKind, DemandOutcome,
     EndReservation, FindOverride, ForwardCheck, GetPolicy, GiveKey, KeyDemand, KnownOverrides,
-    LeaseReport, ListAllOverrides, ListFrom, ListOverrides, ListPolicies, OverrideFound,
+    LeaseReport, ListAllOverrides, ListFrom, ListHolders, ListOverrides, ListPolicies, OverrideFound,
     OverrideNews, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy, RecallLease,
     Reserve, Reserved, StoredPolicy,
 };

@@ -103,6 +103,7 @@ macro_rules! each_call {
             EndReservation "/limit-end-reservation"
             LeaseReport "/limit-lease"
             RecallLease "/limit-recall"
+            ListHolders "/limit-holders"
             RunCommands "/run-commands"
             ReadContents "/read-contents"
             Install "/install"

@@ -1,7 +1,7 @@
 //! The results of a policy's checks over time, and the keys that were refused most.
 
-use super::policies;
 use super::verdicts::{SEND_MS, send};
+use super::{holders, policies};
 use crate::kit::request_context::RequestContext;
 use crate::read::fetch::{FetchedSum, see};
 use tally_core::counter::id::CounterId;
@@ -27,7 +27,7 @@ pub const PARAMETERS: [&str; 9] = [
 ];
 
 /// The fields of `GET /limits/{policy}?include=…`, as members of its JSON: `history` says how many checks were allowed
-/// and refused, bucket by bucket, and `refused` which keys were refused most.
+/// and refused, bucket by bucket, `refused` which keys were refused most, and `held` which hold most.
 ///
 /// # Errors
 /// `policy-not-found`, `invalid-query`, `range-too-large`, `unavailable`.
@@ -42,8 +42,9 @@ pub async fn included(
         let json = match name {
             "history" => history(context, policy, query).await?,
             "refused" => refused(context, policy, query).await?,
+            "held" => holders::held(context, policy, query.rows()?).await?,
             other => {
-                let detail = format!("include can be history, refused or both, not `{other}`");
+                let detail = format!("include can be history, refused and held, not `{other}`");
                 return Err(Problem::new(Code::InvalidQuery, detail));
             }
         };

@@ -1,8 +1,11 @@
 //! Named calls of a key: see [`crate::named`].
 
 use super::slots::Entry;
-use crate::named::{CallAnswer, CallFault, NamedCall, OpenHolds};
+use crate::named::{CallAnswer, CallFault, Holders, NamedCall, OpenHolds};
 use crate::table::{Check, Table};
+
+/// The fewest holders that are sorted at once.
+const HOLDERS_MIN: usize = 1_000;
 
 impl Table {
     /// Does what a named call asks for, once; a hold is for the cost of the check. A key that shares a meter has no
@@ -49,5 +52,31 @@ impl Table {
                 .saturating_sub(now_ms.saturating_sub(wall_ms)),
             ..found
         })
+    }
+
+    /// What the keys of a policy hold, with the `most` that hold most. Cost: O(keys of the table).
+    pub fn holders(&self, name: &str, most: usize, wall_ms: i64) -> Holders {
+        let now_ms = self.clock.peek(wall_ms);
+        let ahead_ms = now_ms.saturating_sub(wall_ms);
+        let mut found = Holders::default();
+        for entry in self.slots.iter().filter(|entry| !entry.is_shared()) {
+            let of_name = entry.subject.strip_prefix(name);
+            let Some(key) = of_name.and_then(|rest| rest.strip_prefix('\0')) else {
+                continue;
+            };
+            let mut open = entry.lender.open_holds(now_ms);
+            if open.count == 0 {
+                continue;
+            }
+            open.oldest_ms = open.oldest_ms.saturating_sub(ahead_ms);
+            found.all.join(&open);
+            found.count = found.count.saturating_add(1);
+            found.keys.push((key.into(), open));
+            if found.keys.len() >= most.saturating_mul(2).max(HOLDERS_MIN) {
+                found.leave(most);
+            }
+        }
+        found.leave(most);
+        found
     }
 }

@@ -165,6 +165,10 @@ impl Slots {
         self.entries.get_mut(slot)?.as_mut()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().flatten()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_subject.len()
     }

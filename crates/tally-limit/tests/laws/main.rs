@@ -14,6 +14,7 @@ mod checks;
 mod direct;
 mod full;
 mod handover;
+mod holders;
 mod isolate_leases;
 mod keyed;
 mod lease;

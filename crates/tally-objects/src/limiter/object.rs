@@ -18,6 +18,7 @@ use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
 use tally_core::limit::borrowers::Borrowers;
 use tally_core::limit::meter::Verdict;
+use tally_core::limit::named::Holders;
 use tally_core::limit::policy::{Durability, Policy, Scope};
 use tally_core::limit::table::{self, Commit, Full, Table};
 use tally_host::Host;
@@ -26,7 +27,7 @@ use tally_host::object::{IncomingCall, Object, Reply, Shell};
 use tally_protocol::limits::PolicyName;
 use tally_protocol::messages::{
     CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, Fault, ForwardCheck,
-    GiveKey, KeyDemand, LeaseReport, RecallLease, Reserve,
+    GiveKey, KeyDemand, LeaseReport, ListHolders, RecallLease, Reserve,
 };
 use tally_shared::call;
 use tally_shared::flag_guard::FlagGuard;
@@ -111,6 +112,7 @@ impl Shell for Limiter {
                 EndReservation => core.on_end(message),
                 LeaseReport => core.on_lease(message).await,
                 RecallLease => core.on_recall(message),
+                ListHolders => core.on_list_holders(message),
             })
         })
     }
@@ -230,6 +232,14 @@ impl LimiterCore {
         }
         self.written(must_commit)?;
         Ok(answer)
+    }
+
+    fn on_list_holders(&self, list: Result<ListHolders, Fault>) -> Result<Holders, Fault> {
+        let ListHolders { name, most, .. } = list?;
+        self.readable()?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let table = self.table.borrow();
+        Ok(table.holders(name.as_str(), most, self.host.now_ms()))
     }
 
     /// Whether a key has a meter of its own here.

@@ -5,9 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::name::PolicyName;
+use super::refused_key::kept_of_key;
 use crate::problem::{Code, Problem};
 use tally_core::counter::id::Datacenter;
-use tally_core::limit::named::{CallAnswer, CallFault, CallName, OpenHolds};
+use tally_core::limit::named::{CallAnswer, CallFault, CallName, Holders, OpenHolds};
 
 /// The id of a hold: 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,64 @@ pub fn held_members(open: &OpenHolds) -> String {
         oldest_at: (open.count > 0).then_some(open.oldest_ms),
     });
     format!(",{}", view.trim_matches(['{', '}']))
+}
+
+/// The open holds of a policy.
+#[derive(Serialize)]
+struct HeldKeysView<'a> {
+    policy: &'a PolicyName,
+    /// Where: each datacenter has its own holds of a policy with the scope `datacenter`.
+    datacenter: &'a Datacenter,
+    /// What open holds take together.
+    held: u64,
+    /// How many there are.
+    holds: u64,
+    /// When the oldest was opened.
+    oldest_at: Option<i64>,
+    /// How many keys hold anything.
+    keys: u64,
+    /// The keys that hold most, the first one first.
+    rows: Vec<HolderView>,
+    /// Whether all limiters have answered.
+    complete: bool,
+}
+
+/// What a key holds.
+#[derive(Serialize)]
+struct HolderView {
+    /// The key, with the network in place of an address.
+    key: String,
+    /// What its open holds take together.
+    held: u64,
+    /// How many there are.
+    holds: u64,
+    /// When the oldest was opened.
+    oldest_at: i64,
+}
+
+/// The JSON of the open holds of a policy.
+pub fn held_keys_json(
+    policy: &PolicyName,
+    datacenter: &Datacenter,
+    holders: &Holders,
+    is_complete: bool,
+) -> String {
+    let rows = holders.keys.iter().map(|(key, open)| HolderView {
+        key: kept_of_key(key),
+        held: open.amount,
+        holds: open.count,
+        oldest_at: open.oldest_ms,
+    });
+    to_json(&HeldKeysView {
+        policy,
+        datacenter,
+        held: holders.all.amount,
+        holds: holders.all.count,
+        oldest_at: (holders.all.count > 0).then_some(holders.all.oldest_ms),
+        keys: holders.count,
+        rows: rows.collect(),
+        complete: is_complete,
+    })
 }
 
 /// The end of a hold.

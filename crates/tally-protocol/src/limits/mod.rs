@@ -31,7 +31,7 @@ pub use body::{
     CHECKS_MAX, CheckLine, CheckRequest, HoldRequest, parse_check, parse_checks, parse_hold,
     parse_policy, parse_settlement,
 };
-pub use hold::{HoldId, call_problem, held_members, hold_member, settled_json};
+pub use hold::{HoldId, call_problem, held_keys_json, held_members, hold_member, settled_json};
 pub use name::{POLICY_NAME_BYTES_MAX, PolicyName};
 pub use overrides::{
     OVERRIDES_MAX, OVERRIDES_OF_ALL_MAX, OVERRIDES_TOGETHER_MAX, OverridePattern,

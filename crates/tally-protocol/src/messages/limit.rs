@@ -12,7 +12,7 @@ use tally_core::counter::ledger::WriteKey;
 use tally_core::limit::handover::Handover;
 use tally_core::limit::lease;
 use tally_core::limit::meter::Verdict;
-use tally_core::limit::named::{CallAnswer, CallFault, CallWork, NamedCall, OpenHolds};
+use tally_core::limit::named::{CallAnswer, CallFault, CallWork, Holders, NamedCall, OpenHolds};
 use tally_core::limit::owner::Owner;
 use tally_core::limit::policy::overrides::{Override, PatternFilter};
 use tally_core::limit::policy::{Algorithm, Policy};
@@ -26,6 +26,7 @@ calls! {
     EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
     LeaseReport => lease::LeaseAnswer, "/limit-lease", |it| Address::Limiter(&it.to);
     RecallLease => Option<lease::LeaseRequest>, "/limit-recall", |it| Address::Limiter(&it.to);
+    ListHolders => Holders, "/limit-holders", |it| Address::Limiter(&it.to);
     PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0);
     GetPolicy => Option<StoredPolicy>, "/policy-get", |_| Address::Directory(0);
     DeletePolicy => bool, "/policy-delete", |_| Address::Directory(0);
@@ -286,6 +287,17 @@ pub struct RecallLease {
     pub lease: lease::LeaseId,
     /// Whether to return also what the borrower needs within a moment.
     pub takes_all: bool,
+}
+
+/// Edge → limiter: which keys of a policy hold most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListHolders {
+    /// The limiter.
+    pub to: LimiterAddress,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// How many keys at most.
+    pub most: u32,
 }
 
 /// Edge → partition 0: stores a policy.

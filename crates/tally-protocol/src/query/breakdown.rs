@@ -110,7 +110,7 @@ impl Query {
     }
 
     /// The most rows of the answer.
-    pub(super) fn rows(&self) -> Result<usize, Problem> {
+    pub fn rows(&self) -> Result<usize, Problem> {
         match self.get("limit").map(str::parse::<usize>) {
             None => Ok(BREAKDOWN_LIMIT),
             Some(Ok(limit)) if (1..=VALUES_MAX).contains(&limit) => Ok(limit),
