@@ -1,7 +1,7 @@
 // A gateway in front of a language model: each customer has a budget of tokens, which concurrent requests never exceed.
 //
-// Bindings: TALLY (the service "tally-edge"), TALLY_KEY (a secret: a key with the scopes "write" and "limits"), and MODEL
-// (a service that streams an answer, one token a line). See README.md.
+// Bindings: TALLY (the service "tally-edge"), TALLY_KEY (a secret: a key with the scope "write" and the prefix
+// "limits/"), and MODEL (a service that streams an answer, one token a line). See README.md.
 
 // The model is asked for no more, so an answer never needs more than was held.
 const ANSWER_TOKENS_MAX = 400;

@@ -25,7 +25,7 @@ const gateway = worker("ai-gateway", "worker.mjs", {
 
 let tally;
 before(async () => {
-  const keys = { keys: [{ key: KEY, scopes: ["limits", "write", "admin"] }] };
+  const keys = { keys: [{ key: KEY, scopes: ["read", "write", "admin"], prefix: "limits/" }] };
   const workers = [gateway, worker("model", "model.mjs", {})];
   tally = await startTally({ workers, vars: { TALLY_KEYS: JSON.stringify(keys) } });
   const policy = { limit: BUDGET, window_seconds: 3_600, on_error: "closed" };
