@@ -129,9 +129,9 @@ pub use lead_moves::{
 pub use limit::{
     CheckAnswer, CheckKeys, DeleteOverride, DeletePolicy, DemandKind, DemandOutcome,
     EndReservation, FindOverride, ForwardCheck, GetPolicy, GiveKey, KeyDemand, KnownOverrides,
-    LeaseReport, ListAllOverrides, ListFrom, ListHolders, ListOverrides, ListPolicies, OverrideFound,
-    OverrideNews, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy, RecallLease,
-    Reserve, Reserved, StoredPolicy,
+    LeaseReport, ListAllOverrides, ListFrom, ListHolders, ListOverrides, ListPolicies,
+    OverrideFound, OverrideNews, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy,
+    RecallLease, Reserve, Reserved, StoredPolicy,
 };
 pub use live::{Join, Look};
 pub use operate::{

@@ -1,6 +1,6 @@
 //! The open holds of a policy, and the keys that hold most.
 
-use super::limiters;
+use super::policies;
 use crate::kit::request_context::RequestContext;
 use tally_core::limit::named::Holders;
 use tally_core::limit::policy::Scope;
@@ -26,7 +26,7 @@ pub async fn held(
     policy: &PolicyName,
     rows: usize,
 ) -> Result<String, Problem> {
-    let is_global = limiters::policy_of(context, policy).await?.scope == Scope::Global;
+    let is_global = policies::policy_of(context, policy).await?.policy.scope == Scope::Global;
     let count = context
         .host
         .number(LIMITER_COUNT)

@@ -119,7 +119,7 @@ fn settled_verdict(
         CallWork::Check => true,
         CallWork::Hold { .. } => !verdict.is_allowed,
         CallWork::Refund => verdict.is_allowed,
-        CallWork::Settle { .. } => false,
+        CallWork::Settle { .. } | CallWork::Cancel { .. } => false,
     })
 }
 
