@@ -339,25 +339,33 @@ impl KnownCalls {
         self.push(known);
     }
 
-    /// Makes room for another call of an account.
-    pub(super) fn make_room(&mut self, account: u32, now_ms: i64) -> Result<(), CallFault> {
-        if self.list.len() >= CALLS_MAX {
-            // Some at once, because each time all are looked at.
-            let mut left = CALLS_MAX / 16;
-            self.list.retain(|known| {
-                let is_old = known.at_ms.saturating_add(CROWDED_MS) <= now_ms;
-                let may_go = !known.is_open() && (is_old || !known.is_repeatable);
-                let goes = may_go && left > 0;
-                left -= usize::from(goes);
-                !goes
-            });
-        }
+    /// Why an account has no room for another call; `None` where it has.
+    fn refusal(&self, account: u32) -> Option<CallFault> {
         let own = self.list.iter().filter(|known| known.account == account);
         match CALLS_MAX.saturating_sub(self.list.len()) {
-            0 => Err(CallFault::Full),
-            room if own.count() >= room => Err(CallFault::PartFull),
-            _ => Ok(()),
+            0 => Some(CallFault::Full),
+            room if own.count() >= room => Some(CallFault::PartFull),
+            _ => None,
         }
+    }
+
+    /// Makes room for another call of an account. What has ended goes first: of this account, or of all where the key is
+    /// full.
+    pub(super) fn make_room(&mut self, account: u32, now_ms: i64) -> Result<(), CallFault> {
+        let Some(fault) = self.refusal(account) else {
+            return Ok(());
+        };
+        // Some at once, because each time all are looked at.
+        let mut left = CALLS_MAX / 16;
+        self.list.retain(|known| {
+            let is_near = fault == CallFault::Full || known.account == account;
+            let is_old = known.at_ms.saturating_add(CROWDED_MS) <= now_ms;
+            let may_go = is_near && !known.is_open() && (is_old || !known.is_repeatable);
+            let goes = may_go && left > 0;
+            left -= usize::from(goes);
+            !goes
+        });
+        self.refusal(account).map_or(Ok(()), Err)
     }
 
     /// Ends the holds whose time is over, and forgets old answers. Returns when and how much is to be charged, in the

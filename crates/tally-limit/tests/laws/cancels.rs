@@ -1,4 +1,5 @@
-//! A hold that is taken back is as if nobody had asked for it: all of it returns, and its name does its work anew.
+//! A hold that is taken back is as if nobody had asked for it: all of it returns, and its name does its work anew. Holds
+//! that have ended leave room for others.
 
 use tally_limit::named::{CallFault, CallWork, NamedCall};
 use tally_limit::policy::{Algorithm, Policy};
@@ -94,4 +95,34 @@ fn the_newest_of_two_holds_of_one_name_is_stored() {
     let loaded = rows.load(BEGIN_MS);
     assert_eq!(loaded.open_holds("p", "k", BEGIN_MS).amount, 60);
     assert_eq!(loaded.peek(&asked, BEGIN_MS).remaining, 40);
+}
+
+#[test]
+fn one_account_holds_as_often_as_it_wants_if_it_settles() {
+    let policy = Policy::sliding(1_000_000, 10);
+    let asked = check(&policy, "k", 1);
+    let mut table = Table::stored();
+    for number in 0..20_000_u64 {
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&number.to_le_bytes());
+        let hold = NamedCall {
+            name,
+            is_repeatable: false,
+            ..hold(1)
+        };
+        let end = NamedCall {
+            is_repeatable: false,
+            ..call(
+                2,
+                CallWork::Settle {
+                    hold: name,
+                    amount: Some(1),
+                },
+            )
+        };
+        // All of them within a second.
+        let now_ms = BEGIN_MS + i64::try_from(number / 20).unwrap();
+        table.call(&asked, &hold, now_ms).expect("room");
+        table.call(&asked, &end, now_ms).expect("a hold");
+    }
 }
