@@ -349,8 +349,8 @@ impl KnownCalls {
         }
     }
 
-    /// Makes room for another call of an account. What has ended goes first: of this account, or of all where the key is
-    /// full.
+    /// Makes room for another call of an account. What has ended goes first: of this account, or of all where the key
+    /// is full.
     pub(super) fn make_room(&mut self, account: u32, now_ms: i64) -> Result<(), CallFault> {
         let Some(fault) = self.refusal(account) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A hold that is taken back is as if nobody had asked for it: all of it returns, and its name does its work anew. Holds
-//! that have ended leave room for others.
+//! A hold that is taken back is as if nobody had asked for it: all of it returns, and its name does its work anew.
+//! Holds that have ended leave room for others.
 
 use tally_limit::named::{CallFault, CallWork, NamedCall};
 use tally_limit::policy::{Algorithm, Policy};
