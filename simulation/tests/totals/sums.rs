@@ -28,7 +28,11 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
         let second_ms = u64::try_from(world.now_ms() % 60_000).expect("after 1970");
         world.run_for_ms(60_000 - second_ms);
         let query = format!("history?consistency=strong{rest}");
-        let all = get(&world, &first, &format!("/counters/a%2F*/{query}"));
+        let all = get(
+            &world,
+            &first,
+            &format!("/counters/a%2F*/aggregate/{query}"),
+        );
         assert_eq!(
             (&all["prefix"], &all["exact"]),
             (&"a/".into(), &true.into()),
@@ -150,7 +154,11 @@ fn the_breakdown_of_a_prefix_is_the_sum_of_the_breakdowns_of_its_counters() {
     }
     for range in ["", "&window=today", "&datacenter=SYD"] {
         let query = format!("breakdown?by=referrer&consistency=strong{range}");
-        let all = get(&world, &clients[0], &format!("/counters/a%2F*/{query}"));
+        let all = get(
+            &world,
+            &clients[0],
+            &format!("/counters/a%2F*/aggregate/{query}"),
+        );
         let mut sums = std::collections::BTreeMap::new();
         let (mut total, mut none) = (0, 0);
         for counter in 0..5 {
