@@ -145,7 +145,10 @@ for (const [what, colos, settings] of stories) {
     for (const [round, base] of [0n, 2n ** 120n].entries()) {
       let stage = "before";
       const writes = [];
+      const isSet = Promise.withResolvers();
       const write = async (bit) => {
+        // However fast the others are, the last come after the set.
+        if (bit >= 50) await isSet.promise;
         // They come all the while that the set takes.
         await world.advance((bit % width) * 5);
         const began = stage;
@@ -158,6 +161,7 @@ for (const [what, colos, settings] of stories) {
       stage = "meanwhile";
       const answer = await set(world, "a", base, { colo: "NRT" });
       stage = "after";
+      isSet.resolve();
       expect(answer).toMatchObject({ pending_datacenters: [] });
       await writing;
       const counter = await world.strong("a");

@@ -70,8 +70,3 @@ export const UNSERVED_WORDS = WORDS;
 export const UNSERVED_TESTS = new RegExp(ANY);
 /** Matches the names of all tests that run. */
 export const SERVED_TESTS = new RegExp(`^(?!.*(?:${ANY}))`);
-/** Specs and tests that read the metrics of one edge: with several threads, requests reach several edges. */
-export const OF_ONE_EDGE = [
-  "boards.spec.mjs", "limits.spec.mjs", "limits-quota.spec.mjs", "limits-several.spec.mjs", "metrics.spec.mjs",
-  "operations.spec.mjs", "visitors.spec.mjs", "hundreds of watchers", "/browser/",
-];

@@ -49,6 +49,37 @@ fn busy() -> Metrics {
 }
 
 #[test]
+fn isolates_of_one_process_are_shown_as_their_sum_from_the_first_begin_on() {
+    let mut sum = Metrics::new(i64::MAX);
+    for (begun_seconds, replayed) in [(20, 2), (10, 3)] {
+        let mut metrics = Metrics::new(begun_seconds);
+        metrics.add(Metric::Replayed, replayed);
+        metrics.observe(RouteName::Increment, 7);
+        sum.join(&metrics);
+    }
+    let sums = values(&sum.render(Some(&sum.snapshot())));
+    for (name, expected) in [
+        ("tally_replayed_total", 5.0),
+        (
+            "tally_request_duration_seconds_count{route=\"increment\"}",
+            2.0,
+        ),
+        (
+            "tally_request_duration_seconds_sum{route=\"increment\"}",
+            0.014,
+        ),
+        ("tally_start_time_seconds{worker=\"edge\"}", 10.0),
+        ("tally_start_time_seconds{worker=\"aggregator\"}", 10.0),
+    ] {
+        assert_eq!(sums.get(name), Some(&expected), "{name}");
+    }
+    let mut more = Metrics::new(30);
+    more.add(Metric::Replayed, u64::MAX);
+    sum.join(&more);
+    assert_eq!(sum.counts().iter().max(), Some(&u64::MAX));
+}
+
+#[test]
 fn the_text_has_its_documented_form() {
     let mut metrics = Metrics::new(EDGE_BEGUN_SECONDS);
     let mut other = Metrics::new(OTHER_BEGUN_SECONDS);

@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`Platform`], [`Host`] | time, randomness, settings, messages to objects and Workers, and what an isolate holds in memory |
+//! | [`metrics`] | the metrics of several isolates in one process |
 //! | [`object`] | what an object asks besides: its database, its alarm, its sockets |
 //! | [`http`] | requests and responses of clients |
 //!
@@ -16,6 +17,7 @@
 )]
 
 pub mod http;
+pub mod metrics;
 pub mod object;
 
 use std::any::{Any, TypeId};
@@ -30,6 +32,7 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, LocalBoxFuture, select};
 
+use metrics::ProcessMetrics;
 use tally_core::counter::ledger::WriteKey;
 use tally_protocol::alerts::Outgoing;
 use tally_protocol::messages::Fault;
@@ -177,6 +180,11 @@ pub trait Platform {
     /// Whether one request may wake another. Workers forbid it: they would resume a request in the context of another.
     fn wakes_requests(&self) -> bool {
         false
+    }
+
+    /// The metrics of all isolates that this Worker has in this process; `None` where it has one.
+    fn metrics(&self) -> Option<&ProcessMetrics> {
+        None
     }
 
     /// A setting of the deployment; `None` where it is not set.

@@ -10,7 +10,8 @@
 //! Life of a number: a shell calls [`Metrics::add`], [`Metrics::refuse`] or [`Metrics::observe`] in the isolate where
 //! something happens. `GET /metrics` takes the registry of the edge isolate that answers, asks the aggregator for its
 //! [`Snapshot`], and renders both: families of the edge from the first, families of objects from the second. Where the
-//! aggregator does not answer, its families are omitted.
+//! aggregator does not answer, its families are omitted. In a process with several isolates of a Worker each of the two
+//! is the sum of that Worker's.
 //!
 //! Source: prometheus.io/docs/instrumenting/exposition_formats, "Text-based format", version 0.0.4.
 
@@ -328,6 +329,14 @@ impl Metrics {
         if let Some(count) = self.counts.get_mut(index) {
             *count = count.saturating_add(amount);
             self.changes = self.changes.wrapping_add(1);
+        }
+    }
+
+    /// Adds the numbers of another isolate of the same Worker. The sum begins with the first of them.
+    pub fn join(&mut self, other: &Self) {
+        self.begun_seconds = self.begun_seconds.min(other.begun_seconds);
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count = count.saturating_add(more);
         }
     }
 

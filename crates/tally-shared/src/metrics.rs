@@ -2,10 +2,9 @@
 //!
 //! Everything in one isolate counts here: all requests of an edge isolate, or the aggregator and the objects that the
 //! platform put into its isolate. An isolate that ends takes its counts with it, and Prometheus sees the next one begin
-//! at 0.
+//! at 0. Where a process has several isolates of a Worker, `/metrics` shows their sum.
 
-use std::cell::RefCell;
-
+use tally_host::metrics::{ProcessMetrics, SharedMetrics};
 use tally_host::{Host, State};
 use tally_protocol::batch::report::BatchReport;
 use tally_protocol::fleet::Fleet;
@@ -14,16 +13,26 @@ use tally_protocol::problem::Code;
 use tally_protocol::routes::RouteName;
 
 /// The metrics of an isolate.
-struct Numbers(RefCell<Metrics>);
+struct Numbers(SharedMetrics);
 
 impl State for Numbers {
     fn begin(host: &Host) -> Self {
-        Self(RefCell::new(Metrics::new(host.now_ms().div_euclid(1_000))))
+        let metrics = SharedMetrics::new(host.now_ms().div_euclid(1_000));
+        if let Some(all) = host.platform().metrics() {
+            all.join(metrics.clone());
+        }
+        Self(metrics)
     }
 }
 
 fn with<T>(host: &Host, work: impl FnOnce(&mut Metrics) -> T) -> T {
-    work(&mut host.state::<Numbers>().0.borrow_mut())
+    work(&mut host.state::<Numbers>().0.lock())
+}
+
+/// The metrics of all isolates that this Worker has in this process.
+fn sum(host: &Host) -> Metrics {
+    let own = with(host, |metrics| metrics.clone());
+    host.platform().metrics().map_or(own, ProcessMetrics::sum)
 }
 
 /// Counts one.
@@ -76,9 +85,9 @@ pub fn committed(host: &Host, flushes: usize) {
     });
 }
 
-/// The counters of this isolate, to be sent.
+/// The counters of this Worker, to be sent.
 pub fn snapshot(host: &Host) -> Snapshot {
-    with(host, |metrics| metrics.snapshot())
+    sum(host).snapshot()
 }
 
 /// All metrics of this isolate, and the number of changes to them.
@@ -95,7 +104,7 @@ pub fn changes(host: &Host) -> u64 {
 
 /// The text of `/metrics`, see [`Metrics::render_with`].
 pub fn render(host: &Host, aggregator: Option<&Snapshot>, fleet: Option<&Fleet>) -> String {
-    with(host, |metrics| metrics.render_with(aggregator, fleet))
+    sum(host).render_with(aggregator, fleet)
 }
 
 /// The names of series, see [`tally_protocol::metrics::named`].

@@ -1,4 +1,5 @@
 //! `/metrics`: the metrics of the answering edge isolate, with those of the aggregator, and those of the deployment.
+//! Where one process has several isolates of each, they are sums.
 
 use futures_util::future::join;
 
