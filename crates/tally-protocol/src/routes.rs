@@ -103,6 +103,7 @@ macro_rules! types {
         #[expect(unused_variables, reason = "not every call has parameters")]
         pub const ROUTES: &[RouteRow] = &[
             $($(#[$built])* RouteRow {
+                name: RouteName::$variant,
                 method: $method,
                 template: $template,
                 read: |segments| Ok(Route::$variant $(($(segments.read::<$type>(stringify!($parameter))?),+))?),
@@ -115,6 +116,7 @@ route_table!(types);
 
 /// A row of the table.
 pub struct RouteRow {
+    name: RouteName,
     /// The method; `GET` answers `HEAD` too.
     pub method: &'static str,
     /// The path, with its parameters in braces.
@@ -128,6 +130,11 @@ struct Segments<'a>(array::IntoIter<&'a str, PARAMETERS_MAX>);
 impl<'a> Segments<'a> {
     /// The parameters of a path; `None` where it does not match the template.
     fn of(template: &str, path: &'a str) -> Option<Self> {
+        // Of most templates nothing else needs to be looked at.
+        let fixed = template.bytes().take_while(|byte| *byte != b'{');
+        if fixed.zip(path.bytes()).any(|(part, byte)| part != byte) {
+            return None;
+        }
         let mut found = [""; PARAMETERS_MAX];
         if let Some(folder) = template.strip_suffix(REST) {
             let rest = path.strip_prefix(folder)?;
@@ -256,21 +263,10 @@ impl From<Problem> for NoRoute {
 /// # Errors
 /// `not-found`, `method-not-allowed` (with `Allow`), `invalid-id`.
 pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
-    let is_gate = path.starts_with(GATE_FOLDER);
-    let meant = if is_gate || method == "HEAD" {
-        "GET"
-    } else {
-        method
+    let template = match row_of(method, path) {
+        Ok((row, mut segments)) => return (row.read)(&mut segments).map_err(NoRoute::from),
+        Err(template) => template,
     };
-    let mut template = None;
-    for row in ROUTES {
-        if let Some(mut segments) = Segments::of(row.template, path) {
-            if row.method == meant {
-                return (row.read)(&mut segments).map_err(NoRoute::from);
-            }
-            template = Some(row.template);
-        }
-    }
     let (Some(template), Some(allow)) = (template, allow_of(path)) else {
         let left_out = all_left_out();
         let slashes = if has_slashes_of_id(path) { SLASHES } else { "" };
@@ -283,6 +279,37 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         problem: Problem::new(Code::MethodNotAllowed, detail),
         allow: Some(allow),
     })
+}
+
+/// The name under which a request is counted, whether or not its parameters can be read.
+pub fn name_of(method: &str, path: &str) -> RouteName {
+    row_of(method, path).map_or(RouteName::Other, |(row, _)| row.name)
+}
+
+/// The row of a request, with the parameters of its path.
+///
+/// # Errors
+/// A template that matches the path, but not by this method, if there is one.
+fn row_of<'a>(
+    method: &str,
+    path: &'a str,
+) -> Result<(&'static RouteRow, Segments<'a>), Option<&'static str>> {
+    let is_gate = path.starts_with(GATE_FOLDER);
+    let meant = if is_gate || method == "HEAD" {
+        "GET"
+    } else {
+        method
+    };
+    let mut template = None;
+    for row in ROUTES {
+        if let Some(segments) = Segments::of(row.template, path) {
+            if row.method == meant {
+                return Ok((row, segments));
+            }
+            template = Some(row.template);
+        }
+    }
+    Err(template)
 }
 
 /// What a caller reads whose id seems to have slashes of its own.
