@@ -105,6 +105,28 @@ describe("with several threads, the native server", () => {
     assert.deepEqual(await server.end(), { code: 0, signal: null });
   });
 
+  test("shows in its metrics what all threads counted, whichever answers", WITHIN, async () => {
+    const { server, url } = await begin(3);
+    for (const id of ids) assert.equal((await add(url, id)).status, 200);
+    const parts = [];
+    for (let scrape = 0; scrape < 12; scrape += 1) {
+      const text = await (await fetch(`${url}/metrics`, { headers: { connection: "close" } })).text();
+      const of = (name) => Number(text.split("\n").find((line) => line.startsWith(`${name} `))?.split(" ").at(-1));
+      parts.push({
+        added: of('tally_acknowledged_total{operation="increment"}'),
+        answered: of('tally_request_duration_seconds_count{route="increment"}'),
+        written: of('tally_commit_flushes_sum'),
+        edge: of('tally_start_time_seconds{worker="edge"}'),
+        objects: of('tally_start_time_seconds{worker="aggregator"}'),
+      });
+    }
+    const { edge, objects } = parts[0];
+    assert.ok(edge > 0 && objects > 0);
+    const all = { added: COUNTERS, answered: COUNTERS, written: COUNTERS, edge, objects };
+    for (const part of parts) assert.deepEqual(part, all);
+    assert.deepEqual(await server.end(), { code: 0, signal: null });
+  });
+
   test("answers 503 where too many calls wait for a thread, and loses nothing", WITHIN, async () => {
     const { server, url } = await begin(2, "--waiting-calls", "1");
     const load = loadOf(url);

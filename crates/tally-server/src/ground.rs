@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tally_host::http::{Background, Context};
+use tally_host::metrics::ProcessMetrics;
 use tally_host::{Later, Memory};
+use tracing::error;
 
 use super::alarm::Alarms;
 use super::clock::{TurnClock, Turns};
@@ -20,6 +22,15 @@ use super::webhook::Webhooks;
 
 /// The exit code of a server that cannot go on.
 pub(crate) const EXIT_FAILED: i32 = 1;
+
+/// What all threads count together.
+#[derive(Default)]
+pub(crate) struct ServerMetrics {
+    /// Of all edges.
+    pub(crate) edges: ProcessMetrics,
+    /// Of all aggregators and objects.
+    pub(crate) objects: ProcessMetrics,
+}
 
 /// What is beneath the objects of a thread.
 pub(crate) struct Ground {
@@ -35,6 +46,7 @@ pub(crate) struct Ground {
     pub(crate) webhooks: Webhooks,
     /// The memory of the aggregator and the objects.
     pub(crate) memory: Rc<Memory>,
+    pub(crate) metrics: Arc<ServerMetrics>,
     background: Rc<Cell<usize>>,
 }
 
@@ -64,7 +76,11 @@ impl Background for GroundBackground {
 
 impl Ground {
     /// What is beneath a deployment with these settings, in this folder.
-    pub(crate) fn new(settings: ServerSettings, folder: &DataFolder) -> Rc<Self> {
+    pub(crate) fn new(
+        settings: ServerSettings,
+        folder: &DataFolder,
+        metrics: Arc<ServerMetrics>,
+    ) -> Rc<Self> {
         let clock = Rc::new(TurnClock::default());
         clock.begin();
         Rc::new(Self {
@@ -77,6 +93,7 @@ impl Ground {
             randomness: Randomness::default(),
             alarms: Rc::default(),
             memory: Rc::default(),
+            metrics,
             background: Rc::default(),
         })
     }
@@ -86,22 +103,14 @@ impl Ground {
         self.objects.join(folder).join(format!("{id}.sqlite"))
     }
 
-    /// Writes a line to the log.
-    pub(crate) fn log(&self, text: &str) {
-        eprintln!("serve: {text}");
-    }
-
     /// Logs what is wrong with a database.
     pub(crate) fn log_damage(&self, file: &Path, why: &str) {
-        self.log(&format!(
-            "the database {} cannot be opened: {why}",
-            file.display()
-        ));
+        error!("the database {} cannot be opened: {why}", file.display());
     }
 
     /// Ends the process: nothing that it might still acknowledge would be true.
     pub(crate) fn end_at_once(&self, why: &str) -> ! {
-        self.log(why);
+        error!("{why}");
         std::process::exit(EXIT_FAILED)
     }
 

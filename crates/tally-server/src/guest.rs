@@ -4,10 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_channel::oneshot;
+use tally_host::metrics::ProcessMetrics;
 use tally_host::object::{Events, IncomingCall, ObjectPlatform, Rows, Socket, SqlValue};
 use tally_host::{File, Files, Later, Level, Platform, Stream, Target};
 use tally_protocol::alerts::Outgoing;
 use tally_protocol::names::{Placement, ROLE, ROLE_AGGREGATOR};
+use tracing::{error, warn};
 
 use super::event_writer;
 use super::far::Answer;
@@ -131,6 +133,14 @@ impl Platform for Guest {
         true
     }
 
+    fn metrics(&self) -> Option<&ProcessMetrics> {
+        let metrics = &self.ground.metrics;
+        Some(match self.role {
+            ROLE_EDGE => &metrics.edges,
+            _ => &metrics.objects,
+        })
+    }
+
     fn setting(&self, name: &str) -> Option<String> {
         match name {
             ROLE => Some(self.role.to_owned()),
@@ -201,10 +211,10 @@ impl Platform for Guest {
     }
 
     fn log(&self, level: Level, text: &str) {
-        self.ground.log(&match level {
-            Level::Warning => format!("warning: {text}"),
-            Level::Error => format!("error: {text}"),
-        });
+        match level {
+            Level::Warning => warn!("{text}"),
+            Level::Error => error!("{text}"),
+        }
     }
 }
 

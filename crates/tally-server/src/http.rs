@@ -26,11 +26,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tally_host::http::Body;
 use tally_host::{Host, Memory, Stream};
 use tally_protocol::problem::{Code, Problem};
-use tally_protocol::routes::{RouteName, resolve};
+use tally_protocol::routes::{RouteName, name_of};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tracing::{debug, warn};
 
 use super::clock::{Turns, monotonic};
 use super::ground::Ground;
@@ -48,7 +49,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1_024;
 /// The most headers of a request.
 const HEADERS_MAX: usize = 128;
 
-/// The most requests that are answered at once by a thread. Each takes some 4 KB.
+/// The most requests that are answered at once. Each takes some 4 KB.
 const REQUESTS_MAX: usize = 20_000;
 
 /// How long no connection is accepted where there is no descriptor for one.
@@ -70,6 +71,8 @@ pub(crate) struct ClientBounds {
     /// How long a client may take to the head of a request, and may be idle between two.
     pub(crate) head_time_max: Duration,
     connections: Arc<AtomicUsize>,
+    /// Requests that are being answered.
+    requests: Arc<AtomicUsize>,
     /// Connections that are being refused.
     refusals: Arc<AtomicUsize>,
     /// How long their requests took.
@@ -82,6 +85,7 @@ impl ClientBounds {
             connections_max,
             head_time_max,
             connections: Arc::default(),
+            requests: Arc::default(),
             refusals: Arc::default(),
             times: RequestTimes::default(),
         }
@@ -101,7 +105,6 @@ pub(crate) struct EdgeDoor {
     blob: Option<String>,
     tls: Option<Tls>,
     bounds: Arc<ClientBounds>,
-    requests: Arc<AtomicUsize>,
     ends: watch::Receiver<bool>,
 }
 
@@ -138,7 +141,6 @@ impl EdgeDoor {
             blob: blob.map(str::to_owned),
             tls: tls.cloned(),
             bounds: bounds.clone(),
-            requests: Arc::default(),
             ends: ends.clone(),
         })
     }
@@ -158,8 +160,7 @@ impl EdgeDoor {
             match accepted {
                 Ok((stream, peer)) => self.clone().admit(stream, peer),
                 Err(error) => {
-                    self.ground
-                        .log(&format!("no connection can be accepted: {error}"));
+                    warn!("no connection can be accepted: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -238,21 +239,23 @@ impl EdgeDoor {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
-        if self.requests.load(Relaxed) >= REQUESTS_MAX {
+        let requests = &self.bounds.requests;
+        if requests.load(Relaxed) >= REQUESTS_MAX {
             return overloaded();
         }
-        let _held = Held::begin(&self.requests);
+        let _held = Held::begin(requests);
         let begun = monotonic();
         let upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
         let (parts, body) = request.into_parts();
-        let route = resolve(parts.method.as_str(), parts.uri.path())
-            .map_or(RouteName::Other, |route| route.name());
+        let route = name_of(parts.method.as_str(), parts.uri.path());
         let call = Box::new(ClientCall::new(parts, body, peer, self.blob.as_deref()));
         let host = Host::new(self.guest.clone(), self.memory.clone());
         let mut response = tally_edge::fetch(call, host, self.ground.context()).await;
         let times = &self.bounds.times;
-        times.observe(route, begun.elapsed());
+        let took = begun.elapsed();
+        times.observe(route, took);
+        debug!("{} {} {took:?}", route.as_str(), response.head.status);
         if route == RouteName::Metrics
             && response.head.status == 200
             && let Body::Text(text) = &response.body

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`options`] | options, and the settings of the deployment |
+//! | [`options`] | options, the settings of the deployment, and the log |
 //! | [`store`] | the data folder, its registry, and the database of an object |
 //! | [`seat`], [`far`] | a thread from its start to its end, and calls between threads |
 //! | [`ground`] | what a thread has beneath its objects |
@@ -53,10 +53,11 @@ use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Barrier, watch};
+use tracing::{error, warn};
 
 use clock::TurnClock;
 use far::Threads;
-use ground::EXIT_FAILED;
+use ground::{EXIT_FAILED, ServerMetrics};
 use http::ClientBounds;
 use http::tls::Tls;
 use key::ClassNumber;
@@ -74,8 +75,14 @@ const DESCRIPTORS_PER_OBJECT: u64 = 2;
 /// The fewest descriptors: for [`OPEN_OBJECTS_MIN`], and as many again for clients and the rest.
 const DESCRIPTORS_MIN: u64 = 256;
 
+/// Descriptors of neither clients nor objects: listeners, timers, files of snapshots, webhooks.
+const DESCRIPTORS_OF_REST: u64 = 64;
+
 /// Bytes of an open object.
 const BYTES_PER_OBJECT: u64 = 280_000;
+
+/// Bytes of a client that is connected.
+const BYTES_PER_CONNECTION: u64 = 32_768;
 
 /// Memory of a machine that does not say how much it has.
 const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
@@ -88,6 +95,7 @@ const OPEN_OBJECTS_PER_THREAD_MIN: usize = 16;
 
 fn main() -> ExitCode {
     let options = ServerOptions::parse();
+    options.begin_log();
     match run(serve(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
@@ -128,11 +136,17 @@ fn memory_bytes() -> u64 {
     })
 }
 
-/// How many objects may be open at once: half of the descriptors, a quarter of the memory.
-fn open_objects_max(descriptors: u64) -> usize {
-    let by_files = descriptors / 2 / DESCRIPTORS_PER_OBJECT;
-    let by_memory = memory_bytes() / 4 / BYTES_PER_OBJECT;
-    usize::try_from(by_files.min(by_memory).max(OPEN_OBJECTS_MIN)).unwrap_or(usize::MAX)
+/// How many objects may be open, and how many clients connected: objects have a quarter of the descriptors, clients
+/// half. Each have a quarter of the memory.
+fn shares_of(descriptors: u64, memory_bytes: u64) -> (u64, u64) {
+    let objects = (descriptors / 4 / DESCRIPTORS_PER_OBJECT)
+        .min(memory_bytes / 4 / BYTES_PER_OBJECT)
+        .max(OPEN_OBJECTS_MIN);
+    let taken = objects * DESCRIPTORS_PER_OBJECT + DESCRIPTORS_OF_REST;
+    let connections = (descriptors / 2)
+        .min(descriptors.saturating_sub(taken))
+        .min(memory_bytes / 4 / BYTES_PER_CONNECTION);
+    (objects, connections)
 }
 
 async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
@@ -183,7 +197,7 @@ fn url_of(is_tls: bool, listener: &TcpListener) -> Result<String, String> {
 /// Forgets what is lost, and says what.
 fn accept_loss(folder: &DataFolder) -> Result<(), String> {
     for sentence in loss::accept(&folder.registry(), &folder.objects())? {
-        eprintln!("serve: {sentence}");
+        warn!("{sentence}");
     }
     Ok(())
 }
@@ -201,7 +215,8 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     clock.begin();
     let descriptors = descriptors()?;
     let count = usize::from(options.threads());
-    let open_max = (open_objects_max(descriptors) / count).max(OPEN_OBJECTS_PER_THREAD_MIN);
+    let (open_max, connections_max) = shares_of(descriptors, memory_bytes());
+    let open_max = (number_of(open_max) / count).max(OPEN_OBJECTS_PER_THREAD_MIN);
     let addresses = addresses(&options.host).await?;
     let address = *addresses.first().ok_or("--host leads to no address")?;
     let classes = ClassNumber::all().map(ClassNumber::folder);
@@ -224,11 +239,11 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     let listeners = listeners.into_iter().map(TcpListener::into_std);
     let listeners: Vec<_> = listeners.collect::<Result<_, _>>().map_err(said)?;
     let (end, ends) = watch::channel(false);
-    let connections_max = usize::try_from(descriptors / 4).unwrap_or(usize::MAX);
     let head_time_max = Duration::from_secs(options.head_seconds.into());
-    let bounds = Arc::new(ClientBounds::new(connections_max, head_time_max));
+    let bounds = Arc::new(ClientBounds::new(number_of(connections_max), head_time_max));
     let (folder, drained) = (Arc::new(folder), Arc::new(Barrier::new(count)));
-    let waiting_max = usize::try_from(options.waiting_calls).unwrap_or(usize::MAX);
+    let metrics = Arc::<ServerMetrics>::default();
+    let waiting_max = number_of(options.waiting_calls.into());
     let seats = Threads::all(count, waiting_max)
         .into_iter()
         .map(|(threads, calls)| {
@@ -236,6 +251,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
             Ok(Seat {
                 settings: settings.clone(),
                 folder: folder.clone(),
+                metrics: metrics.clone(),
                 threads,
                 calls,
                 listeners: listeners.collect::<Result<_, _>>().map_err(said)?,
@@ -254,7 +270,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     announce(&urls);
     tokio::task::spawn_local(async move {
         if let Err(why) = signalled().await {
-            eprintln!("serve: signals cannot be received: {why}");
+            error!("signals cannot be received: {why}");
         }
         let _ = end.send(true);
     });
@@ -285,6 +301,10 @@ fn begin(seat: Seat) -> Result<JoinHandle<()>, String> {
     std::thread::Builder::new().spawn(work).map_err(said)
 }
 
+fn number_of(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
 fn said(error: std::io::Error) -> String {
     error.to_string()
 }
@@ -308,4 +328,26 @@ async fn signalled() -> Result<(), String> {
 async fn any(signals: &mut [tokio::signal::unix::Signal; 3]) {
     let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
     futures_util::future::select_all(received).await;
+}
+
+#[cfg(test)]
+mod tests {
+    //! Law: objects, clients and the rest have no more descriptors than there are, and clients always have some.
+
+    use super::*;
+
+    #[test]
+    fn clients_and_objects_share_descriptors_and_memory() {
+        for descriptors in [DESCRIPTORS_MIN, 1_024, 20_000, 1 << 20] {
+            for memory in [64 << 20, 1 << 30, 1 << 36] {
+                let (objects, connections) = shares_of(descriptors, memory);
+                let taken = objects * DESCRIPTORS_PER_OBJECT + connections + DESCRIPTORS_OF_REST;
+                assert!(taken <= descriptors, "{descriptors}, {memory}");
+                assert!(connections >= 64, "{descriptors}, {memory}");
+            }
+        }
+        assert_eq!(shares_of(DESCRIPTORS_MIN, 1 << 36), (64, 64));
+        assert_eq!(shares_of(20_000, 1 << 36), (2_500, 10_000));
+        assert_eq!(shares_of(1 << 20, 1 << 30), (958, 8_192));
+    }
 }

@@ -14,6 +14,7 @@ use tally_host::{Host, Target};
 use tally_protocol::messages::PROTOCOL;
 use tally_protocol::names::Placement;
 use tokio::sync::mpsc;
+use tracing::error;
 
 use super::clock::Turns;
 use super::commits::{self, Commits};
@@ -157,8 +158,7 @@ impl Node {
                 }
             }
             if let Err(why) = node.look_for_missing().await {
-                node.ground
-                    .log(&format!("the registry cannot be read: {why}"));
+                error!("the registry cannot be read: {why}");
             }
         };
         tokio::task::spawn_local(Turns::new(&self.ground.clock, work));

@@ -3,6 +3,8 @@
 //! Invariant: access is open only on a loopback address without keys. Any other address needs keys. What
 //! `make serve` sets by itself is set here too, so that both answer alike.
 
+mod log;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,6 +16,9 @@ use tally_protocol::names::{
     STARTED_AT, SUBREQUESTS, TABLET_COUNT,
 };
 use tally_protocol::settings;
+use tracing::level_filters::LevelFilter;
+
+use log::LogFormat;
 
 /// The most edges: each has a port and caches of its own.
 const EDGES_MAX: u16 = 64;
@@ -86,6 +91,14 @@ pub(crate) struct ServerOptions {
     #[arg(long, env = "TALLY_HEAD_SECONDS", default_value_t = HEAD_SECONDS_DEFAULT, value_parser = head_seconds())]
     pub(crate) head_seconds: u16,
 
+    /// The least level of the log: off, error, warn, info, debug or trace.
+    #[arg(long, env = "TALLY_LOG", default_value = "info")]
+    pub(crate) log: LevelFilter,
+
+    /// How a line of the log is written.
+    #[arg(long, env = "TALLY_LOG_FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+
     /// The header in which a proxy sends JSON with the colo, country and clientIp of a request.
     #[arg(long, env = "CF_BLOB_HEADER")]
     pub(crate) cf_blob_header: Option<String>,
@@ -119,6 +132,11 @@ impl ServerSettings {
 }
 
 impl ServerOptions {
+    /// Begins the log of this process.
+    pub(crate) fn begin_log(&self) {
+        log::begin(self.log, self.log_format);
+    }
+
     /// How many threads answer.
     pub(crate) fn threads(&self) -> u16 {
         let cores = || {

@@ -14,6 +14,7 @@ use futures_channel::oneshot;
 use futures_util::future::{AbortHandle, Abortable};
 use tally_host::Target;
 use tally_host::object::{IncomingCall, Shell};
+use tracing::error;
 
 use super::alarm::AlarmState;
 use super::clock::Turns;
@@ -247,7 +248,7 @@ impl Place {
                 return true;
             }
             Err(CommitError::Undone(why)) => {
-                self.ground.log(&format!("a commit of {} failed, so its turn is refused: {why}", self.label()));
+                error!("a commit of {} failed, so its turn is refused: {why}", self.label());
                 self.fail();
             }
             Err(CommitError::Unknown(why)) => self.ground.end_at_once(&format!(
@@ -270,10 +271,8 @@ impl Place {
 
     /// The registry cannot know of what was committed, so nothing rests on it: the turn is refused.
     pub(crate) fn refuse(self: &Rc<Self>, why: &str) {
-        self.ground.log(&format!(
-            "the registry cannot note {}, so its turn is refused: {why}",
-            self.label()
-        ));
+        let label = self.label();
+        error!("the registry cannot note {label}, so its turn is refused: {why}");
         self.fail();
         self.home.forget(self);
         self.clear();

@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use tracing::{error, warn};
+
 use super::alarm::RETRY_MS;
 use super::clock::Turns;
 use super::place::{Home, Place};
@@ -19,8 +21,7 @@ fn ring(place: &Rc<Place>) {
     place.spawn(async move {
         let rung = shell.alarm().await;
         if let Err(fault) = &rung {
-            let failed = format!("the alarm of {} failed: {fault}", known.label());
-            known.ground.log(&failed);
+            error!("the alarm of {} failed: {fault}", known.label());
         }
         if known.alarm.end(rung.is_err(), known.ground.clock.now_ms()) {
             known.database.touch();
@@ -41,7 +42,7 @@ pub(crate) fn run(home: Rc<dyn Home>) {
                     Ok(place) => ring(&place),
                     Err(why) => {
                         let again = ground.clock.now_ms().saturating_add(RETRY_MS);
-                        ground.log(&format!("the alarm of {:?} waits: {why}", key.name));
+                        warn!("the alarm of {:?} waits: {why}", key.name);
                         ground.alarms.replace(&key, None, Some(again));
                         break;
                     }

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Barrier, mpsc, watch};
 
 use super::far::{FarCall, Threads};
-use super::ground::Ground;
+use super::ground::{Ground, ServerMetrics};
 use super::http::tls::Tls;
 use super::http::{ClientBounds, EdgeDoor};
 use super::node::Node;
@@ -31,6 +31,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 pub(crate) struct Seat {
     pub(crate) settings: ServerSettings,
     pub(crate) folder: Arc<DataFolder>,
+    pub(crate) metrics: Arc<ServerMetrics>,
     pub(crate) threads: Threads,
     pub(crate) calls: mpsc::Receiver<FarCall>,
     /// All threads accept from the same listeners.
@@ -53,7 +54,7 @@ impl Seat {
     /// If it cannot begin.
     pub(crate) async fn run(mut self) -> Result<(), String> {
         let node = Node::new(
-            Ground::new(self.settings, &self.folder),
+            Ground::new(self.settings, &self.folder, self.metrics),
             self.threads,
             self.open_max,
         );
