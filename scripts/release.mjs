@@ -72,7 +72,9 @@ export function released({ version, date, texts }) {
   return { ...Object.fromEntries(named), "CHANGELOG.md": changelog };
 }
 
-const fixture = (version) => [`tests/fixtures/data/${version}.tar.br`, `tests/fixtures/data/${version}.json`];
+const fixture = (version) =>
+  ["workerd.tar.br", "workerd.json", "native.tar.br", "native.json"]
+    .map((end) => `tests/fixtures/data/${version}-${end}`);
 
 /** Returns the commands of a release, in order; the versions are written before them. */
 export function commands(version) {

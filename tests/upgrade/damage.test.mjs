@@ -1,13 +1,13 @@
-// A bit that changes in a file of a cell, a root, a board or a tablet, on plain workerd: what needs it is refused and
+// A bit that changes in a file of a cell, a root, a board or a tablet, on each host: what needs it is refused and
 // named, never told wrongly, and all else goes on; cells and roots are put back by `POST /repair`.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Server } from "../crash/server.mjs";
 import { until } from "../crash/wait.mjs";
 import { databases, flipBit, rows } from "./files.mjs";
+import { HOSTS, serverOf } from "./hosts.mjs";
 import { Scene, json } from "./scene.mjs";
 
 const WITHIN = { timeout: 180_000 };
@@ -29,15 +29,15 @@ async function writeSome(scene) {
   await until(isSettled, "the directory has been told", SETTLED_MS);
 }
 
-/** Finds the first body that a statement gives of an object of a kind whose bytes say `name`. */
-function found(objects, kind, statement, name) {
+/** Finds the first body that a statement gives of an object of a kind in whose row the names are. */
+function found(objects, kind, statement, ...names) {
   for (const { path } of databases(objects).filter((one) => one.kind === kind)) {
     for (const row of rows(path, statement)) {
-      const isOf = name === undefined || Object.values(row).some((value) => Buffer.from(value).includes(name));
-      if (isOf) return { path, body: row.body };
+      const isIn = (name) => Object.values(row).some((value) => Buffer.from(value).includes(name));
+      if (names.every(isIn)) return { path, body: row.body };
     }
   }
-  throw new Error(`no ${kind} has a body of ${name}`);
+  throw new Error(`no ${kind} has a body of ${names.join(" and ")}`);
 }
 
 const ofCell = (objects, id, colo) => {
@@ -52,7 +52,7 @@ const ofCell = (objects, id, colo) => {
 
 const ofBoard = (objects, id) => found(objects, "tally-board-v1", "SELECT body FROM board", id);
 const ofRoot = (objects, id) => found(objects, "tally-directory-v1", `SELECT id, body FROM roots WHERE id = '${id}'`);
-const ofLog = (objects) => found(objects, "tally-tablet-v1", "SELECT body FROM log", "two");
+const ofLog = (objects) => found(objects, "tally-tablet-v1", "SELECT body FROM log", "two", "FRA");
 
 /** What is damaged: how its body is found, which reads and writes need it, and what of the same name does not. */
 const PARTS = [
@@ -105,9 +105,9 @@ async function repair(scene, { damaged, from }) {
 }
 
 /** Lives: data are written, the server ends, a bit changes, the server starts. */
-async function damaged(variables, { find, ...part }, others) {
+async function damaged(host, variables, { find, ...part }, others) {
   const folder = mkdtempSync(join(tmpdir(), "tally-damage-"));
-  const server = new Server({ folder: join(folder, "data"), variables });
+  const server = serverOf(host, { folder, variables });
   const objects = join(folder, "data/objects");
   try {
     await server.start();
@@ -116,7 +116,7 @@ async function damaged(variables, { find, ...part }, others) {
     const { path, body } = find(objects);
     const mend = flipBit(path, body);
     server.spawn();
-    await until(() => server.urls.length > 0, "workerd listens", SETTLED_MS);
+    await until(() => server.urls.length > 0, "the server listens", SETTLED_MS);
     const scene = new Scene(server.urls[0]);
     await refuses(scene, part);
     await whole(scene, others);
@@ -144,13 +144,15 @@ async function damaged(variables, { find, ...part }, others) {
 
 const OTHERS = [strong("one"), strong("three"), "/boards/one/members", "/boards/three/members"];
 
-for (const part of PARTS) {
-  test(`a changed bit of ${part.what} is refused and named, all else goes on, and it is put back`, WITHIN, async () => {
-    await damaged({}, part, [...OTHERS, ...part.others]);
+for (const host of HOSTS) {
+  for (const part of PARTS) {
+    test(`${host}: a changed bit of ${part.what} is refused and named, all else goes on, and it is put back`, WITHIN, async () => {
+      await damaged(host, {}, part, [...OTHERS, ...part.others]);
+    });
+  }
+
+  test(`${host}: a changed bit of a tablet's log is refused and named, and all else goes on`, WITHIN, async () => {
+    const part = { find: ofLog, reads: [strong("two")], writes: [["/counters/two/increment", { delta: 1 }, "FRA"]] };
+    await damaged(host, { TALLY_TABLETS: "1" }, part, ["/boards/one/members", "/boards/two/members"]);
   });
 }
-
-test("a changed bit of a tablet's log is refused and named, and all else goes on", WITHIN, async () => {
-  const part = { find: ofLog, reads: [strong("two")], writes: [["/counters/two/increment", { delta: 1 }, "FRA"]] };
-  await damaged({ TALLY_TABLETS: "1" }, part, ["/boards/one/members", "/boards/two/members"]);
-});

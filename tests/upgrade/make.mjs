@@ -2,21 +2,21 @@
 //
 //   make fixture
 //
-// builds, and writes tests/fixtures/data/<version>.tar.br and <version>.json, by the version of package.json. Until the
-// version is tagged it may be written again. After that it never changes: every later build must open it
-// (upgrade.test.mjs). Who stores something new adds it to story.mjs and reads.mjs first.
+// builds, and writes tests/fixtures/data/<version>-<host>.tar.br and .json for each host, by the version of
+// package.json. Until the version is tagged they may be written again. After that they never change: every later build
+// must open them (upgrade.test.mjs). Who stores something new adds it to story.mjs and reads.mjs first.
 //
 // Life: five acts, each with the server started anew at its own time; the reads; events that are acknowledged and not
-// yet counted; SIGKILL. What SQLite had not moved into its files by then is moved, so that a fixture is small.
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+// yet counted; SIGKILL. What SQLite had not moved into its files by then is moved, so that a fixture is small; but
+// not of the native server, which wants its logs as they are after a kill.
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
-import { BUILD, Server } from "../crash/server.mjs";
 import { pause } from "../crash/wait.mjs";
 import { pack } from "./archive.mjs";
-import { clocked } from "./clocked.mjs";
+import { HOSTS, serverOf } from "./hosts.mjs";
 import { READS, stableParts } from "./reads.mjs";
 import { Scene, json } from "./scene.mjs";
 import { ACTS, WAITING } from "./story.mjs";
@@ -40,10 +40,9 @@ const variablesOf = (tablets) => ({ ...VARIABLES, ...(tablets && { TALLY_TABLETS
 
 // Starts the server at a time, does something, and ends it. Returns what that gave, and when it was over by the
 // server's clock.
-async function at({ begins_ms, tablets }, folder, name, work) {
+async function at(host, { begins_ms, tablets }, folder, name, work) {
   const began_ms = Date.now();
-  const build = clocked({ build: BUILD, folder: join(folder, name), now_ms: begins_ms });
-  const server = new Server({ folder: join(folder, "data"), variables: variablesOf(tablets), build });
+  const server = serverOf(host, { folder, name, variables: variablesOf(tablets), now_ms: begins_ms });
   try {
     await server.start();
     const given = await work(new Scene(server.urls[0]), server);
@@ -91,14 +90,15 @@ function tidied(objects) {
   return rows;
 }
 
-async function make(name) {
+async function make(host, version) {
+  const name = `${version}-${host}`;
   const folder = mkdtempSync(join(tmpdir(), "tally-make-"));
   try {
     const kept = [];
     let last;
     for (const [index, { act, ...when }] of ACTS.entries()) {
       const isLast = index === ACTS.length - 1;
-      last = await at(when, folder, `act-${index}`, async (scene, server) => {
+      last = await at(host, when, folder, `act-${index}`, async (scene, server) => {
         await act(scene);
         kept.push(...scene.kept);
         if (when.folds) await pause(FOLDED_MS);
@@ -112,15 +112,17 @@ async function make(name) {
         return reads;
       });
     }
-    const rows = tidied(join(folder, "data/objects"));
+    const looked = host === "native" ? join(folder, "looked") : join(folder, "data/objects");
+    if (host === "native") cpSync(join(folder, "data/objects"), looked, { recursive: true });
+    const rows = tidied(looked);
     const empty = Object.keys(rows).filter((table) => rows[table] === 0 && !FLEETING.includes(table));
     if (empty.length > 0) throw new Error(`nothing is in ${empty.join(", ")}: a fixture has some of everything`);
-    rmSync(join(folder, "data/workerd.capnp"));
+    rmSync(join(folder, "data/workerd.capnp"), { force: true });
     mkdirSync(FIXTURES, { recursive: true });
     const archive = pack(join(folder, "data"));
     writeFileSync(join(FIXTURES, `${name}.tar.br`), archive);
     const lines = (list) => `[\n${list.map((one) => `    ${JSON.stringify(one)}`).join(",\n")}\n  ]`;
-    const head = `"ended_ms": ${last.ended_ms},\n  "variables": ${JSON.stringify(variablesOf(ACTS.at(-1).tablets))},\n  "rows": ${JSON.stringify(rows)}`;
+    const head = `"host": ${JSON.stringify(host)},\n  "ended_ms": ${last.ended_ms},\n  "variables": ${JSON.stringify(variablesOf(ACTS.at(-1).tablets))},\n  "rows": ${JSON.stringify(rows)}`;
     const text = `{\n  ${head},\n  "kept": ${lines(kept)},\n  "reads": ${lines(last.given)}\n}\n`;
     writeFileSync(join(FIXTURES, `${name}.json`), text);
     console.log(`${name}: ${archive.length.toLocaleString("en")} bytes, ${kept.length} writes, ${last.given.length} reads`);
@@ -130,4 +132,6 @@ async function make(name) {
   }
 }
 
-await make(JSON.parse(readFileSync(PACKAGE, "utf8")).version);
+const wanted = process.argv.slice(2);
+const { version } = JSON.parse(readFileSync(PACKAGE, "utf8"));
+for (const host of wanted.length === 0 ? HOSTS : wanted) await make(host, version);

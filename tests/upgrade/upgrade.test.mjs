@@ -1,17 +1,17 @@
 // Data of every release opens in the build at hand: reads are as they were recorded, and all that there is can be
 // written to.
 //
-// Each fixture is opened at three times: a second after it was recorded, two days and three years later. The Workers'
-// clock is set for that (clocked.mjs), so nothing depends on the day on which this runs.
+// Each fixture is of one host: plain workerd, or the native server. It is opened at three times: a second after it was
+// recorded, two days and three years later. The host's clock is set for that (hosts.mjs), so nothing depends on the day
+// on which this runs.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { BUILD, Server } from "../crash/server.mjs";
 import { unpack } from "./archive.mjs";
-import { clocked } from "./clocked.mjs";
+import { HOSTS, serverOf } from "./hosts.mjs";
 import { agrees, stableParts } from "./reads.mjs";
 import { Scene } from "./scene.mjs";
 import { writeAll, writeSoon } from "./writes.mjs";
@@ -26,12 +26,11 @@ const fixtures = readdirSync(FIXTURES)
   .map((name) => ({ name: name.slice(0, -".json".length), ...JSON.parse(readFileSync(join(FIXTURES, name), "utf8")) }));
 
 // Serves the data of a fixture with the build at hand, at a time, for as long as `work` takes.
-async function opened({ name, variables }, now_ms, work) {
+async function opened({ name, host, variables }, now_ms, work) {
   const folder = mkdtempSync(join(tmpdir(), "tally-upgrade-"));
   try {
     unpack(readFileSync(join(FIXTURES, `${name}.tar.br`)), join(folder, "data"));
-    const build = clocked({ build: BUILD, folder: join(folder, "build"), now_ms });
-    const server = new Server({ folder: join(folder, "data"), variables, build });
+    const server = serverOf(host, { folder, variables, now_ms });
     try {
       await server.start();
       await work(new Scene(server.urls[0]));
@@ -54,7 +53,9 @@ async function compare(scene, reads, days) {
   return lasts.length;
 }
 
-test("there is a fixture", () => assert.ok(fixtures.length > 0));
+test("there is a fixture of each host", () => {
+  assert.deepEqual(new Set(fixtures.map(({ host }) => host)), new Set(HOSTS));
+});
 
 for (const fixture of fixtures) {
   const { name, ended_ms, kept, reads } = fixture;
