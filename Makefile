@@ -14,14 +14,14 @@ help:
 	@echo "make test    every test, about 20 minutes on two cores: native, of the scripts, with real servers and proxies, the commands of the documents, with kills of the server, end to end, then in a real browser"
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n prints the events of one; FAULTS=n; UPGRADE=1: two builds; HOLDS=1: holds"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
-	@echo "make fixture writes the data folder of this version that later builds must open, tests/fixtures/data/<version>; see docs/internals/storage.md"
+	@echo "make fixture writes the data folder of this version that later builds must open, tests/fixtures/data/<version>-<host>; see docs/internals/storage.md"
 	@echo "make openapi writes crates/tally-protocol/openapi.json, which is served, from src/openapi.json, the Rust types and the table of codes"
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
 	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
 	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 20 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
-	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for all of it, SECONDS, SEED"
+	@echo "make bench-tail  many cold counters, in 64 tablets, on workerd and natively, and each with an object of its own; COUNTERS=1000000 for all of it, SECONDS, SEED"
 	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
 	@echo "make bench-export  an export of a million counters in 64 tablets, and its longest pause; COUNTERS"
 	@echo "make bench-boards  a board of ten million members in its object, beside plain SQLite; MEMBERS"
@@ -46,6 +46,7 @@ native: setup
 
 # A data folder of this version, which every later build must open: see docs/internals/storage.md.
 fixture: build
+	cargo build --locked --package tally-server
 	@exec $(NODE) tests/upgrade/make.mjs
 
 dev: build
@@ -121,7 +122,7 @@ bench-tops: setup
 bench-clients: build
 	@exec $(NODE) benches/clients.mjs
 
-bench-tail: build
+bench-tail: build native
 	@exec $(NODE) benches/tail.mjs
 
 bench-export: build

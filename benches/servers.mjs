@@ -37,9 +37,11 @@ async function tally(folder, edges, { variables = {}, nofile, root = path("..") 
 
 // The native server, as `make native` builds it.
 const NATIVE = path("../target/native/tally-server");
-async function native(folder, threads) {
+async function native(folder, threads, { variables = {}, nofile } = {}) {
   const options = ["--port", "0", "--data", join(folder, "data"), ...(threads ? ["--threads", String(threads)] : [])];
   const server = await start("the native server", [NATIVE, ...options], {
+    env: variables,
+    nofile,
     announced: (text) => text.match(/^Tally is ready on (http:.*)$/m)?.[1].split(", "),
   });
   return { ...server, total: strong(server) };
@@ -162,10 +164,11 @@ export async function startServer(name, folder) {
 }
 
 /**
- * As `startServer`, of Tally with these variables; counts: whether it counts rows and calls. nofile: how many files it
- * may open.
+ * As `startServer`, of Tally with these variables, on workerd or as the native server; counts: whether it counts rows
+ * and calls, on workerd. nofile: how many files it may open.
  */
-export async function startTally(folder, { variables, nofile, counts = false }) {
+export async function startTally(folder, { host = "workerd", variables, nofile, counts = false }) {
   mkdirSync(folder, { recursive: true });
+  if (host === "native") return native(folder, undefined, { variables, nofile });
   return (counts ? counted : tally)(folder, 1, { variables, nofile });
 }
