@@ -80,7 +80,8 @@ export class Requests {
     }
     const shaped = [
       "FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring",
-      "referrer,browser", "0123456789abcdef".repeat(2), "today", "90d", "3600", "2026-11-28", "2026-11-28T13:00:00Z",
+      "referrer,browser", "0123456789abcdef", "0123456789abcdef".repeat(2), "today", "90d", "3600", "2026-11-28",
+      "2026-11-28T13:00:00Z",
       String(this.whole(0, 99)),
     ];
     return schema.pattern && this.often(0.7)
@@ -176,6 +177,8 @@ export class Requests {
     }
     // What a log is of: the description says so in words, too.
     if (given.id === "site") given.site = "example.com";
+    // The least is no more than the most: the description says so in words, too.
+    if (given.min > given.max) [given.min, given.max] = [given.max, given.min];
     // Neighbours are fewer than rows: the description says so in words.
     if (typeof given.around === "string" && given.limit > 100n) given.limit = 100n;
     // Lines of an access log say no country: the description says so in words, too.

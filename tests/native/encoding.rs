@@ -3,11 +3,22 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tally_core::alert::record::AlertRecord;
+use tally_core::board;
 use tally_core::cluster::root::RootEntry;
+use tally_core::cluster::tablets::Spreads;
 use tally_core::counter::cell::FlushRow;
 use tally_core::counter::merge::Part;
+use tally_core::counter::queue::{DeadLetter, LogRow, QueuedDelivery};
+use tally_core::counter::sessions::SenderLane;
+use tally_core::counter::settings::Settings;
+use tally_protocol::alerts::Alert;
+use tally_protocol::api_key::ApiKey;
+use tally_protocol::audit::AuditEntry;
 use tally_protocol::encoding::{COUNTED, Form, Undecodable, read, write, write_as};
+use tally_protocol::gift::{Gift, Inheritance};
 use tally_protocol::messages::{self, Call, Fault, decode};
+use tally_protocol::share::Share;
 use tally_testing::chance::Chance;
 
 use super::common::drawn::drawn;
@@ -126,6 +137,38 @@ fn what_objects_store_can_grow_and_misses_a_field_by_its_name() {
     grows::<RootEntry>(1, false);
     grows::<FlushRow>(2, true);
     grows::<Option<Part>>(3, false);
+    grows::<ApiKey>(4, true);
+    grows::<Share>(5, true);
+    grows::<Gift>(6, true);
+    grows::<AuditEntry>(7, true);
+    grows::<(Alert, AlertRecord)>(8, false);
+    grows::<SenderLane>(9, true);
+    grows::<DeadLetter>(10, true);
+    grows::<QueuedDelivery>(11, true);
+    grows::<LogRow>(12, true);
+    grows::<Spreads>(13, false);
+    grows::<(board::settings::Settings, u8)>(14, false);
+    grows::<(Settings, u8)>(15, false);
+}
+
+/// What people set grows: each struct of it is counted, wherever it stands.
+#[test]
+fn what_people_set_can_grow_in_the_middle_of_a_row_and_of_a_message() {
+    fn is_counted<T: Serialize + DeserializeOwned>() {
+        let value: T = drawn(&mut Chance::of_run(1));
+        let mut names = Names::default();
+        write_as(&value, Vec::new(), &mut names).expect("it is written");
+        let (name, _) = names.0.first().expect("a struct");
+        assert!(name.ends_with(COUNTED), "{name}");
+    }
+    is_counted::<ApiKey>();
+    is_counted::<Share>();
+    is_counted::<Gift>();
+    is_counted::<Inheritance>();
+    is_counted::<Alert>();
+    is_counted::<AlertRecord>();
+    is_counted::<board::settings::Settings>();
+    is_counted::<Settings>();
 }
 
 #[test]

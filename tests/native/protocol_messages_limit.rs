@@ -134,7 +134,7 @@ fn policies_have_these_bytes() {
         once: None,
         gift: Gift::default(),
     };
-    assert_eq!(golden(&put), "0361706964c0a9070064000000000000000000");
+    assert_eq!(golden(&put), "0361706964c0a907006400000000000003000000");
     let get = |known| GetPolicy {
         name: name(),
         known,
@@ -177,7 +177,7 @@ fn overrides_have_these_bytes() {
     };
     assert_eq!(
         golden(&put),
-        "03617069 02612a 020102 000000".replace(' ', "")
+        "03617069 02612a 020102 03000000".replace(' ', "")
     );
     let delete = DeleteOverride { policy, pattern };
     assert_eq!(golden(&delete), "0361706902612a");

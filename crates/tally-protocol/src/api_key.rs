@@ -94,6 +94,7 @@ impl fmt::Debug for Digest {
 
 /// A key, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "ApiKey+")]
 pub struct ApiKey {
     /// A note for people, 1 to 64 bytes.
     pub name: String,

@@ -31,6 +31,7 @@ pub enum Giver {
 
 /// What is stored beside a key, a share, an alert or a policy. A stored format and a part of messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Gift+")]
 pub struct Gift {
     /// Who gives it.
     pub giver: Giver,
@@ -84,6 +85,7 @@ impl Gift {
 
 /// What a key or a share inherits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Inheritance+")]
 pub struct Inheritance {
     /// Whose part of a table its own gifts fill.
     pub account: String,

@@ -57,6 +57,7 @@ impl ShareId {
 
 /// The stored part of a share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Share+")]
 pub struct Share {
     /// The prefix that may be read.
     pub prefix: String,

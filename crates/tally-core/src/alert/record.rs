@@ -49,6 +49,7 @@ pub enum Notice {
 
 /// The stored record of an alert, in addition to its definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "AlertRecord+")]
 pub struct AlertRecord {
     /// Its state.
     pub state: AlertState,

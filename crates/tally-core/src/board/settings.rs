@@ -66,6 +66,7 @@ pub enum Scores {
 
 /// The settings of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "BoardSettings+")]
 pub struct Settings {
     /// Which score is the best.
     pub order: Order,

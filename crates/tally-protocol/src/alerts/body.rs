@@ -78,6 +78,7 @@ impl Secret {
 
 /// An alert, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Alert+")]
 pub struct Alert {
     /// What it watches.
     pub watched: Watched,
