@@ -15,7 +15,7 @@ help:
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n prints the events of one; FAULTS=n; UPGRADE=1: two builds; HOLDS=1: holds"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make fixture writes the data folder of this version that later builds must open, tests/fixtures/data/<version>-<host>; see docs/internals/storage.md"
-	@echo "make openapi writes crates/tally-protocol/openapi.json, which is served, from src/openapi.json, the Rust types and the table of codes"
+	@echo "make openapi writes crates/tally-api/openapi.json, which is served, from src/openapi.json, the Rust types and the table of codes"
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
 	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
 	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"

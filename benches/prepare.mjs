@@ -22,7 +22,7 @@ async function send(method, url, body, content_type) {
 
 /**
  * Returns how many cells a version names, up to 127. version: of a read with consistency=strong.
- * Errors: BenchError for a version of another format. Source: crates/tally-protocol/src/version.rs (a byte of the
+ * Errors: BenchError for a version of another format. Source: crates/tally-wire/src/version.rs (a byte of the
  * format, then postcard: the length of the list first, one byte up to 127).
  */
 export function cellsOf(version) {

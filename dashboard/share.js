@@ -3,7 +3,7 @@
 import { key, setKey } from "./api.js";
 
 const PREFIX = "tally-share-prefix";
-// As crates/tally-protocol/src/share.rs makes them.
+// As crates/tally-wire/src/rights/share.rs makes them.
 const TOKEN = /^share_[0-9a-f]{16}_[0-9a-f]{32}$/;
 
 /** Returns what to do with the token of a link: `take` it, `ask` first, or `refuse` it. `own` is the key of the tab. */

@@ -35,7 +35,7 @@ function run(program, args, options = {}) {
 export function types() {
   const generator = join(ROOT, "node_modules/openapi-typescript/bin/cli.js");
   run(process.execPath, [
-    generator, "crates/tally-protocol/openapi.json", "--default-non-nullable=false", "--output",
+    generator, "crates/tally-api/openapi.json", "--default-non-nullable=false", "--output",
     "package/client/api.ts",
   ]);
 }
@@ -133,7 +133,7 @@ function stage() {
   for (const file of ["LICENSE", "wrangler.toml", "wrangler.aggregator.toml"]) {
     cpSync(join(ROOT, file), join(STAGE, file));
   }
-  cpSync(join(ROOT, "crates/tally-protocol/openapi.json"), join(STAGE, "openapi.json"));
+  cpSync(join(ROOT, "crates/tally-api/openapi.json"), join(STAGE, "openapi.json"));
   for (const file of ["README.md", "Containerfile", "tally.service"]) {
     cpSync(join(ROOT, "package", file), join(STAGE, file));
   }

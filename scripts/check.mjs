@@ -174,7 +174,7 @@ const CHECKS = [
   ["docs native", () => rustdoc("--workspace", "--lib", "--document-private-items"), "fix the documentation shown above"],
   ["docs wasm32", () => rustdoc("-p", "tally", "--lib", "--target", WASM, "--document-private-items"), "fix the documentation shown above"],
   ["openapi.json", () => run("cargo", ["run", "--locked", "--quiet", "-p", "tally-openapi", "--", "--check"]), "run make openapi, and commit what it writes"],
-  ["types of the client", () => run(process.execPath, ["package/package.mjs", "--types"]), "fix package/client; its api.ts follows from crates/tally-protocol/openapi.json"],
+  ["types of the client", () => run(process.execPath, ["package/package.mjs", "--types"]), "fix package/client; its api.ts follows from crates/tally-api/openapi.json"],
   ["licences, bans, sources", () => deny("licenses", "bans", "sources"), "replace the crate, or allow it in deny.toml with a reason"],
   ["advisories of crates", advisories, "update the crate (cargo update -p name), or ignore it in deny.toml with a reason"],
   ["advisories of npm", npmAudit, "update the package in package.json, then run npm install"],

@@ -34,11 +34,11 @@ export function dashboardFiles(root = ROOT) {
  * it is undefined.
  */
 export function described(root, features) {
-  const text = readFileSync(join(root, "crates/tally-protocol/openapi.json"), "utf8");
+  const text = readFileSync(join(root, "crates/tally-api/openapi.json"), "utf8");
   if (features === undefined) return text;
   const built = withNeeds(features, featuresOf(root));
   const api = JSON.parse(text);
-  const table = readFileSync(join(root, "crates/tally-protocol/src/routes/table.rs"), "utf8");
+  const table = readFileSync(join(root, "crates/tally-api/src/routes/table.rs"), "utf8");
   for (const [, feature, method, path] of table.matchAll(/#\[cfg\(feature = "(\w+)"\)\]\s+\w+(?:\([^)]*\))? "(\w+)" "([^"]+)"/g)) {
     if (built.includes(feature) || api.paths[path] === undefined) continue;
     delete api.paths[path][method.toLowerCase()];

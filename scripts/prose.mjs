@@ -49,7 +49,7 @@ const PASSIVE_ALONE = {
 const KINDS = ["long", "marked", "passive", "heading"];
 
 // The description of the API: its texts are checked for marked words alone.
-const API = "crates/tally-protocol/openapi.json";
+const API = "crates/tally-api/openapi.json";
 const kindsOf = (path) => (path === API ? ["marked"] : KINDS);
 const sentencesOf = new Intl.Segmenter("en", { granularity: "sentence" });
 const words = (text) => text.split(/\s+/u).filter((word) => /[\p{L}\p{N}]/u.test(word));

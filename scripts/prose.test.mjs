@@ -38,7 +38,7 @@ test("findings above an allowance fail, and so does an allowance that is larger 
 });
 
 test("texts of the description of the API may have no marked words, and may be long", () => {
-  const path = "crates/tally-protocol/openapi.json";
+  const path = "crates/tally-api/openapi.json";
   const long = `${"word ".repeat(40)}end.`;
   const found = (text) => wrongs({ [path]: text }, {});
   assert.deepEqual(found(long), []);

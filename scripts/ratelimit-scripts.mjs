@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const TABLE = new URL("../crates/tally-protocol/src/redis/script_table.rs", import.meta.url);
+const TABLE = new URL("../crates/tally-redis/src/scripts/table.rs", import.meta.url);
 // What a script's text is told by, and the only name that a published script takes from the program around it.
 const CALL = "redis.call";
 const TAKEN = { tokenBucketIdentifierNotFound: -1 };

@@ -21,9 +21,9 @@ const NAMED = {
   "Cargo.lock": /(?<=^name = "tally(?:-\w+)?"\nversion = ")[^"]+/gm,
   "package.json": /(?<="name": "edgetally",\n {2}"version": ")[^"]+/,
   "package-lock.json": /(?<="name": "edgetally",\n +"version": ")[^"]+/g,
-  "crates/tally-protocol/src/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
+  "crates/tally-api/src/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
   // Made of the one above, and of the types.
-  "crates/tally-protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
+  "crates/tally-api/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
   "package/Containerfile": /(?<=\bedgetally-)\d+\.\d+\.\d+(?=\.tgz)/g,
   "deploy/kubernetes/tally/Chart.yaml": /(?<=^(?:version|appVersion): )\S+/gm,
   "package/python/pyproject.toml": /(?<=^name = "edgetally"\nversion = ")[^"]+/m,

@@ -44,12 +44,12 @@ test("every file names the new version, and the changes stand under it", () => {
   const TIMES = {
     "deploy/kubernetes/tally/Chart.yaml": 2,
     "Cargo.toml": 14, "Cargo.lock": 16, "package-lock.json": 2, "package/Containerfile": 2, "README.md": 3,
-    "crates/tally-protocol/src/openapi.json": 2, "crates/tally-protocol/openapi.json": 2,
+    "crates/tally-api/src/openapi.json": 2, "crates/tally-api/openapi.json": 2,
   };
   for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, TIMES[path] ?? 1, path);
   assert.match(after["CHANGELOG.md"], /## Unreleased\n\n## 99\.0\.0 \(2027-01-31\)\n\n### Added\n\n- Something\./);
   assert.equal(JSON.parse(after["package.json"]).version, "99.0.0");
-  assert.equal(JSON.parse(after["crates/tally-protocol/src/openapi.json"]).info.version, "99.0.0");
+  assert.equal(JSON.parse(after["crates/tally-api/src/openapi.json"]).info.version, "99.0.0");
 });
 
 test("no manifest and no recipe keeps the version before", () => {

@@ -37,7 +37,7 @@ export function isLoopback(address) {
  * Returns the TALLY_ variables to hand to the Workers: those of the environment that are set, with
  * TALLY_ACCESS decided here, TALLY_STARTED_AT at each start, and TALLY_ROLE left to each Worker's own configuration.
  * TALLY_ACCESS=closed in the environment closes an instance that would be open; nothing opens one. What each of them
- * may be, the Workers know (crates/tally-protocol/src/settings.rs), and say: see `ailment`.
+ * may be, the Workers know (crates/tally-wire/src/settings.rs), and say: see `ailment`.
  */
 export function workerVariables(env, loopback) {
   const own = ["TALLY_ROLE", "TALLY_ACCESS", "TALLY_STARTED_AT", "TALLY_PORT", "TALLY_HOST", "TALLY_DATA"];

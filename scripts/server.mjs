@@ -32,7 +32,7 @@ const PREDECESSOR_POLL_MS = 100;
 const PARENT_POLL_MS = 500;
 // How often a server that runs is looked at: a disk that takes no writes is said by then.
 const DISK_POLL_MS = 5_000;
-// What a Worker says of a disk that takes no writes (crates/tally-protocol/src/health.rs).
+// What a Worker says of a disk that takes no writes (crates/tally-wire/src/health.rs).
 const UNWRITABLE = /^storage takes no writes/;
 // The exit code of `flock` itself where the lock is another's.
 const LOCKED = 1;
@@ -44,7 +44,7 @@ const ENDS_MAX = 5;
 const ENDS_WITHIN_MS = 60_000;
 // A tablet is an object of some 60 KB: 64 of them hold a million counters.
 const TABLETS_DEFAULT = "64";
-// TABLETS_MAX of crates/tally-protocol/src/settings.rs.
+// TABLETS_MAX of crates/tally-wire/src/settings.rs.
 const TABLETS_MAX = 4_096;
 // What the server makes in its data folder.
 const OWN_NAMES = [

@@ -148,13 +148,13 @@ test("tests, benches and scripts are held to the same lines as what ships", (t) 
 
 test("a name stands for two public types at most, of different folders", () => {
   const of = (...paths) => namesakes(paths.map((path) => [path, "/// Doc.\npub struct Batch {}\nstruct Own;\nfn f() { struct Batch; }\n"]));
-  assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "crates/tally-protocol/src/limits/b.rs"), []);
+  assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "crates/tally-api/src/limits/b.rs"), []);
   assert.match(
     of("crates/tally-core/src/counter/a.rs", "crates/tally-core/src/counter/cell/b.rs")[0],
     /^crates\/tally-core\/src\/counter\/a\.rs:2: Batch /,
   );
   assert.equal(of("crates/a/src/counter/a.rs", "crates/b/src/limits/b.rs", "crates/c/src/c.rs").length, 1);
-  assert.equal(of("crates/tally-protocol/src/a.rs", "crates/tally-protocol/src/b.rs").length, 1);
+  assert.equal(of("crates/tally-api/src/a.rs", "crates/tally-api/src/b.rs").length, 1);
   assert.deepEqual(namesakes([["a/b/c.rs", "pub(super) enum A {}"], ["a/d/c.rs", "// pub enum A {}"]]), []);
 });
 

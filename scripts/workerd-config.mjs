@@ -34,7 +34,7 @@ function list(items, indent) {
 }
 
 // Networks that are not the Internet's, and that workerd counts as public: those that lead to addresses of version 4
-// by a translator, and reserved ones. INNER_V4 and INNER_V6 of crates/tally-protocol/src/alerts/webhook.rs.
+// by a translator, and reserved ones. INNER_V4 and INNER_V6 of crates/tally-wire/src/alerts/webhook.rs.
 const NOT_PUBLIC = [
   "0.0.0.0/8", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
   "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "2002::/16", "3fff::/20",

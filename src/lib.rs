@@ -6,7 +6,9 @@
 //! | crate | holds |
 //! |---|---|
 //! | `tally-core` | pure: counters, sketches, limits, the ring |
-//! | `tally-protocol` | pure: routes, public JSON, internal messages, names |
+//! | `tally-wire` | pure: messages, stored forms, names, refusals |
+//! | `tally-redis` | pure: Redis's commands |
+//! | `tally-api` | pure: routes, rights, queries, bodies, answers |
 //! | `tally-host` | what the service asks of its platform |
 //! | `tally-shared` | what the Workers and the objects share: calls, and the state of an isolate |
 //! | `tally-aggregator` | the Worker that sums counters over all datacenters |

@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
+use tally_api::access::Caller;
+use tally_api::batch::BulkRecord;
+use tally_api::batch::event::parse_line;
+use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
+use tally_api::batch::gathered::Times;
+use tally_api::batch::ingest::Ingest;
+use tally_api::batch::split::Splitter;
 use tally_core::sketch::{HashKey, hash};
 use tally_logs::formats::clf;
-use tally_protocol::access::Caller;
-use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::event::parse_line;
-use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
-use tally_protocol::batch::ingest::Ingest;
-use tally_protocol::batch::split::Splitter;
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::problem::{Code, Problem};
 
 use crate::{BEGIN_MS, Chance};
 

@@ -12,7 +12,7 @@ use tally_core::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, Resoluti
 use tally_core::counter::merge::Question;
 use tally_core::counter::nonces::{LANES_MAX, Nonce};
 use tally_core::counter::settings::Settings;
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 use crate::{BEGIN_MS, Chance};
 

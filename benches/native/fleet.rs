@@ -3,13 +3,14 @@
 //! `make bench` with `BENCH_BEFORE`, and its group `keys`.
 
 use divan::{Bencher, black_box};
+use tally_api::api_key::parse_change;
+use tally_api::metrics::{Metric, Metrics, Reporter};
+use tally_api::routes::RouteName;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::sketch::HashKey;
-use tally_protocol::api_key::{KeyId, KeyToken, SECRET_BYTES, make_token, parse_change};
-use tally_protocol::fleet::hot::HotWrites;
-use tally_protocol::fleet::{REPORT_EVERY_MS, Reporter, Role};
-use tally_protocol::metrics::{Metric, Metrics};
-use tally_protocol::routes::RouteName;
+use tally_wire::fleet::hot::HotWrites;
+use tally_wire::fleet::{REPORT_EVERY_MS, Role};
+use tally_wire::rights::{KeyId, KeyToken, SECRET_BYTES, make_token};
 
 use crate::{BEGIN_MS, Chance, THOUSAND};
 

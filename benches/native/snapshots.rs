@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
+use tally_api::export::counter_line;
 use tally_core::cluster::root::Root;
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_protocol::export::counter_line;
-use tally_protocol::messages::ExportedCounter;
-use tally_protocol::snapshot::{
+use tally_wire::messages::ExportedCounter;
+use tally_wire::snapshot::{
     PART_ENTRIES_MAX, PartEntry, PartWriter, SnapshotCounter, SnapshotDatacenter, digest_of,
     read_part,
 };

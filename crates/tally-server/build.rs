@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
     let mut files = vec![
         (
             "openapi.json".to_owned(),
-            root.join("crates/tally-protocol/src/openapi.json"),
+            root.join("crates/tally-api/src/openapi.json"),
         ),
         (
             "tally.js".to_owned(),

@@ -7,7 +7,7 @@ import { after, test } from "node:test";
 import { PYTHON } from "../../scripts/python-clients.mjs";
 import { ROOT, folder } from "./server.mjs";
 
-const DOCUMENT = join(ROOT, "crates/tally-protocol/openapi.json");
+const DOCUMENT = join(ROOT, "crates/tally-api/openapi.json");
 const JSON_TYPE = "application/json";
 const METHODS = ["get", "put", "post", "patch", "delete"];
 const place = folder();

@@ -161,7 +161,7 @@ export const MUTATIONS = [
   ],
   [
     "an older view passes for a reader's version",
-    "crates/tally-protocol/src/version.rs",
+    "crates/tally-wire/src/version.rs",
     "Ordering::Equal => self.sequence_of(cell) < cell.sequence,",
     "Ordering::Equal => false,",
     "flushes::a_view_from_before_a_readers_version_is_not_what_it_reads",
@@ -420,7 +420,7 @@ export const MUTATIONS = [
   ],
   [
     "an operation does not look at home's shards",
-    "crates/tally-protocol/src/version.rs",
+    "crates/tally-wire/src/version.rs",
     "self.at_home(home) == *now && cells.iter().all(is_named)",
     "self.at_home(home) == *now && cells.iter().take(1).all(is_named)",
     "conditions::an_operation_is_not_done_where_another_shard_has_counted_since",
@@ -455,14 +455,14 @@ export const MUTATIONS = [
   ],
   [
     "an element of a bulk body is left out",
-    "crates/tally-protocol/src/batch/plan.rs",
+    "crates/tally-api/src/batch/plan.rs",
     "for &(second, hashed) in &gathered.tokens {",
     "for &(second, hashed) in gathered.tokens.iter().skip(1) {",
     "elements::each_element_of_a_body_is_counted",
   ],
   [
     "an element of a keyed line is left out",
-    "crates/tally-protocol/src/batch/keyed.rs",
+    "crates/tally-api/src/batch/keyed.rs",
     "        for element in &writes.elements {",
     "        for element in writes.elements.iter().skip(1) {",
     "elements::each_element_of_lines_with_keys_is_counted",
@@ -553,7 +553,7 @@ export const MUTATIONS = [
   ],
   [
     "the tag of a key is not looked at",
-    "crates/tally-protocol/src/api_key.rs",
+    "crates/tally-wire/src/rights/api_key.rs",
     "filter(|_| bool::from(is_equal))",
     "filter(|_| bool::from(is_equal) || true)",
     "made_keys::guessed_keys_cost_no_call_each",
@@ -567,7 +567,7 @@ export const MUTATIONS = [
   ],
   [
     "an admin of a prefix gives away what is beside it",
-    "crates/tally-protocol/src/access/decision.rs",
+    "crates/tally-api/src/routes/decision.rs",
     "PrefixKind::Counters => self.may(Scope::Admin, prefix)?,",
     "PrefixKind::Counters => self.may_somewhere(Scope::Admin, &[])?,",
     "made_keys::nobody_makes_a_key_that_may_do_more_than_their_own",
@@ -616,7 +616,7 @@ export const MUTATIONS = [
   ],
   [
     "a redirect is taken for an acknowledgement",
-    "crates/tally-protocol/src/alerts/delivery.rs",
+    "crates/tally-wire/src/alerts/delivery.rs",
     "        200..=299 => None,",
     "        200..=399 => None,",
     "services/alerts::deliveries::redirects_are_not_followed_and_said",
@@ -742,7 +742,7 @@ export const MUTATIONS = [
   ],
   [
     "a script that writes runs where none may",
-    "crates/tally-protocol/src/redis/scripts.rs",
+    "crates/tally-redis/src/scripts/known.rs",
     'name.ends_with("_RO") && script.writes()',
     'name.ends_with("_RW") && script.writes()',
     "dialect::scripts_that_read_need_read_and_those_that_write_need_write",
@@ -756,7 +756,7 @@ export const MUTATIONS = [
   ],
   [
     "a cursor forgets its period",
-    "crates/tally-protocol/src/boards/query.rs",
+    "crates/tally-api/src/boards/query.rs",
     "(None, start) => Ok(start),",
     "(None, _) => Ok(None),",
     "boards::a_cursor_stays_in_the_period_of_its_answer",
@@ -805,7 +805,7 @@ export const MUTATIONS = [
   ],
   [
     "an answer to a write has nothing that its view lacks",
-    "crates/tally-protocol/src/known_cells.rs",
+    "crates/tally-wire/src/isolate/known_cells.rs",
     "if seen.is_some_and(|seen| seen.sequence >= totals.sequence) {\n        return value;",
     "if seen.is_some() {\n        return value;",
     "answers::an_answer_has_its_own_write_where_two_datacenters_count",
@@ -847,7 +847,7 @@ export const MUTATIONS = [
   ],
   [
     "a hold is answered before it is written",
-    "crates/tally-protocol/src/messages/limit.rs",
+    "crates/tally-wire/src/messages/limit.rs",
     "!matches!(call.work, CallWork::Check | CallWork::Refund)",
     "matches!(call.work, CallWork::Settle { .. })",
     "services/holds::a_hold_that_was_answered_is_there_after_a_crash",

@@ -136,7 +136,7 @@ impl AlarmClock {
         core.executor.spawn(owner, 0, Box::pin(work));
     }
 
-    fn end(&self, place: &Rc<Place>, failure: Option<tally_protocol::messages::Fault>) {
+    fn end(&self, place: &Rc<Place>, failure: Option<tally_wire::messages::Fault>) {
         self.is_ringing.set(false);
         if self.is_renewed.replace(false) {
             return self.plan(place, None);

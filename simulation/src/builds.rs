@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tally_host::object::{IncomingCall, Reply};
-use tally_protocol::messages::{Fault, PROTOCOL, encode, later};
+use tally_wire::messages::{Fault, PROTOCOL, encode, later};
 
 use crate::chance::Chance;
 use crate::core::Core;

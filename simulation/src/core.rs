@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tally_host::http::{Context, Request, Response};
 use tally_host::object::{IncomingCall, Reply};
 use tally_host::{Host, Later};
-use tally_protocol::names::Placement;
+use tally_wire::names::Placement;
 
 use crate::bucket::Bucket;
 use crate::builds::Mixture;

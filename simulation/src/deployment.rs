@@ -1,7 +1,7 @@
 //! The whole service, as it is deployed.
 
 use tally_objects::ObjectClass;
-use tally_protocol::names;
+use tally_wire::names;
 
 use crate::client::Client;
 use crate::faults::Options;

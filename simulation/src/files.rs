@@ -6,7 +6,7 @@ use tally_host::File;
 
 /// Where they are, from this crate: the name that is asked for, and the folder or file.
 const PLACES: [(&str, &str); 3] = [
-    ("openapi.json", "crates/tally-protocol/openapi.json"),
+    ("openapi.json", "crates/tally-api/openapi.json"),
     ("tally.js", "crates/tally-edge/src/tally.js"),
     ("dashboard/", "dashboard/"),
 ];

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use tally_host::object::{Events, IncomingCall, ObjectPlatform, Reply, Rows, Socket, SqlValue};
 use tally_host::{File, Files, Later, Level, Platform, Point, Stream, Target};
-use tally_protocol::alerts::Outgoing;
-use tally_protocol::names::Placement;
+use tally_wire::alerts::Outgoing;
+use tally_wire::names::Placement;
 
 use crate::bucket::Bucket;
 use crate::builds::Build;

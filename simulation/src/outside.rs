@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tally_host::{Later, Point};
-use tally_protocol::alerts::Outgoing;
+use tally_wire::alerts::Outgoing;
 
 use crate::core::Core;
 use crate::executor::Owner;

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use tally_host::http::{self, Request, Response};
 use tally_host::object::{IncomingCall, Object, Reply, Rows, Shell};
 use tally_host::{Delivered, Host, Later, MessageOutcome, Point};
-use tally_protocol::alerts::Outgoing;
-use tally_protocol::names::Placement;
+use tally_wire::alerts::Outgoing;
+use tally_wire::names::Placement;
 
 use crate::chance::Chance;
 use crate::client::Client;

@@ -7,8 +7,8 @@ use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 use tally_core::board::placing::ShardAt;
 use tally_core::counter::id::CounterId;
-use tally_protocol::names;
 use tally_simulation::{Client, ClientRequest, Faults, Options, Site, World, admin, deployed};
+use tally_wire::names;
 
 fn service(seed: u64) -> (World, [Client; 2]) {
     let world = deployed(seed, Options::default());

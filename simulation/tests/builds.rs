@@ -1,10 +1,10 @@
 //! Deployments of two builds at once: some isolates and objects speak the protocol before, and are upgraded one by one.
 
 use futures_util::future::join_all;
-use tally_protocol::names;
 use tally_simulation::{
     Client, ClientRequest, Housing, Live, Options, Role, Site, World, admin, deployed,
 };
+use tally_wire::names;
 
 /// A world where who begins is of the build before, once in so many times.
 fn world(seed: u64, before_once_in: u64, tablets: Option<&str>) -> (World, Vec<Site>) {

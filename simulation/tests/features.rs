@@ -1,6 +1,6 @@
 //! What a build was made without is unknown by name, and counting goes on; this asks the build that runs the test.
 
-use tally_protocol::features::FEATURES;
+use tally_api::features::FEATURES;
 use tally_simulation::{Answer, ClientRequest, Options, World, admin, deployed};
 
 /// A call of each feature that any build with it answers, and the status.

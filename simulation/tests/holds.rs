@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use tally_host::Later;
-use tally_protocol::names;
 use tally_simulation::{
     Answer, ClientRequest, Options, PendingCall, Role, Site, Verdict, World, admin, deployed,
 };
+use tally_wire::names;
 
 /// Both scopes of a policy.
 const SCOPES: [&str; 2] = ["datacenter", "global"];

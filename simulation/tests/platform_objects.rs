@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use super::common::{till, world};
 use tally_host::{Delivered, MessageOutcome, Target};
-use tally_protocol::messages::PROTOCOL;
 use tally_simulation::{BROKEN, ClientRequest, Faults, Live, Options, World};
+use tally_wire::messages::PROTOCOL;
 
 fn texts(live: &Live) -> Vec<String> {
     live.received()

@@ -4,19 +4,19 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
+use tally_api::live::{LOOK_MAX, SNAPSHOTS_MAX};
 use tally_core::counter::id::CounterId;
 use tally_host::Target;
 use tally_host::http::{Body, Response};
-use tally_protocol::live::snapshot::Shown;
-use tally_protocol::live::topic::Topic;
-use tally_protocol::live::{LOOK_MAX, SNAPSHOTS_MAX};
-use tally_protocol::messages::{Fault, Look, PROTOCOL, decode, path_in, protocol_of};
-use tally_protocol::names;
 use tally_shared::call;
 use tally_simulation::{
     Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, admin as client,
     deployed,
 };
+use tally_wire::live::snapshot::Shown;
+use tally_wire::live::topic::Topic;
+use tally_wire::messages::{Fault, Look, PROTOCOL, decode, path_in, protocol_of};
+use tally_wire::names;
 
 fn service(seed: u64) -> (World, [Site; 2]) {
     let world = deployed(seed, Options::default());

@@ -1,8 +1,9 @@
 //! Storage that goes out in the middle of what an object writes: what was acknowledged is there afterwards.
 
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_protocol::names::{self, CellAddress};
 use tally_simulation::{ADMIN_KEY, Faults, Options, World, deploy};
+use tally_wire::names;
+use tally_wire::names::CellAddress;
 
 /// How long storage is out, milliseconds.
 const OUT_MS: u64 = 1_500;

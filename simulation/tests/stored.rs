@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 use tally_host::object::SqlValue;
-use tally_protocol::names::Placement;
-use tally_protocol::stored::{FIRST, framed};
 use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
+use tally_wire::names::Placement;
+use tally_wire::stored::{FIRST, framed};
 
 /// Rows of one table and kind whose bits are changed: the others are read by the same code.
 const ROWS_OF_A_KIND: usize = 2;

@@ -15,7 +15,7 @@ use super::request::Incoming;
 use super::{host, messages, response};
 use tally_host::http::{Background, Context};
 use tally_host::{Host, Later};
-use tally_protocol::names::{ROLE, ROLE_AGGREGATOR};
+use tally_wire::names::{ROLE, ROLE_AGGREGATOR};
 
 thread_local! {
     /// An isolate runs one Worker, so its role never changes.

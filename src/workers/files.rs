@@ -10,7 +10,7 @@ use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{RequestInit, Response};
 
 use tally_host::{Files, Later};
-use tally_protocol::names::{SNAPSHOTS_BUCKET, SNAPSHOTS_FOLDER};
+use tally_wire::names::{SNAPSHOTS_BUCKET, SNAPSHOTS_FOLDER};
 
 /// Host of the folder's URLs; nothing resolves it, the binding alone carries them.
 const HOST: &str = "http://files/";

@@ -13,8 +13,8 @@ use worker::{Env, Error};
 
 use tally_host::object::{IncomingCall, Reply};
 use tally_host::{LATER_STATUS, Stream, Target, UNKNOWN_CALL};
-use tally_protocol::messages::{Fault, PROTOCOL, encode, later, protocol_of};
-use tally_protocol::names::{AGGREGATOR, Placement};
+use tally_wire::messages::{Fault, PROTOCOL, encode, later, protocol_of};
+use tally_wire::names::{AGGREGATOR, Placement};
 
 /// Header that carries a small message, in base64: a body costs a stream at either end, which was a
 /// fifth of a call's time.

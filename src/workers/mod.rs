@@ -34,9 +34,9 @@ use worker::wasm_bindgen::prelude::*;
 use worker::{Env, console_error, console_warn};
 
 use tally_host::{File, Files, Host, Later, Level, Memory, Platform, Point, Stream, Target};
-use tally_protocol::alerts::Outgoing;
-use tally_protocol::messages::path_in;
-use tally_protocol::names::Placement;
+use tally_wire::alerts::Outgoing;
+use tally_wire::messages::path_in;
+use tally_wire::names::Placement;
 
 thread_local! {
     /// What this isolate holds; it runs one thread.

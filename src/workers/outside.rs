@@ -8,9 +8,9 @@ use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{Headers, RequestInit, Response};
 
-use tally_protocol::alerts::Outgoing;
-use tally_protocol::alerts::webhook::Reach;
-use tally_protocol::names::NAMED_HOSTS;
+use tally_wire::alerts::Outgoing;
+use tally_wire::alerts::webhook::Reach;
+use tally_wire::names::NAMED_HOSTS;
 
 /// Redirects come back as they are: following one would go where nobody has looked.
 const REDIRECT: &str = "manual";

@@ -8,7 +8,7 @@ use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 
 use tally_host::Point;
-use tally_protocol::names::ANALYTICS;
+use tally_wire::names::ANALYTICS;
 
 #[wasm_bindgen]
 extern "C" {

@@ -7,7 +7,7 @@ use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
 
 use tally_host::{Delivered, MessageOutcome};
-use tally_protocol::names::QUEUE;
+use tally_wire::names::QUEUE;
 
 #[wasm_bindgen]
 extern "C" {

@@ -11,7 +11,7 @@ use worker::{Env, ScheduledTime, State, Storage};
 use super::sockets;
 use tally_host::object::{Events, ObjectPlatform, Rows, Socket, SqlValue};
 use tally_host::{Later, Stream};
-use tally_protocol::names::Placement;
+use tally_wire::names::Placement;
 
 #[wasm_bindgen]
 extern "C" {

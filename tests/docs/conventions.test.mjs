@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-const api = JSON.parse(readFileSync("crates/tally-protocol/openapi.json", "utf8"));
+const api = JSON.parse(readFileSync("crates/tally-api/openapi.json", "utf8"));
 const at = (address) =>
   address.split("/").slice(1).reduce((node, name) => node[name.replaceAll("~1", "/")], api);
 const resolved = (node) => (node?.$ref === undefined ? node : resolved(at(node.$ref)));

@@ -86,7 +86,7 @@ test("what a page says of a machine's size and of rates was measured", () => {
 test("reads that report their age in headers only are named where `as_of` is promised", () => {
   const promise = read("docs/guide/exactness.md");
   assert.match(promise, /`GET \/api\/counter` and answers in plain text report the first three in the headers/);
-  const { paths } = JSON.parse(read("crates/tally-protocol/openapi.json"));
+  const { paths } = JSON.parse(read("crates/tally-api/openapi.json"));
   const answer = paths["/api/counter"].get.responses["200"];
   assert.match(answer.description, /`Tally-As-Of`/);
   assert.deepEqual(Object.keys(answer.content["application/json"].schema.properties), ["key", "count"]);

@@ -8,7 +8,9 @@ import { ROOT, documents, read } from "./pages.mjs";
 
 // What stands before a file in a document, and where it lies; the first that has it is taken.
 const BASES = ["", "src/", "crates/tally-core/src/", "simulation/src/", "simulation/tests/", "tests/e2e/"];
-const CRATE_NAMES = ["aggregator", "core", "edge", "host", "limit", "objects", "protocol", "shared", "sketch"];
+const CRATE_NAMES = [
+  "aggregator", "api", "core", "edge", "host", "limit", "objects", "redis", "shared", "sketch", "wire",
+];
 const CRATES = CRATE_NAMES.map((name) => [new RegExp(`^(?:tally-)?${name}/`), `crates/tally-${name}/src/`]);
 const CRATE_MODULE = new RegExp(`^(${CRATE_NAMES.join("|")})\\b`);
 const FILE = /\.(?:rs|mjs|js|sh|toml|css|html)$/;
@@ -106,7 +108,7 @@ test("the walks name functions of the files that they name", () => {
 
 test("each function of a walk is called by one before it", () => {
   // The table of routes calls what answers a route. Behind a call of an object nobody calls what answers there.
-  const routes = { name: "", text: read(named("protocol/routes/table.rs")) };
+  const routes = { name: "", text: read(named("api/routes/table.rs")) };
   const before = new Map();
   const wrong = steps().flatMap(({ walk, line, path, functions }, index, all) => {
     const arrives = all[index - 1]?.walk !== walk || all[index - 1].path === "shared/call.rs";

@@ -82,7 +82,7 @@ test("the table of variables has each that is read, and no other", () => {
 });
 
 test("the page of all calls has every call of the API", () => {
-  const paths = Object.entries(JSON.parse(read("crates/tally-protocol/openapi.json")).paths);
+  const paths = Object.entries(JSON.parse(read("crates/tally-api/openapi.json")).paths);
   const table = parse(read("docs/develop/api.md"))
     .rows.map(({ cells }) => cells[0])
     .join("\n");
@@ -95,7 +95,7 @@ test("the page of all calls has every call of the API", () => {
 });
 
 test("the table of errors has each code with its status and what to do, and no other", () => {
-  const source = read("crates/tally-protocol/src/problem.rs");
+  const source = read("crates/tally-wire/src/problem.rs");
   const text = (literal) => literal.replaceAll(/\\\n\s*/g, "").replaceAll('\\"', '"');
   const codes = [...source.matchAll(/^ {4}[A-Z]\w+ "([a-z-]+)" (\d{3}) "[^"]+"\n\s+"((?:[^"\\]|\\[\s\S])*)";$/gm)].map(
     ([, code, status, remedy]) => `${code} ${status} ${text(remedy)}`,

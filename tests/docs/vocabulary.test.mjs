@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-const api = JSON.parse(readFileSync("crates/tally-protocol/openapi.json", "utf8"));
+const api = JSON.parse(readFileSync("crates/tally-api/openapi.json", "utf8"));
 
 /** Words with the one that is used instead. */
 const RETIRED = {

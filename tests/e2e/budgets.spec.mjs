@@ -11,7 +11,7 @@ const COUNTER_WRITES = 60;
 const NEW_COUNTERS = 60;
 const READ_CALLS = 6_000;
 const UNION_MAX = 100;
-// As crates/tally-protocol/src/live/mod.rs says.
+// As crates/tally-api/src/live/mod.rs says.
 const VISITOR_COUNTERS_MAX = 500;
 
 const KEY = "admin-key-0123456789";

@@ -36,7 +36,7 @@ export function withDatabase(path, work, options = {}) {
 export const FRAME_BYTES = 6;
 const [VERSION, VERSION_BIT] = [1, 0x80];
 
-/** A body as it is stored, in the first version of its form (crates/tally-protocol/src/stored.rs). */
+/** A body as it is stored, in the first version of its form (crates/tally-wire/src/stored.rs). */
 export function framed(body) {
   const frame = Buffer.from([VERSION_BIT | VERSION, 0, 0, 0, 0, 0]);
   frame.writeUInt32LE(xxh32(Buffer.from(body), VERSION), 2);

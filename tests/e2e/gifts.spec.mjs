@@ -17,7 +17,7 @@ const CONFIG = {
     { name: "limits", key: LIMITS, scopes: ["admin"], prefix: "limits/one-" },
   ],
 };
-// A tenth of each table, as crates/tally-protocol/src/gift.rs says.
+// A tenth of each table, as crates/tally-wire/src/rights/gift.rs says.
 const SHARES_OF_ACCOUNT = 100;
 const KEYS_OF_ACCOUNT = 1_000;
 const POLICIES_OF_ACCOUNT = 1_000;

@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 
 // Whole numbers that a double would not hold are bigints.
 export const API = JSON.parse(
-  readFileSync(new URL("../../crates/tally-protocol/openapi.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../crates/tally-api/openapi.json", import.meta.url), "utf8"),
   (_, value, { source } = {}) =>
     typeof value === "number" && /^-?\d+$/.test(source) && !Number.isSafeInteger(value) ? BigInt(source) : value,
 );

@@ -16,7 +16,7 @@ const CONFIG = {
 };
 // What an isolate goes by what it knows, and a little more.
 const REVOKED_MS = 60_000;
-// As crates/tally-protocol/src/live/mod.rs says.
+// As crates/tally-api/src/live/mod.rs says.
 const VISITOR_COUNTERS_MAX = 500;
 
 let world;

@@ -5,12 +5,12 @@ use crate::common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
+use tally_api::access::{Access, Caller};
+use tally_api::api_key::parse_change;
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::{Access, Caller};
-use tally_protocol::alerts::Watched;
-use tally_protocol::api_key::{ApiKey, KeyId, make_token, parse_change};
-use tally_protocol::gift::held;
-use tally_protocol::limits::PolicyName;
+use tally_wire::alerts::Watched;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::rights::{ApiKey, KeyId, held, make_token};
 
 const TENANT: &str = "tenant-key-0123456789";
 const OPS: &str = "ops-key-0123456789-01";

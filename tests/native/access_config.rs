@@ -2,10 +2,11 @@
 
 use crate::common::config;
 use proptest::prelude::*;
-use tally_protocol::access::{
-    Access, CONFIG_BYTES_MAX, KEYS_COUNT_MAX, ORIGINS_COUNT_MAX, PUBLIC_ENTRIES_COUNT_MAX, Scope,
+use tally_api::access::{
+    Access, CONFIG_BYTES_MAX, KEYS_COUNT_MAX, ORIGINS_COUNT_MAX, PUBLIC_ENTRIES_COUNT_MAX,
 };
-use tally_protocol::problem::Code;
+use tally_wire::problem::Code;
+use tally_wire::rights::Scope;
 
 const SECRET: &str = "S3cr3t-k3y-mat3rial";
 

@@ -6,15 +6,16 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tally_protocol::access::{Access, Caller, Scope, Subject};
-use tally_protocol::alerts::Watched;
-use tally_protocol::api_key::{ApiKey, KeyId, make_token, parse_change};
-use tally_protocol::gift::{Gift, held};
-use tally_protocol::limits::PolicyName;
-use tally_protocol::routes::{Route, resolve};
+use tally_api::access::{Access, Caller};
+use tally_api::api_key::parse_change;
+use tally_api::routes::Subject;
+use tally_api::routes::{Route, resolve};
+use tally_wire::alerts::Watched;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::rights::{ApiKey, Gift, KeyId, Scope, held, make_token};
 
 const TABLE: &str = include_str!("../../docs/internals/access.md");
-const OPENAPI: &str = include_str!("../../crates/tally-protocol/openapi.json");
+const OPENAPI: &str = include_str!("../../crates/tally-api/openapi.json");
 const CASES: u64 = 100_000;
 const CALLERS: usize = 1_000;
 const SEED: u64 = 0xacce55;

@@ -4,8 +4,9 @@
 use crate::common::config;
 use proptest::prelude::*;
 use serde_json::json;
-use tally_protocol::access::{Access, Scope};
-use tally_protocol::problem::Code;
+use tally_api::access::Access;
+use tally_wire::problem::Code;
+use tally_wire::rights::Scope;
 
 const SCOPES: [Scope; 4] = [Scope::Read, Scope::Write, Scope::Refund, Scope::Admin];
 

@@ -2,8 +2,9 @@
 //! entry names it, no limit without a prefix that says `limits/`, and no open instance from elsewhere.
 
 use serde_json::{Value, json};
-use tally_protocol::access::{Access, Caller, DELTA_MAX_DEFAULT, Permission, Scope, is_within};
-use tally_protocol::problem::{Code, Problem};
+use tally_api::access::{Access, Caller, DELTA_MAX_DEFAULT, Permission};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::{Scope, is_within};
 
 const KEY: &str = "0123456789abcdef";
 

@@ -5,10 +5,11 @@
 use crate::common::config;
 use proptest::prelude::*;
 use serde_json::json;
-use tally_protocol::access::{Access, Caller, Right, Scope};
-use tally_protocol::api_key::{KeyId, make_token, parse_change};
-use tally_protocol::problem::Code;
-use tally_protocol::routes::{ROUTES, resolve};
+use tally_api::access::{Access, Caller, Right};
+use tally_api::api_key::parse_change;
+use tally_api::routes::{ROUTES, resolve};
+use tally_wire::problem::Code;
+use tally_wire::rights::{KeyId, Scope, make_token};
 
 const SECRET: &str = "a-key-of-the-test-0123456789";
 const NOW_MS: i64 = 1_000_000;

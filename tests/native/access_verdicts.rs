@@ -1,7 +1,8 @@
 //! Law: nothing is allowed unless a grant of the caller says so. A table of (who, what) → verdict.
 
-use tally_protocol::access::{Access, Caller, Scope, origin_of_referrer};
-use tally_protocol::problem::{Code, Problem};
+use tally_api::access::{Access, Caller, origin_of_referrer};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 const CONFIG: &str = r#"{
   "keys": [

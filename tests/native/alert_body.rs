@@ -1,13 +1,13 @@
 //! Alerts as clients send them, and deliveries as receivers get them.
 
 use serde_json::{Value, json};
+use tally_api::alerts::body::{parse_alert, parse_silence};
+use tally_api::alerts::request::{body_of, request_of};
 use tally_core::alert::condition::{Bound, Measure, Reading};
-use tally_protocol::alerts::body::{parse_alert, parse_silence};
-use tally_protocol::alerts::delivery::refusal_of;
-use tally_protocol::alerts::webhook::Allowed;
-use tally_protocol::alerts::webhook::Reach;
-use tally_protocol::alerts::{AlertEvent, AlertName, AlertPut, Delivery, EventKind, Secret};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::alerts::webhook::{Allowed, Reach};
+use tally_wire::alerts::{AlertEvent, AlertPut, Delivery, EventKind, Secret, refusal_of};
+use tally_wire::names::alert::AlertName;
+use tally_wire::problem::{Code, Problem};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -67,7 +67,7 @@ fn everything_that_can_be_watched_is_read() {
         };
         let name = AlertName::parse("a").expect("a name");
         let payload: Value =
-            serde_json::from_str(&Delivery::new(name, event, 3).body(4)).expect("JSON");
+            serde_json::from_str(&body_of(&Delivery::new(name, event, 3), 4)).expect("JSON");
         assert_eq!((&payload["when"], &payload[watched]), (&when, &"x".into()));
     }
 }
@@ -249,7 +249,8 @@ fn deliveries_are_signed_as_standard_webhooks_says() {
     };
     assert_eq!(put.alert.condition.measure, Measure::Value);
     let delivery = Delivery::new(AlertName::parse("many").expect("a name"), event, 3_000);
-    let request = delivery.request(
+    let request = request_of(
+        &delivery,
         ("https://hooks.example.com/", Reach::Public),
         &secret,
         1_614_265_330_999,

@@ -1,7 +1,7 @@
 //! Which addresses webhooks may have: a table, with the forms that are meant to slip through.
 
-use tally_protocol::alerts::webhook::{Allowed, Reach, check, host_name};
-use tally_protocol::problem::Code;
+use tally_wire::alerts::webhook::{Allowed, Reach, check, host_name};
+use tally_wire::problem::Code;
 
 fn is_taken(webhook: &str, allowed: &str) -> bool {
     let allowed = Allowed::parse(allowed).expect("a setting");

@@ -1,13 +1,12 @@
 //! Keys that calls make: their tokens, what a body may say of one, and what is kept of their secrets.
 
+use tally_api::api_key::{key_json, parse_change, parse_rotation};
 use tally_core::sha256;
 use tally_core::sketch::HashKey;
-use tally_protocol::access::Scope;
-use tally_protocol::api_key::{
-    ApiKey, FORMER_SECRETS_MAX, KEY_PREFIXES_MAX, KeyId, KeyToken, key_json, make_token,
-    parse_change, parse_rotation,
+use tally_wire::problem::Code;
+use tally_wire::rights::{
+    ApiKey, FORMER_SECRETS_MAX, KEY_PREFIXES_MAX, KeyId, KeyToken, Scope, make_token,
 };
-use tally_protocol::problem::Code;
 
 const ID: KeyId = KeyId(0x6d1f_0c9f_0b7a_4c21);
 const NOW_MS: i64 = 1_800_000_000_000;

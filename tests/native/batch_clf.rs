@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use tally_api::access::Caller;
+use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
+use tally_api::batch::gathered::{GatheredCounter, Times};
+use tally_api::batch::ingest::{Format, Ingest, KeyField};
+use tally_api::batch::ndjson::UniqueField;
+use tally_api::batch::report::BatchReport;
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::Caller;
-use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, GatheredCounter, Gatherer, Times};
-use tally_protocol::batch::ingest::{Format, Ingest, KeyField, UniqueField};
-use tally_protocol::batch::report::BatchReport;
-use tally_protocol::problem::Code;
+use tally_wire::problem::Code;
 
 #[test]
 fn only_known_queries_are_taken() {

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
-use tally_protocol::batch::decode::Decoder;
-use tally_protocol::problem::{Code, Problem};
+use tally_api::batch::decode::Decoder;
+use tally_wire::problem::{Code, Problem};
 
 const LOG: &[u8] = b"1.2.3.4 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n";
 

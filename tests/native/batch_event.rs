@@ -6,13 +6,10 @@ use crate::common::events::parse_event;
 
 use proptest::prelude::*;
 
-use tally_protocol::batch::event::{
-    EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_increment, parse_line,
-};
-use tally_protocol::batch::ingest::UniqueField;
-use tally_protocol::batch::json::DETAIL_CHARS_MAX;
-use tally_protocol::batch::ndjson::parse_ndjson;
-use tally_protocol::problem::{Code, Problem};
+use tally_api::batch::event::{EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_increment, parse_line};
+use tally_api::batch::ndjson::{UniqueField, parse_ndjson};
+use tally_api::json::DETAIL_CHARS_MAX;
+use tally_wire::problem::{Code, Problem};
 
 fn refused(json: &str) -> Problem {
     match parse_event(json.as_bytes()) {

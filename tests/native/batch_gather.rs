@@ -5,18 +5,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use tally_api::access::Caller;
+use tally_api::batch::BulkRecord;
+use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, coarsen, skew_of};
+use tally_api::batch::gathered::{CountingMode, GatheredCounter, Times};
+use tally_api::batch::hashes::{Hashed, Hashes};
+use tally_api::batch::lines::LineNumbers;
+use tally_api::batch::plan::Plan;
+use tally_api::batch::report::{BatchReport, ERRORS_MAX};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::sketch::redis_hash;
-use tally_protocol::access::Caller;
-use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::gather::{
-    BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Hashed, Hashes, Times,
-    coarsen, skew_of,
-};
-use tally_protocol::batch::lines::LineNumbers;
-use tally_protocol::batch::plan::Plan;
-use tally_protocol::batch::report::{BatchReport, ERRORS_MAX};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::problem::{Code, Problem};
 
 /// What was added, by stamp, the tokens, and the lines of one counter.
 type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, Hashed)>, Vec<u64>);

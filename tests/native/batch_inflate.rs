@@ -5,8 +5,8 @@ use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
-use tally_protocol::batch::inflate::{Inflate, PIECE_BYTES};
-use tally_protocol::problem::{Code, Problem};
+use tally_api::batch::inflate::{Inflate, PIECE_BYTES};
+use tally_wire::problem::{Code, Problem};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());

@@ -11,19 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally_api::access::Caller;
+use tally_api::batch::BulkRecord;
+use tally_api::batch::addressed::Addressed;
+use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
+use tally_api::batch::gathered::{CountingMode, GatheredCounter, Times};
+use tally_api::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
+use tally_api::batch::plan::Plan;
+use tally_api::batch::report::{BatchReport, ERRORS_MAX};
 use tally_core::counter::autoscale::shard_of_element;
 use tally_core::counter::flush::Element;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
-use tally_protocol::access::Caller;
-use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::gather::{
-    BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
-};
-use tally_protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
-use tally_protocol::batch::plan::{Addressed, Plan};
-use tally_protocol::batch::report::{BatchReport, ERRORS_MAX};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::problem::{Code, Problem};
 use weather::{Weather, weather};
 
 const NOW_MS: i64 = 1_777_593_630_000;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tally_protocol::batch::lines::{LineNumbers, LineSet};
-use tally_protocol::batch::report::{BatchReport, RUNS_MAX};
-use tally_protocol::problem::{Code, Problem};
+use tally_api::batch::lines::{LineNumbers, LineSet};
+use tally_api::batch::report::{BatchReport, RUNS_MAX};
+use tally_wire::problem::{Code, Problem};
 
 fn flat(runs: impl Iterator<Item = (u64, u64)>) -> Vec<u64> {
     runs.flat_map(|(first, last)| first..=last).collect()

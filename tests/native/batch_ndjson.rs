@@ -1,8 +1,8 @@
 //! NDJSON lines are events with a past.
 
-use tally_protocol::batch::ingest::{Ingest, UniqueField};
-use tally_protocol::batch::ndjson::parse_ndjson;
-use tally_protocol::problem::{Code, Problem};
+use tally_api::batch::ingest::Ingest;
+use tally_api::batch::ndjson::{UniqueField, parse_ndjson};
+use tally_wire::problem::{Code, Problem};
 
 #[test]
 fn an_ndjson_line_is_an_event_with_a_past() {

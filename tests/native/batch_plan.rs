@@ -2,17 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use tally_api::batch::addressed::Addressed;
+use tally_api::batch::budget::{CallBudget, KEYED_AT_ONCE_MAX};
+use tally_api::batch::gathered::{CountingMode, GatheredCounter, KeyedRecord, Times};
+use tally_api::batch::hashes::Hashed;
+use tally_api::batch::keyed::{BodyKey, KeyedElements};
+use tally_api::batch::lines::LineNumbers;
+use tally_api::batch::plan::{CallsNeeded, Plan, body_calls_max, part_calls_max};
+use tally_api::batch::report::BatchReport;
 use tally_core::counter::flush::Load;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::settings::UniqueHash;
 use tally_core::sketch::HashId;
-use tally_protocol::batch::gather::{CountingMode, GatheredCounter, Hashed, KeyedRecord, Times};
-use tally_protocol::batch::keyed::{BodyKey, CallBudget, KEYED_AT_ONCE_MAX, KeyedElements};
-use tally_protocol::batch::lines::LineNumbers;
-use tally_protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max, part_calls_max};
-use tally_protocol::batch::report::BatchReport;
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::problem::{Code, Problem};
 
 /// Subrequests of one invocation on the paid plan, and how often a call may be made.
 const SUBREQUESTS_MAX: usize = 10_000;

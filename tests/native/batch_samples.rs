@@ -3,18 +3,17 @@
 
 use crate::common::events::parse_event;
 
+use tally_api::access::Caller;
+use tally_api::batch::event::parse_increment;
+use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
+use tally_api::batch::gathered::{CountingMode, GatheredCounter, Times};
+use tally_api::batch::keyed::BodyKey;
+use tally_api::batch::plan::Plan;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::samples::Samples;
 use tally_core::sketch::{HashKey, Histogram, Sample};
-use tally_protocol::access::Caller;
-use tally_protocol::batch::event::parse_increment;
-use tally_protocol::batch::gather::{
-    BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
-};
-use tally_protocol::batch::keyed::BodyKey;
-use tally_protocol::batch::plan::Plan;
-use tally_protocol::problem::Code;
+use tally_wire::problem::Code;
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -162,7 +161,7 @@ fn another_sample_is_another_write() {
         fingerprint(r#"{"id":"a","idempotency_key":"x","sample":1.0}"#)
     );
     // As it was before there were samples: amount, element, time.
-    let before = tally_protocol::keys::fingerprint(&hash, &[&1_u128.to_le_bytes(), b"", b""]);
+    let before = tally_api::keys::fingerprint(&hash, &[&1_u128.to_le_bytes(), b"", b""]);
     assert_eq!(without, before);
 }
 

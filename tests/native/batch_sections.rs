@@ -5,13 +5,14 @@ use crate::common::config;
 use std::borrow::Cow;
 
 use proptest::prelude::*;
+use tally_api::access::Caller;
+use tally_api::batch::BulkRecord;
+use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
+use tally_api::batch::gathered::Times;
+use tally_api::batch::keyed::BodyKey;
+use tally_api::batch::sections::Sections;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::{HashKey, Sample};
-use tally_protocol::access::Caller;
-use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
-use tally_protocol::batch::keyed::BodyKey;
-use tally_protocol::batch::sections::Sections;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 const KEY: WriteKey = WriteKey([5; 16]);

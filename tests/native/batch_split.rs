@@ -2,15 +2,15 @@
 
 use crate::common::config;
 use proptest::prelude::*;
-use tally_protocol::batch::split::{RECORD_BYTES_MAX, Splitter};
-use tally_protocol::problem::Code;
+use tally_api::batch::split::{RECORD_BYTES_MAX, Splitter};
+use tally_wire::problem::Code;
 
 type Records = Vec<(u64, Result<Vec<u8>, Code>)>;
 
 /// Splits a body that comes in chunks of the given sizes, over and over.
 fn split(mut splitter: Splitter, body: &[u8], sizes: &[usize]) -> Result<Records, Code> {
     let mut records = Vec::new();
-    let mut take = |number, record: Result<&[u8], tally_protocol::problem::Problem>| {
+    let mut take = |number, record: Result<&[u8], tally_wire::problem::Problem>| {
         records.push((
             number,
             record.map(<[u8]>::to_vec).map_err(|problem| problem.code()),

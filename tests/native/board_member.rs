@@ -1,6 +1,10 @@
 //! Laws of what a board keeps of a member, and of its periods.
 
 use proptest::prelude::*;
+use tally_api::boards::{
+    BoardQuery, MEMBERS_QUERY, WantedMembers, cursor_of, parse_member_line, parse_settings,
+    parse_write,
+};
 use tally_core::board::member::{
     Amount, Change, Member, MemberRefusal, ScoreCondition, ScoreWrite, change,
 };
@@ -8,12 +12,8 @@ use tally_core::board::period::Period;
 use tally_core::board::score::Score;
 use tally_core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use tally_core::board::zone::{Zone, zone_names};
-use tally_protocol::boards::{
-    BoardQuery, MEMBERS_QUERY, WantedMembers, cursor_of, parse_member_line, parse_settings,
-    parse_write,
-};
-use tally_protocol::messages::{MemberAction, PeriodOf, Ranked};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::messages::{MemberAction, PeriodOf, Ranked};
+use tally_wire::problem::{Code, Problem};
 
 fn score(number: f64) -> Score {
     Score::new(number).expect("a number")

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tally_api::boards::{MERGED_BOARDS_MAX, MergedBoards, MergedQuery, ReadBoard, one_json};
 use tally_core::board::placing::{Layout, Placing};
 use tally_core::board::score::Score;
 use tally_core::board::settings::{Order, Settings};
 use tally_core::counter::id::CounterId;
-use tally_protocol::boards::{MERGED_BOARDS_MAX, MergedBoards, MergedQuery, ReadBoard, one_json};
-use tally_protocol::messages::{BoardSeen, PeriodOf, Ranked};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::messages::{BoardSeen, PeriodOf, Ranked};
+use tally_wire::problem::{Code, Problem};
 
 const NOW_MS: i64 = 1_000;
 

@@ -8,10 +8,10 @@ use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{Part, Question};
 use tally_host::Target;
-use tally_protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
-use tally_protocol::messages::{Batch, Call, Fault, List, LookUp, SumDatacenter, decode, encode};
-use tally_protocol::names::{CellAddress, DIRECTORY_PARTITIONS, Placement};
 use tally_shared::call_batcher::{ALONE_AT_ONCE, BATCHES_AT_ONCE, REPEATED_ALONE_MAX, call_many};
+use tally_wire::messages::batch::{BYTES_MAX, CALLS_MAX};
+use tally_wire::messages::{Batch, Call, Fault, List, LookUp, SumDatacenter, decode, encode};
+use tally_wire::names::{CellAddress, DIRECTORY_PARTITIONS, Placement};
 
 use crate::common::fake_platform::{Answers, Fake, fake, run};
 

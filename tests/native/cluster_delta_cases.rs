@@ -6,7 +6,7 @@ use following::{Lead, World, datacenter, elements, nothing};
 use tally_core::cluster::delta::{Basis, DeltaOutcome, Feed, Mark, ReceiverState, ViewReceiver};
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::sketch::Uniques;
-use tally_protocol::messages::encode;
+use tally_wire::messages::encode;
 
 /// A lead, a root and what is sent between them, without loss.
 fn followed(elements_seen: u32) -> (Lead, ViewReceiver) {

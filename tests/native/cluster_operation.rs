@@ -10,7 +10,7 @@ use tally_core::cluster::operation::{Cells, Operations, ReconciliationReport};
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 const PLACES: [&str; 3] = ["FRA", "IAD", "SYD"];
 const NOW_MS: i64 = 1_777_593_630_400;

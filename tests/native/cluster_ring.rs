@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::prelude::*;
 use tally_core::cluster::ring::{PARTITIONS_MAX, Ring, VIRTUAL_NODES};
-use tally_protocol::names::DIRECTORY_PARTITIONS;
+use tally_wire::names::DIRECTORY_PARTITIONS;
 
 fn keys(count: u32) -> Vec<String> {
     (0..count).map(|number| format!("page/{number}")).collect()

@@ -11,7 +11,7 @@ use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::flush::Element;
 use tally_core::counter::id::Datacenter;
 use tally_core::sketch::{HashKey, Uniques, hash};
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 /// What a lead says: (place, generation, flushes of its two cells, clock, elements seen).
 type ReportMessage = (u8, u64, [u64; 2], i64, u8);

@@ -14,7 +14,7 @@ use tally_core::counter::nonces::{Nonce, Nonces};
 use tally_core::counter::queue::{
     APPEND_ENTRIES_MAX, Event, LOG_ROWS_MAX, LOGGED_HEAD_BYTES, LogRow, LogRowHead,
 };
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::counter::ledger::{KeySource, Ledger};
 use tally_core::counter::ledgers::{LedgerLimits, Ledgers, PUBLIC_KEPT_SECONDS, is_marked, marked};
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 

@@ -4,7 +4,7 @@ use tally_core::counter::memory::{
     CELLS_BYTES_MAX, INBOXES_BYTES_MAX, LIMITERS_BYTES_MAX, MemoryShare, SharedMemory,
     VIEWS_BYTES_MAX, least_recent,
 };
-use tally_protocol::shell_limits::ISOLATE_BYTES_MAX;
+use tally_wire::shell_limits::ISOLATE_BYTES_MAX;
 
 #[test]
 fn what_is_held_together_is_the_sum_of_the_shares_that_exist() {

@@ -121,7 +121,7 @@ fn where_all_lanes_are_needed_another_is_refused() {
 #[test]
 fn memory_is_bounded_and_silent_lanes_are_let_go() {
     let mut nonces = full(0);
-    let size = |nonces: &Nonces| tally_protocol::messages::encode(nonces).unwrap().len();
+    let size = |nonces: &Nonces| tally_wire::messages::encode(nonces).unwrap().len();
     let full_bytes = size(&nonces);
     // As wide as it can be stored, an entry has four numbers of 10 bytes and two totals of 19.
     let widest = LANES_MAX * (4 * 10 + 2 * 19) + 2;

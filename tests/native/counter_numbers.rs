@@ -18,6 +18,7 @@ use leads::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
+use tally_api::keyed::{Carrier, count_unclaimed};
 use tally_core::counter::cell::{Cell, NumberedWrites};
 use tally_core::counter::flush::Changes;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -28,8 +29,7 @@ use tally_core::counter::ledger::{
 use tally_core::counter::numbers::{
     Decision, NUMBERED, Numbers, SPANS_MAX, WriteNumbers, is_over, lane_and_number, slot_of,
 };
-use tally_protocol::keyed::{Carrier, count_unclaimed};
-use tally_protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use tally_wire::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -13,7 +13,7 @@ use tally_core::counter::queued_events::{
     BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, EventBatch, EventBatchLimits, INBOX_LIMITS,
     MESSAGE_BYTES_MAX, QUEUE_LIMITS, QueuedEvents,
 };
-use tally_protocol::queued::{Message, group};
+use tally_wire::queued::{Message, group};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

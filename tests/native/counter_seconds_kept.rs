@@ -14,8 +14,8 @@ use tally_core::counter::history::seconds::{HOUR, PackedSeconds};
 use tally_core::counter::history::{Resolution, SECONDS_KEPT};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::Settings;
-use tally_protocol::messages::{decode, encode};
 use tally_testing::chance::Chance;
+use tally_wire::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:55 UTC.
 const BEGIN: i64 = 1_777_593_655;

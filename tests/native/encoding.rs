@@ -12,14 +12,12 @@ use tally_core::counter::merge::Part;
 use tally_core::counter::queue::{DeadLetter, LogRow, QueuedDelivery};
 use tally_core::counter::sessions::SenderLane;
 use tally_core::counter::settings::Settings;
-use tally_protocol::alerts::Alert;
-use tally_protocol::api_key::ApiKey;
-use tally_protocol::audit::AuditEntry;
-use tally_protocol::encoding::{COUNTED, Form, Undecodable, read, write, write_as};
-use tally_protocol::gift::{Gift, Inheritance};
-use tally_protocol::messages::{self, Call, Fault, decode};
-use tally_protocol::share::Share;
 use tally_testing::chance::Chance;
+use tally_wire::alerts::Alert;
+use tally_wire::audit::AuditEntry;
+use tally_wire::encoding::{COUNTED, Form, Undecodable, read, write, write_as};
+use tally_wire::messages::{self, Call, Fault, decode};
+use tally_wire::rights::{ApiKey, Gift, Inheritance, Share};
 
 use super::common::drawn::drawn;
 

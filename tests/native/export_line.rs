@@ -1,8 +1,8 @@
 //! Laws of the lines that an import reads: what a line says wrongly is refused before anything changes.
 
 use serde_json::{Value, json};
-use tally_protocol::export::{CounterLine, Line, parse_line};
-use tally_protocol::problem::{Code, Problem};
+use tally_api::export::{CounterLine, Line, parse_line};
+use tally_wire::problem::{Code, Problem};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

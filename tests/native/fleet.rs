@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::exposition::parse;
 use proptest::prelude::*;
+use tally_api::metrics::{Metric, Metrics, Reporter, changed, named, series_ids};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_protocol::fleet::hot::{Hot, HotReport, HotWrites};
-use tally_protocol::fleet::{
+use tally_wire::fleet::hot::{Hot, HotReport, HotWrites};
+use tally_wire::fleet::{
     Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, ReportExtras,
-    ReportOutcome, Reporter, Role, STAND_BY_MS, StoredSizes,
+    ReportOutcome, Role, STAND_BY_MS, StoredSizes,
 };
-use tally_protocol::messages::{decode, encode};
-use tally_protocol::metrics::{Metric, Metrics, changed, named, series_ids};
-use tally_protocol::problem::Code;
+use tally_wire::messages::{decode, encode};
+use tally_wire::problem::Code;
 
 #[test]
 fn no_two_series_have_one_number() {

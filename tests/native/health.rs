@@ -1,9 +1,9 @@
 //! Laws: `/healthz` looks at one partition of the directory at a time, and at all of them in turn; where it writes, it
 //! writes once a second at most, and says what came of the last write.
 
-use tally_protocol::health::{Ailment, Health, LOOK_EVERY_MS, WRITE_EVERY_MS, WriteHealth};
-use tally_protocol::names::DIRECTORY_PARTITIONS;
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::health::{Ailment, Health, LOOK_EVERY_MS, WRITE_EVERY_MS, WriteHealth};
+use tally_wire::names::DIRECTORY_PARTITIONS;
+use tally_wire::problem::{Code, Problem};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

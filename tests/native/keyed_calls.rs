@@ -6,16 +6,15 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use tally_api::batch::budget::{CallBudget, KEYED_AT_ONCE_MAX};
+use tally_api::batch::gathered::{Times, element_second};
+use tally_api::keyed::{
+    BudgetedCarrier, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
+};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Recorded, WriteKey};
-use tally_protocol::batch::gather::Times;
-use tally_protocol::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
-use tally_protocol::keyed::{
-    BudgetedCarrier, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
-    element_second,
-};
-use tally_protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use tally_wire::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
 struct Spread<'a> {

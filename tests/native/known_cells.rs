@@ -12,9 +12,9 @@ use tally_core::counter::merge::{CellTotals, Part};
 use tally_core::counter::nonces::FlushEffect;
 use tally_core::counter::total::Value;
 use tally_core::sketch::Uniques;
-use tally_protocol::known_cells::{AcknowledgedWrite, KnownCells, lost};
-use tally_protocol::messages::{Flushed, GlobalSum};
-use tally_protocol::names::CellAddress;
+use tally_wire::isolate::known_cells::{AcknowledgedWrite, KnownCells, lost};
+use tally_wire::messages::{Flushed, GlobalSum};
+use tally_wire::names::CellAddress;
 
 const PLACES: [&str; 2] = ["FRA", "SYD"];
 const SHARDS: u8 = 2;

@@ -1,9 +1,10 @@
 //! Law: each limit that nothing else meets is met here: what fits is taken, and one more is refused. That the tables of
 //! docs say what the constants are is a law of tests/docs.
 
+use tally_api::batch::sections::SECTION_BYTES_MAX;
+use tally_api::bodies;
 use tally_core::counter::ledger::{Ledger, RECORDS_MAX};
-use tally_protocol::batch::sections::SECTION_BYTES_MAX;
-use tally_protocol::{bodies, names, shell_limits};
+use tally_wire::{names, shell_limits};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -4,19 +4,19 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
+use tally_api::live::client_message::{ClientMessage, SocketAttachment};
+use tally_api::live::pace::{Pace, WINDOW_MS, thousandths_json};
+use tally_api::live::subscriptions::Update;
+use tally_api::live::{
+    ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, client_message, next_second,
+};
+use tally_api::public::SummedCounter;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::{Origin, Part};
-use tally_protocol::live::client_message::{self, ClientMessage, SocketAttachment};
-use tally_protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
-use tally_protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
-use tally_protocol::live::subscriptions::Update;
-use tally_protocol::live::topic::{Topic, WatchedBoard};
-use tally_protocol::live::{
-    ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
-};
-use tally_protocol::messages::{Join, Look, decode, encode};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::SummedCounter;
+use tally_wire::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
+use tally_wire::live::topic::{Topic, WatchedBoard};
+use tally_wire::messages::{Join, Look, decode, encode};
+use tally_wire::problem::{Code, Problem};
 
 fn ids(texts: &[&str]) -> Vec<CounterId> {
     texts.iter().map(|text| id(text)).collect()
@@ -459,7 +459,7 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         hex(encode(&join).unwrap()),
         "03465241020100016101010101016201070106"
     );
-    let read_counter = tally_protocol::live::snapshot::ReadCounter {
+    let read_counter = tally_wire::live::snapshot::ReadCounter {
         members: "m".to_owned(),
         members_of_strings: None,
         tag: 2,

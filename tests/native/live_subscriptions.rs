@@ -9,13 +9,11 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
+use tally_api::live::subscriptions::{ChangeRefusal, HubState, JoinRefusal, Update, UpdatesMade};
+use tally_api::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 use tally_core::counter::id::CounterId;
-use tally_protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown, is_outdated};
-use tally_protocol::live::subscriptions::{
-    ChangeRefusal, HubState, JoinRefusal, Update, UpdatesMade,
-};
-use tally_protocol::live::topic::Topic;
-use tally_protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
+use tally_wire::live::snapshot::{CounterSnapshot, ReadCounter, Shown, is_outdated};
+use tally_wire::live::topic::Topic;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

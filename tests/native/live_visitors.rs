@@ -1,13 +1,13 @@
 //! Laws: a visitor without a key has so many streams of so many counters, however they are opened and changed. Others
 //! have theirs. A watcher adds so many counters, however it changes what it watches.
 
-use tally_core::counter::id::CounterId;
-use tally_protocol::live::subscriptions::{ChangeRefusal, HubState, WatcherId};
-use tally_protocol::live::topic::Topic;
-use tally_protocol::live::{
+use tally_api::live::subscriptions::{ChangeRefusal, HubState, WatcherId};
+use tally_api::live::{
     ADDED_TOPIC_MS, ADDED_TOPICS_MAX, COUNTERS_MAX, IDS_MAX, VISITOR_COUNTERS_MAX,
     VISITOR_STREAMS_MAX,
 };
+use tally_core::counter::id::CounterId;
+use tally_wire::live::topic::Topic;
 
 const NOW_MS: i64 = 1_795_269_600_000;
 

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tally_protocol::access::Scope;
-use tally_protocol::problem::Code;
-use tally_protocol::query::UnknownQuery;
-use tally_protocol::routes::{ROUTES, RouteName, resolve};
+use tally_api::routes::{ROUTES, RouteName, UnknownQuery, resolve};
+use tally_wire::problem::Code;
+use tally_wire::rights::Scope;
 
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",
@@ -17,8 +16,7 @@ const METHODS: [&str; 8] = [
 const PAGES: [&str; 2] = ["/", "/dashboard{/file}"];
 
 fn document() -> Value {
-    serde_json::from_str(include_str!("../../crates/tally-protocol/openapi.json"))
-        .expect("valid JSON")
+    serde_json::from_str(include_str!("../../crates/tally-api/openapi.json")).expect("valid JSON")
 }
 
 /// Calls `see` with every value of the document and its JSON pointer.

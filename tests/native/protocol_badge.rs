@@ -5,7 +5,7 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally_protocol::badge::{Badge, LABEL_CHARACTERS_MAX};
+use tally_api::badge::{Badge, LABEL_CHARACTERS_MAX};
 
 fn badge(query: &str) -> Badge {
     Badge::parse(query)

@@ -1,9 +1,9 @@
 //! Law: settings are read whole or refused with the field's name; what is absent is the default.
 
+use tally_api::bodies::{BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, parse_settings};
 use tally_core::counter::settings::{TTL_SECONDS_MAX, TtlMode};
-use tally_protocol::bodies::{BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, parse_settings};
-use tally_protocol::messages::Put;
-use tally_protocol::problem::Code;
+use tally_wire::messages::Put;
+use tally_wire::problem::Code;
 
 fn body(shards: Option<u8>, ttl: Option<(u64, TtlMode)>) -> Put {
     Put {

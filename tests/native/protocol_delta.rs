@@ -5,9 +5,9 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
+use tally_api::delta::parse_delta;
 use tally_core::counter::total::DELTA_MAX;
-use tally_protocol::delta::parse_delta;
-use tally_protocol::problem::Code;
+use tally_wire::problem::Code;
 
 #[test]
 fn whole_numbers_are_read_as_numbers_and_as_strings() {

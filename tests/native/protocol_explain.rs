@@ -3,10 +3,10 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
+use tally_api::public::{Freshness, SummedCounter};
 use tally_core::counter::merge::{CellTotals, Origin, ShardReadTrace};
 use tally_core::counter::queue::InboxId;
-use tally_protocol::messages::{GlobalSum, InboxTrace, LeadTrace, ReadTrace, decode, encode};
-use tally_protocol::public::{Freshness, SummedCounter};
+use tally_wire::messages::{GlobalSum, InboxTrace, LeadTrace, ReadTrace, decode, encode};
 
 fn explained(sum: &GlobalSum, freshness: Freshness, way: &ReadTrace) -> String {
     SummedCounter::new(&id("a/\"b\""), sum, freshness).explained_json(true, None, way)

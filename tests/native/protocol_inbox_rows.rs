@@ -8,7 +8,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeyedWrite, WriteKey};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::queue::{DeadLetter, DeadLetterReason, Event, LogRow, QueuedDelivery};
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

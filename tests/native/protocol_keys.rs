@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally_api::access::{Caller, Sender};
+use tally_api::batch::ingest::Ingest;
+use tally_api::keys::{BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key};
 use tally_core::sketch::{HashKey, hash};
-use tally_protocol::access::{Caller, Sender};
-use tally_protocol::batch::ingest::Ingest;
-use tally_protocol::keys::{BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key};
-use tally_protocol::problem::Code;
+use tally_wire::problem::Code;
 
 const KINDS: [KeyKind; 3] = [KeyKind::Write, KeyKind::Batch, KeyKind::Event];
 

@@ -1,12 +1,13 @@
 //! Law: a body is a policy or a check with every value in its range, or a refusal that names the field.
 
 use serde_json::{Value, json};
-use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
-use tally_protocol::limits::{
-    CHECKS_MAX, HoldId, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, check_takes, kept_of_key,
-    parse_check, parse_checks, parse_hold, parse_policy, parse_settlement, policy_json,
+use tally_api::limits::{
+    CHECKS_MAX, HoldId, check_cost, check_takes, kept_of_key, parse_check, parse_checks,
+    parse_hold, parse_policy, parse_settlement, policy_json,
 };
-use tally_protocol::problem::Code;
+use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
+use tally_wire::names::policy::{POLICY_NAME_BYTES_MAX, PolicyName};
+use tally_wire::problem::Code;
 
 fn name(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")

@@ -3,15 +3,16 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tally_api::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
+use tally_api::limits::{CheckResult, many_json, refused_many_json};
 use tally_core::counter::autoscale::Rate;
 use tally_core::counter::batchable::Batchable;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::lane::BATCH_ENTRIES_MAX;
 use tally_core::limit::meter::{NEVER_MS, Verdict};
 use tally_core::limit::policy::{OnError, Policy};
-use tally_protocol::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
-use tally_protocol::limits::{CheckResult, PolicyName, many_json, refused_many_json};
-use tally_protocol::messages::{DemandKind, DemandOutcome, KeyDemand};
+use tally_wire::messages::{DemandKind, DemandOutcome, KeyDemand};
+use tally_wire::names::policy::PolicyName;
 
 fn name(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")
@@ -188,7 +189,7 @@ fn retry_after_is_when_the_check_may_be_admitted_and_never_before_quota_returns(
 /// Judges a batch as a limiter does, by one count for each key.
 fn judged(batch: &CheckBatch, limit: u64) -> Vec<DemandOutcome> {
     let mut used = std::collections::BTreeMap::new();
-    let judge = |demand: &tally_protocol::messages::KeyDemand| {
+    let judge = |demand: &tally_wire::messages::KeyDemand| {
         let used: &mut u64 = used.entry(demand.key.clone()).or_default();
         let mut admitted = 0;
         let mut first = None;

@@ -26,17 +26,18 @@ use tally_core::counter::sessions::SenderLane;
 use tally_core::counter::settings::{Settings, Ttl, TtlMode};
 use tally_core::counter::total::Value;
 use tally_core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
-use tally_protocol::messages::{
-    self, AskBoard, BoardAnswer, BoardQuestion, BoardWritten, Call, CallLead, CellPart,
-    CellRepaired, CommandShard, DamagedTable, Fault, Flush, Flushed, GiveLead, LeadHandover,
-    LeadLocation, LeadPresence, LeadTaken, ListDatacenters, ListNames, LocateLead, LookUp,
-    MemberAction, MemberRange, MemberWrite, PlaceLead, RememberedCell, RepairCell, RepairObject,
-    RepairRoot, ReportShard, RootPart, RootRepaired, ShardCommand, TotalsFrom, WriteBoard,
-    WriteBoards, decode, encode,
+use tally_wire::messages;
+use tally_wire::messages::{
+    AskBoard, BoardAnswer, BoardQuestion, BoardWritten, Call, CallLead, CellPart, CellRepaired,
+    CommandShard, DamagedTable, Fault, Flush, Flushed, GiveLead, LeadHandover, LeadLocation,
+    LeadPresence, LeadTaken, ListDatacenters, ListNames, LocateLead, LookUp, MemberAction,
+    MemberRange, MemberWrite, PlaceLead, RememberedCell, RepairCell, RepairObject, RepairRoot,
+    ReportShard, RootPart, RootRepaired, ShardCommand, TotalsFrom, WriteBoard, WriteBoards, decode,
+    encode,
 };
-use tally_protocol::names::{CellAddress, LeadAt, TabletAddress};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::repair::ObjectAt;
+use tally_wire::names::object_at::ObjectAt;
+use tally_wire::names::{CellAddress, LeadAt, TabletAddress};
+use tally_wire::problem::{Code, Problem};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -284,25 +285,26 @@ crate::each_call!(paths);
 
 /// The sources with tables of calls.
 const TABLES: &[&str] = &[
-    include_str!("../../crates/tally-protocol/src/messages.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/keyed.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/operate.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/read.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/converge.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/explain.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/export.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/queue.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/limit.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/secrets.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/alert.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/share.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/api_key.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/totals.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/lead_moves.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/redis.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/root_moves.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/repair.rs"),
-    include_str!("../../crates/tally-protocol/src/messages/board.rs"),
+    include_str!("../../crates/tally-wire/src/messages/cell.rs"),
+    include_str!("../../crates/tally-wire/src/messages/aggregate.rs"),
+    include_str!("../../crates/tally-wire/src/messages/keyed.rs"),
+    include_str!("../../crates/tally-wire/src/messages/operate.rs"),
+    include_str!("../../crates/tally-wire/src/messages/read.rs"),
+    include_str!("../../crates/tally-wire/src/messages/converge.rs"),
+    include_str!("../../crates/tally-wire/src/messages/explain.rs"),
+    include_str!("../../crates/tally-wire/src/messages/archive/export.rs"),
+    include_str!("../../crates/tally-wire/src/messages/queue.rs"),
+    include_str!("../../crates/tally-wire/src/messages/limit.rs"),
+    include_str!("../../crates/tally-wire/src/messages/deployment/secrets.rs"),
+    include_str!("../../crates/tally-wire/src/messages/deployment/alert.rs"),
+    include_str!("../../crates/tally-wire/src/messages/deployment/share.rs"),
+    include_str!("../../crates/tally-wire/src/messages/deployment/api_key.rs"),
+    include_str!("../../crates/tally-wire/src/messages/totals.rs"),
+    include_str!("../../crates/tally-wire/src/messages/lead_moves.rs"),
+    include_str!("../../crates/tally-wire/src/messages/redis.rs"),
+    include_str!("../../crates/tally-wire/src/messages/root_moves.rs"),
+    include_str!("../../crates/tally-wire/src/messages/archive/repair.rs"),
+    include_str!("../../crates/tally-wire/src/messages/board.rs"),
 ];
 
 #[test]

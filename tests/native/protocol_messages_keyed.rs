@@ -15,11 +15,11 @@ use tally_core::counter::merge::CellTotals;
 use tally_core::counter::settings::TtlMode;
 use tally_core::counter::total::Value;
 use tally_core::sketch::{Histogram, Sample};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall,
     decode, encode,
 };
-use tally_protocol::names::{Address, CellAddress};
+use tally_wire::names::{Address, CellAddress};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

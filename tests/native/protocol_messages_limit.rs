@@ -9,15 +9,16 @@ use tally_core::limit::meter::Verdict;
 use tally_core::limit::named::{CallAnswer, CallFault, CallWork, NamedCall, OpenHolds};
 use tally_core::limit::policy::Policy;
 use tally_core::limit::policy::overrides::{Override, OverrideEffect, PatternFilter};
-use tally_protocol::gift::Gift;
-use tally_protocol::limits::{OverridePattern, PolicyName};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     CheckAnswer, CheckKeys, DeleteOverride, DemandKind, DemandOutcome, EndReservation,
     FindOverride, GetPolicy, KeyDemand, KnownOverrides, ListFrom, ListOverrides, OverrideFound,
     OverrideNews, OverridePut, PolicyPut, PutOverride, PutPolicy, Reserve, Reserved, decode,
     encode,
 };
-use tally_protocol::names::LimiterAddress;
+use tally_wire::names::LimiterAddress;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::rights::Gift;
 
 fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
     let bytes = encode(value).expect("a message");

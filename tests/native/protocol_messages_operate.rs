@@ -9,11 +9,11 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::settings::{TtlMode, UniqueHash};
 use tally_core::counter::total::Value;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Done, Operate, Operation, OperationCondition, OperationKey, OperationOutcome, Put, Reconcile,
     StoreAnswer, StoredAnswer, decode, encode,
 };
-use tally_protocol::version::{SeenCell, Version};
+use tally_wire::version::{SeenCell, Version};
 
 fn datacenter(name: &str) -> Datacenter {
     Datacenter::parse(name).expect("a datacenter")

@@ -3,7 +3,8 @@
 
 use tally_core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
 use tally_core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
-use tally_protocol::names::{self, CellAddress, LimiterAddress, Placement};
+use tally_wire::names;
+use tally_wire::names::{CellAddress, LimiterAddress, Placement};
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")

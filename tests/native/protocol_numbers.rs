@@ -1,7 +1,7 @@
 //! The numbers of protocols: which a build understands, and how a message and a refusal say them.
 
 use tally_host::object::{IncomingCall, Reply as CallReply};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Call, Fault, Flush, PROTOCOL, PROTOCOL_MIN, decode, encode, later, path_in, protocol_of,
 };
 

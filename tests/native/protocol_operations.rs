@@ -6,16 +6,16 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::config;
 use proptest::prelude::*;
+use tally_api::bodies::{parse_nothing, parse_set, parse_settings};
+use tally_api::delta::parse_value;
+use tally_api::keys::parse_if_match;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::HomeCondition;
 use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
-use tally_protocol::bodies::{parse_nothing, parse_set, parse_settings};
-use tally_protocol::delta::parse_value;
-use tally_protocol::keys::parse_if_match;
-use tally_protocol::messages::{OperationCondition, Put};
-use tally_protocol::problem::Code;
-use tally_protocol::version::{SeenCell, Version, VersionError};
+use tally_wire::messages::{OperationCondition, Put};
+use tally_wire::problem::Code;
+use tally_wire::version::{SeenCell, Version, VersionError};
 
 fn datacenter(name: &str) -> Datacenter {
     Datacenter::parse(name).expect("a datacenter")

@@ -2,16 +2,17 @@
 //! instead, and an answer says what a key is promised.
 
 use serde_json::{Value, json};
+use tally_api::export::{Line, parse_line};
+use tally_api::limits::{
+    CheckResult, OverriddenBy, override_json, override_line, overrides_json, parse_override,
+};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::policy::overrides::{Override, OverrideEffect};
 use tally_core::limit::policy::{Algorithm, Policy};
-use tally_protocol::export::{Line, parse_line};
-use tally_protocol::limits::{
-    CheckResult, OverriddenBy, OverridePattern, PolicyName, override_json, override_line,
-    overrides_json, parse_override,
-};
-use tally_protocol::problem::Code;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::Code;
 
 const NOW_MS: i64 = 1_780_000_000_000;
 

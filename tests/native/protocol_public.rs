@@ -5,11 +5,11 @@ use crate::common::sums;
 use std::collections::BTreeSet;
 
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
+use tally_api::public::{Freshness, SummedCounter};
+use tally_api::query::Window;
 use tally_core::counter::history::Count;
 use tally_core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
-use tally_protocol::messages::GlobalSum;
-use tally_protocol::public::{Freshness, SummedCounter};
-use tally_protocol::query::Window;
+use tally_wire::messages::GlobalSum;
 
 fn json_of(sum: &GlobalSum, freshness: Freshness) -> String {
     SummedCounter::new(&id("a"), sum, freshness).to_json(false, None, None)

@@ -5,6 +5,11 @@ use crate::common::sums;
 use std::collections::BTreeMap;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
+use tally_api::public::{
+    HistoryPoints, Rounding, SummedCounter, add_counter, aggregate_json, deleted_json, list_json,
+    union_json, write_json,
+};
+use tally_api::query::{HistoryFormat, Window};
 use tally_core::cluster::root::Root;
 use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
@@ -13,14 +18,8 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::Range;
 use tally_core::counter::nonces::FlushEffect;
 use tally_core::counter::total::Value;
-use tally_protocol::messages::Flushed;
-use tally_protocol::messages::{CounterList, GlobalSum, KnownTotal, KnownUniques};
-use tally_protocol::names::CellAddress;
-use tally_protocol::public::{
-    Aggregate, HistoryPoints, Rounding, SummedCounter, deleted_json, list_json, union_json,
-    write_json,
-};
-use tally_protocol::query::{HistoryFormat, Window};
+use tally_wire::messages::{Aggregate, CounterList, Flushed, GlobalSum, KnownTotal, KnownUniques};
+use tally_wire::names::CellAddress;
 
 fn format(strings: bool, zeros: bool) -> HistoryFormat {
     HistoryFormat { strings, zeros }
@@ -287,27 +286,27 @@ fn deletions_listings_and_aggregates_read_so() {
     let aggregate = |sums: &[(CounterId, GlobalSum)]| {
         let mut all = Aggregate::new(FRESH.as_of_ms, 0, None);
         for (id, sum) in sums {
-            all.add(id, sum);
+            add_counter(&mut all, id, sum);
         }
         all
     };
     let all = aggregate(&sums);
     assert_eq!(
-        all.to_json("", true, FRESH.now_ms, true),
+        aggregate_json(&all, "", true, FRESH.now_ms, true),
         r#"{"prefix":"","counters":2,"value":"340282366920938463463374607431768211463","exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
     // Somebody else's sum is never exact: the fetch began before this reader asked.
-    let shared = all.to_json("", false, FRESH.now_ms + 400, false);
+    let shared = aggregate_json(&all, "", false, FRESH.now_ms + 400, false);
     assert!(shared.contains(r#""exact":false,"as_of":1777593629980,"staleness_ms":420}"#));
     let mut lacking = all.clone();
     lacking.lacks([7, 3, 7]);
     assert_eq!(
-        lacking.to_json("", true, 5, true),
+        aggregate_json(&lacking, "", true, 5, true),
         r#"{"prefix":"","counters":2,"value":"340282366920938463463374607431768211463","exact":false,"as_of":0,"staleness_ms":5,"missing_partitions":[3,7]}"#
     );
     let away = aggregate(&[(id("p/a"), sum(vec![("FRA", None)]))]);
     assert_eq!(
-        away.to_json("p/", true, FRESH.now_ms, false),
+        aggregate_json(&away, "p/", true, FRESH.now_ms, false),
         r#"{"prefix":"p/","counters":1,"value":0,"exact":false,"as_of":1777593540000,"staleness_ms":90000}"#
     );
 }

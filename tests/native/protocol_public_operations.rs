@@ -3,10 +3,10 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
+use tally_api::public::{Rounding, SummedCounter};
 use tally_core::counter::merge::Origin;
 use tally_core::counter::total::Value;
-use tally_protocol::messages::GlobalSum;
-use tally_protocol::public::{Rounding, SummedCounter};
+use tally_wire::messages::GlobalSum;
 
 /// FRA and IAD, set to 100 when IAD did not answer.
 fn set() -> GlobalSum {

@@ -1,17 +1,17 @@
 //! Law: a query says what it asks or is refused by name: none is guessed, and no parameter is ignored but by calls
 //! whose URLs other programs complete.
 
-use tally_core::counter::history::Resolution;
-use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::Range;
-use tally_protocol::messages::{ReadParts, WindowStart};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{
+use tally_api::query::{
     LIST_LIMIT, ListPage, POINTS_MAX, PagedList, Query, UNION_MAX, WINDOW_SECONDS_MAX,
     WINDOW_UNIQUES_SECONDS_MAX, Window,
 };
-use tally_protocol::routes::RouteName;
-use tally_protocol::version::Version;
+use tally_api::routes::RouteName;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::Range;
+use tally_wire::messages::{ReadParts, WindowStart};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::version::Version;
 
 const KNOWN: &[&str] = &[
     "consistency",

@@ -5,13 +5,14 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
+use tally_api::routes::{ROUTES, Route, allow_of, resolve};
 use tally_core::counter::id::CounterId;
-use tally_protocol::alerts::{AlertName, AlertNames};
-use tally_protocol::api_key::KeyId;
-use tally_protocol::limits::{OverridePattern, PolicyName};
-use tally_protocol::problem::Code;
-use tally_protocol::routes::{ROUTES, Route, allow_of, decode_segment, resolve};
-use tally_protocol::share::ShareId;
+use tally_wire::names::alert::{AlertName, AlertNames};
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::Code;
+use tally_wire::rights::{KeyId, ShareId};
+use tally_wire::segment::decode_segment;
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")

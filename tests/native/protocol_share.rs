@@ -1,11 +1,9 @@
 //! Tokens of shares: nobody makes one up; and what a share may say.
 
+use tally_api::share::{SHARE_SECONDS_MAX, SHARE_SECONDS_MIN, parse_share, share_json};
 use tally_core::sketch::HashKey;
-use tally_protocol::problem::Code;
-use tally_protocol::share::{
-    SHARE_SECONDS_MAX, SHARE_SECONDS_MIN, Share, ShareId, ShareToken, parse_share, share_json,
-    token,
-};
+use tally_wire::problem::Code;
+use tally_wire::rights::{Share, ShareId, ShareToken, share_token};
 
 const ID: ShareId = ShareId(0x6d1f_0c9f_0b7a_4c21);
 
@@ -19,7 +17,7 @@ fn signed(text: &str, names: &HashKey) -> Option<ShareId> {
 
 #[test]
 fn a_token_is_good_for_its_own_deployment_and_id_alone() {
-    let own = token(&key(1), ID);
+    let own = share_token(&key(1), ID);
     assert_eq!(
         own,
         "share_6d1f0c9f0b7a4c21_a3d77afedbd7afe0ae37e73f4b452cf7"
@@ -52,7 +50,7 @@ fn a_token_is_good_for_its_own_deployment_and_id_alone() {
 fn a_share_reads_so() {
     let share = parse_share(br#"{"prefix":"blog/ \u00e4"}"#, 1_000).expect("a share");
     let json = share_json(&key(1), ID, &share);
-    let share_token = token(&key(1), ID);
+    let share_token = share_token(&key(1), ID);
     assert_eq!(
         json,
         format!(

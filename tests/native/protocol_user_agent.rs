@@ -1,10 +1,10 @@
 //! Which browser and device real user agents are told as.
 
+use tally_api::batch::ingest::Ingest;
 use tally_logs::bots::is_bot;
 use tally_logs::fields::LogField;
 use tally_logs::formats::clf;
 use tally_logs::user_agent::{browser, device};
-use tally_protocol::batch::ingest::Ingest;
 
 const KHTML: &str = "(KHTML, like Gecko)";
 

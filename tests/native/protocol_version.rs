@@ -11,9 +11,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::nonces::FlushEffect;
-use tally_protocol::messages::Flushed;
-use tally_protocol::names::CellAddress;
-use tally_protocol::version::{SeenCell, VERSION_BYTES_MAX, Version, VersionError};
+use tally_wire::messages::Flushed;
+use tally_wire::names::CellAddress;
+use tally_wire::version::{SeenCell, VERSION_BYTES_MAX, Version, VersionError};
 
 fn seen(datacenter: &str, shard: u8, generation: u64, sequence: u64) -> SeenCell {
     SeenCell {

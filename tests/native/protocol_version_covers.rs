@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::{CellTotals, Part};
-use tally_protocol::messages::GlobalSum;
-use tally_protocol::problem::Code;
-use tally_protocol::version::{SeenCell, Version, not_reached};
+use tally_wire::messages::{GlobalSum, not_reached};
+use tally_wire::problem::Code;
+use tally_wire::version::{SeenCell, Version};
 
 fn seen(datacenter: &str, shard: u8, generation: u64, sequence: u64) -> SeenCell {
     SeenCell {

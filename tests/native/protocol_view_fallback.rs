@@ -10,12 +10,13 @@ use common::config;
 use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, sketch, sum};
+use tally_api::public::SummedCounter;
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::merge::{CellTotals, Origin, Part};
 use tally_core::counter::settings::{Ttl, TtlMode};
 use tally_core::counter::total::{Sum, Value};
-use tally_protocol::public::SummedCounter;
-use tally_protocol::view_fallback::{self, PUSHED_MS_MAX};
+use tally_wire::isolate::view_fallback;
+use tally_wire::isolate::view_fallback::PUSHED_MS_MAX;
 
 const GENERATION: u64 = 1;
 

@@ -5,7 +5,8 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally_protocol::public::{DIGITS_MAX, Estimate, Rounding};
+use tally_api::number::Estimate;
+use tally_api::public::{DIGITS_MAX, Rounding};
 
 fn digits(digits: u8) -> Rounding {
     Rounding::parse(Some(&digits.to_string())).unwrap()

@@ -4,19 +4,21 @@
 use tally_core::board::key::Key;
 use tally_core::board::member::{Change, MemberRefusal, ScoreWrite};
 use tally_core::board::score::Score;
-use tally_protocol::access::Scope;
-use tally_protocol::messages::Fault;
-use tally_protocol::redis::command::{COMMANDS, Command, KeyPositions, run};
-use tally_protocol::redis::glob::{PATTERN_BYTES_MAX, Pattern, StepsLeft};
-use tally_protocol::redis::notifications::{
-    self, CHANNEL_COMPARED_BYTES_MAX, KeyEvent, REPEATED_BYTES_MAX, SetChange, Subscription,
+use tally_redis::command::COMMANDS;
+use tally_redis::command::{Command, KeyPositions, run};
+use tally_redis::glob::{PATTERN_BYTES_MAX, Pattern, StepsLeft};
+use tally_redis::notifications::{
+    CHANNEL_COMPARED_BYTES_MAX, KeyEvent, REPEATED_BYTES_MAX, Subscription,
 };
-use tally_protocol::redis::reply::{Encoding, Reply};
-use tally_protocol::redis::request::{COMMANDS_MAX, RedisRequest, token_of};
-use tally_protocol::redis::script_table::KNOWN;
-use tally_protocol::redis::sorted::{self, DRAWN_APART_MAX, Members, SortedSet, members_asked};
-use tally_protocol::redis::space::{Space, StoredValue, whole};
-use tally_protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts};
+use tally_redis::request::{COMMANDS_MAX, RedisRequest, token_of};
+use tally_redis::scripts::known as scripts;
+use tally_redis::scripts::table::KNOWN;
+use tally_redis::sorted::{DRAWN_APART_MAX, Members, SortedSet, members_asked};
+use tally_redis::space::{Space, StoredValue, whole};
+use tally_redis::{VALUE_BYTES_MAX, float, glob, notifications, sorted};
+use tally_wire::messages::{Fault, SetChange};
+use tally_wire::redis::{Encoding, Reply};
+use tally_wire::rights::Scope;
 
 const NOW_MS: i64 = 1_700_000_000_250;
 

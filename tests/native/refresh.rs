@@ -5,8 +5,8 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally_protocol::refresh::{PAUSE_MS, Refresh, RefreshAction};
-use tally_protocol::shell_limits::KEY_MS_MAX;
+use tally_wire::isolate::refresh::{PAUSE_MS, Refresh, RefreshAction};
+use tally_wire::shell_limits::KEY_MS_MAX;
 
 /// 1 May 2026.
 const BEGIN_MS: i64 = 1_777_593_600_000;

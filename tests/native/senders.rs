@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use crate::common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally_api::access::{Access, Caller, Sender};
+use tally_api::api_key::parse_change;
+use tally_api::keys::{KeyKind, command_key, request_hash, write_key};
 use tally_core::sketch::{HashKey, hash};
-use tally_protocol::access::{Access, Caller, Sender};
-use tally_protocol::api_key::{ApiKey, KeyId, make_token, parse_change};
-use tally_protocol::keys::{KeyKind, command_key, request_hash, write_key};
-use tally_protocol::redis::command::Command;
-use tally_protocol::redis::kept_replies::{
+use tally_redis::command::Command;
+use tally_redis::kept_replies::{
     KEPT_BYTES_MAX, KEPT_BYTES_OF_CALLER_MAX, KEPT_MEMBERS_MAX, KEPT_REPLIES_MAX,
-    KEPT_REPLIES_OF_CALLER_MAX, KeptReplies, KeptSize, check_reply, slot_of,
+    KEPT_REPLIES_OF_CALLER_MAX, KeptReplies, check_reply, slot_of,
 };
-use tally_protocol::redis::request::without_token;
+use tally_redis::request::without_token;
+use tally_wire::messages::KeptSize;
+use tally_wire::rights::{ApiKey, KeyId, make_token};
 
 const NOW_MS: i64 = 1_800_000_000_000;
 

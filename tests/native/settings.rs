@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use tally_protocol::problem::Code;
-use tally_protocol::settings::{SETTINGS, check, check_all, number};
+use tally_wire::problem::Code;
+use tally_wire::settings::{SETTINGS, check, check_all, number};
 
 #[test]
 fn a_setting_out_of_range_is_refused_by_name_with_what_it_may_be() {

@@ -12,7 +12,7 @@ use tally_core::sketch::{
     CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Hll, NewItems, Sketch, Source, Token,
     Uniques, hash, redis_hash,
 };
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 /// An element, by the key that hashed it and the number of shards that it was spread over.
 type Seen = (u8, u8, u16);

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally_api::export::counter_line;
+use tally_api::snapshot::{Days, Restore, RestoreResult, lacking, parse_date};
 use tally_core::cluster::root::Root;
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::settings::{Settings, Ttl, TtlMode};
 use tally_core::counter::total::{CellTotal, Value};
-use tally_protocol::export::counter_line;
-use tally_protocol::messages::{AllRuns, ExportedCounter, PartitionRuns};
-use tally_protocol::settings;
-use tally_protocol::snapshot::{
-    DAY_MS, Days, PART_ENTRIES_MAX, PartEntry, PartWriter, Restore, RestoreResult, RunOf,
-    SnapshotCounter, SnapshotDatacenter, SnapshotPlan, chain_of, date_of, day_of_ms, digest_of,
-    lacking, parse_date, read_part, thinned,
+use tally_wire::messages::{AllRuns, ExportedCounter, PartitionRuns};
+use tally_wire::settings;
+use tally_wire::snapshot::{
+    DAY_MS, PART_ENTRIES_MAX, PartEntry, PartWriter, RunOf, SnapshotCounter, SnapshotDatacenter,
+    SnapshotPlan, chain_of, date_of, day_of_ms, digest_of, read_part, thinned,
 };
 
 use crate::common::config;

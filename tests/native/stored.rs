@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_protocol::stored::{
+use tally_wire::stored::{
     Damage, FIRST, FRAME_BYTES, SCHEMA_VERSION, StoredBody, begin, checksum, finish, framed,
     schema_fault,
 };

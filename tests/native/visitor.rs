@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use tally_protocol::visitor::{
-    ClientAddress, SALT_KEPT_MS, Salt, USER_AGENT_BYTES_MAX, day_of, forgotten_ms, may_make,
-    visitor,
+use tally_wire::visitor::USER_AGENT_BYTES_MAX;
+use tally_wire::visitor::{
+    ClientAddress, SALT_KEPT_MS, Salt, day_of, forgotten_ms, may_make, visitor,
 };
 
 const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -195,7 +195,7 @@ fn nothing_of_a_visitor_can_be_printed() {
         "Address(not shown) Address(not shown) Salt(secret)"
     );
     let body = br#"{"unique":"auto","ip":"203.0.113.9","user_agent":"Secret/1.0"}"#;
-    let body = tally_protocol::batch::event::parse_increment(body).unwrap();
+    let body = tally_api::batch::event::parse_increment(body).unwrap();
     let printed = format!("{body:?}");
     assert!(
         !printed.contains("113") && !printed.contains("Secret"),

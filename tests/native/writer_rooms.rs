@@ -6,10 +6,10 @@ use crate::common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
+use tally_api::access::Access;
 use tally_core::callers::account::{AccountId, account_max, fits};
-use tally_protocol::access::Access;
-use tally_protocol::redis::account_room::{AccountSizes, RowPart};
-use tally_protocol::shell_limits::{CLAIMS_MAX, KEYSPACE_BYTES_MAX};
+use tally_redis::account_room::{AccountSizes, RowPart};
+use tally_wire::shell_limits::{CLAIMS_MAX, KEYSPACE_BYTES_MAX};
 
 #[test]
 fn an_account_that_fills_what_it_may_is_refused_and_no_other_is() {

@@ -7,21 +7,21 @@ use futures_util::future::LocalBoxFuture;
 
 use super::explain::ReadOptions;
 use super::read_view;
+use tally_api::public::{Freshness, SummedCounter};
+use tally_api::query::Window;
 use tally_core::alert::condition::{Bound, Measure, Reading};
 use tally_core::alert::samples::RateSamples;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::{Sum, Value};
 use tally_core::order::in_order;
 use tally_host::Host;
-use tally_protocol::alerts::{Alert, DELIVERIES_MAX, Watched};
-use tally_protocol::messages::{
+use tally_shared::partitions::ask_some;
+use tally_wire::alerts::{Alert, DELIVERIES_MAX, Watched};
+use tally_wire::messages::{
     AlertDetails, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
     ListDeliveries, OrderBy, Read, ReadParts, TopOrder, WindowStart,
 };
-use tally_protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
-use tally_protocol::public::{Freshness, SummedCounter};
-use tally_protocol::query::Window;
-use tally_shared::partitions::ask_some;
+use tally_wire::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
 
 /// The time over which a rate is measured, milliseconds. For a single counter leads are asked, so a minute is enough.
 /// The counters of a prefix push their totals once a minute.

@@ -10,17 +10,17 @@ use std::future::ready;
 
 use futures_util::future::LocalBoxFuture;
 
+use tally_api::metrics::Metric;
 use tally_core::counter::queue::{
     DeadLetter, DeadLetterReason, HAND_OVER_DELIVERIES, InboxId, QueuedDelivery, WriteOutcome,
     retry_seconds, verdict,
 };
 use tally_host::{Delivered, Host, MessageOutcome};
-use tally_protocol::messages::{AppendResult, TakeOver};
-use tally_protocol::metrics::Metric;
-use tally_protocol::queued::{Group, Message, group};
 use tally_shared::concurrency::all_settled;
 use tally_shared::queued_writes::{count_deliveries, is_living};
 use tally_shared::{call, metrics};
+use tally_wire::messages::{AppendResult, TakeOver};
+use tally_wire::queued::{Group, Message, group};
 
 /// The groups that are counted at once: a batch of 100 messages may be of 100 counters.
 const GROUPS_AT_ONCE: usize = 16;

@@ -9,14 +9,14 @@ use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::Part;
 use tally_core::counter::queue::InboxId;
 use tally_host::Host;
-use tally_protocol::messages::{
-    Call, Drain, Explain, Explained, Fault, InboxTrace, LeadTrace, LetInboxesGo, ReadDrained,
-    ReadTrace, SumDatacenter,
-};
-use tally_protocol::open_slots::ObjectUser;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::open_objects;
 use tally_shared::{call, call_within};
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::{
+    Call, Drain, Explain, Explained, Fault, InboxTrace, LeadTrace, LetInboxesGo, ReadDrained,
+    ReadTrace, SumDatacenter,
+};
 
 /// How a read is made.
 #[derive(Clone, Copy, Default)]

@@ -13,17 +13,17 @@ use tally_core::counter::contents::{Contents, ContentsWanted};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::in_order;
 use tally_host::Host;
-use tally_protocol::messages::{
-    Drain, ExportPage, ExportReply, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
-    Reconcile,
-};
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::ObjectUser;
 use tally_shared::call;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 use tally_shared::partitions::{self, PartitionAnswers, ask_all};
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::{
+    Drain, ExportPage, ExportReply, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
+    Reconcile,
+};
+use tally_wire::names::CellAddress;
 
 /// The most reads of a counter: it may be ended and created again meanwhile, or need a reconciliation first.
 const READ_TRIES: usize = 3;

@@ -2,12 +2,12 @@
 
 use tally_core::order::in_order;
 use tally_host::Host;
-use tally_protocol::fleet::Fleet;
-use tally_protocol::messages::{AskFleet, Fault, FleetOf};
-use tally_protocol::names::DIRECTORY_PARTITIONS;
 use tally_shared::call_within;
 use tally_shared::concurrency::all_settled;
 use tally_shared::partitions::{self, PARTITION_MS_MAX};
+use tally_wire::fleet::Fleet;
+use tally_wire::messages::{AskFleet, Fault, FleetOf};
+use tally_wire::names::DIRECTORY_PARTITIONS;
 
 /// All partitions at once.
 const PARTITIONS_AT_ONCE: usize = 16;

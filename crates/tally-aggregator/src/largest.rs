@@ -17,15 +17,14 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_core::order::in_order;
 use tally_host::Host;
-use tally_protocol::messages::{
-    Fault, LookUp, OrderBy, SumMany, Sums, TopOrder, TopRow, UnreadCounters, WindowStart,
-};
-use tally_protocol::public::Aggregate;
-use tally_protocol::shell_limits::AGGREGATE_MAX;
 use tally_shared::call;
 use tally_shared::call::CALL_MS_MAX;
 use tally_shared::call_batcher::call_many;
 use tally_shared::partitions;
+use tally_wire::messages::{
+    Aggregate, Fault, LookUp, OrderBy, SumMany, Sums, TopOrder, TopRow, UnreadCounters, WindowStart,
+};
+use tally_wire::shell_limits::AGGREGATE_MAX;
 
 /// The most counters of one history under `consistency=strong` with tablets: 0.15 to 0.25 ms of a thread each. Other
 /// requests read [`AGGREGATE_MAX`], so that a dashboard, which polls, costs about a second of a thread at most.

@@ -52,17 +52,17 @@ use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::http::Context;
 use tally_host::object::{IncomingCall, Reply};
-use tally_protocol::messages::{
-    AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, Drain, Explain, ExportPage, Fault,
-    GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Read, ReadDrained, ReadEach,
-    ReadMetrics, ReadParts, Reconcile, SumDatacenter, SumMany, ViewAnswer, ViewOf,
-};
-use tally_protocol::names::CellAddress;
-use tally_protocol::view_fallback;
 use tally_shared::call::{CALL_MS_MAX, call, call_again};
 use tally_shared::concurrency::all_settled;
 use tally_shared::fleet as counts;
 use tally_shared::metrics;
+use tally_wire::isolate::view_fallback;
+use tally_wire::messages::{
+    AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, Drain, Explain, ExportPage, Fault,
+    GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Read, ReadDrained, ReadEach,
+    ReadMetrics, ReadParts, Reconcile, SumDatacenter, SumMany, ViewAnswer, ViewOf,
+};
+use tally_wire::names::CellAddress;
 
 /// How long a lead may take before its datacenter counts as unreachable, milliseconds.
 const LEAD_MS_MAX: u64 = 3_000;

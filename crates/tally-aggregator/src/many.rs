@@ -9,25 +9,25 @@ use super::explain::ReadOptions;
 use super::largest::{counters_max, sum_largest};
 use super::top::ask_top;
 use super::{LEADS_AT_ONCE, read, read_drained, read_view, sum_datacenters};
+use tally_api::public::add_counter;
 use tally_core::cluster::root::Root;
 use tally_core::counter::history::HOURS_KEPT;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::Range;
 use tally_core::order::{in_order, map_of};
 use tally_host::Host;
-use tally_protocol::joined_pages::JoinedPages;
-use tally_protocol::messages::{
-    BoardsListed, CounterList, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards,
-    ListRows, OrderBy, Read, ReadDrained, ReadEach, ReadParts, SumMany, Sums, TopOrder,
-};
-use tally_protocol::names::DIRECTORY_PARTITIONS;
-use tally_protocol::public::Aggregate;
-use tally_protocol::shell_limits::AGGREGATE_MAX;
 use tally_shared::call;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 use tally_shared::partitions::{self, ask_all, ask_more, ask_some};
+use tally_wire::isolate::joined_pages::JoinedPages;
+use tally_wire::messages::{
+    Aggregate, BoardsListed, CounterList, Fault, GlobalSum, List, ListAll, ListAllBoards,
+    ListBoards, ListRows, OrderBy, Read, ReadDrained, ReadEach, ReadParts, SumMany, Sums, TopOrder,
+};
+use tally_wire::names::DIRECTORY_PARTITIONS;
+use tally_wire::shell_limits::AGGREGATE_MAX;
 
 /// How long an aggregate asks leads, and waits for room to open their objects, milliseconds. The rest of the edge's 45
 /// s is for the last of them, and for the stored views of up to 5,000 other counters.
@@ -376,7 +376,7 @@ pub(super) async fn sum_roots(
     let sum = |(counter, root): (CounterId, Root)| async move {
         match sum_datacenters(host, &counter, root, only, wanted, None, options).await {
             Ok(Some(sum)) if sum.has_lapsed(host.now_ms()) => {}
-            Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
+            Ok(Some(sum)) => add_counter(&mut all.borrow_mut(), &counter, &sum),
             // The counter was ended and created again between listing and summing, or is damaged: it is read
             // separately.
             Ok(None) | Err(_) => {
@@ -388,7 +388,7 @@ pub(super) async fn sum_roots(
                 let sum: Result<Option<GlobalSum>, Fault> =
                     read(host, Ok(again), None, options).await;
                 match sum {
-                    Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
+                    Ok(Some(sum)) => add_counter(&mut all.borrow_mut(), &counter, &sum),
                     Ok(None) => {}
                     Err(_) => {
                         let partition = call::partition_of(host, &counter);

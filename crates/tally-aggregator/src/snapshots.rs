@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
-use tally_protocol::messages::{
+use tally_shared::partitions::{ByPartition, PartitionAnswers, ask_all, ask_ever, ask_gone, count};
+use tally_wire::messages::{
     AllRuns, AskRuns, BeginRun, Fault, ListAllPastStates, ListPastStates, ListRuns, PastStateList,
     PastStateRow,
 };
-use tally_shared::partitions::{ByPartition, PartitionAnswers, ask_all, ask_ever, ask_gone, count};
 
 /// The runs of all partitions. On request, one is begun in each first.
 pub(super) async fn runs(host: &Host, request: Result<AskRuns, Fault>) -> Result<AllRuns, Fault> {

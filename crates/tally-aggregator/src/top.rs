@@ -6,17 +6,17 @@ use std::cmp::Ordering;
 use super::explain::ReadOptions;
 use super::largest::sum_largest;
 use super::read;
+use tally_api::query::kept_only;
 use tally_core::counter::total::Value;
 use tally_core::order::in_order;
 use tally_host::Host;
-use tally_protocol::messages::{
-    AmountOf, AskTop, Fault, PartitionTop, Read, ReadParts, SumMany, Top, TopOf, TopOrder, TopRow,
-};
-use tally_protocol::public::Aggregate;
-use tally_protocol::query::kept_only;
-use tally_protocol::shell_limits::AGGREGATE_MAX;
 use tally_shared::call;
 use tally_shared::partitions::ask_all;
+use tally_wire::messages::{
+    Aggregate, AmountOf, AskTop, Fault, PartitionTop, Read, ReadParts, SumMany, Top, TopOf,
+    TopOrder, TopRow,
+};
+use tally_wire::shell_limits::AGGREGATE_MAX;
 
 /// Asks every partition once; for a range also leads.
 pub(super) async fn top(host: &Host, request: Result<AskTop, Fault>) -> Result<Top, Fault> {

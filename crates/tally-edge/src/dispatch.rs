@@ -1,4 +1,4 @@
-//! The handler of each route, from the table of routes in `tally-protocol`.
+//! The handler of each route, from the table of routes in `tally-api`.
 
 use crate::archive::{export, import, repair, restore, snapshots};
 use crate::boards::{calls as boards, merged as merged_boards};
@@ -16,12 +16,13 @@ use crate::read::{
 };
 use crate::redis::hll;
 use crate::write::{administration, counter as write};
-use tally_protocol::access::{Caller, Scope, not_shared};
+use tally_api::access::Caller;
 #[cfg(feature = "boards")]
-use tally_protocol::boards::MergedQuery;
-use tally_protocol::problem::Problem;
-use tally_protocol::query::has_parameter;
-use tally_protocol::routes::{Route, route_table};
+use tally_api::boards::MergedQuery;
+use tally_api::query::has_parameter;
+use tally_api::routes::{Route, not_shared, route_table};
+use tally_wire::problem::Problem;
+use tally_wire::rights::Scope;
 
 /// Refuses shares, which read no boards and no registers.
 fn only_with_key(caller: &Caller) -> Result<(), Problem> {

@@ -55,11 +55,11 @@ use pages::live;
 #[cfg(feature = "queue")]
 use queue::producer;
 use redis::calls as redis_calls;
+use tally_api::access::Right;
+use tally_api::routes::{NoRoute, Route, RouteName, resolve};
 use tally_host::Host;
 use tally_host::http::{Context, Request, Response};
-use tally_protocol::access::Right;
-use tally_protocol::problem::Problem;
-use tally_protocol::routes::{NoRoute, Route, RouteName, resolve};
+use tally_wire::problem::Problem;
 
 /// Answers one request of a client.
 pub fn fetch(

@@ -34,11 +34,11 @@ use futures_util::future::{Either, LocalBoxFuture, select};
 
 use metrics::ProcessMetrics;
 use tally_core::counter::ledger::WriteKey;
-use tally_protocol::alerts::Outgoing;
-use tally_protocol::messages::Fault;
-use tally_protocol::names::Placement;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::settings;
+use tally_wire::alerts::Outgoing;
+use tally_wire::messages::Fault;
+use tally_wire::names::Placement;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::settings;
 
 /// The answer to an unknown call, in place of the bytes of a result. Nothing was done.
 pub const UNKNOWN_CALL: &str = "no such call";

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tally_protocol::metrics::Metrics;
+use tally_api::metrics::Metrics;
 
 /// The registry of one isolate, which isolates in other threads of the process read.
 #[derive(Clone, Debug)]

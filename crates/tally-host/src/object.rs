@@ -8,8 +8,8 @@ use std::rc::Rc;
 use futures_util::future::{LocalBoxFuture, ready};
 
 use super::{LATER_STATUS, Later, Stream, UNKNOWN_CALL};
-use tally_protocol::messages::{Call, Fault, PROTOCOL, PROTOCOL_MIN, encode, later};
-use tally_protocol::names::Placement;
+use tally_wire::messages::{Call, Fault, PROTOCOL, PROTOCOL_MIN, encode, later};
+use tally_wire::names::Placement;
 
 /// A value of SQL. Integers are those that a JavaScript number holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -315,8 +315,8 @@ macro_rules! dispatch {
     ($arrived:expr, $request:ident, { $($(#[$built:meta])* $call:ty => $answer:expr),+ $(,)? }) => {{
         let arrived: &$crate::object::IncomingCall = $arrived;
         match arrived.path.as_str() {
-            $($(#[$built])* <$call as ::tally_protocol::messages::Call>::PATH => {
-                let $request = ::tally_protocol::messages::decode::<$call>(&arrived.message);
+            $($(#[$built])* <$call as ::tally_wire::messages::Call>::PATH => {
+                let $request = ::tally_wire::messages::decode::<$call>(&arrived.message);
                 $crate::object::reply::<$call>(&$answer)
             })+
             _ => $crate::object::Reply::Unknown,

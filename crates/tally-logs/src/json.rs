@@ -1,4 +1,4 @@
-//! JSON objects of lines, and texts in them (those of `metrics::Text` are of another format).
+//! JSON objects of lines, and texts in them.
 
 use std::borrow::Cow;
 

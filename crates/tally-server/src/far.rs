@@ -12,7 +12,7 @@ use futures_util::future::{Either, select};
 use hyper::upgrade::Upgraded;
 use tally_host::Stream;
 use tally_host::object::{IncomingCall, Reply};
-use tally_protocol::names::Placement;
+use tally_wire::names::Placement;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 

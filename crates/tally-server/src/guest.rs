@@ -7,8 +7,8 @@ use futures_channel::oneshot;
 use tally_host::metrics::ProcessMetrics;
 use tally_host::object::{Events, IncomingCall, ObjectPlatform, Rows, Socket, SqlValue};
 use tally_host::{File, Files, Later, Level, Platform, Stream, Target};
-use tally_protocol::alerts::Outgoing;
-use tally_protocol::names::{Placement, ROLE, ROLE_AGGREGATOR};
+use tally_wire::alerts::Outgoing;
+use tally_wire::names::{Placement, ROLE, ROLE_AGGREGATOR};
 use tracing::{error, warn};
 
 use super::event_writer;

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
 use tally_objects::ObjectClass;
-use tally_protocol::names::{self, Placement};
+use tally_wire::names;
+use tally_wire::names::Placement;
 
 /// The classes: the binding, what starts its objects, and the folder of their databases.
 const CLASSES: [(&str, ObjectClass, &str); 8] = [

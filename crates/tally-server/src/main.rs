@@ -224,7 +224,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     let noted = folder.tablets()?;
     let settings = options.settings(&addresses, noted.as_deref(), open_max, clock.now_ms())?;
     let tablets = settings
-        .get(tally_protocol::names::TABLET_COUNT)
+        .get(tally_wire::names::TABLET_COUNT)
         .unwrap_or_default();
     folder.note_tablets(&tablets)?;
     if options.accept_loss {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use tally_host::object::{IncomingCall, Object, Shell};
 use tally_host::{Host, Target};
-use tally_protocol::messages::PROTOCOL;
-use tally_protocol::names::Placement;
+use tally_wire::messages::PROTOCOL;
+use tally_wire::names::Placement;
 use tokio::sync::mpsc;
 use tracing::error;
 

@@ -11,11 +11,11 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use clap::builder::RangedI64ValueParser;
-use tally_protocol::names::{
+use tally_wire::names::{
     ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_ONE, KEYS, LIMITER_COUNT, OPEN_OBJECTS_MAX, ROLE,
     STARTED_AT, SUBREQUESTS, TABLET_COUNT,
 };
-use tally_protocol::settings;
+use tally_wire::settings;
 use tracing::level_filters::LevelFilter;
 
 use log::LogFormat;

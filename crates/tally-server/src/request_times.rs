@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tally_protocol::routes::RouteName;
+use tally_api::routes::RouteName;
 
 /// The family in the text of `/metrics`.
 const NAME: &str = "tally_server_request_duration_seconds";

@@ -13,7 +13,7 @@ use tally_core::board::placing::{Layout, ShardAt};
 use tally_core::board::settings::{Order, Ties};
 use tally_core::board::summary::SUMMARY_TOP;
 use tally_core::order::{in_order, put_in_order};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, Fault, MemberRange, PeriodOf, Ranked,
 };
 

@@ -4,14 +4,12 @@ use super::boards::{AGAIN_MS, TRIES_MAX, cache_route, home_of, layout_of, moving
 use super::concurrency::all_in_order;
 use futures_util::future::LocalBoxFuture;
 use std::collections::BTreeMap;
+use tally_api::boards::BoardVersion;
 use tally_core::board::placing::{Layout, ShardAt, first_sequence};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::put_in_order;
 use tally_host::Host;
-use tally_protocol::boards::BoardVersion;
-use tally_protocol::messages::{
-    BoardWritten, Fault, MemberOutcome, MemberWrite, OnceKey, WriteBoard,
-};
+use tally_wire::messages::{BoardWritten, Fault, MemberOutcome, MemberWrite, OnceKey, WriteBoard};
 
 /// Sends writes to one shard.
 pub type Send<'a> = dyn Fn(WriteBoard) -> LocalBoxFuture<'a, Result<BoardWritten, Fault>> + 'a;

@@ -12,12 +12,12 @@ use std::cell::RefCell;
 use futures_util::future::LocalBoxFuture;
 
 use super::call;
+use tally_api::boards::BoardVersion;
 use tally_core::board::placing::{Layout, ShardAt};
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::{Host, State};
-use tally_protocol::boards::BoardVersion;
-use tally_protocol::messages::{AskBoard, BoardAnswer, BoardQuestion, BoardSeen, Fault, FindKey};
+use tally_wire::messages::{AskBoard, BoardAnswer, BoardQuestion, BoardSeen, Fault, FindKey};
 
 /// The boards whose layout an isolate remembers; about 600 bytes each. A forgotten one costs a call or two.
 const ROUTES_MAX: usize = 10_000;

@@ -13,11 +13,12 @@ use tally_core::cluster::spread::{LimiterCounts, Rings};
 use tally_core::cluster::tablets::{LeadPlace, TabletSpread};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::{Host, LATER_STATUS, State, Stream, Target};
-use tally_protocol::limits::PolicyName;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Call, Fault, PROTOCOL, PROTOCOL_BEFORE, Receiver, decode, encode, later,
 };
-use tally_protocol::names::{self, Address, CellAddress, LimiterAddress, Placement, TabletAddress};
+use tally_wire::names;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::names::{Address, CellAddress, LimiterAddress, Placement, TabletAddress};
 
 /// The time limit of a call, milliseconds.
 pub const CALL_MS_MAX: u64 = 5_000;

@@ -22,7 +22,7 @@ use super::concurrency::all_in_order;
 use super::open_objects;
 use tally_core::counter::coalescing_queue::CoalescingQueue;
 use tally_host::{Host, Target};
-use tally_protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
+use tally_wire::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
 
 /// The most batches of a batcher in flight at once: 16 MiB of messages at most.
 pub const BATCHES_AT_ONCE: usize = 16;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tally_core::cluster::ring::{PARTITIONS_MAX, Ring};
 use tally_core::counter::id::CounterId;
 use tally_host::{Host, State};
-use tally_protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
+use tally_wire::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
 
 /// The most partitions.
 pub const COUNT_MAX: u32 = PARTITIONS_MAX;

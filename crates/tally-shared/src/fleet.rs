@@ -17,16 +17,17 @@ use futures_util::future::{LocalBoxFuture, join};
 use super::call_within;
 use super::concurrency::all_settled;
 use super::metrics;
+use tally_api::metrics::Reporter;
+use tally_api::routes::RouteName;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::{Host, Point, State};
-use tally_protocol::fleet::hot::HotWrites;
-use tally_protocol::fleet::{
+use tally_wire::fleet::hot::HotWrites;
+use tally_wire::fleet::{
     CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, REPORT_EVERY_MS, ReportExtras,
-    ReportOutcome, Reporter, Role, SIZES_MAX, Size,
+    ReportOutcome, Role, SIZES_MAX, Size,
 };
-use tally_protocol::messages::{ReportCounts, ReportSizes};
-use tally_protocol::names::DIRECTORY_PARTITIONS;
-use tally_protocol::routes::RouteName;
+use tally_wire::messages::{ReportCounts, ReportSizes};
+use tally_wire::names::DIRECTORY_PARTITIONS;
 
 /// The most partitions that get sizes at once.
 const PARTITIONS_AT_ONCE: usize = 4;

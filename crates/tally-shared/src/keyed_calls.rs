@@ -1,4 +1,4 @@
-//! Sends messages about keyed writes; [`tally_protocol::keyed`] decides which.
+//! Sends messages about keyed writes; [`tally_api::keyed`] decides which.
 //!
 //! Invariant: every call here may be repeated without harm.
 
@@ -9,18 +9,19 @@ use super::call_within;
 use super::known_cells;
 use super::leads_apart;
 use super::open_objects;
+use tally_api::batch::budget::CallBudget;
+use tally_api::keyed;
+use tally_api::keyed::{BudgetedCarrier, Carrier, KeyRoom, LeadOutcome};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use tally_core::counter::settings::TtlTerms;
 use tally_host::Host;
-use tally_protocol::batch::keyed::CallBudget;
-use tally_protocol::keyed::{self, BudgetedCarrier, Carrier, KeyRoom, LeadOutcome};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner,
     Recall, ttl_if_new,
 };
-use tally_protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
+use tally_wire::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
 /// Time for the first attempt of a call, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [1_500, 1_000];

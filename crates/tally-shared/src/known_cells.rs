@@ -1,7 +1,7 @@
 //! What this isolate has had acknowledged by cells, for the values in its answers to writes.
 //!
-//! Invariant: it only adds to what a read says, see [`tally_protocol::known_cells`]. A forgotten counter costs its next
-//! answers the writes since their view, and no write.
+//! Invariant: it only adds to what a read says, see [`tally_wire::isolate::known_cells`]. A forgotten counter costs
+//! its next answers the writes since their view, and no write.
 
 use std::cell::RefCell;
 
@@ -10,9 +10,9 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
 use tally_host::{Host, State};
-use tally_protocol::known_cells::{AcknowledgedWrite, KnownCells, lost};
-use tally_protocol::messages::{Flushed, GlobalSum};
-use tally_protocol::names::CellAddress;
+use tally_wire::isolate::known_cells::{AcknowledgedWrite, KnownCells, lost};
+use tally_wire::messages::{Flushed, GlobalSum};
+use tally_wire::names::CellAddress;
 
 /// The most counters whose cells are known: some 200 bytes each, as most writes of an isolate go to one cell.
 const COUNTERS_MAX: usize = 4_096;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_host::{Host, State};
-use tally_protocol::names::CellAddress;
+use tally_wire::names::CellAddress;
 
 /// The most leads in the cache: some 100 bytes each. One more clears it.
 const KNOWN_MAX: usize = 1_024;

@@ -7,8 +7,8 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::borrowers::DueRequest;
 use tally_core::limit::lease::LeaseAnswer;
 use tally_host::Host;
-use tally_protocol::limits::PolicyName;
-use tally_protocol::messages::{Fault, LeaseReport};
+use tally_wire::messages::{Fault, LeaseReport};
+use tally_wire::names::policy::PolicyName;
 
 /// Sends a borrower's request to the limiter of a datacenter, or to the global one.
 ///

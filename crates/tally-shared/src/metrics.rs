@@ -4,13 +4,13 @@
 //! platform put into its isolate. An isolate that ends takes its counts with it, and Prometheus sees the next one begin
 //! at 0. Where a process has several isolates of a Worker, `/metrics` shows their sum.
 
+use tally_api::batch::report::BatchReport;
+use tally_api::metrics::{Metric, Metrics};
+use tally_api::routes::RouteName;
 use tally_host::metrics::{ProcessMetrics, SharedMetrics};
 use tally_host::{Host, State};
-use tally_protocol::batch::report::BatchReport;
-use tally_protocol::fleet::Fleet;
-use tally_protocol::metrics::{Metric, Metrics, Snapshot};
-use tally_protocol::problem::Code;
-use tally_protocol::routes::RouteName;
+use tally_wire::fleet::{Fleet, Snapshot};
+use tally_wire::problem::Code;
 
 /// The metrics of an isolate.
 struct Numbers(SharedMetrics);
@@ -107,7 +107,7 @@ pub fn render(host: &Host, aggregator: Option<&Snapshot>, fleet: Option<&Fleet>)
     sum(host).render_with(aggregator, fleet)
 }
 
-/// The names of series, see [`tally_protocol::metrics::named`].
+/// The names of series, see [`tally_api::metrics::named`].
 pub fn named(rose: &[(u32, u64)]) -> Vec<(String, f64)> {
-    tally_protocol::metrics::named(rose)
+    tally_api::metrics::named(rose)
 }

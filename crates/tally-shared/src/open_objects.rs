@@ -14,10 +14,10 @@ use futures_util::future::LocalBoxFuture;
 use tally_host::{Host, State};
 
 use super::call::{CALL_MS_MAX, call_within, tablet_of_cell};
-use tally_protocol::messages::{Call, Fault, Receiver, batch};
-use tally_protocol::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
-use tally_protocol::open_slots::{ObjectUser, Openings, REST_MS, SlotUse};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::isolate::open_slots::{ObjectUser, Openings, REST_MS, SlotUse};
+use tally_wire::messages::{Call, Fault, Receiver, batch};
+use tally_wire::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
+use tally_wire::problem::{Code, Problem};
 
 /// How often a waiting call checks whether its turn has come, milliseconds.
 const LOOK_EVERY_MS: u64 = 2;

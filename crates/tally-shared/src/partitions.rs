@@ -12,8 +12,8 @@ use super::concurrency::all_settled;
 pub use super::directory_ring::{COUNT_MAX, count, place_among};
 use tally_core::order::in_order;
 use tally_host::{Host, Target};
-use tally_protocol::messages::{Call, CallPartition, Fault, PartitionAnswer, encode};
-use tally_protocol::names::DIRECTORY_PARTITIONS;
+use tally_wire::messages::{Call, CallPartition, Fault, PartitionAnswer, encode};
+use tally_wire::names::DIRECTORY_PARTITIONS;
 
 /// The time limit of a partition's answer, milliseconds. It is well below that of the call that asks all of them. A
 /// partition that takes longer is reported missing.

@@ -11,9 +11,9 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite};
 use tally_core::counter::queue::QueuedDelivery;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, LookUp};
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::{LET_GO_MS, ObjectUser};
+use tally_wire::isolate::open_slots::{LET_GO_MS, ObjectUser};
+use tally_wire::messages::{Fault, LookUp};
+use tally_wire::names::CellAddress;
 
 /// How long queued writes wait for room to open their counter's object, milliseconds: by then objects in use now may
 /// have been closed.

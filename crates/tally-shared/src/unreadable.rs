@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 
 use super::metrics;
+use tally_api::metrics::Metric;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_host::{Host, State};
-use tally_protocol::health::Ailment;
-use tally_protocol::messages::Fault;
-use tally_protocol::metrics::Metric;
+use tally_wire::health::Ailment;
+use tally_wire::messages::Fault;
 
 /// How long `/healthz` names unreadable data after it was last met, milliseconds. Data that was repaired is soon not
 /// named any more; data that is still being read is always named.

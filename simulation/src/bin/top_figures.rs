@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use tally_protocol::names::{DIRECTORY_COUNT, directory};
 use tally_simulation::{Client, ClientRequest, Faults, Options, World, admin, deployed};
+use tally_wire::names::{DIRECTORY_COUNT, directory};
 
 const COUNTERS: u64 = 62_500;
 

@@ -550,7 +550,7 @@ fn who_has_no_alerts_pays_nothing_for_them() {
     world.run_for_ms(600_000);
     let tables = "SELECT name FROM sqlite_master WHERE name LIKE 'alert%'";
     for (binding, name, _, _) in world.objects() {
-        let placement = tally_protocol::names::Placement {
+        let placement = tally_wire::names::Placement {
             binding,
             name,
             location_hint: None,

@@ -13,8 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tally_core::sha256::hmac;
 use tally_host::Later;
-use tally_protocol::alerts::Outgoing;
 use tally_simulation::{Answer, Client, ClientRequest, Options, Site, World, admin, deployed};
+use tally_wire::alerts::Outgoing;
 
 /// 32 bytes in base64.
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";

@@ -1,7 +1,7 @@
 //! Who may do what with alerts.
 
 use super::*;
-use tally_protocol::names::KEYS;
+use tally_wire::names::KEYS;
 
 /// A service with the alert `first`, about `a/1`, and keys of all sorts.
 struct Guarded {

@@ -8,9 +8,9 @@ use futures_util::future::LocalBoxFuture;
 use tally_host::http::{Body, Context, Request, Response};
 use tally_host::object::{Events, IncomingCall, Object, Reply, Rows, Shell, Socket, SqlValue};
 use tally_host::{Host, Level, Target};
-use tally_protocol::messages::{Fault, PROTOCOL};
-use tally_protocol::names::Placement;
 use tally_simulation::{Options, Site, World};
+use tally_wire::messages::{Fault, PROTOCOL};
+use tally_wire::names::Placement;
 
 pub const TILLS: &str = "TILLS";
 

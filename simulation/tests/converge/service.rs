@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use futures_util::future::join_all;
 use serde_json::Value;
 use tally_core::cluster::ring::Ring;
-use tally_protocol::names;
 use tally_simulation::{
     ADMIN_KEY, Client, ClientRequest, Faults, Options, Received, Site, World, deploy,
 };
+use tally_wire::names;
 
 use super::places::{home_of, is_american, name_of, one_way_ms};
 use super::plan::Plan;

@@ -7,11 +7,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
-use tally_protocol::names::{
+use tally_simulation::{Chance, ClientRequest, Faults, OneShot, PendingCall, Role, Verdict};
+use tally_wire::names::{
     CELLS, DIRECTORY, DIRECTORY_COUNT, LEAVE_PER_SECOND, Placement, QUIET_MS, TABLET_COUNT,
     directory,
 };
-use tally_simulation::{Chance, ClientRequest, Faults, OneShot, PendingCall, Role, Verdict};
 
 use super::service::Deployment;
 

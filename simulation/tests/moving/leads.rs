@@ -8,8 +8,8 @@
 use std::cell::Cell;
 
 use futures_util::future::{join, join_all};
-use tally_protocol::names::{CELLS, DIRECTORY, Placement, TABLET_COUNT};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
+use tally_wire::names::{CELLS, DIRECTORY, Placement, TABLET_COUNT};
 
 use super::service::{Deployment, each_failure};
 

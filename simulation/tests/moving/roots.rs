@@ -9,10 +9,8 @@ use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
 use serde_json::Value;
-use tally_protocol::names::{
-    DIRECTORY, DIRECTORY_COUNT, IDEMPOTENCY_SECONDS, Placement, TABLET_COUNT,
-};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
+use tally_wire::names::{DIRECTORY, DIRECTORY_COUNT, IDEMPOTENCY_SECONDS, Placement, TABLET_COUNT};
 
 use super::service::{Deployment, each_failure};
 

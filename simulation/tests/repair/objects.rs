@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tally_core::board::placing::ShardAt;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
-use tally_protocol::names::{self, LimiterAddress, Placement, TabletAddress};
+use tally_wire::names;
+use tally_wire::names::{LimiterAddress, Placement, TabletAddress};
 
 use super::scene::Scene;
 

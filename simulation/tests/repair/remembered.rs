@@ -1,8 +1,9 @@
 //! Rows that are damaged, and put back from what other objects remember of them.
 
 use serde_json::{Value, json};
-use tally_protocol::names::{self, Placement};
 use tally_simulation::ClientRequest;
+use tally_wire::names;
+use tally_wire::names::Placement;
 
 use super::scene::{Scene, cell, damage_root, partition};
 

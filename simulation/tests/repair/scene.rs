@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use tally_host::object::SqlValue;
-use tally_protocol::names::{self, CellAddress, Placement};
 use tally_simulation::{Client, ClientRequest, Options, Site, World, admin, deployed};
+use tally_wire::names;
+use tally_wire::names::{CellAddress, Placement};
 
 /// A service of two datacenters.
 pub struct Scene {

@@ -1,7 +1,7 @@
 //! A root that cannot be read holds up no other of its partition.
 
 use serde_json::{Value, json};
-use tally_protocol::names;
+use tally_wire::names;
 
 use super::scene::{Scene, cell, partition};
 

@@ -5,8 +5,8 @@ use futures_util::future::join;
 use serde_json::{Value, json};
 use tally_core::board::placing::ShardAt;
 use tally_core::counter::id::CounterId;
-use tally_protocol::names;
 use tally_simulation::{ClientRequest, Verdict};
+use tally_wire::names;
 
 use super::board_scene::{BoardScene, name_in, names_of, owner};
 use super::scene::Scene;

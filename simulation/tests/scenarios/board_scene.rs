@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use tally_core::board::placing::{ShardAt, group_of};
 use tally_core::counter::id::CounterId;
 use tally_host::Later;
-use tally_protocol::names::{self, Placement};
 use tally_simulation::{
     Answer, Client, ClientRequest, Options, Site, Verdict, World, admin, deployed,
 };
+use tally_wire::names;
+use tally_wire::names::Placement;
 
 /// Edges of each datacenter.
 const EDGES: usize = 4;

@@ -1,8 +1,8 @@
 //! Boards: what cursors, refusals and settings say.
 
 use serde_json::{Value, json};
-use tally_protocol::names::KEYS;
 use tally_simulation::{Answer, ClientRequest, Options, Site, World, deployed};
+use tally_wire::names::KEYS;
 
 use super::scene::Scene;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use tally_protocol::names::{KEYSPACES, Placement};
 use tally_simulation::ClientRequest;
+use tally_wire::names::{KEYSPACES, Placement};
 
 use super::scene::Scene;
 

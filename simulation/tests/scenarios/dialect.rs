@@ -74,7 +74,7 @@ impl Service {
     /// How many statements boards have run.
     fn board_statements(&self) -> u64 {
         let objects = self.world.objects().into_iter();
-        let boards = objects.filter(|(kind, ..)| *kind == tally_protocol::names::BOARDS);
+        let boards = objects.filter(|(kind, ..)| *kind == tally_wire::names::BOARDS);
         boards.map(|(_, _, statements, _)| statements).sum()
     }
 

@@ -1,8 +1,8 @@
 //! Unique elements and samples: each is counted with its write, once.
 
 use serde_json::Value;
-use tally_protocol::names::OPEN_OBJECTS_MAX;
 use tally_simulation::{ClientRequest, Role};
+use tally_wire::names::OPEN_OBJECTS_MAX;
 
 use super::scene::{COUNTER, Scene, add, add_with, keyed, put};
 

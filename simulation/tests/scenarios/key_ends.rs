@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tally_host::Later;
-use tally_protocol::names::{DIRECTORY, KEYSPACES};
 use tally_simulation::{ClientRequest, Verdict};
+use tally_wire::names::{DIRECTORY, KEYSPACES};
 
 use super::scene::Scene;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tally_host::object::SqlValue;
-use tally_protocol::names::{BOARDS, KEYSPACES};
 use tally_simulation::ClientRequest;
+use tally_wire::names::{BOARDS, KEYSPACES};
 
 use super::scene::Scene;
 

@@ -1,7 +1,7 @@
 //! Who listens to keys of Redis's dialect: what was done is told, once, and a stream that lost its object ends.
 
-use tally_protocol::names::{KEYSPACES, Placement};
 use tally_simulation::{BROKEN, ClientRequest, Live};
+use tally_wire::names::{KEYSPACES, Placement};
 
 use super::scene::{Scene, keyed};
 

@@ -6,14 +6,15 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tally_api::live::VISITOR_STREAMS_MAX;
 use tally_host::object::SqlValue;
-use tally_protocol::audit::AUDIT_ROWS_MAX;
-use tally_protocol::live::VISITOR_STREAMS_MAX;
-use tally_protocol::names::{self, Placement};
 use tally_simulation::{
     Answer, Client, ClientRequest, Faults, Live, Options, Role, Site, Verdict, World, admin,
     deployed,
 };
+use tally_wire::audit::AUDIT_ROWS_MAX;
+use tally_wire::names;
+use tally_wire::names::Placement;
 
 /// Where a revoked key may still be good: as the guide says.
 const REVOKED_MS: u64 = 30_000;

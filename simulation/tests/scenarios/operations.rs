@@ -1,6 +1,6 @@
 //! Sets, and the settings that decide by the value, while writes are under way.
 
-use tally_protocol::names;
+use tally_wire::names;
 
 use super::scene::{Scene, add, keyed, matching, put, set, take};
 

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use tally_core::counter::queue::LOG_ROWS_MAX;
-use tally_protocol::names;
 use tally_simulation::ClientRequest;
+use tally_wire::names;
 
 use super::scene::{COUNTER, Held, PendingAnswer, Scene, add, delete, event, put};
 

@@ -13,11 +13,12 @@ use std::task::Poll;
 use serde_json::Value;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::Later;
-use tally_protocol::names::{self, CellAddress, Placement};
 use tally_simulation::{
     Answer, ClientRequest, NoAnswer, OneShot, Options, PendingCall, Site, Verdict, World, admin,
     deployed,
 };
+use tally_wire::names;
+use tally_wire::names::{CellAddress, Placement};
 
 /// The counter of all scenarios.
 pub const COUNTER: &str = "/counters/hits";

@@ -2,8 +2,8 @@
 
 use super::{client, get, service};
 use serde_json::{Value, json};
-use tally_protocol::names::{DIRECTORY_PARTITIONS, SUBREQUESTS, TABLET_COUNT};
 use tally_simulation::{Client, ClientRequest, Faults, Options, World};
+use tally_wire::names::{DIRECTORY_PARTITIONS, SUBREQUESTS, TABLET_COUNT};
 
 /// The counters of a body.
 const COUNTERS: usize = 9;

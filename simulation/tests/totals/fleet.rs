@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use super::{client, get, service};
 use tally_host::object::SqlValue;
-use tally_protocol::names::{Placement, directory};
 use tally_simulation::{Client, ClientRequest, Faults, Options, Role, Verdict, World, deployed};
+use tally_wire::names::{Placement, directory};
 
 const TELL: &str = "/tell-counts";
 const ACKNOWLEDGED: &str = "tally_fleet_acknowledged_total{operation=\"increment\"}";

@@ -2,8 +2,8 @@
 
 use super::{PROPAGATION_MS, ask, client, get, rows_of, service};
 use tally_core::cluster::ring::Ring;
-use tally_protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
+use tally_wire::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
 
 /// A counter as the tests know it: what was counted, and when.
 #[derive(Clone, Default)]
@@ -534,8 +534,8 @@ fn months_and_years_begin_with_their_first_day() {
             let top = get(&world, &client, &format!("/top?window={window}"));
             let from = top["starts_at"].as_i64().expect("a time") / 1_000;
             assert_eq!(from % 86_400, 0, "{top}");
-            let date = tally_protocol::snapshot::date_of(from / 86_400);
-            let now = tally_protocol::snapshot::date_of(world.now_ms() / 86_400_000);
+            let date = tally_wire::snapshot::date_of(from / 86_400);
+            let now = tally_wire::snapshot::date_of(world.now_ms() / 86_400_000);
             let same = if window == "month" { 7 } else { 4 };
             assert_eq!(date[..same], now[..same], "{top}");
             assert!(

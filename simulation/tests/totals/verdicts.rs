@@ -6,9 +6,10 @@ use super::{PROPAGATION_MS, client, get, rows_of, service};
 use serde_json::{Value, json};
 use tally_core::counter::id::Datacenter;
 use tally_host::object::SqlValue;
-use tally_protocol::limits::PolicyName;
-use tally_protocol::names::{self, CellAddress, VerdictKind};
 use tally_simulation::{Client, ClientRequest, Options, Role, World};
+use tally_wire::names;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::names::{CellAddress, VerdictKind};
 
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: u64 = 86_400_000;

@@ -10,8 +10,8 @@
 use std::cell::{Cell, RefCell};
 
 use serde_json::{Value, json};
-use tally_protocol::names;
 use tally_simulation::{Answer, Chance, ClientRequest, Role};
+use tally_wire::names;
 
 use super::oracle::Moment;
 use super::puts::Puts;

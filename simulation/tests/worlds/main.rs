@@ -57,8 +57,8 @@ use futures_util::future::{join, join_all, join5};
 
 use plan::{Action, Plan};
 use service::{Reader, Service};
-use tally_protocol::names;
 use tally_simulation::{ClientRequest, Role};
+use tally_wire::names;
 
 /// How long a datacenter is cut off, milliseconds.
 const CUT_MS_MAX: u64 = 30_000;

@@ -217,7 +217,7 @@ fn draw_faults(chance: &Chance) -> Faults {
 }
 
 fn draw_settings(chance: &Chance) -> Vec<(&'static str, String)> {
-    use tally_protocol::names;
+    use tally_wire::names;
     let mut settings = Vec::new();
     // Cells split and join all the time.
     if chance.once_in(2) {
@@ -288,7 +288,7 @@ impl Plan {
 
     /// Nearly every lead that is written under keys, or has a home, leaves its tablet, and goes back once it rests.
     fn let_leads_leave(&mut self, chance: &Chance) {
-        use tally_protocol::names;
+        use tally_wire::names;
         self.settings
             .push((names::LEAVE_PER_SECOND, "1".to_owned()));
         let is_quiet = |(name, _): &(&str, String)| *name == names::QUIET_MS;
@@ -447,7 +447,7 @@ impl Plan {
 
     /// The name of the datacenter of a site.
     pub fn datacenter(&self, site: usize) -> &'static str {
-        let is_region = |(name, _): &(&str, String)| *name == tally_protocol::names::DATACENTERS;
+        let is_region = |(name, _): &(&str, String)| *name == tally_wire::names::DATACENTERS;
         match self.settings.iter().any(is_region) {
             true => REGIONS[site],
             false => self.sites[site],

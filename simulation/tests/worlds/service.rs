@@ -89,10 +89,7 @@ impl Service {
         }
         deploy(&world);
         if let Some(tablets) = plan.tablets {
-            world.set(
-                tally_protocol::names::TABLET_COUNT,
-                Some(&tablets.to_string()),
-            );
+            world.set(tally_wire::names::TABLET_COUNT, Some(&tablets.to_string()));
         }
         for (name, value) in &plan.settings {
             world.set(name, Some(value));

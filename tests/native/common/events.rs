@@ -1,8 +1,8 @@
 //! Lines of `/events`.
 
-use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::event::parse_line;
-use tally_protocol::problem::Problem;
+use tally_api::batch::BulkRecord;
+use tally_api::batch::event::parse_line;
+use tally_wire::problem::Problem;
 
 /// Returns the record of a line alone.
 pub fn parse_event(json: &[u8]) -> Result<BulkRecord<'_>, Problem> {

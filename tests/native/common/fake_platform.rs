@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use tally_host::{File, Host, Later, Level, Memory, Platform, Stream, Target};
-use tally_protocol::alerts::Outgoing;
-use tally_protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
-use tally_protocol::messages::{Batch, Call, decode};
-use tally_protocol::names::Placement;
+use tally_wire::alerts::Outgoing;
+use tally_wire::messages::batch::{BYTES_MAX, CALLS_MAX};
+use tally_wire::messages::{Batch, Call, decode};
+use tally_wire::names::Placement;
 
 /// What becomes of a message: what it is answered, or nothing for ever.
 pub type Answers = Box<dyn Fn(&Target, &str, &[u8]) -> Option<Result<Vec<u8>, String>>>;

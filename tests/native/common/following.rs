@@ -10,7 +10,7 @@ use tally_core::counter::flush::Element;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::CellTotals;
 use tally_core::sketch::{HashKey, Uniques, hash};
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 pub const LEADS: usize = 2;
 

@@ -16,7 +16,7 @@ use tally_core::counter::merge::{Question, Range};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::Settings;
 use tally_core::counter::total::{CellTotal, DELTA_MAX, Value};
-use tally_protocol::messages::{decode, encode};
+use tally_wire::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
 pub const BEGIN_MS: i64 = 1_777_593_630_000;

@@ -15,8 +15,8 @@ use tally_core::sketch::{Histogram, Uniques};
 use tally_host::object::{self, Events, Object, ObjectPlatform, Socket, SqlValue};
 use tally_host::{Later, Stream};
 use tally_objects::{CellStore, Kind};
-use tally_protocol::names::Placement;
 use tally_simulation::Storage;
+use tally_wire::names::Placement;
 
 /// An object that stores, and does nothing else.
 struct Disk(Storage);

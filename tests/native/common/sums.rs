@@ -1,12 +1,12 @@
 //! Sums of counters, as a read gives them, to be told in JSON.
 
+use tally_api::public::Freshness;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{CellTotals, Part};
 use tally_core::counter::settings::Settings;
 use tally_core::sketch::{HashKey, Source, Token, Uniques, hash};
-use tally_protocol::messages::GlobalSum;
-use tally_protocol::public::Freshness;
+use tally_wire::messages::GlobalSum;
 
 /// 1 May 2026, 00:00:30 UTC.
 pub const NOW_MS: i64 = 1_777_593_630_000;

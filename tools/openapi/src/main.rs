@@ -20,11 +20,17 @@ use codes::Codes;
 use types::Types;
 
 const CRATES: &str = "crates";
-const SOURCE: &str = "crates/tally-protocol/src/openapi.json";
-const DOCUMENT: &str = "crates/tally-protocol/openapi.json";
-const PROBLEMS: &str = "crates/tally-protocol/src/problem.rs";
+const SOURCE: &str = "crates/tally-api/src/openapi.json";
+const DOCUMENT: &str = "crates/tally-api/openapi.json";
+const PROBLEMS: &str = "crates/tally-wire/src/problem.rs";
 /// The crates whose types go into answers.
-const OF_TYPES: [&str; 4] = ["tally-protocol", "tally-edge", "tally-core", "tally-limit"];
+const OF_TYPES: [&str; 5] = [
+    "tally-api",
+    "tally-wire",
+    "tally-edge",
+    "tally-core",
+    "tally-limit",
+];
 
 fn main() -> ExitCode {
     let option = env::args().nth(1);

@@ -308,12 +308,12 @@ fn primitive(name: &str) -> Option<Value> {
     })
 }
 
-/// The file and the name of a type: `Type`; or, with its file of the protocol's crate, `problem.rs#Body`; another
+/// The file and the name of a type: `Type`; or, with its file of the API's crate, `share.rs#ShareView`; another
 /// crate's file begins with the crate.
 fn place_of(at: &str) -> (String, &str) {
     match at.split_once('#') {
         Some((file, name)) if file.starts_with("tally-") => (file.to_owned(), name),
-        Some((file, name)) => (format!("tally-protocol/src/{file}"), name),
+        Some((file, name)) => (format!("tally-api/src/{file}"), name),
         None => (String::new(), at),
     }
 }

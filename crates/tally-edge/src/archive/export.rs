@@ -9,26 +9,27 @@ use std::rc::Rc;
 use crate::kit::hash_keys;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::alerts::answer::alert_line;
+use tally_api::boards::{board_line, member_lines};
+use tally_api::export::{CSV, CSV_HEAD, Checksum, Ending, ExportQuery, counter_csv, counter_line};
+use tally_api::limits::{override_line, policy_line};
+use tally_api::query::LIST_LIMIT;
 use tally_core::board::key::Key;
 use tally_core::counter::id::CounterId;
 use tally_host::http::Pieces;
 use tally_host::{Host, Later};
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::alerts::answer::alert_line;
-use tally_protocol::boards::{board_line, member_lines};
-use tally_protocol::export::{
-    CSV, CSV_HEAD, Checksum, Ending, ExportQuery, counter_csv, counter_line,
-};
-use tally_protocol::limits::{OverridePattern, PolicyName, override_line, policy_line};
-use tally_protocol::messages::{
+use tally_shared::boards::BoardReader;
+use tally_shared::{call, call_within};
+use tally_wire::messages::{
     AllAlerts, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListAllOverrides,
     ListPolicies, MemberRange,
 };
-use tally_protocol::names::SUBREQUESTS;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::LIST_LIMIT;
-use tally_shared::boards::BoardReader;
-use tally_shared::{call, call_within};
+use tally_wire::names::SUBREQUESTS;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// Counters of a page: (plain ones, about 100 KB; those with histories or sketches, about 1 MB).
 const COUNTERS_AT_ONCE: (u64, u64) = (512, 64);
@@ -55,7 +56,7 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
     caller.may(Scope::Admin, &query.prefix)?;
     if query.alerts {
         // Some alerts are about policies: an export without those would not be whole.
-        caller.may_limit(Scope::Admin, tally_protocol::names::LIMIT_RIGHTS)?;
+        caller.may_limit(Scope::Admin, tally_wire::names::LIMIT_RIGHTS)?;
     }
     let at = match query.cursor.as_deref() {
         None => At::Counters(None),
@@ -69,7 +70,7 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
         left: query.limit.unwrap_or(u64::MAX),
         calls_left: calls.map_or(CALLS_DEFAULT, |calls| calls.saturating_sub(calls / 10)),
         reads_limits: caller
-            .may_limit(Scope::Admin, tally_protocol::names::LIMIT_RIGHTS)
+            .may_limit(Scope::Admin, tally_wire::names::LIMIT_RIGHTS)
             .is_ok(),
         query,
         at,
@@ -136,7 +137,7 @@ impl At {
             return Err(no_cursor());
         }
         if is_of_limits {
-            caller.may_limit(Scope::Admin, tally_protocol::names::LIMIT_RIGHTS)?;
+            caller.may_limit(Scope::Admin, tally_wire::names::LIMIT_RIGHTS)?;
         }
         Ok(())
     }

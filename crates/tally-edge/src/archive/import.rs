@@ -16,30 +16,34 @@ use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
 use crate::limits::override_calls::stored_or;
 use crate::limits::policies;
-use tally_core::counter::ledger::WriteKey;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::alerts::AlertName;
-use tally_protocol::alerts::body::{Secret, parse_alert};
-use tally_protocol::alerts::webhook::Allowed;
-use tally_protocol::batch::keyed::CallBudget;
-use tally_protocol::batch::plan::body_calls_max;
-use tally_protocol::boards::problem_of;
-use tally_protocol::bodies::PIECE_MS_MAX;
-use tally_protocol::export::{
+use tally_api::access::Caller;
+use tally_api::alerts::body::parse_alert;
+use tally_api::batch::budget::CallBudget;
+use tally_api::batch::plan::body_calls_max;
+use tally_api::boards::problem_of;
+use tally_api::bodies::PIECE_MS_MAX;
+use tally_api::export::{
     Checksum, CounterLine, ExportEnd, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode,
     name_of, parse_line,
 };
-use tally_protocol::keys::fingerprint;
-use tally_protocol::limits::{OverridePattern, PolicyName, parse_override, parse_policy};
-use tally_protocol::messages::{
+use tally_api::keys::fingerprint;
+use tally_api::limits::{parse_override, parse_policy};
+use tally_api::query::Query;
+use tally_core::counter::ledger::WriteKey;
+use tally_shared::call;
+use tally_shared::concurrency::all_settled;
+use tally_wire::alerts::Secret;
+use tally_wire::alerts::webhook::Allowed;
+use tally_wire::messages::{
     AlertPutOutcome, BoardWritten, GetAlert, GetPolicy, ListFrom, ListOverrides, OperationKey,
     PolicyPut, PutAlert, PutOverride, PutPolicy,
 };
-use tally_protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, SUBREQUESTS, limit_right};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
-use tally_shared::call;
-use tally_shared::concurrency::all_settled;
+use tally_wire::names::alert::AlertName;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::names::{ALERTS_ALLOW, BODY_PIECE_MS, SUBREQUESTS, limit_right};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// The most attempts of a step without an answer: it has a key, so it is done once.
 pub(super) const STEP_TRIES: u32 = 3;

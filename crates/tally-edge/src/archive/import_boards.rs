@@ -3,23 +3,23 @@
 use super::import::{Import, ended, exists};
 use super::import_members::Members;
 use futures_util::future::LocalBoxFuture;
+use tally_api::boards::{
+    WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
+};
+use tally_api::export::{ImportMode, Report};
+use tally_api::keys::fingerprint;
 use tally_core::board::member::Amount;
 use tally_core::board::settings::ScoreRule;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::KeySource;
-use tally_protocol::boards::{
-    WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
-};
-use tally_protocol::export::{ImportMode, Report};
-use tally_protocol::keys::fingerprint;
-use tally_protocol::messages::{
-    BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, ConfigureBoard, EndBoard, Fault,
-    MemberAction, MemberWrite, OnceKey, OperationKey, WriteBoard,
-};
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::board_writes;
 use tally_shared::boards::BoardReader;
 use tally_shared::call;
+use tally_wire::messages::{
+    BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, ConfigureBoard, EndBoard, Fault,
+    MemberAction, MemberWrite, OnceKey, OperationKey, WriteBoard,
+};
+use tally_wire::problem::{Code, Problem};
 
 /// The number of empty writes that record that an import has made a board.
 const CLAIM_WRITES: usize = 2;

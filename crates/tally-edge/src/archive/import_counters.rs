@@ -5,21 +5,21 @@ use crate::kit::isolate;
 use crate::read::cache::with_reads;
 use crate::read::last_seen;
 use crate::write::administration;
+use tally_api::export::{CounterLine, ImportMode};
 use tally_core::counter::contents::Contents;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::{Sum, Value};
 use tally_core::sketch::Uniques;
 use tally_host::Host;
-use tally_protocol::export::{CounterLine, ImportMode};
-use tally_protocol::messages::{
+use tally_shared::{call, call_within, open_objects};
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::{
     Done, Fault, IfExists, Install, InstallOutcome, Operate, Operation, OperationKey, RestoreSource,
 };
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::ObjectUser;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::shell_limits::OPERATE_MS_MAX;
-use tally_shared::{call, call_within, open_objects};
+use tally_wire::names::CellAddress;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::shell_limits::OPERATE_MS_MAX;
 
 /// Whether a line has sketches of a hash function that its settings do not allow.
 fn has_other_hash(line: &CounterLine) -> bool {

@@ -1,9 +1,9 @@
 //! The lines of an imported file, as its pieces arrive.
 
 use std::collections::VecDeque;
-use tally_protocol::batch::split::BYTE_ORDER_MARK;
-use tally_protocol::export::LINE_BYTES_MAX;
-use tally_protocol::problem::Problem;
+use tally_api::batch::split::BYTE_ORDER_MARK;
+use tally_api::export::LINE_BYTES_MAX;
+use tally_wire::problem::Problem;
 
 /// How many lines are imported at once.
 pub(super) const LINES_AT_ONCE: usize = 64;

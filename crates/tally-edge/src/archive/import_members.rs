@@ -2,7 +2,7 @@
 
 use tally_core::board::settings::ScoreRule;
 use tally_core::counter::id::CounterId;
-use tally_protocol::messages::MemberWrite;
+use tally_wire::messages::MemberWrite;
 
 /// Members of one board that are not written yet, with the numbers of their lines.
 pub(super) struct Members {

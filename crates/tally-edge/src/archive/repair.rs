@@ -12,6 +12,10 @@ use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::write::administration;
+use tally_api::export::ImportMode;
+use tally_api::repair::{
+    COUNTERS_MAX, CellReport, CounterReport, Extent, Found, RepairRequest, parse_repair,
+};
 use tally_core::cluster::root::Root;
 use tally_core::cluster::view::View;
 use tally_core::counter::contents::Contents;
@@ -21,21 +25,17 @@ use tally_core::counter::settings::SHARDS_MAX;
 use tally_core::counter::total::Sum;
 use tally_core::order::put_in_order;
 use tally_host::Host;
-use tally_protocol::export::ImportMode;
-use tally_protocol::messages::{
-    CellPart, CellRepaired, Fault, ListAllPastStates, ListDatacenters, ListNames, ListPastStates,
-    Operate, Operation, RememberedCell, RepairCell, RepairRoot, RootPart, RootRepaired, TotalsFrom,
-};
-use tally_protocol::names::CellAddress;
-use tally_protocol::problem::Problem;
-use tally_protocol::repair::{
-    COUNTERS_MAX, CellReport, CounterReport, Extent, Found, RepairRequest, parse_repair,
-};
-use tally_protocol::shell_limits::OPERATE_MS_MAX;
-use tally_protocol::snapshot::{LastSnapshot, date_of};
 use tally_shared::concurrency::all_settled;
 use tally_shared::partitions::{ask_all, ask_ever};
 use tally_shared::{call, call_within};
+use tally_wire::messages::{
+    CellPart, CellRepaired, Fault, ListAllPastStates, ListDatacenters, ListNames, ListPastStates,
+    Operate, Operation, RememberedCell, RepairCell, RepairRoot, RootPart, RootRepaired, TotalsFrom,
+};
+use tally_wire::names::CellAddress;
+use tally_wire::problem::Problem;
+use tally_wire::shell_limits::OPERATE_MS_MAX;
+use tally_wire::snapshot::{LastSnapshot, date_of};
 
 /// How many counters, and cells of each, are checked at once.
 const COUNTERS_AT_ONCE: usize = 16;

@@ -3,21 +3,22 @@
 
 use std::collections::BTreeSet;
 
+use tally_api::repair::{COUNTERS_MAX, Found, ObjectReport};
 use tally_core::board::placing::{Layout, ShardAt};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
 use tally_core::order::{put_in_order, set_of};
 use tally_host::Host;
-use tally_protocol::messages::{
-    AskBoard, BoardAnswer, BoardQuestion, Fault, ListAllBoards, RepairObject,
-};
-use tally_protocol::names::{
-    LIMITER_COUNT, LIMITER_PARTITIONS, LimiterAddress, TABLET_COUNT, TabletAddress,
-};
-use tally_protocol::problem::Problem;
-use tally_protocol::repair::{COUNTERS_MAX, Found, ObjectAt, ObjectReport};
 use tally_shared::concurrency::all_settled;
 use tally_shared::{call, partitions};
+use tally_wire::messages::{
+    AskBoard, BoardAnswer, BoardQuestion, Fault, ListAllBoards, RepairObject,
+};
+use tally_wire::names::object_at::ObjectAt;
+use tally_wire::names::{
+    LIMITER_COUNT, LIMITER_PARTITIONS, LimiterAddress, TABLET_COUNT, TabletAddress,
+};
+use tally_wire::problem::Problem;
 
 /// How many objects are checked at once.
 const OBJECTS_AT_ONCE: usize = 16;

@@ -12,23 +12,25 @@ use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::export::ImportMode;
+use tally_api::query::Query;
+use tally_api::snapshot::{
+    Restore, RestoreAction, RestoreResult, action_of, has_settings, has_value, lacking, line_of,
+    parse_date, refusal_of,
+};
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::CounterId;
 use tally_core::order::in_order;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::export::ImportMode;
-use tally_protocol::messages::{
+use tally_shared::call_within;
+use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{
     Done, GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach, ReadParts,
     RestoreSource, encode,
 };
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
-use tally_protocol::snapshot::{
-    Restore, RestoreAction, RestoreResult, SnapshotCounter, action_of, date_of, has_settings,
-    has_value, lacking, parse_date, refusal_of,
-};
-use tally_shared::call_within;
-use tally_shared::concurrency::all_settled;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
+use tally_wire::snapshot::{SnapshotCounter, date_of};
 
 /// Counters that are asked for, read and changed at once: with sketches of 12 KB from each of 16 partitions 12 MB at
 /// the most.
@@ -206,7 +208,7 @@ impl Work<'_> {
         id: &CounterId,
         kept: &SnapshotCounter,
     ) -> Result<bool, Problem> {
-        let line = kept.line(id.clone());
+        let line = line_of(kept, id.clone());
         self.importer(mode).counter(0, &encode(kept)?, line).await
     }
 
@@ -249,16 +251,16 @@ impl Work<'_> {
         // The value may be below the former floor, and below the present one.
         let unbound = Put {
             floor: None,
-            ..kept.put()
+            ..Put::of_snapshot(kept)
         };
         let put = back(IfExists::PutSettings, unbound);
         let is_repeat = |done: &Option<Done>| done.as_ref().is_none_or(|done| done.is_repeat);
         let mut was_done = is_repeat(&step("settings", changes_settings, put).await?);
-        let set = back(IfExists::Set, kept.put());
+        let set = back(IfExists::Set, Put::of_snapshot(kept));
         let done = step("value", changes_value, set).await?;
         was_done &= is_repeat(&done);
         if kept.settings.floor.is_some() {
-            let put = back(IfExists::PutSettings, kept.put());
+            let put = back(IfExists::PutSettings, Put::of_snapshot(kept));
             was_done &= is_repeat(&step("floor", changes_settings, put).await?);
         }
         let generation = done.map(|done| done.generation);

@@ -7,17 +7,18 @@ use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::read::counter::unread;
+use tally_api::bodies::parse_nothing;
+use tally_api::query::{ListPage, PagedList, Query};
+use tally_api::snapshot::{
+    Days, days_json, list_on_json, on_json, parse_date, snapshot_json, snapshots_json,
+};
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
-use tally_protocol::bodies::parse_nothing;
-use tally_protocol::messages::{AllRuns, AskRuns, Fault, ListAllPastStates, ReadPastStates};
-use tally_protocol::names::{DIRECTORY_PARTITIONS, SNAPSHOTS_BUCKET};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{ListPage, PagedList, Query};
-use tally_protocol::snapshot::{
-    Days, date_of, days_json, list_on_json, on_json, parse_date, snapshot_json, snapshots_json,
-};
 use tally_shared::{call, call_within};
+use tally_wire::messages::{AllRuns, AskRuns, Fault, ListAllPastStates, ReadPastStates};
+use tally_wire::names::{DIRECTORY_PARTITIONS, SNAPSHOTS_BUCKET};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::snapshot::date_of;
 
 /// How long the request that makes a snapshot waits for its end, the interval of its checks, and the time limit of
 /// reading files.
@@ -209,7 +210,7 @@ pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Resul
 pub(super) async fn page(
     context: &RequestContext,
     request: &ListAllPastStates,
-) -> Result<tally_protocol::messages::PastStateList, Problem> {
+) -> Result<tally_wire::messages::PastStateList, Problem> {
     let listed = call(&context.host, request).await.map_err(unread)?;
     if let [first, ..] = listed.missing_partitions.as_slice() {
         let why = format!("partition {first} of the directory does not answer");

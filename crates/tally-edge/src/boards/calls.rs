@@ -11,25 +11,25 @@ use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
-use tally_core::counter::id::CounterId;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::boards::{
+use tally_api::access::Caller;
+use tally_api::boards::{
     BoardQuery, BoardVersion, MEMBERS_QUERY, MemberLines, ReadBoard, WRITES_AT_ONCE, WantedMembers,
     configured_json, cursor_of, deleted_json, list_json, members_json, not_found, one_json,
     parse_if_match, parse_lines, parse_settings, parse_write, problem_of, refusal_of, rows_json,
     rows_ndjson, settings_fixed, tag_text, written_json,
 };
-use tally_protocol::keys::{KeyKind, section_key};
-use tally_protocol::messages::{
+use tally_api::keys::{KeyKind, section_key};
+use tally_api::query::{LIST_LIMIT, Query};
+use tally_core::counter::id::CounterId;
+use tally_shared::boards::{self, BoardReader};
+use tally_shared::{board_writes, call, partitions};
+use tally_wire::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
     Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberWrite, OnceKey,
     WriteBoard,
 };
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{LIST_LIMIT, Query};
-use tally_shared::board_writes;
-use tally_shared::boards::{self, BoardReader};
-use tally_shared::{call, partitions};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// Media type of an export.
 const NDJSON: &str = "application/x-ndjson";

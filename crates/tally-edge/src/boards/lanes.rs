@@ -7,16 +7,14 @@ use std::rc::Rc;
 
 use crate::kit::lanes::{self, LaneKind, Lanes, complete};
 use crate::kit::request_context::RequestContext;
+use tally_api::boards::WRITES_AT_ONCE;
 use tally_core::board::placing::ShardAt;
 use tally_core::counter::batchable::Batchable;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::nonces::Nonce;
 use tally_host::Host;
-use tally_protocol::boards::WRITES_AT_ONCE;
-use tally_protocol::messages::{
-    BoardWritten, Fault, MemberWrite, OnceKey, WriteBoard, WriteBoards,
-};
 use tally_shared::call_within;
+use tally_wire::messages::{BoardWritten, Fault, MemberWrite, OnceKey, WriteBoard, WriteBoards};
 
 /// How long a board may take to write, milliseconds: less than a batch may.
 const WRITE_MS_MAX: u64 = 4_500;

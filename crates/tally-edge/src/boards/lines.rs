@@ -8,19 +8,19 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::bulk::counting::{Counting, too_many_calls};
 use crate::kit::hash_keys::name_key;
+use tally_api::batch::keyed::BodyKey;
+use tally_api::batch::lines::LineNumbers;
+use tally_api::batch::report::BatchReport;
+use tally_api::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
+use tally_api::keys::section_key;
 use tally_core::counter::id::CounterId;
 use tally_core::sketch::hash;
 use tally_host::Host;
-use tally_protocol::batch::keyed::BodyKey;
-use tally_protocol::batch::lines::LineNumbers;
-use tally_protocol::batch::report::BatchReport;
-use tally_protocol::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
-use tally_protocol::keys::section_key;
-use tally_protocol::messages::{BoardWritten, Fault, MemberWrite, OnceKey, WriteBoard};
-use tally_protocol::problem::Problem;
 use tally_shared::board_writes;
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{BoardWritten, Fault, MemberWrite, OnceKey, WriteBoard};
+use tally_wire::problem::Problem;
 
 /// How many boards one body writes to at once.
 const BOARDS_AT_ONCE: usize = 16;

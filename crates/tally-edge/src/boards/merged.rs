@@ -5,10 +5,11 @@ use futures_util::future::join_all;
 use super::calls::{ask, bytes_of, top as top_of_board};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::boards::{MergedBoards, MergedQuery};
-use tally_protocol::messages::{BoardQuestion, MemberRange};
-use tally_protocol::problem::Problem;
+use tally_api::access::Caller;
+use tally_api::boards::{MergedBoards, MergedQuery};
+use tally_wire::messages::{BoardQuestion, MemberRange};
+use tally_wire::problem::Problem;
+use tally_wire::rights::Scope;
 
 /// `GET /top?boards=`: the first entries of several boards, and the ranks of a member among all of them.
 ///

@@ -12,9 +12,9 @@ use tally_core::board::summary::SUMMARY_TOP;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
 use tally_host::{Host, State};
-use tally_protocol::messages::{BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, Fault};
 use tally_shared::board_shards::key_of;
 use tally_shared::boards::{self, BoardReader};
+use tally_wire::messages::{BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, Fault};
 
 /// The most boards whose summaries an isolate caches: at most 350 KB each, so 6 MB.
 const SUMMARIES_MAX: usize = 16;

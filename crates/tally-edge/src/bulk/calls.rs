@@ -15,20 +15,20 @@ use crate::kit::hash_keys::{hashing, prepare};
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
-use tally_protocol::access::Caller;
-use tally_protocol::batch::gather::CountingMode;
-use tally_protocol::batch::ingest::Ingest;
-use tally_protocol::batch::keyed::CallBudget;
-use tally_protocol::batch::plan::body_calls_max;
-use tally_protocol::batch::sections::{SECTION_BYTES_MAX, Sections};
-use tally_protocol::bodies::PIECE_MS_MAX;
-use tally_protocol::keys::{BodyHash, KeyKind};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::{BODY_PIECE_MS, SUBREQUESTS};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
-use tally_protocol::routes::RouteName;
+use tally_api::access::Caller;
+use tally_api::batch::budget::CallBudget;
+use tally_api::batch::gathered::CountingMode;
+use tally_api::batch::ingest::Ingest;
+use tally_api::batch::plan::body_calls_max;
+use tally_api::batch::sections::{SECTION_BYTES_MAX, Sections};
+use tally_api::bodies::PIECE_MS_MAX;
+use tally_api::keys::{BodyHash, KeyKind};
+use tally_api::metrics::Metric;
+use tally_api::query::Query;
+use tally_api::routes::RouteName;
 use tally_shared::metrics;
+use tally_wire::names::{BODY_PIECE_MS, SUBREQUESTS};
+use tally_wire::problem::{Code, Problem};
 
 /// `POST /events`.
 ///

@@ -14,26 +14,27 @@ use crate::boards::lines::{self, BoardLines};
 use crate::kit::isolate::{BulkStage, known_of, own_shard, with_waves};
 use crate::kit::request_context::RequestContext;
 use crate::write::keyed::problem_of;
+use tally_api::batch::budget::CallBudget;
+use tally_api::batch::gathered::{CountingMode, GatheredCounter};
+use tally_api::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
+use tally_api::batch::plan::{
+    CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
+};
+use tally_api::batch::report::BatchReport;
+use tally_api::batch::wave::{LOOK_EVERY_MS, Stage};
+use tally_api::keyed::{KeyRoom, LeadOutcome};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::KeyedOutcome;
 use tally_host::Host;
-use tally_protocol::batch::gather::{CountingMode, GatheredCounter};
-use tally_protocol::batch::keyed::{BodyKey, CallBudget, KeyedElements, KeyedWrites};
-use tally_protocol::batch::plan::{
-    CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
-};
-use tally_protocol::batch::report::BatchReport;
-use tally_protocol::batch::wave::{LOOK_EVERY_MS, Stage};
-use tally_protocol::keyed::{KeyRoom, LeadOutcome};
-use tally_protocol::messages::Fault;
-use tally_protocol::names::{CellAddress, TABLET_COUNT};
-use tally_protocol::open_slots::ObjectUser;
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::call::has_tablets;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::concurrency::all_settled;
 use tally_shared::keyed_calls::{KeyedRequest, count_budgeted};
 use tally_shared::{open_objects, partitions};
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::Fault;
+use tally_wire::names::{CellAddress, TABLET_COUNT};
+use tally_wire::problem::{Code, Problem};
 
 /// The counters of one body whose keyed writes are counted at once: each needs two calls.
 const KEYED_AT_ONCE: usize = 48;

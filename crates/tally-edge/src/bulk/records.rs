@@ -1,15 +1,15 @@
 //! What the lines of a body are.
 
-use tally_protocol::access::Permission;
-use tally_protocol::batch::BulkRecord;
-use tally_protocol::batch::by::Actor;
-use tally_protocol::batch::event::parse_line;
-use tally_protocol::batch::gather::Times;
-use tally_protocol::batch::ingest::Ingest;
-use tally_protocol::batch::split::Splitter;
-use tally_protocol::metrics::Metric;
-use tally_protocol::problem::Problem;
-use tally_protocol::visitor::day_of;
+use tally_api::access::Permission;
+use tally_api::batch::BulkRecord;
+use tally_api::batch::by::Actor;
+use tally_api::batch::event::parse_line;
+use tally_api::batch::gathered::Times;
+use tally_api::batch::ingest::Ingest;
+use tally_api::batch::split::Splitter;
+use tally_api::metrics::Metric;
+use tally_wire::problem::Problem;
+use tally_wire::visitor::day_of;
 
 /// The kind of records of a body.
 pub enum Records {

@@ -8,13 +8,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::read::gathered;
+use tally_api::batch::budget::CallBudget;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::Host;
-use tally_protocol::batch::keyed::CallBudget;
-use tally_protocol::messages::ReportLead;
-use tally_protocol::names::{CellAddress, TABLET_COUNT};
 use tally_shared::call_batcher::Batcher;
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::ReportLead;
+use tally_wire::names::{CellAddress, TABLET_COUNT};
 
 /// How long the answer of a body waits for reports, milliseconds. 8,000 pushes to partitions of one thread take about
 /// 2 s; a root that does not answer takes 3 s.

@@ -13,17 +13,17 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::kit::isolate::known_of;
 use crate::kit::lanes;
 use crate::write::flush_sender::{CellLane, FlushProgress, FlushWatch, send_batch};
+use tally_api::batch::addressed::Addressed;
+use tally_api::batch::wave;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::lane::Ticket;
 use tally_host::Host;
-use tally_protocol::batch::plan::Addressed;
-use tally_protocol::batch::wave;
-use tally_protocol::messages::Fault;
-use tally_protocol::names::CellAddress;
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::call::has_tablets;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::open_objects;
+use tally_wire::messages::Fault;
+use tally_wire::names::CellAddress;
+use tally_wire::problem::{Code, Problem};
 
 /// The most batches of one body in flight. On plain workerd one thread opens objects, so more would only wait there.
 const IN_FLIGHT_MAX: usize = 48;

@@ -7,22 +7,25 @@ use super::givers;
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use tally_core::alert::backoff::ANSWER_MS_MAX;
-use tally_protocol::access::{Caller, Scope, Subject};
-use tally_protocol::alerts::answer::{
+use tally_api::access::Caller;
+use tally_api::alerts::answer::{
     AlertSummary, alert_json, alerts_json, deleted_json, deliveries_json, tested_json,
 };
-use tally_protocol::alerts::body::{parse_alert, parse_silence};
-use tally_protocol::alerts::webhook::Allowed;
-use tally_protocol::alerts::{ALERTS_MAX, Alert, AlertName, AlertNames};
-use tally_protocol::messages::{
+use tally_api::alerts::body::{parse_alert, parse_silence};
+use tally_api::query::{ListPage, PagedList, Query};
+use tally_api::routes::Subject;
+use tally_core::alert::backoff::ANSWER_MS_MAX;
+use tally_shared::{call, call_within};
+use tally_wire::alerts::webhook::Allowed;
+use tally_wire::alerts::{ALERTS_MAX, Alert};
+use tally_wire::messages::{
     AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesOf, GetAlert,
     PutAlert, SilenceAlert, TestAlert,
 };
-use tally_protocol::names::ALERTS_ALLOW;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{ListPage, PagedList, Query};
-use tally_shared::{call, call_within};
+use tally_wire::names::ALERTS_ALLOW;
+use tally_wire::names::alert::{AlertName, AlertNames};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// How long a test may take, milliseconds: as long as its receiver, and the call.
 const TEST_MS_MAX: u64 = ANSWER_MS_MAX + 3_000;

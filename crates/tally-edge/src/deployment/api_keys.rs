@@ -16,25 +16,26 @@ use crate::kit::body;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::api_key::{KeyChange, key_json, keys_json, parse_change, parse_rotation};
+use tally_api::public::revoked_key_json;
+use tally_api::query::{LIST_LIMIT, Query, wrong_cursor};
+use tally_api::routes::Subject;
 use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
-use tally_protocol::access::{Caller, Scope, Subject};
-use tally_protocol::alerts::AlertName;
-use tally_protocol::api_key::{
-    ApiKey, Digest, KEYS_MAX, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json,
-    make_token, parse_change, parse_rotation,
-};
-use tally_protocol::gift::{HeldKey, KEY_DEPTH_MAX, KeyMade};
-use tally_protocol::messages::{
-    EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
-};
-use tally_protocol::names::DIRECTORY_PARTITIONS;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::revoked_key_json;
-use tally_protocol::query::{LIST_LIMIT, Query, wrong_cursor};
 use tally_shared::partitions::ask_some;
 use tally_shared::{call, call_within};
+use tally_wire::messages::{
+    EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
+};
+use tally_wire::names::DIRECTORY_PARTITIONS;
+use tally_wire::names::alert::AlertName;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::{
+    ApiKey, Digest, HeldKey, KEY_DEPTH_MAX, KEYS_MAX, KeyId, KeyMade, KeyToken, SECRET_BYTES,
+    Scope, make_token,
+};
 
 /// How long an isolate uses a cached key without asking, milliseconds. After that it refreshes the key in the
 /// background.

@@ -5,14 +5,16 @@
 
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::{Caller, Right};
+use tally_api::audit::{acts_json, begun, parse_span};
+use tally_api::routes::{Route, RouteName};
 use tally_host::Host;
-use tally_protocol::access::{Caller, Right, Scope};
-use tally_protocol::audit::{AuditEntry, CallOutcome, acts_json, parse_span};
-use tally_protocol::messages::{AddAuditEntry, Call, CallAudited, Fault, ListAuditEntries, encode};
-use tally_protocol::problem::Problem;
-use tally_protocol::routes::{Route, RouteName};
 use tally_shared::call::answer_of;
 use tally_shared::{call, call_within};
+use tally_wire::audit::{AuditEntry, CallOutcome};
+use tally_wire::messages::{AddAuditEntry, Call, CallAudited, Fault, ListAuditEntries, encode};
+use tally_wire::problem::Problem;
+use tally_wire::rights::Scope;
 
 /// How long a call waits for the log, milliseconds.
 const LOG_MS_MAX: u64 = 1_000;
@@ -80,7 +82,7 @@ pub async fn begin_named(
     is_logged_later: bool,
 ) {
     let host = &context.host;
-    let entry = AuditEntry::begun(caller, call, target, host.now_ms(), host.random());
+    let entry = begun(caller, call, target, host.now_ms(), host.random());
     let account = caller.account().to_owned();
     let add = AddAuditEntry { entry, account };
     context.set_audit_entry(add.clone());

@@ -19,17 +19,17 @@ use std::collections::HashSet;
 use futures_util::future::LocalBoxFuture;
 
 use crate::bulk::sender::count_many;
+use tally_api::batch::addressed::{Addressed, RehashedElements};
+use tally_api::number::Estimate;
 use tally_core::counter::flush::Load;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::sketch::{HashId, HashKey, Source, Token, Uniques, hash};
 use tally_host::{Host, State};
-use tally_protocol::batch::plan::{Addressed, RehashedElements};
-use tally_protocol::fleet::GaugeKind;
-use tally_protocol::messages::{GlobalSum, Read, ReadParts, ViewOf};
-use tally_protocol::names::{CANARY, CANARY_ON, CellAddress, canary};
-use tally_protocol::public::Estimate;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::{call_within, fleet};
+use tally_wire::fleet::GaugeKind;
+use tally_wire::messages::{GlobalSum, Read, ReadParts, ViewOf};
+use tally_wire::names::{CANARY, CANARY_ON, CellAddress, canary};
 
 /// How often it is written.
 const EVERY_MS: i64 = 60_000;

@@ -11,8 +11,8 @@ use super::metrics::ask_fleet;
 use crate::kit::request_context::RequestContext;
 use tally_core::counter::id::Datacenter;
 use tally_host::{Host, State};
-use tally_protocol::fleet::Fleet;
 use tally_shared::open_objects;
+use tally_wire::fleet::Fleet;
 
 /// How often the partitions are asked: where one process runs all of them, and elsewhere, where each time is 16 calls.
 const LOOK_EVERY_MS: (i64, i64) = (10_000, 600_000);

@@ -1,7 +1,7 @@
 //! Refusals of what a key makes: keys, shares, alerts, policies.
 
 use tally_core::callers::account::account_max;
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::problem::{Code, Problem};
 
 /// The detail of a refusal where the caller's part of a table has no room.
 pub(crate) fn part_full(what: &str, rows_max: u64, how: &str) -> String {

@@ -17,15 +17,16 @@ use serde::Serialize;
 use super::fleet_state::{self, FleetState};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::fields::Moment;
 use tally_host::{Host, State};
-use tally_protocol::fields::Moment;
-use tally_protocol::health::{Ailment, Health, WriteHealth};
-use tally_protocol::messages::{CheckStorage, PROTOCOL, WriteProof};
-use tally_protocol::names::STARTED_AT;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::stored::{self, SCHEMA_VERSION};
 use tally_shared::concurrency::all_settled;
 use tally_shared::{call_within, open_objects, partitions, unreadable};
+use tally_wire::health::{Ailment, Health, WriteHealth};
+use tally_wire::messages::{CheckStorage, PROTOCOL, WriteProof};
+use tally_wire::names::STARTED_AT;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::stored;
+use tally_wire::stored::SCHEMA_VERSION;
 
 /// How long a partition may take to answer, milliseconds. A slower one is not reported as unreadable.
 const CHECK_MS_MAX: u64 = 1_000;

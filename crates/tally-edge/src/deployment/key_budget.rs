@@ -7,13 +7,14 @@ use crate::kit::request_context::RequestContext;
 use crate::limits::limiters::{cache_denial, denied, forget_denial};
 use crate::limits::resolved_check::ResolvedCheck;
 use crate::limits::{asks, calls};
+use tally_api::access::Caller;
 use tally_core::counter::id::CounterId;
 use tally_core::limit::owner::Owner;
 use tally_core::limit::policy::{Policy, Scope};
-use tally_protocol::access::{Caller, KeyBudget};
-use tally_protocol::limits::PolicyName;
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::call;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::KeyBudget;
 
 /// The window of a budget.
 const WINDOW_SECONDS: u64 = 60;

@@ -5,12 +5,12 @@ use futures_util::future::join;
 
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::metrics::CONTENT_TYPE;
 use tally_core::counter::id::Datacenter;
 use tally_host::Host;
-use tally_protocol::fleet::Fleet;
-use tally_protocol::messages::{AskFleet, Fault, ReadMetrics};
-use tally_protocol::metrics::CONTENT_TYPE;
 use tally_shared::{call_within, fleet, metrics};
+use tally_wire::fleet::Fleet;
+use tally_wire::messages::{AskFleet, Fault, ReadMetrics};
 
 /// How long the aggregator may take; a scraper waits 10 s by default, and must get the edge's own numbers.
 const AGGREGATOR_MS_MAX: u64 = 2_000;

@@ -13,20 +13,18 @@ use crate::kit::body;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
+use tally_api::public::revoked_json;
+use tally_api::query::{ListPage, PagedList, Query};
+use tally_api::routes::Subject;
+use tally_api::share::{parse_share, share_json, shares_json};
 use tally_core::order::put_in_order;
 use tally_host::{Host, State};
-use tally_protocol::access::{Caller, Scope, Subject};
-use tally_protocol::api_key::KeyId;
-use tally_protocol::gift::HeldShare;
-use tally_protocol::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
-use tally_protocol::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::revoked_json;
-use tally_protocol::query::{ListPage, PagedList, Query};
-use tally_protocol::share::{
-    SHARES_MAX, Share, ShareId, ShareToken, parse_share, share_json, shares_json,
-};
 use tally_shared::{call, call_within};
+use tally_wire::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::{HeldShare, KeyId, SHARES_MAX, Scope, Share, ShareId, ShareToken};
 
 /// How long an isolate uses a cached share without asking, milliseconds.
 const FRESH_MS_MAX: i64 = 30_000;

@@ -3,15 +3,15 @@
 use std::pin::pin;
 
 use super::request_context::RequestContext;
+use tally_api::batch::decode::{Decoder, of_utf16};
+use tally_api::batch::split::BYTE_ORDER_MARK;
+use tally_api::bodies::{
+    BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, DRAIN_PIECE_MS_MAX, PIECE_BYTES, PIECE_MS_MAX,
+};
 use tally_host::Host;
 use tally_host::http::{Pieces, Request};
-use tally_protocol::batch::decode::{Decoder, of_utf16};
-use tally_protocol::batch::split::BYTE_ORDER_MARK;
-use tally_protocol::bodies::{
-    ARRIVAL_MS_MAX, BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, DRAIN_PIECE_MS_MAX,
-    PIECE_BYTES, PIECE_MS_MAX,
-};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::shell_limits::ARRIVAL_MS_MAX;
 
 /// Bodies with at most this announced length are read at once, within the time of a piece.
 const WHOLE_BYTES_MAX: u64 = 16 * 1024;

@@ -11,15 +11,15 @@ use std::rc::Rc;
 use super::request_context::RequestContext;
 use tally_core::sketch::{HashId, HashKey};
 use tally_host::{Host, State};
-use tally_protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
-use tally_protocol::names::HASH_KEY;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::refresh::{Refresh, RefreshAction};
-use tally_protocol::settings;
-use tally_protocol::visitor::{Salt, forgotten_ms};
 use tally_shared::call;
 use tally_shared::call::CALL_MS_MAX;
 use tally_shared::call_within;
+use tally_wire::isolate::refresh::{Refresh, RefreshAction};
+use tally_wire::messages::{Fault, GetSecrets, RotateKey, Secrets};
+use tally_wire::names::HASH_KEY;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::settings;
+use tally_wire::visitor::{Salt, forgotten_ms};
 
 /// How long the directory may take, milliseconds, if this isolate has a key already.
 const REFRESH_MS_MAX: u64 = 1_000;

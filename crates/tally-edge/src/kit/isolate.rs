@@ -6,22 +6,22 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::visitors;
+use tally_api::access::Access;
+use tally_api::batch::body_memory::{BodyRefusal, Shares};
+use tally_api::batch::wave::{Stage, Waves};
+use tally_api::public::Rounding;
 use tally_core::counter::autoscale::shard_of_lot;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::settings::UniqueHash;
 use tally_host::{Host, State};
-use tally_protocol::access::Access;
-use tally_protocol::batch::body_memory::{BodyRefusal, Shares};
-use tally_protocol::batch::wave::{Stage, Waves};
-use tally_protocol::names::{
+use tally_wire::names::{
     ACCESS, ACCESS_OPEN, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION,
     KEYS, UNIQUES_ROUNDING,
 };
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::Rounding;
-use tally_protocol::shell_limits::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
-use tally_protocol::visitor::ClientAddress;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::shell_limits::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
+use tally_wire::visitor::ClientAddress;
 
 /// The most datacenters of one counter whose number of shards is cached: an isolate serves few. Forgetting one costs
 /// one hop.

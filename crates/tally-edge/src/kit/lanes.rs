@@ -17,8 +17,8 @@ use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::lane::{Arrival, IN_FLIGHT_MS_MAX, Lane, Ticket};
 use tally_core::counter::nonces::Nonce;
 use tally_host::{Host, State};
-use tally_protocol::messages::Fault;
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::messages::Fault;
+use tally_wire::problem::{Code, Problem};
 
 /// The most lanes in memory: an idle one is about 300 bytes. Dropping one loses only its name.
 const LANES_MAX: usize = 20_000;

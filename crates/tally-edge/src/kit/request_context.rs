@@ -7,6 +7,10 @@ use futures_util::future::LocalBoxFuture;
 
 use super::isolate::{Datacenters, EdgeSettings};
 use super::visitors::Visitor;
+use tally_api::access::{Access, Caller, Right, origin_of_referrer};
+use tally_api::keyed::KeyRoom;
+use tally_api::public::Rounding;
+use tally_api::routes::Route;
 use tally_core::callers::account::AccountId;
 use tally_core::cluster::region::region_of;
 use tally_core::counter::id::Datacenter;
@@ -14,15 +18,11 @@ use tally_core::counter::ledger::KeySource;
 use tally_core::limit::owner::Owner;
 use tally_host::http::{Context, Request};
 use tally_host::{Host, State};
-use tally_protocol::access::{Access, Caller, Right, origin_of_referrer};
-use tally_protocol::audit::AuditEntry;
-use tally_protocol::keyed::KeyRoom;
-use tally_protocol::messages::AddAuditEntry;
-use tally_protocol::names::CLIENT_ADDRESS_HEADER;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::Rounding;
-use tally_protocol::routes::Route;
-use tally_protocol::visitor::ClientAddress;
+use tally_wire::audit::AuditEntry;
+use tally_wire::messages::AddAuditEntry;
+use tally_wire::names::CLIENT_ADDRESS_HEADER;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::visitor::ClientAddress;
 
 /// Headers by which a proxy identifies itself.
 const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];

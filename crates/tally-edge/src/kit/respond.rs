@@ -5,14 +5,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::request_context::RequestContext;
+use tally_api::limits::{LIMIT_HEADER, POLICY_HEADER};
+use tally_api::live::client_message::EVENT_STREAM;
+use tally_api::routes::{NoRoute, RouteName, allow_of};
 use tally_host::http::{Body, HeaderList, Pieces, Response};
 use tally_host::{Host, State, Stream};
-use tally_protocol::limits::{LIMIT_HEADER, POLICY_HEADER};
-use tally_protocol::live::client_message::EVENT_STREAM;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::routes::{NoRoute, RouteName, allow_of};
 use tally_shared::fleet;
 use tally_shared::metrics;
+use tally_wire::problem::{Code, Problem};
 
 /// How long a browser may remember a preflight's answer.
 const PREFLIGHT_SECONDS: &str = "600";

@@ -15,8 +15,8 @@ use tally_core::limit::meter::NEVER_MS;
 use tally_core::limit::owner::Owner;
 use tally_core::sketch::{HashKey, hash};
 use tally_host::{Host, State};
-use tally_protocol::names::CLIENT_ADDRESS_HEADER;
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::names::CLIENT_ADDRESS_HEADER;
+use tally_wire::problem::{Code, Problem};
 
 /// A counter whose generation is older than this was not created by the write that has just been counted, milliseconds:
 /// a write takes 5 s at most, and generations are of the directory's clock.

@@ -1,8 +1,9 @@
 //! The answers to checks: bodies, headers, problems.
 
 use crate::kit::respond::Answer;
-use tally_protocol::limits::{CheckResult, LIMIT_HEADER, POLICY_HEADER, PolicyName};
-use tally_protocol::problem::{Code, Problem};
+use tally_api::limits::{CheckResult, LIMIT_HEADER, POLICY_HEADER};
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
 
 /// Header of an answer without the limiter, with the policy's rule for errors.
 pub const ON_ERROR_HEADER: &str = "tally-on-error";

@@ -4,10 +4,10 @@ use super::limiters::{self, CHECK_MS_MAX, GLOBAL_MS_MAX, Limiters};
 use super::resolved_check::ResolvedCheck;
 use crate::kit::lanes;
 use crate::kit::request_context::RequestContext;
+use tally_api::limits::batch::{CheckBatch, CheckPosition};
 use tally_core::limit::meter::Verdict;
-use tally_protocol::limits::batch::{CheckBatch, CheckPosition};
-use tally_protocol::messages::{CheckAnswer, CheckKeys, DemandKind, DemandOutcome};
 use tally_shared::call;
+use tally_wire::messages::{CheckAnswer, CheckKeys, DemandKind, DemandOutcome};
 
 /// The verdict by the lane to the limiter. `None` where it is not known.
 pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {

@@ -15,24 +15,26 @@ use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
+use tally_api::access::{Caller, Permission};
+use tally_api::limits::{
+    CheckRequest, POLICIES_MAX, check_takes, deleted_json, held_members, list_json, parse_check,
+    parse_policy, policy_json,
+};
+use tally_api::metrics::Metric;
+use tally_api::query::{Query, wrong_cursor};
 use tally_core::counter::id::CounterId;
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::named::{CallWork, OpenHolds};
 use tally_core::limit::policy::Algorithm;
-use tally_protocol::access::{Caller, Permission, Scope as Right};
-use tally_protocol::limits::{
-    CheckRequest, POLICIES_MAX, PolicyName, check_takes, deleted_json, held_members, list_json,
-    parse_check, parse_policy, policy_json,
-};
-use tally_protocol::messages::{
-    DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut, PutPolicy,
-};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::{self};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{Query, wrong_cursor};
 use tally_shared::call;
 use tally_shared::metrics;
+use tally_wire::messages::{
+    DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut, PutPolicy,
+};
+use tally_wire::names;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope as Right;
 
 /// `POST /limits/{policy}/{key}`: admits the call, or refuses it.
 ///

@@ -18,23 +18,24 @@ use crate::deployment::key_budget;
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use tally_core::limit::meter::Verdict;
-use tally_core::limit::table::ReservationId;
-use tally_host::Host;
-use tally_protocol::access::Caller;
-use tally_protocol::limits::batch::CheckBatch;
-use tally_protocol::limits::{
+use tally_api::access::Caller;
+use tally_api::limits::batch::CheckBatch;
+use tally_api::limits::{
     CheckLine, CheckResult, check_cost, check_takes, is_allowed, many_json, parse_checks,
     refused_many_json,
 };
-use tally_protocol::messages::{DemandKind, EndReservation, Reserve, Reserved};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::{self, LimiterAddress};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
+use tally_api::metrics::Metric;
+use tally_api::query::Query;
+use tally_core::limit::meter::Verdict;
+use tally_core::limit::table::ReservationId;
+use tally_host::Host;
 use tally_shared::call_within;
 use tally_shared::concurrency::all_in_order;
 use tally_shared::metrics;
+use tally_wire::messages::{DemandKind, EndReservation, Reserve, Reserved};
+use tally_wire::names;
+use tally_wire::names::LimiterAddress;
+use tally_wire::problem::{Code, Problem};
 
 /// The largest difference between the clocks of a limiter and the edge, milliseconds.
 const CLOCKS_MS_MAX: i64 = 500;

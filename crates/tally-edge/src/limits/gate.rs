@@ -14,15 +14,14 @@ use super::verdicts;
 use crate::deployment::key_budget;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::limits::{CheckRequest, CheckResult, check_takes, refused_many_json};
+use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::Caller;
-use tally_protocol::limits::{
-    CheckRequest, CheckResult, PolicyName, check_takes, refused_many_json,
-};
-use tally_protocol::names::limit_right;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
-use tally_protocol::visitor::ClientAddress;
+use tally_wire::names::limit_right;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::visitor::ClientAddress;
 
 /// The most policies of one request: each is an item of two headers.
 const GATE_POLICIES_MAX: usize = 10;

@@ -2,14 +2,15 @@
 
 use super::policies;
 use crate::kit::request_context::RequestContext;
+use tally_api::limits::held_keys_json;
 use tally_core::limit::named::Holders;
 use tally_core::limit::policy::Scope;
-use tally_protocol::limits::{PolicyName, held_keys_json};
-use tally_protocol::messages::ListHolders;
-use tally_protocol::names::{LIMITER_COUNT, LIMITER_PARTITIONS, LimiterAddress};
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::call_within;
 use tally_shared::concurrency::all_in_order;
+use tally_wire::messages::ListHolders;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::names::{LIMITER_COUNT, LIMITER_PARTITIONS, LimiterAddress};
+use tally_wire::problem::{Code, Problem};
 
 /// The most limiters that are asked, each by a call.
 const LIMITERS_ASKED_MAX: u32 = 256;

@@ -10,18 +10,20 @@ use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::limits::{
+    CheckRequest, HoldId, HoldRequest, call_problem, hold_member, is_allowed, parse_hold,
+    parse_settlement, settled_json,
+};
+use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::named::{CallAnswer, CallName, CallWork, NamedCall};
-use tally_protocol::access::{Caller, Scope as Right};
-use tally_protocol::limits::{
-    CheckRequest, HoldId, HoldRequest, PolicyName, call_problem, hold_member, is_allowed,
-    parse_hold, parse_settlement, settled_json,
-};
-use tally_protocol::names::limit_right;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::Query;
 use tally_shared::concurrency::all_in_order;
+use tally_wire::names::limit_right;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope as Right;
 
 /// How long checks of one call hold what they take until all are admitted, milliseconds. It counts as used after that
 /// too, so a settlement that is lost changes nothing.

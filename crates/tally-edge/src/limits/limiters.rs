@@ -10,6 +10,8 @@ use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::resolved_check::ResolvedCheck;
 use crate::kit::lanes::{LaneKind, Lanes, complete, linger};
+use tally_api::limits::batch::{CheckBatch, gather_ms};
+use tally_api::metrics::Metric;
 use tally_core::counter::autoscale::FlushMeter;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -17,13 +19,11 @@ use tally_core::counter::nonces::Nonce;
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::policy::Policy;
 use tally_host::{Host, State};
-use tally_protocol::limits::PolicyName;
-use tally_protocol::limits::batch::{CheckBatch, gather_ms};
-use tally_protocol::messages::{CheckAnswer, CheckKeys, Fault};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::LimiterAddress;
 use tally_shared::call_within;
 use tally_shared::metrics;
+use tally_wire::messages::{CheckAnswer, CheckKeys, Fault};
+use tally_wire::names::LimiterAddress;
+use tally_wire::names::policy::PolicyName;
 
 /// How long a limiter of the own datacenter may take to decide a check, milliseconds: the caller waits for it.
 pub const CHECK_MS_MAX: u64 = 1_500;

@@ -9,12 +9,12 @@
 use super::limiters::with_limits;
 use super::resolved_check::ResolvedCheck;
 use crate::kit::request_context::RequestContext;
+use tally_api::metrics::Metric;
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::borrowers::{Borrowers, DueRequest};
 use tally_core::limit::hot::HotKeys;
 use tally_core::limit::meter::Verdict;
 use tally_host::Host;
-use tally_protocol::metrics::Metric;
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 use tally_shared::lease_requests::lend;

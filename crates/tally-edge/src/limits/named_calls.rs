@@ -12,11 +12,11 @@ use super::verdicts;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
+use tally_api::limits::{HoldId, call_problem, hold_member};
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::named::{CallAnswer, CallFault, CallName, CallWork, NamedCall};
-use tally_protocol::limits::{HoldId, call_problem, hold_member};
-use tally_protocol::messages::{DemandKind, DemandOutcome};
-use tally_protocol::problem::Problem;
+use tally_wire::messages::{DemandKind, DemandOutcome};
+use tally_wire::problem::Problem;
 
 /// What the named calls of one request share.
 #[derive(Clone, Copy)]

@@ -7,17 +7,19 @@ use crate::deployment::givers::part_full;
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use tally_protocol::access::Caller;
-use tally_protocol::limits::{
-    OVERRIDES_MAX, OVERRIDES_OF_ALL_MAX, OverridePattern, PolicyName, override_deleted_json,
-    override_json, overrides_json, parse_override,
+use tally_api::access::Caller;
+use tally_api::limits::{
+    OVERRIDES_MAX, OVERRIDES_OF_ALL_MAX, override_deleted_json, override_json, overrides_json,
+    parse_override,
 };
-use tally_protocol::messages::{
+use tally_api::query::{Query, wrong_cursor};
+use tally_shared::call;
+use tally_wire::messages::{
     DeleteOverride, GetPolicy, ListFrom, ListOverrides, OverridePut, OverridesListed, PutOverride,
 };
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::query::{Query, wrong_cursor};
-use tally_shared::call;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
 
 /// `PUT /limits/{policy}/overrides/{pattern}`: creates an override, or replaces it.
 ///

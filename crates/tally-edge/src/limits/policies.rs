@@ -18,12 +18,13 @@ use tally_core::counter::id::CounterId;
 use tally_core::limit::policy::overrides::{Override, OverrideSet, PatternFilter};
 use tally_core::limit::policy::{OnError, Policy};
 use tally_host::{Host, State};
-use tally_protocol::limits::{OverridePattern, PolicyName};
-use tally_protocol::messages::{
+use tally_shared::call_within;
+use tally_wire::messages::{
     Fault, FindOverride, GetPolicy, KnownOverrides, OverrideNews, StoredPolicy,
 };
-use tally_protocol::problem::{Code, Problem};
-use tally_shared::call_within;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
 
 /// The most policies that an isolate caches: 300 bytes each, so 3 MB. All their filters together have 1.25 MB, because
 /// there are at most a million overrides.

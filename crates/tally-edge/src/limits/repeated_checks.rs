@@ -14,16 +14,16 @@ use super::resolved_check::ResolvedCheck;
 use super::verdicts;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::{Listener, REQUEST_ID};
+use tally_api::limits::LIMIT_HEADER;
+use tally_api::metrics::Metric;
+use tally_api::routes::RouteName;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::meter::Verdict;
 use tally_host::http::{Body, Response, StaticHead};
 use tally_host::{Host, State};
-use tally_protocol::limits::LIMIT_HEADER;
-use tally_protocol::metrics::Metric;
-use tally_protocol::problem::Code;
-use tally_protocol::routes::RouteName;
 use tally_shared::metrics;
+use tally_wire::problem::Code;
 
 /// The most recognised requests: 2 KB each.
 const REPEATS_MAX: usize = 64;

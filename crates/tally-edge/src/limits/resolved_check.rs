@@ -4,18 +4,19 @@ use std::rc::Rc;
 
 use super::policies::{KeyOverride, override_of, policy_of};
 use crate::kit::request_context::RequestContext;
+use tally_api::limits::batch::CheckBatch;
+use tally_api::limits::{CheckRequest, CheckResult, OverriddenBy, check_cost};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::owner::Owner;
 use tally_core::limit::policy::overrides::OverrideEffect;
 use tally_core::limit::policy::{LIMIT_MAX, Policy, Scope};
 use tally_core::limit::table::Check;
-use tally_protocol::limits::batch::CheckBatch;
-use tally_protocol::limits::{CheckRequest, CheckResult, OverriddenBy, PolicyName, check_cost};
-use tally_protocol::messages::{DemandKind, KeyDemand};
-use tally_protocol::names::LimiterAddress;
-use tally_protocol::problem::Problem;
 use tally_shared::call;
+use tally_wire::messages::{DemandKind, KeyDemand};
+use tally_wire::names::LimiterAddress;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::Problem;
 
 /// A check and its target.
 #[derive(Clone)]

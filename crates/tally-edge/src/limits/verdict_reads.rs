@@ -4,14 +4,15 @@ use super::verdicts::{SEND_MS, send};
 use super::{holders, policies};
 use crate::kit::request_context::RequestContext;
 use crate::read::fetch::{FetchedSum, see};
+use tally_api::public::{SummedCounter, VerdictCounts};
+use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
-use tally_protocol::limits::PolicyName;
-use tally_protocol::messages::{Read, ReadParts};
-use tally_protocol::names::{self, VerdictKind};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{SummedCounter, VerdictCounts};
-use tally_protocol::query::Query;
 use tally_shared::concurrency::all_in_order;
+use tally_wire::messages::{Read, ReadParts};
+use tally_wire::names;
+use tally_wire::names::VerdictKind;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::problem::{Code, Problem};
 
 /// The parameters of `GET /limits/{policy}`: all but `include` are about what it includes.
 pub const PARAMETERS: [&str; 9] = [

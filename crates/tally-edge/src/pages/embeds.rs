@@ -7,18 +7,18 @@ use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::read::counter::see;
 use crate::write::counter;
+use tally_api::access::Caller;
+use tally_api::badge::{Badge, FRESH_SECONDS, NONE_YET};
+use tally_api::batch::event::UNIQUE_BYTES_MAX;
+use tally_api::dimensions::parse_list;
+use tally_api::public::SummedCounter;
+use tally_api::query::{Query, Window};
+use tally_api::routes::RouteName;
 use tally_core::counter::dimensions::Dimensions;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
-use tally_protocol::access::Caller;
-use tally_protocol::badge::{Badge, FRESH_SECONDS, NONE_YET};
-use tally_protocol::batch::event::UNIQUE_BYTES_MAX;
-use tally_protocol::dimensions::parse_list;
-use tally_protocol::messages::Read;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::SummedCounter;
-use tally_protocol::query::{Query, Window};
-use tally_protocol::routes::RouteName;
+use tally_wire::messages::Read;
+use tally_wire::problem::{Code, Problem};
 
 /// One transparent point. Source: GIF89a specification, sections 17 to 27.
 const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";

@@ -8,7 +8,7 @@
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use tally_host::{File, Host};
-use tally_protocol::problem::{Code, Problem};
+use tally_wire::problem::{Code, Problem};
 
 /// What the page may do: load its own files, call its own origin, and nothing else. The page itself holds no script and
 /// no style, so injected text would not run.

@@ -9,20 +9,18 @@ use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::{self, Answer};
 use crate::kit::visitors;
+use tally_api::live::client_message::{parse_topics, resumes};
+use tally_api::live::{HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
+use tally_api::routes::{RouteName, not_shared};
 use tally_core::cluster::region::location_hint;
 use tally_core::sketch::hash;
 use tally_host::http::Response;
 use tally_host::{Host, State, Stream};
-use tally_protocol::access::{Scope, not_shared};
-use tally_protocol::live::client_message::{parse_topics, resumes};
-use tally_protocol::live::topic::Topic;
-use tally_protocol::live::{
-    HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX,
-};
-use tally_protocol::messages::Join;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::routes::RouteName;
 use tally_shared::call;
+use tally_wire::live::topic::Topic;
+use tally_wire::messages::Join;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// How long an isolate uses the hub that it found, before it looks for room in earlier ones.
 const FOUND_MS: u64 = 60_000;

@@ -15,6 +15,12 @@ use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
 use crate::read::counter as read;
 use crate::write::keyed::{count_keyed, problem_of};
+use tally_api::access::Caller;
+use tally_api::bodies::parse_queued;
+use tally_api::keys::KeyKind;
+use tally_api::metrics::Metric;
+use tally_api::public::{SummedCounter, count_json, dead_letters_json, queued_json};
+use tally_api::query::{LIST_LIMIT, ListPage, PagedList, Query};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, WriteKey};
 use tally_core::counter::ledgers::marked;
@@ -26,18 +32,11 @@ use tally_core::counter::queued_events::{
     EventBatch, INBOX_LIMITS, NameEvent, QUEUE_LIMITS, QueuedEvents,
 };
 use tally_host::Host;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::bodies::parse_queued;
-use tally_protocol::keys::KeyKind;
-use tally_protocol::messages::{
-    Append, AppendResult, DeadLetters, Fault, Read, ReadDead, ReadParts,
-};
-use tally_protocol::metrics::Metric;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{SummedCounter, count_json, dead_letters_json, queued_json};
-use tally_protocol::query::{LIST_LIMIT, ListPage, PagedList, Query};
 use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::{call, call_within, metrics};
+use tally_wire::messages::{Append, AppendResult, DeadLetters, Fault, Read, ReadDead, ReadParts};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// Time for the first attempt of an append, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];

@@ -14,11 +14,11 @@ use tally_core::counter::numbers::{NUMBERED, WriteNumbers};
 use tally_core::counter::queued_events::QueuedEvents;
 use tally_core::counter::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
 use tally_host::{Host, State};
-use tally_protocol::messages::{CloseSession, Fault, OpenSession};
-use tally_protocol::problem::Problem;
-use tally_protocol::queued::Message;
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{CloseSession, Fault, OpenSession};
+use tally_wire::problem::Problem;
+use tally_wire::queued::Message;
 
 /// Time for the first attempt of a batch, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];

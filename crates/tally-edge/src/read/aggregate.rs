@@ -4,10 +4,12 @@ use super::cache::VIEW_MS_MAX;
 use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use tally_protocol::messages::SumMany;
-use tally_protocol::problem::Problem;
-use tally_protocol::public::Aggregate;
-use tally_protocol::query::Query;
+use tally_api::public::{
+    aggregate_json, prefix_breakdown_json, prefix_history_json, prefix_value_json,
+};
+use tally_api::query::Query;
+use tally_wire::messages::{Aggregate, SumMany};
+use tally_wire::problem::Problem;
 
 /// How old a shared sum may be: as any default read.
 const SHARED_MS_MAX: i64 = VIEW_MS_MAX;
@@ -27,9 +29,9 @@ pub async fn aggregate(context: &RequestContext, prefix: String) -> Result<Answe
     };
     let (gathered, is_own) = sum(context, request, is_strong).await?;
     let now_ms = context.host.now_ms();
-    Ok(Answer::json(
-        gathered.to_json(&prefix, is_own, now_ms, strings),
-    ))
+    Ok(Answer::json(aggregate_json(
+        &gathered, &prefix, is_own, now_ms, strings,
+    )))
 }
 
 /// `GET /counters/{prefix}*/aggregate/history`.
@@ -61,7 +63,7 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
     };
     let (gathered, is_own) = sum(context, request, is_strong).await?;
     let now_ms = context.host.now_ms();
-    let json = gathered.history_json(&prefix, range, is_own, now_ms, format);
+    let json = prefix_history_json(&gathered, &prefix, range, is_own, now_ms, format);
     Ok(Answer::json(json))
 }
 
@@ -93,8 +95,8 @@ pub async fn breakdown(context: &RequestContext, prefix: String) -> Result<Answe
     let (gathered, is_own) = sum(context, many, is_strong).await?;
     let now_ms = context.host.now_ms();
     let json = match value {
-        Some(_) => gathered.value_json(&prefix, &selection, is_own, now_ms, strings),
-        None => gathered.breakdown_json(&prefix, &selection, is_own, now_ms, strings),
+        Some(_) => prefix_value_json(&gathered, &prefix, &selection, is_own, now_ms, strings),
+        None => prefix_breakdown_json(&gathered, &prefix, &selection, is_own, now_ms, strings),
     };
     Ok(Answer::json(json))
 }

@@ -3,11 +3,11 @@
 use super::counter::{not_found, see_version};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::public::SummedCounter;
+use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
-use tally_protocol::messages::Read;
-use tally_protocol::problem::Problem;
-use tally_protocol::public::SummedCounter;
-use tally_protocol::query::Query;
+use tally_wire::messages::Read;
+use tally_wire::problem::Problem;
 
 /// `GET /counters/{id}/breakdown`.
 ///

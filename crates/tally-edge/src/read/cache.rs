@@ -14,8 +14,8 @@ use crate::kit::respond::Answer;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
 use tally_host::{Host, State};
-use tally_protocol::messages::{Fault, GlobalSum, Read};
 use tally_shared::call::CALL_MS_MAX;
+use tally_wire::messages::{Fault, GlobalSum, Read};
 
 /// The largest age of a view in the answer to a default read.
 pub const VIEW_MS_MAX: i64 = 500;

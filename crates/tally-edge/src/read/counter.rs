@@ -13,16 +13,16 @@ use crate::archive::snapshots;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::pages::files::weighted;
+use tally_api::metrics::Metric;
+use tally_api::public::{Freshness, SummedCounter};
+use tally_api::query::{Query, Window};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::SeenValue;
-use tally_protocol::access::Scope;
-use tally_protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, ReadParts};
-use tally_protocol::metrics::Metric;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{Freshness, SummedCounter};
-use tally_protocol::query::{Query, Window};
-use tally_protocol::version::{Version, not_reached};
 use tally_shared::{call, known_cells, metrics};
+use tally_wire::messages::{Explain, Explained, Fault, GlobalSum, Read, ReadParts, not_reached};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
+use tally_wire::version::Version;
 
 pub use super::fetch::{FetchedSum, see, unread};
 

@@ -4,12 +4,12 @@ use super::counter::{not_found, see_version};
 use super::history::read_pieces;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::public::SummedCounter;
+use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::Range;
-use tally_protocol::messages::{Read, ReadParts};
-use tally_protocol::problem::Problem;
-use tally_protocol::public::SummedCounter;
-use tally_protocol::query::Query;
+use tally_wire::messages::{Read, ReadParts};
+use tally_wire::problem::Problem;
 
 /// The most steps of one read: their histograms have at most 60 × 56,882 bytes = 3.4 MB in a message.
 const STEPS_AT_ONCE: i64 = 60;

@@ -13,14 +13,14 @@ use super::cache::{
 };
 use super::last_seen;
 use crate::kit::request_context::RequestContext;
+use tally_api::metrics::Metric;
+use tally_api::public::Freshness;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, GlobalSum, ReadDrained, ReadEach};
-use tally_protocol::metrics::Metric;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::Freshness;
 use tally_shared::call;
 use tally_shared::call::CALL_MS_MAX;
 use tally_shared::metrics;
+use tally_wire::messages::{Fault, GlobalSum, ReadDrained, ReadEach};
+use tally_wire::problem::{Code, Problem};
 
 /// How often a reader checks a fetch that another request began.
 const LOOK_EVERY_MS: u64 = 2;

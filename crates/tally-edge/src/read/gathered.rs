@@ -10,15 +10,14 @@ use futures_channel::oneshot;
 
 use super::counter::unread;
 use crate::kit::request_context::RequestContext;
+use tally_api::metrics::Metric;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_host::{Host, State};
-use tally_protocol::messages::{AskTop, Fault, SumMany, Top, encode};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::TABLET_COUNT;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::Aggregate;
 use tally_shared::metrics;
 use tally_shared::{call, call_within, partitions};
+use tally_wire::messages::{Aggregate, AskTop, Fault, SumMany, Top, encode};
+use tally_wire::names::TABLET_COUNT;
+use tally_wire::problem::{Code, Problem};
 
 /// How long a fetch may take: a sum opens every cell of up to 5,000 counters.
 const FETCH_MS_MAX: u64 = 45_000;

@@ -7,13 +7,13 @@
 use super::counter::{not_found, see_version};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::export::CSV;
+use tally_api::public::{HistoryPoints, SummedCounter, Truth};
+use tally_api::query::{POINTS_MAX, Query};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::Range;
-use tally_protocol::export::CSV;
-use tally_protocol::messages::{Fault, Read, ReadParts};
-use tally_protocol::problem::Problem;
-use tally_protocol::public::{HistoryPoints, SummedCounter, Truth};
-use tally_protocol::query::{POINTS_MAX, Query};
+use tally_wire::messages::{Fault, Read, ReadParts};
+use tally_wire::problem::Problem;
 
 /// Reads a counter for each piece of a range, of at most `points_max` points, and passes each to `each`.
 ///

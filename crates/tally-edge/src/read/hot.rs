@@ -3,10 +3,10 @@
 use crate::deployment::metrics::ask_fleet;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::public::hot_json;
+use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
-use tally_protocol::problem::Problem;
-use tally_protocol::public::hot_json;
-use tally_protocol::query::Query;
+use tally_wire::problem::Problem;
 
 /// `GET /top?by=rate`.
 ///

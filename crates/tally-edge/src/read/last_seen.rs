@@ -10,17 +10,17 @@ use std::rc::Rc;
 
 use super::fetch::FetchedSum;
 use crate::kit::request_context::RequestContext;
+use tally_api::public::Freshness;
 use tally_core::cluster::root::Root;
 use tally_core::counter::bounded_map::{BoundedMap, Weighed, WeighedMap};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Part;
 use tally_core::sketch::Uniques;
 use tally_host::{Host, State};
-use tally_protocol::messages::{Fault, GlobalSum, Read, SumDatacenter};
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::ObjectUser;
-use tally_protocol::public::Freshness;
 use tally_shared::{known_cells, open_objects};
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::{Fault, GlobalSum, Read, SumDatacenter};
+use tally_wire::names::CellAddress;
 
 /// How long the absence of a counter is cached, milliseconds.
 const ABSENT_MS: i64 = 1_000;

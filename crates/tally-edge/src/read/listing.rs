@@ -4,13 +4,13 @@ use super::counter::unread;
 use crate::archive::snapshots;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::public::list_json;
+use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::Caller;
-use tally_protocol::messages::ListAll;
-use tally_protocol::problem::Problem;
-use tally_protocol::public::list_json;
-use tally_protocol::query::Query;
 use tally_shared::{call, partitions};
+use tally_wire::messages::ListAll;
+use tally_wire::problem::Problem;
 
 /// `GET /counters`: names in order, page by page, with their values where asked for.
 ///

@@ -4,12 +4,13 @@ use super::counter::not_found;
 use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::public::{TopPage, top_json};
+use tally_api::query::{Query, TopQuery};
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::messages::{AskTop, Top, TopOrder};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{TopPage, top_json};
-use tally_protocol::query::{Query, TopQuery};
+use tally_wire::messages::{AskTop, Top, TopOrder};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// How old a shared top may be, milliseconds: the directory's data is older.
 const SHARED_MS_MAX: i64 = 1_000;

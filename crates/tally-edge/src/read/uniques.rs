@@ -6,13 +6,14 @@ use crate::kit::body;
 use crate::kit::hash_keys;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use tally_api::access::Caller;
+use tally_api::bodies::parse_nothing;
+use tally_api::public::{SummedCounter, intersection_json, rotated_json, union_json};
+use tally_api::query::{Query, UNION_MAX, Window};
 use tally_core::counter::id::CounterId;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::bodies::parse_nothing;
-use tally_protocol::messages::Read;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{SummedCounter, intersection_json, rotated_json, union_json};
-use tally_protocol::query::{Query, UNION_MAX, Window};
+use tally_wire::messages::Read;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// `GET /uniques`.
 ///

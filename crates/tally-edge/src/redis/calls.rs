@@ -15,28 +15,30 @@ use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::{self, Answer};
+use tally_api::access::Caller;
+use tally_api::keys::{KeyKind, command_key};
+use tally_api::routes;
+use tally_api::routes::{RouteName, not_shared};
 use tally_host::http::Response;
 use tally_host::{Host, State, Stream};
-use tally_protocol::access::{Caller, Scope, not_shared};
-use tally_protocol::audit::CallOutcome;
-use tally_protocol::keys::{KeyKind, command_key};
-use tally_protocol::messages::{Attempts, Fault, RunCommands, Subscribe};
-use tally_protocol::names::{REDIS, REDIS_ROOT};
-use tally_protocol::problem::{Code, Problem, RETRY_AFTER_SECONDS};
-use tally_protocol::redis::command::{Act, Command, KeyspaceCommand, is_command};
-use tally_protocol::redis::error;
-use tally_protocol::redis::glob::literal_prefix;
-use tally_protocol::redis::kept_replies::check_reply;
-use tally_protocol::redis::notifications::Subscription;
-use tally_protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
-use tally_protocol::redis::request::{
-    Arguments, COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, RedisRequest, token_of, without_token,
+use tally_redis::command::{Act, Command, KeyspaceCommand, is_command};
+use tally_redis::error;
+use tally_redis::glob::literal_prefix;
+use tally_redis::kept_replies::check_reply;
+use tally_redis::notifications::Subscription;
+use tally_redis::request::{
+    COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, RedisRequest, token_of, without_token,
 };
-use tally_protocol::redis::script_table::Script;
-use tally_protocol::redis::scripts;
-use tally_protocol::routes::{self, RouteName};
-use tally_protocol::shell_limits::OPERATE_MS_MAX;
+use tally_redis::scripts::known as scripts;
+use tally_redis::scripts::table::Script;
 use tally_shared::{call, call_within};
+use tally_wire::audit::CallOutcome;
+use tally_wire::messages::{Arguments, Attempts, Fault, RunCommands, Subscribe};
+use tally_wire::names::{REDIS, REDIS_ROOT};
+use tally_wire::problem::{Code, Problem, RETRY_AFTER_SECONDS};
+use tally_wire::redis::{Encoding, Reply, UNAVAILABLE};
+use tally_wire::rights::Scope;
+use tally_wire::shell_limits::OPERATE_MS_MAX;
 
 /// Where the dialect is answered.
 const MOUNT: &str = "/redis";
@@ -177,7 +179,7 @@ async fn listen(
         return Ok(None);
     }
     let message = Subscribe {
-        subscription,
+        channels: subscription.into(),
         caller: caller.owner(),
     };
     let stream = call::stream(&context.host, &message, None).await;

@@ -9,14 +9,15 @@ use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::read::counter::{not_found, see, see_version, unread};
 use crate::write::unique_elements;
+use tally_api::access::Caller;
+use tally_api::public::{SummedCounter, hll_of, imported_json, not_of_redis, parse_hll};
+use tally_api::query::{Query, Window};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::settings::UniqueHash;
-use tally_protocol::access::{Caller, Scope};
-use tally_protocol::messages::{LookUp, Read, ReadParts};
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{SummedCounter, hll_of, imported_json, not_of_redis, parse_hll};
-use tally_protocol::query::{Query, Window};
 use tally_shared::call;
+use tally_wire::messages::{LookUp, Read, ReadParts};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// Media type of the string.
 const OCTETS: &str = "application/octet-stream";

@@ -8,26 +8,26 @@ use crate::kit::respond::Answer;
 use crate::read::cache::with_reads;
 use crate::read::counter::not_found;
 use crate::read::last_seen;
+use tally_api::access::Caller;
+use tally_api::bodies::{parse_set, parse_settings};
+use tally_api::keyed;
+use tally_api::keys::{KeyKind, parse_if_match};
+use tally_api::metrics::Metric;
+use tally_api::public::{Freshness, SummedCounter, deleted_json};
+use tally_api::query::Query;
 use tally_core::callers::account::AccountId;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::Uniques;
-use tally_protocol::access::Caller;
-use tally_protocol::bodies::{parse_set, parse_settings};
-use tally_protocol::keyed;
-use tally_protocol::keys::{KeyKind, parse_if_match};
-use tally_protocol::messages::{
+use tally_shared::metrics;
+use tally_shared::{call, call_within};
+use tally_wire::messages::{
     Done, GlobalSum, LookUp, Operate, Operation, OperationKey, OperationOutcome, Read, ReadDrained,
     ReadParts, StoreAnswer, StoredAnswer,
 };
-use tally_protocol::metrics::Metric;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{Freshness, SummedCounter, deleted_json};
-use tally_protocol::query::Query;
-use tally_protocol::shell_limits::OPERATE_MS_MAX;
-use tally_shared::metrics;
-use tally_shared::{call, call_within};
+use tally_wire::problem::{Code, Problem};
+use tally_wire::shell_limits::OPERATE_MS_MAX;
 
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
 ///

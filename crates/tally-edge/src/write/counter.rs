@@ -13,6 +13,12 @@ use crate::kit::lanes;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::read::counter as read;
+use tally_api::access::Caller;
+use tally_api::batch::gathered::{Times, element_second};
+use tally_api::keys::KeyKind;
+use tally_api::metrics::Metric;
+use tally_api::public::{ignored_json, write_json};
+use tally_api::query::Query;
 use tally_core::counter::autoscale::{shard_of_element, shard_with_room};
 use tally_core::counter::dimensions::Dimensions;
 use tally_core::counter::flush::{Element, Load, Refusal};
@@ -21,18 +27,11 @@ use tally_core::counter::lane::Arrival;
 use tally_core::counter::ledger::{HomeCondition, KeyedWrite};
 use tally_core::counter::settings::UniqueHash;
 use tally_core::counter::total::Value;
-use tally_protocol::access::Caller;
-use tally_protocol::batch::gather::Times;
-use tally_protocol::keyed::element_second;
-use tally_protocol::keys::KeyKind;
-use tally_protocol::known_cells::AcknowledgedWrite;
-use tally_protocol::messages::{Fault, LookUp, OperationCondition};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::CellAddress;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::{ignored_json, write_json};
-use tally_protocol::query::Query;
 use tally_shared::{call, known_cells, metrics};
+use tally_wire::isolate::known_cells::AcknowledgedWrite;
+use tally_wire::messages::{Fault, LookUp, OperationCondition};
+use tally_wire::names::CellAddress;
+use tally_wire::problem::{Code, Problem};
 
 /// How long a write follows moves, milliseconds. It waits 4.8 s in all, so 1.8 s are left for the last batch. On a busy
 /// machine a first batch took 0.5 s, and its answer came too late to follow the move.

@@ -8,17 +8,17 @@ use std::rc::Rc;
 use crate::kit::isolate::{cache_has_floor, cache_home, cache_shards, cache_unique_hash};
 use crate::kit::lanes::{LaneKind, Lanes, complete, linger};
 use crate::read::last_seen;
+use tally_api::metrics::Metric;
 use tally_core::counter::flush::{Load, Refusal, newest_at};
 use tally_core::counter::nonces::Nonce;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, Flush, Flushed};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::ObjectUser;
-use tally_protocol::problem::Problem;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::call_within;
 use tally_shared::{known_cells, leads_apart, metrics, open_objects};
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::{Fault, Flush, Flushed};
+use tally_wire::names::CellAddress;
+use tally_wire::problem::Problem;
 
 /// The most times that a write is sent again because its shard has been sealed.
 pub const MOVES_MAX: usize = 4;

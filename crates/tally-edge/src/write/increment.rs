@@ -4,21 +4,21 @@ use super::unique_elements::{Unique, unique_of};
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
+use tally_api::access::{Caller, Permission};
+use tally_api::batch::by::Actor;
+use tally_api::batch::event::{IncrementBody, parse_increment};
+use tally_api::batch::gather::skew_of;
+use tally_api::dimensions;
+use tally_api::keys::parse_if_match;
+use tally_api::metrics::Metric;
 use tally_core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::samples::Samples;
 use tally_core::sketch::Histogram;
 use tally_host::Host;
-use tally_protocol::access::{Caller, Permission};
-use tally_protocol::batch::by::Actor;
-use tally_protocol::batch::event::{IncrementBody, parse_increment};
-use tally_protocol::batch::gather::skew_of;
-use tally_protocol::dimensions;
-use tally_protocol::keys::parse_if_match;
-use tally_protocol::messages::OperationCondition;
-use tally_protocol::metrics::Metric;
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::metrics;
+use tally_wire::messages::OperationCondition;
+use tally_wire::problem::{Code, Problem};
 
 /// The write of a client.
 pub struct Write {

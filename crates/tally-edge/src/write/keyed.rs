@@ -8,19 +8,19 @@ use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::read::counter as read;
 use crate::read::last_seen;
+use tally_api::keyed::KeyRoom;
+use tally_api::public::write_json;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, Recorded};
 use tally_core::counter::nonces::FlushEffect;
 use tally_core::counter::total::Value;
-use tally_protocol::keyed::KeyRoom;
-use tally_protocol::messages::Flushed;
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::ObjectUser;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::write_json;
 pub use tally_shared::keyed_calls::count_keyed;
 use tally_shared::keyed_calls::{count_unclaimed, recall_keyed};
 use tally_shared::open_objects;
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::Flushed;
+use tally_wire::names::CellAddress;
+use tally_wire::problem::{Code, Problem};
 
 /// How often one write is sent: it may have to bring the value along, or need a home first.
 const ROUNDS_MAX: usize = 3;

@@ -12,18 +12,18 @@ use crate::kit::hash_keys::{Hashing, hashing, salt};
 use crate::kit::isolate::{known_of, own_shard};
 use crate::kit::lanes;
 use crate::kit::request_context::RequestContext;
+use tally_api::batch::event::IncrementBody;
+use tally_api::public::not_of_redis;
 use tally_core::counter::autoscale::shard_of_element;
 use tally_core::counter::flush::{Element, Load, Refusal};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::settings::UniqueHash;
 use tally_core::sketch::{HashId, Hll, Uniques, hash, redis_hash};
 use tally_host::Host;
-use tally_protocol::batch::event::IncrementBody;
-use tally_protocol::messages::Fault;
-use tally_protocol::names::CellAddress;
-use tally_protocol::problem::{Code, Problem};
-use tally_protocol::public::not_of_redis;
-use tally_protocol::visitor::{ClientAddress, day_of, visitor};
+use tally_wire::messages::Fault;
+use tally_wire::names::CellAddress;
+use tally_wire::problem::{Code, Problem};
+use tally_wire::visitor::{ClientAddress, day_of, visitor};
 
 /// How long the element of a counted write waits for room in a lane, and the interval of its attempts, milliseconds.
 const ROOM_MS_MAX: i64 = 2_000;

@@ -8,7 +8,7 @@ use crate::cell::keyed_writes::kept_ms;
 use crate::kit::store::{Store, integer};
 use tally_core::counter::ledger::WriteKey;
 use tally_host::Host;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// The most steps of a partition that are remembered, about 60 bytes each: two imports of all policies that may be.
 pub const IMPORT_STEPS_MAX: i64 = 20_000;

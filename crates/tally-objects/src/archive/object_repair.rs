@@ -8,7 +8,7 @@ use crate::board::rows::BOARD_ROLE;
 use crate::cell::repair::damaged_in;
 use crate::kit::store::{Store, text};
 use tally_host::object::{IncomingCall, Object, Reply, SqlValue, reply};
-use tally_protocol::messages::{DamagedTable, Fault, RepairObject, decode};
+use tally_wire::messages::{DamagedTable, Fault, RepairObject, decode};
 
 /// The most names of damaged rows in an answer.
 const NAMES_LISTED_MAX: usize = 20;

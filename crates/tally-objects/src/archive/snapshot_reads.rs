@@ -6,18 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::snapshots::{FILES_AT_ONCE, Snapshots};
+use tally_api::number::Estimate;
 use tally_core::counter::id::CounterId;
 use tally_core::order::map_of;
-use tally_protocol::messages::{
+use tally_shared::concurrency::all_settled;
+use tally_shared::partitions::ask_some;
+use tally_wire::messages::{
     Fault, KnownUniques, ListAllPastStates, ListPastStates, PastState, PastStatePage, PastStateRow,
     ReadOwnPastStates, ReadPastStates,
 };
-use tally_protocol::public::Estimate;
-use tally_protocol::snapshot::{
+use tally_wire::snapshot::{
     Manifest, PartEntry, PartOf, RunOf, SnapshotCounter, chain_of, date_of, read_part,
 };
-use tally_shared::concurrency::all_settled;
-use tally_shared::partitions::ask_some;
 
 /// The estimate of a stored counter.
 fn estimate_of(kept: &SnapshotCounter) -> Option<KnownUniques> {

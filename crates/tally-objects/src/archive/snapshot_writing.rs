@@ -12,11 +12,11 @@ use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::cluster::view::{View, ViewAtRest};
 use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, encode};
-use tally_protocol::snapshot::{
+use tally_wire::messages::{Fault, encode};
+use tally_wire::snapshot::{
     Manifest, PartOf, PartWriter, RunOf, SnapshotCounter, day_of_ms, digest_of, thinned,
 };
-use tally_protocol::stored::{self};
+use tally_wire::stored;
 
 /// The known state of a counter.
 #[derive(Default)]

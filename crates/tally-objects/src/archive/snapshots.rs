@@ -20,16 +20,17 @@ use crate::directory::values::DeploymentValues;
 use crate::kit::store::Store;
 use tally_core::counter::id::BEFORE_CALLERS;
 use tally_host::{Files, Host};
-use tally_protocol::messages::{Fault, ListRuns, PartitionRuns, RunInProgress, decode, encode};
-use tally_protocol::names::SNAPSHOTS;
-use tally_protocol::snapshot::{
-    CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, RunOf, SNAPSHOTS_OFF, SnapshotPlan, chain_of,
-    day_of_ms,
-};
-use tally_protocol::stored::{self, StoredBody};
 use tally_shared::concurrency::all_settled;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::unreadable;
+use tally_wire::messages::{Fault, ListRuns, PartitionRuns, RunInProgress, decode, encode};
+use tally_wire::names::SNAPSHOTS;
+use tally_wire::snapshot::{
+    CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, RunOf, SNAPSHOTS_OFF, SnapshotPlan, chain_of,
+    day_of_ms,
+};
+use tally_wire::stored;
+use tally_wire::stored::StoredBody;
 
 /// The files that are read at once: each is at most 0.5 MB before decompression, and about 2 MB after.
 pub(super) const FILES_AT_ONCE: usize = 8;

@@ -4,8 +4,8 @@ use super::object::BoardCore;
 use super::state::Loaded;
 use tally_core::board::placing::{Layout, ShardAt};
 use tally_core::counter::id::CounterId;
-use tally_protocol::messages::{EndBoard, Fault, ForgetBoard, ShardCommand};
 use tally_shared::call;
+use tally_wire::messages::{EndBoard, Fault, ForgetBoard, ShardCommand};
 
 /// How many rows of ended periods an alarm deletes, and the pause before the next, milliseconds.
 const SWEPT_AT_ONCE: u64 = 2_000;

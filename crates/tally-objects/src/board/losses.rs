@@ -7,10 +7,10 @@
 use super::object::BoardCore;
 use tally_core::board::placing::ShardAt;
 use tally_core::counter::id::CounterId;
-use tally_protocol::messages::{
+use tally_shared::call;
+use tally_wire::messages::{
     AskBoard, BoardAnswer, BoardQuestion, BoardSeen, Fault, ReportShard, ShardCommand, ShardReply,
 };
-use tally_shared::call;
 
 impl BoardCore {
     /// As [`Self::readable`], for calls that need the head: one that was discarded is put back, or is reported.

@@ -4,7 +4,7 @@ use super::state::Loaded;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tally_core::board::directory::SegmentDirectory;
-use tally_protocol::messages::ShardState;
+use tally_wire::messages::ShardState;
 
 /// How many members or records one message of a move holds: at most about 2 MB each.
 pub(super) const PAGE: u64 = 1_000;

@@ -10,7 +10,7 @@ use tally_core::board::directory::SegmentDirectory;
 use tally_core::board::placing::ShardAt;
 use tally_core::counter::id::CounterId;
 use tally_core::order::map_of;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     CommandShard, Fault, MovedMember, MovedRecord, ShardCommand, ShardMeasure, ShardReply,
     ShardState,
 };
@@ -346,7 +346,7 @@ impl BoardCore {
                 if *start != period.0 && taken.members > 0 {
                     let total = taken.directory.total();
                     let (start, end) = (*start, taken.end);
-                    let ended = tally_protocol::messages::PeriodOf { start, end, total };
+                    let ended = tally_wire::messages::PeriodOf { start, end, total };
                     self.rows.put_period(*epoch, &ended)?;
                 }
             }

@@ -7,10 +7,10 @@ use tally_core::board::placing::{BOARD_SHARDS_MAX, Layout, ShardAt, Shards};
 use tally_core::board::settings::MEMBERS_MAX;
 use tally_core::counter::id::CounterId;
 use tally_host::{Host, State};
-use tally_protocol::messages::{Fault, ReportShard, ShardCommand, ShardMeasure, ShardReply};
-use tally_protocol::names::{QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
-use tally_protocol::shell_limits::BOARD_BYTES_MAX;
 use tally_shared::call;
+use tally_wire::messages::{Fault, ReportShard, ShardCommand, ShardMeasure, ShardReply};
+use tally_wire::names::{QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
+use tally_wire::shell_limits::BOARD_BYTES_MAX;
 
 /// The default rate of messages a second to one object at which the number of shards is doubled.
 const MESSAGES_PER_SECOND: u32 = 1_000;

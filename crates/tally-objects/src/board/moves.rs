@@ -21,10 +21,10 @@ use crate::kit::store::WHOLE_MAX;
 use tally_core::board::placing::{GROUPS, Layout, ShardAt, Shards};
 use tally_core::counter::id::CounterId;
 use tally_core::order::set_of;
-use tally_protocol::messages::{
+use tally_shared::call::call_again;
+use tally_wire::messages::{
     CommandShard, Fault, MovedMember, ShardCommand, ShardReply, ShardState,
 };
-use tally_shared::call::call_again;
 
 /// How often the changes are copied before the sources are sealed.
 const ROUNDS_MAX: u32 = 5;

@@ -26,12 +26,12 @@ use tally_core::counter::id::CounterId;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
-use tally_protocol::messages::{
+use tally_shared::call;
+use tally_wire::messages::{
     AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, CommandShard,
     ConfigureBoard, EndBoard, Fault, PeriodOf, RegisterBoard, ReportShard, RunSorted, WriteBoard,
     WriteBoards,
 };
-use tally_shared::call;
 
 /// The attempts to create a board that is deleted repeatedly.
 const BEGUN_TRIES: u32 = 3;

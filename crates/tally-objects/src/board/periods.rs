@@ -3,7 +3,7 @@
 use super::rows::{BoardRows, broken, bytes_at, whole};
 use crate::kit::store::integer;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, PeriodOf};
+use tally_wire::messages::{Fault, PeriodOf};
 
 impl BoardRows {
     /// The names of members that have expired by a time, and when the next one expires.

@@ -13,7 +13,7 @@ use tally_core::board::score::Score;
 use tally_core::board::settings::{Order, Settings, Ties};
 use tally_core::board::summary::{SUMMARY_KEYS_MAX, SUMMARY_TOP};
 use tally_core::sketch::{HashKey, hash};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     BoardPosition, BoardQuestion, BoardSeen, Fault, MemberRange, Ranked, encode,
 };
 

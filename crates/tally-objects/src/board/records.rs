@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::{Rows, SqlValue};
-use tally_protocol::messages::{Fault, MemberOutcome, MovedRecord};
+use tally_wire::messages::{Fault, MemberOutcome, MovedRecord};
 
 /// The records that were stored since a move began. It is made by the first move.
 const NOTED: &str = "CREATE TABLE IF NOT EXISTS noted \

@@ -7,7 +7,7 @@ use crate::kit::store::{Store, text};
 use tally_core::cluster::root::prefix_end;
 use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, ForgetBoard, ListBoards, RegisterBoard};
+use tally_wire::messages::{Fault, ForgetBoard, ListBoards, RegisterBoard};
 
 pub(crate) const BOARDS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS boards (name TEXT PRIMARY KEY, \
     generation INTEGER NOT NULL) WITHOUT ROWID";

@@ -21,7 +21,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeySource, Ledger};
 use tally_core::counter::ledgers::Ledgers;
 use tally_host::object::{Rows, SqlValue};
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS board (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",

@@ -6,10 +6,10 @@ use tally_core::board::directory::SegmentDirectory;
 use tally_core::board::member::{Member, MemberRefusal, change};
 use tally_core::board::period::Period;
 use tally_core::counter::id::CounterId;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Fault, MemberAction, MemberCondition, MemberStanding, MemberWrite, PeriodOf, encode,
 };
-use tally_protocol::shell_limits::{BOARD_BYTES_MAX, MEMBER_BYTES};
+use tally_wire::shell_limits::{BOARD_BYTES_MAX, MEMBER_BYTES};
 
 /// The members that expire in one turn. Further ones wait for the next turn, and answers until then are not exact.
 const EXPIRED_AT_ONCE: u64 = 1_000;

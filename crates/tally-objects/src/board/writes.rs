@@ -13,11 +13,11 @@ use tally_core::board::settings::Settings;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, WriteKey};
 use tally_core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
-use tally_protocol::messages::{
+use tally_shared::call;
+use tally_wire::messages::{
     BoardWritten, Fault, MemberAction, MemberOutcome, MemberStanding, MemberWrite, OnceKey,
     WriteBoard, WriteBoards,
 };
-use tally_shared::call;
 
 /// A member with its name.
 type NamedPair = (Vec<u8>, Member);

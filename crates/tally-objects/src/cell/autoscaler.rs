@@ -6,19 +6,19 @@ use std::rc::Rc;
 use super::lead_apart::DepartureState;
 use super::lead_place::LeadRole;
 use super::object::Core;
+use tally_api::metrics::Metric;
 use tally_core::counter::autoscale::{
     self, FlushMeter, LEAVE_PER_SECOND as LEAVE_PER_SECOND_USUAL, LeaveLimits, Loads, Rate,
     ShardStep, Thresholds,
 };
 use tally_host::{Host, State};
-use tally_protocol::messages::{Fault, Flush, LoadReport, Seal};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::{CellAddress, LEAVE_PER_SECOND, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 use tally_shared::fleet;
 use tally_shared::metrics;
 use tally_shared::open_objects;
+use tally_wire::messages::{Fault, Flush, LoadReport, Seal};
+use tally_wire::names::{CellAddress, LEAVE_PER_SECOND, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 
 /// The intervals of reports to the lead, milliseconds: of a busy shard, and of a quiet one that still gets flushes.
 const REPORT_EVERY_MS: (i64, i64) = (1_000, 10_000);

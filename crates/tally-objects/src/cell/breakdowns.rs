@@ -9,7 +9,7 @@ use tally_core::counter::breakdown::{
 };
 use tally_core::counter::cell::Cell;
 use tally_core::counter::dimensions::{DimensionLog, DimensionName};
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// After how long keys of refused checks that are counted now are deleted, milliseconds.
 const KEYS_MS: i64 = (KEYS_DAYS + 1) * 86_400_000;

@@ -12,8 +12,8 @@ use tally_core::counter::history::Resolution;
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
 use tally_core::counter::samples::{join_samples, samples_from_rest};
 use tally_core::sketch::TopValues;
-use tally_protocol::messages::{Fault, Install, InstallOutcome, LookUp, ReadContents, ReadOut};
-use tally_protocol::names::CellAddress;
+use tally_wire::messages::{Fault, Install, InstallOutcome, LookUp, ReadContents, ReadOut};
+use tally_wire::names::CellAddress;
 
 /// The most bytes of samples by the hour in an answer of one cell: above it, those of a day are joined.
 const SAMPLES_BYTES_MAX: usize = 512 << 10;

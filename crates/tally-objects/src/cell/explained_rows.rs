@@ -5,12 +5,12 @@
 use super::row_kinds::name_of;
 use super::store::CellStore;
 use crate::tablet::hosted_rows::start_of;
+use tally_api::fields::moment_of;
+use tally_api::public::{CellStorage, HeldBuckets, HeldSketch, StoredRows};
 use tally_core::counter::cell::Cell;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::ledger::KeySource;
-use tally_protocol::fields::moment_of;
-use tally_protocol::messages::{Fault, encode};
-use tally_protocol::public::{CellStorage, HeldBuckets, HeldSketch, StoredRows};
+use tally_wire::messages::{Fault, encode};
 
 /// The most rows that an explanation reads: more than those of a counter with samples, unique elements and breakdowns
 /// of all times, and 10,000 records of its ledger.

@@ -12,11 +12,11 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::object::Core;
+use tally_api::metrics::Metric;
 use tally_core::counter::flush::Changes;
-use tally_protocol::messages::{Fault, Flush, Flushed};
-use tally_protocol::metrics::Metric;
-use tally_protocol::shell_limits::WAITING_MAX;
 use tally_shared::metrics;
+use tally_wire::messages::{Fault, Flush, Flushed};
+use tally_wire::shell_limits::WAITING_MAX;
 
 type Outcome = Result<Flushed, Fault>;
 

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::object::{Core, GRANT_TRIES};
+use tally_api::metrics::Metric;
 use tally_core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
 use tally_core::counter::flush::{Changes, Refusal};
 use tally_core::counter::id::Datacenter;
@@ -16,13 +17,12 @@ use tally_core::counter::ledger::{
 use tally_core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use tally_core::counter::numbers::{Numbers, WritePlace};
 use tally_host::{Host, State};
-use tally_protocol::messages::{
+use tally_shared::metrics;
+use tally_wire::messages::{
     Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, KeyOwner, ReadNumbers, Recall,
 };
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
-use tally_protocol::shell_limits::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
-use tally_shared::metrics;
+use tally_wire::names::{CellAddress, IDEMPOTENCY_SECONDS};
+use tally_wire::shell_limits::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 
 /// How long keys are kept by default, seconds: a day.
 const KEPT_SECONDS: i64 = 86_400;

@@ -12,13 +12,13 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::merge::{Part, Question, ShardReadTrace};
 use tally_core::counter::settings::SHARDS_MAX;
 use tally_core::order::in_order;
-use tally_protocol::messages::{
-    Ask, AskGrant, Close, Configure, Fault, Hello, Seal, SumDatacenter, Suspend,
-};
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::ObjectUser;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::{
+    Ask, AskGrant, Close, Configure, Fault, Hello, Seal, SumDatacenter, Suspend,
+};
+use tally_wire::names::CellAddress;
 
 /// How long a shard may take to answer, milliseconds: less than the 3 s that its lead has, so that one shard does not
 /// remove its whole datacenter from a read.

@@ -17,9 +17,9 @@ use super::lead_place::LeadRole;
 use super::object::Core;
 use super::store::Kind;
 use tally_core::counter::autoscale::{HotPeriod, LeaveLimits};
-use tally_protocol::messages::{Fault, LeadPresence, PlaceLead};
-use tally_protocol::names::CellAddress;
 use tally_shared::call::has_tablets;
+use tally_wire::messages::{Fault, LeadPresence, PlaceLead};
+use tally_wire::names::CellAddress;
 
 /// How often the root is asked to place the lead elsewhere: an answer may be lost.
 const TRIES_MAX: usize = 2;

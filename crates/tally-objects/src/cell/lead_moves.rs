@@ -12,10 +12,10 @@ use super::lead_place::{LeadName, LeadRole};
 use super::object::Core;
 use super::store::LoadedCell;
 use tally_core::cluster::tablets::LeadPlace;
-use tally_protocol::messages::{Fault, GiveLead, LeadHandover, LeadPresence, LeadTaken};
-use tally_protocol::names::CellAddress;
 use tally_shared::call::call;
 use tally_shared::open_objects;
+use tally_wire::messages::{Fault, GiveLead, LeadHandover, LeadPresence, LeadTaken};
+use tally_wire::names::CellAddress;
 
 /// The most requests for one lead before the new place gives up: each place may have handed the lead on.
 const REQUESTS_MAX: usize = 16;

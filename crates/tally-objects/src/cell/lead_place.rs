@@ -17,13 +17,14 @@ use futures_util::lock::Mutex;
 use tally_core::cluster::tablets::LeadPlace;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::object::{IncomingCall, Reply};
-use tally_protocol::messages::{
+use tally_shared::call::{self, tablet_by_setting};
+use tally_wire::messages::{
     Call, CallLead, Claim, Close, Configure, Fault, LeadLocation, LeadPresence, LoadReport,
     LocateLead, ReadContents, ReadNumbers, Recall, ReportLead, SumDatacenter, Suspend, WatchLead,
     batch, decode,
 };
-use tally_protocol::names::{self, CellAddress, LeadAt};
-use tally_shared::call::{self, tablet_by_setting};
+use tally_wire::names;
+use tally_wire::names::{CellAddress, LeadAt};
 
 /// How long a partition may take to locate a lead, milliseconds: less than a read waits for a datacenter.
 const LOCATE_MS_MAX: u64 = 1_500;

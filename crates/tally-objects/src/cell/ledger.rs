@@ -8,7 +8,7 @@ use tally_core::counter::cell::Cell;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::ledger::{KeySource, Ledger, StoredRecord, WriteKey};
 use tally_core::counter::numbers::{Numbers, slot_gone_before, slot_of};
-use tally_protocol::messages::{Fault, decode, encode};
+use tally_wire::messages::{Fault, decode, encode};
 
 /// The numbers of the rows that count the records of each ledger. Stored names.
 const LEDGERS: [(i64, KeySource); 3] = [

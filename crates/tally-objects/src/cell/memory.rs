@@ -11,8 +11,8 @@ use super::object::Core;
 use tally_core::counter::cell::Cell as CellState;
 use tally_core::counter::memory::{CELLS_BYTES_MAX, MemoryShare, least_recent};
 use tally_host::{Host, State};
-use tally_protocol::messages::Fault;
 use tally_shared::memory::{self, MemoryKind};
+use tally_wire::messages::Fault;
 
 /// A cell is measured at its first call, and at every 64th: it grows by a few KB in so many.
 const MEASURED_EVERY: u64 = 64;

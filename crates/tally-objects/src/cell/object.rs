@@ -23,6 +23,7 @@ use super::store::{CellStore, LoadedCell};
 use crate::kit::batch::refusal;
 use crate::kit::storage_guard::StorageGuard;
 use crate::tablet::object::Tenancy;
+use tally_api::metrics::Metric;
 use tally_core::counter::cell::Cell as CellState;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::grant::{Grant, GrantOutcome};
@@ -34,15 +35,14 @@ use tally_core::counter::settings::TtlTerms;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
 use tally_host::{Host, State};
-use tally_protocol::messages::{
+use tally_shared::call;
+use tally_shared::metrics;
+use tally_wire::messages::{
     Ask, AskGrant, Call, CallLead, Claim, Close, Configure, CountKeyed, Fault, Flush, Flushed,
     GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall, Register,
     RepairCell, ReportLead, Seal, SumDatacenter, Suspend, WatchLead,
 };
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::{CellAddress, SECONDS_KEPT};
-use tally_shared::call;
-use tally_shared::metrics;
+use tally_wire::names::{CellAddress, SECONDS_KEPT};
 
 /// The most requests for a grant before a flush is refused. The second request is for a generation that ended, or a
 /// seal that came, while the first grant was in flight.

@@ -9,18 +9,18 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::object::Core;
+use tally_api::metrics::Metric;
 use tally_core::cluster::push::{CHECKPOINT_MS, PUSH_MS, Push, PushAnswer, Pusher};
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::merge::Question;
 use tally_host::Host;
-use tally_protocol::fleet::GaugeKind;
-use tally_protocol::messages::{
+use tally_shared::{fleet, metrics};
+use tally_wire::fleet::GaugeKind;
+use tally_wire::messages::{
     Fault, PushView, ReportLead, SumDatacenter, Suspend, WatchLead, encode,
 };
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::CellAddress;
-use tally_shared::{fleet, metrics};
+use tally_wire::names::CellAddress;
 
 /// The shortest time until the alarm rings for a push.
 const ALARM_MS_MIN: i64 = 1_000;

@@ -16,8 +16,8 @@ use tally_core::counter::history::Resolution;
 use tally_core::counter::merge::CellTotals;
 use tally_core::order::put_in_order;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
-use tally_protocol::names::CellAddress;
+use tally_wire::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
+use tally_wire::names::CellAddress;
 
 /// The rows that one statement checks: each is below 2 MB, most far below.
 const ROWS_AT_ONCE: i64 = 16;

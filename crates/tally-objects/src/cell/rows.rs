@@ -12,7 +12,7 @@ use crate::tablet::hosted_rows::HostedRows;
 use crate::tablet::rows::LEDGER;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::{Rows, SqlValue};
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// WITHOUT ROWID: an upsert writes one row; a table with a separate index is billed as two.
 const SCHEMA: &[&str] = &[

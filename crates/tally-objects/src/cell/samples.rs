@@ -11,7 +11,7 @@ use tally_core::counter::samples::{
     Samples, SamplesAtRest, add_samples, hour_to_fold, hours_kept_from,
 };
 use tally_core::sketch::Histogram;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// How many hours' rows are in memory at once: 48 · 56,882 bytes = 2.7 MB.
 const HOURS_AT_ONCE: i64 = 48;

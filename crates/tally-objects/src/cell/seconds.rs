@@ -10,7 +10,7 @@ use crate::kit::store::WHOLE_MAX;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::history::seconds::{HOUR, PackedSeconds};
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 impl CellStore {
     /// Adds the seconds that leave memory to the rows of their hours, and deletes old rows: nearly always one row, once

@@ -14,8 +14,8 @@ use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
 use tally_core::sketch::Uniques;
 use tally_host::object::Object;
-use tally_protocol::messages::{Fault, LeadPresence, decode, encode};
-use tally_protocol::names::CellAddress;
+use tally_wire::messages::{Fault, LeadPresence, decode, encode};
+use tally_wire::names::CellAddress;
 
 /// A cell, read from its rows.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use tally_core::counter::history::Resolution;
 use tally_core::counter::uniques_retention::{RowSpan, kept_seconds, rows_of};
 use tally_core::order::in_order;
 use tally_core::sketch::Uniques;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 impl CellStore {
     /// Writes the unique elements that a commit changed, except those of all time.

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::kit::store::{Store, integer, text};
 use tally_core::alert::record::AlertRecord;
 use tally_host::object::SqlValue;
-use tally_protocol::alerts::answer::ScheduledDelivery;
-use tally_protocol::alerts::{AdminRights, Alert, AlertName, DELIVERIES_MAX, Delivery, Secret};
-use tally_protocol::messages::{AlertDetails, Fault};
-use tally_protocol::stored::Damage;
+use tally_wire::alerts::{Alert, DELIVERIES_MAX, Delivery, ScheduledDelivery, Secret};
+use tally_wire::messages::{AlertDetails, Fault};
+use tally_wire::names::alert::AlertName;
+use tally_wire::rights::AdminRights;
+use tally_wire::stored::Damage;
 
 const SCHEMA: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS alerts (name TEXT PRIMARY KEY, due_ms INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID",

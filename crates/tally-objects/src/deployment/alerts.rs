@@ -16,27 +16,27 @@ use super::alert_store::{AlertStore, StoredAlert};
 use super::gifts::{GiftKind, GiftStore};
 use crate::archive::import_steps::ImportSteps;
 use crate::directory::alarm::Alarm;
+use tally_api::access::Caller;
+use tally_api::alerts::request::request_of;
 use tally_core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use tally_core::alert::condition::Reading;
 use tally_core::alert::record::{AlertRecord, EVERY_MS, Notice};
 use tally_host::Host;
 use tally_host::object::Object;
-use tally_protocol::access::Caller;
-use tally_protocol::alerts::answer::ScheduledDelivery;
-use tally_protocol::alerts::delivery::refusal_of;
-use tally_protocol::alerts::webhook::{Allowed, check, host_name};
-use tally_protocol::alerts::{
-    ALERTS_MAX, Alert, AlertEvent, AlertName, Attempt, DELIVERIES_MAX, Delivery, EventKind,
-    Outcome, WAITING_MAX,
+use tally_shared::call;
+use tally_shared::concurrency::all_settled;
+use tally_wire::alerts::webhook::{Allowed, check, host_name};
+use tally_wire::alerts::{
+    ALERTS_MAX, Alert, AlertEvent, Attempt, DELIVERIES_MAX, Delivery, EventKind, Outcome,
+    ScheduledDelivery, WAITING_MAX, refusal_of,
 };
-use tally_protocol::gift::{Gift, Giver, HeldKey, Room};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     AlertDetails, AlertPutOutcome, DeleteAlert, DeliveriesOf, EndAlerts, Fault, FindHeldKey,
     GetAlert, ListDeliveries, PutAlert, SilenceAlert, TestAlert,
 };
-use tally_protocol::names::ALERTS_ALLOW;
-use tally_shared::call;
-use tally_shared::concurrency::all_settled;
+use tally_wire::names::ALERTS_ALLOW;
+use tally_wire::names::alert::AlertName;
+use tally_wire::rights::{Gift, Giver, HeldKey, Room};
 
 /// How long a measurement may take, milliseconds: twice the time that a reader waits for a datacenter, and the time for
 /// the roots.
@@ -467,7 +467,7 @@ impl Alerts {
             Ok(reach) => reach,
             Err(problem) => return failed(None, problem.detail().to_owned()),
         };
-        let request = delivery.request((webhook, reach), &stored.secret, at_ms);
+        let request = request_of(delivery, (webhook, reach), &stored.secret, at_ms);
         let posting = self.host.platform().post(request);
         match self.host.within_ms(ANSWER_MS_MAX, posting).await {
             Some(Ok(status)) => failed(Some(status), refusal_of(status).unwrap_or_default()),

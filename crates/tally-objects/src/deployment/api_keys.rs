@@ -12,14 +12,15 @@ use super::shares::ShareStore;
 use crate::kit::store::{Store, integer, text};
 use tally_host::Host;
 use tally_host::object::SqlValue;
-use tally_protocol::api_key::{ApiKey, KEYS_MAX, KeyId};
-use tally_protocol::gift::{self, Gift, Giver, HeldKey, HeldShare, KEY_DEPTH_MAX, KeyMade, Room};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Fault, FindApiKey, FindHeldKey, GetShare, ListKeys, MakeKey, PutShare, ReplaceKey, RevokeKey,
     Revoked, SharePut, UseKey,
 };
-use tally_protocol::share::{SHARES_MAX, Share, ShareId};
-use tally_protocol::stored::Damage;
+use tally_wire::rights::{
+    ApiKey, Gift, Giver, HeldKey, HeldShare, KEY_DEPTH_MAX, KEYS_MAX, KeyId, KeyMade, Room,
+    SHARES_MAX, Share, ShareId, held,
+};
+use tally_wire::stored::Damage;
 
 /// Created with the first key: other partitions have no such table.
 const KEYS_SCHEMA: &str =
@@ -114,7 +115,7 @@ impl KeyStore {
             root = self.gifts.get(GiftKind::Key, &giver.to_string())?;
             above.push((giver, key));
         }
-        Ok(Some(gift::held(id, key, &above, &root)))
+        Ok(Some(held(id, key, &above, &root)))
     }
 
     /// Reads a key as it is good now.

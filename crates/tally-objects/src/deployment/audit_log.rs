@@ -10,8 +10,8 @@ use std::cell::Cell;
 use crate::kit::store::{Store, integer, text};
 use tally_host::Host;
 use tally_host::object::SqlValue;
-use tally_protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, AuditEntry, CallOutcome};
-use tally_protocol::messages::{Fault, ListAuditEntries};
+use tally_wire::audit::{AUDIT_MS, AUDIT_ROWS_MAX, AuditEntry, CallOutcome};
+use tally_wire::messages::{Fault, ListAuditEntries};
 
 /// Created with the first entry: other partitions have no such table.
 const ACTS_SCHEMA: &str =

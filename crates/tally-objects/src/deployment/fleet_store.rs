@@ -7,8 +7,8 @@ use std::cell::Cell;
 
 use crate::kit::store::{Store, integer};
 use tally_host::Host;
-use tally_protocol::fleet::{FORGET_MS, FleetPart, ISOLATES_MAX, IncarnationCounts, ReportOutcome};
-use tally_protocol::messages::{CountsTaken, Fault, ReportCounts};
+use tally_wire::fleet::{FORGET_MS, FleetPart, ISOLATES_MAX, IncarnationCounts, ReportOutcome};
+use tally_wire::messages::{CountsTaken, Fault, ReportCounts};
 
 /// Created with the first report: most partitions of most deployments begin without one.
 const FLEET_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS fleet (incarnation INTEGER PRIMARY KEY, heard_ms INTEGER NOT NULL, \

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use crate::kit::store::{Store, integer, text};
 use tally_host::object::SqlValue;
-use tally_protocol::gift::{Filled, Gift, Giver};
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
+use tally_wire::rights::{Filled, Gift, Giver};
 
 /// Created with the first gift.
 const SCHEMA: [&str; 3] = [

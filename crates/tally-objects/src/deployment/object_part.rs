@@ -17,9 +17,9 @@ use crate::kit::store::Store;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply};
-use tally_protocol::audit::AuditEntry;
-use tally_protocol::fleet::FleetPart;
-use tally_protocol::messages::{
+use tally_wire::audit::AuditEntry;
+use tally_wire::fleet::FleetPart;
+use tally_wire::messages::{
     AddAuditEntry, DeleteAlert, DeleteOverride, DeletePolicy, DeleteShare, DeliveriesOf, EndAlerts,
     Fault, FindApiKey, FindHeldKey, FindOverride, GetAlert, GetPolicy, GetSecrets, GetShare,
     ListAlerts, ListAllOverrides, ListAuditEntries, ListDeliveries, ListKeys, ListOverrides,

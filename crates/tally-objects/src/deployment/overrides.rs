@@ -10,19 +10,19 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use crate::kit::store::{Store, integer, text};
+use tally_api::limits::{OVERRIDES_MAX, OVERRIDES_OF_ALL_MAX, OVERRIDES_TOGETHER_MAX};
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::limit::policy::overrides::{Override, PatternFilter, longest_prefix};
 use tally_host::Host;
 use tally_host::object::SqlValue;
-use tally_protocol::gift::{Filled, Gift, Room};
-use tally_protocol::limits::{
-    OVERRIDES_MAX, OVERRIDES_OF_ALL_MAX, OVERRIDES_TOGETHER_MAX, OverridePattern, PolicyName,
-};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     DeleteOverride, Fault, FindOverride, KnownOverrides, ListAllOverrides, ListFrom, OverrideFound,
     OverrideNews, OverridePut, PutOverride,
 };
-use tally_protocol::stored::Damage;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::rights::{Filled, Gift, Room};
+use tally_wire::stored::Damage;
 
 /// Created with the first override.
 const SCHEMA: [&str; 3] = [

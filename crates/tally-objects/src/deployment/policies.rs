@@ -8,17 +8,19 @@ use super::gifts::{GiftKind, GiftStore};
 use super::overrides::OverrideStore;
 use crate::archive::import_steps::ImportSteps;
 use crate::kit::store::{Store, integer, text};
+use tally_api::limits::POLICIES_MAX;
 use tally_core::limit::policy::overrides::Override;
 use tally_core::limit::policy::{Algorithm, Policy};
 use tally_host::Host;
 use tally_host::object::SqlValue;
-use tally_protocol::gift::Room;
-use tally_protocol::limits::{OverridePattern, POLICIES_MAX, PolicyName};
-use tally_protocol::messages::{
+use tally_wire::messages::{
     DeleteOverride, Fault, FindOverride, GetPolicy, ListAllOverrides, ListOverrides, ListPolicies,
     OverrideFound, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy, StoredPolicy,
 };
-use tally_protocol::stored::Damage;
+use tally_wire::names::override_pattern::OverridePattern;
+use tally_wire::names::policy::PolicyName;
+use tally_wire::rights::Room;
+use tally_wire::stored::Damage;
 
 pub(crate) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (name TEXT PRIMARY KEY, \
     body BLOB NOT NULL) WITHOUT ROWID";

@@ -7,8 +7,8 @@ use crate::directory::values::DeploymentValues;
 use crate::kit::store::Store;
 use tally_core::sketch::HashKey;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
-use tally_protocol::visitor::{Salt, forgotten_ms, may_make};
+use tally_wire::messages::{Fault, GetSecrets, RotateKey, Secrets};
+use tally_wire::visitor::{Salt, forgotten_ms, may_make};
 
 /// The key of names, and of elements until the first rotation.
 const FIRST_KEY: &str = "hash-key";

@@ -3,8 +3,8 @@
 use crate::directory::values::DeploymentValues;
 use crate::kit::store::Store;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, decode, encode};
-use tally_protocol::share::{Share, ShareId};
+use tally_wire::messages::{Fault, decode, encode};
+use tally_wire::rights::{Share, ShareId};
 
 /// The prefix of the names of shares. The id follows.
 const SHARE_PREFIX: &str = "share/";

@@ -13,7 +13,7 @@ use crate::deployment::alert_store::AlertStore;
 use crate::deployment::secrets::SecretStore;
 use crate::kit::store::Store;
 use tally_host::Host;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// The alarm of a partition, and the parts that may have something due.
 pub(crate) struct Alarm {

@@ -8,10 +8,10 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, Ledger, WriteKey};
 use tally_core::counter::ledgers::{LedgerLimits, Ledgers};
 use tally_host::Host;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Claim, ClaimHolder, Fault, KeyOwner, OperationKey, OperationOutcome, decode, encode,
 };
-use tally_protocol::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
+use tally_wire::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was counted must not
 /// be deleted first, for any difference of the two clocks.

@@ -15,7 +15,7 @@ use crate::kit::store::Store;
 use tally_core::cluster::root::Root;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::Host;
-use tally_protocol::messages::{Claim, ClaimAnswer, ClaimHolder, Fault, FindClaims};
+use tally_wire::messages::{Claim, ClaimAnswer, ClaimHolder, Fault, FindClaims};
 
 /// The most idempotency keys that one call claims: 16 bytes each, and an answer of about as much.
 pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;

@@ -4,7 +4,7 @@ use crate::kit::store::{Store, integer, text};
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::object::SqlValue;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 pub(super) const DUTIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS duties (id TEXT NOT NULL, datacenter TEXT NOT NULL, kind INTEGER NOT NULL, \
         generation INTEGER NOT NULL, due_at INTEGER NOT NULL, tries INTEGER NOT NULL, \

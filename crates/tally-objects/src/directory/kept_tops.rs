@@ -20,7 +20,7 @@ use tally_core::cluster::standings::{Standing, Standings};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::{Sum, Value};
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
+use tally_wire::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
 
 /// The most kept tops. Beyond it, the least recently requested one is dropped.
 pub(super) const ORDERS_MAX: usize = 8;

@@ -8,11 +8,11 @@ use tally_core::cluster::tablets::LeadPlace;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Part;
 use tally_host::Host;
-use tally_protocol::messages::{CallLead, Fault, ReadParts, SumDatacenter, Suspend};
-use tally_protocol::names::{CellAddress, LeadAt};
 use tally_shared::call::call_within;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
+use tally_wire::messages::{CallLead, Fault, ReadParts, SumDatacenter, Suspend};
+use tally_wire::names::{CellAddress, LeadAt};
 
 /// How many leads are called at once for one counter.
 pub(crate) const LEADS_AT_ONCE: usize = 64;

@@ -11,10 +11,10 @@ use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
-use tally_protocol::fleet::MovingLeads;
-use tally_protocol::messages::{Fault, ListNames, decode, encode};
-use tally_protocol::names::LeadAt;
 use tally_shared::concurrency::all_settled;
+use tally_wire::fleet::MovingLeads;
+use tally_wire::messages::{Fault, ListNames, decode, encode};
+use tally_wire::names::LeadAt;
 
 pub(super) mod progress;
 

@@ -13,7 +13,7 @@ use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     AmountOf, Fault, KnownTotal, List, ListRows, ListedCounter, PartitionTop, TopOf, TopRow,
 };
 

@@ -10,7 +10,7 @@ use super::values::DeploymentValues;
 use crate::kit::store::Store;
 use tally_core::counter::id::BEFORE_CALLERS;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, decode, encode};
+use tally_wire::messages::{Fault, decode, encode};
 
 /// Name of the row.
 const LIVING: &str = "living";

@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::kit::batch::answer_batch;
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, reply};
-use tally_protocol::messages::{Batch, Call, CallAudited, Fault, decode};
+use tally_wire::messages::{Batch, Call, CallAudited, Fault, decode};
 
 /// One partition of the directory, as the platform sees it.
 pub struct Directory(Rc<Partition>);

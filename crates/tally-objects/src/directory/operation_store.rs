@@ -9,10 +9,10 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeySource, WriteKey};
 use tally_host::Host;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Done, Fault, OperationKey, OperationOutcome, StoreAnswer, StoredAnswer,
 };
-use tally_protocol::shell_limits::ANSWER_BYTES_MAX;
+use tally_wire::shell_limits::ANSWER_BYTES_MAX;
 
 /// By slot first, as for claims.
 pub(super) const OPERATIONS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS operations (slot INTEGER NOT NULL, \

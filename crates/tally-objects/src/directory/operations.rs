@@ -19,7 +19,7 @@ use tally_core::counter::merge::Part;
 use tally_core::counter::settings::{Settings, Ttl};
 use tally_core::counter::total::Value;
 use tally_host::Host;
-use tally_protocol::messages::{
+use tally_wire::messages::{
     Done, Fault, IfExists, Operate, Operation, OperationCondition, OperationOutcome, Put,
     ReadParts, RestoreSource, StoreAnswer, StoredAnswer,
 };

@@ -46,9 +46,9 @@ use tally_core::counter::id::CounterId;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply};
-use tally_protocol::audit::CallOutcome;
-use tally_protocol::fleet::FleetPart;
-use tally_protocol::messages::{
+use tally_wire::audit::CallOutcome;
+use tally_wire::fleet::FleetPart;
+use tally_wire::messages::{
     AmountOf, AnnounceSizes, BatchedCall, BeginRun, Call, CallAudited, CallPartition, CallRoot,
     CheckStorage, Claim, CloseSession, Fault, FindClaims, FindKey, FleetOf, ForgetBoard, GiveRoot,
     KeyFound, LeadLocation, LetInboxesGo, List, ListBoards, ListDatacenters, ListNames,

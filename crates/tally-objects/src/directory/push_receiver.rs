@@ -10,6 +10,7 @@ use std::rc::Rc;
 use super::totals::DirectoryTotals;
 use crate::kit::row_prefetch::RowPrefetch;
 use crate::kit::store::{Insert, Store};
+use tally_api::metrics::Metric;
 use tally_core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
 use tally_core::cluster::push::PushAnswer;
 use tally_core::cluster::root::Root;
@@ -20,13 +21,12 @@ use tally_core::counter::memory::{MemoryShare, VIEWS_BYTES_MAX};
 use tally_core::order::in_order;
 use tally_host::Host;
 use tally_host::object::Object;
-use tally_protocol::messages::{Fault, PushView, WatchLead};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::CellAddress;
-use tally_protocol::view_fallback::PUSHED_MS_MAX;
 use tally_shared::memory::{self, MemoryKind};
 use tally_shared::metrics;
 use tally_shared::open_objects;
+use tally_wire::isolate::view_fallback::PUSHED_MS_MAX;
+use tally_wire::messages::{Fault, PushView, WatchLead};
+use tally_wire::names::CellAddress;
 
 pub(super) const VIEWS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS views (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";

@@ -15,7 +15,7 @@ use tally_core::counter::ledgers::{Ledgers, is_public};
 use tally_core::order::put_in_order;
 use tally_host::Host;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Column, Fault, RootCursor, RootRow, decode, encode};
+use tally_wire::messages::{Column, Fault, RootCursor, RootRow, decode, encode};
 
 /// Sealed roots with their targets; and the pages of their rows.
 pub(super) const LEAVING_SCHEMA: [&str; 3] = [

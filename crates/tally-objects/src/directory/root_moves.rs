@@ -30,10 +30,10 @@ use tally_core::cluster::sizes::Sizes;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply};
-use tally_protocol::messages::{
+use tally_shared::call::call;
+use tally_wire::messages::{
     CallRoot, Fault, GiveRoot, RootCursor, RootHandover, RootRow, RootTaken, decode,
 };
-use tally_shared::call::call;
 
 /// The most requests for one root before the new partition gives up: each partition may have handed the root on.
 const REQUESTS_MAX: usize = 32;

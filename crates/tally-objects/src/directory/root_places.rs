@@ -17,9 +17,10 @@ use tally_core::cluster::sizes::{BEFORE_MAX, Sizes};
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
-use tally_protocol::messages::{Fault, decode, encode};
-use tally_protocol::names::{self, DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
 use tally_shared::partitions;
+use tally_wire::messages::{Fault, decode, encode};
+use tally_wire::names;
+use tally_wire::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
 
 /// Names of rows: the partition counts, and below, the sums of what has moved.
 pub(super) const SIZES: &str = "directory";

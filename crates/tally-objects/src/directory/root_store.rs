@@ -7,7 +7,7 @@ use crate::kit::store::{Insert, Store, integer, text};
 use tally_core::cluster::root::{RootEntry, prefix_end};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, ListNames};
+use tally_wire::messages::{Fault, ListNames};
 
 pub(super) const ROOTS_SCHEMA: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use super::root_moves::RootMoves;
 use tally_core::cluster::sizes::Sizes;
 use tally_core::counter::id::CounterId;
-use tally_protocol::messages::{AnnounceSizes, CallRoot, Fault, SizesOf, encode};
 use tally_shared::call::{call, call_within};
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{AnnounceSizes, CallRoot, Fault, SizesOf, encode};
 
 pub(super) mod progress;
 

@@ -30,9 +30,9 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{BEFORE_CALLERS, CounterId, Datacenter};
 use tally_core::counter::settings::{Settings, TtlTerms};
 use tally_host::Host;
-use tally_protocol::messages::{Fault, List, ListNames, PushView, Register};
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{Fault, List, ListNames, PushView, Register};
 
 /// The counters and duties that one alarm handles; the next alarm follows at once.
 const DUE_AT_ONCE: i32 = 200;

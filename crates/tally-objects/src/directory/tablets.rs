@@ -19,9 +19,9 @@ use tally_core::cluster::root::RootEntry;
 use tally_core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::Host;
-use tally_protocol::messages::{Fault, LeadLocation, PlaceLead, Register, decode, encode};
-use tally_protocol::names::{LeadAt, TABLET_COUNT};
 use tally_shared::call::place_among;
+use tally_wire::messages::{Fault, LeadLocation, PlaceLead, Register, decode, encode};
+use tally_wire::names::{LeadAt, TABLET_COUNT};
 
 /// Name of the row with all spreads. Data without the row has no tablets.
 const SPREADS: &str = "spreads";

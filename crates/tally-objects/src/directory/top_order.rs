@@ -2,7 +2,7 @@
 
 use tally_core::counter::id::{BEFORE_CALLERS, CounterId};
 use tally_core::counter::total::Value;
-use tally_protocol::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
+use tally_wire::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
 
 /// The number of stored beginnings of hours: the current one and the 24 before, so that a day of seconds is covered,
 /// and one more for differences of clocks.

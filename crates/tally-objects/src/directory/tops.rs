@@ -12,7 +12,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_core::order::map_of;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, OrderBy, Sums, TopOrder, TopRow, WindowStart};
+use tally_wire::messages::{Fault, OrderBy, Sums, TopOrder, TopRow, WindowStart};
 
 /// The most counters of a prefix that are found by name and then sorted. More are found by the index of the order.
 const FEW: u64 = 1_000;

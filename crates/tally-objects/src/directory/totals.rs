@@ -12,14 +12,14 @@ use super::kept_tops::{Before, KeptTops, Written, counted_of};
 use super::top_order::{DAY_HOURS, DAYS_KEPT, HOURS_KEPT};
 use crate::kit::row_prefetch::RowPrefetch;
 use crate::kit::store::{Insert, Store, text};
+use tally_api::number::Estimate;
 use tally_core::cluster::root::Root;
 use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, KnownTotal, KnownUniques};
-use tally_protocol::public::Estimate;
+use tally_wire::messages::{Fault, KnownTotal, KnownUniques};
 
 /// Milliseconds of an hour.
 const HOUR_MS: i64 = 3_600_000;

@@ -3,7 +3,7 @@
 
 use crate::kit::store::{Store, framed, integer, text};
 use tally_host::object::SqlValue;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 pub(super) const DEPLOYMENT_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 

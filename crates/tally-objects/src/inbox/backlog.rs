@@ -1,9 +1,9 @@
 //! The backlog of an inbox, reported while events wait for long.
 
 use super::object::InboxCore;
-use tally_protocol::fleet::GaugeKind;
-use tally_protocol::messages::Fault;
 use tally_shared::fleet;
+use tally_wire::fleet::GaugeKind;
+use tally_wire::messages::Fault;
 
 /// The waiting time from which on the backlog is reported, milliseconds: normally events wait for less.
 const WAITS_MS_MIN: i64 = 5_000;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::object::InboxCore;
+use tally_api::metrics::Metric;
 use tally_core::counter::deferred_writes::DeferredWrites;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::inbox::{InboxBatch, begin};
@@ -17,12 +18,11 @@ use tally_core::counter::queue::{
     DeadLetterReason, InboxId, QueuedDelivery, RETRY_MS, WriteOutcome, verdict,
 };
 use tally_core::order::set_of;
-use tally_protocol::messages::{AppendResult, Fault, TakeOver};
-use tally_protocol::metrics::Metric;
 use tally_shared::concurrency::all_settled;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::metrics;
 use tally_shared::queued_writes::{self, count_deliveries};
+use tally_wire::messages::{AppendResult, Fault, TakeOver};
 
 /// The counters that one batch counts at once.
 const COUNTERS_AT_ONCE: usize = 32;

@@ -12,9 +12,9 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::queue::InboxId;
 use tally_host::Host;
 use tally_host::object::Object;
-use tally_protocol::messages::{AskInbox, Drain, Fault, LetInboxesGo, ReleaseInbox};
 use tally_shared::concurrency::all_settled;
 use tally_shared::{call, call_within};
+use tally_wire::messages::{AskInbox, Drain, Fault, LetInboxesGo, ReleaseInbox};
 
 /// How many inboxes are called at once for one counter.
 const INBOXES_AT_ONCE: usize = 32;

@@ -23,12 +23,12 @@ use tally_core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, LogR
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
-use tally_protocol::messages::{
+use tally_shared::call;
+use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{
     Append, AppendResult, AskInbox, DeadLetters, Drain, Fault, ReadDead, RegisterInbox,
     ReleaseInbox, TakeOver,
 };
-use tally_shared::call;
-use tally_shared::concurrency::all_settled;
 
 /// How long after an append the alarm rings at the latest, milliseconds, in case the counting was interrupted.
 const ALARM_MS: i64 = 5_000;

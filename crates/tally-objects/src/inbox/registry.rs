@@ -16,7 +16,7 @@ use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::queue::InboxId;
 use tally_host::Host;
-use tally_protocol::messages::{CloseSession, Fault, LetInboxesGo, OpenSession, RegisterInbox};
+use tally_wire::messages::{CloseSession, Fault, LetInboxesGo, OpenSession, RegisterInbox};
 
 /// Adds inboxes to the roots of a partition, and removes them.
 pub(crate) struct InboxRegistry {

@@ -16,12 +16,12 @@ use tally_core::counter::queue::{InboxId, QUEUE_HOLDS_MS};
 use tally_core::counter::sessions::SenderLane;
 use tally_host::Host;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{CloseSession, Fault, OpenSession, ReadNumbers};
-use tally_protocol::names::CellAddress;
-use tally_protocol::open_slots::ObjectUser;
-use tally_protocol::stored::Damage;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
+use tally_wire::isolate::open_slots::ObjectUser;
+use tally_wire::messages::{CloseSession, Fault, OpenSession, ReadNumbers};
+use tally_wire::names::CellAddress;
+use tally_wire::stored::Damage;
 
 /// One row for each sender of a counter. `holds`: whether a write of it may wait; `at`: when the row was written.
 pub(crate) const SENDERS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS senders (id TEXT NOT NULL, lane BLOB NOT NULL, \

@@ -14,8 +14,8 @@ use tally_core::counter::queue::{
     LogRowHead, RETRY_MS,
 };
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{DeadLetters, Fault, decode, encode};
-use tally_protocol::stored;
+use tally_wire::messages::{DeadLetters, Fault, decode, encode};
+use tally_wire::stored;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)",

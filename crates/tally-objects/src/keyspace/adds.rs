@@ -8,10 +8,10 @@ use super::counters::UpdateOutcome;
 use super::locks::Guard;
 use super::object::{COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, busy, keys_of, reply_of};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_protocol::messages::Fault;
-use tally_protocol::redis::kept_replies;
-use tally_protocol::redis::reply::{Reply, ReplyError};
-use tally_protocol::redis::{error, strings};
+use tally_redis::reply_error::ReplyError;
+use tally_redis::{error, kept_replies, strings};
+use tally_wire::messages::Fault;
+use tally_wire::redis::Reply;
 
 impl KeyspaceCore {
     /// Locks keys together with other increments. Expired keys are ended first, under an exclusive lock: holders of a

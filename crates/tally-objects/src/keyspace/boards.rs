@@ -13,28 +13,26 @@ use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::set_of;
 use tally_host::Host;
-use tally_protocol::access::Scope;
-use tally_protocol::messages::{
-    AskBoard, AttemptName, BoardAnswer, BoardQuestion, EndBoard, Fault, FindKey, KeyFound,
-    RunSorted, SortedRan,
-};
-use tally_protocol::redis::command::Command;
-use tally_protocol::redis::error;
-use tally_protocol::redis::float::{score, text_of};
-use tally_protocol::redis::notifications::{self, KeyEvent};
-use tally_protocol::redis::reply::{Reply, ReplyError};
-use tally_protocol::redis::reply_room::ReplyRoom;
-use tally_protocol::redis::request::Arguments;
-use tally_protocol::redis::script_table::Script;
-use tally_protocol::redis::scripts_of_analytics as analytics;
-use tally_protocol::redis::sorted::{
-    self, Members, NoMembers, SORTED_BYTES_MAX, SORTED_MEMBERS_MAX,
-};
-use tally_protocol::redis::sorted_sets::{Joined, join};
-use tally_protocol::redis::space::StoredValue;
-use tally_protocol::shell_limits::OPERATE_MS_MAX;
+use tally_redis::command::Command;
+use tally_redis::float::{score, text_of};
+use tally_redis::notifications::KeyEvent;
+use tally_redis::reply_error::ReplyError;
+use tally_redis::reply_room::ReplyRoom;
+use tally_redis::scripts::analytics;
+use tally_redis::scripts::table::Script;
+use tally_redis::sorted::{Members, NoMembers, SORTED_BYTES_MAX, SORTED_MEMBERS_MAX};
+use tally_redis::sorted_sets::{Joined, join};
+use tally_redis::space::StoredValue;
+use tally_redis::{error, notifications, sorted};
 use tally_shared::concurrency::all_settled;
 use tally_shared::{call, call_within};
+use tally_wire::messages::{
+    Arguments, AskBoard, AttemptName, BoardAnswer, BoardQuestion, EndBoard, Fault, FindKey,
+    KeyFound, RunSorted, SortedRan,
+};
+use tally_wire::redis::Reply;
+use tally_wire::rights::Scope;
+use tally_wire::shell_limits::OPERATE_MS_MAX;
 
 /// The most boards that are remembered, about 600 bytes each; another one costs a call.
 const BOARDS_KNOWN_MAX: usize = 10_000;

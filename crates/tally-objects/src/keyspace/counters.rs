@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use crate::kit::store::WHOLE_MAX;
+use tally_api::keyed::{KeyRoom, part_full};
 use tally_core::callers::account::AccountId;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::dimensions::DimensionLog;
@@ -17,16 +18,16 @@ use tally_core::counter::samples::Samples;
 use tally_core::counter::settings::TtlMode;
 use tally_core::counter::total::Value;
 use tally_host::Host;
-use tally_protocol::keyed::{KeyRoom, part_full};
-use tally_protocol::messages::{
-    AttemptName, Done, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
-};
-use tally_protocol::redis::error;
-use tally_protocol::redis::reply::{Reply, ReplyError};
-use tally_protocol::shell_limits::OPERATE_MS_MAX;
-use tally_protocol::version::Version;
+use tally_redis::error;
+use tally_redis::reply_error::ReplyError;
 use tally_shared::keyed_calls::{count_keyed, count_unclaimed};
 use tally_shared::{call, call_within};
+use tally_wire::messages::{
+    AttemptName, Done, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
+};
+use tally_wire::redis::Reply;
+use tally_wire::shell_limits::OPERATE_MS_MAX;
+use tally_wire::version::Version;
 
 /// The most cached counters, about 600 bytes each; another one costs a call.
 const KNOWN_MAX: usize = 10_000;

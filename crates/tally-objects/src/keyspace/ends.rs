@@ -12,9 +12,9 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::total::{Sum, Value};
 use tally_core::order::{put_in_order, set_of};
-use tally_protocol::messages::Fault;
-use tally_protocol::redis::reply::ReplyError;
+use tally_redis::reply_error::ReplyError;
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::Fault;
 
 /// The keys that one alarm ends, besides those whose end has failed before: each may need calls to a root. The next
 /// alarm follows at once and ends further ones.

@@ -15,8 +15,8 @@ use tally_core::counter::coalescing_queue::CoalescingQueue;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::Host;
 use tally_host::object::Object;
-use tally_protocol::messages::Fault;
-use tally_protocol::redis::reply::ReplyError;
+use tally_redis::reply_error::ReplyError;
+use tally_wire::messages::Fault;
 
 /// How long an addition waits for others, milliseconds.
 const GATHER_MS: u64 = 1;

@@ -13,9 +13,9 @@ use std::rc::Rc;
 use tally_core::limit::owner::Owner;
 use tally_host::Host;
 use tally_host::object::{Events, Object, Readiness, Reply};
-use tally_protocol::messages::Subscribe;
-use tally_protocol::redis::notifications::{KeyEvent, PING, Subscription};
+use tally_redis::notifications::{KeyEvent, PING, Subscription};
 use tally_shared::flag_guard::FlagGuard;
+use tally_wire::messages::Subscribe;
 
 /// The most streams of a keyspace.
 pub const LISTENERS_MAX: usize = 500;
@@ -27,7 +27,7 @@ pub const LISTENERS_OF_KEY_MAX: usize = 100;
 pub const CHANNELS_OPEN_MAX: usize = 1_000;
 
 /// The most bytes after the first stars of the patterns of all streams. An event is compared with them in 12 ms, see
-/// [`tally_protocol::redis::notifications::CHANNEL_COMPARED_BYTES_MAX`]. `*:expired` has 8.
+/// [`tally_redis::notifications::CHANNEL_COMPARED_BYTES_MAX`]. `*:expired` has 8.
 pub const REPEATED_BYTES_OPEN_MAX: usize = 4_096;
 
 /// The most channels and patterns of one key's streams, and the most such bytes: half of all, so that no key takes the
@@ -147,10 +147,8 @@ impl Listeners {
     /// Adds a listener, and answers with its stream; 429 if its key has too many streams, 503 if there are too many in
     /// all.
     pub(super) fn take(&self, message: Subscribe) -> Reply {
-        let Subscribe {
-            subscription,
-            caller,
-        } = message;
+        let Subscribe { channels, caller } = message;
+        let subscription = Subscription::from(channels);
         let mut open = self.open.borrow_mut();
         open.retain(|listener| listener.stream.readiness() != Readiness::Gone);
         let own = open.iter().filter(|listener| listener.caller == caller);

@@ -7,13 +7,14 @@ use super::counters::CounterRead;
 use super::object::{COUNTERS_AT_ONCE, KeyspaceCore};
 use super::store::{ExpiryTarget, Row};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_protocol::messages::Fault;
-use tally_protocol::redis::command::Command;
-use tally_protocol::redis::error;
-use tally_protocol::redis::notifications::KeyEvent;
-use tally_protocol::redis::reply::{REPLIES_BYTES_MAX, ReplyError};
-use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
+use tally_redis::command::Command;
+use tally_redis::error;
+use tally_redis::notifications::KeyEvent;
+use tally_redis::reply_error::ReplyError;
+use tally_redis::space::{KeyspaceEntry, Space, StoredValue};
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::Fault;
+use tally_wire::redis::REPLIES_BYTES_MAX;
 
 /// The counters and boards that were read for a command.
 #[derive(Default)]

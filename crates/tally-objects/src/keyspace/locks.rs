@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use tally_host::Host;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// The interval at which a command checks whether its keys are free, milliseconds.
 const LOOK_EVERY_MS: u64 = 1;

@@ -7,16 +7,17 @@ use super::store::{KeyName, NAMES_PAGE, Row};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::put_in_order;
 use tally_core::sketch::{HashKey, hash};
-use tally_protocol::messages::{Call, Fault, List, ListBoards};
-use tally_protocol::redis::command::{KeyspaceCommand, script_words};
-use tally_protocol::redis::error;
-use tally_protocol::redis::glob::{Pattern, StepsLeft};
-use tally_protocol::redis::notifications::KeyEvent;
-use tally_protocol::redis::options::number;
-use tally_protocol::redis::reply::{REPLIES_BYTES_MAX, Reply, ReplyError};
-use tally_protocol::redis::request::Arguments;
+use tally_redis::command::KeyspaceCommand;
+use tally_redis::error;
+use tally_redis::glob::{Pattern, StepsLeft};
+use tally_redis::notifications::KeyEvent;
+use tally_redis::options::number;
+use tally_redis::reply_error::ReplyError;
+use tally_redis::words::script_words;
 use tally_shared::concurrency::all_settled;
 use tally_shared::partitions::ask_all;
+use tally_wire::messages::{Arguments, Call, Fault, List, ListBoards};
+use tally_wire::redis::{REPLIES_BYTES_MAX, Reply};
 
 /// The most keys that a pattern may match, and the most counters and boards that `DBSIZE` counts: some 10 MB of names.
 pub const KEYS_LISTED_MAX: usize = 100_000;

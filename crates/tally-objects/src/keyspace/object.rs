@@ -33,18 +33,16 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply as Sent, Shell};
-use tally_protocol::access::Scope;
-use tally_protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
-use tally_protocol::redis::account_room;
-use tally_protocol::redis::command::{Act, Command, Elements, run};
-use tally_protocol::redis::error;
-use tally_protocol::redis::glob::StepsLeft;
-use tally_protocol::redis::kept_replies::{self, KeptSize};
-use tally_protocol::redis::notifications;
-use tally_protocol::redis::reply::{Reply, ReplyError, UNAVAILABLE};
-use tally_protocol::redis::reply_room::ReplyRoom;
-use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
+use tally_redis::command::{Act, Command, Elements, run};
+use tally_redis::glob::StepsLeft;
+use tally_redis::reply_error::ReplyError;
+use tally_redis::reply_room::ReplyRoom;
+use tally_redis::space::{KeyspaceEntry, Space, StoredValue};
+use tally_redis::{account_room, error, kept_replies, notifications};
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{Call, Fault, KeptSize, RunCommands, Subscribe, decode};
+use tally_wire::redis::{Reply, UNAVAILABLE};
+use tally_wire::rights::Scope;
 
 /// The most times that a command is decided, because others may count meanwhile.
 pub(super) const ROUNDS_MAX: usize = 8;
@@ -313,7 +311,7 @@ impl KeyspaceCore {
     /// stored replies are read.
     pub(super) fn may_keep(&self, requests: &[&CommandRequest<'_>]) -> Result<bool, Fault> {
         let named = requests.iter().filter(|request| request.named.is_some());
-        let more = named.map(|request| KeptSize::most(request.returns_stored()));
+        let more = named.map(|request| kept_replies::size_max(request.returns_stored()));
         let more = more.reduce(KeptSize::plus);
         let caller = requests.first().map_or(0, |request| request.caller);
         let has_room = |more| self.rows.has_room(caller, more, self.host.now_ms());

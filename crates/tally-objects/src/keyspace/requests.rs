@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use tally_core::callers::account::AccountId;
 use tally_core::order::set_of;
-use tally_protocol::access::Scope;
-use tally_protocol::messages::AttemptName;
-use tally_protocol::redis::command::{Act, Command, Elements, script_words};
-use tally_protocol::redis::request::Arguments;
-use tally_protocol::redis::script_table::Script;
-use tally_protocol::redis::scripts;
+use tally_redis::command::{Act, Command, Elements};
+use tally_redis::scripts::known as scripts;
+use tally_redis::scripts::table::Script;
+use tally_redis::words::script_words;
+use tally_wire::messages::{Arguments, AttemptName};
+use tally_wire::rights::Scope;
 
 /// A command as it arrived, with the name of its attempt.
 pub(super) struct CommandRequest<'a> {

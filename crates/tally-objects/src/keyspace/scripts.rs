@@ -8,15 +8,16 @@ use std::collections::BTreeSet;
 
 use super::object::{KeyspaceCore, row_of, unavailable};
 use tally_core::order::set_of;
-use tally_protocol::messages::Fault;
-use tally_protocol::redis::account_room;
-use tally_protocol::redis::command::{Act, run, script_words};
-use tally_protocol::redis::notifications::{self, KeyEvent};
-use tally_protocol::redis::reply::Reply;
-use tally_protocol::redis::reply_room::ReplyRoom;
-use tally_protocol::redis::script_table::Script;
-use tally_protocol::redis::scripts;
-use tally_protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
+use tally_redis::command::{Act, run};
+use tally_redis::notifications::KeyEvent;
+use tally_redis::reply_room::ReplyRoom;
+use tally_redis::scripts::known as scripts;
+use tally_redis::scripts::table::Script;
+use tally_redis::space::{KeyspaceEntry, Space, StoredValue};
+use tally_redis::words::script_words;
+use tally_redis::{account_room, notifications};
+use tally_wire::messages::Fault;
+use tally_wire::redis::Reply;
 
 impl KeyspaceCore {
     /// Runs the first of these commands, as long as they are such scripts. A script that cannot be decided at once,

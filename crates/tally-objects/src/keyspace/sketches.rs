@@ -16,12 +16,13 @@ use tally_core::counter::settings::UniqueHash;
 use tally_core::order::set_of;
 use tally_core::sketch::{HashId, Hll, Uniques, redis_hash, redis_token_of};
 use tally_host::Host;
-use tally_protocol::messages::{Fault, Flush, Operation, OperationOutcome, Put};
-use tally_protocol::names::CellAddress;
-use tally_protocol::redis::error;
-use tally_protocol::redis::reply::{Reply, ReplyError};
-use tally_protocol::shell_limits::OPERATE_MS_MAX;
+use tally_redis::error;
+use tally_redis::reply_error::ReplyError;
 use tally_shared::call_within;
+use tally_wire::messages::{Fault, Flush, Operation, OperationOutcome, Put};
+use tally_wire::names::CellAddress;
+use tally_wire::redis::Reply;
+use tally_wire::shell_limits::OPERATE_MS_MAX;
 
 /// The most elements of one message to a cell: 200 KB.
 const ELEMENTS_SENT_MAX: usize = 10_000;

@@ -10,12 +10,12 @@ use tally_core::callers::account::AccountId;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::Fault;
-use tally_protocol::redis::account_room::{AccountSizes, ROW_BYTES, RowPart};
-use tally_protocol::redis::kept_replies::{KeptReplies, KeptSize};
-use tally_protocol::redis::reply::Reply;
-use tally_protocol::redis::space::StoredValue;
-use tally_protocol::stored::{Damage, FRAME_BYTES};
+use tally_redis::account_room::{AccountSizes, ROW_BYTES, RowPart};
+use tally_redis::kept_replies::{KeptReplies, size_of};
+use tally_redis::space::StoredValue;
+use tally_wire::messages::{Fault, KeptSize};
+use tally_wire::redis::Reply;
+use tally_wire::stored::{Damage, FRAME_BYTES};
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, body BLOB NOT NULL, expires_ms INTEGER, \
@@ -377,7 +377,7 @@ impl KeyspaceStore {
         ];
         self.store
             .run("INSERT OR REPLACE INTO tries VALUES (?, ?, ?, ?)", values)?;
-        let size = KeptSize::of(&answered.reply);
+        let size = size_of(&answered.reply);
         self.account(answered.slot, answered.caller, size)
     }
 

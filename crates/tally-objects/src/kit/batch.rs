@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply};
-use tally_protocol::messages::{Batch, BatchedCall, Fault, batch, encode};
+use tally_wire::messages::{Batch, BatchedCall, Fault, batch, encode};
 
 /// How long a batch waits for its calls, milliseconds. A call that takes longer waits for another object, and its
 /// sender asks for it again separately. So a root that does not answer delays only its own counter.

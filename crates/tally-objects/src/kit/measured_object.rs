@@ -9,9 +9,9 @@ use super::sizes::{differs, sampled};
 use crate::archive::object_repair;
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, Socket};
-use tally_protocol::fleet::Size;
-use tally_protocol::messages::{Call, Fault, RepairObject};
 use tally_shared::fleet;
+use tally_wire::fleet::Size;
+use tally_wire::messages::{Call, Fault, RepairObject};
 
 /// How often the size is read: after the 1st, 2nd, 4th, … call of an incarnation, at most after so many calls, and
 /// after each alarm.

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use tally_core::counter::coalescing_queue::CoalescingQueue;
 use tally_host::Host;
 use tally_host::object::Object;
-use tally_protocol::messages::{Call, Fault, Receiver, batch, encode};
 use tally_shared::call::{self, CALL_MS_MAX, target};
 use tally_shared::call_batcher::{CallBytes, QueuedCall, room_for, send_alone, send_together};
 use tally_shared::open_objects;
+use tally_wire::messages::{Call, Fault, Receiver, batch, encode};
 
 /// A message in flight, until it is dropped: then the waiting calls are sent.
 struct MessageGuard {

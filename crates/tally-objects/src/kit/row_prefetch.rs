@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::store::{Store, text};
 use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// How many rows one statement reads: it may bind 100 values.
 const AT_ONCE: usize = 96;

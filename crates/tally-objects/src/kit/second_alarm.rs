@@ -5,9 +5,9 @@
 use std::cell::Cell;
 
 use super::store::Store;
+use tally_api::live::{JITTER_MS, SECOND_MS, next_second};
 use tally_host::Host;
-use tally_protocol::live::{JITTER_MS, SECOND_MS, next_second};
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// The alarm of a hub.
 pub(crate) struct SecondAlarm {

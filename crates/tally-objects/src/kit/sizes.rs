@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::store::{Store, integer, text};
 use crate::cell::object::KIND;
 use tally_host::Host;
-use tally_protocol::fleet::{CELLS_SAMPLED, StoredSizes};
-use tally_protocol::messages::{Fault, ReportSizes};
+use tally_wire::fleet::{CELLS_SAMPLED, StoredSizes};
+use tally_wire::messages::{Fault, ReportSizes};
 
 /// One object of this kind in so many reports its size.
 pub(super) fn sampled(kind: &str) -> u64 {

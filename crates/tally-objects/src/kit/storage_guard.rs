@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// Why storage could not be read, if it could not.
 #[derive(Default)]

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use tally_host::object::{Object, Rows, SqlValue};
-use tally_protocol::encoding;
-use tally_protocol::messages::Fault;
-use tally_protocol::stored::{self, Damage, SCHEMA_VERSION, StoredBody};
+use tally_wire::messages::Fault;
+use tally_wire::stored::{Damage, SCHEMA_VERSION, StoredBody};
+use tally_wire::{encoding, stored};
 
 /// The largest whole number that a JavaScript number holds exactly: 2^53 − 1. No time and no number of a row is larger.
 pub const WHOLE_MAX: i64 = 9_007_199_254_740_991;

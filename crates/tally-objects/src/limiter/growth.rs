@@ -1,7 +1,7 @@
 //! Moves of keys when the number of limiters changes. A limiter that does not know a key asks its former limiter for
 //! the state. It counts the former use as used now, and reserves lent quota until its leases are over.
 //!
-//! Invariant: while [`tally_protocol::names::LIMITER_COUNT_BEFORE`] is set, nothing is admitted for an unknown key
+//! Invariant: while [`tally_wire::names::LIMITER_COUNT_BEFORE`] is set, nothing is admitted for an unknown key
 //! before its former limiter has handed it over. A former limiter that has done so, or has received the new number in
 //! another way, forwards checks of keys that no longer belong to it. So a change never admits more of a key. It admits
 //! less for up to a window and, if a datacenter does not answer, until its lease is over.
@@ -14,11 +14,11 @@ use tally_core::cluster::spread::{KeyPlace, LimiterCounts};
 use tally_core::limit::handover::Handover;
 use tally_core::limit::policy::Scope;
 use tally_core::limit::table::Full;
-use tally_protocol::messages::{
+use tally_shared::{call, call_within};
+use tally_wire::messages::{
     CheckAnswer, DemandKind, DemandOutcome, Fault, ForwardCheck, GiveKey, KeyDemand,
 };
-use tally_protocol::names::LimiterAddress;
-use tally_shared::{call, call_within};
+use tally_wire::names::LimiterAddress;
 
 /// How long a former limiter may take to hand a key over, milliseconds.
 const HAND_OVER_MS_MAX: u64 = 1_000;

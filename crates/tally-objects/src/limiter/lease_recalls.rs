@@ -12,12 +12,10 @@ use tally_core::counter::id::Datacenter;
 use tally_core::limit::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use tally_core::limit::policy::Scope;
 use tally_core::limit::table::Full;
-use tally_protocol::messages::{
-    DemandKind, DemandOutcome, Fault, KeyDemand, LeaseReport, RecallLease,
-};
-use tally_protocol::names::LimiterAddress;
 use tally_shared::concurrency::all_settled;
 use tally_shared::{call, call_within};
+use tally_wire::messages::{DemandKind, DemandOutcome, Fault, KeyDemand, LeaseReport, RecallLease};
+use tally_wire::names::LimiterAddress;
 
 /// How long a borrower may take, milliseconds: a trip around the world is 0.3 s.
 const RECALL_MS_MAX: u64 = 500;

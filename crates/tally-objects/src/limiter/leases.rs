@@ -11,14 +11,14 @@ use tally_core::limit::borrowers::{Borrowers, DueRequest};
 use tally_core::limit::lease::{self, Admission};
 use tally_core::limit::table::Full;
 use tally_host::Host;
-use tally_protocol::messages::{
-    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, Fault, ForwardCheck, KeyDemand, RecallLease,
-};
-use tally_protocol::names::LimiterAddress;
 use tally_shared::concurrency::all_settled;
 use tally_shared::lease_requests::lend;
 use tally_shared::memory::{self, MemoryKind};
 use tally_shared::{call, call_within};
+use tally_wire::messages::{
+    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, Fault, ForwardCheck, KeyDemand, RecallLease,
+};
+use tally_wire::names::LimiterAddress;
 
 /// How long another limiter, mostly the global one, may take to answer, milliseconds: a round trip around the world is
 /// 0.3 s, and a recall there may take two more.

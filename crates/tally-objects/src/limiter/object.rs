@@ -24,14 +24,14 @@ use tally_core::limit::table::{self, Commit, Full, Table};
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell};
-use tally_protocol::limits::PolicyName;
-use tally_protocol::messages::{
-    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, Fault, ForwardCheck,
-    GiveKey, KeyDemand, LeaseReport, ListHolders, RecallLease, Reserve,
-};
 use tally_shared::call;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::memory::{self, MemoryKind};
+use tally_wire::messages::{
+    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, Fault, ForwardCheck,
+    GiveKey, KeyDemand, LeaseReport, ListHolders, RecallLease, Reserve,
+};
+use tally_wire::names::policy::PolicyName;
 
 /// How long consumption may be in memory only, milliseconds. So at most one row is written per second and limiter, for
 /// any number of verdicts.

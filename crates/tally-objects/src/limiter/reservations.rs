@@ -6,7 +6,7 @@ use super::growth::MovedUse;
 use super::object::{LimiterCore, NamedDemand};
 use tally_core::limit::policy::Durability;
 use tally_core::limit::table::{self, Full, ReservationRefusal};
-use tally_protocol::messages::{EndReservation, Fault, Reserve, Reserved};
+use tally_wire::messages::{EndReservation, Fault, Reserve, Reserved};
 
 impl LimiterCore {
     /// Admits all of several checks, or none.

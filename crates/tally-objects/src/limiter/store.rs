@@ -5,8 +5,8 @@ use tally_core::callers::owner;
 use tally_core::cluster::spread::LimiterCounts;
 use tally_core::counter::memory::MemoryShare;
 use tally_core::limit::table::{Commit, Table};
-use tally_protocol::messages::Fault;
-use tally_protocol::stored::Damage;
+use tally_wire::messages::Fault;
+use tally_wire::stored::Damage;
 
 const SCHEMA: &[&str] =
     &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];

@@ -12,27 +12,25 @@ use std::rc::Rc;
 use super::streams::{FAILED, Sink, close, id_of, kept_of};
 use crate::kit::second_alarm::SecondAlarm;
 use crate::kit::store::Store;
+use tally_api::live::client_message::{ClientMessage, SocketAttachment};
+use tally_api::live::subscriptions::{ChangeRefusal, HubState, Update, UpdatesMade, WatcherId};
+use tally_api::live::{
+    ADDED_TOPIC_MS, ADDED_TOPICS_MAX, HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SNAPSHOT_MS_MAX,
+    WATCHERS_MAX, client_message, part_of,
+};
+use tally_api::metrics::Metric;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Readiness, Reply, Socket};
-use tally_protocol::live::client_message::{self, ClientMessage, SocketAttachment};
-use tally_protocol::live::snapshot::CounterSnapshot;
-use tally_protocol::live::subscriptions::{
-    ChangeRefusal, HubState, Update, UpdatesMade, WatcherId,
-};
-use tally_protocol::live::topic::Topic;
-use tally_protocol::live::{
-    ADDED_TOPIC_MS, ADDED_TOPICS_MAX, HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SNAPSHOT_MS_MAX,
-    WATCHERS_MAX, part_of,
-};
-use tally_protocol::messages::{Fault, Join, Look, decode};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::LIVE_WATCHERS;
-use tally_protocol::problem::{Code, Problem};
 use tally_shared::call::{call_again, fixed_partition_of};
 use tally_shared::concurrency::all_settled;
 use tally_shared::flag_guard::FlagGuard;
 use tally_shared::metrics;
+use tally_wire::live::snapshot::CounterSnapshot;
+use tally_wire::live::topic::Topic;
+use tally_wire::messages::{Fault, Join, Look, decode};
+use tally_wire::names::LIVE_WATCHERS;
+use tally_wire::problem::{Code, Problem};
 
 /// The most requests to live readers at once: each of a ring of 16, and more if one is asked several times.
 const LOOKS_AT_ONCE: usize = 64;

@@ -11,24 +11,24 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
+use tally_api::boards::live_board;
+use tally_api::live::pace::Pace;
+use tally_api::live::{LOOK_MAX, LOOK_MS_MAX, SNAPSHOTS_MAX};
+use tally_api::metrics::Metric;
+use tally_api::public::{Freshness, Rounding, SummedCounter};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{Origin, Part};
 use tally_core::order::set_of;
 use tally_host::Host;
 use tally_host::object::Object;
-use tally_protocol::boards::live_board;
-use tally_protocol::live::pace::Pace;
-use tally_protocol::live::snapshot::{CounterSnapshot, Shown, is_outdated};
-use tally_protocol::live::topic::{Topic, WatchedBoard};
-use tally_protocol::live::{LOOK_MAX, LOOK_MS_MAX, SNAPSHOTS_MAX};
-use tally_protocol::messages::{BoardAnswer, BoardQuestion, Fault, GlobalSum, Look};
-use tally_protocol::metrics::Metric;
-use tally_protocol::names::UNIQUES_ROUNDING;
-use tally_protocol::public::{Freshness, Rounding, SummedCounter};
 use tally_shared::boards::BoardReader;
 use tally_shared::call::CALL_MS_MAX;
 use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::metrics;
+use tally_wire::live::snapshot::{CounterSnapshot, Shown, is_outdated};
+use tally_wire::live::topic::{Topic, WatchedBoard};
+use tally_wire::messages::{BoardAnswer, BoardQuestion, Fault, GlobalSum, Look};
+use tally_wire::names::UNIQUES_ROUNDING;
 
 /// The reads that are in progress at once for one question.
 const READS_AT_ONCE: usize = 64;

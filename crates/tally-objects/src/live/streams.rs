@@ -5,11 +5,11 @@
 
 use std::rc::Rc;
 
+use tally_api::live::SILENT_BYTES_MAX;
+use tally_api::live::client_message::SocketAttachment;
+use tally_api::live::subscriptions::WatcherId;
 use tally_host::Stream;
 use tally_host::object::{Events, Object, Readiness, Socket};
-use tally_protocol::live::SILENT_BYTES_MAX;
-use tally_protocol::live::client_message::SocketAttachment;
-use tally_protocol::live::subscriptions::WatcherId;
 
 /// Close codes and reasons of a hub: policy violation, and try again later. Source: RFC 6455 section 7.4.1 and its
 /// registry.

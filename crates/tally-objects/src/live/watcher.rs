@@ -11,7 +11,7 @@ use super::streams::answer_close;
 use tally_host::Host;
 use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, Socket};
-use tally_protocol::messages::{Call, Fault, Join, Look};
+use tally_wire::messages::{Call, Fault, Join, Look};
 
 /// A hub or a live reader, as the platform sees it.
 pub struct Watcher {

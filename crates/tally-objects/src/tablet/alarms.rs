@@ -9,7 +9,7 @@ use super::rows::{ALARM, TabletRows, row_key};
 use crate::kit::store::{integer, text};
 use tally_core::counter::id::CounterId;
 use tally_core::order::in_order;
-use tally_protocol::messages::{Fault, decode, encode};
+use tally_wire::messages::{Fault, decode, encode};
 
 impl TabletRows {
     /// The tenants whose alarms ring next, at most so many, with their times; the earliest first.

@@ -9,7 +9,7 @@ use crate::cell::rows::{CellRows, OwnRows};
 use crate::kit::store::{WHOLE_MAX, integer};
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// Rows of a page: each has at most some 57 KB, that of an hour's samples.
 const ROWS_AT_ONCE: i64 = 64;

@@ -6,7 +6,7 @@
 use super::rows::{ALARM, LOG_SCHEMA, Name, TabletRows, no_rows};
 use crate::kit::store::{framed, statement_sizes};
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, decode};
+use tally_wire::messages::{Fault, decode};
 
 /// How many rows of the table one statement writes: it may bind 100 values.
 const ROWS_AT_ONCE: usize = 33;

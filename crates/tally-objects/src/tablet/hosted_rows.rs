@@ -13,7 +13,7 @@ use crate::cell::rows::DamagedRow;
 use tally_core::cluster::push::TOGETHER;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::WriteKey;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// Name of the row with the lead's place: kind 0, start 1.
 pub(super) const PRESENCE: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];

@@ -30,11 +30,11 @@ use tally_core::cluster::push::TOGETHER;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, reply};
-use tally_protocol::messages::{
+use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{
     Ask, Batch, BatchedCall, Call, Close, CountKeyed, Fault, Flush, ReadContents, SumDatacenter,
     Suspend, batch, decode,
 };
-use tally_shared::concurrency::all_settled;
 
 /// The most alarms of tenants that ring at once.
 const RING_AT_ONCE: usize = TOGETHER.1;

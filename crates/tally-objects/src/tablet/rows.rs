@@ -16,7 +16,7 @@ use crate::cell::repair::{damaged_in, named};
 use crate::kit::store::{Store, finished, in_room, integer};
 use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// Keys sort in the order of their parts, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
 const SCHEMA: &[&str] = &[

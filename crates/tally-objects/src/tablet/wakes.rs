@@ -8,7 +8,7 @@ use super::rows::{ALARM, LEDGER, TabletRows};
 use crate::kit::store::{blob, integer, text};
 use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
-use tally_protocol::messages::{Fault, decode};
+use tally_wire::messages::{Fault, decode};
 
 /// How many tenants one statement reads: it may bind 100 values. Only a few sizes, so that few statements are prepared.
 const AT_ONCE: [usize; 3] = [1, 12, 96];

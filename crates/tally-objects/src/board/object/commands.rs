@@ -13,20 +13,21 @@ use tally_core::board::score::Score;
 use tally_core::board::settings::{Settings, Ties};
 use tally_core::counter::ledger::KeySource;
 use tally_core::order::set_of;
-use tally_protocol::access::Scope;
-use tally_protocol::messages::{AttemptName, Fault, ForgetBoard, RunSorted, SortedRan};
-use tally_protocol::redis::command::Command;
-use tally_protocol::redis::error;
-use tally_protocol::redis::glob::StepsLeft;
-use tally_protocol::redis::kept_replies::{KeptSize, no_room};
-use tally_protocol::redis::notifications::SetChange;
-use tally_protocol::redis::reply::{Reply, ReplyError};
-use tally_protocol::redis::reply_room::ReplyRoom;
-use tally_protocol::redis::request::Arguments;
-use tally_protocol::redis::sorted::{
+use tally_redis::command::Command;
+use tally_redis::error;
+use tally_redis::glob::StepsLeft;
+use tally_redis::kept_replies::{no_room, size_of};
+use tally_redis::reply_error::ReplyError;
+use tally_redis::reply_room::ReplyRoom;
+use tally_redis::sorted::{
     Members, Naming, NoMembers, SortedSet, check_anew, named_members, naming_of, run,
 };
 use tally_shared::call;
+use tally_wire::messages::{
+    Arguments, AttemptName, Fault, ForgetBoard, KeptSize, RunSorted, SetChange, SortedRan,
+};
+use tally_wire::redis::Reply;
+use tally_wire::rights::Scope;
 
 /// The reply to a command whose attempt has a name. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -399,7 +400,7 @@ impl BoardCore {
         (key, fingerprint): AttemptName,
         reply: &Reply,
     ) -> Result<KeptSize, Fault> {
-        let (size, reply) = (KeptSize::of(reply), reply.clone());
+        let (size, reply) = (size_of(reply), reply.clone());
         let record = StoredReply { fingerprint, reply };
         let is_noted = loaded.role.recording > 0;
         self.rows.put_record(slot, key, &record, is_noted)?;

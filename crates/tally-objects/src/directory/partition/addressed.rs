@@ -1,6 +1,6 @@
 //! Whom a call is for: a root, or all partitions together.
 
-use tally_protocol::messages::{
+use tally_wire::messages::{
     AmountOf, BeginRun, Call, Claim, CloseSession, FindClaims, FindKey, ForgetBoard, LetInboxesGo,
     List, ListBoards, ListPastStates, ListRows, ListRuns, LocateLead, LookUp, OpenSession, Operate,
     PlaceLead, PushView, ReadPastStates, Reconcile, Register, RegisterBoard, RegisterInbox,

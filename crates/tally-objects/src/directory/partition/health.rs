@@ -3,9 +3,9 @@
 use super::super::values::DeploymentValues;
 use crate::kit::store::Store;
 use tally_host::Host;
-use tally_protocol::health::Ailment;
-use tally_protocol::messages::Fault;
 use tally_shared::unreadable;
+use tally_wire::health::Ailment;
+use tally_wire::messages::Fault;
 
 /// The row and the file that are written to show that storage takes writes.
 const PROOF: &str = "proof";

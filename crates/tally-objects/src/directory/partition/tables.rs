@@ -10,7 +10,7 @@ use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
 use tally_host::Host;
 use tally_host::object::Object;
-use tally_protocol::messages::Fault;
+use tally_wire::messages::Fault;
 
 /// The tables of a partition.
 pub(super) struct PartitionTables {

@@ -10,9 +10,9 @@ use crate::directory::operation_store::Operation;
 use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::in_order;
-use tally_protocol::messages::{Close, Configure, Fault, ReadParts, Reconcile};
-use tally_protocol::names::CellAddress;
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{Close, Configure, Fault, ReadParts, Reconcile};
+use tally_wire::names::CellAddress;
 
 impl Roots {
     /// The living root; or what is known of the ended one. An expired counter is ended here. `for_write`: where some

@@ -8,8 +8,8 @@ use super::Roots;
 use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_protocol::messages::{AskGrant, Fault};
-use tally_protocol::names::CellAddress;
+use tally_wire::messages::{AskGrant, Fault};
+use tally_wire::names::CellAddress;
 
 impl Roots {
     /// The living root; where nothing is known of the counter, the lead of this datacenter is asked first whether it

@@ -13,10 +13,10 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::settings::Settings;
 use tally_core::order::{in_order, set_of};
-use tally_protocol::messages::{AskGrant, Fault, ReadParts, RepairRoot, RootPart, RootRepaired};
-use tally_protocol::names::CellAddress;
-use tally_protocol::snapshot::SnapshotCounter;
 use tally_shared::concurrency::all_settled;
+use tally_wire::messages::{AskGrant, Fault, ReadParts, RepairRoot, RootPart, RootRepaired};
+use tally_wire::names::CellAddress;
+use tally_wire::snapshot::SnapshotCounter;
 
 /// How many leads are asked at once.
 const LEADS_AT_ONCE: usize = 64;

@@ -8,7 +8,7 @@ use crate::directory::lead_calls::{silent, sums};
 use tally_core::cluster::operation::ReconciliationReport;
 use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::counter::id::CounterId;
-use tally_protocol::messages::{Fault, ReadParts, Reconcile};
+use tally_wire::messages::{Fault, ReadParts, Reconcile};
 
 /// How far into the future a write's stamp may be: counts since an operation are asked for up to then.
 const AHEAD_SECONDS: i64 = 60;

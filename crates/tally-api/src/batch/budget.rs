@@ -1,0 +1,44 @@
+//! The calls of a body, and the writes of one call.
+
+use std::cell::Cell;
+
+/// The most keyed writes in one message: each is two rows at the lead, so a message takes about 0.1 s.
+pub const KEYED_AT_ONCE_MAX: usize = 2_000;
+
+/// The calls that a body may still make, shared by all its counters, first come, first served. Usually one lead decides
+/// all keys of a counter. Where many leads hold them, the remaining calls are used, and may not suffice.
+#[derive(Debug)]
+pub struct CallBudget(Cell<usize>);
+
+impl CallBudget {
+    /// So many calls.
+    pub fn new(calls: usize) -> Self {
+        Self(Cell::new(calls))
+    }
+
+    /// No limit: for calls that travel in messages of others.
+    pub fn unbounded() -> Self {
+        Self::new(usize::MAX)
+    }
+
+    /// Takes one; false where none is left.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        self.take_many(1)
+    }
+
+    /// Takes so many, all or none; false where too few are left.
+    #[must_use]
+    pub fn take_many(&self, calls: usize) -> bool {
+        let left = self.0.get().checked_sub(calls);
+        if let Some(left) = left {
+            self.0.set(left);
+        }
+        left.is_some()
+    }
+
+    /// Gives back what was taken and not used.
+    pub fn give_back(&self, calls: usize) {
+        self.0.set(self.0.get().saturating_add(calls));
+    }
+}

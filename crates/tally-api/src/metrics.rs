@@ -1,0 +1,17 @@
+//! The metrics of one isolate and of the deployment, and their text for Prometheus.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `registry` | the metrics of one isolate |
+//! | `reporter` | what an isolate has reported of its counts, and its next report |
+//! | `fleet` | current values of the deployment |
+//! | `text` | the text |
+
+mod fleet;
+mod registry;
+mod reporter;
+mod text;
+
+pub use registry::{CONTENT_TYPE, Metric, Metrics, changed, named, series_ids};
+pub use reporter::{Reporter, UnsentReport};
+pub use text::{Exposition, seconds};

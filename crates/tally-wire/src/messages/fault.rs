@@ -1,0 +1,127 @@
+//! Why a call failed, and the bytes of messages.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::encoding;
+use crate::encoding::Undecodable;
+use crate::health::Ailment;
+use crate::problem::{Code, Problem};
+use tally_core::cluster::tablets::LeadPlace;
+use tally_core::counter::dimensions::BrokenLog;
+use tally_core::counter::flush::Refusal;
+use tally_core::counter::id::Datacenter;
+
+/// Why a call failed. The call changed nothing; only after `Unavailable` is this unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// Something that the call needs did not answer. The text says what.
+    Unavailable(String),
+    /// The cell did not count the flush.
+    Refused(Refusal),
+    /// The cell counts for this newer generation: the sender must read the root again.
+    Superseded(u64),
+    /// All writes of the counter go to this datacenter; nothing was counted.
+    Elsewhere(Datacenter),
+    /// More counters than one call may touch.
+    TooMany(u32),
+    /// The message cannot be read, or storage is broken. The text says what.
+    Broken(String),
+    /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
+    Moved(LeadPlace),
+    /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
+    NotLocated,
+    /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
+    /// repair it. The text says why.
+    Unreadable(String),
+    /// The message is of a newer protocol than the receiver's. Holds the receiver's protocol. Nothing was done.
+    Later(u8),
+    /// The number of partitions of the directory was changed. The root may be elsewhere, or all partitions must be
+    /// asked by [`super::root_moves::CallPartition`]. Nothing was done.
+    Repartitioned,
+}
+
+impl std::error::Error for Fault {}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unavailable(what) => write!(formatter, "unavailable: {what}"),
+            Self::Refused(refusal) => write!(formatter, "refused: {refusal:?}"),
+            Self::Superseded(generation) => write!(formatter, "generation {generation} has begun"),
+            Self::Elsewhere(home) => write!(formatter, "home is {home}"),
+            Self::TooMany(limit) => write!(formatter, "more than {limit} counters"),
+            Self::Broken(what) => write!(formatter, "broken: {what}"),
+            Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
+            Self::NotLocated => formatter.write_str("the lead may live elsewhere"),
+            Self::Later(protocol) => write!(formatter, "the receiver speaks protocol {protocol}"),
+            Self::Repartitioned => formatter.write_str("the number of partitions was changed"),
+            Self::Unreadable(why) => write!(formatter, "stored data cannot be read: {why}"),
+        }
+    }
+}
+
+impl From<BrokenLog> for Fault {
+    fn from(broken: BrokenLog) -> Self {
+        Self::Broken(broken.to_string())
+    }
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::TooMany(limit) => Problem::new(
+                Code::TooManyCounters,
+                format!(
+                    "more than {limit} counters would have to be read; ask for a longer prefix"
+                ),
+            ),
+            Fault::Unavailable(what) => Problem::new(
+                Code::Unavailable,
+                format!("{what}; the write may or may not have been counted, try again"),
+            ),
+            Fault::Refused(_)
+            | Fault::Superseded(_)
+            | Fault::Elsewhere(_)
+            | Fault::Moved(_)
+            | Fault::Later(_)
+            | Fault::Repartitioned
+            | Fault::NotLocated => Problem::new(
+                Code::Unavailable,
+                "the counter is busy; nothing was counted, try again",
+            ),
+            Fault::Broken(what) => Problem::new(Code::Internal, what),
+            Fault::Unreadable(why) => Ailment::Unreadable(why).into(),
+        }
+    }
+}
+
+/// Encodes a message. Does not fail for the types above: they hold no sequences of unknown length.
+///
+/// # Errors
+/// `Broken` if postcard refuses the message.
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
+    encoding::write(message, Vec::new())
+        .map_err(|error| Fault::Broken(format!("a message cannot be encoded: {error}")))
+}
+
+/// Decodes a message. Bytes after its end are not read.
+///
+/// # Errors
+/// `Broken` for bytes that are no such message: it names the field that is missing or malformed.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
+    encoding::read(bytes).map_err(undecodable)
+}
+
+fn undecodable(error: Undecodable) -> Fault {
+    Fault::Broken(format!("a message cannot be decoded: {error}"))
+}
+
+/// The receiver's protocol, if its answer is [`Fault::Later`].
+pub fn later(answer: &[u8]) -> Option<u8> {
+    // Longer ones are answers.
+    let is_short = answer.len() <= 4;
+    match decode::<Result<(), Fault>>(answer) {
+        Ok(Err(Fault::Later(protocol))) if is_short => Some(protocol),
+        _ => None,
+    }
+}
