@@ -113,6 +113,7 @@ function manifest() {
       "./express": entry("express"),
       "./react": entry("react"),
       "./miniflare": entry("miniflare"),
+      "./worker": entry("worker"),
       "./openapi.json": "./openapi.json",
       "./package.json": "./package.json",
     },

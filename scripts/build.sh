@@ -14,7 +14,7 @@ mkdir -p .tools build
 exec 9>.tools/build.lock
 if command -v flock >/dev/null; then flock 9; fi
 
-sources=(src crates Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh scripts/strip-names.mjs tools/bindgen)
+sources=(src crates package/client/transport.ts package/client/verdict.ts Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh scripts/strip-names.mjs tools/bindgen)
 if [ -d .cargo ]; then sources+=(.cargo); fi
 
 # The dashboard's files are no part of what is compiled: they are put in each time, in a fraction of a second.
@@ -57,7 +57,8 @@ node scripts/strip-names.mjs build/names.wasm build/index_bg.wasm
 
 # Modules are imported by their source here; the platform knows them as values.
 sed -i.bak 's/^import source /import /' .tools/bound/index.js
-# The platform calls src/handlers.js, which goes around src/recovery.js, and that around what bindgen made.
+# The platform calls src/handlers.js, which goes around src/recovery.js, and that around what bindgen made. src/rpc.js
+# takes from the client what a refusal says.
 esbuild src/handlers.js --bundle --format=esm --minify --log-level=warning --alias:built="$PWD/src/recovery.js" \
   --alias:bindings="$PWD/.tools/bound/index.js" --external:cloudflare:workers '--external:*.wasm' --outfile=build/index.js 9>&-
 rm -rf .tools/bound

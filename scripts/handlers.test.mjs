@@ -29,6 +29,7 @@ class Entrypoint {
   }
   fetch(request) {
     if (request === "trap") throw new WebAssembly.RuntimeError("unreachable");
+    if (request?.url?.includes("trap")) throw new WebAssembly.RuntimeError("unreachable");
     if (request === "fail") throw new Error("an error");
     return [request, this.env, this.ctx, state.instanceId];
   }
@@ -38,6 +39,14 @@ class Entrypoint {
 }
 export default Entrypoint;
 `;
+const PLATFORM = `
+export class WorkerEntrypoint {
+  constructor(ctx, env) {
+    Object.assign(this, { ctx, env });
+  }
+}
+export class RpcTarget {}
+`;
 
 const { queueMicrotask } = globalThis;
 after(() => {
@@ -46,10 +55,13 @@ after(() => {
 });
 
 async function bundled(name) {
-  const [built, outfile] = [join(folder, "built.mjs"), join(folder, `${name}.mjs`)];
+  const at = (file) => join(folder, file);
+  const [built, platform, outfile] = [at("built.mjs"), at("platform.mjs"), at(`${name}.mjs`)];
   writeFileSync(built, BUILT);
+  writeFileSync(platform, PLATFORM);
   const entry = fileURLToPath(new URL("../src/handlers.js", import.meta.url));
-  buildSync({ entryPoints: [entry], bundle: true, format: "esm", alias: { built }, outfile, logLevel: "warning" });
+  const alias = { built, "cloudflare:workers": platform };
+  buildSync({ entryPoints: [entry], bundle: true, format: "esm", alias, outfile, logLevel: "warning" });
   return import(outfile);
 }
 
@@ -67,6 +79,16 @@ test("a request goes past the class, and the first after a trap through it", asy
   assert.equal(seen.made, 1);
   assert.deepEqual(worker.fetch("a", "env", "ctx"), ["a", "env", "ctx", 1]);
   assert.equal(seen.made, 1);
+});
+
+test("a method throws an error of its name where the handler throws, and the next one gets a new instance", async () => {
+  const { Tally, seen } = await bundled("methods");
+  const tally = new Tally({}, {});
+  const trapped = { name: "TallyError", code: "no-answer", status: 0, message: /^no-answer: .*unreachable/ };
+  await assert.rejects(tally.get("trap"), trapped);
+  assert.equal(seen.state.criticalError, true);
+  await assert.rejects(tally.board("a").get("b"), { name: "TallyError" });
+  assert.deepEqual([seen.state.criticalError, seen.made], [false, 1]);
 });
 
 test("microtasks run in order, before timers, and one that fails is reported and stops no other", async () => {

@@ -8,7 +8,8 @@
 import type { components, operations } from "./api.ts";
 import { Batch, sendEvents, type BatchOptions, type Event, type Report } from "./batch.ts";
 import { counterStore, watch, type CounterStore, type LiveCounters } from "./live.ts";
-import { TallyError, Transport, jsonOf, path, refusal, type Call, type TransportOptions } from "./transport.ts";
+import { TallyError, Transport, path, type Call, type TransportOptions } from "./transport.ts";
+import { verdictOf } from "./verdict.ts";
 
 export { clientAddress, clientKey, type ClientKeyOptions } from "./address.ts";
 export type { components, operations, paths } from "./api.ts";
@@ -373,28 +374,3 @@ export class Tally {
 }
 
 export default Tally;
-
-// A refusal is a problem document. What is left it says in headers: `"login";r=0;t=12`.
-async function verdictOf(policy: string, check: LimitCheck, answer: Response): Promise<Verdict> {
-  if (answer.status !== 429) {
-    const verdict = await jsonOf<Verdict | null>(answer);
-    if (typeof verdict?.allowed === "boolean") return verdict;
-    throw new TallyError(answer.status, "not-tally", `${answer.status} without a verdict, so it is not Tally that answers`);
-  }
-  const copy = answer.clone();
-  const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean; override?: string };
-  // An address without a key that asks too often: nothing was judged.
-  if (problem.allowed !== false) throw await refusal(copy);
-  const number = (header: string, name: string) =>
-    Number((answer.headers.get(header) ?? "").match(new RegExp(`;\\s*${name}=(\\d+)`))?.[1] ?? NaN);
-  const whole = (value: number, fallback: number) => (Number.isFinite(value) ? value : fallback);
-  return {
-    allowed: false,
-    policy,
-    ...(typeof problem.override === "string" ? { override: problem.override } : {}),
-    limit: whole(number("ratelimit-policy", "q"), check.limit ?? 0),
-    remaining: whole(number("ratelimit", "r"), 0),
-    reset_after_ms: 1000 * whole(number("ratelimit", "t"), 0),
-    retry_after_ms: 1000 * whole(Number(answer.headers.get("retry-after") ?? NaN), 0),
-  } as Verdict;
-}

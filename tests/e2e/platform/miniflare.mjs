@@ -50,11 +50,13 @@ function worker(name, mainModule, modules, env, exports = {}, triggers = []) {
   };
 }
 
-// A Worker in front of an origin, bound to the edge as TALLY.
-function inFront({ file, vars, origin }) {
+// A Worker in front of an origin, bound to the edge as TALLY: `binding` has more of that, such as an entrypoint.
+// `date`: its own compatibility date.
+function inFront({ file, vars = {}, origin, binding, date }) {
   const code = { "worker.mjs": { type: "esm", contents: readFileSync(new URL(file, ROOT), "utf8") } };
-  const env = { ...texts(vars), TALLY: { type: "worker", worker: EDGE } };
+  const env = { ...texts(vars), TALLY: { type: "worker", worker: EDGE, ...binding } };
   const made = worker(FRONT, "worker.mjs", code, env);
+  if (date !== undefined) made.config.compatibilityDate = date;
   const handler = async (request) => origin(request, miniflare.Response);
   return { ...made, dev: { ...made.dev, outboundService: { type: "fetcher", handler } } };
 }

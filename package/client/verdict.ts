@@ -1,0 +1,34 @@
+// The verdict of a limit, as an answer of HTTP has it.
+import type { components } from "./api.ts";
+import { TallyError, jsonOf, refusal } from "./transport.ts";
+
+type Verdict = components["schemas"]["LimitVerdict"];
+type LimitCheck = components["schemas"]["LimitCheck"];
+
+/**
+ * Returns the verdict of an answer to a check or a hold. A refusal is a problem document, and says the rest in headers:
+ * `"login";r=0;t=12`. Rejects with a {@link TallyError} where nothing was judged.
+ */
+export async function verdictOf(policy: string, check: LimitCheck, answer: Response): Promise<Verdict> {
+  if (answer.status !== 429) {
+    const verdict = await jsonOf<Verdict | null>(answer);
+    if (typeof verdict?.allowed === "boolean") return verdict;
+    throw new TallyError(answer.status, "not-tally", `${answer.status} without a verdict, so it is not Tally that answers`);
+  }
+  const copy = answer.clone();
+  const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean; override?: string };
+  // An address without a key that asks too often: nothing was judged.
+  if (problem.allowed !== false) throw await refusal(copy);
+  const number = (header: string, name: string) =>
+    Number((answer.headers.get(header) ?? "").match(new RegExp(`;\\s*${name}=(\\d+)`))?.[1] ?? NaN);
+  const whole = (value: number, fallback: number) => (Number.isFinite(value) ? value : fallback);
+  return {
+    allowed: false,
+    policy,
+    ...(typeof problem.override === "string" ? { override: problem.override } : {}),
+    limit: whole(number("ratelimit-policy", "q"), check.limit ?? 0),
+    remaining: whole(number("ratelimit", "r"), 0),
+    reset_after_ms: 1000 * whole(number("ratelimit", "t"), 0),
+    retry_after_ms: 1000 * whole(Number(answer.headers.get("retry-after") ?? NaN), 0),
+  } as Verdict;
+}
