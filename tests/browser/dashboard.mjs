@@ -3,9 +3,12 @@ import { openWorld } from "../e2e/world.mjs";
 import { openBrowser } from "./browser.mjs";
 import { openGate } from "./gate.mjs";
 
-/** Opens a world with a browser. `open(hash, options)` resolves to a page that shows a view. */
-export async function openDashboard(options) {
-  const world = await openWorld({ platform: "miniflare", ...options });
+/**
+ * Opens a world with a browser; with `faults` it is under Miniflare, as nothing reaches into the native server.
+ * `open(hash, options)` resolves to a page that shows a view.
+ */
+export async function openDashboard(options = {}) {
+  const world = await openWorld(options.faults ? { platform: "miniflare", ...options } : options);
   const gate = await openGate(await world.url());
   const browser = await openBrowser();
   // A browser logs every answer of 4xx, also those that a page asked for on purpose.

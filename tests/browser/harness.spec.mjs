@@ -7,7 +7,7 @@ let world, browser, site;
 const page = (body) => `<!doctype html><html lang="en"><head><title>A page</title></head><body><main><h1>A page</h1>${body}</main></body></html>`;
 
 beforeAll(async () => {
-  world = await openWorld({ platform: "miniflare" });
+  world = await openWorld();
   browser = await openBrowser();
   site = await openSite({
     "/": page("<p>Well made.</p>"),

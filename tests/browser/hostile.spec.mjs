@@ -25,9 +25,7 @@ beforeEach(async () => {
     keys: [{ key: KEY, scopes: ["admin"] }],
     public: [{ prefix: "", origins: [site.url], scopes: ["read", "write"] }],
   };
-  world = await openWorld({
-    platform: "miniflare", vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) },
-  });
+  world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) } });
   tally = (await world.url()).origin;
   source = (await world.call("GET", "/tally.js")).text;
   await add("spoken", 1_234_567);

@@ -21,9 +21,7 @@ beforeAll(async () => {
     keys: [{ key: KEY, scopes: ["admin"] }],
     public: [{ prefix: "", origins: [site.url], scopes: ["read", "write"] }],
   };
-  world = await openWorld({
-    platform: "miniflare", vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) },
-  });
+  world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) } });
   tally = (await world.url()).origin;
   browser = await openBrowser();
 });

@@ -5,9 +5,10 @@ export default defineConfig({
   cacheDir: "../../node_modules/.vite",
   test: {
     include: ["**/*.spec.mjs"],
-    env: environment(),
-    // Each file has a browser and a workerd of its own: about four processes that compute.
-    maxWorkers: 1,
+    // What the Worker serves is what the native server serves: tests/e2e/platform/dashboard and site compare the bytes.
+    env: { PLATFORM: process.env.PLATFORM ?? "server", ...environment() },
+    // Each file has a browser and a server of its own.
+    maxWorkers: 2,
     testTimeout: 180_000,
     hookTimeout: 180_000,
   },

@@ -132,7 +132,7 @@ export class Served {
 
   /** Where the edge listens, for what only a socket can do. */
   url() {
-    return this.#server.urls[0];
+    return new URL(this.#server.urls[0]);
   }
 
   /** The ids of all objects of a class that have written something. */
