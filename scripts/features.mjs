@@ -4,7 +4,7 @@
 // Invariant: a figure is of the very bytes that a deploy would upload, see benches/wasm-size.mjs; build/ holds all
 // features afterwards.
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { wasmGzipBytes } from "../benches/wasm-size.mjs";
@@ -31,6 +31,46 @@ export function withNeeds(names, known) {
 /** Returns all features but one and those that need it. known: of `features()`. */
 export function allBut(off, known) {
   return [...known.keys()].filter((name) => !withNeeds([name], known).includes(off));
+}
+
+/**
+ * Returns the sets of features that `make check` compiles: all but each, and none. known: of `features()`.
+ *
+ * That they compile shows that each feature alone compiles, and each choice of several. A choice fails where it has a
+ * piece of code that uses another which the choice lacks, because of some feature Y. All but Y has every feature that
+ * does not need Y, so it has the first piece, lacks the second, and fails too. This holds as long as code is there
+ * wherever all features of its gates are, see `otherGates`.
+ */
+export function featureSets(known) {
+  return [[], ...[...known.keys()].map((off) => allBut(off, known))];
+}
+
+/**
+ * Returns the gates of a Rust file that name features otherwise than one, or all of several: "line: gate" each. Which
+ * lints are allowed is no gate.
+ */
+export function otherGates(source, known) {
+  const names = [...known.keys()].join("|");
+  const feature = `feature = "(?:${names})"`;
+  const plain = new RegExp(`^#!?\\[cfg\\((?:${feature}|all\\((?:${feature}(?:, )?)+\\))\\)\\]$`);
+  const lints = /^#!?\[cfg_attr\(.*, (?:allow|expect)\([^)]*\) ?\)\]$/;
+  const gates = [...source.matchAll(/#!?\[cfg(?:_attr)?\([^\]]*\]/g)];
+  const isAmiss = (gate) => new RegExp(feature).test(gate) && !plain.test(gate) && !lints.test(gate);
+  return gates
+    .filter(([gate]) => isAmiss(gate.replace(/\s+/g, " ")))
+    .map(({ 0: gate, index }) => `${source.slice(0, index).split("\n").length}: ${gate}`);
+}
+
+/** Returns the gates of all crates for which `featureSets` would be too few, each with its file and line. */
+export function gatesAmiss(root = ROOT) {
+  const known = features(root);
+  const paths = ["crates", "src", "simulation"].flatMap((folder) => {
+    const all = readdirSync(join(root, folder), { recursive: true });
+    return all.filter((path) => path.endsWith(".rs")).map((path) => join(folder, path));
+  });
+  return paths.flatMap((path) =>
+    otherGates(readFileSync(join(root, path), "utf8"), known).map((found) => `${path}:${found}`),
+  );
 }
 
 // Returns the gzipped bytes of a build with some features.

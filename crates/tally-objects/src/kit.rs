@@ -15,13 +15,6 @@
 
 pub(crate) mod alarm_turns;
 pub(crate) mod batch;
-#[cfg(not(all(
-    feature = "boards",
-    feature = "limits",
-    feature = "live",
-    feature = "queue",
-    feature = "redis"
-)))]
 pub(crate) mod left_out;
 pub(crate) mod measured_object;
 pub(crate) mod outbox;
