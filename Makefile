@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build native openapi fixture dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-tops bench-export bench-setup clean
+.PHONY: help setup setup-check build native openapi script fixture dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -16,6 +16,7 @@ help:
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make fixture writes the data folder of this version that later builds must open, tests/fixtures/data/<version>-<host>; see docs/internals/storage.md"
 	@echo "make openapi writes crates/tally-api/openapi.json, which is served, from src/openapi.json, the Rust types and the table of codes"
+	@echo "make script  writes crates/tally-edge/tally.js, which is served as /tally.js, from src/tally.js"
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
 	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
 	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
@@ -97,6 +98,10 @@ docs: setup
 # The description of the API: calls by hand, schemas from the types.
 openapi: setup
 	@cargo run --locked --quiet --package tally-openapi
+
+# The script for pages, made shorter. It is committed, as the native server is built without Node.
+script: setup
+	@$(NODE) scripts/dashboard.mjs --script
 
 mutants: setup
 	@exec $(NODE) simulation/mutants/mutations.mjs

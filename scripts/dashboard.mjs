@@ -4,7 +4,8 @@
 // Invariant: what stands before the mark is left as scripts/build.sh made it, so running this again replaces its own
 // work only. The files are those of the folder `dashboard` and of the chart library, as they are: nothing is
 // bundled or rewritten, so what a browser shows as source is what stands in this project. The script for pages alone is
-// made shorter.
+// made shorter, and the shorter one is committed: no native build needs Node. `--script` writes it. Both
+// serve the same bytes: tests/e2e/platform/dashboard.spec.mjs compares each file on both.
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,6 +15,8 @@ import { features as featuresOf, withNeeds } from "./features.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "\n//! The files that are served as they stand, by scripts/dashboard.mjs.\n";
+/** What is served as `/tally.js`, and what it is made of. */
+export const SCRIPT = { made: "crates/tally-edge/tally.js", source: "crates/tally-edge/src/tally.js" };
 const SERVED = /\.(html|css|js|svg)$/;
 
 /** Returns the files by the names that they are served under, below `/dashboard/`. root: the project's folder. */
@@ -54,6 +57,17 @@ function featuresBuilt(root) {
   return built.split(",").includes("default") ? undefined : built.split(",");
 }
 
+/** Returns the script for pages without comments and long names: it is a part of every page that uses it. */
+export function shortScript(root = ROOT) {
+  const source = readFileSync(join(root, SCRIPT.source), "utf8");
+  return transformSync(source, { minify: true, target: "es2022" }).code;
+}
+
+/** Returns the entity tag of a file: strong, and the same on every machine and every host, as the text decides. */
+export function etagOf(text) {
+  return `"${createHash("sha256").update(text).digest("base64url").slice(0, 22)}"`;
+}
+
 /**
  * Returns all files that are served as they stand, by the names
  * that `crates/tally-edge/src/pages/files.rs` finds them by.
@@ -61,24 +75,22 @@ function featuresBuilt(root) {
  */
 export function servedFiles(root = ROOT) {
   const dashboard = [...dashboardFiles(root)].map(([name, text]) => [`dashboard/${name}`, text]);
-  const text = (path) => readFileSync(join(root, path), "utf8");
-  // It is a part of every page that uses it: without comments and long names it is half as long.
-  const { code } = transformSync(text("crates/tally-edge/src/tally.js"), { minify: true, target: "es2022" });
-  return new Map([...dashboard, ["tally.js", code], ["openapi.json", described(root, featuresBuilt(root))]]);
+  const script = readFileSync(join(root, SCRIPT.made), "utf8");
+  return new Map([...dashboard, ["tally.js", script], ["openapi.json", described(root, featuresBuilt(root))]]);
 }
 
 /** Returns the module with the files in it, whether or not it had some. */
 export function withFiles(module, files) {
-  const entries = [...files].map(([name, text]) => {
-    // Strong, and the same on every machine: the text decides.
-    const etag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 22)}"`;
-    return [name, { text, etag }];
-  });
+  const entries = [...files].map(([name, text]) => [name, { text, etag: etagOf(text) }]);
   const [before] = module.split(MARK);
   return `${before}${MARK}{const files=new Map(${JSON.stringify(entries)});globalThis.tallyFile=(name)=>files.get(name);}\n`;
 }
 
-function main() {
+function main(args) {
+  if (args.includes("--script")) {
+    writeFileSync(join(ROOT, SCRIPT.made), shortScript());
+    return 0;
+  }
   const path = join(ROOT, "build/index.js");
   if (!existsSync(path)) {
     console.error("dashboard: there is no build/index.js: run make build, which calls this");
@@ -93,4 +105,4 @@ function main() {
   return 0;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) process.exit(main());
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exit(main(process.argv.slice(2)));

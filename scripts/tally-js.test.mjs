@@ -3,13 +3,21 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { openPage } from "../tests/e2e/page.mjs";
-import { servedFiles } from "./dashboard.mjs";
+import { SCRIPT, servedFiles, shortScript } from "./dashboard.mjs";
 
 const GZIP_BYTES_MAX = 2_450;
 
 test("tally.js has at most 2.45 KB gzipped", () => {
   const bytes = gzipSync(servedFiles().get("tally.js"), { level: 9 }).length;
   assert.ok(bytes <= GZIP_BYTES_MAX, `${bytes} of ${GZIP_BYTES_MAX} bytes`);
+});
+
+test("tally.js is what is made of its source", () => {
+  assert.equal(servedFiles().get("tally.js"), shortScript(), `${SCRIPT.made} is not made of ${SCRIPT.source}: run make script`);
+});
+
+test("a page that holds tally.js within itself is not ended by it", () => {
+  assert.doesNotMatch(servedFiles().get("tally.js"), /<\/script|<!--|<script/i);
 });
 
 test("tally.js says once for each call why it was refused and what to do", async () => {

@@ -14,8 +14,8 @@ const MEASURED = /\.(rs|mjs|js|ts)$/;
 const COLUMNS_MAX = 120;
 // The largest file of the repository, bytes: pictures and a log have up to 465,000. More is a dump, or a build.
 const FILE_BYTES_MAX = 1_000_000;
-// What is made of openapi.json when the client is packed.
-const GENERATED = "package/client/api.ts";
+// What is made of openapi.json when the client is packed, and the script that pages load.
+const GENERATED = ["package/client/api.ts", "crates/tally-edge/tally.js"];
 // A literal of so many columns may end its line wherever it ends.
 const LITERAL_COLUMNS_MIN = 60;
 // So many public types may share a name, where their folders tell them apart.
@@ -257,7 +257,7 @@ export function tidy(root, workerdDate) {
   );
   const findings = paths
     .map((path) => relative(root, path))
-    .filter((path) => CODE.test(path) && !path.startsWith("tests/fixtures/") && path !== GENERATED)
+    .filter((path) => CODE.test(path) && !path.startsWith("tests/fixtures/") && !GENERATED.includes(path))
     .flatMap((path) => {
       const source = read(path);
       return [

@@ -1,6 +1,6 @@
 //! Writes the table of the files that are served as they stand: the dashboard, the script for pages, and the API's
 //! description. The chart library is one of npm's packages, so a build without `npm install` has a dashboard without
-//! charts, and says so.
+//! charts, and says so. The Worker serves the same bytes: `scripts/dashboard.mjs` puts them into it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,11 @@ fn main() -> io::Result<()> {
     let mut files = vec![
         (
             "openapi.json".to_owned(),
-            root.join("crates/tally-api/src/openapi.json"),
+            root.join("crates/tally-api/openapi.json"),
         ),
         (
             "tally.js".to_owned(),
-            root.join("crates/tally-edge/src/tally.js"),
+            root.join("crates/tally-edge/tally.js"),
         ),
     ];
     println!(

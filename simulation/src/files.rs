@@ -7,7 +7,7 @@ use tally_host::File;
 /// Where they are, from this crate: the name that is asked for, and the folder or file.
 const PLACES: [(&str, &str); 3] = [
     ("openapi.json", "crates/tally-api/openapi.json"),
-    ("tally.js", "crates/tally-edge/src/tally.js"),
+    ("tally.js", "crates/tally-edge/tally.js"),
     ("dashboard/", "dashboard/"),
 ];
 

@@ -5,7 +5,7 @@ export default defineConfig({
   cacheDir: "../../node_modules/.vite",
   test: {
     include: ["**/*.spec.mjs"],
-    // What the Worker serves is what the native server serves: tests/e2e/platform/dashboard and site compare the bytes.
+    // What the Worker serves is what the native server serves: tests/e2e/platform/dashboard compares the bytes.
     env: { PLATFORM: process.env.PLATFORM ?? "server", ...environment() },
     // Each file has a browser and a server of its own.
     maxWorkers: 2,

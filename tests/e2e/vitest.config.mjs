@@ -52,7 +52,7 @@ export default defineConfig({
           ...shared,
           name: "server",
           env: { ...environment(), PLATFORM: "server" },
-          include: ["*.spec.mjs"],
+          include: ["*.spec.mjs", "platform/dashboard.spec.mjs"],
           exclude: UNSERVED_FILES,
           testNamePattern: SERVED_TESTS,
           maxWorkers: 2 * CORES,

@@ -1,12 +1,14 @@
-// The files that are served as they stand.
+// The files that are served as they stand: on Miniflare and on the native server the same bytes with the same tags.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { dashboardFiles, servedFiles } from "../../../scripts/dashboard.mjs";
+import { dashboardFiles, etagOf, servedFiles } from "../../../scripts/dashboard.mjs";
 import { openWorld } from "../world.mjs";
 
 let world, url;
 beforeAll(async () => {
-  // Without keys and not open: files need neither.
-  world = await openWorld({ vars: { TALLY_ACCESS: undefined } });
+  // Files need no key, not even where nothing is configured. The native server does not start then.
+  const keys = JSON.stringify({ keys: [{ key: "0123456789abcdef".repeat(3), scopes: ["admin"] }] });
+  const more = process.env.PLATFORM === "server" ? { TALLY_KEYS: keys } : {};
+  world = await openWorld({ vars: { TALLY_ACCESS: undefined, ...more } });
   url = (await world.url()).origin;
 });
 afterAll(() => world?.close());
@@ -24,6 +26,7 @@ test("every file is served as it stands, with its type, a tag and a policy", asy
     expect(answer.headers.get("cache-control")).toBe("private, no-cache");
     expect(answer.headers.get("content-security-policy")).toMatch(/^default-src 'self';.*frame-ancestors 'none'$/);
     expect(answer.headers.get("content-security-policy")).not.toMatch(/unsafe/);
+    expect(answer.headers.get("etag")).toBe(etagOf(text));
     const again = await fetch(`${url}/dashboard/${name}`, { headers: { "if-none-match": answer.headers.get("etag") } });
     expect([again.status, await again.text()]).toEqual([304, ""]);
   }
@@ -68,5 +71,7 @@ test("the API's description is served as it stands, and is no file of the dashbo
 
 test("the script for pages is served as it was built", async () => {
   const answer = await fetch(`${url}/tally.js`);
-  expect([answer.status, await answer.text()]).toEqual([200, servedFiles().get("tally.js")]);
+  const script = servedFiles().get("tally.js");
+  expect([answer.status, await answer.text()]).toEqual([200, script]);
+  expect(answer.headers.get("etag")).toBe(etagOf(script));
 });

@@ -2,10 +2,10 @@
 // they do not.
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { openPage } from "../page.mjs";
-import { openWorld, until } from "../world.mjs";
+import { openPage } from "./page.mjs";
+import { openWorld, until } from "./world.mjs";
 
-const example = (name) => readFileSync(new URL(`../../../examples/site/${name}`, import.meta.url), "utf8");
+const example = (name) => readFileSync(new URL(`../../examples/site/${name}`, import.meta.url), "utf8");
 const PAGE = example("page.html");
 const URL_OF_PAGE = PAGE.match(/https:\/\/example\.com[^<]*/)[0];
 // As the guide says: each key is 48 random hexadecimal digits.
