@@ -3,6 +3,7 @@
 use divan::{Bencher, black_box};
 use std::num::NonZeroU32;
 use tally_core::limit::budgets::{Budget, Budgets};
+use tally_core::limit::named::{CallName, CallWork, NamedCall};
 use tally_core::limit::policy::{Algorithm, Policy};
 use tally_core::limit::table::{Check, Table};
 use tally_core::limit::{Quota, RateLimiter};
@@ -68,6 +69,55 @@ fn thousand_verdicts_of_10_000_keys(bencher: Bencher, kind: &str) {
         }
         assert_eq!(allowed, THOUSAND);
         allowed
+    });
+}
+
+/// A thousand holds of one key that are opened and settled, 32 a commit, while as many calls of the key are known.
+#[divan::bench(args = [0, 4_000])]
+fn thousand_holds_of_one_key(bencher: Bencher, known: u64) {
+    let policy = Policy::sliding(1_000_000_000, 60);
+    let mut table = Table::stored();
+    let check = Check::of("policy", &policy, "203.0.113.7", 2);
+    let mut names = Chance(1);
+    let mut now_ms = BEGIN_MS;
+    let mut call = |table: &mut Table, work: Option<CallName>, now_ms: i64| {
+        let mut name = CallName::default();
+        name[..8].copy_from_slice(&names.next().unwrap().to_le_bytes());
+        let work = match work {
+            Some(hold) => CallWork::Settle {
+                hold,
+                amount: Some(2),
+            },
+            None => CallWork::Hold {
+                length_ms: 60_000,
+                is_returned: false,
+            },
+        };
+        let call = NamedCall {
+            name,
+            is_repeatable: false,
+            request: 1,
+            account: 1,
+            work,
+        };
+        assert!(table.call(black_box(&check), &call, now_ms).is_ok());
+        name
+    };
+    for _ in 0..known {
+        let hold = call(&mut table, None, now_ms);
+        call(&mut table, Some(hold), now_ms);
+    }
+    bencher.bench_local(|| {
+        // With a second between them, all that has ended is forgotten in time.
+        now_ms += if known == 0 { 70_000 } else { 1 };
+        for _ in 0..THOUSAND / 32 {
+            let holds: Vec<CallName> = (0..32).map(|_| call(&mut table, None, now_ms)).collect();
+            while table.commit().is_some() {}
+            for hold in holds {
+                call(&mut table, Some(hold), now_ms);
+            }
+            while table.commit().is_some() {}
+        }
     });
 }
 

@@ -3,8 +3,7 @@
 use super::lender::Lender;
 use super::meter::Verdict;
 use super::named::{
-    CallAnswer, CallFault, CallName, CallWork, KnownCall, KnownCalls, NamedCall, OpenHolds, State,
-    narrow,
+    CallAnswer, CallFault, CallName, CallWork, KnownCall, NamedCall, OpenHolds, State, narrow,
 };
 use super::policy::{Algorithm, LIMIT_MAX, Policy};
 
@@ -24,31 +23,28 @@ struct Done {
 impl Lender {
     /// What open holds take.
     pub(super) fn held(&self) -> u64 {
-        self.calls.as_ref().map_or(0, |calls| calls.held)
+        self.calls.as_ref().map_or(0, |calls| calls.held())
     }
 
     /// The bytes of the known calls.
     pub(super) fn calls_bytes(&self) -> u64 {
-        self.calls.as_ref().map_or(0, |calls| {
-            let list = calls.list.capacity().saturating_mul(size_of::<KnownCall>());
-            u64::try_from(size_of::<KnownCalls>().saturating_add(list)).unwrap_or(u64::MAX)
-        })
+        self.calls.as_ref().map_or(0, |calls| calls.bytes())
     }
 
     /// Whether a hold ends by now, or an answer is forgotten.
     pub(super) fn has_due_calls(&self, now_ms: i64) -> bool {
         self.calls
             .as_ref()
-            .is_some_and(|calls| calls.due_ms <= now_ms)
+            .is_some_and(|calls| calls.is_due(now_ms))
     }
 
     /// Ends holds whose time is over.
     pub(super) fn expire_calls(&mut self, policy: &Policy, now_ms: i64) {
-        let Some(calls) = self.calls.as_mut().filter(|calls| calls.due_ms <= now_ms) else {
+        let Some(calls) = self.calls.as_mut().filter(|calls| calls.is_due(now_ms)) else {
             return;
         };
         let charged = calls.expire(now_ms);
-        if calls.list.is_empty() {
+        if calls.is_empty() {
             self.calls = None;
         }
         if policy.algorithm != Algorithm::Concurrency {
@@ -61,7 +57,7 @@ impl Lender {
     /// The open holds.
     pub fn open_holds(&self, now_ms: i64) -> OpenHolds {
         let mut found = OpenHolds::default();
-        let calls = self.calls.iter().flat_map(|calls| calls.list.iter());
+        let calls = self.calls.iter().flat_map(|calls| calls.iter());
         for known in calls.filter(|known| known.is_open() && known.ends_ms > now_ms) {
             found.amount = found.amount.saturating_add(known.held.into());
             found.oldest_ms = match found.count {
@@ -77,7 +73,7 @@ impl Lender {
     pub(super) fn known_calls(&self) -> Vec<KnownCall> {
         self.calls
             .as_ref()
-            .map_or_else(Vec::new, |calls| calls.list.clone())
+            .map_or_else(Vec::new, |calls| calls.iter().copied().collect())
     }
 
     /// Takes in a call that was stored in this row, or handed over.
@@ -86,8 +82,8 @@ impl Lender {
         self.calls.get_or_insert_default().put(known);
     }
 
-    /// Does what a named call asks for, once. `has_room` says whether memory is left for another name. Cost: O(known
-    /// calls of the key).
+    /// Does what a named call asks for, once. `has_room` says whether memory is left for another name. Cost: O(log
+    /// known calls of the key), and the cost of what ends.
     ///
     /// # Errors
     /// A [`CallFault`]; nothing is consumed, held or given back.
@@ -206,18 +202,7 @@ impl Lender {
         now_ms: i64,
     ) -> Result<(u64, u64, u64), CallFault> {
         let calls = self.calls.as_mut().ok_or(CallFault::NoHold)?;
-        let known = calls.find(hold).ok_or(CallFault::NoHold)?;
-        match known.state {
-            State::Open | State::OpenReturning => {}
-            State::Settled => return Err(CallFault::Settled),
-            State::Ended => return Err(CallFault::Ended),
-            State::Answered | State::Cancelled => return Err(CallFault::NoHold),
-        }
-        (known.state, known.at_ms, known.row) = (state, now_ms, 0);
-        let held = u64::from(known.held);
-        let due_ms = known.due_ms();
-        calls.held = calls.held.saturating_sub(held);
-        calls.due_ms = calls.due_ms.min(due_ms);
+        let held = calls.end(hold, state, now_ms)?;
         if policy.algorithm == Algorithm::Concurrency {
             return Ok((held, 0, 0));
         }

@@ -29,7 +29,7 @@ use super::lease::{
     LeaseAnswer, LeaseId, LeaseRequest, NOT_RECALLED_MS, REPORT_VALID_MS, drift_ms, lease_ms,
 };
 use super::meter::{Meter, Verdict};
-use super::named::KnownCalls;
+use super::named::known_calls::KnownCalls;
 use super::policy::{Algorithm, Durability, Policy, Scope};
 
 /// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that

@@ -8,6 +8,8 @@
 //! Life of a hold: it opens with its verdict. It is settled at an amount, or it ends by itself at its amount or at
 //! nothing. Its name is known for [`KNOWN_MS`] after that, and for [`CLOSED_MS`] if its caller cannot repeat it.
 
+pub(super) mod known_calls;
+
 use serde::{Deserialize, Serialize};
 
 use super::meter::{NEVER_MS, Verdict};
@@ -29,8 +31,8 @@ pub const CLOSED_MS: i64 = 60_000;
 /// come within seconds.
 const CROWDED_MS: i64 = 300_000;
 
-/// The most calls of a key that are known: 8,192 of 72 bytes are 0.6 MB. One account has at most as many as all
-/// others have left. A call looks at each name of its key: 5 µs.
+/// The most calls of a key that are known: 8,192 of 76 bytes are 0.6 MB. One account has at most as many as all
+/// others have left.
 pub const CALLS_MAX: usize = 8_192;
 
 /// The most calls of a key in one row: 60 bytes each.
@@ -290,123 +292,5 @@ impl KnownCall {
             ends_ms: self.ends_ms,
             is_repeated: true,
         })
-    }
-}
-
-/// The known calls of a key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KnownCalls {
-    pub(super) list: Vec<KnownCall>,
-    pub(super) held: u64,
-    /// Nothing becomes of any of them before.
-    pub(super) due_ms: i64,
-}
-
-impl KnownCalls {
-    pub(super) fn find(&mut self, name: &CallName) -> Option<&mut KnownCall> {
-        // The newest are repeated or settled most often.
-        self.list.iter_mut().rev().find(|known| known.name == *name)
-    }
-
-    pub(super) fn push(&mut self, known: KnownCall) {
-        if self.list.len() == self.list.capacity() {
-            // So that 100,000 holds take no more than a sixteenth beside themselves.
-            self.list.reserve_exact(self.list.len() / 16 + 1);
-        }
-        if known.is_open() {
-            self.held = self.held.saturating_add(known.held.into());
-        }
-        self.due_ms = match self.list.is_empty() {
-            true => known.due_ms(),
-            false => self.due_ms.min(known.due_ms()),
-        };
-        self.list.push(known);
-    }
-
-    /// Forgets a name.
-    pub(super) fn remove(&mut self, name: &CallName) {
-        self.list.retain(|known| known.name != *name);
-    }
-
-    /// Inserts a call that was stored, or handed over. Its newer state takes the place of an older one.
-    pub(super) fn put(&mut self, known: KnownCall) {
-        if let Some(index) = self.list.iter().rposition(|other| other.name == known.name) {
-            let older = self.list.remove(index);
-            if older.is_open() {
-                self.held = self.held.saturating_sub(older.held.into());
-            }
-        }
-        self.push(known);
-    }
-
-    /// Why an account has no room for another call; `None` where it has.
-    fn refusal(&self, account: u32) -> Option<CallFault> {
-        let own = self.list.iter().filter(|known| known.account == account);
-        match CALLS_MAX.saturating_sub(self.list.len()) {
-            0 => Some(CallFault::Full),
-            room if own.count() >= room => Some(CallFault::PartFull),
-            _ => None,
-        }
-    }
-
-    /// Makes room for another call of an account. What has ended goes first: of this account, or of all where the key
-    /// is full.
-    pub(super) fn make_room(&mut self, account: u32, now_ms: i64) -> Result<(), CallFault> {
-        let Some(fault) = self.refusal(account) else {
-            return Ok(());
-        };
-        // Some at once, because each time all are looked at.
-        let mut left = CALLS_MAX / 16;
-        self.list.retain(|known| {
-            let is_near = fault == CallFault::Full || known.account == account;
-            let is_old = known.at_ms.saturating_add(CROWDED_MS) <= now_ms;
-            let may_go = is_near && !known.is_open() && (is_old || !known.is_repeatable);
-            let goes = may_go && left > 0;
-            left -= usize::from(goes);
-            !goes
-        });
-        self.refusal(account).map_or(Ok(()), Err)
-    }
-
-    /// Ends the holds whose time is over, and forgets old answers. Returns when and how much is to be charged, in the
-    /// order of the times.
-    pub(super) fn expire(&mut self, now_ms: i64) -> Vec<(i64, u64)> {
-        let mut charged = Vec::new();
-        for known in self
-            .list
-            .iter_mut()
-            .filter(|known| known.is_open() && known.ends_ms <= now_ms)
-        {
-            if known.state == State::Open {
-                charged.push((known.ends_ms, u64::from(known.held)));
-            }
-            self.held = self.held.saturating_sub(known.held.into());
-            (known.state, known.at_ms, known.row) = (State::Ended, known.ends_ms, 0);
-        }
-        self.list.retain(|known| known.due_ms() > now_ms);
-        self.due_ms = self
-            .list
-            .iter()
-            .map(KnownCall::due_ms)
-            .min()
-            .unwrap_or(i64::MAX);
-        charged.sort_unstable();
-        charged
-    }
-
-    /// Changed calls, up to [`CALLS_OF_ROW_MAX`], which are stored in this row.
-    pub(super) fn take_changed(&mut self, row: u64) -> Vec<KnownCall> {
-        let changed = self.list.iter_mut().filter(|known| known.row == 0);
-        let taken = changed.take(CALLS_OF_ROW_MAX).map(|known| {
-            known.row = row;
-            *known
-        });
-        taken.collect()
-    }
-
-    /// Marks those that are stored in a row as changed. Returns whether there are any.
-    pub(super) fn change_row(&mut self, row: u64) -> bool {
-        let of_row = self.list.iter_mut().filter(|known| known.row == row);
-        of_row.map(|known| known.row = 0).count() > 0
     }
 }

@@ -72,12 +72,14 @@ impl<'a> Check<'a> {
 /// The writes of one commit, in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The number of the row to insert; numbers rise.
+    /// The place of the row, which may have an older row that is overwritten.
+    pub place: u64,
+    /// The number of the row; numbers rise.
     pub row: u64,
     /// Its body.
     pub body: Vec<u8>,
-    /// Rows below this number are to be deleted in the same transaction.
-    pub delete_below: u64,
+    /// The places of rows to be deleted in the same transaction.
+    pub deleted: Vec<u64>,
 }
 
 /// The size of the table, for metrics.

@@ -28,7 +28,7 @@ impl Table {
                 }
             }
         }
-        let row = log.next();
+        let (place, row) = (log.next_place(), log.next());
         let mut writer = Writer::new(&self.clock);
         let mut written = Vec::new();
         while writer.has_room() {
@@ -51,7 +51,7 @@ impl Table {
             written.push((slot, bytes, calls));
         }
         let body = writer.finish();
-        log.push(row, body.len());
+        log.push(place, row, body.len());
         let mut more = Vec::new();
         for (slot, bytes, calls) in written {
             log.add(slot, bytes);
@@ -60,28 +60,34 @@ impl Table {
                 more.push(slot);
             }
         }
-        let delete_below = log.truncate(self.clock.peek(i64::MIN));
+        let deleted = log.truncate(self.clock.peek(i64::MIN));
         for slot in more {
             // The rest of its calls is in the next row.
             self.touch(slot);
         }
         Some(Commit {
+            place,
             row,
             body,
-            delete_below,
+            deleted,
         })
     }
 
-    /// Takes in a stored row; rows in ascending order.
+    /// Takes in a stored row; rows in ascending order of their numbers.
     ///
     /// # Errors
     /// [`Broken`] where it cannot be read; what could be is kept.
-    pub fn load(&mut self, row: u64, body: &[u8], wall_ms: i64) -> Result<(), Broken> {
+    pub fn load(
+        &mut self,
+        (place, row): (u64, u64),
+        body: &[u8],
+        wall_ms: i64,
+    ) -> Result<(), Broken> {
         let (mut clock, mut reader) = Reader::new(body)?;
         let now_ms = clock.read(wall_ms);
         self.clock = clock;
         if let Some(log) = &mut self.log {
-            log.push(row, body.len());
+            log.push(place, row, body.len());
         }
         while let Some((stored, bytes)) = reader.next()? {
             let known = self.slots.slot_of(&stored.subject);

@@ -10,6 +10,10 @@
 //! subject begins with a zero is no key: it names the owner of the entries after it, or brings named calls of the next
 //! key. Builds without owners read it as an idle key.
 //!
+//! A row lies at a place. The place of the newest dropped row is free: the next row overwrites it, because deleting a
+//! row is charged as writing one. Rows that were dropped before are deleted. So the stored rows are those of the log,
+//! and at most one before them.
+//!
 //! Of the named calls of a key, a row has those that have changed since the row before. So a row is also kept as long
 //! as a call in it may be known, unless the call is written again with the oldest row.
 
@@ -173,6 +177,7 @@ impl<'a> Reader<'a> {
 #[derive(Clone, Debug)]
 struct Row {
     number: u64,
+    place: u64,
     bytes: u64,
     /// Keys whose newest state lies in it.
     live: u64,
@@ -187,6 +192,10 @@ struct Row {
 pub(crate) struct Log {
     rows: VecDeque<Row>,
     newest: u64,
+    /// The greatest place.
+    places: u64,
+    /// The place of a dropped row that is still stored.
+    free: Option<u64>,
     bytes: u64,
     live_bytes: u64,
 }
@@ -197,13 +206,21 @@ impl Log {
         self.newest.saturating_add(1)
     }
 
+    /// The place of the next row.
+    pub(super) fn next_place(&self) -> u64 {
+        self.free.unwrap_or(self.places.saturating_add(1))
+    }
+
     /// Records a row that is written or read; numbers rise.
-    pub(super) fn push(&mut self, number: u64, bytes: usize) {
+    pub(super) fn push(&mut self, place: u64, number: u64, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.newest = self.newest.max(number);
+        self.places = self.places.max(place);
+        self.free.take_if(|free| *free == place);
         self.bytes = self.bytes.saturating_add(bytes);
         self.rows.push_back(Row {
             number,
+            place,
             bytes,
             live: 0,
             slots: Vec::new(),
@@ -251,17 +268,17 @@ impl Log {
         Some((oldest.number, core::mem::take(&mut oldest.slots)))
     }
 
-    /// Drops the oldest rows without newest states. Returns the number of the first kept row.
-    pub(super) fn truncate(&mut self, now_ms: i64) -> u64 {
+    /// Drops the oldest rows without newest states. Returns the places of rows to be deleted.
+    pub(super) fn truncate(&mut self, now_ms: i64) -> Vec<u64> {
+        let mut deleted = Vec::new();
         while self.rows.len() > 1 {
-            match self.rows.front() {
-                Some(row) if row.live == 0 && row.needed_until_ms <= now_ms => {
-                    self.bytes = self.bytes.saturating_sub(row.bytes)
-                }
-                _ => break,
-            }
-            self.rows.pop_front();
+            let is_over = |row: &mut Row| row.live == 0 && row.needed_until_ms <= now_ms;
+            let Some(row) = self.rows.pop_front_if(is_over) else {
+                break;
+            };
+            self.bytes = self.bytes.saturating_sub(row.bytes);
+            deleted.extend(self.free.replace(row.place));
         }
-        self.rows.front().map_or(0, |row| row.number)
+        deleted
     }
 }

@@ -11,10 +11,12 @@ use tally_limit::table::{Check, Table};
 use crate::checks::check;
 use crate::policy_kinds::{BEGIN_MS, Chance, drawn, precise, step_ms};
 
-/// Rows as a database keeps them.
+/// Rows as a database keeps them: a number and a body at each place.
 #[derive(Clone, Default)]
 pub(crate) struct Rows {
-    pub(crate) rows: BTreeMap<u64, Vec<u8>>,
+    pub(crate) rows: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// How many rows were written or deleted.
+    pub(crate) changed: usize,
 }
 
 impl Rows {
@@ -24,11 +26,17 @@ impl Rows {
         while let Some(commit) = table.commit() {
             assert!(commit.body.len() <= BODY_BYTES_MAX);
             written += commit.body.len();
-            assert!(
-                self.rows.insert(commit.row, commit.body).is_none(),
-                "a number is used once"
-            );
-            self.rows.retain(|row, _| *row >= commit.delete_below);
+            self.changed += 1 + commit.deleted.len();
+            self.rows.insert(commit.place, (commit.row, commit.body));
+            for place in commit.deleted {
+                let deleted = self.rows.remove(&place);
+                assert!(deleted.is_some_and(|(number, _)| number < commit.row));
+            }
+            let numbers = self.rows.values().map(|(number, _)| *number);
+            let first = numbers.clone().min().unwrap_or(0);
+            let count = u64::try_from(self.rows.len()).unwrap();
+            assert_eq!(first + count, commit.row + 1, "the newest, without gaps");
+            assert_eq!(numbers.max(), Some(commit.row));
         }
         assert!(!table.is_dirty());
         written
@@ -36,14 +44,19 @@ impl Rows {
 
     pub(crate) fn load(&self, now_ms: i64) -> Table {
         let mut table = Table::stored();
-        for (row, body) in &self.rows {
-            table.load(*row, body, now_ms).unwrap();
+        let rows = self.rows.iter();
+        let mut rows: Vec<_> = rows
+            .map(|(place, (number, body))| (number, place, body))
+            .collect();
+        rows.sort();
+        for (number, place, body) in rows {
+            table.load((*place, *number), body, now_ms).unwrap();
         }
         table
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.rows.values().map(Vec::len).sum()
+        self.rows.values().map(|(_, body)| body.len()).sum()
     }
 }
 
@@ -143,6 +156,23 @@ fn a_log_stays_bounded_while_few_keys_change_and_many_do_not() {
 }
 
 #[test]
+fn a_commit_of_a_long_log_writes_one_row_and_deletes_none() {
+    let policy = Policy::sliding(1_000_000, 2_592_000);
+    let (mut table, mut rows) = (Table::stored(), Rows::default());
+    for turn in 0..4_000_u64 {
+        let key = (turn % 10).to_string();
+        table.check(&check(&policy, &key, 1), BEGIN_MS).unwrap();
+        rows.commit(&mut table);
+        if turn % 500 == 499 {
+            table = rows.load(BEGIN_MS);
+        }
+    }
+    assert!(rows.rows.len() <= ROWS_MAX + 1);
+    // Each start may delete the row that it found before the log.
+    assert!(rows.changed <= 4_000 + 8, "{} rows", rows.changed);
+}
+
+#[test]
 fn what_does_not_fit_into_one_row_goes_into_more() {
     let policy = precise(1_000, 60);
     let mut table = Table::stored();
@@ -173,13 +203,13 @@ fn a_row_that_cannot_be_read_is_told() {
     table.check(&check(&policy, "a", 1), BEGIN_MS).unwrap();
     let body = table.commit().unwrap().body;
     for length in 0..body.len() {
-        let cut = Table::stored().load(1, &body[..length], BEGIN_MS);
+        let cut = Table::stored().load((1, 1), &body[..length], BEGIN_MS);
         // A body may end after each entry, and this has one.
         assert_eq!(cut.is_ok(), length == CLOCK_BYTES, "{length}");
     }
     let mut future = body.clone();
     future[0] = 2;
-    assert_eq!(Table::stored().load(1, &future, BEGIN_MS), Err(Broken));
+    assert_eq!(Table::stored().load((1, 1), &future, BEGIN_MS), Err(Broken));
     let chance = &mut Chance(5);
     for _ in 0..2_000 {
         let mut broken = body.clone();
@@ -187,7 +217,7 @@ fn a_row_that_cannot_be_read_is_told() {
         broken[index] = chance.bits().to_le_bytes()[0];
         let mut table = Table::stored();
         // Read or not, nothing stops.
-        let _ = table.load(1, &broken, BEGIN_MS);
+        let _ = table.load((1, 1), &broken, BEGIN_MS);
         let _ = table.check(&check(&policy, "a", 1), BEGIN_MS);
         table.commit();
     }

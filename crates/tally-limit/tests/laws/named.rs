@@ -515,6 +515,112 @@ fn no_account_takes_the_room_of_all_others_and_old_answers_go_first() {
     );
 }
 
+/// A hold that only its id repeats, of an account.
+fn drawn(account: u32, number: u64, length_ms: i64) -> NamedCall {
+    NamedCall {
+        account,
+        is_repeatable: false,
+        ..hold(number, length_ms)
+    }
+}
+
+#[test]
+fn every_open_hold_of_a_crowded_key_is_found_whatever_was_forgotten_between() {
+    let policy = Policy::sliding(1_000_000_000, 10);
+    for seed in 0..4 {
+        let chance = &mut Chance(seed);
+        let (mut table, mut rows) = (Table::stored(), Rows::default());
+        let mut open: Vec<u64> = Vec::new();
+        let mut now_ms = BEGIN_MS;
+        let checked = check(&policy, "k", 3);
+        for number in 0..12_000_u64 {
+            // Names come in no order.
+            let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            now_ms += chance.below(20) as i64;
+            let made = drawn(chance.below(3) as u32, number, 80_000_000);
+            table.call(&checked, &made, now_ms).unwrap();
+            open.push(number);
+            if open.len() > 900 {
+                let one = open.swap_remove(chance.below(900) as usize);
+                let end = NamedCall {
+                    is_repeatable: false,
+                    ..settle(0, one, 2)
+                };
+                assert_eq!(table.call(&checked, &end, now_ms).unwrap().held, 3);
+                let again = table.call(&checked, &end, now_ms);
+                assert_eq!(again, Err(CallFault::Settled), "seed {seed}");
+            }
+            if chance.below(40) == 0 {
+                rows.commit(&mut table);
+            }
+            if chance.below(4_000) == 0 {
+                rows.commit(&mut table);
+                table = rows.load(now_ms);
+            }
+        }
+        for number in open {
+            let made = settle(number ^ 1, number, None);
+            let ended = table.call(&checked, &made, now_ms);
+            assert_eq!(ended.unwrap().held, 3, "seed {seed}");
+        }
+        assert_eq!(table.open_holds("p", "k", now_ms).count, 0);
+    }
+}
+
+#[test]
+fn a_settlement_outlives_a_crash_though_its_hold_was_forgotten_for_want_of_room() {
+    let policy = Policy::sliding(1_000_000_000, 10);
+    let (mut table, mut rows) = (Table::stored(), Rows::default());
+    let checked = check(&policy, "k", 1);
+    let half = CALLS_MAX as u64 / 2;
+    for number in 0..half {
+        let made = drawn(1, number, 60_000);
+        table.call(&checked, &made, BEGIN_MS).unwrap();
+    }
+    rows.commit(&mut table);
+    // In one turn, as the demands of one message.
+    for number in 0..half / 2 {
+        let end = NamedCall {
+            is_repeatable: false,
+            ..settle(0, number, 1)
+        };
+        table.call(&checked, &end, BEGIN_MS).unwrap();
+    }
+    let next = table.call(&checked, &drawn(1, half, 60_000), BEGIN_MS);
+    assert_eq!(next, Err(CallFault::PartFull), "nothing is stored yet");
+    rows.commit(&mut table);
+    let next = table.call(&checked, &drawn(1, half, 60_000), BEGIN_MS);
+    assert!(next.unwrap().verdict.is_allowed);
+    rows.commit(&mut table);
+    let loaded = rows.load(BEGIN_MS);
+    assert_eq!(loaded.open_holds("p", "k", BEGIN_MS).count, half / 2 + 1);
+}
+
+#[test]
+fn a_busy_key_admits_holds_after_a_crash_too() {
+    let policy = Policy::sliding(1_000_000_000, 10);
+    let (mut table, mut rows) = (Table::stored(), Rows::default());
+    let checked = check(&policy, "k", 1);
+    for number in 0..20_000_u64 {
+        table
+            .call(&checked, &drawn(1, number, 60_000), BEGIN_MS)
+            .unwrap();
+        let end = NamedCall {
+            is_repeatable: false,
+            ..settle(0, number, 1)
+        };
+        table.call(&checked, &end, BEGIN_MS).unwrap();
+        if number % 50 == 0 {
+            rows.commit(&mut table);
+        }
+    }
+    rows.commit(&mut table);
+    // What was forgotten because there was no room is in the rows.
+    let mut loaded = rows.load(BEGIN_MS);
+    let next = loaded.call(&checked, &drawn(1, 20_000, 60_000), BEGIN_MS);
+    assert!(next.unwrap().verdict.is_allowed);
+}
+
 #[test]
 fn a_hundred_thousand_open_holds_take_eight_mebibytes() {
     let policy = Policy::sliding(1_000_000_000, 10);

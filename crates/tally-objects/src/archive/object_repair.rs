@@ -75,7 +75,7 @@ const TABLES: [Table; 20] = [
     all(
         "limiter",
         "limits",
-        "number",
+        "place",
         "what keys have used of their limits",
     ),
     rows(

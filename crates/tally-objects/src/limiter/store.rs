@@ -5,11 +5,12 @@ use tally_core::callers::owner;
 use tally_core::cluster::spread::LimiterCounts;
 use tally_core::counter::memory::MemoryShare;
 use tally_core::limit::table::{Commit, Table};
+use tally_host::object::SqlValue;
 use tally_wire::messages::Fault;
 use tally_wire::stored::Damage;
 
-const SCHEMA: &[&str] =
-    &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
+const SCHEMA: &[&str] = &["CREATE TABLE IF NOT EXISTS limits \
+    (place INTEGER PRIMARY KEY, number INTEGER NOT NULL, body BLOB NOT NULL)"];
 
 /// The counts of limiters that another limiter has sent: one row. Created at the first change of the number.
 const RECEIVED_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS heard \
@@ -41,18 +42,20 @@ impl LimiterStore {
             self.store.create_schema(SCHEMA)?;
             return Ok(table);
         }
-        let rows = self
-            .store
-            .run("SELECT number, body FROM limits ORDER BY number", vec![])?;
+        let query = "SELECT number, place, body FROM limits";
+        let mut rows = self.store.run(query, vec![])?;
         let damaged = || self.store.damaged(Damage::Changed);
+        let column = |row: &[SqlValue], index: usize| u64::try_from(integer(row.get(index)?)?).ok();
+        // There is no index by number, which each commit would have to write.
+        rows.sort_by_key(|row| column(row, 0));
         for row in &rows {
-            let number = row.first().and_then(integer);
-            let number = number.and_then(|number| u64::try_from(number).ok());
-            let (Some(number), Some(body)) = (number, row.get(1)) else {
+            let (number, place) = (column(row, 0), column(row, 1));
+            let (Some(number), Some(place), Some(body)) = (number, place, row.get(2)) else {
                 return Err(damaged());
             };
             let body = self.store.body(body)?;
-            table.load(number, body, now_ms).map_err(|_| damaged())?;
+            let loaded = table.load((place, number), body, now_ms);
+            loaded.map_err(|_| damaged())?;
         }
         Ok(table)
     }
@@ -107,13 +110,17 @@ impl LimiterStore {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.store.atomically(|| {
             self.store.run(
-                "INSERT OR REPLACE INTO limits VALUES (?, ?)",
-                vec![number(commit.row).into(), framed(&commit.body)],
+                "INSERT OR REPLACE INTO limits VALUES (?, ?, ?)",
+                vec![
+                    number(commit.place).into(),
+                    number(commit.row).into(),
+                    framed(&commit.body),
+                ],
             )?;
-            self.store.run(
-                "DELETE FROM limits WHERE number < ?",
-                vec![number(commit.delete_below).into()],
-            )?;
+            for place in &commit.deleted {
+                let delete = "DELETE FROM limits WHERE place = ?";
+                self.store.run(delete, vec![number(*place).into()])?;
+            }
             Ok(())
         })
     }

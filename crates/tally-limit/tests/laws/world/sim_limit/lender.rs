@@ -198,8 +198,10 @@ impl World {
 
     pub(super) fn commit(&mut self) {
         while let Some(commit) = self.lender.commit() {
-            self.rows.retain(|row, _| *row >= commit.delete_below);
-            self.rows.insert(commit.row, commit.body);
+            for place in commit.deleted {
+                self.rows.remove(&place);
+            }
+            self.rows.insert(commit.place, (commit.row, commit.body));
         }
     }
 }

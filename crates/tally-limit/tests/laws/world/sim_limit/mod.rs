@@ -141,7 +141,8 @@ pub struct World {
     number: u64,
     datacenters: Vec<Datacenter>,
     lender: Table,
-    rows: BTreeMap<u64, Vec<u8>>,
+    /// A number and a body at each place.
+    rows: BTreeMap<u64, (u64, Vec<u8>)>,
     down_until_ms: i64,
     recalling: Option<lender::Recall>,
     recalls: u64,
@@ -375,8 +376,14 @@ impl World {
     fn crash(&mut self) {
         self.recalling = None;
         self.lender = Table::stored();
-        for (row, body) in &self.rows {
-            self.lender.load(*row, body, self.now_ms).expect("a row");
+        let rows = self.rows.iter();
+        let mut rows: Vec<_> = rows
+            .map(|(place, (number, body))| (number, place, body))
+            .collect();
+        rows.sort();
+        for (number, place, body) in rows {
+            let loaded = self.lender.load((*place, *number), body, self.now_ms);
+            loaded.expect("a row");
         }
         self.down_until_ms = self.now_ms + between_ms(&mut self.chance, 0, 2_000);
         self.next_crash();
