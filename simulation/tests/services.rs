@@ -8,6 +8,7 @@ mod data;
 mod holds;
 mod moving;
 mod operations;
+mod overrides;
 mod platform_objects;
 mod platform_runs;
 mod platform_storage;
