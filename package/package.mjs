@@ -46,8 +46,9 @@ export function client(folder) {
   run(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "--project", "package/client", ...args]);
 }
 
+// Bundles the command, and returns the folders of the packages in it.
 function command() {
-  buildSync({
+  const { metafile } = buildSync({
     entryPoints: [join(ROOT, "package/command/tally.mjs")],
     outdir: join(STAGE, "bin"),
     outExtension: { ".js": ".mjs" },
@@ -58,22 +59,24 @@ function command() {
     format: "esm",
     external: ["workerd"],
     legalComments: "linked",
+    metafile: true,
     // What is bundled and of the older kind asks for modules of Node by `require`.
     banner: { js: "import { createRequire as createRequireOf } from 'node:module'; const require = createRequireOf(import.meta.url);" },
     logLevel: "warning",
   });
   chmodSync(join(STAGE, "bin/tally.mjs"), 0o755);
+  const outputs = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.entries(inputs));
+  const folders = outputs
+    .filter(([, { bytesInOutput }]) => bytesInOutput > 0)
+    .flatMap(([file]) => file.match(/^.*node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/) ?? []);
+  return [...new Set(folders)].sort();
 }
 
 // The licences of what is bundled stand beside it.
-function licences() {
-  const bundled = [
-    "commander", "cli-progress", "string-width", "strip-ansi", "ansi-regex", "emoji-regex", "is-fullwidth-code-point",
-    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754", "@redis/client",
-  ];
-  const texts = bundled.map((name) => {
-    const folder = join(ROOT, "node_modules", name);
-    const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+function licences(bundled) {
+  const texts = bundled.map((path) => {
+    const folder = join(ROOT, path);
+    const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
     const text =
       ["LICENSE", "LICENSE.md", "LICENSE.MIT", "LICENSE-MIT.txt", "license"]
         .map((file) => tryRead(join(folder, file)))
@@ -142,8 +145,7 @@ function stage() {
   writeFileSync(join(STAGE, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
   types();
   client(join(STAGE, "client"));
-  command();
-  licences();
+  licences(command());
 }
 
 function pack(folder) {

@@ -30,6 +30,7 @@ export const CASES = {
     ({ all }) => [all, "--all, which counts every line", ["status", "method", "bots", "static"]],
     ({ site }) => [site !== undefined, "--site, which is the id of the one counter", ["prefix", "stripQuery"]],
   ],
+  mcp: [({ http }) => [http === undefined, "tally mcp without --http, whose output is the protocol", ["json"]]],
   get: [({ value }) => [value, "--value, which prints values alone", ["json"]]],
   export: [({ csv }) => [csv, "--csv, which has values alone", ["history", "uniques", "samples", "alerts"]]],
   repair: [

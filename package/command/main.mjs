@@ -56,6 +56,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 3 not found, 4 not allowed, 
   keys(tally);
   limiting(tally);
   operating(tally);
+  agents(tally);
   tally
     .command("completion")
     .description("print the completion of a shell")
@@ -339,6 +340,19 @@ function operating(tally) {
     .description("look for faults on this machine and in the deployment")
     .addHelpText("after", examples("tally doctor", "tally doctor --url https://tally.example.com --json"))
     .action(run(() => import("./doctor.mjs"), "doctor"));
+}
+
+function agents(tally) {
+  tally
+    .command("mcp")
+    .description("serve agents by the Model Context Protocol, on stdin and stdout; they read, with the rights of the key")
+    .option("--write", "also let them count, and change policies and overrides")
+    .option("--http <port>", "serve http://127.0.0.1:<port>/mcp instead; 0 takes a free port", whole)
+    .addHelpText(
+      "after",
+      examples("tally mcp", "tally mcp --url https://tally.example.com --key-file share.key", "tally mcp --http 8799"),
+    )
+    .action(run(() => import("./mcp.mjs"), "mcp"));
 }
 
 /** Runs the command line, and resolves to the exit code. */

@@ -116,6 +116,8 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 600
     const log = '203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1 "-" "Mozilla/5.0 Firefox/140.0"\n';
     const imported = await server.tally(["import", "-", "--json"], { input: log });
     assert.equal(JSON.parse(imported.stdout).counted, 1, imported.stderr);
+    const listed = await server.tally(["mcp"], { input: '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n' });
+    assert.equal(JSON.parse(listed.stdout).result.tools[0].name, "readTop", listed.stderr);
   } finally {
     await server.end();
   }
