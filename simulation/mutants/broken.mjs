@@ -749,7 +749,7 @@ export const MUTATIONS = [
   ],
   [
     "the first of two patterns of SCAN decides which names a key may list",
-    "crates/tally-edge/src/redis/calls.rs",
+    "crates/tally-edge/src/redis/work.rs",
     'word.eq_ignore_ascii_case("MATCH")',
     'word.eq_ignore_ascii_case("MATCH") && pattern.is_empty()',
     "dialect::a_key_lists_its_own_prefix_alone_whatever_it_says_twice",

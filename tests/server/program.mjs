@@ -59,6 +59,11 @@ export class NativeServer {
     }
   }
 
+  /** Where it speaks Redis's protocol, once it is ready. */
+  get respUrl() {
+    return this.output.match(/^Redis's clients connect to (\S+)$/m)?.[1];
+  }
+
   kill(signal) {
     this.#child.kill(signal);
   }

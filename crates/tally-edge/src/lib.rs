@@ -54,12 +54,15 @@ use limits::repeated_checks;
 use pages::live;
 #[cfg(feature = "queue")]
 use queue::producer;
-use redis::calls as redis_calls;
+pub use redis::batch::CommandBatch;
+use redis::{batch, calls as redis_calls};
 use tally_api::access::Right;
 use tally_api::routes::{NoRoute, Route, RouteName, resolve};
-use tally_host::Host;
 use tally_host::http::{Context, Request, Response};
+use tally_host::{Host, Stream};
+use tally_redis::notifications::Subscription;
 use tally_wire::problem::Problem;
+use tally_wire::redis::Reply;
 
 /// Answers one request of a client.
 pub fn fetch(
@@ -133,4 +136,43 @@ async fn identify(context: &RequestContext, authorization: &str) -> Result<(), P
         return Ok(());
     }
     api_keys::identify(context, authorization).await
+}
+
+/// Runs commands that arrived together over a connection of Redis's protocol. `request`: who sent them, with the key of
+/// the connection as its `Authorization`. Returns a reply for each command, or the error of Redis for all of them.
+pub fn run_commands(
+    request: Box<dyn Request>,
+    host: Host,
+    background: Context,
+    batch: CommandBatch,
+) -> LocalBoxFuture<'static, Result<Vec<Reply>, String>> {
+    Box::pin(async move {
+        let context = RequestContext::new(request, host, background, canary::look);
+        let identified = identify_connection(&context).await;
+        batch::run(&context, identified, batch).await
+    })
+}
+
+/// Opens the stream of a subscription that arrived over a connection of Redis's protocol. Returns the error of Redis
+/// where there is none.
+pub fn open_subscription(
+    request: Box<dyn Request>,
+    host: Host,
+    background: Context,
+    subscription: Subscription,
+) -> LocalBoxFuture<'static, Result<Stream, String>> {
+    Box::pin(async move {
+        let context = RequestContext::new(request, host, background, canary::look);
+        let identified = identify_connection(&context).await;
+        batch::listen(&context, identified, subscription).await
+    })
+}
+
+/// Identifies the caller of a connection.
+async fn identify_connection(context: &RequestContext) -> Result<(), Problem> {
+    context.check_local()?;
+    match context.header("authorization") {
+        Some(authorization) => identify(context, &authorization).await,
+        None => Ok(()),
+    }
 }

@@ -342,9 +342,11 @@ impl Command {
 
 /// The refusal of an unknown command; it repeats the first words, as Redis does.
 fn unknown(args: &[String]) -> Reply {
-    let name: String = args[0].chars().take(128).collect();
+    let mut words = args.iter();
+    let name = words.next().map_or("", String::as_str);
+    let name: String = name.chars().take(128).collect();
     let mut shown = String::new();
-    for word in &args[1..] {
+    for word in words {
         if shown.len() >= 128 {
             break;
         }

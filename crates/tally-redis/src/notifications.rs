@@ -113,6 +113,14 @@ impl Subscription {
                 _ => channels.push(segment),
             }
         }
+        Self::new(is_pattern, channels)
+    }
+
+    /// A subscription to these channels, or patterns.
+    ///
+    /// # Errors
+    /// The text of an error of Redis.
+    pub fn new(is_pattern: bool, channels: Vec<String>) -> Result<Self, String> {
         if channels.len() > CHANNELS_COUNT_MAX {
             return Err(format!(
                 "ERR a stream has at most {CHANNELS_COUNT_MAX} channels; open another one for the rest"
@@ -210,6 +218,63 @@ impl Subscription {
         let why = "ERR this stream was not read fast enough and has ended: subscribe again";
         frame(&["error", first, why])
     }
+}
+
+/// A message of a stream, as [`Subscription::frames`] and [`Subscription::farewell`] make it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyMessage {
+    /// An event.
+    Of {
+        /// The pattern that the channel matches; `None` where the channel itself is listened to.
+        pattern: Option<String>,
+        /// The channel.
+        channel: String,
+        /// The name of the event, or the key.
+        payload: String,
+    },
+    /// The stream was not read fast enough, and ends.
+    Farewell,
+}
+
+/// The messages in the data of a stream of this subscription: complete frames. A line's end in a key has become `\n`.
+pub fn messages_in(stream: &Subscription, data: &str) -> Vec<KeyMessage> {
+    let frames = data.split("\n\n").filter_map(|frame| {
+        let text = frame.strip_prefix("data: ")?.replace("\ndata: ", "\n");
+        message_of(stream, &text)
+    });
+    frames.collect()
+}
+
+/// Words are joined by commas, and keys may have commas too. Names of events have none.
+fn message_of(stream: &Subscription, text: &str) -> Option<KeyMessage> {
+    if text.starts_with("error,") {
+        return Some(KeyMessage::Farewell);
+    }
+    let channel_and_payload = |rest: &str| {
+        let parts = match rest.starts_with(OF_KEYS) {
+            true => rest.rsplit_once(','),
+            false => rest.split_once(','),
+        };
+        parts.map(|(channel, payload)| (channel.to_owned(), payload.to_owned()))
+    };
+    if let Some(rest) = text.strip_prefix("message,") {
+        let (channel, payload) = channel_and_payload(rest)?;
+        return Some(KeyMessage::Of {
+            pattern: None,
+            channel,
+            payload,
+        });
+    }
+    let rest = text.strip_prefix("pmessage,")?;
+    stream.channels.iter().find_map(|pattern| {
+        let rest = rest.strip_prefix(pattern.as_str())?.strip_prefix(',')?;
+        let (channel, payload) = channel_and_payload(rest)?;
+        glob::matches(pattern, &channel).then(|| KeyMessage::Of {
+            pattern: Some(pattern.clone()),
+            channel,
+            payload,
+        })
+    })
 }
 
 /// Words as one message of server-sent events. Source: HTML standard, "Interpreting an event stream": each line has a

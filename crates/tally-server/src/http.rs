@@ -1,17 +1,15 @@
 //! Connections of clients: HTTP/1.1 by hyper.
 //!
-//! Invariants: everything that clients fill has a bound: connections, requests in flight, the time of a head, its size.
-//! Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it on.
+//! Invariants: everything that clients fill has a bound: [connections, requests in flight](super::clients), the time of
+//! a head, its size. Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it on.
 
+mod incoming;
 pub(crate) mod tls;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
@@ -27,20 +25,20 @@ use tally_api::routes::{RouteName, name_of};
 use tally_host::http::Body;
 use tally_host::{Host, Memory, Stream};
 use tally_wire::problem::{Code, Problem};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tracing::{debug, warn};
+use tracing::debug;
 
+use super::clients::{self, ClientBounds};
 use super::clock::{Turns, monotonic};
 use super::ground::Ground;
 use super::guest::Guest;
-use super::incoming::ClientCall;
 use super::live_socket::SocketCarrier;
 use super::outgoing::{AnswerBody, answer_of};
 use super::place::Home;
-use super::request_times::RequestTimes;
+use incoming::ClientCall;
 use tls::Tls;
 
 /// The largest head of a request, and the most that is read ahead of it, bytes.
@@ -49,53 +47,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1_024;
 /// The most headers of a request.
 const HEADERS_MAX: usize = 128;
 
-/// The most requests that are answered at once. Each takes some 4 KB.
-const REQUESTS_MAX: usize = 20_000;
-
-/// How long no connection is accepted where there is no descriptor for one.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// How long a client that is one too many may take to read so.
-const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// One in so many connections is one that is being refused.
-const REFUSALS_SHARE: usize = 4;
-
 /// What a client gets that is one too many.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
-/// What clients may have of the doors of all threads together.
-pub(crate) struct ClientBounds {
-    /// The most connections.
-    pub(crate) connections_max: usize,
-    /// How long a client may take to the head of a request, and may be idle between two.
-    pub(crate) head_time_max: Duration,
-    connections: Arc<AtomicUsize>,
-    /// Requests that are being answered.
-    requests: Arc<AtomicUsize>,
-    /// Connections that are being refused.
-    refusals: Arc<AtomicUsize>,
-    /// How long their requests took.
-    times: RequestTimes,
-}
-
-impl ClientBounds {
-    pub(crate) fn new(connections_max: usize, head_time_max: Duration) -> Self {
-        Self {
-            connections_max,
-            head_time_max,
-            connections: Arc::default(),
-            requests: Arc::default(),
-            refusals: Arc::default(),
-            times: RequestTimes::default(),
-        }
-    }
-
-    /// How many clients are connected.
-    pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Relaxed)
-    }
-}
 
 /// Where clients enter: a listener with the memory of an edge.
 pub(crate) struct EdgeDoor {
@@ -106,22 +59,6 @@ pub(crate) struct EdgeDoor {
     tls: Option<Tls>,
     bounds: Arc<ClientBounds>,
     ends: watch::Receiver<bool>,
-}
-
-/// Counts as long as it is held.
-struct Held(Arc<AtomicUsize>);
-
-impl Held {
-    fn begin(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(count.clone())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
 }
 
 impl EdgeDoor {
@@ -147,34 +84,17 @@ impl EdgeDoor {
 
     /// Accepts clients until the end begins.
     pub(crate) async fn listen(self: Rc<Self>, listener: TcpListener) {
-        let mut ends = self.ends.clone();
-        loop {
-            let accepted = {
-                let accept = std::pin::pin!(listener.accept());
-                let ended = std::pin::pin!(ends.changed());
-                match select(accept, ended).await {
-                    Either::Left((accepted, _)) => accepted,
-                    Either::Right(_) => return,
-                }
-            };
-            match accepted {
-                Ok((stream, peer)) => self.clone().admit(stream, peer),
-                Err(error) => {
-                    warn!("no connection can be accepted: {error}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let ends = self.ends.clone();
+        clients::accept(&listener, ends, |stream, peer| {
+            self.clone().admit(stream, peer)
+        })
+        .await;
     }
 
     fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr) {
-        if self.bounds.connections() >= self.bounds.connections_max {
-            return self.refuse(stream);
-        }
-        // It counts from now on: many may be accepted before the first of their tasks begins.
-        let held = Held::begin(&self.bounds.connections);
-        // Without it each answer waits for the acknowledgement of the one before.
-        let _ = stream.set_nodelay(true);
+        let Some(held) = self.bounds.admit() else {
+            return self.bounds.refuse(stream, TOO_MANY);
+        };
         let clock = self.ground.clock.clone();
         let work = async move {
             match &self.tls.clone() {
@@ -188,25 +108,6 @@ impl EdgeDoor {
             drop(held);
         };
         tokio::task::spawn_local(Turns::new(&clock, work));
-    }
-
-    /// Says to a client that it is one too many. If very many are, some hear nothing.
-    fn refuse(&self, mut stream: TcpStream) {
-        let bounds = &self.bounds;
-        if bounds.refusals.load(Relaxed) >= bounds.connections_max / REFUSALS_SHARE {
-            return;
-        }
-        let held = Held::begin(&bounds.refusals);
-        let said = async move {
-            stream.write_all(TOO_MANY).await?;
-            stream.shutdown().await?;
-            // A connection that is closed before its request is read is reset, and the client does not see the answer.
-            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
-        };
-        tokio::task::spawn_local(async move {
-            let _ = tokio::time::timeout(REFUSAL_TIME_MAX, said).await;
-            drop(held);
-        });
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
@@ -239,11 +140,9 @@ impl EdgeDoor {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
-        let requests = &self.bounds.requests;
-        if requests.load(Relaxed) >= REQUESTS_MAX {
+        let Some(_held) = self.bounds.begin_request() else {
             return overloaded();
-        }
-        let _held = Held::begin(requests);
+        };
         let begun = monotonic();
         let upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
@@ -252,7 +151,7 @@ impl EdgeDoor {
         let call = Box::new(ClientCall::new(parts, body, peer, self.blob.as_deref()));
         let host = Host::new(self.guest.clone(), self.memory.clone());
         let mut response = tally_edge::fetch(call, host, self.ground.context()).await;
-        let times = &self.bounds.times;
+        let times = self.bounds.times();
         let took = begun.elapsed();
         times.observe(route, took);
         debug!("{} {} {took:?}", route.as_str(), response.head.status);

@@ -9,8 +9,9 @@
 //! | [`node`], [`place`], [`key`] | the objects of a thread, where one of them lives, and what identifies it |
 //! | [`commits`], [`alarm`], [`ringing`], [`clock`] | the commits of a tick, alarms, the clock of a turn |
 //! | [`guest`] | the platform as Workers and objects see it |
-//! | [`http`], [`mod@http::tls`], [`incoming`], [`outgoing`] | connections, requests and answers of clients |
-//! | [`request_times`] | how long requests take |
+//! | [`clients`] | what clients may have, by whichever door they enter, and how long their requests take |
+//! | [`http`], [`mod@http::tls`], [`outgoing`] | connections, requests and answers of clients |
+//! | [`resp`] | connections of Redis's clients |
 //! | [`live_socket`], [`socket`] | WebSockets: what both ends share, and the ends |
 //! | [`event_stream`], [`event_writer`] | streams of server-sent events, likewise |
 //! | [`webhook`] | requests that leave the deployment |
@@ -19,6 +20,7 @@
 //! Life: options → data folder → settings → listeners → threads → ready → signal → drained → closed → exit 0.
 
 mod alarm;
+mod clients;
 mod clock;
 mod commits;
 mod event_stream;
@@ -27,7 +29,6 @@ mod far;
 mod ground;
 mod guest;
 mod http;
-mod incoming;
 mod key;
 mod live_socket;
 mod node;
@@ -36,7 +37,7 @@ mod outgoing;
 mod pages;
 mod place;
 mod randomness;
-mod request_times;
+mod resp;
 mod ringing;
 mod seat;
 mod socket;
@@ -55,10 +56,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Barrier, watch};
 use tracing::{error, warn};
 
+use clients::ClientBounds;
 use clock::TurnClock;
 use far::Threads;
 use ground::{EXIT_FAILED, ServerMetrics};
-use http::ClientBounds;
 use http::tls::Tls;
 use key::ClassNumber;
 use options::ServerOptions;
@@ -179,9 +180,24 @@ async fn listeners(options: &ServerOptions, address: IpAddr) -> Result<Vec<TcpLi
     Ok(listeners)
 }
 
+/// The listener of Redis's protocol, where one is wanted.
+async fn resp_listener(options: &ServerOptions) -> Result<Option<TcpListener>, String> {
+    let Some(address) = options.resp else {
+        return Ok(None);
+    };
+    let bound = TcpListener::bind(address).await;
+    bound.map(Some).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!(
+                "{address} is taken: end what listens there, or choose another port with --resp"
+            )
+        }
+        _ => format!("--resp {address} cannot be listened on: {error}"),
+    })
+}
+
 /// The address by which this machine calls a listener.
-fn url_of(is_tls: bool, listener: &TcpListener) -> Result<String, String> {
-    let scheme = if is_tls { "https" } else { "http" };
+fn url_of(scheme: &str, listener: &TcpListener) -> Result<String, String> {
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -210,6 +226,59 @@ fn tls(options: &ServerOptions) -> Result<Option<Tls>, String> {
     }
 }
 
+/// Where clients enter.
+struct Doors {
+    listeners: Vec<StdListener>,
+    resp: Option<StdListener>,
+    /// What clients speak, where that is not in the clear.
+    tls: Option<Tls>,
+    urls: Vec<String>,
+    resp_url: Option<String>,
+}
+
+impl Doors {
+    async fn open(options: &ServerOptions, address: IpAddr) -> Result<Self, String> {
+        let listeners = listeners(options, address).await?;
+        let resp = resp_listener(options).await?;
+        let tls = tls(options)?;
+        let (scheme, resp_scheme) = match tls {
+            None => ("http", "redis"),
+            Some(_) => ("https", "rediss"),
+        };
+        let urls = listeners.iter().map(|listener| url_of(scheme, listener));
+        let urls = urls.collect::<Result<_, _>>()?;
+        let resp_url = resp.as_ref().map(|resp| url_of(resp_scheme, resp));
+        let listeners = listeners.into_iter().map(TcpListener::into_std);
+        Ok(Self {
+            listeners: listeners.collect::<Result<_, _>>().map_err(said)?,
+            resp: resp.map(TcpListener::into_std).transpose().map_err(said)?,
+            tls,
+            urls,
+            resp_url: resp_url.transpose()?,
+        })
+    }
+
+    /// The listeners of a further thread.
+    fn listeners(&self) -> Result<(Vec<StdListener>, Option<StdListener>), String> {
+        let listeners = self.listeners.iter().map(StdListener::try_clone);
+        let resp = self.resp.as_ref().map(StdListener::try_clone);
+        let listeners = listeners.collect::<Result<_, _>>().map_err(said)?;
+        Ok((listeners, resp.transpose().map_err(said)?))
+    }
+
+    /// Says where the server answers.
+    fn announce(&self) {
+        if let Some(resp_url) = &self.resp_url {
+            println!("Redis's clients connect to {resp_url}");
+        }
+        println!(
+            "Tally is ready on {}\nThe dashboard is on {}/dashboard/",
+            self.urls.join(", "),
+            self.urls.first().map_or("", String::as_str)
+        );
+    }
+}
+
 async fn serve(options: &ServerOptions) -> Result<(), String> {
     let clock = TurnClock::default();
     clock.begin();
@@ -230,14 +299,7 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     if options.accept_loss {
         accept_loss(&folder)?;
     }
-    let listeners = listeners(options, address).await?;
-    let tls = tls(options)?;
-    let urls = listeners
-        .iter()
-        .map(|listener| url_of(tls.is_some(), listener));
-    let urls: Vec<String> = urls.collect::<Result<_, _>>()?;
-    let listeners = listeners.into_iter().map(TcpListener::into_std);
-    let listeners: Vec<_> = listeners.collect::<Result<_, _>>().map_err(said)?;
+    let doors = Doors::open(options, address).await?;
     let (end, ends) = watch::channel(false);
     let head_time_max = Duration::from_secs(options.head_seconds.into());
     let bounds = Arc::new(ClientBounds::new(number_of(connections_max), head_time_max));
@@ -247,27 +309,29 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     let seats = Threads::all(count, waiting_max)
         .into_iter()
         .map(|(threads, calls)| {
-            let listeners = listeners.iter().map(StdListener::try_clone);
+            let (listeners, resp) = doors.listeners()?;
             Ok(Seat {
                 settings: settings.clone(),
                 folder: folder.clone(),
                 metrics: metrics.clone(),
                 threads,
                 calls,
-                listeners: listeners.collect::<Result<_, _>>().map_err(said)?,
+                listeners,
+                resp,
                 blob: options.cf_blob_header.clone(),
                 bounds: bounds.clone(),
-                tls: tls.clone(),
+                tls: doors.tls.clone(),
                 open_max,
                 ends: ends.clone(),
                 drained: drained.clone(),
             })
         });
     let mut seats: Vec<Seat> = seats.collect::<Result<_, String>>()?;
-    drop((listeners, ends));
+    drop(ends);
     let own = seats.pop().ok_or("there is no thread")?;
     let others: Vec<_> = seats.into_iter().map(begin).collect::<Result<_, _>>()?;
-    announce(&urls);
+    doors.announce();
+    drop(doors);
     tokio::task::spawn_local(async move {
         if let Err(why) = signalled().await {
             error!("signals cannot be received: {why}");
@@ -279,15 +343,6 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
         other.join().map_err(|_| "a thread has failed".to_owned())?;
     }
     Ok(())
-}
-
-/// Says where the server answers.
-fn announce(urls: &[String]) {
-    println!(
-        "Tally is ready on {}\nThe dashboard is on {}/dashboard/",
-        urls.join(", "),
-        urls.first().map_or("", String::as_str)
-    );
 }
 
 /// Begins a thread. If it fails, the process ends: its objects are away.

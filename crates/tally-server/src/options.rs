@@ -6,7 +6,7 @@
 mod log;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -87,6 +87,11 @@ pub(crate) struct ServerOptions {
     #[arg(long, requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
 
+    /// Speaks Redis's protocol on this port of 127.0.0.1, or on an address and a port such as 0.0.0.0:6379. Any address
+    /// except loopback needs keys. With a TLS certificate, this port speaks TLS too.
+    #[arg(long, env = "TALLY_RESP", value_name = "PORT", value_parser = resp_address)]
+    pub(crate) resp: Option<SocketAddr>,
+
     /// How many seconds a client may take to send the head of a request, and may be idle between two requests.
     #[arg(long, env = "TALLY_HEAD_SECONDS", default_value_t = HEAD_SECONDS_DEFAULT, value_parser = head_seconds())]
     pub(crate) head_seconds: u16,
@@ -114,6 +119,15 @@ fn waiting_calls() -> RangedI64ValueParser<u32> {
 
 fn head_seconds() -> RangedI64ValueParser<u16> {
     RangedI64ValueParser::new().range(1..=3_600)
+}
+
+fn resp_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    }
+    let why =
+        "give a port, such as 6379, or an address and a port, such as 0.0.0.0:6379 or [::1]:6379";
+    text.parse().map_err(|_| why.to_owned())
 }
 
 fn edges() -> RangedI64ValueParser<u16> {
@@ -165,6 +179,7 @@ impl ServerOptions {
             "TALLY_HOST",
             "TALLY_PORT",
             "TALLY_DATA",
+            "TALLY_RESP",
         ];
         let environment = std::env::vars();
         let mut known: HashMap<String, String> = environment
@@ -182,6 +197,13 @@ impl ServerOptions {
             return Err(format!(
                 "--host {} can be reached from other machines, so keys are needed: add --keys keys.json (docs/operate/keys.md shows its form), or leave --host out to serve this machine only",
                 self.host
+            ));
+        }
+        if let Some(resp) = self.resp.filter(|resp| !resp.ip().is_loopback())
+            && !has_keys
+        {
+            return Err(format!(
+                "--resp {resp} can be reached from other machines, so keys are needed: add --keys keys.json (docs/operate/keys.md shows its form), or give the port alone to serve this machine only"
             ));
         }
         let access = std::env::var(ACCESS)

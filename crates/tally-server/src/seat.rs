@@ -10,12 +10,14 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Barrier, mpsc, watch};
 
+use super::clients::ClientBounds;
 use super::far::{FarCall, Threads};
 use super::ground::{Ground, ServerMetrics};
+use super::http::EdgeDoor;
 use super::http::tls::Tls;
-use super::http::{ClientBounds, EdgeDoor};
 use super::node::Node;
 use super::options::ServerSettings;
+use super::resp::RespDoor;
 use super::store::folder::DataFolder;
 
 /// Requests in flight get this long after SIGTERM. Streams of changes end at once.
@@ -36,6 +38,8 @@ pub(crate) struct Seat {
     pub(crate) calls: mpsc::Receiver<FarCall>,
     /// All threads accept from the same listeners.
     pub(crate) listeners: Vec<StdListener>,
+    /// The listener of Redis's protocol.
+    pub(crate) resp: Option<StdListener>,
     /// The header that says where a request entered.
     pub(crate) blob: Option<String>,
     pub(crate) bounds: Arc<ClientBounds>,
@@ -68,6 +72,11 @@ impl Seat {
                 self.tls.as_ref(),
                 &self.ends,
             );
+            tokio::task::spawn_local(door.listen(listener));
+        }
+        if let Some(listener) = self.resp {
+            let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
+            let door = RespDoor::new(node.clone(), &self.bounds, self.tls.as_ref(), &self.ends);
             tokio::task::spawn_local(door.listen(listener));
         }
         // Its sender is the signal: if that is gone, the end has begun too.

@@ -1,0 +1,152 @@
+//! What clients may have of this server, by whichever door they enter.
+//!
+//! Invariant: connections and requests in flight are bounded for all doors of all threads together. A client beyond a
+//! bound hears so, as long as there is a descriptor to say it on.
+
+mod request_times;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tracing::warn;
+
+use request_times::RequestTimes;
+
+/// The most requests that are answered at once. Each takes some 4 KB.
+const REQUESTS_MAX: usize = 20_000;
+
+/// How long no connection is accepted where there is no descriptor for one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a client that is one too many may take to read so.
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// One in so many connections is one that is being refused.
+const REFUSALS_SHARE: usize = 4;
+
+/// What clients may have of the doors of all threads together.
+pub(crate) struct ClientBounds {
+    /// The most connections.
+    connections_max: usize,
+    /// How long a client may take to the head of a request, and may be idle between two.
+    pub(crate) head_time_max: Duration,
+    connections: Arc<AtomicUsize>,
+    /// Requests that are being answered.
+    requests: Arc<AtomicUsize>,
+    /// Connections that are being refused.
+    refusals: Arc<AtomicUsize>,
+    /// The number of the last connection of Redis's protocol.
+    last_id: AtomicI64,
+    /// How long their requests took.
+    times: RequestTimes,
+}
+
+/// Counts as long as it is held.
+pub(crate) struct Held(Arc<AtomicUsize>);
+
+impl Held {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl ClientBounds {
+    pub(crate) fn new(connections_max: usize, head_time_max: Duration) -> Self {
+        Self {
+            connections_max,
+            head_time_max,
+            connections: Arc::default(),
+            requests: Arc::default(),
+            refusals: Arc::default(),
+            last_id: AtomicI64::default(),
+            times: RequestTimes::default(),
+        }
+    }
+
+    /// How many clients are connected.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+
+    /// The number of a new connection of Redis's protocol.
+    pub(crate) fn next_id(&self) -> i64 {
+        self.last_id.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+
+    /// How long requests took.
+    pub(crate) fn times(&self) -> &RequestTimes {
+        &self.times
+    }
+
+    /// Counts a connection from now on, because many may be accepted before the first of their tasks begins; `None` for
+    /// one too many.
+    pub(crate) fn admit(&self) -> Option<Held> {
+        (self.connections() < self.connections_max).then(|| Held::begin(&self.connections))
+    }
+
+    /// Counts a request; `None` for one too many.
+    pub(crate) fn begin_request(&self) -> Option<Held> {
+        (self.requests.load(Relaxed) < REQUESTS_MAX).then(|| Held::begin(&self.requests))
+    }
+
+    /// Says to a client that it is one too many. If very many are, some hear nothing.
+    pub(crate) fn refuse(&self, mut stream: TcpStream, text: &'static [u8]) {
+        if self.refusals.load(Relaxed) >= self.connections_max / REFUSALS_SHARE {
+            return;
+        }
+        let held = Held::begin(&self.refusals);
+        let said = async move {
+            stream.write_all(text).await?;
+            stream.shutdown().await?;
+            // A connection that is closed before its request is read is reset, and the client does not see the answer.
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+        };
+        tokio::task::spawn_local(async move {
+            let _ = tokio::time::timeout(REFUSAL_TIME_MAX, said).await;
+            drop(held);
+        });
+    }
+}
+
+/// Accepts clients until the end begins.
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    mut ends: watch::Receiver<bool>,
+    admit: impl Fn(TcpStream, SocketAddr),
+) {
+    loop {
+        let accepted = {
+            let accept = std::pin::pin!(listener.accept());
+            let ended = std::pin::pin!(ends.changed());
+            match select(accept, ended).await {
+                Either::Left((accepted, _)) => accepted,
+                Either::Right(_) => return,
+            }
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                // Without it each answer waits for the acknowledgement of the one before.
+                let _ = stream.set_nodelay(true);
+                admit(stream, peer);
+            }
+            Err(error) => {
+                warn!("no connection can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
