@@ -160,7 +160,8 @@ describe("Redis's protocol", WITHIN, () => {
     const redis = ioredis(port);
     assert.equal(await redis.incr("a"), 1);
     for (const bytes of [
-      "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", "PING\r\n", "\0\0\0\0", "*1\r\n*1\r\n", "*1\r\n$-7\r\n", "*100001\r\n",
+      "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", "PING\r\n", "\0\0\0\0", "*1\r\n*1\r\n", "*1\r\n$-7\r\n",
+      "*100001\r\n",
       "*2\r\n".repeat(10_000), `*2\r\n$3\r\nGET\r\n$2000000\r\n${"x".repeat(1_100_000)}`,
     ]) {
       assert.match(await exchange(port, bytes), /^-ERR Protocol error: /, bytes.slice(0, 20));

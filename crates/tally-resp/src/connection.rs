@@ -316,8 +316,8 @@ impl Connection {
         }
     }
 
-    /// What came of [`ConnectionStep::Run`]: a reply for each command, or the error of all. `shapes`: those of the commands, in
-    /// order.
+    /// What came of [`ConnectionStep::Run`]: a reply for each command, or the error of all. `shapes`: the forms of the
+    /// replies, in order.
     pub fn ran(
         &mut self,
         shapes: &[Shape],

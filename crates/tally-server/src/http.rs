@@ -1,7 +1,8 @@
 //! Connections of clients: HTTP/1.1 by hyper.
 //!
 //! Invariants: everything that clients fill has a bound: [connections, requests in flight](super::clients), the time of
-//! a head, its size. Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it on.
+//! a head, its size. Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it
+//! on.
 
 mod incoming;
 pub(crate) mod tls;

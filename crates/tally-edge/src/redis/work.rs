@@ -172,8 +172,8 @@ pub struct CommandWork<'a> {
 }
 
 impl CommandWork<'_> {
-    /// As [`CommandWork::admit`], and checks the options of `FLUSHDB`, because that is written to the audit log before it is
-    /// sent. Also checks that the reply to a command with a key may be stored.
+    /// As [`CommandWork::admit`], and checks the options of `FLUSHDB`, because that is written to the audit log before
+    /// it is sent. Also checks that the reply to a command with a key may be stored.
     fn check(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
         let admitted = self.admit(args)?;
         if self.key.is_some() {
