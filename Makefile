@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build native openapi script fixture dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-tops bench-export bench-setup clean
+.PHONY: help setup setup-check build native openapi script fixture dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-rpc bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -22,6 +22,7 @@ help:
 	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 20 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
+	@echo "make bench-rpc  a call of another Worker by a method, beside fetch: about 20 s; ROUNDS, CALLS"
 	@echo "make bench-tail  many cold counters, in 64 tablets, on workerd and natively, and each with an object of its own; COUNTERS=1000000 for all of it, SECONDS, SEED"
 	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
 	@echo "make bench-export  an export of a million counters in 64 tablets, and its longest pause; COUNTERS"
@@ -126,6 +127,9 @@ bench-tops: setup
 
 bench-clients: build
 	@exec $(NODE) benches/clients.mjs
+
+bench-rpc: build
+	@exec $(NODE) benches/rpc.mjs
 
 bench-tail: build native
 	@exec $(NODE) benches/tail.mjs

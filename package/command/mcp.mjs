@@ -59,16 +59,20 @@ function withOpenRequests(transport) {
   return { answered };
 }
 
+// Serves until the pipe ends, and resolves to the exit code.
 async function serveStdio(server, screen) {
   const transport = new StdioServerTransport(process.stdin, process.stdout, { maxBufferSize: BODY_BYTES_MAX });
   server.onerror = (error) => screen.note(`tally mcp: ${error.message}`);
-  const ended = Promise.race([once(process.stdin, "end"), once(process.stdin, "close")]);
+  const ended = Promise.race([once(process.stdin, "end"), once(process.stdin, "close")]).then(() => EXIT.done);
+  // A message that is too long ends it.
+  const failed = new Promise((resolve) => (server.onclose = () => resolve(EXIT.failed)));
   await server.connect(transport);
   const { answered } = withOpenRequests(transport);
-  await ended;
+  if ((await Promise.race([ended, failed])) === EXIT.failed) return EXIT.failed;
   const late = new Promise((resolve) => setTimeout(resolve, CALL_MS_MAX).unref());
   await Promise.race([answered(), late]);
   await server.close();
+  return EXIT.done;
 }
 
 async function serveHttp(port, make, screen) {
@@ -83,7 +87,7 @@ export async function mcp({ options, screen }) {
   const client = clientOf(options);
   const tools = toolsOf(description(), options);
   const make = () => serverOf(tools, client);
-  if (options.http === undefined) await serveStdio(make(), screen);
-  else await serveHttp(options.http, make, screen);
+  if (options.http === undefined) return serveStdio(make(), screen);
+  await serveHttp(options.http, make, screen);
   return EXIT.done;
 }

@@ -256,4 +256,7 @@ test("a pipe that ends gets its answers first, and standard output has nothing b
   assert.deepEqual([code, answers.map(({ id }) => id)], [0, [1, 2]]);
   assert.equal(answers[0].result.serverInfo.name, "tally");
   assert.equal((await server.tally(["mcp", "--json"])).code, 2);
+  const long = await server.tally(["mcp"], { input: "a".repeat(BODY_BYTES_MAX + 1) });
+  assert.deepEqual([long.code, long.stdout], [1, ""]);
+  assert.match(long.stderr, /^tally mcp: .*size/);
 });

@@ -127,7 +127,7 @@ test("whatever is wrong with a call is an error of the name with a code, and cou
     ["invalid-query", { method: "get", args: ["a", as(OPERATOR, { windw: 2 })] }],
     ["counter-not-found", { method: "get", args: ["a", as(OPERATOR)] }],
     ["policy-not-found", { method: "limit", args: ["nothing", "bob", as(OPERATOR)] }],
-    ...["nan", "bigint", "map"].map((raw) => ["invalid-call", { method: "increment", args: ["a"], raw }]),
+    ...["nan", "bigint", "map", "function"].map((raw) => ["invalid-call", { method: "increment", args: ["a"], raw }]),
   ];
   for (const [code, one] of wrong) expect([one, (await refusalOf(one)).code]).toEqual([one, code]);
   expect((await call({ method: "get", args: ["a", as(OPERATOR)] })).error.code).toBe("counter-not-found");
