@@ -74,6 +74,11 @@ class Redis {
     });
   }
 
+  /** The socket on which it listens. */
+  get path() {
+    return this.#path;
+  }
+
   /** The answer to a command: a number, null, bytes, or a word; it throws what Redis refuses. */
   call(...words) {
     const parts = words.flatMap((word) => {
