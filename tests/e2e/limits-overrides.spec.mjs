@@ -11,7 +11,7 @@ const EVERYWHERE_MS = 5_000;
 
 let world;
 beforeEach(async () => {
-  world = await openWorld({ edges: 2 });
+  world = await openWorld();
 });
 afterEach(() => world.close());
 
@@ -111,6 +111,8 @@ for (const size of ["few", "many"]) {
   });
 
   test(`an override and its end are in effect everywhere within 5 s, among ${size}`, async () => {
+    await world.close();
+    world = await openWorld({ edges: 2 });
     await put(world, "p", { limit: 10, window_seconds: 60 });
     if (size === "many") await many("p");
     const everywhere = async (key) => [await limitOf("p", key), await limitOf("p", key, { edge: 1 })];

@@ -4,7 +4,7 @@
 
 /** Specs that need a hand inside of the deployment, a queue of the platform's, or hours of virtual time. */
 const FILES = [
-  "convergence", "described", "gifts", "limits-away", "limits-overrides", "live-away",
+  "convergence", "described", "gifts", "limits-away", "live-away",
   "operations-away", "queue-bound", "redis-clients", "seconds", "shared-flush", "sharing", "thousands", "unreachable",
   // It begins servers on workerd by itself, on whichever host it runs.
   "snapshots",
@@ -43,6 +43,8 @@ const TESTS = {
     "a narrow writer fills its part of the keys", "percentiles over time are those of each step",
     "a repeated check takes once", "a refused check gets its refusal again",
     "a hold that nobody settles ends by itself", "a limit of concurrency counts what is held now",
+    "an override and its end are in effect everywhere", "what a key has used stays used under an override",
+    "an unlimited key is admitted whatever it costs",
   ],
   "quotas return, and keys end, while a busy machine computes": [
     "a body creates as many counters as an address may", "reads are paid for by the calls that they need",
