@@ -456,6 +456,7 @@ const ALL_GROUPS = [
 const KEPT = {
   hot: ["increment", "cached read"],
   limits: ["hot key, allowed", "hot key, denied", "10,000 keys"],
+  holds: ["check that is written first, beside holds", "reserve and settle"],
   events: ["events"],
   lone: ["lone increment"],
   boards: ["increment, beside boards", "score updates", "score updates of a board of sums"],
