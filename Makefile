@@ -71,7 +71,7 @@ test: build
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs
 	cargo test --locked --package tally-server
-	$(NODE) --test --test-reporter=spec 'tests/server/*.test.mjs'
+	$(NODE) --test --test-concurrency=2 --test-reporter=spec 'tests/server/*.test.mjs'
 	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e --project 'virtual*' --project tablets --project platform --project server
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
