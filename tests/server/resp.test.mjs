@@ -3,13 +3,15 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { afterEach, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { createClient } from "@redis/client";
 import { Redis } from "ioredis";
 import { findProgram } from "../../scripts/debian.mjs";
+import { PYTHON } from "../../scripts/python-clients.mjs";
 import { placeFor } from "./place.mjs";
 
 const WITHIN = { timeout: 60_000 };
@@ -246,6 +248,21 @@ describe("Redis's protocol", WITHIN, () => {
     socket.destroy();
     await server.end();
   });
+
+  const without = existsSync(PYTHON) ? false : "the Python clients are not installed (scripts/python-clients.mjs)";
+  for (const protocol of ["2", "3"]) {
+    test(`redis-py counts, ranks and runs transactions, with RESP${protocol}`, { skip: without }, async () => {
+      const { server, url, port } = await begin();
+      const script = fileURLToPath(new URL("../python/redis_tcp.py", import.meta.url));
+      const ran = spawn(PYTHON, [script, String(port), protocol], { stdio: ["ignore", "ignore", "pipe"] });
+      let errors = "";
+      ran.stderr.on("data", (text) => (errors += text));
+      const [code] = await once(ran, "close");
+      assert.equal(code, 0, errors);
+      assert.equal(await value(url, "home"), 305);
+      await server.end();
+    });
+  }
 
   const skip = CLI === undefined ? "redis-cli is not installed" : false;
   test("redis-cli shows replies, commands and their documents", { skip }, async () => {
