@@ -14,7 +14,7 @@ import { findProgram } from "../../scripts/debian.mjs";
 import { PYTHON } from "../../scripts/python-clients.mjs";
 import { placeFor } from "./place.mjs";
 
-const WITHIN = { timeout: 60_000 };
+const WITHIN = { timeout: 180_000 };
 
 const place = placeFor("resp");
 const CLI = findProgram(["redis-cli"]);
@@ -44,10 +44,10 @@ async function begin({ options = [], ...rest } = {}) {
   return { server, url, resp: server.respUrl, port: Number(new URL(server.respUrl).port) };
 }
 
-async function beginWithKeys(more = {}) {
+async function beginWithKeys({ more = [], ...rest } = {}) {
   const file = join(place.root, "keys.json");
   writeFileSync(file, JSON.stringify(KEYS));
-  return begin({ options: ["--keys", file], ...more });
+  return begin({ options: ["--keys", file, ...more], ...rest });
 }
 
 /** Resolves to all that the server sends until it closes the connection. */
@@ -186,6 +186,18 @@ describe("Redis's protocol", WITHIN, () => {
     assert.match(await exchange(port, encoded("DEL", ..."abcdefghijk")), /at most 10 words/);
     const large = [["AUTH", "all-of-it-0123456789"], ["SET", "text", "x".repeat(50_000)], ["QUIT"]];
     assert.equal(await exchange(port, large.map((words) => encoded(...words)).join("")), "+OK\r\n+OK\r\n+OK\r\n");
+    await server.end();
+  });
+
+  test("a client that does not say who it is, or the rest of a command, is not waited for", async () => {
+    const { server, port } = await beginWithKeys({ more: ["--head-seconds", "1"] });
+    const key = "all-of-it-0123456789";
+    const known = ioredis(port, { password: key });
+    assert.equal(await known.incr("a"), 1);
+    assert.equal(await exchange(port), "");
+    assert.equal(await exchange(port, `${encoded("AUTH", key)}*2\r\n$3\r\nGET\r\n`), "+OK\r\n");
+    // Who is known may think for longer.
+    assert.equal(await known.incr("a"), 2);
     await server.end();
   });
 
