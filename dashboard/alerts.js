@@ -87,13 +87,13 @@ export function showAlerts(main, { id }, status) {
 }
 
 /** Silences an alert for a time; none ends its silence. Returns what to tell. */
-async function silence({ name }, seconds, signal) {
+async function silence({ alert: name }, seconds, signal) {
   await send("POST", `/alerts/${encodeURIComponent(name)}/silence`, { for_seconds: seconds }, signal);
   return seconds === 0 ? `${name} is not silenced any more.` : `Nothing of ${name} is delivered for a time.`;
 }
 
 /** Lets the service deliver a test of an alert. Returns what to tell. */
-async function deliverTest({ name }, signal) {
+async function deliverTest({ alert: name }, signal) {
   const path = `/alerts/${encodeURIComponent(name)}/test`;
   const { outcome, why } = await send("POST", path, undefined, signal, TEST_MS_MAX);
   return outcome === "delivered"
@@ -133,7 +133,7 @@ function alertTable(alerts, acts) {
   const button = (text, label, click) =>
     el("button", { type: "button", class: "quiet small", "aria-label": label, on: { click } }, text);
   const row = (alert) => {
-    const { name, state, condition, value, changed_at: since, missing, silence_ends_at: until } = alert;
+    const { alert: name, state, condition, value, changed_at: since, missing, silence_ends_at: until } = alert;
     const more = [until === null ? "" : `until ${timeOf(until)}, otherwise ${condition}`, missing ?? ""]
       .filter(Boolean)
       .join("; ");

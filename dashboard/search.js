@@ -100,7 +100,7 @@ const heldOthers = [
     })),
   ),
   held(async (signal) =>
-    (await json(`/alerts?limit=${ALERTS_MAX}`, signal)).entries.map(({ name }) => ({
+    (await json(`/alerts?limit=${ALERTS_MAX}`, signal)).entries.map(({ alert: name }) => ({
       kind: "alert", name, href: rowHash("alerts", name),
     })),
   ),

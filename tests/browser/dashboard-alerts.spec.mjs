@@ -65,7 +65,7 @@ test("an alert is silenced and heard again; the focus stays", async () => {
   await says(page, row("sold"), /silenced.*until .*, otherwise firing/);
   await says(page, "[role=status]", "Nothing of sold is delivered for a time.");
   const { entries: alerts } = await world.well("GET", "/alerts");
-  const { silence_ends_at: until } = alerts.find(({ name }) => name === "sold");
+  const { silence_ends_at: until } = alerts.find(({ alert }) => alert === "sold");
   expect(Math.abs(until - Date.now() - 8 * 3_600_000)).toBeLessThan(60_000);
   await page.focus("[aria-label='End the silence of sold']");
   await page.keyboard.press("Enter");

@@ -35,7 +35,7 @@ test("no parameter and no property has a retired name, and no path has one", () 
 /** Words that mean one thing, and the places that mean it: see the table of words in the conventions. */
 const PLACES = {
   // Whom a limit counts, and the secret of a caller.
-  key: /\/components\/(parameters\/LimitKey|schemas\/(LimitLine|LimitVerdict|RefusedKeys|HeldKeys|ApiKey|AuditEntries)(\/|$))/,
+  key: /\/components\/(parameters\/LimitKey|schemas\/(LimitLine|LimitVerdict|RefusedKeys|HeldKeys|ApiKey)(\/|$))/,
   // How much was added in a range, and how many there are.
   count: /\/schemas\/(Window|PrefixHistory|(Prefix)?Breakdown|PrefixValue|Distribution|SampledStep|Page|Top|RejectedLines|BoardRows|RefusedKeys)(\/|$)/,
 };

@@ -136,7 +136,7 @@ test("what a key gives away ends with it: keys to any depth, shares and alerts",
   }
   await world.advance(60_000);
   expect((await well("GET", "/shares", OPS)).entries).toEqual([]);
-  expect((await well("GET", "/alerts", OPS)).entries.map(({ name }) => name)).toEqual(["of-ops"]);
+  expect((await well("GET", "/alerts", OPS)).entries.map(({ alert }) => alert)).toEqual(["of-ops"]);
 });
 
 test("revoking a key says what else falls, and all of it does, in every isolate", async () => {
@@ -177,7 +177,7 @@ test("revoking a key says what else falls, and all of it does, in every isolate"
     expect(await status("GET", "/counters?prefix=p%2Fa%2F", key, undefined, { edge: 1 })).toBe(401);
   }
   expect(await status("GET", "/counters?prefix=p%2Fa%2F", other.token)).toBe(200);
-  expect((await well("GET", "/alerts", OPS)).entries.map(({ name }) => name)).toEqual(["other"]);
+  expect((await well("GET", "/alerts", OPS)).entries.map(({ alert }) => alert)).toEqual(["other"]);
   expect((await well("GET", "/keys", OPS)).entries.map(({ id }) => id)).toEqual([sibling.id]);
   expect((await well("DELETE", `/keys/${sibling.id}`, OPS)).also).toMatchObject({ keys: [], alerts: ["other"] });
 });

@@ -13,7 +13,7 @@ const MANY = 5;
 let world;
 const options = bearer(OPS);
 const well = (method, path, body) => world.well(method, path, bearer(OPS, { body: body && JSON.stringify(body) }));
-const identity = (entry) => JSON.stringify(entry.id ?? entry.name ?? entry.policy ?? entry.member ?? entry.at ?? entry);
+const identity = (entry) => JSON.stringify(entry.id ?? entry.alert ?? entry.policy ?? entry.member ?? entry.at ?? entry);
 
 beforeEach(async () => {
   const keys = JSON.stringify({ keys: [{ name: "ops", key: OPS, scopes: ["admin"], prefixes: ["", "limits/"] }] });
@@ -73,7 +73,7 @@ test("a cursor of nothing, or of another list, is refused instead of ending the 
 test("a page goes on behind an entry that was deleted since", async () => {
   for (const [path, gone] of Object.entries({
     "/shares": ({ id }) => `/shares/${id}`,
-    "/alerts": ({ name }) => `/alerts/${name}`,
+    "/alerts": ({ alert }) => `/alerts/${alert}`,
     "/keys": ({ id }) => `/keys/${id}`,
   })) {
     const whole = (await world.well("GET", path, options)).entries.map(identity);

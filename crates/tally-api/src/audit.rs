@@ -64,8 +64,8 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
         began_at: Moment,
         /// The name of the key; empty where the deployment is open.
         by: &'a str,
-        /// The key's id, where a call has made it.
-        key: Option<String>,
+        /// The id of that key, where a call has made it.
+        key_id: Option<String>,
         /// The method and the path, with its parameters in braces.
         call: &'a str,
         /// The id, prefix or name that it was about, at most 256 bytes.
@@ -95,7 +95,7 @@ pub fn acts_json(entries: &[AuditEntry], has_more: bool) -> String {
         View {
             began_at: *at_ms,
             by,
-            key: key.map(|id| id.to_string()),
+            key_id: key.map(|id| id.to_string()),
             call,
             target,
             outcome: outcome.as_str(),

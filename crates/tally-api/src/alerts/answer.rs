@@ -189,7 +189,7 @@ pub struct AlertSummary<'a> {
 
 #[derive(Serialize)]
 struct AlertView<'a> {
-    name: &'a AlertName,
+    alert: &'a AlertName,
     #[serde(flatten)]
     watched: WatchedView<'a>,
     when: WhenView,
@@ -229,7 +229,7 @@ fn alert_view<'a>(summary: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
     let silence_ends_at = record.silenced_until_ms(now_ms);
     let reading = &record.reading;
     AlertView {
-        name,
+        alert: name,
         watched: WatchedView::of(&alert.watched),
         when: WhenView::of(&alert.condition),
         for_seconds: alert.for_seconds,
@@ -306,20 +306,20 @@ pub fn deliveries_json(
     })
 }
 
-/// The JSON of `POST /alerts/{name}/test`.
+/// The JSON of `POST /alerts/{alert}/test`.
 pub fn tested_json(delivery: &Delivery) -> String {
     to_json(&delivery_view(&(delivery.clone(), None)))
 }
 
-/// The JSON of `DELETE /alerts/{name}`.
+/// The JSON of `DELETE /alerts/{alert}`.
 pub fn deleted_json(name: &AlertName) -> String {
     #[derive(Serialize)]
     struct DeletedView<'a> {
-        name: &'a AlertName,
+        alert: &'a AlertName,
         status: &'static str,
     }
     to_json(&DeletedView {
-        name,
+        alert: name,
         status: "deleted",
     })
 }
