@@ -112,3 +112,26 @@ test("make help and the README say how long a first run and the tests take, and 
   const first = Number(readme.match(/about (\d+) minutes the first time/)[1]);
   assert.ok(first <= most, `${first} minutes`);
 });
+
+test("a field of a counter's answer goes from the cell to the client in at most 4 structs and 8 files", () => {
+  const section = read("CONTRIBUTING.md").split("**How do I add a field to a counter's answer?**")[1].split("**Dashboard.**")[0];
+  const files = parse(section).rows.flatMap(({ cells }) => [...cells[0].matchAll(/`([^`]+)`/g)].map(([, file]) => file));
+  assert.ok(files.length >= 4 && files.length <= 8, files.join());
+  for (const file of files) read(file);
+  const structs = ["CellFacts", "CounterView"];
+  for (const name of structs) assert.ok(section.includes(`\`${name}\``), name);
+  // What carries a cell's facts has all of them, and no field of its own for one.
+  const core = "crates/tally-core/src";
+  const facts = read(`${core}/counter/merge/facts.rs`).match(/pub struct CellFacts \{([^}]+)\}/)[1];
+  const fields = [...facts.matchAll(/pub (\w+):/g)].map(([, field]) => field);
+  assert.ok(fields.includes("last_write_ms"), fields.join());
+  for (const [file, name] of [
+    [`${core}/counter/cell.rs`, "Cell"], [`${core}/counter/cell.rs`, "FlushRow"], [`${core}/counter/merge.rs`, "Part"],
+    [`${core}/counter/cell/recovery.rs`, "CellRecovery"], [`${core}/cluster/view.rs`, "ReportOrder"],
+    [`${core}/cluster/view.rs`, "DatacenterState"], ["crates/tally-wire/src/messages/archive/repair.rs", "RememberedCell"],
+  ]) {
+    const own = read(file).match(new RegExp(`pub struct ${name}(?:<.*>)? \\{([\\s\\S]+?)\\n\\}`))[1];
+    assert.match(own, /\bfacts: CellFacts,/, name);
+    for (const field of fields) assert.doesNotMatch(own, new RegExp(`\\b${field}:`), `${name}: ${field}`);
+  }
+});

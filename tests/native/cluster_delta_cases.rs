@@ -5,6 +5,7 @@ use crate::common::following;
 use following::{Lead, World, datacenter, elements, nothing};
 use tally_core::cluster::delta::{Basis, DeltaOutcome, Feed, Mark, ReceiverState, ViewReceiver};
 use tally_core::cluster::view::{DatacenterState, View};
+use tally_core::counter::merge::CellFacts;
 use tally_core::sketch::Uniques;
 use tally_wire::messages::encode;
 
@@ -56,7 +57,7 @@ fn that_nothing_was_counted_since_is_no_news() {
         datacenter: &datacenter(0),
         cells: &lead.feed.view().cells().cells_of(&datacenter(0)),
         as_of_ms: 1_000_000,
-        last_write_ms: 0,
+        facts: CellFacts::written(0),
         uniques: Uniques::new(),
     });
     lead.feed.merge(&state);

@@ -7,7 +7,7 @@ use tally_core::cluster::root::Root;
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellFacts, CellTotals};
 use tally_core::counter::settings::{Settings, Ttl, TtlMode};
 use tally_core::counter::total::Value;
 use tally_core::sketch::Uniques;
@@ -162,7 +162,7 @@ fn what_a_lead_says_of_the_future_is_not_taken() {
             datacenter: &fra,
             cells: &counted(5),
             as_of_ms,
-            last_write_ms: NOW_MS - 1,
+            facts: CellFacts::written(NOW_MS - 1),
             uniques: Uniques::new(),
         })
     };

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::flush::Element;
 use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellFacts;
 use tally_core::sketch::{HashKey, Uniques, hash};
 use tally_wire::messages::{decode, encode};
 
@@ -36,7 +37,7 @@ fn view_of((place, generation, sequences, clock, seen): ReportMessage) -> View {
         datacenter: &datacenter(place),
         cells: &cells,
         as_of_ms: clock,
-        last_write_ms: clock - 5,
+        facts: CellFacts::written(clock - 5),
         uniques: uniques(seen),
     })
 }
@@ -92,7 +93,7 @@ fn a_view_is_as_old_as_the_datacenter_heard_of_longest_ago() {
     assert_eq!(both.as_of_ms(), Some(300));
     assert_eq!(View::new(1).as_of_ms(), None);
     let report = both.report_of(&datacenter(0)).expect("heard of");
-    assert_eq!((report.progress, report.last_write_ms), (4, 695));
+    assert_eq!((report.progress, report.facts.last_write_ms), (4, 695));
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn no_more_datacenters_and_shards_are_kept_than_may_be() {
             datacenter: &name(number),
             cells: &cells,
             as_of_ms: 0,
-            last_write_ms: 0,
+            facts: CellFacts::written(0),
             uniques: Uniques::new(),
         }));
     }

@@ -11,7 +11,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use tally_core::counter::flush::Element;
 use tally_core::counter::history::Count;
-use tally_core::counter::merge::{CellTotals, Part, Vector};
+use tally_core::counter::merge::{CellFacts, CellTotals, Part, Vector};
 use tally_core::counter::total::{CellTotal, Sum, Value};
 use tally_core::sketch::{HashKey, Uniques, hash};
 
@@ -36,12 +36,24 @@ fn any_messages() -> impl Strategy<Value = Vec<CellMessage>> {
 
 laws_of_merging!(Vector, any_messages, vector, 11);
 
+fn any_facts() -> impl Strategy<Value = CellFacts> {
+    any::<i64>().prop_map(CellFacts::written)
+}
+
 fn signed(total: CellTotal) -> i128 {
     i128::try_from(Sum::from(total).low_bits()).expect("small")
 }
 
 proptest! {
     #![proptest_config(config(11, 256))]
+
+    #[test]
+    fn facts_join_in_any_order_and_any_number_of_times(one in any_facts(), two in any_facts(), three in any_facts()) {
+        prop_assert_eq!(one.join(two), two.join(one));
+        prop_assert_eq!(one.join(two).join(three), one.join(two.join(three)));
+        prop_assert_eq!(one.join(two).join(two), one.join(two));
+        prop_assert_eq!(one.join(CellFacts::default()), one);
+    }
 
     #[test]
     fn the_value_is_that_of_the_newest_generation(messages in any_messages()) {
@@ -133,7 +145,7 @@ fn sum(shares: &[Share]) -> Part {
         let window = share.window.unwrap_or_default();
         sum.add(Part {
             cells: vec![(0, totals)],
-            last_write_ms: share.last_write_ms,
+            facts: CellFacts::written(share.last_write_ms),
             uniques: uniques(&share.elements),
             window_uniques: uniques(&share.recent),
             window: Count {
@@ -167,7 +179,7 @@ proptest! {
         prop_assert_eq!(sum.window.count, total(|share| share.window.unwrap_or_default().0));
         prop_assert_eq!(sum.window.max_error, total(|share| share.window.unwrap_or_default().1));
         let newest = shares.iter().map(|share| share.last_write_ms).max();
-        prop_assert_eq!(sum.last_write_ms, newest.unwrap_or(i64::MIN));
+        prop_assert_eq!(sum.facts.last_write_ms, newest.unwrap_or(i64::MIN));
         let kept_from = shares.iter().map(|share| share.kept_from).max();
         prop_assert_eq!(sum.kept_from, kept_from);
         let starts: BTreeSet<i64> = shares.iter().flat_map(|share| share.points.keys().copied()).collect();

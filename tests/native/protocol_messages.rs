@@ -18,7 +18,7 @@ use tally_core::counter::flush::{Element, Load, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::{CellTotals, Part, Question};
+use tally_core::counter::merge::{CellFacts, CellTotals, Part, Question};
 use tally_core::counter::nonces::{FlushEffect, Nonce};
 use tally_core::counter::numbers::{Decision, Numbers};
 use tally_core::counter::queue::InboxId;
@@ -171,7 +171,7 @@ fn an_answer_to_a_flush_has_these_bytes() {
 fn a_hot_row_has_these_bytes() {
     assert_eq!(
         golden::<FlushRow>(&cell().hot_row()),
-        "0126c0c0b286de331002010801901c0190e5b18dbc67000000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d00"
+        "0126c0c0b286de331002010801901c0190e5b18dbc67000000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff030306e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d00"
     );
     assert_eq!(
         golden::<FlushRow>(&Cell::default().hot_row()),
@@ -201,7 +201,7 @@ fn a_sealed_shards_part_has_these_bytes() {
     let part = cell().answer(&Question::plain(grant().generation));
     assert_eq!(
         golden::<Option<Part>>(&part),
-        "013e0100c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303000000e0f4b18dbc670e024ef9277c0f0600010040452301000000000000000000"
+        "013f0100c0c0b286de3301d3fdffffffffffffffffffffffffffffffff030300000006e0f4b18dbc670e024ef9277c0f0600010040452301000000000000000000"
     );
     assert_eq!(golden::<Option<Part>>(&None), "00");
 }
@@ -558,14 +558,14 @@ fn what_is_said_of_repairs_has_these_bytes() {
         remembered: RememberedCell {
             grant: Grant::default(),
             totals: Some(totals()),
-            last_write_ms: 3,
+            facts: CellFacts::written(3),
             shards: 4,
         },
         is_dry: true,
     };
     assert_eq!(
         golden(&repair),
-        "07706167652fc3bc03465241051200060000000000000000000000000000000001c0c0b286de33ac02ad0202060401"
+        "07706167652fc3bc03465241051200060000000000000000000000000000000001c0c0b286de33ac02ad020201060401"
     );
     let repaired = CellRepaired {
         damaged: vec![CellPart::Totals, CellPart::Shards],

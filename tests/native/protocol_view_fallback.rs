@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, sketch, sum};
 use tally_api::public::SummedCounter;
 use tally_core::cluster::view::{DatacenterState, View};
-use tally_core::counter::merge::{CellTotals, Origin, Part};
+use tally_core::counter::merge::{CellFacts, CellTotals, Origin, Part};
 use tally_core::counter::settings::{Ttl, TtlMode};
 use tally_core::counter::total::{Sum, Value};
 use tally_wire::isolate::view_fallback;
@@ -39,7 +39,7 @@ fn pushed_view(name: &str, cells: &[(u8, u64)], as_of_ms: i64) -> View {
         datacenter: &datacenter(name),
         cells: &cells,
         as_of_ms,
-        last_write_ms: as_of_ms - 7,
+        facts: CellFacts::written(as_of_ms - 7),
         uniques: sketch(0..3),
     })
 }
@@ -73,7 +73,7 @@ fn what_was_pushed_lately_need_not_be_asked_for() {
     assert_eq!(pushed.origin, Origin::Pushed(NOW_MS - PUSHED_MS_MAX));
     assert_eq!(pushed.cells, [(0, totals(4)), (1, totals(5))]);
     assert_eq!((pushed.shards, pushed.missing.len()), (2, 0));
-    assert_eq!(pushed.last_write_ms, NOW_MS - PUSHED_MS_MAX - 7);
+    assert_eq!(pushed.facts.last_write_ms, NOW_MS - PUSHED_MS_MAX - 7);
     assert_eq!(part(NOW_MS - PUSHED_MS_MAX - 1), None, "it is old");
     let view = pushed_view("FRA", &[(0, 4)], NOW_MS);
     assert_eq!(
@@ -290,7 +290,7 @@ proptest! {
 #[test]
 fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
     let at = |origin| Part {
-        last_write_ms: NOW_MS - 90_000,
+        facts: CellFacts::written(NOW_MS - 90_000),
         origin,
         ..Part::default()
     };

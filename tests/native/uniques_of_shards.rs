@@ -10,7 +10,7 @@ use tally_core::counter::cell::Cell;
 use tally_core::counter::flush::{Element, Load};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::{Part, Question};
+use tally_core::counter::merge::{CellFacts, Part, Question};
 use tally_core::counter::nonces::Nonce;
 use tally_core::sketch::{HashKey, STANDARD_ERROR, UniqueEstimate};
 use tally_testing::chance::Chance;
@@ -85,7 +85,7 @@ impl Place {
             datacenter: &self.name,
             cells: &sum.cells,
             as_of_ms: NOW_MS,
-            last_write_ms: NOW_MS,
+            facts: CellFacts::written(NOW_MS),
             uniques: sum.uniques,
         })
     }

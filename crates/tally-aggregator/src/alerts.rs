@@ -256,7 +256,7 @@ fn percent(part: i64, all: i64) -> i64 {
 }
 
 fn last_write_ms(sum: &GlobalSum) -> i64 {
-    let times_ms = sum.parts().map(|part| part.last_write_ms);
+    let times_ms = sum.parts().map(|part| part.facts.last_write_ms);
     times_ms.max().unwrap_or(i64::MIN)
 }
 

@@ -8,7 +8,7 @@ use tally_core::cluster::delta::{Delta, DeltaOutcome, Feed, Marks, ReceiverState
 use tally_core::cluster::view::{DatacenterState, View, ViewAtRest};
 use tally_core::counter::flush::Element;
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellFacts, CellTotals};
 use tally_core::sketch::{HashKey, Uniques, hash};
 use tally_wire::messages::{decode, encode};
 
@@ -43,7 +43,7 @@ impl Lead {
             datacenter: &datacenter(number),
             cells: &[(0, cell(self.sequences[0])), (5, cell(self.sequences[1]))],
             as_of_ms: i64::try_from(self.sequences[0]).expect("few"),
-            last_write_ms: 0,
+            facts: CellFacts::written(0),
             uniques: self.uniques.clone(),
         })
     }

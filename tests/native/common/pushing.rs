@@ -2,7 +2,7 @@
 
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellFacts, CellTotals};
 use tally_core::sketch::Uniques;
 
 /// The generation of the counters that are pushed.
@@ -21,7 +21,7 @@ pub fn state_of(datacenter: &Datacenter, sequence: u64, as_of_ms: i64) -> View {
         datacenter,
         cells: &[(0, totals)],
         as_of_ms,
-        last_write_ms: as_of_ms,
+        facts: CellFacts::written(as_of_ms),
         uniques: Uniques::new(),
     })
 }

@@ -3,7 +3,7 @@
 use tally_api::public::Freshness;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::{CellTotals, Part};
+use tally_core::counter::merge::{CellFacts, CellTotals, Part};
 use tally_core::counter::settings::Settings;
 use tally_core::sketch::{HashKey, Source, Token, Uniques, hash};
 use tally_wire::messages::GlobalSum;
@@ -54,7 +54,7 @@ pub fn sketch_of(key: u8, elements: std::ops::Range<u32>) -> Uniques {
 /// A datacenter with one cell of these totals.
 pub fn part(added: u128, removed: u128) -> Part {
     Part {
-        last_write_ms: NOW_MS - 1_000,
+        facts: CellFacts::written(NOW_MS - 1_000),
         cells: vec![(
             0,
             CellTotals {

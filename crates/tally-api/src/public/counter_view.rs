@@ -316,7 +316,7 @@ impl<'a> SummedCounter<'a> {
         let exact = |value| Exact::new(value, strings);
         let operations = &root.operations;
         let is_set = operations.has_base();
-        let written_ms = self.total.last_write_ms.max(operations.at_ms());
+        let written_ms = self.total.facts.last_write_ms.max(operations.at_ms());
         // An imported counter may have no time of a write.
         let written = (written_ms > 0).then_some(written_ms);
         let window = window.map(|window| WindowView {
@@ -326,7 +326,7 @@ impl<'a> SummedCounter<'a> {
             uniques: self.uniques(Some(window)).filter(|_| window.has_uniques()),
             uniques_cover: window.uniques_cover().map(UniquesCover::of),
         });
-        let last_write_ms = self.total.last_write_ms.max(root.last_write_ms);
+        let last_write_ms = self.total.facts.last_write_ms.max(root.last_write_ms);
         to_json(&CounterView {
             id: self.id,
             value: exact(self.value()),

@@ -145,7 +145,7 @@ impl Delta {
     /// The newest write that it reports, unix milliseconds; `None` if it reports none.
     pub fn last_write_ms(&self) -> Option<i64> {
         let reports = self.parts.iter().filter_map(|part| part.report.as_ref());
-        reports.map(|report| report.last_write_ms).max()
+        reports.map(|report| report.facts.last_write_ms).max()
     }
 
     /// Whether a receiver with `mark` has everything up to this delta's own mark after applying it.

@@ -67,7 +67,7 @@ impl CounterTotal {
             let added = cells.iter().map(|(_, totals)| totals.added.into());
             total.count = total.count.plus(added.sum());
             if let Some(report) = report {
-                total.last_write_ms = total.last_write_ms.max(report.last_write_ms);
+                total.last_write_ms = total.last_write_ms.max(report.facts.last_write_ms);
             }
             // All counts of a stopped datacenter are in the held totals.
             let is_settled = root.operations.is_reconciled(datacenter);

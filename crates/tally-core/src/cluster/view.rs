@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::root::DATACENTERS_MAX;
 use crate::counter::id::Datacenter;
-use crate::counter::merge::{CellKey, CellTotals, Vector};
+use crate::counter::merge::{CellFacts, CellKey, CellTotals, Vector};
 use crate::counter::settings::SHARDS_MAX;
 use crate::counter::total::Value;
 use crate::sketch::Uniques;
@@ -34,8 +34,8 @@ pub struct ReportOrder {
     pub progress: u64,
     /// The moment of that state, unix milliseconds by the lead's clock.
     pub as_of_ms: i64,
-    /// Its newest write, unix milliseconds.
-    pub last_write_ms: i64,
+    /// What its cells report beyond their totals.
+    pub facts: CellFacts,
 }
 
 /// The known state of a counter.
@@ -67,8 +67,8 @@ pub struct DatacenterState<'a> {
     pub cells: &'a [(u8, CellTotals)],
     /// The moment of that state, unix milliseconds.
     pub as_of_ms: i64,
-    /// Its newest write, unix milliseconds.
-    pub last_write_ms: i64,
+    /// What its cells report beyond their totals.
+    pub facts: CellFacts,
     /// Its unique elements of all time.
     pub uniques: Uniques,
 }
@@ -92,7 +92,7 @@ impl View {
         let report = ReportOrder {
             progress,
             as_of_ms: state.as_of_ms,
-            last_write_ms: state.last_write_ms,
+            facts: state.facts,
         };
         view.merge_report(state.datacenter, report);
         view.uniques = state.uniques;

@@ -15,7 +15,7 @@ use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
 use super::history::{History, HotHistory, Resolution};
 use super::ledgers::Ledgers;
-use super::merge::{Part, Question};
+use super::merge::{CellFacts, Part, Question};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use super::total::CellTotal;
 use crate::sketch::Uniques;
@@ -51,7 +51,7 @@ pub struct Cell {
     sequence: u64,
     added: CellTotal,
     removed: CellTotal,
-    last_write_ms: i64,
+    facts: CellFacts,
     shards_ever: u8,
     /// The number of shards that writes of the datacenter spread over; 0 if that is not known yet.
     spread: u8,
@@ -90,7 +90,7 @@ pub struct FlushRow {
     sequence: u64,
     added: CellTotal,
     removed: CellTotal,
-    last_write_ms: i64,
+    facts: CellFacts,
     shards_ever: u8,
     spread: u8,
     is_sealed: bool,
@@ -140,7 +140,8 @@ impl Cell {
 
     /// The newest write that the cell knows of, unix milliseconds.
     pub fn last_write_ms(&self) -> i64 {
-        self.last_write_ms
+        self.facts
+            .last_write_ms
             .max(self.grant.map_or(i64::MIN, |grant| grant.last_write_ms))
     }
 
@@ -308,7 +309,7 @@ impl Cell {
         self.added = self.added.plus(load.added);
         self.removed = self.removed.plus(load.removed);
         self.sequence += 1;
-        self.last_write_ms = self.last_write_ms.max(now_ms);
+        self.facts = self.facts.join(CellFacts::written(now_ms));
         changes.hot = true;
         self.apply_times(load, now_ms.div_euclid(1_000), changes);
         let outcome = FlushEffect {

@@ -17,6 +17,10 @@ use super::samples::{SamplesAtRest, join_series};
 use super::total::{CellTotal, Sum, Value};
 use crate::sketch::Uniques;
 
+mod facts;
+
+pub use facts::CellFacts;
+
 /// The totals of one cell at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellTotals {
@@ -176,8 +180,8 @@ pub struct Part {
     pub missing: Vec<u8>,
     /// Its source and time.
     pub origin: Origin,
-    /// Newest write, unix milliseconds; `i64::MIN` for none.
-    pub last_write_ms: i64,
+    /// What the cells report beyond their totals.
+    pub facts: CellFacts,
     /// Unique elements of all time.
     pub uniques: Uniques,
     /// Unique elements of the window.
@@ -229,7 +233,7 @@ impl Default for Part {
             shards: 0,
             missing: Vec::new(),
             origin: Origin::Queried,
-            last_write_ms: i64::MIN,
+            facts: CellFacts::default(),
             uniques: Uniques::new(),
             window_uniques: Uniques::new(),
             window: Count::default(),
@@ -247,7 +251,7 @@ impl Part {
     /// Adds the part of other cells, none of which is in this one. Whence this part comes stays as it is.
     pub fn add(&mut self, other: Part) {
         self.cells.extend(other.cells);
-        self.last_write_ms = self.last_write_ms.max(other.last_write_ms);
+        self.facts = self.facts.join(other.facts);
         join(&mut self.uniques, other.uniques);
         join(&mut self.window_uniques, other.window_uniques);
         self.window = self.window.plus(other.window);

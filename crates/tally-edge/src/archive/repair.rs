@@ -20,7 +20,7 @@ use tally_core::cluster::root::Root;
 use tally_core::cluster::view::View;
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellFacts, CellTotals};
 use tally_core::counter::settings::SHARDS_MAX;
 use tally_core::counter::total::Sum;
 use tally_core::order::put_in_order;
@@ -472,8 +472,9 @@ fn cells_of(
             let remembered = RememberedCell {
                 grant: root.grant(datacenter),
                 totals,
-                last_write_ms: freshness
-                    .map_or(root.created_at_ms, |freshness| freshness.last_write_ms),
+                facts: freshness.map_or(CellFacts::written(root.created_at_ms), |freshness| {
+                    freshness.facts
+                }),
                 shards: shards.unwrap_or(1),
             };
             cells.push((to, remembered));

@@ -299,7 +299,7 @@ impl Core {
             cells: &sum.cells,
             // The present counts of shards that do not answer are unknown.
             as_of_ms: if sum.missing.is_empty() { as_of_ms } else { 0 },
-            last_write_ms: sum.last_write_ms,
+            facts: sum.facts,
             uniques: sum.uniques,
         }))
     }

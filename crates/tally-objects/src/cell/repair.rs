@@ -199,7 +199,7 @@ impl CellStore {
                 added: Default::default(),
                 removed: Default::default(),
             }),
-            last_write_ms: remembered.last_write_ms,
+            facts: remembered.facts,
             shards: remembered.shards,
         };
         let now = now_ms.div_euclid(1_000);

@@ -4,7 +4,7 @@
 
 use tally_core::cluster::view::{ReportOrder, View};
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::{Origin, Part};
+use tally_core::counter::merge::{CellFacts, Origin, Part};
 
 /// How old a lead's push may be for a default read. While somebody watches, a lead pushes changes within 250 ms, and a
 /// heartbeat every 2 s without changes, so that lost pushes are repeated. So for a counter that is written, a default
@@ -19,7 +19,7 @@ pub fn pushed(view: &View, datacenter: &Datacenter, at_ms: i64, now_ms: i64) -> 
     let report = view.report_of(datacenter)?;
     // Clocks differ, but the push is not newer than now.
     let origin = Origin::Pushed(report.as_of_ms.min(now_ms));
-    is_fresh(&report, at_ms).then(|| remembered(view, datacenter, report.last_write_ms, origin))
+    is_fresh(&report, at_ms).then(|| remembered(view, datacenter, report.facts, origin))
 }
 
 /// Whether a lead has pushed recently. A time far ahead of the root's clock proves nothing: such a datacenter is asked.
@@ -39,15 +39,15 @@ pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
 pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<Part> {
     let report = view.report_of(datacenter)?;
     let origin = Origin::Known(report.as_of_ms.min(now_ms));
-    Some(remembered(view, datacenter, report.last_write_ms, origin))
+    Some(remembered(view, datacenter, report.facts, origin))
 }
 
-fn remembered(view: &View, datacenter: &Datacenter, last_write_ms: i64, origin: Origin) -> Part {
+fn remembered(view: &View, datacenter: &Datacenter, facts: CellFacts, origin: Origin) -> Part {
     let cells = view.cells().cells_of(datacenter);
     Part {
         shards: u8::try_from(cells.len()).unwrap_or(u8::MAX),
         cells,
-        last_write_ms,
+        facts,
         origin,
         ..Part::default()
     }

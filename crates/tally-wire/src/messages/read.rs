@@ -210,7 +210,7 @@ impl GlobalSum {
             let Some(part) = part.as_ref().filter(|part| part.is_current()) else {
                 return false;
             };
-            last_write_ms = last_write_ms.max(part.last_write_ms);
+            last_write_ms = last_write_ms.max(part.facts.last_write_ms);
         }
         let ttl = self.root.settings.ttl.filter(|_| self.is_whole);
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(last_write_ms))

@@ -60,7 +60,7 @@ impl SnapshotCounter {
                     last_write_ms: view
                         .report_of(&datacenter)
                         .filter(|_| is_of_root)
-                        .map_or(i64::MIN, |report| report.last_write_ms),
+                        .map_or(i64::MIN, |report| report.facts.last_write_ms),
                     datacenter,
                     added,
                     removed,

@@ -39,7 +39,7 @@ impl Cell {
         points.extend(counted);
         Some(Part {
             cells: vec![(0, totals)],
-            last_write_ms: self.last_write_ms,
+            facts: self.facts,
             uniques: uniques.unwrap_or_default(),
             window: window.unwrap_or_default(),
             points,

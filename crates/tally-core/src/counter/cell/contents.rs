@@ -8,6 +8,7 @@ use crate::counter::contents::{Contents, ContentsWanted, Points};
 use crate::counter::history::Resolution;
 use crate::counter::ledger::{KeyedOutcome, KeyedWrite, StoredRecord, WriteKey};
 use crate::counter::ledgers::LedgerLimits;
+use crate::counter::merge::CellFacts;
 use crate::counter::total::Value;
 
 impl Cell {
@@ -19,7 +20,7 @@ impl Cell {
         let mut contents = Contents {
             added: self.added.into(),
             removed: self.removed.into(),
-            last_write_ms: self.last_write_ms,
+            last_write_ms: self.facts.last_write_ms,
             ..Contents::default()
         };
         if wanted.history {
@@ -67,13 +68,13 @@ impl Cell {
                 return Ok(KeyedOutcome::BelowFloor);
             }
         }
-        let last_write_ms = self.last_write_ms;
+        let facts = self.facts;
         let writes = std::slice::from_ref(write);
         let outcomes = self.apply_keyed(writes, None, limits, now_ms, known, changes)?;
         let outcome = outcomes.into_iter().next().unwrap_or(KeyedOutcome::Unknown);
         if matches!(outcome, KeyedOutcome::Counted(_)) {
             // An import is not a write of the present time.
-            self.last_write_ms = last_write_ms.max(contents.last_write_ms);
+            self.facts = facts.join(CellFacts::written(contents.last_write_ms));
             self.add_contents(contents, now_ms.div_euclid(1_000), changes);
         }
         Ok(outcome)

@@ -10,6 +10,7 @@ use crate::counter::ledger::{
     Recorded, SeenValue, StoredRecord, WriteKey,
 };
 use crate::counter::ledgers::LedgerLimits;
+use crate::counter::merge::CellFacts;
 use crate::counter::total::{Sum, Value};
 
 impl Cell {
@@ -164,7 +165,7 @@ impl Cell {
         self.added = self.added.plus(write.added);
         self.removed = self.removed.plus(write.removed);
         self.sequence += 1;
-        self.last_write_ms = self.last_write_ms.max(now_ms);
+        self.facts = self.facts.join(CellFacts::written(now_ms));
         changes.hot = true;
         let now = now_ms.div_euclid(1_000);
         self.apply_amounts(&write.live, &write.past, now, changes);

@@ -5,7 +5,7 @@
 use super::FlushRow;
 use crate::counter::grant::Grant;
 use crate::counter::history::HotHistory;
-use crate::counter::merge::CellTotals;
+use crate::counter::merge::{CellFacts, CellTotals};
 
 /// How far the sequence is moved on: whoever has seen a newer state of the cell than the one that is remembered takes
 /// the next as newer still. No cell counts so many flushes in the 60 s between two pushes.
@@ -18,8 +18,8 @@ pub struct CellRecovery {
     pub grant: Grant,
     /// What it had counted; zeros where nobody knows.
     pub totals: CellTotals,
-    /// Its newest write, unix milliseconds.
-    pub last_write_ms: i64,
+    /// What it had reported beyond its totals.
+    pub facts: CellFacts,
     /// The most shards that its datacenter is known to have had.
     pub shards: u8,
 }
@@ -41,7 +41,7 @@ impl FlushRow {
             sequence: totals.sequence.saturating_add(SEQUENCE_GAP),
             added: totals.added,
             removed: totals.removed,
-            last_write_ms: of.last_write_ms,
+            facts: of.facts,
             shards_ever: of.shards.max(of.grant.settings.shards()),
             spread: of.grant.spread,
             is_sealed: !is_lead,

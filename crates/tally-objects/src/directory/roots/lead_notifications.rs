@@ -68,7 +68,7 @@ impl Roots {
         let mut newest = i64::MIN;
         for (datacenter, sum) in sums(&self.outbox, counter, root, &all, wanted).await {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
-            newest = newest.max(sum.last_write_ms);
+            newest = newest.max(sum.facts.last_write_ms);
         }
         Ok(newest)
     }

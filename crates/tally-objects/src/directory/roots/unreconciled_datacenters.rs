@@ -45,7 +45,7 @@ impl Roots {
             let Some(sum) = sum else { continue };
             let report = ReconciliationReport {
                 since: sum.window.count,
-                last_write_ms: sum.last_write_ms,
+                last_write_ms: sum.facts.last_write_ms,
                 cells: sum.cells,
             };
             is_news |= root.operations.reconcile(&datacenter, &report);

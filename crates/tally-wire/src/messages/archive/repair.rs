@@ -12,7 +12,7 @@ use tally_core::cluster::root::Root;
 use tally_core::cluster::view::ViewAtRest;
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::merge::CellTotals;
+use tally_core::counter::merge::{CellFacts, CellTotals};
 
 calls! {
     RepairCell => CellRepaired, "/repair-cell", |it| Address::Cell(&it.to);
@@ -103,8 +103,8 @@ pub struct RememberedCell {
     pub grant: Grant,
     /// Its totals, if they are known.
     pub totals: Option<CellTotals>,
-    /// Its newest write, unix milliseconds.
-    pub last_write_ms: i64,
+    /// What it has reported beyond its totals.
+    pub facts: CellFacts,
     /// The largest known number of shards of its datacenter.
     pub shards: u8,
 }
