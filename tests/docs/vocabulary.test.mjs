@@ -32,6 +32,34 @@ test("no parameter and no property has a retired name, and no path has one", () 
   assert.deepEqual(paths, []);
 });
 
+/** Yields `{ at, text }` of each text that people read: descriptions, and examples that are lines. */
+function* texts(node, at = "") {
+  for (const [name, below] of Object.entries(node)) {
+    if (typeof below === "string" && /^(description|example)$/.test(name)) yield { at: `${at}/${name}`, text: below };
+    else if (below !== null && typeof below === "object") yield* texts(below, `${at}/${name}`);
+  }
+}
+
+test("no description and no line of an example has a retired name", () => {
+  const { increment: _, ...nouns } = RETIRED;
+  const wrong = [...texts(api)].filter(({ at, text }) =>
+    Object.keys(nouns).some((name) => text.includes(`\`${name}\``) || text.includes(`"${name}":`)) ||
+    at.includes("ndjson") && /"(key|increment)":/.test(text));
+  assert.deepEqual(wrong.map(({ at }) => at), []);
+});
+
+test("each line of an example of lines is JSON, and a line of events has the fields of one", () => {
+  const ofLines = [...texts(api)].filter(({ at }) => at.endsWith("ndjson/example"));
+  assert.ok(ofLines.length >= 5, `${ofLines.length} examples`);
+  for (const { at, text } of ofLines) {
+    for (const line of text.trimEnd().split("\n").map((one) => JSON.parse(one))) {
+      if (!at.includes("/events/")) continue;
+      const known = api.components.schemas.Event.properties;
+      assert.deepEqual(Object.keys(line).filter((name) => !(name in known)), [], at);
+    }
+  }
+});
+
 /** Words that mean one thing, and the places that mean it: see the table of words in the conventions. */
 const PLACES = {
   // Whom a limit counts, and the secret of a caller.

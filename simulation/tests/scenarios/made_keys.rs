@@ -517,7 +517,7 @@ fn what_admins_did_is_noted_with_who_and_how_it_ended() {
     ];
     assert_eq!(entries, expected);
     assert_eq!(
-        (&acts[0]["status"], &acts[1]["key"]),
+        (&acts[0]["status"], &acts[1]["key_id"]),
         (&json!(404), &json!(id))
     );
 }

@@ -14,6 +14,7 @@
 //! | `x-retry` | a call that changes something | what a repeat does: `same` or `again`. Of a call that takes an `Idempotency-Key` it is `once`, which the source leaves out. The document has it too, and a sentence that says it |
 //! | `x-verdict` | a call about limits | `shown`: its answer has the headers of a limit; `judged`: its 429 too, which is then a verdict |
 //! | `x-json` | a body, an answer | the schema of its JSON: a component's name, or a schema; its examples stand beside it |
+//! | `x-example` | a component | the example of each body and answer that is this component and has none |
 //! | a text among `parameters`, in `headers` | a path, a call, an answer | the component of this name |
 
 use serde_json::{Map, Value, json};
@@ -31,10 +32,11 @@ const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value, String> {
     let known = taken(&mut source, "x-types");
     let groups = taken(&mut source, "x-code-groups");
-    let components = source["components"]["schemas"]
+    let mut components = source["components"]["schemas"]
         .as_object()
         .cloned()
         .unwrap_or_default();
+    let examples = examples_of(&mut components);
     let schemas = Schemas::new(types, &known, &components)?;
     let mut made = Map::new();
     for (name, schema) in &components {
@@ -57,7 +59,7 @@ pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value
             };
             let retry = retry_of(operation, method == "get");
             retry.map_err(|error| format!("{method} {path}: {error}"))?;
-            let written = write_out(operation, &schemas);
+            let written = write_out(operation, &schemas, &examples);
             written.map_err(|error| format!("{method} {path}: {error}"))?;
             let refusals = refusals(operation, (codes, &groups), &mut shared);
             refusals.map_err(|error| format!("{method} {path}: {error}"))?;
@@ -67,6 +69,18 @@ pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value
         source["components"]["responses"] = Value::Object(shared.responses);
     }
     Ok(source)
+}
+
+/// Takes the examples of the components out of them.
+fn examples_of(components: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut examples = Map::new();
+    for (name, schema) in components {
+        let words = schema.as_object_mut();
+        if let Some(example) = words.and_then(|words| words.shift_remove("x-example")) {
+            examples.insert(name.clone(), example);
+        }
+    }
+    examples
 }
 
 fn taken(source: &mut Value, word: &str) -> Map<String, Value> {
@@ -128,12 +142,16 @@ fn retry_of(operation: &mut Map<String, Value>, is_read: bool) -> Result<(), Str
 }
 
 /// Writes out what the source says of a call in short.
-fn write_out(operation: &mut Map<String, Value>, schemas: &Schemas<'_>) -> Result<(), String> {
+fn write_out(
+    operation: &mut Map<String, Value>,
+    schemas: &Schemas<'_>,
+    examples: &Map<String, Value>,
+) -> Result<(), String> {
     if let Some(parameters) = operation.get_mut("parameters") {
         refer(parameters, "parameters");
     }
     if let Some(body) = operation.get_mut("requestBody") {
-        write_out_json(body, schemas)?;
+        write_out_json(body, schemas, examples)?;
     }
     let known = headers_of(operation);
     let responses = operation
@@ -150,7 +168,7 @@ fn write_out(operation: &mut Map<String, Value>, schemas: &Schemas<'_>) -> Resul
         if status != "101" {
             add_header(response, "Request-Id");
         }
-        write_out_json(response, schemas)?;
+        write_out_json(response, schemas, examples)?;
     }
     Ok(())
 }
@@ -176,13 +194,23 @@ fn headers_of(operation: &Map<String, Value>) -> Vec<&'static str> {
 }
 
 /// Writes out the JSON of a body or an answer, before its other contents.
-fn write_out_json(part: &mut Value, schemas: &Schemas<'_>) -> Result<(), String> {
+fn write_out_json(
+    part: &mut Value,
+    schemas: &Schemas<'_>,
+    examples: &Map<String, Value>,
+) -> Result<(), String> {
     let Some(words) = part.as_object_mut() else {
         return Ok(());
     };
     let Some(schema) = words.shift_remove("x-json") else {
         return Ok(());
     };
+    let known = schema.as_str().and_then(|name| examples.get(name));
+    if let Some(example) =
+        known.filter(|_| !words.contains_key("example") && !words.contains_key("examples"))
+    {
+        words.insert("example".to_owned(), example.clone());
+    }
     let schema = match schema.as_str() {
         Some(component) => json!({"$ref": format!("#/components/schemas/{component}")}),
         None => schemas.component("its JSON", &schema)?,
