@@ -13,7 +13,8 @@ const MANY = 5;
 let world;
 const options = bearer(OPS);
 const well = (method, path, body) => world.well(method, path, bearer(OPS, { body: body && JSON.stringify(body) }));
-const identity = (entry) => JSON.stringify(entry.id ?? entry.alert ?? entry.policy ?? entry.member ?? entry.at ?? entry);
+const identity = (entry) =>
+  JSON.stringify(entry.id ?? entry.alert ?? entry.policy ?? entry.member ?? entry.at ?? entry);
 
 beforeEach(async () => {
   const keys = JSON.stringify({ keys: [{ name: "ops", key: OPS, scopes: ["admin"], prefixes: ["", "limits/"] }] });
