@@ -82,6 +82,7 @@ soak:
 		cargo test --locked --quiet --profile simulation --package tally-simulation --test worlds -- --ignored --exact soak::soak --nocapture
 	@SEED="$(or $(SEED),$(shell date +%s))" CASES="$${CASES:-20000000}" \
 		cargo test --locked --quiet --profile simulation --test native access_fuzz
+	@cargo test --locked --quiet --profile simulation --package tally-core --test laws -- --ignored --nocapture
 
 # Figures go to docs/converge-<datacenters>.json; the plot beside them and the table of docs/internals/convergence.md follow from those.
 converge: DATACENTERS ?= 100

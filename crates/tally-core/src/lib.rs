@@ -9,6 +9,7 @@
 //! | [`sketch`] | the crate `tally-sketch`: HyperLogLog and the keyed hash |
 //! | [`limit`] | the crate `tally-limit`: policies, meters, leases |
 //! | [`cluster`] | the ring, roots, regions |
+//! | [`handover`] | how a bundle of rows moves from place to place |
 //! | [`order`] | sorted lists |
 //! | [`calendar`] | months and their first days |
 //! | [`sha256`] | SHA-256 and HMAC |
@@ -24,6 +25,7 @@ pub mod calendar;
 pub mod callers;
 pub mod cluster;
 pub mod counter;
+pub mod handover;
 pub mod order;
 pub mod sha256;
 

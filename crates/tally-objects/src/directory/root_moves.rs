@@ -1,11 +1,9 @@
 //! Moves of roots. The partition where a root belongs asks the partitions where it belonged by earlier partition
 //! counts. The one that has it seals it, and hands over its rows, also repeatedly.
 //!
-//! Invariant: a root is served by one partition. The former partition's seal is durable before it answers. The new
-//! partition writes the last rows and its own role in one transaction, and only then confirms; the former one then
-//! deletes its copy. Until that is done the new partition does not hand the root on, so no old copy is left that could
-//! be taken over again. A partition that answers that it has no rows stores the counts by which it was asked, and takes
-//! over nothing by older ones.
+//! Invariant: a root is served by one partition. [`tally_core::handover`] decides; this file reads the notes, sends the
+//! messages and writes the rows. A partition that answers that it has no rows has stored the counts by which it was
+//! asked, and takes over nothing by older ones.
 //!
 //! After a move the ring leads to the root: a partition without rows of a root forwards its calls to the partition
 //! where the root belongs.
@@ -28,6 +26,9 @@ use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;
 use tally_core::cluster::sizes::Sizes;
 use tally_core::counter::id::CounterId;
+use tally_core::handover::giver::{self, Given, GiverRequest};
+use tally_core::handover::taker::{GiverAnswer, Taker, TakerStep};
+use tally_core::handover::{Debt, Holding, IfNowhere, Sealed};
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply};
 use tally_shared::call::call;
@@ -36,7 +37,7 @@ use tally_wire::messages::{
 };
 
 /// The most requests for one root before the new partition gives up: each partition may have handed the root on.
-const REQUESTS_MAX: usize = 32;
+const REQUESTS_MAX: u8 = 32;
 
 /// The most times that a call is forwarded: the counts may change meanwhile.
 const FORWARDS_MAX: u8 = 4;
@@ -56,21 +57,16 @@ struct SealedRoot {
     seal: u64,
 }
 
-/// A root that was taken over, until the former partition has deleted it. Stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct TakenRoot {
-    from: u32,
-    seal: u64,
-}
-
 /// Rows of a root that is handed over.
 struct RootRowsPage {
-    from: u32,
-    seal: u64,
     rows: Vec<RootRow>,
-    next: Option<RootCursor>,
     spreads: Vec<u8>,
 }
+
+/// A search for a root. It ends when the counts change.
+type RootTaker = Taker<u32, RootCursor, Sizes>;
+
+type RootStep = TakerStep<u32, RootCursor, RootRowsPage>;
 
 /// Moves the roots of a partition.
 pub(super) struct RootMoves {
@@ -142,130 +138,148 @@ impl RootMoves {
     async fn locate_alone(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
         let lock = self.roots.lock_of(name);
         let _alone = lock.lock().await;
-        let sizes = self.places.sizes();
         if self.places.location(name)? != RootLocation::Unknown {
             return Ok(());
         }
-        let me = self.places.place(name);
-        let mut to_ask = self.places.former_partitions(name);
-        to_ask.reverse();
-        let mut nothing_at = Vec::new();
-        for _ in 0..REQUESTS_MAX {
-            let Some(from) = to_ask.pop() else {
-                return self.be_home(name);
-            };
-            let give = GiveRoot {
-                counter: name.clone(),
-                from,
-                to: me,
-                sizes: sizes.clone(),
-                nothing_at: nothing_at.clone(),
-                from_row: None,
-            };
-            let handover = call(&self.host, &give).await?;
-            self.may_take(name, &sizes)?;
-            match handover {
-                RootHandover::Nothing => nothing_at.push(from),
-                RootHandover::ToAnother(other) => to_ask.extend([from, other]),
-                RootHandover::Outdated(newer) => {
-                    self.adopt_sizes(&newer).await?;
-                    return Err(Fault::Repartitioned);
+        let (me, sizes) = (self.places.place(name), self.places.sizes());
+        let former = self.places.former_partitions(name);
+        let mut taker = RootTaker::new(me, sizes, former, REQUESTS_MAX);
+        let mut rest = Vec::new();
+        let mut step = taker.advance();
+        loop {
+            step = match step {
+                TakerStep::Ask { from, page, .. } => {
+                    self.ask(name, &mut taker, (from, page)).await?
                 }
-                RootHandover::Rows {
-                    seal,
-                    rows,
-                    next,
-                    spreads,
+                TakerStep::Store {
+                    rows: page,
+                    is_first,
+                    debt,
                 } => {
-                    let page = RootRowsPage {
-                        from,
-                        seal,
-                        rows,
-                        next,
-                        spreads,
-                    };
-                    return self.take(name, &sizes, give, page).await;
+                    rest.extend(self.store_records(name, page.rows, is_first)?);
+                    if let Some(debt) = debt {
+                        return self.take(name, &taker, (debt, &page.spreads, &rest)).await;
+                    }
+                    taker.advance()
                 }
-            }
+                TakerStep::Nowhere => return self.be_home(name),
+                TakerStep::Fail => return Err(moving()),
+            };
         }
-        Err(moving())
+    }
+
+    /// Asks a partition for a root, or for more of its rows.
+    async fn ask(
+        &self,
+        name: &CounterId,
+        taker: &mut RootTaker,
+        (from, from_row): (u32, Option<(u64, RootCursor)>),
+    ) -> Result<RootStep, Fault> {
+        let give = GiveRoot {
+            counter: name.clone(),
+            from,
+            to: self.places.place(name),
+            sizes: self.places.sizes(),
+            nothing_at: taker.nothing_at().to_vec(),
+            from_row,
+        };
+        let handover = call(&self.host, &give).await?;
+        self.may_take(name, taker)?;
+        Ok(taker.answered(match handover {
+            RootHandover::Nothing => GiverAnswer::Nothing,
+            RootHandover::ToAnother(other) => GiverAnswer::Elsewhere(other, None),
+            RootHandover::Outdated(newer) => {
+                self.adopt_sizes(&newer).await?;
+                return Err(Fault::Repartitioned);
+            }
+            RootHandover::Rows {
+                seal,
+                rows,
+                next,
+                spreads,
+            } => GiverAnswer::Rows {
+                seal,
+                rows: RootRowsPage { rows, spreads },
+                next,
+            },
+        }))
     }
 
     /// Refuses if the counts have changed since the search began.
-    fn may_take(&self, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
-        let is_same = self.places.sizes() == *sizes;
-        match self.places.location(name)? {
-            RootLocation::Unknown if is_same => Ok(()),
-            _ => Err(Fault::Repartitioned),
+    fn may_take(&self, name: &CounterId, taker: &RootTaker) -> Result<(), Fault> {
+        let is_here = self.places.location(name)? != RootLocation::Unknown;
+        match taker.may_go_on(&self.places.sizes(), is_here) {
+            true => Ok(()),
+            false => Err(Fault::Repartitioned),
         }
+    }
+
+    /// What this partition has of a root.
+    fn holding(&self, name: &CounterId) -> Result<Holding<u32, u32>, Fault> {
+        let bundles = &self.places.bundles;
+        if let Some(SealedRoot { to, seal }) = bundles.note("leaving", name)? {
+            let version = None;
+            return Ok(Holding::Sealed(Sealed { to, version, seal }));
+        }
+        Ok(match bundles.is_home(name)? {
+            true => Holding::Here { since: None },
+            false => Holding::Nothing,
+        })
     }
 
     /// Records that no other partition has the root. A root that was handed over from here, and that no partition has
     /// stored, is here again.
     fn be_home(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
-        if let Some(SealedRoot { seal, .. }) = bundles.note("leaving", name)? {
-            let mut root = None;
-            self.store.atomically(|| {
-                self.totals.rewritten(name, || bundles.put_back(name))?;
-                bundles.forget_note("leaving", name)?;
-                self.places.add_moved(seal.wrapping_neg(), 0)?;
-                root = self.stored(name)?;
-                Ok(())
-            })?;
-            self.arrive(name, root.as_ref());
+        match self.holding(name)?.if_nowhere(self.places.sizes().epoch()) {
+            IfNowhere::Begins => {}
+            IfNowhere::Stays => return Err(Fault::Repartitioned),
+            IfNowhere::Returns { seal } => {
+                let mut root = None;
+                self.store.atomically(|| {
+                    self.totals.rewritten(name, || bundles.put_back(name))?;
+                    bundles.forget_note("leaving", name)?;
+                    self.places.add_moved(seal.wrapping_neg(), 0)?;
+                    root = self.stored(name)?;
+                    Ok(())
+                })?;
+                self.arrive(name, root.as_ref());
+            }
         }
         self.places.cache_located(name);
         Ok(())
     }
 
-    /// Writes the rows of a root; with the last of them it is here.
+    /// Stores the claims and operations of a page, and returns its other rows.
+    fn store_records(
+        &self,
+        name: &CounterId,
+        rows: Vec<RootRow>,
+        is_first: bool,
+    ) -> Result<Vec<RootRow>, Fault> {
+        let bundles = &self.places.bundles;
+        let (records, others): (Vec<RootRow>, Vec<RootRow>) =
+            (rows.into_iter()).partition(|(table, _)| *table >= RECORDS_FROM);
+        self.store.atomically(|| {
+            if is_first {
+                bundles.delete_records(name)?;
+            }
+            bundles.put_records(name, records.clone())
+        })?;
+        Ok(others)
+    }
+
+    /// Writes the other rows of a root: it is here from then on.
     async fn take(
         self: &Rc<Self>,
         name: &CounterId,
-        sizes: &Sizes,
-        give: GiveRoot,
-        first: RootRowsPage,
+        taker: &RootTaker,
+        (debt, spreads, rows): (Debt<u32>, &[u8], &[RootRow]),
     ) -> Result<(), Fault> {
-        let bundles = &self.places.bundles;
-        let mut page = first;
-        let mut rest = Vec::new();
-        let mut is_first = true;
-        loop {
-            let (records, others): (Vec<RootRow>, Vec<RootRow>) =
-                (page.rows.drain(..)).partition(|(table, _)| *table >= RECORDS_FROM);
-            rest.extend(others);
-            self.store.atomically(|| {
-                if is_first {
-                    bundles.delete_records(name)?;
-                }
-                bundles.put_records(name, records.clone())
-            })?;
-            is_first = false;
-            let Some(next) = page.next.take() else {
-                break;
-            };
-            let give = GiveRoot {
-                from_row: Some((page.seal, next)),
-                ..give.clone()
-            };
-            let handover = call(&self.host, &give).await?;
-            self.may_take(name, sizes)?;
-            let RootHandover::Rows {
-                seal, rows, next, ..
-            } = handover
-            else {
-                return Err(moving());
-            };
-            if seal != page.seal {
-                return Err(moving());
-            }
-            (page.rows, page.next) = (rows, next);
-        }
         // The alarm is set before the write: if this object crashes right after the write, it rings all the same.
         self.alarm.ring_by(self.host.now_ms()).await?;
-        self.may_take(name, sizes)?;
-        let root = self.write(name, &page, &rest)?;
+        self.may_take(name, taker)?;
+        let root = self.write(name, debt, (spreads, rows))?;
         self.arrive(name, root.as_ref());
         let (moves, name) = (self.clone(), name.clone());
         self.object.wait_until(async move {
@@ -280,8 +294,8 @@ impl RootMoves {
     fn write(
         &self,
         name: &CounterId,
-        page: &RootRowsPage,
-        rows: &[RootRow],
+        debt: Debt<u32>,
+        (spreads, rows): (&[u8], &[RootRow]),
     ) -> Result<Option<RootEntry>, Fault> {
         let bundles = &self.places.bundles;
         let (mut root, mut joined) = (None, None);
@@ -292,13 +306,9 @@ impl RootMoves {
             })?;
             bundles.forget_laid_aside(name)?;
             bundles.forget_note("leaving", name)?;
-            let taken = TakenRoot {
-                from: page.from,
-                seal: page.seal,
-            };
-            bundles.put_note("arrived", name, &taken)?;
-            joined = Some(self.spreads.join(&page.spreads)?);
-            self.places.add_moved(0, page.seal)?;
+            bundles.put_note("arrived", name, &debt)?;
+            joined = Some(self.spreads.join(spreads)?);
+            self.places.add_moved(0, debt.seal)?;
             root = self.stored(name)?;
             Ok(())
         })?;
@@ -329,7 +339,8 @@ impl RootMoves {
     /// Makes the former partition of a root delete it, if it has not yet.
     async fn confirm(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
-        let Some(TakenRoot { from, seal }) = bundles.note("arrived", name)? else {
+        let debt: Option<Debt<u32>> = bundles.note("arrived", name)?;
+        let Some(Debt { from, seal }) = debt else {
             return Ok(());
         };
         let taken = RootTaken {
@@ -338,8 +349,7 @@ impl RootMoves {
             seal,
         };
         call(&self.host, &taken).await?;
-        let still: Option<TakenRoot> = bundles.note("arrived", name)?;
-        if still == Some(TakenRoot { from, seal }) {
+        if bundles.note("arrived", name)? == debt {
             bundles.forget_note("arrived", name)?;
         }
         Ok(())
@@ -372,8 +382,7 @@ impl RootMoves {
             return Ok(());
         }
         let name = &taken.counter;
-        let leaving: Option<SealedRoot> = bundles.note("leaving", name)?;
-        if leaving.is_none_or(|leaving| leaving.seal != taken.seal) {
+        if !self.holding(name)?.may_delete(taken.seal) {
             return Ok(());
         }
         let mut left = None;
@@ -404,30 +413,29 @@ impl RootMoves {
         let name = &give.counter;
         let lock = self.roots.lock_of(name);
         let _alone = lock.lock().await;
-        self.confirm(name).await?;
-        if self.places.sizes() != give.sizes {
-            return Ok(RootHandover::Outdated(self.places.sizes()));
-        }
-        let bundles = &self.places.bundles;
-        let leaving: Option<SealedRoot> = bundles.note("leaving", name)?;
-        let seal = match leaving {
-            Some(SealedRoot { to, seal }) if to == give.to => match &give.from_row {
-                Some((begun, _)) if *begun != seal => return Err(moving()),
-                _ => seal,
-            },
-            _ if give.from_row.is_some() => return Err(moving()),
-            Some(SealedRoot { to, seal }) if give.nothing_at.contains(&to) => {
-                self.seal_anew(name, give.to, seal)?
+        let given = loop {
+            if self.places.sizes() != give.sizes {
+                return Ok(RootHandover::Outdated(self.places.sizes()));
             }
-            Some(SealedRoot { to, .. }) => return Ok(RootHandover::ToAnother(to)),
-            None => {
-                self.places.forget_located(name);
-                if !bundles.is_home(name)? {
-                    return Ok(RootHandover::Nothing);
-                }
-                self.seal(name, give.to)?
+            match self.asked(&give)? {
+                Given::Pay => self.confirm(name).await?,
+                given => break given,
             }
         };
+        let seal = match given {
+            Given::Old | Given::Pay => return Err(moving()),
+            Given::Nothing => {
+                self.places.forget_located(name);
+                return Ok(RootHandover::Nothing);
+            }
+            Given::Elsewhere { to, .. } => return Ok(RootHandover::ToAnother(to)),
+            Given::Rows { seal } => seal,
+            Given::Seal { replaced: None } => self.seal(name, give.to)?,
+            Given::Seal {
+                replaced: Some(before),
+            } => self.seal_anew(name, give.to, before)?,
+        };
+        let bundles = &self.places.bundles;
         let from = give.from_row.map(|(_, from)| from);
         let (rows, next) = bundles.page(name, from)?;
         Ok(RootHandover::Rows {
@@ -438,8 +446,27 @@ impl RootMoves {
         })
     }
 
+    /// What is done about a request by the present counts.
+    fn asked(&self, give: &GiveRoot) -> Result<Given<u32>, Fault> {
+        let holding = self.holding(&give.counter)?;
+        let failed = match holding {
+            // A partition that has said so takes over nothing by older counts.
+            Holding::Sealed(sealed) if give.nothing_at.contains(&sealed.to) => Some(sealed.seal),
+            _ => None,
+        };
+        let request = GiverRequest {
+            to: give.to,
+            version: give.sizes.epoch(),
+            failed,
+            continued: give.from_row.as_ref().map(|(seal, _)| *seal),
+        };
+        let has_debt = self.places.bundles.has_note("arrived", &give.counter)?;
+        Ok(giver::asked(&holding, has_debt, &request))
+    }
+
     /// Seals a root, durably. Work in progress here has no effect on it any more.
     fn seal(&self, name: &CounterId, to: u32) -> Result<u64, Fault> {
+        self.places.forget_located(name);
         let seal = self.host.random();
         let bundles = &self.places.bundles;
         self.store.atomically(|| {
