@@ -1,10 +1,8 @@
 //! Moves of leads. The new place asks the former one, which seals the lead and hands over its rows, also repeatedly.
 //!
-//! Invariant: the rows of a lead count at one place. The former place's seal is durable before it answers. The new
-//! place writes the last rows and its own role in one transaction, and only then confirms, after which the former place
-//! deletes its rows. Until that is done the new place neither hands the lead on nor lets it end, so no old copy is left
-//! that could be taken over again. A former place without rows voids its own requests for them. A lead that was handed
-//! to one place is handed to another only after the first has answered that it has no rows.
+//! Invariant: the rows of a lead count at one place. [`tally_core::handover`] decides; this file sends the messages and
+//! writes the rows. Until a lead is confirmed to its former place, it does not end, so no old copy is left that could
+//! be taken over again. A place without rows voids its own requests for them when it says so.
 
 use std::rc::Rc;
 
@@ -12,13 +10,16 @@ use super::lead_place::{LeadName, LeadRole};
 use super::object::Core;
 use super::store::LoadedCell;
 use tally_core::cluster::tablets::LeadPlace;
+use tally_core::handover::giver::{Given, GiverRequest, asked};
+use tally_core::handover::taker::{GiverAnswer, Taker, TakerStep};
+use tally_core::handover::{Debt, Holding, IfNowhere, Sealed};
 use tally_shared::call::call;
 use tally_shared::open_objects;
-use tally_wire::messages::{Fault, GiveLead, LeadHandover, LeadPresence, LeadTaken};
+use tally_wire::messages::{Fault, GiveLead, LeadHandover, LeadLocation, LeadPresence, LeadTaken};
 use tally_wire::names::CellAddress;
 
 /// The most requests for one lead before the new place gives up: each place may have handed the lead on.
-const REQUESTS_MAX: usize = 16;
+const REQUESTS_MAX: u8 = 32;
 
 /// How long the new place waits until one more object may be open, milliseconds.
 const ROOM_MS_MAX: i64 = 2_000;
@@ -26,40 +27,22 @@ const ROOM_MS_MAX: i64 = 2_000;
 /// How soon the alarm of a moved lead rings, milliseconds: work that was due at its former place may be due.
 const DUE_WITHIN_MS: i64 = 1_000;
 
-/// A place that is asked for a lead.
-struct CandidatePlace {
-    place: LeadPlace,
-    /// The seal under which this place has handed the lead on.
-    seal: Option<u64>,
-    /// That seal, once it is known that this transfer failed.
-    abandoned: Option<u64>,
-}
+/// Rows of a lead, by the bytes of their names.
+type LeadRows = Vec<(Vec<u8>, Vec<u8>)>;
 
-impl CandidatePlace {
-    fn new(place: LeadPlace) -> Self {
-        Self {
-            place,
-            seal: None,
-            abandoned: None,
-        }
-    }
-}
+/// The seal and the name after which more rows are asked for; `None` to begin.
+type LeadRowsAfter = Option<(u64, Vec<u8>)>;
 
-/// Rows of a lead, and the name after which there are more.
-struct LeadRowsPage {
-    from: LeadPlace,
-    seal: u64,
-    rows: Vec<(Vec<u8>, Vec<u8>)>,
-    after: Option<Vec<u8>>,
-}
+/// A search for a lead. Its mark is the number of handovers when it began, see
+/// [`super::lead_place::LeadPlaceState::handover_count`].
+type LeadTaker = Taker<LeadPlace, Vec<u8>, u64>;
 
 /// A lead that is being taken over.
 struct LeadTransfer<'a> {
     name: &'a LeadName,
+    /// This place.
+    to: LeadPlace,
     epoch: u32,
-    /// The number of handovers when the transfer began. It must not change, see
-    /// [`super::lead_place::LeadPlaceState::has_no_handover_since`].
-    handover_count: u64,
 }
 
 impl Core {
@@ -70,31 +53,17 @@ impl Core {
     ) -> Result<LeadHandover, Fault> {
         let give = give?;
         self.loaded()?;
-        let seal = match (self.lead_role(), self.lead.presence()) {
-            (LeadRole::Unknown, presence) => {
-                self.give_nothing(presence.is_some())?;
-                return Ok(LeadHandover::Nothing);
-            }
-            (
-                _,
-                Some(LeadPresence::Leaving {
-                    to, epoch, seal, ..
-                }),
-            ) => {
-                let is_begun = give.after.as_ref().map(|(seal, _)| *seal);
-                match (to == give.to, is_begun) {
-                    (true, Some(begun)) if begun == seal => seal,
-                    (_, Some(_)) => return Err(outdated()),
-                    (true, None) if give.epoch == epoch => seal,
-                    (true, None) if give.epoch > epoch => self.leave(&give)?,
-                    (false, None) if give.abandoned == Some(seal) && give.epoch > epoch => {
-                        self.leave(&give)?
-                    }
-                    (true, None) => return Err(outdated()),
-                    (false, None) => return Ok(LeadHandover::ToAnother(to, seal)),
-                }
-            }
-            (_, Some(LeadPresence::Here { former_place, .. })) if former_place.is_some() => {
+        let presence = self.lead.presence();
+        let has_debt = matches!(&presence, Some(LeadPresence::Here { former_place, .. }) if former_place.is_some());
+        let request = GiverRequest {
+            to: give.to,
+            version: give.epoch,
+            failed: give.abandoned,
+            continued: give.after.as_ref().map(|(seal, _)| *seal),
+        };
+        let seal = match asked(&self.holding(), has_debt, &request) {
+            Given::Old => return Err(outdated()),
+            Given::Pay => {
                 let core = self.clone();
                 self.object.wait_until(async move {
                     // A later request finds the confirmation done, or begins it again.
@@ -102,20 +71,31 @@ impl Core {
                 });
                 return Err(outdated());
             }
-            (_, presence) => {
-                let since = match presence {
-                    Some(LeadPresence::Here { epoch, .. }) => Some(epoch),
-                    _ => None,
-                };
-                if since >= Some(give.epoch) || give.after.is_some() {
-                    return Err(outdated());
-                }
-                self.leave(&give)?
+            Given::Nothing => {
+                self.give_nothing(presence.is_some())?;
+                return Ok(LeadHandover::Nothing);
             }
+            Given::Elsewhere { to, seal } => return Ok(LeadHandover::ToAnother(to, seal)),
+            Given::Seal { .. } => self.leave(&give)?,
+            Given::Rows { seal } => seal,
         };
         let after = give.after.map(|(_, after)| after).unwrap_or_default();
         let (rows, after) = self.rows.rows.page(&after)?;
         Ok(LeadHandover::Rows { seal, rows, after })
+    }
+
+    /// What this place has of the lead.
+    fn holding(&self) -> Holding<LeadPlace, u32> {
+        match (self.lead_role(), self.lead.presence()) {
+            (_, Some(LeadPresence::Leaving { to, epoch, seal })) => Holding::Sealed(Sealed {
+                to,
+                version: Some(epoch),
+                seal,
+            }),
+            (LeadRole::Unknown, _) => Holding::Nothing,
+            (_, Some(LeadPresence::Here { epoch, .. })) => Holding::Here { since: Some(epoch) },
+            _ => Holding::Here { since: None },
+        }
     }
 
     /// Answers that there are no rows here. Rows that are in flight to here are refused from now on.
@@ -154,8 +134,9 @@ impl Core {
     pub(super) async fn on_lead_taken(&self, taken: Result<LeadTaken, Fault>) -> Result<(), Fault> {
         let taken = taken?;
         self.loaded()?;
-        match self.lead.presence() {
-            Some(LeadPresence::Leaving { seal, to, .. }) if seal == taken.seal => {
+        let holding = self.holding();
+        match holding {
+            Holding::Sealed(Sealed { to, .. }) if holding.may_delete(taken.seal) => {
                 self.pushing.borrow_mut().unarm();
                 self.rows.delete_all().await?;
                 self.lead.set(None);
@@ -166,66 +147,57 @@ impl Core {
         }
     }
 
-    /// Takes the lead over from a place where it may be, or from a place to which that one has handed it. Returns
-    /// whether it was found.
-    pub(super) async fn take_from(
+    /// Takes the lead over from the place that has it. If no place has it, it may begin here, or it is here again.
+    pub(super) async fn search(
         self: &Rc<Self>,
         name: &LeadName,
-        place: LeadPlace,
-        epoch: u32,
+        located: LeadLocation,
         handover_count: u64,
-    ) -> Result<bool, Fault> {
-        let transfer = LeadTransfer {
-            name,
-            epoch,
-            handover_count,
+    ) -> Result<(), Fault> {
+        let given_to = match self.holding() {
+            Holding::Sealed(sealed) => Some(sealed.to),
+            Holding::Nothing | Holding::Here { .. } => None,
         };
-        let mut steps = vec![CandidatePlace::new(place)];
-        for _ in 0..REQUESTS_MAX {
-            let Some(step) = steps.last_mut() else {
-                return Ok(false);
+        let places = given_to.into_iter().chain(located.former_places);
+        let (to, epoch) = (located.place, located.epoch);
+        let transfer = LeadTransfer { name, to, epoch };
+        let mut taker = LeadTaker::new(to, handover_count, places, REQUESTS_MAX);
+        let mut step = taker.advance();
+        loop {
+            step = match step {
+                TakerStep::Ask { from, failed, page } => {
+                    let asked = (from, failed, page);
+                    self.ask_for(&transfer, &mut taker, asked).await?
+                }
+                TakerStep::Store {
+                    rows,
+                    is_first,
+                    debt: None,
+                } => {
+                    self.write_page(&rows, LeadPresence::Arriving, is_first)?;
+                    taker.advance()
+                }
+                TakerStep::Store {
+                    rows,
+                    is_first,
+                    debt: Some(debt),
+                } => {
+                    let last = (rows, is_first, debt);
+                    return self.take(&transfer, &taker, last).await;
+                }
+                TakerStep::Nowhere => return self.be_here(&transfer, &taker).await,
+                TakerStep::Fail => return Err(outdated()),
             };
-            let from = step.place;
-            match self.ask_for(&transfer, from, step.abandoned, None).await? {
-                LeadHandover::Rows { seal, rows, after } => {
-                    let page = LeadRowsPage {
-                        from,
-                        seal,
-                        rows,
-                        after,
-                    };
-                    return self.take(&transfer, page).await.map(|()| true);
-                }
-                LeadHandover::ToAnother(next, seal) => {
-                    step.seal = Some(seal);
-                    if self.is_place(name, next) {
-                        break;
-                    }
-                    steps.push(CandidatePlace::new(next));
-                }
-                LeadHandover::Nothing => {
-                    steps.pop();
-                    if let Some(before) = steps.last_mut() {
-                        before.abandoned = before.seal;
-                    }
-                }
-            }
-            if steps.is_empty() {
-                return Ok(false);
-            }
         }
-        Err(outdated())
     }
 
     /// Asks a place for rows of the lead.
     async fn ask_for(
         &self,
         transfer: &LeadTransfer<'_>,
-        from: LeadPlace,
-        abandoned: Option<u64>,
-        after: Option<(u64, Vec<u8>)>,
-    ) -> Result<LeadHandover, Fault> {
-        let to = self.place(transfer.name).ok_or_else(outdated)?;
+        taker: &mut LeadTaker,
+        (from, abandoned, after): (LeadPlace, Option<u64>, LeadRowsAfter),
+    ) -> Result<TakerStep<LeadPlace, Vec<u8>, LeadRows>, Fault> {
         if from == LeadPlace::Own {
             // Many leads may be taken over at once, and one process may run all objects.
             let name = transfer.name;
@@ -235,68 +207,49 @@ impl Core {
         }
         let give = GiveLead {
             at: transfer.name.at(from),
-            to,
+            to: transfer.to,
             epoch: transfer.epoch,
             abandoned,
             after,
         };
         let handover = call(&self.host, &give).await;
-        self.may_take(transfer)?;
-        handover
+        self.may_take(taker)?;
+        Ok(taker.answered(match handover? {
+            LeadHandover::Nothing => GiverAnswer::Nothing,
+            LeadHandover::ToAnother(to, seal) => GiverAnswer::Elsewhere(to, Some(seal)),
+            LeadHandover::Rows { seal, rows, after } => {
+                let next = after;
+                GiverAnswer::Rows { seal, rows, next }
+            }
+        }))
     }
 
-    /// Refuses if the lead has been handed on, or is here, since the transfer began.
-    fn may_take(&self, transfer: &LeadTransfer<'_>) -> Result<(), Fault> {
+    /// Refuses if the lead has been handed on, or is here, since the search began.
+    fn may_take(&self, taker: &LeadTaker) -> Result<(), Fault> {
         self.loaded()?;
-        self.lead.has_no_handover_since(transfer.handover_count)?;
-        match self.lead_role() {
-            LeadRole::Here => Err(outdated()),
-            LeadRole::Unknown | LeadRole::Away(_) => Ok(()),
+        let is_here = self.lead_role() == LeadRole::Here;
+        match taker.may_go_on(&self.lead.handover_count(), is_here) {
+            true => Ok(()),
+            false => Err(outdated()),
         }
     }
 
-    /// Writes the rows of a lead, page by page; with the last page this becomes its place.
+    /// Writes the last page of a lead: this becomes its place.
     async fn take(
         self: &Rc<Self>,
         transfer: &LeadTransfer<'_>,
-        first: LeadRowsPage,
+        taker: &LeadTaker,
+        (rows, is_first, debt): (LeadRows, bool, Debt<LeadPlace>),
     ) -> Result<(), Fault> {
-        let mut page = first;
-        let mut is_first = true;
-        loop {
-            let presence = match &page.after {
-                Some(_) => LeadPresence::Arriving,
-                None => {
-                    // The alarm is set before the write: if this object crashes right after the write, it rings all the
-                    // same.
-                    let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
-                    self.rows.set_alarm(due_ms).await?;
-                    self.may_take(transfer)?;
-                    LeadPresence::Here {
-                        epoch: transfer.epoch,
-                        former_place: Some((transfer.name.at(page.from), page.seal)),
-                    }
-                }
-            };
-            let written = self.write_page(&page.rows, &presence, is_first);
-            self.written(written)?;
-            is_first = false;
-            self.lead.set(Some(presence));
-            let Some(after) = page.after.take() else {
-                break;
-            };
-            let position = Some((page.seal, after));
-            match self.ask_for(transfer, page.from, None, position).await? {
-                LeadHandover::Rows { seal, rows, after } if seal == page.seal => {
-                    page = LeadRowsPage {
-                        rows,
-                        after,
-                        ..page
-                    };
-                }
-                _ => return Err(outdated()),
-            }
-        }
+        // The alarm is set before the write: if this object crashes right after the write, it rings all the same.
+        let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
+        self.rows.set_alarm(due_ms).await?;
+        self.may_take(taker)?;
+        let presence = LeadPresence::Here {
+            epoch: transfer.epoch,
+            former_place: Some((transfer.name.at(debt.from), debt.seal)),
+        };
+        self.write_page(&rows, presence, is_first)?;
         self.adopt(self.rows.load());
         let core = self.clone();
         self.object.wait_until(async move {
@@ -309,37 +262,44 @@ impl Core {
     fn write_page(
         &self,
         rows: &[(Vec<u8>, Vec<u8>)],
-        presence: &LeadPresence,
+        presence: LeadPresence,
         is_first: bool,
     ) -> Result<(), Fault> {
-        self.rows.create_schema()?;
-        self.rows.rows.atomically(|| {
-            if is_first {
-                self.rows.rows.clear_bundle()?;
-            }
-            self.rows.rows.put_bundle(rows)?;
-            self.rows.write_presence(presence)
-        })
+        let written = self.rows.create_schema().and_then(|()| {
+            self.rows.rows.atomically(|| {
+                if is_first {
+                    self.rows.rows.clear_bundle()?;
+                }
+                self.rows.rows.put_bundle(rows)?;
+                self.rows.write_presence(&presence)
+            })
+        });
+        self.written(written)?;
+        self.lead.set(Some(presence));
+        Ok(())
     }
 
-    /// Makes this object the place of the lead again. The lead was handed to other places, and none of them has stored
-    /// it.
-    pub(super) async fn reopen(&self, epoch: u32) -> Result<(), Fault> {
-        self.rows
-            .set_alarm(self.host.now_ms() + DUE_WITHIN_MS)
-            .await?;
-        self.loaded()?;
-        match self.lead.presence() {
-            Some(LeadPresence::Leaving { epoch: left, .. }) if left < epoch => {}
-            _ => return Err(outdated()),
+    /// No other place has the lead. If it was handed on from here, and no place has stored it, it is here again.
+    async fn be_here(&self, transfer: &LeadTransfer<'_>, taker: &LeadTaker) -> Result<(), Fault> {
+        let epoch = transfer.epoch;
+        if matches!(self.holding(), Holding::Sealed(_)) {
+            let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
+            self.rows.set_alarm(due_ms).await?;
         }
-        let presence = LeadPresence::Here {
-            epoch,
-            former_place: None,
-        };
-        let written = self.rows.write_presence(&presence);
-        self.written(written)?;
-        self.adopt(self.rows.load());
+        self.may_take(taker)?;
+        match self.holding().if_nowhere(epoch) {
+            IfNowhere::Begins => self.lead.located_under(epoch),
+            IfNowhere::Stays => return Err(outdated()),
+            IfNowhere::Returns { .. } => {
+                let presence = LeadPresence::Here {
+                    epoch,
+                    former_place: None,
+                };
+                let written = self.rows.write_presence(&presence);
+                self.written(written)?;
+                self.adopt(self.rows.load());
+            }
+        }
         Ok(())
     }
 

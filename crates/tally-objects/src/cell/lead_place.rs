@@ -140,6 +140,11 @@ impl LeadPlaceState {
         Err(Fault::Unavailable(what.to_owned()))
     }
 
+    /// Records that the lead is nowhere else, by this spread.
+    pub(super) fn located_under(&self, epoch: u32) {
+        self.located_epoch.set(Some(epoch));
+    }
+
     /// The newest spread for which it is known that the lead is nowhere else.
     pub(super) fn located_epoch(&self) -> Option<u32> {
         let here = match &*self.presence.borrow() {
@@ -285,34 +290,11 @@ impl Core {
             return Err(Fault::Moved(located.place));
         }
         self.lead.cache_location(None);
-        let given_to = match self.lead_role() {
-            LeadRole::Here => {
-                self.lead.located_epoch.set(Some(located.epoch));
-                return Ok(());
-            }
-            LeadRole::Away(place) => Some(place),
-            LeadRole::Unknown => None,
-        };
-        for place in given_to.into_iter().chain(located.former_places) {
-            if !self.is_place(name, place)
-                && self
-                    .take_from(name, place, located.epoch, handover_count)
-                    .await?
-            {
-                return Ok(());
-            }
+        if self.lead_role() == LeadRole::Here {
+            self.lead.located_under(located.epoch);
+            return Ok(());
         }
-        self.loaded()?;
-        self.lead.has_no_handover_since(handover_count)?;
-        match self.lead_role() {
-            LeadRole::Here => Ok(()),
-            // No other place has stored it.
-            LeadRole::Away(_) => self.reopen(located.epoch).await,
-            LeadRole::Unknown => {
-                self.lead.located_epoch.set(Some(located.epoch));
-                Ok(())
-            }
-        }
+        self.search(name, located, handover_count).await
     }
 
     async fn request_location(&self, name: &LeadName) -> Result<LeadLocation, Fault> {
