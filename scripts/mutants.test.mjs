@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { MUTATIONS, programOf } from "../simulation/mutants/broken.mjs";
+import { CRATES, MUTATIONS, programOf } from "../simulation/mutants/broken.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TESTS = join(ROOT, "simulation/tests");
@@ -20,7 +20,8 @@ test("what shows each mutation is there", () => {
     const [program, name] = programOf(by);
     const modules = name.split("::");
     const law = modules.length > 1 ? modules.pop() : undefined;
-    const file = join(TESTS, program === "services" ? "" : program, `${modules.join("/")}.rs`);
+    const tests = CRATES[program] === undefined ? TESTS : join(ROOT, "crates", CRATES[program], "tests");
+    const file = join(tests, program === "services" ? "" : program, `${modules.join("/")}.rs`);
     return existsSync(file) && (law === undefined || readFileSync(file, "utf8").includes(`fn ${law}()`));
   };
   assert.deepEqual(MUTATIONS.filter((mutation) => !isThere(mutation)).map(([what]) => what), []);

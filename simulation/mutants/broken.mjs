@@ -4,12 +4,15 @@
 
 const CUT_OFF = "services/totals::away::a_write_waits_for_no_datacenter_that_is_cut_off";
 
+/** The crates whose test programs show mutations, besides the simulation. */
+export const CRATES = { laws: "tally-core" };
+
 /** Returns the test program and the test that show a mutation. */
 export const programOf = (by) => (by.includes("/") ? by.split("/") : ["scenarios", by]);
 
 /**
  * [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, or `program/test`,
- * or `program/module` for all its tests.
+ * or `program/module` for all its tests. The program `laws` is of `tally-core`.
  */
 export const MUTATIONS = [
   [
@@ -900,5 +903,61 @@ export const MUTATIONS = [
     "self.ends_ms.is_none_or(|ends_ms| now_ms < ends_ms)",
     "self.ends_ms.is_none_or(|ends_ms| now_ms < ends_ms + 60_000)",
     "services/overrides::a_check_is_judged_by_an_override_that_was_active_within_five_seconds",
+  ],
+  [
+    "a search goes on, though its place has promised something else meanwhile",
+    "crates/tally-core/src/handover/taker.rs",
+    "self.mark == *mark && !is_here",
+    "(self.mark == *mark || !is_here) && !is_here",
+    "laws/handover",
+  ],
+  [
+    "a bundle is given on while the place that it came from may have a copy",
+    "crates/tally-core/src/handover/giver.rs",
+    "if has_debt {",
+    "if has_debt && request.continued.is_some() {",
+    "laws/handover",
+  ],
+  [
+    "a sealed bundle is given to another place without proof",
+    "crates/tally-core/src/handover/giver.rs",
+    "None if request.failed == replaced && order.is_none_or",
+    "None if order.is_none_or",
+    "laws/handover",
+  ],
+  [
+    "a place with sealed rows answers that it has nothing",
+    "crates/tally-core/src/handover/giver.rs",
+    "None => Given::Elsewhere { to, seal },",
+    "None => Given::Nothing,",
+    "laws/handover",
+  ],
+  [
+    "rows of an earlier try stay when the first page is stored",
+    "crates/tally-core/src/handover/taker.rs",
+    "self.transfer = Some(Transfer { debt, next });\n                true",
+    "self.transfer = Some(Transfer { debt, next });\n                false",
+    "laws/handover",
+  ],
+  [
+    "rows are in use before the last page",
+    "crates/tally-core/src/handover/taker.rs",
+    "transfer.filter(|transfer| transfer.next.is_none())",
+    "transfer.filter(|transfer| transfer.next.is_none() || is_first)",
+    "laws/handover",
+  ],
+  [
+    "the proof that a place has nothing is not passed on",
+    "crates/tally-core/src/handover/taker.rs",
+    "before.failed = before.seal;",
+    "before.failed = None;",
+    "laws/handover",
+  ],
+  [
+    "rows that were sealed and taken by nobody stay sealed",
+    "crates/tally-core/src/handover.rs",
+    "sealed.version.is_none_or(|sealed| sealed < version)",
+    "sealed.version.is_some_and(|sealed| sealed > version)",
+    "laws/handover",
   ],
 ];

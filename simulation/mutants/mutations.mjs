@@ -8,11 +8,11 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { MUTATIONS, programOf } from "./broken.mjs";
+import { CRATES, MUTATIONS, programOf } from "./broken.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const COPIED = [
-  "src", "crates", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock",
+  "src", "crates", "simulation", "tests", "tools", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock",
   "rust-toolchain.toml", ".cargo",
 ];
 const WORLDS = process.env.WORLDS ?? "0";
@@ -32,7 +32,7 @@ function fresh() {
 }
 
 function run(options, ...args) {
-  const command = ["test", "--locked", "--quiet", "--package", "tally-simulation", ...options, "--", ...args];
+  const command = ["test", "--locked", "--quiet", "--package", ...options, "--", ...args];
   const { status, stdout, stderr, error } = spawnSync("cargo", command, {
     cwd: copy,
     encoding: "utf8",
@@ -45,15 +45,15 @@ function run(options, ...args) {
 /** Runs what is to show a mutation: a test by its name, or all of a module. */
 function show(by) {
   const [program, test] = programOf(by);
-  return run(["--test", program], ...(by.includes("::") ? ["--exact", test] : [test]));
+  const options = [CRATES[program] ?? "tally-simulation", "--test", program];
+  return run(options, ...(by.includes("::") ? ["--exact", test] : [test]));
 }
 
 /** What worlds say besides. */
 function seedOf() {
   if (WORLDS === "0") return "";
-  const { output } = run(
-    ["--profile", "simulation", "--test", "worlds"], "--ignored", "--exact", "soak::soak", "--nocapture",
-  );
+  const options = ["tally-simulation", "--profile", "simulation", "--test", "worlds"];
+  const { output } = run(options, "--ignored", "--exact", "soak::soak", "--nocapture");
   const seed = output.match(/the seed is (\d+)/)?.[1];
   return seed === undefined ? `; by none of ${WORLDS} worlds` : `; by seed ${seed}`;
 }
