@@ -14,6 +14,7 @@ mod access_laws;
 mod access_public;
 mod access_routes;
 mod access_verdicts;
+mod aged_cache;
 mod alert_body;
 mod alert_record;
 mod alert_webhook;

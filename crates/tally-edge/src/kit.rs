@@ -7,12 +7,10 @@
 //! | [`respond`] | responses, problems, CORS |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`lanes`] | lanes, in which clients' requests join into messages to objects |
-//! | [`aged_cache`] | cached values of the directory, and their ages |
 //! | [`request_key`] | the keys that name writes which count once |
 //! | [`hash_keys`] | keys and salts of hashes |
 //! | [`visitors`] | the limits of visitors without keys and of holders of shares |
 
-pub(crate) mod aged_cache;
 pub(crate) mod body;
 pub(crate) mod hash_keys;
 pub(crate) mod isolate;

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use crate::kit::request_context::RequestContext;
 use tally_core::board::settings::{Order, Ties};
 use tally_core::board::summary::SUMMARY_TOP;
-use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
 use tally_host::{Host, State};
 use tally_shared::board_shards::key_of;
 use tally_shared::boards::{self, BoardReader};
+use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, Fault};
 
 /// The most boards whose summaries an isolate caches: at most 350 KB each, so 6 MB.
@@ -25,16 +25,9 @@ const FRESH_MS: i64 = 1_000;
 /// The largest age of a summary that is used during the refresh, milliseconds; with an older one the reader waits.
 const USABLE_MS: i64 = 10_000;
 
-/// A summary that was read.
+/// Those of this isolate, each read at its `as_of`.
 #[derive(Default)]
-struct CachedSummary {
-    seen: Option<Rc<BoardSeen>>,
-    is_being_read: bool,
-}
-
-/// Those of this isolate.
-#[derive(Default)]
-struct Summaries(RefCell<BoundedMap<CounterId, CachedSummary, SUMMARIES_MAX>>);
+struct Summaries(RefCell<AgedCache<CounterId, Rc<BoardSeen>, SUMMARIES_MAX>>);
 
 impl State for Summaries {
     fn begin(_host: &Host) -> Self {
@@ -50,11 +43,7 @@ pub fn is_elsewhere(context: &RequestContext, board: &CounterId) -> bool {
 
 /// The cached summary of a board, of any age.
 pub fn known(host: &Host, board: &CounterId) -> Option<Rc<BoardSeen>> {
-    let summaries = host.state::<Summaries>();
-    let mut summaries = summaries.0.borrow_mut();
-    summaries
-        .get_mut(board)
-        .and_then(|known| known.seen.clone())
+    with(host, |summaries| summaries.peek(board).cloned())
 }
 
 /// The summary of a board: at once if one is cached, which is then refreshed for the next reader.
@@ -66,48 +55,45 @@ pub async fn summary(
     board: &CounterId,
 ) -> Result<Result<Rc<BoardSeen>, BoardAnswer>, Fault> {
     let now_ms = context.host.now_ms();
-    let age_ms = |seen: &BoardSeen| now_ms.saturating_sub(seen.as_of_ms);
-    let usable = known(&context.host, board).filter(|seen| age_ms(seen) < USABLE_MS);
-    let Some(seen) = usable else {
+    let known = with(&context.host, |summaries| {
+        summaries.find(board, now_ms, FRESH_MS)
+    });
+    let Some(known) = known.filter(|known| known.age_ms < USABLE_MS) else {
         return read(&context.host, board).await;
     };
-    if age_ms(&seen) >= FRESH_MS && begins_reading(&context.host, board) {
+    if known.must_read {
         let (host, board) = (context.host.clone(), board.clone());
-        context.wait_until(async move {
-            // If it fails, the cached one stays in use.
-            let _ = read(&host, &board).await;
-            with(&host, &board, |known| known.is_being_read = false);
-        });
+        // If it fails, the cached one stays in use.
+        context.wait_until(async move { drop(read(&host, &board).await) });
     }
-    Ok(Ok(seen))
+    Ok(Ok(known.value))
 }
 
-fn with<T>(host: &Host, board: &CounterId, work: impl FnOnce(&mut CachedSummary) -> T) -> T {
-    let summaries = host.state::<Summaries>();
-    let mut summaries = summaries.0.borrow_mut();
-    work(summaries.entry(board, CachedSummary::default))
-}
-
-fn begins_reading(host: &Host, board: &CounterId) -> bool {
-    with(host, board, |known| {
-        !std::mem::replace(&mut known.is_being_read, true)
-    })
+fn with<T>(
+    host: &Host,
+    work: impl FnOnce(&mut AgedCache<CounterId, Rc<BoardSeen>, SUMMARIES_MAX>) -> T,
+) -> T {
+    work(&mut host.state::<Summaries>().0.borrow_mut())
 }
 
 async fn read(host: &Host, board: &CounterId) -> Result<Result<Rc<BoardSeen>, BoardAnswer>, Fault> {
     let reading = BoardReader::new(host, board);
-    match reading.ask(BoardQuestion::Summary).await? {
-        BoardAnswer::Seen(seen) => {
+    let answer = reading.ask(BoardQuestion::Summary).await;
+    with(host, |summaries| match answer {
+        Ok(BoardAnswer::Seen(seen)) => {
             let seen = Rc::new(*seen);
-            with(host, board, |known| known.seen = Some(seen.clone()));
+            summaries.put(board.clone(), seen.clone(), seen.as_of_ms);
             Ok(Ok(seen))
         }
-        other => {
-            let summaries = host.state::<Summaries>();
-            summaries.0.borrow_mut().remove(board);
+        Ok(other) => {
+            summaries.remove(board);
             Ok(Err(other))
         }
-    }
+        Err(fault) => {
+            summaries.fail(board);
+            Err(fault)
+        }
+    })
 }
 
 /// The first members from a summary; `None` where it has fewer.

@@ -11,7 +11,6 @@ use super::audit;
 use super::givers::{giver_ended, part_full};
 use super::key_budget;
 use super::shares;
-use crate::kit::aged_cache::AgedCache;
 use crate::kit::body;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
@@ -26,6 +25,7 @@ use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
 use tally_shared::partitions::ask_some;
 use tally_shared::{call, call_within};
+use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{
     EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
 };

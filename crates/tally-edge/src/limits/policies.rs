@@ -11,7 +11,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::kit::aged_cache::AgedCache;
 use crate::kit::request_context::RequestContext;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
@@ -19,6 +18,7 @@ use tally_core::limit::policy::overrides::{Override, OverrideSet, PatternFilter}
 use tally_core::limit::policy::{OnError, Policy};
 use tally_host::{Host, State};
 use tally_shared::call_within;
+use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{
     Fault, FindOverride, GetPolicy, KnownOverrides, OverrideNews, StoredPolicy,
 };

@@ -1,8 +1,10 @@
-//! Values of the directory that an isolate caches, and their ages: keys, shares and policies.
+//! Values that an isolate caches, and their ages: keys, shares, policies, and summaries of boards.
 //!
 //! The caller decides by the age. A fresh value is used as it is. An older one is used while a request reads it anew in
 //! the background (`stale-while-revalidate` of RFC 5861). A still older one is used only if the directory does not
 //! answer (`stale-if-error`).
+//!
+//! Invariant: a value that was read earlier never replaces one that was read later, although its answer comes later.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -56,8 +58,14 @@ impl<K: Eq + Hash, V: Clone, const MAX: usize> AgedCache<K, V, MAX> {
         })
     }
 
-    /// Caches a value that was read at this time, unix milliseconds.
+    /// Caches a value that was read at this time, unix milliseconds, unless a later one is cached.
     pub fn put(&mut self, key: K, value: V, read_ms: i64) {
+        if let Some(known) = self.0.get_mut(&key) {
+            known.is_being_read = false;
+            if known.read_ms > read_ms {
+                return;
+            }
+        }
         let entry = Entry {
             value,
             read_ms,
