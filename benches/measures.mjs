@@ -212,7 +212,9 @@ const ALL_GROUPS = [
     warms_each_run: true,
     loads: {
       "check, beside holds": limit("ample", { prepare: { policy: AMPLE } }),
-      "check that is written first, beside holds": limit("written", {
+      // A hot key would be admitted from what the isolate is lent, which was written once.
+      "check of 10,000 keys that is written first": limit("written", {
+        path: "/limits/written/KEY", keys: KEYS,
         prepare: { policy: { ...AMPLE, name: "written", durability: "commit" } },
       }),
       "reserve and settle": holds("tally", 1),
@@ -221,7 +223,7 @@ const ALL_GROUPS = [
     },
     lines: [
       { name: "reserve and settle, requests/s ÷ checks/s", of: "reserve and settle", figure: "rate_s", to: "check, beside holds", target: { least: 0.8 } },
-      { name: "the same ÷ checks/s that are written before their answers, as holds are", of: "reserve and settle", figure: "rate_s", to: "check that is written first, beside holds" },
+      { name: "the same ÷ checks/s of 10,000 keys that are written before their answers, as holds are", of: "reserve and settle", figure: "rate_s", to: "check of 10,000 keys that is written first" },
       { name: "rows written per 1,000 holds that are settled, 64 clients", of: "reserve and settle, counted", figure: "rows_per_1000", target: { most: 100 } },
       { name: "requests/s of the gate ÷ checks/s", of: "gate", figure: "rate_s", to: "check, beside holds", target: { least: 0.95 } },
     ],
@@ -456,7 +458,7 @@ const ALL_GROUPS = [
 const KEPT = {
   hot: ["increment", "cached read"],
   limits: ["hot key, allowed", "hot key, denied", "10,000 keys"],
-  holds: ["check that is written first, beside holds", "reserve and settle"],
+  holds: ["check of 10,000 keys that is written first", "reserve and settle"],
   events: ["events"],
   lone: ["lone increment"],
   boards: ["increment, beside boards", "score updates", "score updates of a board of sums"],
