@@ -370,6 +370,76 @@ fn a_clock_that_steps_back_ten_minutes_delays_no_push() {
     assert!(!lead.pusher.is_watched(lead.now_ms));
 }
 
+/// A lead that has written once, and the push of it that an edge sends.
+fn lent(lead: &mut Lead) -> Push {
+    lead.write();
+    let state = state_of(&here(), lead.sequence, lead.now_ms);
+    lead.pusher.lend(lead.now_ms, &state)
+}
+
+#[test]
+fn a_push_that_an_edge_sends_changes_no_time_of_the_lead_s_own() {
+    let sent_ms = |lends: bool| {
+        let mut lead = Lead::new();
+        for _ in 0..4 {
+            match lends {
+                true => drop(lent(&mut lead)),
+                false => lead.write(),
+            }
+            lead.walk(20_000, 80, 0, |_| false);
+            lead.write();
+            lead.walk(2 * CHECKPOINT_MS, 80, 0, |number| number % 2 == 0);
+        }
+        assert_eq!(lead.root.view().value().to_string(), "8");
+        lead.sent_ms
+    };
+    assert_eq!(sent_ms(true), sent_ms(false));
+}
+
+#[test]
+fn a_push_that_an_edge_lost_or_delayed_is_made_good_by_the_lead() {
+    let mut lead = Lead::new();
+    let first = lent(&mut lead);
+    lead.walk(QUIET_MS.0 + 100, 20, 0, |_| false);
+    assert_eq!(lead.root.view().value().to_string(), "1");
+    let second = lent(&mut lead);
+    let third = lent(&mut lead);
+    // They arrive in the wrong order, one of them twice, and the oldest last.
+    for push in [&third, &second, &third, &first] {
+        lead.answer(push, 0);
+        assert_eq!(lead.root.view().value().to_string(), "3");
+    }
+    lead.root.record_stored();
+    lead.walk(QUIET_MS.1 + 100, 20, 0, |_| false);
+    assert_eq!(lead.root.view().value().to_string(), "3");
+    assert!(
+        !lead.root.has_news(),
+        "the lead's own push has newer times only"
+    );
+    assert!(!lead.pusher.is_unconfirmed());
+    assert_eq!(lead.pusher.unreported_for_ms(lead.now_ms), 0);
+}
+
+#[test]
+fn a_late_answer_to_an_earlier_push_confirms_nothing_of_a_later_one() {
+    let mut lead = Lead::new();
+    lead.write();
+    lead.now_ms += QUIET_MS.0;
+    let own = lead.take().expect("a push is due");
+    // The edge's push overtakes the lead's, so the answer names the edge's mark.
+    let lent = lent(&mut lead);
+    lead.answer(&lent, 0);
+    let answer = lead.answer(&own, 0);
+    lead.write();
+    lead.now_ms += QUIET_MS.1;
+    let lost = lead.take().expect("a push is due");
+    assert!(lost.number > lent.number);
+    lead.pusher.confirmed(lead.now_ms, &answer);
+    assert!(lead.pusher.is_unconfirmed());
+    lead.walk(CHECKPOINT_MS + 100, 20, 0, |_| false);
+    assert_eq!(lead.root.view().value().to_string(), "3");
+}
+
 proptest! {
     #![proptest_config(config(53, 64))]
 

@@ -29,11 +29,11 @@ use tally_core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally_wire::messages;
 use tally_wire::messages::{
     AskBoard, BoardAnswer, BoardQuestion, BoardWritten, Call, CallLead, CellPart, CellRepaired,
-    CommandShard, DamagedTable, Fault, Flush, Flushed, GiveLead, LeadHandover, LeadLocation,
-    LeadPresence, LeadTaken, ListDatacenters, ListNames, LocateLead, LookUp, MemberAction,
-    MemberRange, MemberWrite, PlaceLead, RememberedCell, RepairCell, RepairObject, RepairRoot,
-    ReportShard, RootPart, RootRepaired, ShardCommand, TotalsFrom, WriteBoard, WriteBoards, decode,
-    encode,
+    CommandShard, DamagedTable, Fault, Flush, FlushAnswer, Flushed, GiveLead, LeadHandover,
+    LeadLocation, LeadPresence, LeadTaken, ListDatacenters, ListNames, LocateLead, LookUp,
+    MemberAction, MemberRange, MemberWrite, PlaceLead, RememberedCell, RepairCell, RepairObject,
+    RepairRoot, ReportShard, RootPart, RootRepaired, ShardCommand, TotalsFrom, WriteBoard,
+    WriteBoards, decode, encode,
 };
 use tally_wire::names::object_at::ObjectAt;
 use tally_wire::names::{CellAddress, LeadAt, TabletAddress};
@@ -134,13 +134,14 @@ fn a_flush_has_these_bytes() {
             number: 300,
         },
         load: load(),
+        wants_report: true,
     };
     assert_eq!(
         golden(&flush),
         "07706167652fc3bc0346524105ffffffffffffffffff01ac027dd3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
          01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc993100\
          1000bcb49f9f0dac02010470616765012f\
-         01901c01"
+         01901c0101"
     );
 }
 
@@ -160,8 +161,11 @@ fn an_answer_to_a_flush_has_these_bytes() {
         is_apart: false,
     };
     assert_eq!(
-        golden(&Ok::<_, Fault>(flushed)),
-        "0007ac02ffffffffffffffffffffffffffffffffffff03010100ac02000008140000"
+        golden(&Ok::<_, Fault>(FlushAnswer {
+            flushed,
+            report: None
+        })),
+        "0007ac02ffffffffffffffffffffffffffffffffffff03010100ac0200000814000000"
     );
     let refused = Err::<Flushed, _>(Fault::Refused(Refusal::Stray));
     assert_eq!(golden(&refused), "010101");

@@ -75,7 +75,7 @@ pub use board::{
 };
 pub use call::Call;
 pub use cell::{
-    Ask, Close, Configure, Flush, Flushed, Hello, LoadReport, LookUp, Register, Seal,
+    Ask, Close, Configure, Flush, FlushAnswer, Flushed, Hello, LoadReport, LookUp, Register, Seal,
     SumDatacenter, Suspend,
 };
 pub use converge::{AskGrant, PushView, ReportLead, ViewAnswer, ViewOf, WatchLead};

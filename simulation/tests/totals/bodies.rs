@@ -1,9 +1,14 @@
 //! What a bulk body has counted is in every list, sum and top that is asked for after its answer.
 
 use super::{client, get, service};
+use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
-use tally_simulation::{Client, ClientRequest, Faults, Options, World};
-use tally_wire::names::{DIRECTORY_PARTITIONS, SUBREQUESTS, TABLET_COUNT};
+use std::cell::Cell;
+use std::rc::Rc;
+use tally_simulation::{
+    Client, ClientRequest, Faults, OneShot, Options, PendingCall, Role, Verdict, World,
+};
+use tally_wire::names::{DIRECTORY, DIRECTORY_PARTITIONS, SUBREQUESTS, TABLET_COUNT};
 
 /// The counters of a body.
 const COUNTERS: usize = 9;
@@ -185,10 +190,11 @@ fn messages_of(world: &World, path: &str, run: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn a_body_is_reported_by_one_message_a_partition_or_by_one_a_lead_with_an_object() {
+fn a_body_is_reported_by_one_message_a_partition() {
     const MANY: u64 = 320;
-    let partitions = DIRECTORY_PARTITIONS.to_string();
-    for (seed, tablets) in (40..).zip([None, Some(partitions.as_str())]) {
+    let partitions = u64::from(DIRECTORY_PARTITIONS);
+    let tablets = DIRECTORY_PARTITIONS.to_string();
+    for (seed, tablets) in (40..).zip([None, Some(tablets.as_str())]) {
         let (world, client) = one_edge(seed, tablets);
         send(&world, &client, body_of(MANY));
         world.run_for_ms(20_000);
@@ -197,30 +203,137 @@ fn a_body_is_reported_by_one_message_a_partition_or_by_one_a_lead_with_an_object
         let sent =
             paths.map(|path| messages_of(&world, path, || send(&world, &client, body_of(MANY))));
         let most = match tablets {
-            None => [MANY, MANY, MANY, 0],
+            None => [MANY, 0, 0, partitions],
             // A tablet has leads of one partition: it gets its flushes and its question, and sends its pushes.
-            Some(_) => [0, 0, 0, 3 * u64::from(DIRECTORY_PARTITIONS)],
+            Some(_) => [0, 0, 0, 3 * partitions],
         };
         assert_eq!(sent, most, "{tablets:?} tablets, {paths:?}");
     }
 }
 
 #[test]
-fn counters_without_a_call_for_their_report_are_in_tops_some_seconds_later() {
-    // Of 1,000 calls a body gets 400: 250 flushes, and 150 of 250 reports.
-    const MANY: u64 = 250;
+fn a_body_with_a_key_is_reported_by_one_message_a_partition_and_one_a_counter() {
+    const MANY: u64 = 160;
+    let (world, client) = one_edge(45, None);
+    send(&world, &client, body_of(MANY));
+    world.run_for_ms(20_000);
+    let paths = ["/flush", "/report-lead", "/push"];
+    let body = |path: &str| body_of(MANY).header("idempotency-key", path);
+    let sent = paths.map(|path| messages_of(&world, path, || send(&world, &client, body(path))));
+    assert_eq!(sent, [0, MANY, 0], "{paths:?}");
+    let top = get(&world, &client, "/top?prefix=docs%2F");
+    assert_eq!(top["total"], 4 * MANY, "{top}");
+}
+
+/// Adds 1,000 to each counter, so that single hits hide no body.
+fn body_of_thousands() -> ClientRequest {
+    let line = |counter: usize| format!("{}\n", json!({ "id": id(counter), "delta": 1_000 }));
+    ClientRequest::new("POST", "/events").body((0..COUNTERS).map(line).collect::<String>())
+}
+
+#[test]
+fn bodies_that_share_flushes_are_in_tops_after_their_answers() {
+    for (seed, tablets) in (70..78).zip(TABLETS.into_iter().cycle()) {
+        let (world, client) = one_edge(seed, tablets);
+        send(&world, &client, body_of_thousands());
+        let answered = Cell::new(1);
+        let sender = |number: usize| {
+            let (world, client, answered) = (&world, &client, &answered);
+            async move {
+                for round in 0..6 {
+                    let wait_ms = u64::try_from(number * 7 + round).expect("it is small");
+                    world.sleep_ms(wait_ms).await;
+                    // Writes of others open the batches of a body, and bodies those of others.
+                    let hit = client.post("/counters/docs%2F8/increment", "");
+                    let (answer, hit) = join(client.ask(body_of_thousands()), hit).await;
+                    let (answer, hit) = (answer.expect("no fault"), hit.expect("no fault"));
+                    assert_eq!([answer.status, hit.status], [200; 2], "{}", answer.text());
+                    answered.set(answered.get() + 1);
+                    let least = answered.get();
+                    let top = client.get("/top?prefix=docs%2F").await;
+                    let top = top.expect("no fault").json();
+                    let total = top["total"].as_u64().expect("a number");
+                    let bodies = total / 1_000 / u64::try_from(COUNTERS).expect("it is small");
+                    assert!(bodies >= least, "seed {seed}: {least}, {top}");
+                }
+            }
+        };
+        world.run(join_all((0..4).map(sender)));
+        assert_eq!(answered.get(), 25);
+    }
+}
+
+#[test]
+fn a_body_of_all_its_calls_is_in_tops_at_once() {
+    // Of 1,000 calls a body gets 400, so none is left for a report of a counter.
+    const MANY: u64 = 400;
     let settings = [(TABLET_COUNT, None), (SUBREQUESTS, Some("1000"))];
     let (world, client) = one_edge_with(50, &settings);
-    for round in 1..3 {
+    for round in 1..4 {
         send(&world, &client, body_of(MANY));
-        let answered_ms = world.now_ms();
-        let top = get(&world, &client, "/top?prefix=docs%2F");
-        let total = top["total"].as_u64().expect("a number");
-        assert_eq!(total, MANY * (round - 1) + 150, "round {round}: {top}");
-        let as_of_ms = top["as_of"].as_i64().expect("a time");
-        assert!(as_of_ms < answered_ms, "round {round}: {top}");
-        world.run_for_ms(super::PROPAGATION_MS);
         let top = get(&world, &client, "/top?prefix=docs%2F");
         assert_eq!(top["total"], MANY * round, "round {round}: {top}");
+        world.run_for_ms(super::PROPAGATION_MS);
+        let top = get(&world, &client, "/top?prefix=docs%2F");
+        assert_eq!(top["total"], MANY * round, "round {round}, later: {top}");
+    }
+}
+
+#[test]
+fn the_push_of_a_lead_after_its_report_writes_no_row_of_the_directory() {
+    const MANY: u64 = 64;
+    let (world, client) = one_edge(60, None);
+    send(&world, &client, body_of(MANY));
+    world.run_for_ms(70_000);
+    send(&world, &client, body_of(MANY));
+    let before = world.figures().rows_written;
+    let pushes = messages_of(&world, "/push", || world.run_for_ms(20_000));
+    assert_eq!(pushes, MANY);
+    // The alarm of each lead is a row. The total and the view of a counter would be two more.
+    let rows = world.figures().rows_written - before;
+    assert!(rows < 2 * MANY, "{rows} rows");
+}
+
+#[test]
+fn what_an_edge_has_not_reported_when_it_ends_its_leads_report_once() {
+    const MANY: u64 = 64;
+    for (seed, arrives) in (80..88).zip([false, true].into_iter().cycle()) {
+        let world = tally_simulation::deployed(seed, Options::default());
+        let site = world.site("FRA", 1);
+        let client = client(&world, site);
+        send(&world, &client, body_of(MANY));
+        world.run_for_ms(20_000);
+        // The first report to a partition waits while the edge ends. Then it arrives, or it is lost.
+        let (has_come, verdict) = (Rc::new(Cell::new(false)), OneShot::new());
+        let (seen, waits) = (has_come.clone(), verdict.clone());
+        world.set_judge(move |judged: PendingCall| {
+            let is_report = judged.binding == DIRECTORY && judged.path == "/batch";
+            let is_first = is_report && !seen.replace(seen.get() || is_report);
+            let waits = waits.clone();
+            Box::pin(async move {
+                match is_first {
+                    true => waits.wait().await,
+                    false => Verdict::Answered,
+                }
+            })
+        });
+        let ends = async {
+            while !has_come.get() {
+                world.sleep_ms(1).await;
+            }
+            world.crash_isolates(Role::Edge, site);
+        };
+        let (answer, ()) = world.run(join(client.ask(body_of(MANY)), ends));
+        assert!(answer.is_err(), "seed {seed}");
+        verdict.fill(match arrives {
+            true => Verdict::Answered,
+            false => Verdict::Unreached,
+        });
+        world.run_for_ms(super::PROPAGATION_MS);
+        let top = get(&world, &client, "/top?prefix=docs%2F&limit=100");
+        assert_eq!(top["total"], 2 * MANY, "seed {seed}: {top}");
+        for entry in top["entries"].as_array().expect("entries") {
+            assert_eq!(entry["value"], 2, "seed {seed}: {top}");
+        }
     }
 }

@@ -24,8 +24,11 @@ use tally_wire::names::CellAddress;
 use tally_wire::problem::Problem;
 use tally_wire::shell_limits::CALLS_MAX;
 
-/// Calls of an invocation that are reserved for other uses: secrets, settings.
+/// Calls of an invocation that are reserved for other uses: secrets, settings, reports.
 const OTHER_CALLS: usize = 200;
+
+/// The messages of reports to partitions that are among the reserved calls. More are taken from the calls of the body.
+pub const PARTITION_REPORTS: usize = 128;
 
 /// The most counters that are counted at once. The loads of each are about 1 KB.
 pub const PART_COUNTERS_MAX: usize = 1_000;

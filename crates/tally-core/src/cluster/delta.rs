@@ -27,7 +27,7 @@ use super::view::{ReportOrder, View};
 use crate::counter::id::Datacenter;
 use crate::counter::merge::CellTotals;
 use crate::counter::total::CellTotal;
-use crate::sketch::{Digests, PackedSketch, Source};
+use crate::sketch::{Digests, NewItems, PackedSketch, Source};
 
 mod feed;
 mod log;
@@ -191,6 +191,7 @@ pub type Marks = BTreeMap<Datacenter, Mark>;
 pub struct ViewReceiver {
     view: View,
     marks: Marks,
+    has_news: bool,
 }
 
 /// The outcome of a lead's delta.
@@ -206,7 +207,11 @@ pub enum DeltaOutcome {
 impl ViewReceiver {
     /// Restores a root's state. The view and the marks must have been written in one commit.
     pub fn new(view: View, marks: Marks) -> Self {
-        Self { view, marks }
+        Self {
+            view,
+            marks,
+            has_news: false,
+        }
     }
 
     /// The view.
@@ -219,10 +224,21 @@ impl ViewReceiver {
         &self.marks
     }
 
+    /// Whether counts or unique elements have changed since the view was made or stored: newer times alone are no news.
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// Records that the view was stored with its marks.
+    pub fn record_stored(&mut self) {
+        self.has_news = false;
+    }
+
     /// Begins a newer generation; an older one changes nothing.
     pub fn begin(&mut self, generation: u64) {
         if self.view.begin(generation) {
             self.marks.clear();
+            self.has_news = true;
         }
     }
 
@@ -255,17 +271,24 @@ impl ViewReceiver {
     /// takes no cells of a datacenter without a report: the view has only datacenters with one.
     fn merge(&mut self, delta: &Delta, has_times: bool) {
         for part in &delta.parts {
-            if !has_times && self.view.report_of(&part.datacenter).is_none() {
+            let is_known = self.view.report_of(&part.datacenter).is_some();
+            if !has_times && !is_known {
                 continue;
             }
+            self.has_news |= !is_known;
             if let Some(report) = part.report.filter(|_| has_times) {
                 self.view.merge_report(&part.datacenter, report);
             }
             for cell in &part.cells {
                 let key = (part.datacenter.clone(), cell.shard);
-                self.view.merge_cell(key, delta.totals(cell));
+                self.has_news |= self.view.merge_cell(key, delta.totals(cell));
             }
         }
-        self.view.uniques_mut().merge_packed(&delta.uniques);
+        let news = self.view.uniques_mut().merge_packed(&delta.uniques);
+        let is_new = |new_items: &NewItems| match new_items {
+            NewItems::Items(items) => !items.is_empty(),
+            NewItems::Form => true,
+        };
+        self.has_news |= news.iter().any(|(_, new_items)| is_new(new_items));
     }
 }

@@ -103,6 +103,8 @@ pub struct Pusher {
     /// once.
     gathered_ms: Option<i64>,
     sent_ms: Option<i64>,
+    /// When a push was last given to another sender.
+    lent_ms: Option<i64>,
     /// When the first push after the newest answer was sent.
     unanswered_ms: Option<i64>,
     watched_until_ms: Option<i64>,
@@ -130,6 +132,7 @@ impl Pusher {
             latest_ms: 0,
             gathered_ms: None,
             sent_ms: None,
+            lent_ms: None,
             unanswered_ms: None,
             watched_until_ms: None,
             root_ms: 0,
@@ -197,7 +200,7 @@ impl Pusher {
                 false if self.is_asked => 0,
                 false => CHECKPOINT_MS,
             };
-            after(self.sent_ms, repeat_ms, now_ms)
+            after(self.sent_ms.max(self.lent_ms), repeat_ms, now_ms)
         });
         match (gather_ms, repeat_ms) {
             (Some(gather_ms), Some(repeat_ms)) => Some(gather_ms.min(repeat_ms)),
@@ -274,6 +277,16 @@ impl Pusher {
         self.push(now_ms, Some(state))
     }
 
+    /// Returns a push of the present state for another sender, whose answer does not come here. The lead's own push is
+    /// due as if this one were lost.
+    pub fn lend(&mut self, now_ms: i64, state: &View) -> Push {
+        self.shorten_lease(now_ms);
+        self.feed.merge(state);
+        self.number += 1;
+        self.lent_ms = Some(now_ms);
+        self.next_push(now_ms)
+    }
+
     fn push(&mut self, now_ms: i64, state: Option<&View>) -> Push {
         if let Some(state) = state {
             self.feed.merge(state);
@@ -290,6 +303,10 @@ impl Pusher {
         self.is_asked = false;
         self.sent_ms = Some(now_ms);
         self.unanswered_ms.get_or_insert(now_ms);
+        self.next_push(now_ms)
+    }
+
+    fn next_push(&self, now_ms: i64) -> Push {
         Push {
             number: self.number,
             watched_for_ms: self.lease_ms(now_ms),

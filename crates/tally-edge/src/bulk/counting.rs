@@ -225,19 +225,20 @@ async fn count_part(
     let Counting {
         datacenter, manner, ..
     } = counting;
+    let reports = Some(&counting.reports);
     let shards = |counter: &CounterId| known_of(host, counter).shards_in(datacenter);
     let own = |shards| own_shard(host, shards);
     let counters: Vec<CounterId> = part.iter().map(|(counter, _)| counter.clone()).collect();
     let mut plan = Plan::new(part, *manner, datacenter, shards, own, key);
     // Elements of plain lines first: they may be sent twice without harm. So if one of their cells fails, its lines
     // fail with nothing counted, and a repeat counts nothing twice.
-    for (number, problem) in sender::count_many(host, plan.elements(), has_others).await {
+    for (number, problem) in sender::count_many(host, plan.elements(), reports, has_others).await {
         plan.fail_elements(number, &problem, report);
     }
     let keyed = plan.keyed();
     let plain = plan.amounts();
     let mut is_replay = plain.is_empty() && !keyed.is_empty();
-    for (number, problem) in sender::count_many(host, plain, has_others).await {
+    for (number, problem) in sender::count_many(host, plain, reports, has_others).await {
         plan.fail_amounts(number, &problem, report);
     }
     let mut elements = KeyedElements::default();
@@ -246,7 +247,7 @@ async fn count_part(
         for (number, ((lead, outcome), counted)) in
             outcomes.into_iter().zip(&mut counted).enumerate()
         {
-            counting.reports.add(&some.counter, &lead);
+            counting.reports.add_changed(&some.counter, &lead);
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
                 Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
@@ -259,7 +260,7 @@ async fn count_part(
         }
         elements.add(some, datacenter, &counted);
     }
-    for (number, problem) in sender::count_many(host, elements.loads(), false).await {
+    for (number, problem) in sender::count_many(host, elements.loads(), reports, false).await {
         elements.fail(number, &problem, report);
     }
     for counter in counters {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::reports::BulkReports;
 use crate::kit::isolate::known_of;
 use crate::kit::lanes;
 use crate::write::flush_sender::{CellLane, FlushProgress, FlushWatch, send_batch};
@@ -48,14 +49,17 @@ struct BulkSender {
     own: VecDeque<(CellAddress, Ticket)>,
     /// Writes that found no room in their lanes yet, and why.
     late: VecDeque<(usize, Problem)>,
+    /// Whether leads with objects of their own give their pushes to this body.
+    wants_reports: bool,
     failed: Vec<(usize, Problem)>,
 }
 
 /// Counts all loads. Returns the failed ones by index, with the reason. If other bodies are being counted, they may
-/// join before this one sends, so that they share flushes.
+/// join before this one sends, so that they share flushes. Cells that count get into `reports`.
 pub async fn count_many(
     host: &Host,
     loads: Vec<Addressed>,
+    reports: Option<&BulkReports>,
     has_others: bool,
 ) -> Vec<(usize, Problem)> {
     let mut bulk = BulkSender {
@@ -64,6 +68,7 @@ pub async fn count_many(
         progress: Rc::default(),
         own: VecDeque::new(),
         late: VecDeque::new(),
+        wants_reports: reports.is_some() && !has_tablets(host),
         failed: Vec::new(),
     };
     bulk.progress.borrow_mut().finished = vec![false; bulk.loads.len()];
@@ -78,6 +83,9 @@ pub async fn count_many(
     }
     let batcher = Batcher::new(host);
     batcher.run(send_all(host, &batcher, &mut bulk)).await;
+    if let Some(reports) = reports {
+        reports.extend(std::mem::take(&mut bulk.progress.borrow_mut().reports));
+    }
     bulk.failed
 }
 
@@ -108,8 +116,16 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
             };
             match lanes::take::<CellLane>(host, &to, &ticket) {
                 Some((nonce, load)) => {
+                    let progress = bulk.wants_reports.then(|| bulk.progress.clone());
                     let batch = async move {
-                        send_batch(host, Some(batcher), &to, nonce, load).await;
+                        let wants_report = progress.is_some();
+                        let batcher = Some(batcher);
+                        let report =
+                            send_batch(host, batcher, wants_report, &to, nonce, load).await;
+                        // In one stretch with the outcome: it has every write of this body that has one now.
+                        if let (Some(progress), Some(report)) = (progress, report) {
+                            progress.borrow_mut().reports.insert(to, Some(report));
+                        }
                         drop(turn);
                     };
                     sending.push(batch.boxed_local());
@@ -142,6 +158,7 @@ impl BulkSender {
         let watcher = FlushWatch {
             progress: self.progress.clone(),
             number,
+            lead: self.wants_reports.then(|| to.sibling(0)),
         };
         match lanes::join::<CellLane>(host, to, load.clone(), Some(watcher)) {
             Ok(ticket) => {

@@ -231,5 +231,5 @@ async fn write(host: &Host, counter: &CounterId, here: &Datacenter, amount: i64)
         load,
         rehashed: RehashedElements::default(),
     };
-    let _missing = count_many(host, vec![one], false).await;
+    let _missing = count_many(host, vec![one], None, false).await;
 }

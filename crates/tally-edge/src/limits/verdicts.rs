@@ -171,7 +171,7 @@ pub async fn send(host: &Host, datacenter: &Datacenter) {
         }
     }
     if !loads.is_empty() {
-        let _missing = sender::count_many(host, loads, false).await;
+        let _missing = sender::count_many(host, loads, None, false).await;
     }
 }
 

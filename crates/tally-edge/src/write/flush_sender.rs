@@ -3,6 +3,7 @@
 //! Invariant: a write is acknowledged only if the flush that holds it is durable.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::kit::isolate::{cache_has_floor, cache_home, cache_shards, cache_unique_hash};
@@ -16,7 +17,7 @@ use tally_shared::call_batcher::Batcher;
 use tally_shared::call_within;
 use tally_shared::{known_cells, leads_apart, metrics, open_objects};
 use tally_wire::isolate::open_slots::ObjectUser;
-use tally_wire::messages::{Fault, Flush, Flushed};
+use tally_wire::messages::{Fault, Flush, FlushAnswer, Flushed, PushView};
 use tally_wire::names::CellAddress;
 use tally_wire::problem::Problem;
 
@@ -30,6 +31,9 @@ const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 /// The outcome of a flush.
 pub type FlushOutcome = Result<Flushed, Fault>;
 
+/// Leads, each with the push of all that a body has counted there, if the edge has it.
+pub type LentPushes = BTreeMap<CellAddress, Option<PushView>>;
+
 /// The outcomes of a bulk body's writes: the request that completes a batch writes them here. A write to this
 /// memory by another request wakes nobody.
 #[derive(Debug, Default)]
@@ -40,6 +44,8 @@ pub struct FlushProgress {
     pub failed: Vec<(usize, Fault)>,
     /// Which writes have an outcome, by the body's own index.
     pub finished: Vec<bool>,
+    /// The leads of cells that have counted writes, each with the push that has all of them, if there is one.
+    pub reports: LentPushes,
 }
 
 /// One write of a bulk body.
@@ -49,6 +55,8 @@ pub struct FlushWatch {
     pub progress: Rc<RefCell<FlushProgress>>,
     /// The body's index of the write.
     pub number: usize,
+    /// The lead of its cell, if the body reports what it counts.
+    pub lead: Option<CellAddress>,
 }
 
 /// The kind of lanes to cells.
@@ -65,9 +73,7 @@ impl LaneKind for CellLane {
     }
 
     fn lost() -> FlushOutcome {
-        Err(Fault::Unavailable(
-            "the request that carried this write was ended".to_owned(),
-        ))
+        Err(lost())
     }
 
     fn notify(watcher: FlushWatch, outcome: &FlushOutcome) {
@@ -76,27 +82,44 @@ impl LaneKind for CellLane {
         if let Some(finished) = progress.finished.get_mut(watcher.number) {
             *finished = true;
         }
-        if let Err(fault) = outcome {
-            progress.failed.push((watcher.number, fault.clone()));
+        match (outcome, watcher.lead) {
+            // Another request may have sent it, so a push from before lacks it.
+            (Ok(_), Some(lead)) => drop(progress.reports.insert(lead, None)),
+            (Ok(_), None) => {}
+            (Err(fault), _) => progress.failed.push((watcher.number, fault.clone())),
         }
     }
 
     async fn send(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) {
-        send_batch(host, None, to, nonce, load).await;
+        send_batch(host, None, false, to, nonce, load).await;
     }
 }
 
+fn lost() -> Fault {
+    Fault::Unavailable("the request that carried this write was ended".to_owned())
+}
+
 /// Sends a batch that was taken from a lane, together with others of this request if there is a batcher, and
-/// completes it.
+/// completes it. Returns the report that the sender wants, if the cell gives it.
 pub async fn send_batch(
     host: &Host,
     batcher: Option<&Batcher>,
+    wants_report: bool,
     to: &CellAddress,
     nonce: Nonce,
     load: Load,
-) {
+) -> Option<PushView> {
     let writes = load.writes;
-    let outcome = send_flush(host, batcher, to, nonce, load).await;
+    let flush = Flush {
+        to: to.clone(),
+        nonce,
+        load,
+        wants_report,
+    };
+    let (outcome, report) = match send_flush(host, batcher, flush).await {
+        Ok(FlushAnswer { flushed, report }) => (Ok(flushed), report),
+        Err(fault) => (Err(fault), None),
+    };
     let ended = match &outcome {
         Ok(_) => Metric::FlushCounted,
         Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
@@ -132,10 +155,11 @@ pub async fn send_batch(
             complete::<CellLane>(host, lane, nonce, outcome);
         }
     });
+    report
 }
 
 /// Counts a flush that was sent once more, by its outcome.
-fn count_retry(host: &Host, outcome: &FlushOutcome) {
+fn count_retry(host: &Host, outcome: &Result<FlushAnswer, Fault>) {
     let retried = match outcome {
         Ok(_) => Metric::RetryCounted,
         Err(Fault::Unavailable(_)) => Metric::RetryUnknown,
@@ -155,12 +179,8 @@ fn count_retry(host: &Host, outcome: &FlushOutcome) {
 async fn send_flush(
     host: &Host,
     batcher: Option<&Batcher>,
-    to: &CellAddress,
-    nonce: Nonce,
-    load: Load,
-) -> FlushOutcome {
-    let to = to.clone();
-    let mut flush = Flush { to, nonce, load };
+    mut flush: Flush,
+) -> Result<FlushAnswer, Fault> {
     let mut last = None;
     for milliseconds in ATTEMPTS_MS {
         let is_retry = matches!(last, Some(Fault::Unavailable(_)));
@@ -183,5 +203,5 @@ async fn send_flush(
             (outcome, _) => return outcome,
         }
     }
-    last.map_or_else(CellLane::lost, Err)
+    Err(last.unwrap_or_else(lost))
 }

@@ -38,9 +38,9 @@ use tally_host::{Host, State};
 use tally_shared::call;
 use tally_shared::metrics;
 use tally_wire::messages::{
-    Ask, AskGrant, Call, CallLead, Claim, Close, Configure, CountKeyed, Fault, Flush, Flushed,
-    GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall, Register,
-    RepairCell, ReportLead, Seal, SumDatacenter, Suspend, WatchLead,
+    Ask, AskGrant, Call, CallLead, Claim, Close, Configure, CountKeyed, Fault, Flush, FlushAnswer,
+    Flushed, GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
+    Register, RepairCell, ReportLead, Seal, SumDatacenter, Suspend, WatchLead,
 };
 use tally_wire::names::{CellAddress, SECONDS_KEPT};
 
@@ -256,7 +256,7 @@ impl Core {
         self.written(written)
     }
 
-    async fn on_flush(self: &Rc<Self>, flush: Result<Flush, Fault>) -> Result<Flushed, Fault> {
+    async fn on_flush(self: &Rc<Self>, flush: Result<Flush, Fault>) -> Result<FlushAnswer, Fault> {
         let flush = flush?;
         self.readable()?;
         let outcome = self.count_granted(&flush).await;
@@ -265,7 +265,12 @@ impl Core {
             refused.truncate(REFUSED_MAX - 1);
             refused.push_front((flush.nonce, shards));
         }
-        outcome
+        let flushed = outcome?;
+        let report = match flush.wants_report {
+            true => self.lend_report(&flush.to).await,
+            false => None,
+        };
+        Ok(FlushAnswer { flushed, report })
     }
 
     async fn count_granted(self: &Rc<Self>, flush: &Flush) -> Result<Flushed, Fault> {

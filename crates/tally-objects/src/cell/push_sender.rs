@@ -111,20 +111,45 @@ impl Core {
         Ok(())
     }
 
-    /// Lead: pushes what the root has not confirmed, and waits for the root's answer. A push that is lost is repeated
-    /// as any other, but not before this answer. A repeated call waits for the report in flight.
+    /// Lead: the report that a flush asked for. Other shards do not report each flush, so none where there are any.
+    pub(super) async fn lend_report(self: &Rc<Self>, cell: &CellAddress) -> Option<PushView> {
+        let has_shards = self.state.borrow().shards_ever() > 1;
+        self.readable().ok()?;
+        let (me, generation) = self.as_lead().filter(|(me, _)| me == cell && !has_shards)?;
+        self.lend(me, generation).await
+    }
+
+    /// A push of the present state for an edge to send, if it may send it.
+    async fn lend(self: &Rc<Self>, me: CellAddress, generation: u64) -> Option<PushView> {
+        let state = self.gather(&me, generation).await?;
+        let push = {
+            let mut pushing = self.pushing.borrow_mut();
+            let pusher = pushing.of(&self.host, generation);
+            pusher.lend(self.host.now_ms(), &state)
+        };
+        self.see_to_pushes(self.host.now_ms());
+        let push = self.push_of(me, push, true);
+        push.is_lendable().then_some(push)
+    }
+
+    /// Lead: gives the edge the push of what the root has not confirmed. If the edge cannot send it, pushes, and waits
+    /// for the root's answer. A push that is lost is repeated as any other, but not before this answer. A repeated call
+    /// waits for the report in flight.
     pub(super) async fn on_report_lead(
         self: &Rc<Self>,
         report: Result<ReportLead, Fault>,
-    ) -> Result<(), Fault> {
-        let _ = report?;
+    ) -> Result<Option<PushView>, Fault> {
+        let wants_push = report?.wants_push;
         let _one = self.reporting.lock().await;
         self.readable()?;
         let Some((me, generation)) = self.as_lead() else {
-            return Ok(());
+            return Ok(None);
         };
         if !self.has_report(generation) {
-            return Ok(());
+            return Ok(None);
+        }
+        if wants_push && let Some(push) = self.lend(me.clone(), generation).await {
+            return Ok(Some(push));
         }
         self.pushing.borrow_mut().is_reported = true;
         if let Some(state) = self.gather(&me, generation).await {
@@ -139,7 +164,7 @@ impl Core {
         let pusher = pushing.of(&self.host, generation);
         let lacks = pusher.has_news() || pusher.is_unconfirmed();
         pushing.is_reported &= !lacks;
-        Ok(())
+        Ok(None)
     }
 
     /// Whether the root's rows may lack something. Shards do not report each flush. The root has pushes of a watched

@@ -181,8 +181,10 @@ impl Views {
             watch.record_push(now_ms, &datacenter, push.watched_for_ms);
             let watch_for_ms = watch.lease_ms(now_ms);
             let is_due = now_ms.abs_diff(gathered.written_ms) >= WRITE_EVERY_MS.unsigned_abs();
-            let gathering = &gathered.gathering;
-            if watch_for_ms == 0 || is_due || is_report {
+            let gathering = &mut gathered.gathering;
+            // The push of a lead that follows its report has nothing else, and costs no row.
+            let is_change = watch_for_ms == 0 && gathering.has_news();
+            if is_change || is_due || is_report {
                 gathered.written_ms = now_ms;
                 let at_rest = gathering.view().at_rest();
                 gathered.bytes = bytes_of(gathering.view());
@@ -193,6 +195,7 @@ impl Views {
                 self.totals
                     .record(&counter, root, view, newest_ms, now_ms)?;
                 self.put(&counter, &at_rest, gathering.marks())?;
+                gathering.record_stored();
             }
             Ok(PushAnswer {
                 number: push.number,

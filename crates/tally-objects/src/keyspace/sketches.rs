@@ -232,6 +232,7 @@ impl KeyspaceCore {
                 writes: 1,
                 ..load
             },
+            wants_report: false,
         };
         let mut last = Fault::Unavailable("the counter is busy".to_owned());
         for _ in 0..ROUNDS_MAX {

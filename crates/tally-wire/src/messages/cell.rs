@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::call::Call;
+use super::converge::PushView;
 use crate::names::{Address, CellAddress};
 use tally_core::cluster::root::Root;
 use tally_core::cluster::tablets::LeadPlace;
@@ -16,7 +17,7 @@ use tally_core::counter::settings::TtlTerms;
 use tally_core::counter::total::Sum as Total;
 
 calls! {
-    Flush => Flushed, "/flush", |it| Address::Cell(&it.to);
+    Flush => FlushAnswer, "/flush", |it| Address::Cell(&it.to);
     Hello => Grant, "/hello", |it| Address::Cell(&it.to);
     LoadReport => u8, "/report", |it| Address::Cell(&it.to);
     Seal => Option<Part>, "/seal", |it| Address::Cell(&it.to);
@@ -38,6 +39,18 @@ pub struct Flush {
     pub nonce: Nonce,
     /// Its content.
     pub load: Load,
+    /// Whether the sender reports to the root what the cell's datacenter counts.
+    pub wants_report: bool,
+}
+
+/// The answer to a flush.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushAnswer {
+    /// What was counted.
+    pub flushed: Flushed,
+    /// The report that the flush asked for; `None` where the lead has to be asked, see
+    /// [`ReportLead`](super::ReportLead).
+    pub report: Option<PushView>,
 }
 
 /// The cell has counted it durably.

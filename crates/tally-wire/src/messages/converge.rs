@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::Call;
 use crate::names::{Address, CellAddress};
+use tally_core::cluster::delta::{Basis, ReceiverState};
 use tally_core::cluster::push;
 use tally_core::cluster::root::Root;
 use tally_core::cluster::view::ViewAtRest;
@@ -13,7 +14,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 calls! {
     PushView => push::PushAnswer, "/push", |it| Address::Root(&it.counter);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
-    ReportLead => (), "/report-lead", |it| Address::Cell(&it.to);
+    ReportLead => Option<PushView>, "/report-lead", |it| Address::Cell(&it.to);
     ViewOf => Option<ViewAnswer>, "/view", |it| Address::Root(&it.counter);
     AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
@@ -44,12 +45,34 @@ pub struct WatchLead {
     pub for_ms: u32,
 }
 
-/// Edge → lead: push to the root what the root has not confirmed. The answer comes once the root has answered, so that
-/// what a bulk body counted is in every list and top that is requested after the body's answer.
+/// Edge → lead: report what the root has not confirmed, so that what a bulk body counted is in every list and top that
+/// is requested after the body's answer. The answer is a push for the edge to send together with others. Or it is none:
+/// there is nothing to report, or the lead has pushed and the root has answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportLead {
     /// The lead.
     pub to: CellAddress,
+    /// Whether the edge can send the push.
+    pub wants_push: bool,
+}
+
+/// Largest encoded elements of a push that a lead gives to an edge, bytes. An edge keeps the pushes of 4,900 counters.
+pub const LENT_BYTES_MAX: usize = 2_048;
+
+impl PushView {
+    /// Whether an edge may send it: it is small, and its root has no question to its lead.
+    pub fn is_lendable(&self) -> bool {
+        let delta = &self.push.delta;
+        let bytes: usize = delta.uniques.iter().map(|(_, packed)| packed.len()).sum();
+        delta.basis != Basis::Unclear && bytes <= LENT_BYTES_MAX
+    }
+
+    /// Whether the root has all of it, by its answer.
+    pub fn is_taken(&self, answer: &push::PushAnswer) -> bool {
+        let own = self.push.delta.mark;
+        matches!(answer.have, ReceiverState::All(mark)
+            if mark.incarnation == own.incarnation && mark.revision >= own.revision)
+    }
 }
 
 /// Aggregator → root: asks what it knows of a counter's datacenters. `None` where there is no such counter.
