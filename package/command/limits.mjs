@@ -19,8 +19,14 @@ const amountText = ({ limit, window_seconds, ttl_seconds }) =>
 const policyText = (one) => [one.policy, amountText(one), one.algorithm, one.scope, one.shadow ? "watches only" : ""];
 const heldText = ({ held, holds, oldest_at }) =>
   holds > 0 ? `, ${number(held)} held by ${number(holds)} since ${new Date(oldest_at).toISOString()}` : "";
-const verdictText = ({ allowed, remaining, limit, reset_after_ms, retry_after_ms }) =>
-  `${allowed === false ? "refused" : "allowed"}, ${limit === null ? "no limit" : `${number(remaining)} of ${number(limit)} left`}${retry_after_ms > 0 ? `, try again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_after_ms > 0 ? `, more in ${Math.ceil(reset_after_ms / 1000)} s` : ""}`;
+const secondsText = (text, ms) => `, ${text} in ${Math.ceil(ms / 1000)} s`;
+const waitText = ({ reset_after_ms, retry_after_ms }) => {
+  if (retry_after_ms > 0) return secondsText("try again", retry_after_ms);
+  return reset_after_ms > 0 ? secondsText("more", reset_after_ms) : "";
+};
+const quotaText = ({ remaining, limit, ...times }) =>
+  `${limit === null ? "no limit" : `${number(remaining)} of ${number(limit)} left`}${waitText(times)}`;
+const verdictText = (one) => `${one.allowed === false ? "refused" : "allowed"}, ${quotaText(one)}`;
 
 /** Lists policies. */
 export async function list({ options, screen }) {
@@ -43,7 +49,7 @@ export async function show({ args: [policy, key], options, screen }) {
   if (key === undefined) {
     screen.show(await client.request("GET", path("/limits/{policy}", policy)), (one) => table([policyText(one)]));
   } else {
-    screen.show(await client.peek(policy, key), (one) => `${verdictText(one)}${heldText(one)}`);
+    screen.show(await client.peek(policy, key), (one) => `next check ${verdictText(one)}${heldText(one)}`);
   }
   return EXIT.done;
 }

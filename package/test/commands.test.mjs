@@ -53,6 +53,9 @@ test("top, get and limits say it to people and to programs", async () => {
   assert.equal((await server.tally(["limits", "check", "once", "bob"])).code, 0);
   assert.equal((await server.tally(["limits", "check", "once", "bob"])).code, 7);
   assert.equal((await json("limits", "show", "once", "bob"))[0].remaining, 0);
+  const peek = async (key) => (await server.tally(["limits", "show", "once", key])).stdout;
+  assert.match(await peek("bob"), /^next check refused, 0 of 1 left, try again in \d+ s/);
+  assert.match(await peek("eve"), /^next check allowed, 1 of 1 left/);
   assert.equal((await server.tally(["limits", "show", "nothing"])).code, 3);
 });
 
@@ -302,7 +305,7 @@ test("reserve, settle and release hold quota for the work, and end it", async ()
   assert.match(opened.stdout, /^[0-9a-f]{32}\n$/);
   const id = opened.stdout.trim();
   const shown = await server.tally(["limits", "show", "tokens", "acme"]);
-  assert.match(shown.stdout, /^allowed, 40 of 100 left.*, 60 held by 1 since 20/);
+  assert.match(shown.stdout, /^next check allowed, 40 of 100 left.*, 60 held by 1 since 20/);
   const refused = await reserve("--amount", "41");
   assert.deepEqual([refused.code, refused.stdout.slice(0, 25)], [7, "refused, 40 of 100 left, "]);
   const settled = await server.tally(["limits", "settle", "tokens", "acme", id, "--amount", "25"]);
