@@ -1,10 +1,10 @@
-// What three services cost, counted: calls of objects and rows written, for docs/operate/costs.md.
+// What services cost, counted: calls of objects and rows written, for docs/operate/costs.md.
 //
 //   node_modules/.bin/node benches/costs.mjs [name]…
 //
 // A blog, whose views come one at a time; many pages, whose views come all the time, in tablets; checks of a limit by
-// many keys. Each is driven at its own rate for a while, and left alone until its counters have told the directory what
-// they hold: that is counted too.
+// many keys; bodies, boards, unique elements, Redis. The script drives each at its own rate for a while. Then it waits
+// until the counters have reported to the directory, and counts these reports too.
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -39,6 +39,7 @@ function seeded(seed) {
 }
 
 const QUIET_MS = 15_000;
+const BODY = Array.from({ length: 1_000 }, (_, number) => JSON.stringify({ id: `docs/${number}` })).join("\n");
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 const page = "/blog/page-";
 
@@ -55,6 +56,13 @@ const SERVICES = {
     variables: { TALLY_TABLETS: "64" }, pages: 100_000, each_ms: 1_000 / 116, writes: 116 * 60, body_events: 1_160,
   },
   limits: { keys: 10_000, checks: 20_000, at_once: 64 },
+  // Bodies of the same 1,000 counters: calls and rows with their reports.
+  bodies: { requests: 10, each: 1_000, request: () => ["/events", BODY] },
+  "bodies, in tablets": {
+    variables: { TALLY_TABLETS: "64" }, requests: 10, each: 1_000, request: () => ["/events", BODY],
+  },
+  // A board that keeps best scores, one score after the other, of 500 members.
+  boards: { requests: 1_000, request: (number) => [`/boards/best/members/player-${number % 500}`, { score: number }] },
   // One counter, one request after the other, of other elements or by Redis's commands.
   uniques: { requests: 1_000, request: (number) => ["/counters/site/increment", { unique: `visitor-${number}` }] },
   redis: { requests: 1_000, request: () => ["/redis", ["INCR", "sold"]] },
@@ -66,7 +74,8 @@ const SERVICES = {
 async function requests(server, { requests: wanted, each = 1, request }) {
   for (let number = 0; number < wanted; number += 1) {
     const [path, body] = request(number);
-    const answer = await fetch(`${server.urls[0]}${path}`, { method: "POST", body: JSON.stringify(body) });
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    const answer = await fetch(`${server.urls[0]}${path}`, { method: "POST", body: text });
     await answer.arrayBuffer();
     if (!answer.ok) throw new Error(`${path}: ${answer.status}\n${server.log()}`);
   }
