@@ -92,7 +92,8 @@ struct TopView<'a> {
     /// Until when it was counted, where `from` was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_at: Option<Moment>,
-    /// Since when the directory keeps what windows count; `null` where it always did.
+    /// Since when the directory counts windows: if it is later than `starts_at`, earlier counts are missing. `null` if
+    /// it always did.
     kept_from_at: Option<Moment>,
     exact: Exactness,
     as_of: Moment,
