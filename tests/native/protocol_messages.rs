@@ -179,7 +179,7 @@ fn a_hot_row_has_these_bytes() {
     );
     assert_eq!(
         golden::<FlushRow>(&Cell::default().hot_row()),
-        "00000000000000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff0100000000"
+        "000000000affffffffffffffffff010000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff0100000000"
     );
 }
 
