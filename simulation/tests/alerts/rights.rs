@@ -101,7 +101,7 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
     for (name, alert) in [("a", "first"), ("b", "second"), ("limits", "fourth")] {
         let reply = get(&all.world, &all.client(name), "/alerts");
         let alerts = reply["entries"].as_array().expect("alerts").iter();
-        let names: Vec<&Value> = alerts.map(|alert| &alert["name"]).collect();
+        let names: Vec<&Value> = alerts.map(|alert| &alert["alert"]).collect();
         assert_eq!(names, [alert], "{name}");
     }
     for name in ["reads", "writes"] {
