@@ -100,7 +100,7 @@ test("an agent reads what there is, and changes nothing", async () => {
     const refused = await until(async () => (await call("getPolicy", asked)).refused.rows[0]);
     assert.equal(refused.key, "bob");
     assert.equal((await call("listMembers", { board: "game" })).entries[0].member, "ann");
-    assert.deepEqual((await call("listAlerts")).entries.map(({ name }) => name), ["many"]);
+    assert.deepEqual((await call("listAlerts")).entries.map(({ alert }) => alert), ["many"]);
     assert.equal((await call("checkHealth")).isError, false);
 
     await assert.rejects(client.callTool({ name: "increment", arguments: { id: "blog/a" } }), /--write/);
