@@ -305,7 +305,7 @@ test("an export that is clicked before the answers have come waits for all of th
     ["#/counter/waits?range=today", "**/breakdown?*", "\r\nreferrer,late.example,1,"],
     ["#/?prefix=waits&range=today", "**/breakdown?*", "\r\nreferrer,late.example,1,"],
     ["#/counters?prefix=waits", "**/live?*", "\r\nvalue,waits,1,"],
-    ["#/limits/waits?range=today", "**/refused?*", "\r\nchecks,allowed,0,"],
+    ["#/limits/waits?range=today", "**/*include=refused*", "\r\nchecks,allowed,0,"],
     ["#/limits", "**/limits?*", "\r\nlimit,waits,2,"],
   ];
   for (const [hash, path, row] of cases) {
