@@ -48,9 +48,12 @@ function ofJson(name, value) {
   return value;
 }
 
+// How many parts of a path are arguments.
+const partsIn = (template) => template.split("{").length - 1;
+
 // The parts of the path, and the options.
 function argumentsOf(name, template, given) {
-  const count = template.match(/\{/g)?.length ?? 0;
+  const count = partsIn(template);
   const [parts, [options = {}, ...more]] = [given.slice(0, count), given.slice(count)];
   if (more.length > 0) throw invalid(`${name}() takes ${count + 1} arguments at most, and got ${given.length}`);
   if (typeof options !== "object" || options === null || !isPlain(options) || Array.isArray(options)) {
@@ -132,7 +135,7 @@ export function entrypoint(handle) {
     board(board, shared = {}) {
       const context = { env: this.env, ctx: this.ctx };
       return new Board((name, how, given) => {
-        const count = how[1].match(/\{/g).length - 1;
+        const count = partsIn(how[1]) - 1;
         const [options = {}] = given.slice(count);
         const all = isPlain(Object(options)) ? { ...shared, ...options } : options;
         return call(handle, context, name, how, [board, ...given.slice(0, count), all, ...given.slice(count + 1)]);

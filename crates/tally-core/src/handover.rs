@@ -1,15 +1,15 @@
 //! How a bundle of rows moves from the place that has it to the place where it belongs. Pure: a shell for each kind of
 //! bundle reads notes, sends messages and writes rows, and this module decides.
 //!
-//! Invariant: a bundle is used at one place. The [`giver`] seals it durably before it gives any row. The [`taker`] uses
-//! the rows only with the last page, in the transaction that also stores the debt to the giver, and it pays the debt
-//! before it gives the bundle on. The giver deletes its copy only then. A place that says that it has nothing lets no
-//! search of before store anything. A sealed bundle is given to a second place only with the proof that the first one
-//! has nothing.
+//! Invariant: a bundle is used at one place. The [`giver`] seals it durably before it gives any row. The [`taker`]
+//! uses the rows only with the last page, in the transaction that also stores the debt to the giver, and it pays the
+//! debt before it gives the bundle on. The giver deletes its copy only then. After a place has answered that it has
+//! nothing, no search that it began earlier stores anything. A sealed bundle is given to a second place only with the
+//! proof that the first one has nothing.
 //!
 //! Life: the place where a bundle belongs searches the places where it was before ([`taker::Taker`]). Each of them
-//! answers by what it has ([`giver::asked`]): nothing, rows, or the name of the place that got the rows. Nobody has it:
-//! it begins here, or a copy that was sealed here counts again ([`Holding::if_nowhere`]).
+//! answers by what it has ([`giver::asked`]): nothing, rows, or the name of the place that got the rows. If no place
+//! has the bundle, it begins here, or a copy that was sealed here counts again ([`Holding::if_nowhere`]).
 //!
 //! `tests/laws/handover.rs` goes through all interleavings of this code.
 

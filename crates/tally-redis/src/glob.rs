@@ -24,7 +24,7 @@ impl Default for StepsLeft {
 }
 
 impl StepsLeft {
-    /// Takes so many steps.
+    /// Takes `steps` steps.
     ///
     /// # Errors
     /// Where the request has taken too many.

@@ -1,7 +1,7 @@
 //! What clients may have of this server, by whichever door they enter.
 //!
 //! Invariant: connections and requests in flight are bounded for all doors of all threads together. A client beyond a
-//! bound hears so, as long as there is a descriptor to say it on.
+//! bound gets an error, as long as a descriptor is free for it.
 
 mod request_times;
 
@@ -25,17 +25,17 @@ const REQUESTS_MAX: usize = 20_000;
 /// How long no connection is accepted where there is no descriptor for one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a client that is one too many may take to read so.
+/// How long a refused client may take to read the error.
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// One in so many connections is one that is being refused.
+/// At most one in `REFUSALS_SHARE` connections is being refused.
 const REFUSALS_SHARE: usize = 4;
 
 /// What clients may have of the doors of all threads together.
 pub(crate) struct ClientBounds {
     /// The most connections.
     connections_max: usize,
-    /// How long a client may take to the head of a request, and may be idle between two.
+    /// How long a client may take to send the head of a request, and may be idle between two requests.
     pub(crate) head_time_max: Duration,
     connections: Arc<AtomicUsize>,
     /// Requests that are being answered.
@@ -103,7 +103,7 @@ impl ClientBounds {
         (self.requests.load(Relaxed) < REQUESTS_MAX).then(|| Held::begin(&self.requests))
     }
 
-    /// Says to a client that it is one too many. If very many are, some hear nothing.
+    /// Sends an error to a client beyond the bound. If too many are being refused already, it gets none.
     pub(crate) fn refuse(&self, mut stream: TcpStream, text: &'static [u8]) {
         if self.refusals.load(Relaxed) >= self.connections_max / REFUSALS_SHARE {
             return;

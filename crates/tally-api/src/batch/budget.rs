@@ -11,7 +11,7 @@ pub const KEYED_AT_ONCE_MAX: usize = 2_000;
 pub struct CallBudget(Cell<usize>);
 
 impl CallBudget {
-    /// So many calls.
+    /// A budget of `calls` calls.
     pub fn new(calls: usize) -> Self {
         Self(Cell::new(calls))
     }
@@ -21,13 +21,13 @@ impl CallBudget {
         Self::new(usize::MAX)
     }
 
-    /// Takes one; false where none is left.
+    /// Takes one call. Returns false if none is left.
     #[must_use]
     pub fn take(&self) -> bool {
         self.take_many(1)
     }
 
-    /// Takes so many, all or none; false where too few are left.
+    /// Takes `calls` calls. Takes none and returns false if fewer are left.
     #[must_use]
     pub fn take_many(&self, calls: usize) -> bool {
         let left = self.0.get().checked_sub(calls);

@@ -79,8 +79,8 @@ pub struct Taker<P, C, M> {
 }
 
 impl<P: Copy + PartialEq, C: Clone, M: PartialEq> Taker<P, C, M> {
-    /// A search among places, the first one first, of at most so many requests to begin. `mark` is what the place knows
-    /// when it begins, see [`Taker::may_go_on`].
+    /// A search among places, from the first to the last. It sends at most `asks_max` requests for a first page. `mark`
+    /// is what the place knows when the search begins, see [`Taker::may_go_on`].
     pub fn new(me: P, mark: M, places: impl IntoIterator<Item = P>, asks_max: u8) -> Self {
         let places = places.into_iter().filter(|place| *place != me);
         let mut to_ask: Vec<_> = places.map(Candidate::new).collect();
@@ -95,8 +95,8 @@ impl<P: Copy + PartialEq, C: Clone, M: PartialEq> Taker<P, C, M> {
         }
     }
 
-    /// Whether the search goes on, after each await. Not if the bundle is in use here, and not if this place has since
-    /// then learned a layout, given rows away, or answered that it has none.
+    /// Whether the search may continue, asked after each await. It ends if the bundle is in use here, and if this place
+    /// has meanwhile learned a layout, given rows away, or answered that it has none.
     pub fn may_go_on(&self, mark: &M, is_here: bool) -> bool {
         self.mark == *mark && !is_here
     }
