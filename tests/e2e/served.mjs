@@ -6,7 +6,7 @@
 const FILES = [
   "convergence", "described", "gifts", "limits-away", "live-away",
   "operations-away", "queue-bound", "redis-clients", "seconds", "shared-flush", "sharing", "thousands", "unreachable",
-  // It begins servers on workerd by itself, on whichever host it runs.
+  // It begins servers by itself, on workerd and natively, on whichever host it runs.
   "snapshots",
 ];
 
