@@ -1,5 +1,5 @@
-// Snapshots on plain workerd, whose disk service is their folder, and on the native server: made, read, restored, with a
-// damaged file, and in an empty deployment. tests/crash/data.mjs kills.
+// Snapshots on plain workerd, whose disk service is their folder, and on the native server: made, read, restored, with
+// a damaged file, and in an empty deployment. tests/crash/data.mjs kills.
 import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
