@@ -32,7 +32,7 @@ async function scrape(options) {
   );
 }
 
-// A lead that was quiet for 3 s pushes by itself. The server's time passes, also while a busy machine does nothing else.
+// A lead that was quiet for 3 s pushes by itself. The server's time passes, also while a busy machine does nothing.
 const MAY_MOVE = process.env.PLATFORM === "server" ? /^tally_push/ : /(?!)/;
 
 /** What a piece of work moves, without latencies in detail and moments. */

@@ -168,7 +168,7 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Takes what is before the next slash. By bytes: a search by `char` takes three times as long, for each row of the table.
+/// Takes what is before the next slash. By bytes: a search by `char` takes three times as long, once for each row.
 fn next_part<'a>(rest: &mut Option<&'a str>) -> Option<&'a str> {
     let text = rest.take()?;
     let Some(at) = text.bytes().position(|byte| byte == b'/') else {
