@@ -171,7 +171,7 @@ export const MUTATIONS = [
   ],
   [
     "an inbox forgets in a crash which appends it has",
-    "crates/tally-core/src/counter/inbox.rs",
+    "crates/tally-core/src/counter/queue/inbox.rs",
     "head.nonces.remember(row.nonce, outcome_of(seq), row.at_ms);",
     "let _ = row;",
     "queued::an_append_that_comes_again_after_a_crash_is_logged_once",
@@ -185,21 +185,21 @@ export const MUTATIONS = [
   ],
   [
     "a strong read does not wait for batches",
-    "crates/tally-core/src/counter/inbox.rs",
+    "crates/tally-core/src/counter/queue/inbox.rs",
     "!deliveries.any(|delivery| delivery.counter == *counter)",
     "!deliveries.any(|delivery| delivery.counter != delivery.counter || counter.as_str().is_empty())",
     "queued::nothing_is_exact_while_a_write_is_on_its_way",
   ],
   [
     "a strong read does not wait for the log",
-    "crates/tally-core/src/counter/inbox.rs",
+    "crates/tally-core/src/counter/queue/inbox.rs",
     "if self.horizon.is_none() && head.log.0 > self.last {",
     "if self.horizon.is_none() && head.log.0 > i64::MIN {",
     "queued::nothing_is_exact_while_an_event_is_in_the_log",
   ],
   [
     "a queued write of unknown outcome is struck off",
-    "crates/tally-core/src/counter/inbox.rs",
+    "crates/tally-core/src/counter/queue/inbox.rs",
     "WriteOutcome::Later => left.push(delivery),",
     "WriteOutcome::Later => drop(delivery),",
     "queued::a_write_of_unknown_outcome_is_sent_until_it_is_known",
@@ -507,7 +507,7 @@ export const MUTATIONS = [
   ],
   [
     "the aggregator leaves out a datacenter that does not answer",
-    "crates/tally-aggregator/src/lib.rs",
+    "crates/tally-aggregator/src/read.rs",
     "            Err(_) => datacenters.push((datacenter, None)),\n",
     "            Err(_) => drop(datacenter),\n",
     "flushes::a_datacenter_that_does_not_answer_is_not_left_out_in_silence",
@@ -584,7 +584,7 @@ export const MUTATIONS = [
   ],
   [
     "the value beside the answer to a write waits for a datacenter that is cut off",
-    "crates/tally-aggregator/src/lib.rs",
+    "crates/tally-aggregator/src/read.rs",
     "leads_until_ms: is_beside.then(",
     "leads_until_ms: (!is_beside).then(",
     CUT_OFF,

@@ -3,7 +3,8 @@
 use crate::common::following;
 
 use following::{Lead, World, datacenter, elements, nothing};
-use tally_core::cluster::delta::{Basis, DeltaOutcome, Feed, Mark, ReceiverState, ViewReceiver};
+use tally_core::cluster::delta::feed::Feed;
+use tally_core::cluster::delta::{Basis, DeltaOutcome, Mark, ReceiverState, ViewReceiver};
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::merge::CellFacts;
 use tally_core::sketch::Uniques;

@@ -1,8 +1,8 @@
 //! Law: a root whose row was lost is made again from what leads were granted: same generation, all that write in
 //! it, and no claim that it knows all.
 
-use tally_core::cluster::delta::Feed;
 use tally_core::cluster::delta::ReceiverState;
+use tally_core::cluster::delta::feed::Feed;
 use tally_core::cluster::root::Root;
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::grant::Grant;

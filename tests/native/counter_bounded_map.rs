@@ -1,7 +1,7 @@
 //! Laws: a bounded map never holds more than its bound, and what it forgets is what was not used for longest.
 
 use tally_core::counter::bounded_map::{BoundedMap, Weighed, WeighedMap};
-use tally_core::counter::flush_outcomes::FlushOutcomes;
+use tally_core::counter::lane::flush_outcomes::FlushOutcomes;
 use tally_testing::chance::Chance;
 
 const ENTRIES_MAX: usize = 3;

@@ -6,7 +6,8 @@ use crate::common::home;
 use std::collections::BTreeMap;
 
 use home::*;
-use tally_core::counter::cell::{Cell, recall};
+use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::keyed::recall;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::grant::Grant;
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};

@@ -9,13 +9,14 @@ use std::convert::Infallible;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::deferred_writes::DeferredWrites;
 use tally_core::counter::id::CounterId;
-use tally_core::counter::inbox::{InboxBatch, begin};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::numbers::WriteNumbers;
-use tally_core::counter::queue::{BATCH_ENTRIES_MAX, Event, LogRow, WriteOutcome};
+use tally_core::counter::queue::deferred_writes::DeferredWrites;
+use tally_core::counter::queue::inbox::{InboxBatch, begin};
+use tally_core::counter::queue::write_outcome::WriteOutcome;
+use tally_core::counter::queue::{BATCH_ENTRIES_MAX, Event, LogRow};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

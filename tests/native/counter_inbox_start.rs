@@ -9,8 +9,10 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::counter::id::CounterId;
-use tally_core::counter::inbox::{AppendOutcome, InboxState, NONCES_EVERY_ROWS, last_within};
 use tally_core::counter::nonces::{Nonce, Nonces};
+use tally_core::counter::queue::inbox::{
+    AppendOutcome, InboxState, NONCES_EVERY_ROWS, last_within,
+};
 use tally_core::counter::queue::{
     APPEND_ENTRIES_MAX, Event, LOG_ROWS_MAX, LOGGED_HEAD_BYTES, LogRow, LogRowHead,
 };

@@ -19,7 +19,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
 use tally_api::keyed::{Carrier, count_unclaimed};
-use tally_core::counter::cell::{Cell, NumberedWrites};
+use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::numbered::NumberedWrites;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{

@@ -8,9 +8,12 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally_core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use tally_core::counter::numbers::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
+use tally_core::counter::queue::write_outcome::{
+    DeadLetterReason, WriteOutcome, retry_after_ms, retry_seconds, verdict,
+};
 use tally_core::counter::queue::{
-    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, DeadLetterReason, Event, InboxId, LogBatch, LogRow,
-    QueuedDelivery, SUMMED_MAX, WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
+    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Event, InboxId, LogBatch, LogRow, QueuedDelivery,
+    SUMMED_MAX, gather,
 };
 use tally_core::counter::total::CellTotal;
 

@@ -9,7 +9,7 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::lane::{BATCHES_MAX, Lane, Ticket};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::queue::SUMMED_MAX;
-use tally_core::counter::queued_events::{
+use tally_core::counter::queue::queued_events::{
     BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, EventBatch, EventBatchLimits, INBOX_LIMITS,
     MESSAGE_BYTES_MAX, QUEUE_LIMITS, QueuedEvents,
 };

@@ -10,7 +10,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::lane::IN_FLIGHT_MS_MAX;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::numbers::{Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number};
-use tally_core::counter::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
+use tally_core::counter::queue::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
 
 /// How long a client waits for its answer: longer than any does.
 const WAIT_MS_MAX: i64 = 2 * IN_FLIGHT_MS_MAX;

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeyedWrite, WriteKey};
 use tally_core::counter::nonces::Nonce;
-use tally_core::counter::queue::{DeadLetter, DeadLetterReason, Event, LogRow, QueuedDelivery};
+use tally_core::counter::queue::write_outcome::{DeadLetter, DeadLetterReason};
+use tally_core::counter::queue::{Event, LogRow, QueuedDelivery};
 use tally_wire::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.

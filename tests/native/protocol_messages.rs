@@ -22,7 +22,7 @@ use tally_core::counter::merge::{CellFacts, CellTotals, Part, Question};
 use tally_core::counter::nonces::{FlushEffect, Nonce};
 use tally_core::counter::numbers::{Decision, Numbers};
 use tally_core::counter::queue::InboxId;
-use tally_core::counter::sessions::SenderLane;
+use tally_core::counter::queue::sessions::SenderLane;
 use tally_core::counter::settings::{Settings, Ttl, TtlMode};
 use tally_core::counter::total::Value;
 use tally_core::sketch::{HashKey, Histogram, Sample, Token, Uniques};

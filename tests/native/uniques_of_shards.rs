@@ -3,7 +3,8 @@
 //! was picked: they count up from 0.
 
 use crate::common::following::nothing;
-use tally_core::cluster::delta::{Feed, Marks, ViewReceiver};
+use tally_core::cluster::delta::feed::Feed;
+use tally_core::cluster::delta::{Marks, ViewReceiver};
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::autoscale::shard_of_element;
 use tally_core::counter::cell::Cell;

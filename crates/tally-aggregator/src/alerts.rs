@@ -5,8 +5,8 @@
 
 use futures_util::future::LocalBoxFuture;
 
-use super::explain::ReadOptions;
-use super::read_view;
+use super::read::read_view;
+use super::read_options::ReadOptions;
 use tally_api::public::{Freshness, SummedCounter};
 use tally_api::query::Window;
 use tally_core::alert::condition::{Bound, Measure, Reading};

@@ -11,10 +11,10 @@ use std::future::ready;
 use futures_util::future::LocalBoxFuture;
 
 use tally_api::metrics::Metric;
-use tally_core::counter::queue::{
-    DeadLetter, DeadLetterReason, HAND_OVER_DELIVERIES, InboxId, QueuedDelivery, WriteOutcome,
-    retry_seconds, verdict,
+use tally_core::counter::queue::write_outcome::{
+    DeadLetter, DeadLetterReason, WriteOutcome, retry_seconds, verdict,
 };
+use tally_core::counter::queue::{HAND_OVER_DELIVERIES, InboxId, QueuedDelivery};
 use tally_host::{Delivered, Host, MessageOutcome};
 use tally_shared::concurrency::all_settled;
 use tally_shared::queued_writes::{count_deliveries, is_living};

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::many::HOSTED_AT_ONCE;
-use super::{DRAIN_MS_MAX, LEAD_MS_MAX, LEADS_AT_ONCE};
+use super::counters::HOSTED_AT_ONCE;
+use super::read_options::{DRAIN_MS_MAX, LEAD_MS_MAX, LEADS_AT_ONCE};
 use tally_core::cluster::root::Root;
 use tally_core::counter::contents::{Contents, ContentsWanted};
 use tally_core::counter::id::{CounterId, Datacenter};

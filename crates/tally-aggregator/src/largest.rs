@@ -11,8 +11,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::many::sum_roots;
-use super::top::{ask_top, compare};
+use super::counters::sum_roots;
+use super::first_rows::{ask_top, compare};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_core::order::in_order;

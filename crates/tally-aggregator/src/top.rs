@@ -1,20 +1,17 @@
 //! The first counters of all partitions, in order, and the rank of one of them.
 
 use std::cell::RefCell;
-use std::cmp::Ordering;
 
-use super::explain::ReadOptions;
+use super::first_rows::{ask_top, compare};
 use super::largest::sum_largest;
-use super::read;
+use super::read::read;
+use super::read_options::ReadOptions;
 use tally_api::query::kept_only;
-use tally_core::counter::total::Value;
 use tally_core::order::in_order;
 use tally_host::Host;
 use tally_shared::call;
-use tally_shared::partitions::ask_all;
 use tally_wire::messages::{
-    Aggregate, AmountOf, AskTop, Fault, PartitionTop, Read, ReadParts, SumMany, Top, TopOf,
-    TopOrder, TopRow,
+    Aggregate, AmountOf, AskTop, Fault, Read, ReadParts, SumMany, Top, TopRow,
 };
 use tally_wire::shell_limits::AGGREGATE_MAX;
 
@@ -60,25 +57,6 @@ pub(super) async fn top(host: &Host, request: Result<AskTop, Fault>) -> Result<T
     Ok(top)
 }
 
-/// Asks every partition for the first counters of an order. Returns what they answered, and the partitions that did not
-/// answer.
-pub(super) async fn ask_top(
-    host: &Host,
-    order: &TopOrder,
-    limit: u32,
-    above: Option<Value>,
-) -> Result<(Vec<PartitionTop>, Vec<u32>), Fault> {
-    let ask = |partition: u32| TopOf {
-        partition,
-        order: order.clone(),
-        limit,
-        above,
-    };
-    let (answered, missing) = ask_all(host, ask).await.by_any()?;
-    let parts = answered.into_iter().map(|(_, part)| part).collect();
-    Ok((parts, missing))
-}
-
 /// Asks the leads of the counters that may have counted most in a range.
 async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result<Top, Fault> {
     let begun_ms = host.now_ms();
@@ -117,15 +95,4 @@ async fn top_of_range(host: &Host, request: AskTop, range: (i64, i64)) -> Result
     };
     sum_largest(host, &many, begun_ms, &all, &enough).await?;
     Ok(all.into_inner().into_top(range.0, request.limit, own))
-}
-
-/// The larger amount comes first; among equal amounts the name decides.
-pub(super) fn compare(one: &TopRow, other: &TopRow) -> Ordering {
-    if other.amount.is_below(one.amount) {
-        Ordering::Less
-    } else if one.amount.is_below(other.amount) {
-        Ordering::Greater
-    } else {
-        one.counter.cmp(&other.counter)
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`calls`] | the calls of boards |
+//! | [`calls`], [`writes`] | the calls of boards that read, configure and end them, and those that write |
 //! | [`lanes`] | the lanes of writes to boards |
 //! | [`lines`] | lines of `/events` that write to boards |
 //! | [`merged`] | several boards read as one |
@@ -13,3 +13,4 @@ pub(crate) mod lanes;
 pub(crate) mod lines;
 pub(crate) mod merged;
 pub(crate) mod summary;
+pub(crate) mod writes;

@@ -9,6 +9,7 @@
 //! | [`alerts`] | alerts, and their deliveries |
 //! | [`health`] | whether this edge can work |
 //! | [`metrics`] | metrics of the service |
+//! | [`hot`] | the counters that are written most now |
 //! | [`fleet_state`] | the state of the deployment for operators |
 //! | [`canary`] | measurement of convergence |
 
@@ -19,6 +20,7 @@ pub(crate) mod canary;
 pub(crate) mod fleet_state;
 pub(crate) mod givers;
 pub(crate) mod health;
+pub(crate) mod hot;
 pub(crate) mod key_budget;
 pub(crate) mod metrics;
 pub(crate) mod shares;

@@ -1,9 +1,9 @@
 //! The handler of each route, from the table of routes in `tally-api`.
 
 use crate::archive::{export, import, repair, restore, snapshots};
-use crate::boards::{calls as boards, merged as merged_boards};
+use crate::boards::{calls as boards, merged as merged_boards, writes as scores};
 use crate::bulk::calls as bulk;
-use crate::deployment::{alerts, api_keys, audit, health, metrics, shares};
+use crate::deployment::{alerts, api_keys, audit, health, hot, metrics, shares};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::limits::{
@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::pages::{embeds, files};
 use crate::queue::calls as queue;
 use crate::read::{
-    aggregate, breakdown, counter as read, distribution, history, hot, listing, top, uniques,
+    aggregate, breakdown, counter as read, distribution, history, listing, top, uniques,
 };
 use crate::redis::hll;
 use crate::write::{administration, counter as write};
@@ -21,6 +21,7 @@ use tally_api::access::Caller;
 use tally_api::boards::MergedQuery;
 use tally_api::query::has_parameter;
 use tally_api::routes::{Route, not_shared, route_table};
+use tally_core::counter::id::CounterId;
 use tally_wire::problem::Problem;
 use tally_wire::rights::Scope;
 
@@ -47,6 +48,28 @@ async fn top_of(context: &RequestContext, caller: &Caller) -> Result<Answer, Pro
         return hot::hot(context).await;
     }
     top::top(context, caller).await
+}
+
+/// `GET /counters/{id}`: the state now, or on a day.
+///
+/// # Errors
+/// Those of the two.
+async fn counter_of(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    match has_parameter(context.query(), "on", None) {
+        true => snapshots::counter_on(context, id).await,
+        false => read::counter(context, id).await,
+    }
+}
+
+/// `GET /counters`: the counters now, or on a day.
+///
+/// # Errors
+/// Those of the two.
+async fn list_of(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    match has_parameter(context.query(), "on", None) {
+        true => snapshots::list_on(context, caller).await,
+        false => listing::list(context, caller).await,
+    }
 }
 
 /// `GET /uniques`: an estimate, or the registers as Redis keeps them.

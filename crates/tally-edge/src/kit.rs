@@ -7,6 +7,7 @@
 //! | [`respond`] | responses, problems, CORS |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`lanes`] | lanes, in which clients' requests join into messages to objects |
+//! | [`media_ranges`] | what a client accepts |
 //! | [`request_key`] | the keys that name writes which count once |
 //! | [`hash_keys`] | keys and salts of hashes |
 //! | [`visitors`] | the limits of visitors without keys and of holders of shares |
@@ -15,6 +16,7 @@ pub(crate) mod body;
 pub(crate) mod hash_keys;
 pub(crate) mod isolate;
 pub(crate) mod lanes;
+pub(crate) mod media_ranges;
 pub(crate) mod request_context;
 pub(crate) mod request_key;
 pub(crate) mod respond;

@@ -13,7 +13,6 @@
 //! | [`top`] | the counters that have most |
 //! | [`gathered`] | shared answers to such reads |
 //! | [`listing`] | counters by their names |
-//! | [`hot`] | the counters that are written most now |
 
 pub(crate) mod aggregate;
 pub(crate) mod breakdown;
@@ -23,7 +22,6 @@ pub(crate) mod distribution;
 pub(crate) mod fetch;
 pub(crate) mod gathered;
 pub(crate) mod history;
-pub(crate) mod hot;
 pub(crate) mod last_seen;
 pub(crate) mod listing;
 pub(crate) mod top;

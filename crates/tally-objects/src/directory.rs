@@ -6,7 +6,7 @@
 //! | [`listings`], [`totals`], [`tops`], [`top_order`], [`kept_tops`] | lists of its counters with totals, their table, its orders, the amounts in them, and those that are kept in memory |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, their end, notifications of leads, and their rows |
 //! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that get no calls |
-//! | [`lead_calls`] | calls of a root to leads |
+//! | [`roots::lead_calls`], [`inboxes`] | calls of a root to leads and to inboxes |
 //! | [`living_counters`] | the number of a partition's living counters |
 //! | [`operations`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
 //! | [`push_receiver`] | what a root knows from pushes, and its rows |
@@ -19,15 +19,15 @@ pub(crate) mod alarm;
 mod claim_store;
 mod claims;
 pub(crate) mod duty_store;
+pub(crate) mod inboxes;
 mod kept_tops;
-pub(crate) mod lead_calls;
 mod lead_sweep;
 mod listings;
 mod living_counters;
 pub(crate) mod object;
 mod operation_store;
 mod operations;
-mod partition;
+pub(crate) mod partition;
 mod push_receiver;
 mod root_bundle;
 mod root_moves;

@@ -4,12 +4,11 @@
 //! |---|---|
 //! | [`object`], [`store`] | the inbox, and its rows |
 //! | [`consumer`], [`sending`], [`backlog`] | the counting of an inbox's events, those in flight, and those that wait for long |
-//! | [`registry`], [`inboxes`] | the inboxes in roots, and calls of a root to them |
+//! | [`registry`] | the inboxes in roots |
 //! | [`sender_sessions`] | senders to a queue of the platform, as a root stores them |
 
 mod backlog;
 mod consumer;
-pub(crate) mod inboxes;
 pub(crate) mod object;
 pub(crate) mod registry;
 pub(crate) mod sender_sessions;

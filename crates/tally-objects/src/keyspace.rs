@@ -2,19 +2,20 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`object`], [`store`] | the keyspace, and its rows |
+//! | [`object`], [`core`], [`store`] | the keyspace, what it has in memory, and its rows |
 //! | [`requests`] | a command as it arrived |
 //! | [`names`] | names of keys, listed and matched |
 //! | [`loads`] | what a command loads before it is decided |
 //! | [`locks`] | keys that a command holds while it waits |
 //! | [`lanes`], [`adds`] | additions to counters that are sent together |
-//! | [`counters`], [`sketches`], [`boards`] | keys that are counters, sketches and boards |
-//! | [`ends`] | ends of keys by their time |
+//! | [`counters`], [`sketches`], [`boards`], [`sorted_sets`] | keys that are counters, sketches and boards |
+//! | [`ends`], [`postponed_ends`] | ends of keys by their time |
 //! | [`scripts`] | scripts of other people's limiters |
 //! | [`listeners`] | subscriptions to channels |
 
 mod adds;
 mod boards;
+mod core;
 mod counters;
 mod ends;
 mod lanes;
@@ -23,7 +24,9 @@ mod loads;
 mod locks;
 mod names;
 pub(crate) mod object;
+mod postponed_ends;
 mod requests;
 mod scripts;
 mod sketches;
+mod sorted_sets;
 mod store;

@@ -30,6 +30,7 @@ mod board;
 mod cell;
 mod deployment;
 mod directory;
+mod dispatch;
 mod inbox;
 mod keyspace;
 mod kit;
@@ -39,7 +40,8 @@ mod tablet;
 
 use std::rc::Rc;
 
-pub use cell::store::{CellStore, Kind};
+pub use cell::row_kinds::Kind;
+pub use cell::store::CellStore;
 
 use kit::measured_object::MeasuredObject;
 use tally_host::Host;
@@ -70,7 +72,14 @@ impl ObjectClass {
     /// Starts an object from what is stored.
     pub fn start(self, object: Object, host: Host) -> Rc<dyn Shell> {
         let shell = self.shell(object.clone(), host.clone());
-        Rc::new(MeasuredObject::new(self.kind(), shell, object, host))
+        let repair = archive::object_repair::answer;
+        Rc::new(MeasuredObject::new(
+            self.kind(),
+            shell,
+            object,
+            host,
+            repair,
+        ))
     }
 
     /// Its name in metrics.
@@ -92,7 +101,10 @@ impl ObjectClass {
             #[cfg(feature = "boards")]
             Self::Board => Box::new(board::object::Board::start(object, host)),
             Self::Cell => Box::new(cell::object::Cell::start(object, host)),
-            Self::Directory => Box::new(directory::object::Directory::start(object, host)),
+            Self::Directory => {
+                let features = &dispatch::FEATURES;
+                Box::new(directory::object::Directory::start(object, host, features))
+            }
             #[cfg(feature = "queue")]
             Self::Inbox => Box::new(inbox::object::Inbox::start(object, host)),
             #[cfg(feature = "redis")]

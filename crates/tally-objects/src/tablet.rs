@@ -3,9 +3,11 @@
 //! | module | holds |
 //! |---|---|
 //! | [`object`] | the tablet: its tenants, and their calls |
-//! | [`rows`], [`hosted_rows`] | the rows of its tenants |
+//! | [`rows`], [`row_names`], [`hosted_rows`] | the rows of its tenants |
+//! | [`tenancy`] | what a tenant knows of its tablet |
 //! | [`fold`] | how rows of tenants are folded into few |
-//! | [`alarms`], [`wakes`] | the alarms of its tenants, and when each is due |
+//! | [`alarms`] | the alarms of its tenants |
+//! | [`wakes`], [`read_ahead`] | the rows that tenants read when they wake |
 //! | [`bundle`] | the rows of a lead while it moves |
 
 mod alarms;
@@ -13,5 +15,8 @@ mod bundle;
 mod fold;
 pub(crate) mod hosted_rows;
 pub(crate) mod object;
+mod read_ahead;
+pub(crate) mod row_names;
 pub(crate) mod rows;
+pub(crate) mod tenancy;
 mod wakes;

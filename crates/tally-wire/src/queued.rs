@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::messages::{Fault, decode, encode};
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::queue::QueuedDelivery;
-use tally_core::counter::queued_events::{MESSAGE_BYTES_MAX, QueuedEvents};
+use tally_core::counter::queue::queued_events::{MESSAGE_BYTES_MAX, QueuedEvents};
 
 /// A message. A stored format, in postcard: the first byte is the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use tally_core::cluster::delta::{Delta, DeltaOutcome, Feed, Marks, ReceiverState, ViewReceiver};
+use tally_core::cluster::delta::feed::Feed;
+use tally_core::cluster::delta::{Delta, DeltaOutcome, Marks, ReceiverState, ViewReceiver};
 use tally_core::cluster::view::{DatacenterState, View, ViewAtRest};
 use tally_core::counter::flush::Element;
 use tally_core::counter::id::Datacenter;

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use tally_wire::problem::{Code, Problem};
+
 /// The most keyed writes in one message: each is two rows at the lead, so a message takes about 0.1 s.
 pub const KEYED_AT_ONCE_MAX: usize = 2_000;
 
@@ -35,6 +37,14 @@ impl CallBudget {
             self.0.set(left);
         }
         left.is_some()
+    }
+
+    /// The refusal of a line for which no call is left.
+    pub fn spent() -> Problem {
+        Problem::new(
+            Code::TooManyCounters,
+            "the body names more counters, or boards, than one request may call here; nothing of this line was counted, send it in another body",
+        )
     }
 
     /// Gives back what was taken and not used.

@@ -4,8 +4,8 @@
 //! counted, not repeated: a hot key takes one entry of a message.
 
 use tally_core::counter::autoscale::Rate;
-use tally_core::counter::batchable::Batchable;
 use tally_core::counter::lane::BATCH_ENTRIES_MAX;
+use tally_core::counter::lane::batchable::Batchable;
 use tally_core::limit::policy::Policy;
 use tally_wire::messages::KeyDemand;
 use tally_wire::names::policy::PolicyName;

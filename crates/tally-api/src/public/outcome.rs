@@ -9,7 +9,7 @@ use crate::json::to_json;
 use crate::number::Exact;
 use crate::query::{ListPage, newest_first};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::queue::{DeadLetter, DeadLetterReason};
+use tally_core::counter::queue::write_outcome::{DeadLetter, DeadLetterReason};
 use tally_core::counter::total::Value;
 use tally_core::order::in_order;
 use tally_core::sketch::HashId;

@@ -19,7 +19,7 @@ macro_rules! route_table {
             Decrement(id: CounterId) "POST" "/counters/{id}/decrement" "decrement"
                 Right::Write(id.as_str(), Permission::Decrement) => write::decrement(context, &caller, id).await;
             Read(id: CounterId) "GET" "/counters/{id}" "read"
-                Right::Counter(Scope::Read, id.as_str()) => read::counter(context, id).await;
+                Right::Counter(Scope::Read, id.as_str()) => counter_of(context, id).await;
             Put(id: CounterId) "PUT" "/counters/{id}" "put"
                 Right::Counter(Scope::Admin, id.as_str()) => administration::put(context, &caller, id).await;
             Delete(id: CounterId) "DELETE" "/counters/{id}" "delete"
@@ -38,7 +38,7 @@ macro_rules! route_table {
             Breakdown(id: CounterId) "GET" "/counters/{id}/breakdown" "breakdown"
                 Right::Counter(Scope::Read, id.as_str()) => breakdown::breakdown(context, id).await;
             List "GET" "/counters" "list"
-                Right::Named(Scope::Read) => listing::list(context, &caller).await;
+                Right::Named(Scope::Read) => list_of(context, &caller).await;
             Top "GET" "/top" "top"
                 Right::Named(Scope::Read) => top_of(context, &caller).await;
             Aggregate(prefix: String) "GET" "/counters/{prefix}*/aggregate" "aggregate"
@@ -197,17 +197,17 @@ macro_rules! route_table {
                 Right::Counter(Scope::Read, board.as_str()) => boards::members(context, board).await;
             #[cfg(feature = "boards")]
             WriteMembers(board: CounterId) "POST" "/boards/{board}/members" "members_write"
-                Right::Write(board.as_str(), Permission::Board) => boards::write_many(context, &caller, board).await;
+                Right::Write(board.as_str(), Permission::Board) => scores::write_many(context, &caller, board).await;
             #[cfg(feature = "boards")]
             Member(board: CounterId, member: CounterId) "GET" "/boards/{board}/members/{member}" "member"
                 Right::Counter(Scope::Read, board.as_str()) => boards::member(context, board, member).await;
             #[cfg(feature = "boards")]
             WriteMember(board: CounterId, member: CounterId) "POST" "/boards/{board}/members/{member}" "member_write"
-                Right::Write(board.as_str(), Permission::Board) => boards::write(context, &caller, board, member).await;
+                Right::Write(board.as_str(), Permission::Board) => scores::write(context, &caller, board, member).await;
             #[cfg(feature = "boards")]
             RemoveMember(board: CounterId, member: CounterId) "DELETE" "/boards/{board}/members/{member}"
                 "member_remove"
-                Right::Counter(Scope::Admin, board.as_str()) => boards::remove(context, board, member).await;
+                Right::Counter(Scope::Admin, board.as_str()) => scores::remove(context, board, member).await;
             #[cfg(feature = "pages")]
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"
                 Right::Image(Scope::Write, id.as_str()), UnknownQuery::Ignored =>

@@ -29,10 +29,8 @@ use crate::counter::merge::CellTotals;
 use crate::counter::total::CellTotal;
 use crate::sketch::{Digests, NewItems, PackedSketch, Source};
 
-mod feed;
+pub mod feed;
 mod log;
-
-pub use feed::Feed;
 
 /// A revision of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::delta::{Delta, Feed, ReceiverState};
+use super::delta::feed::Feed;
+use super::delta::{Delta, ReceiverState};
 use super::view::View;
 
 /// The shortest time between two pushes while watched, if the root confirms each, milliseconds.

@@ -23,17 +23,13 @@ use crate::sketch::Uniques;
 mod answer;
 mod contents;
 mod elements;
-mod keyed;
-mod numbered;
-mod recovery;
+pub mod keyed;
+pub mod numbered;
+pub mod recovery;
 mod rows;
 mod samples;
 mod shards;
 mod stale_flush_guard;
-
-pub use keyed::recall;
-pub use numbered::{KnownNumbers, NumberedWrites};
-pub use recovery::{CellRecovery, SEQUENCE_GAP};
 
 /// How far a write's stamp may be from the cell's clock, seconds. Other stamps are clamped.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;

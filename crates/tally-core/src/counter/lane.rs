@@ -17,10 +17,14 @@
 use std::collections::VecDeque;
 
 use super::autoscale::LINGER_MS_MAX;
-use super::batchable::Batchable;
 use super::flush::Load;
-use super::flush_outcomes::FlushOutcomes;
 use super::nonces::Nonce;
+
+pub mod batchable;
+pub mod flush_outcomes;
+
+use self::batchable::Batchable;
+use self::flush_outcomes::FlushOutcomes;
 
 /// The most writes in one batch: 400 KB, at about 40 bytes each with stamps and tokens.
 pub const BATCH_ITEMS_MAX: u32 = 10_000;

@@ -7,20 +7,20 @@
 //! | [`uniques_retention`] | which minutes, hours and days of unique elements cover a window |
 //! | [`history`] | buckets by second, minute, hour, day; windows |
 //! | [`nonces`] | which flushes were seen |
-//! | [`flush_outcomes`] | how numbered batches ended, for those who have not looked yet |
+//! | [`lane::flush_outcomes`] | how numbered batches ended, for those who have not looked yet |
 //! | [`ledger`], [`ledgers`] | which keyed writes were counted, and by whose keys |
 //! | [`queue`] | events that are acknowledged and not counted yet |
-//! | [`inbox`] | what an inbox decides about its log and its batches |
-//! | [`deferred_writes`] | queued writes of counters that could not be counted when they were sent |
+//! | [`queue::inbox`] | what an inbox decides about its log and its batches |
+//! | [`queue::deferred_writes`] | queued writes of counters that could not be counted when they were sent |
 //! | [`numbers`] | which writes of queues and inboxes were counted, by the numbers of their senders |
-//! | [`sessions`] | which writes a queue of the platform may hold, by what its senders and the leads say |
-//! | [`queued_events`] | queued events as a lane carries them, to an inbox or a queue of the platform |
+//! | [`queue::sessions`] | which writes a queue of the platform may hold, by what its senders and the leads say |
+//! | [`queue::queued_events`] | queued events as a lane carries them, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`memory`] | memory that the objects of one isolate hold together |
 //! | [`bounded_map`] | maps of what may be forgotten |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`autoscale`] | load, lingering, how many shards |
-//! | [`lane`], [`batchable`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
+//! | [`lane`], [`lane::batchable`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
 //! | [`coalescing_queue`] | how calls, and what one object does for many, join into batches by receiver |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
 //! | [`samples`] | samples by time, for percentiles |
@@ -32,20 +32,16 @@
 //! each `cell`, as a part, through `merge` at the lead and at the aggregator.
 
 pub mod autoscale;
-pub mod batchable;
 pub mod bounded_map;
 pub mod breakdown;
 pub mod cell;
 pub mod coalescing_queue;
 pub mod contents;
-pub mod deferred_writes;
 pub mod dimensions;
 pub mod flush;
-pub mod flush_outcomes;
 pub mod grant;
 pub mod history;
 pub mod id;
-pub mod inbox;
 pub mod lane;
 pub mod ledger;
 pub mod ledgers;
@@ -54,9 +50,7 @@ pub mod merge;
 pub mod nonces;
 pub mod numbers;
 pub mod queue;
-pub mod queued_events;
 pub mod samples;
-pub mod sessions;
 pub mod settings;
 pub mod total;
 pub mod uniques_retention;

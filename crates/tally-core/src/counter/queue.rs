@@ -8,11 +8,11 @@
 //! Life of an event: appended to the log → gathered into a batch, one keyed write for each counter → sent until its
 //! cell answers → done, or dead if it can never be counted.
 
-mod write_outcome;
-
-pub use write_outcome::{
-    DeadLetter, DeadLetterReason, WriteOutcome, retry_after_ms, retry_seconds, verdict,
-};
+pub mod deferred_writes;
+pub mod inbox;
+pub mod queued_events;
+pub mod sessions;
+pub mod write_outcome;
 
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ impl InboxId {
         }
     }
 
-    /// The entry of a root for the deployment's queue while sessions of its senders, see [`super::sessions`], are open,
+    /// The entry of a root for the deployment's queue while sessions of its senders, see [`sessions`], are open,
     /// or while an accepted event is not counted. No read of the counter is exact meanwhile.
     pub fn of_sessions() -> Self {
         Self {

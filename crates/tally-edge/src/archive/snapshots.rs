@@ -6,7 +6,9 @@
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use crate::read::counter::unread;
+use crate::read::fetch::unread;
+use crate::read::{counter, listing};
+use tally_api::access::Caller;
 use tally_api::bodies::parse_nothing;
 use tally_api::query::{ListPage, PagedList, Query};
 use tally_api::snapshot::{
@@ -108,14 +110,11 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
 ///
 /// # Errors
 /// `invalid-query`, `snapshot-not-found`, `counter-not-found`, `unavailable`.
-pub async fn counter_on(
-    context: &RequestContext,
-    id: CounterId,
-    query: &Query,
-    on: &str,
-) -> Result<Answer, Problem> {
-    alone(query, &["on", "numbers"])?;
+pub async fn counter_on(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &counter::PARAMETERS)?;
+    alone(&query, &["on", "numbers"])?;
     let strings = query.numbers_as_strings()?;
+    let on = query.get("on").unwrap_or_default();
     let days = Days::parse(on, context.host.now_ms())?;
     let rounding = context.rounding()?;
     let charge = u64::try_from(days.last - days.first + 1).unwrap_or(1);
@@ -173,8 +172,11 @@ fn alone(query: &Query, known: &[&str]) -> Result<(), Problem> {
 ///
 /// # Errors
 /// `invalid-query`, `snapshot-not-found`, `unavailable`.
-pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Result<Answer, Problem> {
-    alone(query, &[])?;
+pub async fn list_on(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &listing::PARAMETERS)?;
+    caller.may_list(query.get("prefix").unwrap_or_default())?;
+    alone(&query, &[])?;
+    let on = query.get("on").unwrap_or_default();
     let days = Days::parse(on, context.host.now_ms())?;
     if days.is_range {
         let detail = "a list is of one day: on=2026-11-01";

@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 
 use futures_util::future::LocalBoxFuture;
 
-use crate::bulk::counting::{Counting, too_many_calls};
 use crate::kit::hash_keys::name_key;
+use tally_api::batch::budget::CallBudget;
 use tally_api::batch::keyed::BodyKey;
 use tally_api::batch::lines::LineNumbers;
 use tally_api::batch::report::BatchReport;
 use tally_api::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
 use tally_api::keys::section_key;
-use tally_core::counter::id::CounterId;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::KeySource;
 use tally_core::sketch::hash;
 use tally_host::Host;
 use tally_shared::board_writes;
@@ -31,16 +32,26 @@ const CALLS_EACH: usize = 17;
 /// The writes of a section by their boards, each with its line.
 pub type BoardLines = BTreeMap<CounterId, Vec<(u64, MemberWrite)>>;
 
+/// The body that the lines are of.
+pub struct LinesOf<'a> {
+    /// The datacenter where it entered.
+    pub datacenter: &'a Datacenter,
+    /// The calls that are left to it.
+    pub calls: &'a CallBudget,
+    /// The source of its keys.
+    pub keys: KeySource,
+}
+
 /// Writes them. Returns whether all had been written before.
 pub async fn write(
     host: &Host,
-    counting: &Counting,
+    body: &LinesOf<'_>,
     key: Option<BodyKey>,
     lines: BoardLines,
     report: &mut BatchReport,
 ) -> bool {
     let write = |(board, lines): (CounterId, Vec<(u64, MemberWrite)>)| async move {
-        write_to(host, counting, key, &board, lines).await
+        write_to(host, body, key, &board, lines).await
     };
     let all = all_settled(lines.into_iter().map(write), BOARDS_AT_ONCE).await;
     let mut is_replay = true;
@@ -57,7 +68,7 @@ pub async fn write(
 /// before.
 async fn write_to(
     host: &Host,
-    counting: &Counting,
+    body: &LinesOf<'_>,
     key: Option<BodyKey>,
     board: &CounterId,
     lines: Vec<(u64, MemberWrite)>,
@@ -66,11 +77,11 @@ async fn write_to(
     let numbers =
         |lines: &[(u64, MemberWrite)]| LineNumbers::of(lines.iter().map(|(line, _)| *line));
     for (some, section) in lines.chunks(WRITES_AT_ONCE).zip(0..) {
-        if !counting.calls.take_many(CALLS_EACH) {
-            failed.push((numbers(some), too_many_calls()));
+        if !body.calls.take_many(CALLS_EACH) {
+            failed.push((numbers(some), CallBudget::spent()));
             continue;
         }
-        let once = match once_of(host, counting, key, section).await {
+        let once = match once_of(host, body, key, section).await {
             Ok(once) => once,
             Err(problem) => {
                 failed.push((numbers(some), problem));
@@ -81,7 +92,7 @@ async fn write_to(
         let send = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
             Box::pin(async move { call(host, &write).await })
         };
-        let here = &counting.datacenter;
+        let here = body.datacenter;
         let written = match board_writes::write(host, board, here, (writes, once), &send).await {
             Ok((written, _)) => written,
             Err(fault) => {
@@ -107,7 +118,7 @@ async fn write_to(
 
 async fn once_of(
     host: &Host,
-    counting: &Counting,
+    body: &LinesOf<'_>,
     key: Option<BodyKey>,
     section: u32,
 ) -> Result<Option<OnceKey>, Problem> {
@@ -118,6 +129,6 @@ async fn once_of(
     Ok(Some(OnceKey {
         key: section_key(&|bytes| hash(&names, bytes), key, section),
         fingerprint,
-        keys: counting.room.source,
+        keys: body.keys,
     }))
 }

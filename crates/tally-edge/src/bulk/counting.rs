@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 
 use super::reports::BulkReports;
 use super::sender;
-use crate::boards::lines::{self, BoardLines};
+use crate::boards::lines::{self, BoardLines, LinesOf};
 use crate::kit::isolate::{BulkStage, known_of, own_shard, with_waves};
 use crate::kit::request_context::RequestContext;
 use crate::write::keyed::problem_of;
@@ -144,7 +144,14 @@ async fn count_all(
     let mut is_replay = !sums.is_empty() || !boards.is_empty();
     #[cfg(feature = "boards")]
     if !boards.is_empty() {
-        is_replay &= lines::write(host, counting, key, boards, &mut report).await;
+        is_replay &= {
+            let body = LinesOf {
+                datacenter: &counting.datacenter,
+                calls: &counting.calls,
+                keys: counting.room.source,
+            };
+            lines::write(host, &body, key, boards, &mut report).await
+        };
     }
     let has_room = |(counter, _): &(CounterId, GatheredCounter)| {
         let cell = CellAddress::lead(counter, &counting.datacenter);
@@ -192,7 +199,7 @@ fn affordable(
     let shared = part_calls_max(tablets, partitions::count(host), part.len());
     if !calls.take_many(shared) {
         part.iter()
-            .for_each(|(_, gathered)| gathered.fail(&too_many_calls(), report));
+            .for_each(|(_, gathered)| gathered.fail(&CallBudget::spent(), report));
         return None;
     }
     // Keyed calls are deducted when they are made.
@@ -205,7 +212,7 @@ fn affordable(
         let is_left = calls.take_many(needed.all());
         match is_left {
             true => keyed += needed.keyed,
-            false => gathered.fail(&too_many_calls(), report),
+            false => gathered.fail(&CallBudget::spent(), report),
         }
         is_left
     });
@@ -311,13 +318,6 @@ fn too_late() -> Problem {
     Problem::new(
         Code::Overloaded,
         "the body's other counters took too long; nothing of this line was counted, send it again",
-    )
-}
-
-pub fn too_many_calls() -> Problem {
-    Problem::new(
-        Code::TooManyCounters,
-        "the body names more counters, or boards, than one request may call here; nothing of this line was counted, send it in another body",
     )
 }
 

@@ -12,8 +12,8 @@ use std::task::{Poll, Waker};
 use futures_channel::oneshot;
 
 use super::request_context::RequestContext;
-use tally_core::counter::batchable::Batchable;
 use tally_core::counter::bounded_map::BoundedMap;
+use tally_core::counter::lane::batchable::Batchable;
 use tally_core::counter::lane::{Arrival, IN_FLIGHT_MS_MAX, Lane, Ticket};
 use tally_core::counter::nonces::Nonce;
 use tally_host::{Host, State};

@@ -287,7 +287,13 @@ impl RequestContext {
 
     /// The caller as a limited visitor. To be called after [`Self::caller`].
     pub fn visitor(&self) -> &Visitor {
-        self.visitor.get_or_init(|| Visitor::of(self))
+        self.visitor.get_or_init(|| {
+            let host = self.host.clone();
+            match self.is_visitor() {
+                true => Visitor::at(host, &self.address_bytes()),
+                false => Visitor::unlimited(host),
+            }
+        })
     }
 
     /// Succeeds where the request may be handled: a deployment without keys serves this machine only.
@@ -349,6 +355,12 @@ impl RequestContext {
             return Ok(Rounding::OFF);
         }
         Ok(rounding)
+    }
+
+    /// The address of the client, empty where it is unknown. Its length identifies its family.
+    pub fn address_bytes(&self) -> Vec<u8> {
+        let address = self.address().ok();
+        address.map_or_else(Vec::new, |address| address.as_bytes().to_vec())
     }
 
     /// The client's address: from the header that a setting names; else from the connection, which plain workerd gives;

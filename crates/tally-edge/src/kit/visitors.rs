@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::request_context::RequestContext;
 use tally_core::callers::owner;
 use tally_core::callers::visitors::{
     COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
@@ -54,33 +53,25 @@ pub struct Visitor {
     new_since_ms: Cell<Option<i64>>,
 }
 
-/// The address of a request's client, empty where it is unknown. Its length identifies its family.
-pub fn address_bytes(context: &RequestContext) -> Vec<u8> {
-    let address = context.address().ok();
-    address.map_or_else(Vec::new, |address| address.as_bytes().to_vec())
-}
-
 impl Visitor {
-    /// The caller of a request. The holder of a key is not limited; the holder of a share is, as a share may be passed
-    /// on.
-    pub fn of(context: &RequestContext) -> Self {
-        let host = context.host.clone();
-        if !context.is_visitor() {
-            return Self {
-                host,
-                hash: None,
-                has_address: true,
-                owner: Owner::default(),
-                new_since_ms: Cell::new(None),
-            };
-        }
-        let bytes = address_bytes(context);
+    /// The holder of a key, who is not limited.
+    pub fn unlimited(host: Host) -> Self {
         Self {
-            hash: Some(hashed(&host, &bytes)),
             host,
-            has_address: !bytes.is_empty(),
-            owner: owner::of_address(&bytes),
+            hash: None,
+            has_address: true,
+            owner: Owner::default(),
             new_since_ms: Cell::new(None),
+        }
+    }
+
+    /// The caller at an address, which is empty where it is unknown. A share may be passed on, so it counts too.
+    pub fn at(host: Host, address: &[u8]) -> Self {
+        Self {
+            hash: Some(hashed(&host, address)),
+            has_address: !address.is_empty(),
+            owner: owner::of_address(address),
+            ..Self::unlimited(host)
         }
     }
 

@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::resolved_check::ResolvedCheck;
 use crate::kit::lanes::{LaneKind, Lanes, complete, linger};
@@ -42,12 +41,10 @@ const DENIAL_MS_MAX: i64 = 1_000;
 
 /// The limits that an isolate caches.
 #[derive(Default)]
-pub struct LimitMemory {
+struct LimitMemory {
     /// The rates of messages and checks of each lane.
     meters: BoundedMap<LimiterAddress, FlushMeter, METERS_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
-    /// The part of the limits that this isolate has been lent.
-    pub(super) local_quota: LocalQuota,
 }
 
 /// The cache of this isolate.
@@ -60,7 +57,7 @@ impl State for IsolateLimits {
 }
 
 /// Works with this isolate's cached limits.
-pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> T {
+fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> T {
     work(&mut host.state::<IsolateLimits>().0.borrow_mut())
 }
 

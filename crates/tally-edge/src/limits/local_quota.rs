@@ -6,7 +6,8 @@
 //! Life of a lease: a key appears in the sample of hot keys. Its next check also asks for a lease. While checks come,
 //! the lease is renewed about once a second. When they stop, the ticker returns it.
 
-use super::limiters::with_limits;
+use std::cell::RefCell;
+
 use super::resolved_check::ResolvedCheck;
 use crate::kit::request_context::RequestContext;
 use tally_api::metrics::Metric;
@@ -14,7 +15,7 @@ use tally_core::counter::id::Datacenter;
 use tally_core::limit::borrowers::{Borrowers, DueRequest};
 use tally_core::limit::hot::HotKeys;
 use tally_core::limit::meter::Verdict;
-use tally_host::Host;
+use tally_host::{Host, State};
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 use tally_shared::lease_requests::lend;
@@ -35,11 +36,24 @@ const REPORTS_AT_ONCE: usize = 32;
 
 /// The isolate's parts.
 #[derive(Default)]
-pub struct LocalQuota {
+struct LocalQuota {
     /// Created with the first hot key, for its datacenter: an isolate is in one, except in tests that name another.
     held: Option<(Datacenter, Borrowers)>,
     hot: HotKeys,
     is_ticking: bool,
+}
+
+/// The quota of this isolate.
+struct IsolateQuota(RefCell<LocalQuota>);
+
+impl State for IsolateQuota {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+fn with_quota<T>(host: &Host, work: impl FnOnce(&mut LocalQuota) -> T) -> T {
+    work(&mut host.state::<IsolateQuota>().0.borrow_mut())
 }
 
 impl LocalQuota {
@@ -78,8 +92,7 @@ pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdic
     if !resolved.policy.may_lease_to_isolates() {
         return None;
     }
-    let (verdict, request) = with_limits(&context.host, |limits| {
-        let quota = &mut limits.local_quota;
+    let (verdict, request) = with_quota(&context.host, |quota| {
         let now_ms = context.host.now_ms();
         let borrowers = quota.of(resolved.to.datacenter.as_ref());
         let taken = borrowers.map(|all| all.take(&resolved.check(), now_ms));
@@ -102,8 +115,8 @@ pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdic
 /// Returns that part.
 pub fn refund(host: &Host, resolved: &ResolvedCheck) -> u64 {
     let (name, key) = (resolved.name.as_str(), resolved.key.as_str());
-    with_limits(host, |limits| {
-        let borrowers = limits.local_quota.of(resolved.to.datacenter.as_ref());
+    with_quota(host, |quota| {
+        let borrowers = quota.of(resolved.to.datacenter.as_ref());
         borrowers.map_or(0, |borrowers| {
             borrowers.refund(name, key, resolved.cost, host.now_ms())
         })
@@ -112,8 +125,8 @@ pub fn refund(host: &Host, resolved: &ResolvedCheck) -> u64 {
 
 fn send_soon(context: &RequestContext, request: DueRequest) {
     let host = context.host.clone();
-    let is_first = with_limits(&context.host, |limits| {
-        !std::mem::replace(&mut limits.local_quota.is_ticking, true)
+    let is_first = with_quota(&context.host, |quota| {
+        !std::mem::replace(&mut quota.is_ticking, true)
     });
     // Created here, because a request may be ended before its work begins.
     let ticking = is_first.then(|| TickGuard(context.host.clone()));
@@ -127,12 +140,10 @@ fn send_soon(context: &RequestContext, request: DueRequest) {
 
 async fn send(host: &Host, request: DueRequest) {
     metrics::count(host, Metric::LimitMessage);
-    let datacenter = with_limits(host, |limits| {
-        limits.local_quota.held.as_ref().map(|held| held.0.clone())
-    });
+    let datacenter = with_quota(host, |quota| quota.held.as_ref().map(|held| held.0.clone()));
     let answer = lend(host, datacenter.as_ref(), &request, LEND_MS_MAX).await;
-    with_limits(host, |limits| {
-        if let Some((_, borrowers)) = &mut limits.local_quota.held {
+    with_quota(host, |quota| {
+        if let Some((_, borrowers)) = &mut quota.held {
             // A lost message is repeated with the next request or report.
             let _ = borrowers.receive_outcome(&request, answer, host.now_ms());
         }
@@ -143,8 +154,8 @@ async fn send(host: &Host, request: DueRequest) {
 async fn tick(host: &Host) {
     for _ in 0..TICKS_MAX {
         host.sleep_ms(TICK_MS).await;
-        let requests = with_limits(host, |limits| {
-            let (_, borrowers) = limits.local_quota.held.as_mut()?;
+        let requests = with_quota(host, |quota| {
+            let (_, borrowers) = quota.held.as_mut()?;
             let requests = borrowers.due_requests(REPORTS_MAX, host.now_ms());
             (!borrowers.is_empty()).then_some(requests)
         });
@@ -162,6 +173,6 @@ struct TickGuard(Host);
 
 impl Drop for TickGuard {
     fn drop(&mut self) {
-        with_limits(&self.0, |limits| limits.local_quota.is_ticking = false);
+        with_quota(&self.0, |quota| quota.is_ticking = false);
     }
 }

@@ -3,7 +3,8 @@
 use super::verdicts::{SEND_MS, send};
 use super::{holders, policies};
 use crate::kit::request_context::RequestContext;
-use crate::read::fetch::{FetchedSum, see};
+use crate::read::cache::FetchedSum;
+use crate::read::fetch::see;
 use tally_api::public::{SummedCounter, VerdictCounts};
 use tally_api::query::Query;
 use tally_core::counter::id::CounterId;

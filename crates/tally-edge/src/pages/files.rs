@@ -5,6 +5,7 @@
 //! text to the module around it, with a function that finds one by its name: every platform loads a module in the same
 //! way. They are public; the dashboard's own calls need a key like any other call.
 
+use crate::kit::media_ranges::prefers_html;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use tally_host::{File, Host};
@@ -41,27 +42,6 @@ pub fn index(context: &RequestContext) -> Answer {
         false => Answer::json(ADDRESSES.to_owned()),
     };
     answer.with_header("vary", "Accept".to_owned())
-}
-
-/// The media range at the head of an element of `Accept`, and its weight: 1 if it has none, 0 if it is no number.
-/// Source: RFC 9110, sections 12.4.2 and 12.5.1.
-pub(crate) fn weighted(range: &str) -> (&str, f64) {
-    let mut parts = range.split(';').map(str::trim);
-    let media = parts.next().unwrap_or_default();
-    let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
-    let weight = weight.map_or(1.0, |weight| weight.trim().parse().unwrap_or(0.0));
-    (media, weight)
-}
-
-/// Whether a header `Accept` names HTML, and wants it no less than JSON.
-fn prefers_html(accepts: &str) -> bool {
-    let quality = |wanted: &str| {
-        let ranges = accepts.split(',').map(weighted);
-        let of_wanted = ranges.filter(|(media, _)| media.eq_ignore_ascii_case(wanted));
-        of_wanted.map(|(_, weight)| weight).fold(0.0, f64::max)
-    };
-    let html = quality("text/html");
-    html > 0.0 && html >= quality("application/json")
 }
 
 /// `GET /problems/{code}`: what a code means and what to do about it. Browsers get a page, others JSON.

@@ -8,7 +8,6 @@ use crate::deployment::shares;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::{self, Answer};
-use crate::kit::visitors;
 use tally_api::live::client_message::{parse_topics, resumes};
 use tally_api::live::{HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 use tally_api::routes::{RouteName, not_shared};
@@ -76,7 +75,7 @@ async fn visitor_of(context: &RequestContext) -> Result<Option<u64>, Problem> {
         return Ok(None);
     }
     let key = name_key(&context.host).await?;
-    Ok(Some(hash(&key, &visitors::address_bytes(context))))
+    Ok(Some(hash(&key, &context.address_bytes())))
 }
 
 fn spent() -> Problem {

@@ -25,12 +25,11 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, WriteKey};
 use tally_core::counter::ledgers::marked;
 use tally_core::counter::nonces::Nonce;
-use tally_core::counter::queue::{
-    INBOXES_PER_DATACENTER, InboxId, QueuedDelivery, WriteOutcome, verdict,
-};
-use tally_core::counter::queued_events::{
+use tally_core::counter::queue::queued_events::{
     EventBatch, INBOX_LIMITS, NameEvent, QUEUE_LIMITS, QueuedEvents,
 };
+use tally_core::counter::queue::write_outcome::{WriteOutcome, verdict};
+use tally_core::counter::queue::{INBOXES_PER_DATACENTER, InboxId, QueuedDelivery};
 use tally_host::Host;
 use tally_shared::concurrency::{all_in_order, all_settled};
 use tally_shared::{call, call_within, metrics};

@@ -2,7 +2,7 @@
 //! messages.
 //!
 //! Invariants: each message has its key before it is first sent, so a batch of unknown outcome may be sent again. The
-//! root of the counter knows the session of each message, see [`tally_core::counter::sessions`].
+//! root of the counter knows the session of each message, see [`tally_core::counter::queue::sessions`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use crate::kit::request_context::RequestContext;
 use tally_core::cluster::generation_lease::{HeldGenerations, LeaseCheck};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::numbers::{NUMBERED, WriteNumbers};
-use tally_core::counter::queued_events::QueuedEvents;
-use tally_core::counter::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
+use tally_core::counter::queue::queued_events::QueuedEvents;
+use tally_core::counter::queue::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
 use tally_host::{Host, State};
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;

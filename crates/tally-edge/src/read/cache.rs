@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::kit::respond::Answer;
+use tally_api::public::Freshness;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
 use tally_host::{Host, State};
@@ -352,4 +353,12 @@ impl ReadCache {
 /// The approximate memory of a view.
 fn bytes_of(view: &View) -> usize {
     view.latest.as_ref().map_or(0, |(_, sum)| sum.bytes())
+}
+
+/// A sum, or that there is no such counter, with its freshness.
+pub struct FetchedSum {
+    /// The sum.
+    pub sum: Option<Rc<GlobalSum>>,
+    /// Its freshness.
+    pub freshness: Freshness,
 }

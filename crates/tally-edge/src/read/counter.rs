@@ -9,10 +9,9 @@ use std::rc::Rc;
 use super::cache::{ViewQuestion, with_reads};
 use super::fetch::{fetch_now, fetch_shared, fetch_within};
 use super::last_seen;
-use crate::archive::snapshots;
+use crate::kit::media_ranges::weighted;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
-use crate::pages::files::weighted;
 use tally_api::metrics::Metric;
 use tally_api::public::{Freshness, SummedCounter};
 use tally_api::query::{Query, Window};
@@ -24,7 +23,20 @@ use tally_wire::problem::{Code, Problem};
 use tally_wire::rights::Scope;
 use tally_wire::version::Version;
 
-pub use super::fetch::{FetchedSum, see, unread};
+pub use super::cache::FetchedSum;
+pub use super::fetch::{see, unread};
+
+/// The parameters of `GET /counters/{id}`. With `on` it reads a snapshot.
+pub const PARAMETERS: [&str; 8] = [
+    "consistency",
+    "datacenter",
+    "window",
+    "at",
+    "at_least",
+    "numbers",
+    "explain",
+    "on",
+];
 
 /// How long a reader waits for a version, from its request on, milliseconds. Only its first sum may take longer, as any
 /// read may: an unresponsive datacenter is given up after 3 s, and then there is an answer.
@@ -175,23 +187,7 @@ async fn fetch_counter(
     id: CounterId,
     as_text: bool,
 ) -> Result<(Answer, bool), Problem> {
-    let query = Query::parse(
-        context.query(),
-        &[
-            "consistency",
-            "datacenter",
-            "window",
-            "at",
-            "at_least",
-            "numbers",
-            "explain",
-            "on",
-        ],
-    )?;
-    if let Some(on) = query.get("on") {
-        let answer = snapshots::counter_on(context, id, &query, on).await?;
-        return Ok((answer, false));
-    }
+    let query = Query::parse(context.query(), &PARAMETERS)?;
     let window = query.window(context.host.now_ms().div_euclid(1_000))?;
     let question = Read {
         counter: id,

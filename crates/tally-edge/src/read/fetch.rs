@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::cache::{
-    CacheLookup, FetchEnd, FetchResult, NotEnded, RENEW_MS, ViewQuestion, with_reads,
+    CacheLookup, FetchEnd, FetchResult, FetchedSum, NotEnded, RENEW_MS, ViewQuestion, with_reads,
 };
 use super::last_seen;
 use crate::kit::request_context::RequestContext;
@@ -24,14 +24,6 @@ use tally_wire::problem::{Code, Problem};
 
 /// How often a reader checks a fetch that another request began.
 const LOOK_EVERY_MS: u64 = 2;
-
-/// A sum, or that there is no such counter, with its freshness.
-pub struct FetchedSum {
-    /// The sum.
-    pub sum: Option<Rc<GlobalSum>>,
-    /// Its freshness.
-    pub freshness: Freshness,
-}
 
 /// Sums now: acknowledged events of queues are counted first.
 ///

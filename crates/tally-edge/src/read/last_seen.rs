@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::fetch::FetchedSum;
+use super::cache::FetchedSum;
 use crate::kit::request_context::RequestContext;
 use tally_api::public::Freshness;
 use tally_core::cluster::root::Root;

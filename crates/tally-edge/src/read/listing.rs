@@ -1,7 +1,6 @@
 //! Counters by their names, with the totals that the directory knows.
 
 use super::counter::unread;
-use crate::archive::snapshots;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use tally_api::access::Caller;
@@ -12,18 +11,17 @@ use tally_shared::{call, partitions};
 use tally_wire::messages::ListAll;
 use tally_wire::problem::Problem;
 
+/// The parameters of `GET /counters`. With `on` it reads a snapshot.
+pub const PARAMETERS: [&str; 6] = ["prefix", "cursor", "limit", "values", "numbers", "on"];
+
 /// `GET /counters`: names in order, page by page, with their values where asked for.
 ///
 /// # Errors
 /// `invalid-query`, `quota-exceeded`, `unavailable`.
 pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let known = ["prefix", "cursor", "limit", "values", "numbers", "on"];
-    let query = Query::parse(context.query(), &known)?;
+    let query = Query::parse(context.query(), &PARAMETERS)?;
     let prefix = query.get("prefix").unwrap_or_default().to_owned();
     caller.may_list(&prefix)?;
-    if let Some(on) = query.get("on") {
-        return snapshots::list_on(context, &query, on).await;
-    }
     let limit = query.limit()?;
     let values = query.wants_values()?;
     let strings = query.numbers_as_strings()?;

@@ -4,7 +4,7 @@
 //! Invariant: a step is recorded in the commit of its put, and kept as long as keys are. The first such put creates the
 //! table.
 
-use crate::cell::keyed_writes::kept_ms;
+use crate::cell::ledger::kept_ms;
 use crate::kit::store::{Store, integer};
 use tally_core::counter::ledger::WriteKey;
 use tally_host::Host;

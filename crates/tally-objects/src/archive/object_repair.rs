@@ -5,7 +5,7 @@
 //! (`cell_repair`, `roots::root_repair`).
 
 use crate::board::rows::BOARD_ROLE;
-use crate::cell::repair::damaged_in;
+use crate::cell::damage::damaged_in;
 use crate::kit::store::{Store, text};
 use tally_host::object::{IncomingCall, Object, Reply, SqlValue, reply};
 use tally_wire::messages::{DamagedTable, Fault, RepairObject, decode};

@@ -4,7 +4,7 @@ use super::object::{BoardCore, EXPIRED_TURNS, Misplaced};
 use super::records::Record;
 use super::rows::{BoardRole, Head};
 use super::state::Loaded;
-use crate::cell::keyed_writes::ledger_limits;
+use crate::cell::ledger::ledger_limits;
 use std::collections::BTreeMap;
 use std::iter::repeat;
 use tally_core::board::member::{Member, MemberRefusal};

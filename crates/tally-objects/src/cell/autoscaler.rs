@@ -3,22 +3,17 @@
 
 use std::rc::Rc;
 
-use super::lead_apart::DepartureState;
-use super::lead_place::LeadRole;
-use super::object::Core;
+use super::core::CellCore;
+use super::lead_role::LeadRole;
 use tally_api::metrics::Metric;
-use tally_core::counter::autoscale::{
-    self, FlushMeter, LEAVE_PER_SECOND as LEAVE_PER_SECOND_USUAL, LeaveLimits, Loads, Rate,
-    ShardStep, Thresholds,
-};
-use tally_host::{Host, State};
+use tally_core::counter::autoscale::{self, Rate, ShardStep};
 use tally_shared::call;
 use tally_shared::concurrency::all_settled;
 use tally_shared::fleet;
 use tally_shared::metrics;
 use tally_shared::open_objects;
 use tally_wire::messages::{Fault, Flush, LoadReport, Seal};
-use tally_wire::names::{CellAddress, LEAVE_PER_SECOND, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
+use tally_wire::names::CellAddress;
 
 /// The intervals of reports to the lead, milliseconds: of a busy shard, and of a quiet one that still gets flushes.
 const REPORT_EVERY_MS: (i64, i64) = (1_000, 10_000);
@@ -35,55 +30,7 @@ const CONFIRM_MS: i64 = 10_000;
 /// How long after an alarm that found storage unreadable the next one rings, milliseconds.
 const UNREADABLE_MS: i64 = 60_000;
 
-/// A cell's load, in memory.
-pub(super) struct Autoscaler {
-    thresholds: Thresholds,
-    meter: FlushMeter,
-    loads: Loads,
-    reported_ms: i64,
-    is_sealing: bool,
-    pub(super) leaving: DepartureState,
-}
-
-/// The thresholds of the settings. An isolate reads them once, because reading a variable is a call into JavaScript.
-struct SetThresholds(Thresholds, Option<LeaveLimits>);
-
-impl State for SetThresholds {
-    fn begin(host: &Host) -> Self {
-        let number = |name| host.number::<u32>(name);
-        let usual = Thresholds::default();
-        let thresholds = Thresholds {
-            split_flushes_per_second: number(SPLIT_FLUSHES_PER_SECOND)
-                .unwrap_or(usual.split_flushes_per_second),
-            quiet_ms: number(QUIET_MS).map_or(usual.quiet_ms, i64::from),
-        };
-        // If one process runs all objects, they share a thread, and another object would not relieve it.
-        let usual = (!open_objects::are_bounded(host)).then_some(LEAVE_PER_SECOND_USUAL);
-        let leave = number(LEAVE_PER_SECOND).or(usual);
-        let leave = leave.filter(|_| call::has_tablets(host));
-        Self(
-            thresholds,
-            leave.map(|per_second| LeaveLimits::new(per_second, thresholds)),
-        )
-    }
-}
-
-impl Autoscaler {
-    /// No measurements yet; thresholds from the settings.
-    pub(super) fn new(host: &Host, now_ms: i64) -> Self {
-        let set = host.state::<SetThresholds>();
-        Self {
-            thresholds: set.0,
-            leaving: DepartureState::new(set.1),
-            meter: FlushMeter::default(),
-            loads: Loads::new(now_ms),
-            reported_ms: now_ms,
-            is_sealing: false,
-        }
-    }
-}
-
-impl Core {
+impl CellCore {
     /// Records a flush, and reacts to the load. Returns how long the lane should gather.
     pub(super) fn record_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
         let rate = self.record_load(&flush.to, flush.load.writes, now_ms);
@@ -94,7 +41,7 @@ impl Core {
         autoscale::linger_ms(rate, lanes)
     }
 
-    /// Records a flush of keyed writes, as [`Core::record_flush`].
+    /// Records a flush of keyed writes, as [`CellCore::record_flush`].
     pub(super) fn record_writes(self: &Rc<Self>, me: &CellAddress, writes: usize, now_ms: i64) {
         let rate = self.record_load(me, u32::try_from(writes).unwrap_or(u32::MAX), now_ms);
         self.see_to_heat(me, rate.flushes, now_ms);

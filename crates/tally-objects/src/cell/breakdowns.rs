@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use super::object::Core;
-use super::store::{CellStore, Kind};
+use super::core::CellCore;
+use super::row_kinds::Kind;
+use super::store::CellStore;
 use tally_core::counter::breakdown::{
     BreakdownRows, KEYS_DAYS, RetentionStart, RowKind, append, forget, read,
 };
@@ -84,7 +85,7 @@ impl CellStore {
     }
 }
 
-impl Core {
+impl CellCore {
     fn is_own(&self) -> bool {
         let me = self.address.borrow();
         me.as_ref().is_some_and(|me| me.counter.is_own())

@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::object::{Core, GRANT_TRIES};
-use super::store::{CellStore, Kind};
+use super::core::CellCore;
+use super::object::GRANT_TRIES;
+use super::row_kinds::Kind;
+use super::store::CellStore;
 use tally_core::counter::breakdown;
 use tally_core::counter::contents::{Contents, ContentsWanted};
 use tally_core::counter::flush::{Changes, Refusal};
@@ -18,7 +20,7 @@ use tally_wire::names::CellAddress;
 /// The most bytes of samples by the hour in an answer of one cell: above it, those of a day are joined.
 const SAMPLES_BYTES_MAX: usize = 512 << 10;
 
-impl Core {
+impl CellCore {
     /// Returns the cell's contents.
     pub(super) fn on_read_contents(
         &self,

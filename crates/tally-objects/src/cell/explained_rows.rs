@@ -4,7 +4,7 @@
 
 use super::row_kinds::name_of;
 use super::store::CellStore;
-use crate::tablet::hosted_rows::start_of;
+use crate::tablet::row_names::start_of;
 use tally_api::fields::moment_of;
 use tally_api::public::{CellStorage, HeldBuckets, HeldSketch, StoredRows};
 use tally_core::counter::cell::Cell;

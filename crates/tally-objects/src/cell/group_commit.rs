@@ -11,23 +11,15 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-use super::object::Core;
+use super::activity::FlushOutcome as Outcome;
+use super::core::CellCore;
 use tally_api::metrics::Metric;
 use tally_core::counter::flush::Changes;
 use tally_shared::metrics;
 use tally_wire::messages::{Fault, Flush, Flushed};
 use tally_wire::shell_limits::WAITING_MAX;
 
-type Outcome = Result<Flushed, Fault>;
-
-/// The flushes that wait for the present commit.
-#[derive(Default)]
-pub(super) struct Commits {
-    is_under_way: bool,
-    waiting: Vec<(Flush, oneshot::Sender<Outcome>)>,
-}
-
-impl Core {
+impl CellCore {
     /// Counts a flush in this commit or the next.
     ///
     /// # Errors

@@ -5,27 +5,24 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::object::{Core, GRANT_TRIES};
+use super::core::CellCore;
+use super::ledger::DRAWN;
+use super::object::GRANT_TRIES;
 use tally_api::metrics::Metric;
-use tally_core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
+use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::keyed::recall;
+use tally_core::counter::cell::numbered::{KnownNumbers, NumberedWrites};
 use tally_core::counter::flush::{Changes, Refusal};
 use tally_core::counter::id::Datacenter;
-use tally_core::counter::ledger::{
-    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, KeySource, KeyedOutcome, RECORDS_MAX, StoredRecord,
-    WriteKey,
-};
+use tally_core::counter::ledger::{KeySource, KeyedOutcome, StoredRecord, WriteKey};
 use tally_core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use tally_core::counter::numbers::{Numbers, WritePlace};
-use tally_host::{Host, State};
 use tally_shared::metrics;
 use tally_wire::messages::{
     Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, KeyOwner, ReadNumbers, Recall,
 };
-use tally_wire::names::{CellAddress, IDEMPOTENCY_SECONDS};
+use tally_wire::names::CellAddress;
 use tally_wire::shell_limits::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
-
-/// How long keys are kept by default, seconds: a day.
-const KEPT_SECONDS: i64 = 86_400;
 
 /// The checks that fit into [`WHOLE_MS_MAX`].
 const WHOLE_TRIES: usize = 35;
@@ -36,38 +33,7 @@ pub(super) struct StoredRecords<'a> {
     numbers: KnownNumbers<'a>,
 }
 
-/// How long keys are kept, milliseconds.
-pub(crate) fn kept_ms(host: &Host) -> i64 {
-    let seconds: Option<i64> = host.number(IDEMPOTENCY_SECONDS);
-    seconds.unwrap_or(KEPT_SECONDS) * 1_000
-}
-
-/// The limits of ledgers. An isolate reads them once, because reading a variable is a call into JavaScript.
-struct SetLimits(LedgerLimits);
-
-impl State for SetLimits {
-    fn begin(host: &Host) -> Self {
-        Self(LedgerLimits {
-            kept_ms: kept_ms(host),
-            records_max: RECORDS_MAX,
-            keys: KeySource::Clients,
-        })
-    }
-}
-
-/// The limits of a cell's ledger.
-pub(crate) fn ledger_limits(host: &Host) -> LedgerLimits {
-    host.state::<SetLimits>().0
-}
-
-/// The limits of a cell's ledger of drawn keys, independent of the deployment's settings.
-const DRAWN: LedgerLimits = LedgerLimits {
-    kept_ms: DRAWN_KEPT_SECONDS.cast_signed() * 1_000,
-    records_max: DRAWN_RECORDS_MAX,
-    keys: KeySource::Drawn,
-};
-
-impl Core {
+impl CellCore {
     pub(super) async fn on_count(
         self: &Rc<Self>,
         count: Result<CountKeyed, Fault>,

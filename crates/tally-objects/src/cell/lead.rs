@@ -7,7 +7,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::object::{Core, GRANT_TRIES};
+use super::core::CellCore;
+use super::object::GRANT_TRIES;
 use tally_core::counter::grant::Grant;
 use tally_core::counter::merge::{Part, Question, ShardReadTrace};
 use tally_core::counter::settings::SHARDS_MAX;
@@ -40,7 +41,7 @@ fn record(trace: ShardTrace<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: 
     }
 }
 
-impl Core {
+impl CellCore {
     /// Answers a shard that asks whether it may count.
     pub(super) async fn on_hello(
         self: &Rc<Self>,

@@ -13,48 +13,15 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use super::lead_place::LeadRole;
-use super::object::Core;
-use super::store::Kind;
-use tally_core::counter::autoscale::{HotPeriod, LeaveLimits};
+use super::core::CellCore;
+use super::lead_role::LeadRole;
+use super::row_kinds::Kind;
 use tally_shared::call::has_tablets;
 use tally_wire::messages::{Fault, LeadPresence, PlaceLead};
 use tally_wire::names::CellAddress;
 
 /// How often the root is asked to place the lead elsewhere: an answer may be lost.
 const TRIES_MAX: usize = 2;
-
-/// Whether a lead is about to leave. In memory only.
-pub(super) struct DepartureState {
-    /// `None` where leads do not leave their tablets.
-    limits: Option<LeaveLimits>,
-    heat: HotPeriod,
-    is_under_way: bool,
-}
-
-impl DepartureState {
-    pub(super) fn new(limits: Option<LeaveLimits>) -> Self {
-        Self {
-            limits,
-            heat: HotPeriod::default(),
-            is_under_way: false,
-        }
-    }
-
-    /// Whether it must begin to leave now.
-    fn begins(&mut self, per_second: u32, now_ms: i64) -> bool {
-        let Some(limits) = self.limits.filter(|_| !self.is_under_way) else {
-            return false;
-        };
-        let begins = self.heat.record(per_second, limits, now_ms);
-        if begins {
-            // If it may not leave, it asks again after the same time.
-            self.heat.cool();
-            self.is_under_way = true;
-        }
-        begins
-    }
-}
 
 /// The count of a lead outside its tablet at the last check. Stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +34,7 @@ struct RestCheck {
     sequence: u64,
 }
 
-impl Core {
+impl CellCore {
     /// Whether this is a lead in an object of its own, although tablets host others.
     pub(super) fn is_apart(&self) -> bool {
         let me = self.address.borrow();

@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
-use super::lead_place::{LeadName, LeadRole};
-use super::object::Core;
+use super::core::CellCore;
+use super::lead_role::{LeadName, LeadRole};
 use super::store::LoadedCell;
 use tally_core::cluster::tablets::LeadPlace;
 use tally_core::handover::giver::{Given, GiverRequest, asked};
@@ -45,7 +45,7 @@ struct LeadTransfer<'a> {
     epoch: u32,
 }
 
-impl Core {
+impl CellCore {
     /// Handles the request of another place to take the lead over.
     pub(super) fn on_give_lead(
         self: &Rc<Self>,

@@ -3,12 +3,18 @@
 //! Invariant: a record is written in the commit that counts its write, and is deleted with its slot. A key has one
 //! record.
 
-use super::store::{CellStore, Kind};
+use super::row_kinds::Kind;
+use super::store::CellStore;
 use tally_core::counter::cell::Cell;
 use tally_core::counter::flush::Changes;
-use tally_core::counter::ledger::{KeySource, Ledger, StoredRecord, WriteKey};
+use tally_core::counter::ledger::{
+    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, KeySource, Ledger, RECORDS_MAX, StoredRecord, WriteKey,
+};
+use tally_core::counter::ledgers::LedgerLimits;
 use tally_core::counter::numbers::{Numbers, slot_gone_before, slot_of};
+use tally_host::{Host, State};
 use tally_wire::messages::{Fault, decode, encode};
+use tally_wire::names::IDEMPOTENCY_SECONDS;
 
 /// The numbers of the rows that count the records of each ledger. Stored names.
 const LEDGERS: [(i64, KeySource); 3] = [
@@ -116,3 +122,37 @@ impl CellStore {
         })
     }
 }
+
+/// How long keys are kept, milliseconds.
+pub(crate) fn kept_ms(host: &Host) -> i64 {
+    let seconds: Option<i64> = host.number(IDEMPOTENCY_SECONDS);
+    seconds.unwrap_or(KEPT_SECONDS) * 1_000
+}
+
+/// The limits of ledgers. An isolate reads them once, because reading a variable is a call into JavaScript.
+struct SetLimits(LedgerLimits);
+
+impl State for SetLimits {
+    fn begin(host: &Host) -> Self {
+        Self(LedgerLimits {
+            kept_ms: kept_ms(host),
+            records_max: RECORDS_MAX,
+            keys: KeySource::Clients,
+        })
+    }
+}
+
+/// The limits of a cell's ledger.
+pub(crate) fn ledger_limits(host: &Host) -> LedgerLimits {
+    host.state::<SetLimits>().0
+}
+
+/// The limits of a cell's ledger of drawn keys, independent of the deployment's settings.
+pub(super) const DRAWN: LedgerLimits = LedgerLimits {
+    kept_ms: DRAWN_KEPT_SECONDS.cast_signed() * 1_000,
+    records_max: DRAWN_RECORDS_MAX,
+    keys: KeySource::Drawn,
+};
+
+/// How long keys are kept by default, seconds: a day.
+const KEPT_SECONDS: i64 = 86_400;

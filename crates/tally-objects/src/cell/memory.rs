@@ -7,12 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use super::object::Core;
-use tally_core::counter::cell::Cell as CellState;
 use tally_core::counter::memory::{CELLS_BYTES_MAX, MemoryShare, least_recent};
 use tally_host::{Host, State};
 use tally_shared::memory::{self, MemoryKind};
-use tally_wire::messages::Fault;
 
 /// A cell is measured at its first call, and at every 64th: it grows by a few KB in so many.
 const MEASURED_EVERY: u64 = 64;
@@ -30,9 +27,21 @@ const HOLDERS_AT_REST: usize = 2;
 /// How many cells there may be at first before dropped ones are removed from the list.
 const CLEARED_AT: usize = 64;
 
+/// A cell that can leave memory.
+pub(super) trait Resting {
+    /// The platform.
+    fn host(&self) -> &Host;
+    /// Its memory use.
+    fn held(&self) -> &CellUse;
+    /// The bytes of its state.
+    fn state_bytes(&self) -> u64;
+    /// Drops the state in memory. The next call reads it from the rows.
+    fn let_go(&self);
+}
+
 /// The cells of an isolate.
 struct Cells {
-    all: RefCell<Vec<Weak<Core>>>,
+    all: RefCell<Vec<Weak<dyn Resting>>>,
     /// The number of calls of all cells.
     calls: Cell<u64>,
     /// The number of the call at which unloading is tried next.
@@ -76,11 +85,11 @@ impl CellUse {
 }
 
 /// A call that is under way: its cell is not unloaded.
-pub(super) struct Busy<'a>(&'a Rc<Core>);
+pub(super) struct Busy<'a>(&'a dyn Resting);
 
 impl<'a> Busy<'a> {
-    pub(super) fn new(core: &'a Rc<Core>) -> Self {
-        let held = &core.held;
+    pub(super) fn new(core: &'a dyn Resting) -> Self {
+        let held = core.held();
         held.busy.set(held.busy.get() + 1);
         Self(core)
     }
@@ -88,7 +97,7 @@ impl<'a> Busy<'a> {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        let held = &self.0.held;
+        let held = self.0.held();
         held.busy.set(held.busy.get().saturating_sub(1));
         let call = held.cells.calls.get() + 1;
         held.cells.calls.set(call);
@@ -96,20 +105,21 @@ impl Drop for Busy<'_> {
         let calls = held.calls.get();
         held.calls.set(calls + 1);
         if calls.is_multiple_of(MEASURED_EVERY) {
-            self.0.measure();
+            let bytes = OBJECT_BYTES.saturating_add(self.0.state_bytes());
+            held.share.borrow_mut().hold(bytes);
             held.cells
-                .make_room(memory::share(&self.0.host, MemoryKind::Cells), call);
+                .make_room(memory::share(self.0.host(), MemoryKind::Cells), call);
         }
     }
 }
 
 /// Adds a new cell.
-pub(super) fn register(core: &Rc<Core>) {
-    core.held.cells.register(core);
+pub(super) fn register(core: &Rc<dyn Resting>) {
+    core.held().cells.register(core);
 }
 
 impl Cells {
-    fn register(&self, core: &Rc<Core>) {
+    fn register(&self, core: &Rc<dyn Resting>) {
         let mut all = self.all.borrow_mut();
         if all.len() >= self.cleared_at.get() {
             all.retain(|one| one.strong_count() > 0);
@@ -122,18 +132,24 @@ impl Cells {
         if share.together() < CELLS_BYTES_MAX || call < self.next_try.get() {
             return;
         }
-        let living: Vec<Rc<Core>> = {
+        let living: Vec<Rc<dyn Resting>> = {
             let all = self.all.borrow();
             all.iter().filter_map(Weak::upgrade).collect()
         };
-        let resting: Vec<Rc<Core>> = living.into_iter().filter(Core::is_at_rest).collect();
-        let held = |core: &Rc<Core>| (core.held.used.get(), core.held.share.borrow().bytes());
+        let resting: Vec<Rc<dyn Resting>> = living.into_iter().filter(is_at_rest).collect();
+        let held = |core: &Rc<dyn Resting>| {
+            let held = core.held();
+            (held.used.get(), held.share.borrow().bytes())
+        };
         let held: Vec<(u64, u64)> = resting.iter().map(held).collect();
         // A tenth below the limit, so that this is rarely done.
         let excess = share.together().saturating_sub(CELLS_BYTES_MAX / 10 * 9);
         for index in least_recent(&held, excess) {
             if let Some(core) = resting.get(index) {
                 core.let_go();
+                // The next call measures it again.
+                core.held().calls.set(0);
+                core.held().share.borrow_mut().hold(0);
             }
         }
         if share.together() >= CELLS_BYTES_MAX {
@@ -142,33 +158,10 @@ impl Cells {
     }
 }
 
-impl Core {
-    fn measure(&self) {
-        let bytes = self.state.borrow().memory_bytes();
-        self.held
-            .share
-            .borrow_mut()
-            .hold(OBJECT_BYTES.saturating_add(bytes));
-    }
-
-    /// Whether nothing is under way: no call, and no work that continues after one, which would hold the cell.
-    fn is_at_rest(self: &Rc<Self>) -> bool {
-        self.held.busy.get() == 0
-            && Rc::strong_count(self) == HOLDERS_AT_REST
-            && self.held.share.borrow().bytes() > 0
-    }
-
-    /// Drops the state in memory. The next call reads it from the rows.
-    fn let_go(&self) {
-        if let Some(tenancy) = &self.tenancy {
-            tenancy.leave();
-        }
-        self.state.borrow_mut().adopt(CellState::default());
-        self.pushing.borrow_mut().forget();
-        let why = "the cell was let go to make room".to_owned();
-        self.storage.record(Err(Fault::Unavailable(why)));
-        // The next call measures it again.
-        self.held.calls.set(0);
-        self.held.share.borrow_mut().hold(0);
-    }
+/// Whether nothing is under way: no call, and no work that continues after one, which would hold the cell.
+fn is_at_rest(core: &Rc<dyn Resting>) -> bool {
+    let held = core.held();
+    held.busy.get() == 0
+        && Rc::strong_count(core) == HOLDERS_AT_REST
+        && held.share.borrow().bytes() > 0
 }

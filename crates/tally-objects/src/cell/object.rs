@@ -5,30 +5,19 @@
 //! synchronous step, and the platform holds the answer back until the write is durable. After a failed write, memory is
 //! read again from storage.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
-use futures_util::lock::Mutex;
-
-use super::autoscaler::Autoscaler;
-use super::group_commit::Commits;
-use super::keyed_writes::ledger_limits;
-use super::lead_place::{LeadName, LeadPlaceState, moved_to};
-use super::memory::{self, Busy, CellUse};
-use super::push_sender::PushState;
+use super::core::CellCore;
+use super::lead_role::{LeadName, moved_to};
+use super::memory::Busy;
 use super::store::{CellStore, LoadedCell};
 use crate::kit::batch::refusal;
-use crate::kit::storage_guard::StorageGuard;
-use crate::tablet::object::Tenancy;
 use tally_api::metrics::Metric;
-use tally_core::counter::cell::Cell as CellState;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::grant::{Grant, GrantOutcome};
 use tally_core::counter::history::Resolution;
-use tally_core::counter::ledgers::LedgerLimits;
 use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::TtlTerms;
@@ -54,33 +43,7 @@ const REFUSED_MAX: usize = 256;
 
 /// One cell, as the platform sees it.
 pub struct Cell {
-    core: Rc<Core>,
-}
-
-/// One cell. Shard 0 is the lead of its datacenter, see [`super::lead`].
-pub(crate) struct Core {
-    pub(super) host: Host,
-    pub(super) object: Object,
-    /// Its tablet, if it has no object of its own.
-    pub(crate) tenancy: Option<Tenancy>,
-    pub(super) rows: CellStore,
-    pub(super) state: RefCell<CellState>,
-    pub(super) balance: RefCell<Autoscaler>,
-    pub(super) address: RefCell<Option<CellAddress>>,
-    pub(super) storage: StorageGuard,
-    pub(super) held: CellUse,
-    pub(super) lead: LeadPlaceState,
-    pub(super) ledger_limits: LedgerLimits,
-    /// Held during a request for a grant, so that many flushes send one.
-    granting: Mutex<()>,
-    /// Held during a report, so that repeated calls send one.
-    pub(super) reporting: Mutex<()>,
-    /// The newest flushes that were refused because writes do not spread here, with the number of shards of the answer.
-    refused: RefCell<VecDeque<(Nonce, u8)>>,
-    pub(super) commits: RefCell<Commits>,
-    pub(super) pushing: RefCell<PushState>,
-    /// When the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
-    pub(super) keys_due_ms: std::cell::Cell<i64>,
+    core: Rc<CellCore>,
 }
 
 /// How long seconds are kept by default. An isolate reads it once, because reading a variable is a call into
@@ -101,7 +64,7 @@ impl Cell {
     pub fn start(object: Object, host: Host) -> Self {
         let rows = CellStore::of_object(object.clone());
         Self {
-            core: Core::start(object, host, rows, None),
+            core: CellCore::start(object, host, rows, None),
         }
     }
 }
@@ -116,42 +79,9 @@ impl Shell for Cell {
     }
 }
 
-impl Core {
-    /// Starts a cell from its rows, in an object of its own or in a tablet.
-    pub(crate) fn start(
-        object: Object,
-        host: Host,
-        rows: CellStore,
-        tenancy: Option<Tenancy>,
-    ) -> Rc<Self> {
-        let loaded = rows.load();
-        let core = Self {
-            balance: RefCell::new(Autoscaler::new(&host, host.now_ms())),
-            ledger_limits: ledger_limits(&host),
-            object,
-            tenancy,
-            rows,
-            state: RefCell::default(),
-            address: RefCell::default(),
-            storage: StorageGuard::default(),
-            held: CellUse::new(&host),
-            lead: LeadPlaceState::default(),
-            host,
-            granting: Mutex::new(()),
-            reporting: Mutex::new(()),
-            refused: RefCell::default(),
-            commits: RefCell::default(),
-            pushing: RefCell::default(),
-            keys_due_ms: std::cell::Cell::new(0),
-        };
-        core.adopt(loaded);
-        let core = Rc::new(core);
-        memory::register(&core);
-        core
-    }
-
+impl CellCore {
     pub(crate) async fn answer_call(self: &Rc<Self>, arrived: IncomingCall) -> Reply {
-        let _busy = Busy::new(self);
+        let _busy = Busy::new(&**self);
         let reply = self.answer_here(&arrived).await;
         match moved_to(&reply) {
             None => reply,
@@ -196,7 +126,7 @@ impl Core {
     /// # Errors
     /// `Unavailable` where the next one cannot be set.
     pub(crate) async fn ring(self: &Rc<Self>) -> Result<(), Fault> {
-        let _busy = Busy::new(self);
+        let _busy = Busy::new(&**self);
         self.on_alarm().await
     }
 

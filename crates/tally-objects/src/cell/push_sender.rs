@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-use super::object::Core;
+use super::core::CellCore;
 use tally_api::metrics::Metric;
-use tally_core::cluster::push::{CHECKPOINT_MS, PUSH_MS, Push, PushAnswer, Pusher};
+use tally_core::cluster::push::{CHECKPOINT_MS, PUSH_MS, Push, PushAnswer};
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::merge::Question;
@@ -25,48 +25,7 @@ use tally_wire::names::CellAddress;
 /// The shortest time until the alarm rings for a push.
 const ALARM_MS_MIN: i64 = 1_000;
 
-/// The state of a lead's pushes, in memory.
-#[derive(Default)]
-pub(super) struct PushState {
-    /// The pusher, with its generation.
-    pusher: Option<(u64, Pusher)>,
-    /// Whether a loop sends the due pushes while the counter is watched.
-    is_driven: bool,
-    /// Wakes that loop while it waits for the next push to be due.
-    wake: Option<oneshot::Sender<()>>,
-    /// When the alarm rings for the next push, unix milliseconds; 0 for never.
-    armed_ms: i64,
-    /// Whether the root has answered a report, and nothing has changed since it was gathered.
-    is_reported: bool,
-}
-
-impl PushState {
-    /// Forgets earlier pushes, as a restart does. The alarm stays.
-    pub(super) fn forget(&mut self) {
-        self.pusher = None;
-        self.is_reported = false;
-    }
-
-    /// Records that the alarm for pushes is not set any more.
-    pub(super) fn unarm(&mut self) {
-        self.armed_ms = 0;
-    }
-
-    fn of(&mut self, host: &Host, generation: u64) -> &mut Pusher {
-        if self
-            .pusher
-            .as_ref()
-            .is_none_or(|(own, _)| *own != generation)
-        {
-            self.pusher = None;
-        }
-        let made = || (generation, Pusher::new(generation, host.random()));
-        let (_, pusher) = self.pusher.get_or_insert_with(made);
-        pusher
-    }
-}
-
-impl Core {
+impl CellCore {
     /// Lead: records that the counts of its datacenter have changed, or may have.
     pub(super) fn record_change(self: &Rc<Self>, now_ms: i64) {
         let Some(generation) = self.led_generation() else {
@@ -195,7 +154,7 @@ impl Core {
         self.see_to_pushes_in(now_ms, ALARM_MS_MIN);
     }
 
-    /// As [`Core::see_to_pushes`]; the alarm rings in `alarm_ms_min` at the earliest.
+    /// As [`CellCore::see_to_pushes`]; the alarm rings in `alarm_ms_min` at the earliest.
     fn see_to_pushes_in(self: &Rc<Self>, now_ms: i64, alarm_ms_min: i64) {
         let mut pushing = self.pushing.borrow_mut();
         if pushing.is_driven {

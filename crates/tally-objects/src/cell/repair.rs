@@ -4,23 +4,20 @@
 
 use std::rc::Rc;
 
-use super::lead_place::{LeadName, LeadRole};
-use super::object::Core;
-use super::rows::{CellRows, DamagedRow};
-use super::store::{CellStore, Kind};
-use crate::kit::store::{Store, blob, integer};
-use crate::tablet::hosted_rows::start_of;
-use crate::tablet::rows::LEDGER;
-use tally_core::counter::cell::{Cell, CellRecovery, FlushRow};
+use super::core::CellCore;
+use super::damage::DamagedRow;
+use super::lead_role::{LeadName, LeadRole};
+use super::row_kinds::Kind;
+use super::rows::CellRows;
+use super::store::CellStore;
+use crate::tablet::row_names::LEDGER;
+use tally_core::counter::cell::recovery::CellRecovery;
+use tally_core::counter::cell::{Cell, FlushRow};
 use tally_core::counter::history::Resolution;
 use tally_core::counter::merge::CellTotals;
 use tally_core::order::put_in_order;
-use tally_host::object::SqlValue;
 use tally_wire::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
 use tally_wire::names::CellAddress;
-
-/// The rows that one statement checks: each is below 2 MB, most far below.
-const ROWS_AT_ONCE: i64 = 16;
 
 impl DamagedRow {
     fn is(&self, kind: Kind) -> bool {
@@ -44,7 +41,7 @@ impl DamagedRow {
     }
 }
 
-impl Core {
+impl CellCore {
     /// Reports the damage of this cell, and repairs it. A lead with smaller counts than it has pushed to its root has
     /// lost a part of its rows.
     ///
@@ -205,52 +202,5 @@ impl CellStore {
         let now = now_ms.div_euclid(1_000);
         let is_lead = CellAddress::is_lead(to);
         Ok(FlushRow::remembered(&of, is_lead, begins, open_hour, now))
-    }
-}
-
-/// The damaged rows of a table. `page` reads some after a position, in order: the position of each, and its body.
-pub(crate) fn damaged_in<P: Clone>(
-    store: &Store,
-    first: P,
-    mut page: impl FnMut(&P, i64) -> Result<Vec<(P, SqlValue)>, Fault>,
-) -> Result<Vec<P>, Fault> {
-    let mut damaged = Vec::new();
-    let mut after = first;
-    loop {
-        let rows = page(&after, ROWS_AT_ONCE)?;
-        let Some((last, _)) = rows.last() else {
-            return Ok(damaged);
-        };
-        after = last.clone();
-        for (key, body) in rows {
-            if store.is_damaged(&body) {
-                damaged.push(key);
-            }
-        }
-    }
-}
-
-/// A row of a tenant by its name.
-pub(crate) fn damaged_row(name: &[u8]) -> Option<DamagedRow> {
-    Some(DamagedRow {
-        kind: *name.first()?,
-        start: start_of(name)?,
-        name: name.to_vec(),
-    })
-}
-
-/// Two columns, a name and a body.
-pub(crate) fn named(row: &[SqlValue]) -> Option<(Vec<u8>, SqlValue)> {
-    match row {
-        [name, body] => Some((blob(name)?.to_vec(), body.clone())),
-        _ => None,
-    }
-}
-
-/// Three columns, two of a place and a body.
-pub(super) fn placed(row: &[SqlValue]) -> Option<((i64, i64), SqlValue)> {
-    match row {
-        [kind, start, body] => Some(((integer(kind)?, integer(start)?), body.clone())),
-        _ => None,
     }
 }

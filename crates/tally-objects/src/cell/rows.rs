@@ -5,11 +5,11 @@
 
 use std::cell::Cell as Flag;
 
-use super::repair::{damaged_in, named, placed};
-use super::store::Kind;
+use super::damage::{DamagedRow, damaged_in, named, placed};
+use super::row_kinds::Kind;
 use crate::kit::store::{Store, WHOLE_MAX, framed, integer};
 use crate::tablet::hosted_rows::HostedRows;
-use crate::tablet::rows::LEDGER;
+use crate::tablet::row_names::LEDGER;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::object::{Rows, SqlValue};
 use tally_wire::messages::Fault;
@@ -22,15 +22,6 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS ledger (slot INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
     PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
-
-/// A row that does not match its checksum.
-#[derive(Clone, Debug)]
-pub(crate) struct DamagedRow {
-    pub(super) kind: u8,
-    pub(super) start: i64,
-    /// Its stored name: the key of a row of the ledger, or the whole name in a tablet.
-    pub(crate) name: Vec<u8>,
-}
 
 /// The rows of a cell.
 pub(crate) enum CellRows {

@@ -4,7 +4,8 @@
 //! never twice, because minutes are deleted in the commit that joins their hour. A counter without samples stores no
 //! rows.
 
-use super::store::{CellStore, Kind};
+use super::row_kinds::Kind;
+use super::store::CellStore;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::samples::{

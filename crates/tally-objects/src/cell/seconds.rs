@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::store::{CellStore, Kind};
+use super::row_kinds::Kind;
+use super::store::CellStore;
 use crate::kit::store::WHOLE_MAX;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use super::row_kinds::Kind;
+use super::row_kinds::Kind;
 use super::rows::{CellRows, OwnRows};
 use crate::kit::store::{Store, WHOLE_MAX};
 use crate::tablet::hosted_rows::HostedRows;

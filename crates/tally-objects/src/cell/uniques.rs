@@ -2,7 +2,8 @@
 //!
 //! Invariant: an hour, or a day, is joined from its parts in the commit that finds it over, before they are deleted.
 
-use super::store::{CellStore, Kind};
+use super::row_kinds::Kind;
+use super::store::CellStore;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::uniques_retention::{RowSpan, kept_seconds, rows_of};

@@ -1,6 +1,7 @@
 //! The alarm of a partition of the directory: it rings when the first of the partition's parts has something due.
 
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
 
 use super::claim_store::ClaimStore;
 use super::duty_store::DutyStore;
@@ -8,12 +9,18 @@ use super::root_places::RootPlaces;
 use super::root_store::RootStore;
 use super::root_sweep::progress::{self, RootSweep};
 use super::tablets::LeadSpreads;
-use crate::archive::snapshots::Snapshots;
-use crate::deployment::alert_store::AlertStore;
-use crate::deployment::secrets::SecretStore;
 use crate::kit::store::Store;
 use tally_host::Host;
 use tally_wire::messages::Fault;
+
+/// Parts of an object that have something due at times.
+pub(crate) trait Due {
+    /// When the first of it is due, unix milliseconds.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    fn next_due_ms(&self) -> Result<Option<i64>, Fault>;
+}
 
 /// The alarm of a partition, and the parts that may have something due.
 pub(crate) struct Alarm {
@@ -21,12 +28,10 @@ pub(crate) struct Alarm {
     roots: RootStore,
     duties: DutyStore,
     claims: ClaimStore,
-    secrets: SecretStore,
-    alerts: AlertStore,
     spreads: Rc<LeadSpreads>,
-    snapshots: Rc<Snapshots>,
     places: Rc<RootPlaces>,
     moves: Rc<RootSweep>,
+    others: RefCell<Vec<Weak<dyn Due>>>,
 }
 
 impl Alarm {
@@ -34,9 +39,7 @@ impl Alarm {
     pub(super) fn new(
         host: &Host,
         store: &Store,
-        alerts: &AlertStore,
         spreads: Rc<LeadSpreads>,
-        snapshots: Rc<Snapshots>,
         (places, moves): (Rc<RootPlaces>, Rc<RootSweep>),
     ) -> Self {
         Self {
@@ -44,13 +47,16 @@ impl Alarm {
             roots: RootStore::new(store),
             duties: DutyStore::new(store),
             claims: ClaimStore::new(host, store),
-            secrets: SecretStore::new(host, store),
-            alerts: alerts.clone(),
             spreads,
-            snapshots,
             places,
             moves,
+            others: RefCell::default(),
         }
+    }
+
+    /// Rings for other parts too.
+    pub(crate) fn also(&self, due: Weak<dyn Due>) {
+        self.others.borrow_mut().push(due);
     }
 
     /// Makes the alarm ring by then.
@@ -66,14 +72,22 @@ impl Alarm {
     /// # Errors
     /// `Unavailable` where SQLite or the platform refuses.
     pub(crate) async fn arm(&self, earliest_ms: i64) -> Result<(), Fault> {
+        let others: Vec<_> = self
+            .others
+            .borrow()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let mut first_ms = None;
+        for other in others {
+            first_ms = first_ms.into_iter().chain(other.next_due_ms()?).min();
+        }
         let due_ms = [
+            first_ms,
             self.roots.next_due_ms()?,
             self.duties.next_due_ms()?,
             self.claims.next_due_ms()?,
-            self.secrets.next_due_ms()?,
-            self.alerts.next_due_ms()?,
             self.spreads.next_due_ms(),
-            self.snapshots.next_due_ms()?,
             progress::next_due_ms(&self.places, &self.moves),
         ];
         match due_ms.into_iter().flatten().min() {

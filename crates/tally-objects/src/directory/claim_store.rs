@@ -1,7 +1,7 @@
 //! The rows of a partition's claims.
 
 use super::values::DeploymentValues;
-use crate::cell::keyed_writes::kept_ms;
+use crate::cell::ledger::kept_ms;
 use crate::kit::store::{Store, integer, text};
 use tally_core::callers::account::{AccountId, fits};
 use tally_core::counter::id::{CounterId, Datacenter};

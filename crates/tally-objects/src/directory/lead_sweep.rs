@@ -4,8 +4,8 @@
 //! Invariant: a lead that does not answer delays no other; if any is left the roots are gone through again, later. The
 //! progress is stored, so a restart continues.
 
-use super::lead_calls::take_over;
 use super::root_store::RootStore;
+use super::roots::lead_calls::take_over;
 use super::tablets::LeadSpreads;
 use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::partition::Partition;
+use super::partition::features::FeatureSet;
 use crate::kit::batch::answer_batch;
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, reply};
@@ -15,8 +16,8 @@ pub struct Directory(Rc<Partition>);
 
 impl Directory {
     /// Starts the object from what is stored.
-    pub fn start(object: Object, host: Host) -> Self {
-        Self(Rc::new(Partition::start(object, host)))
+    pub(crate) fn start(object: Object, host: Host, features: &FeatureSet) -> Self {
+        Self(Rc::new(Partition::start(object, host, features)))
     }
 }
 

@@ -8,9 +8,9 @@
 use std::rc::Rc;
 
 use super::duty_store::{Duty, LeadNotice, duties};
-use super::lead_calls::{silent, sums, suspend};
 use super::operation_store::{Operation as Record, OperationStore};
 use super::roots::Roots;
+use super::roots::lead_calls::{silent, sums, suspend};
 use crate::kit::store::Store;
 use tally_core::cluster::operation::Cells;
 use tally_core::cluster::root::{NeedsHome, Root, RootEntry};

@@ -12,6 +12,7 @@ use super::alarm::Alarm;
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
 use super::duty_store::DUTIES_SCHEMA;
+use super::inboxes::Inboxes;
 use super::listings::Listings;
 use super::living_counters::LivingCounters;
 use super::operation_store::OPERATIONS_SCHEMA;
@@ -25,19 +26,12 @@ use super::roots::Roots;
 use super::tablets::LeadSpreads;
 use super::totals::DirectoryTotals;
 use super::values::DEPLOYMENT_SCHEMA;
-use crate::archive::snapshots::Snapshots;
-use crate::board::registry::{BOARDS_SCHEMA, BoardRegistry};
-use crate::deployment::alert_store::AlertStore;
-use crate::deployment::object_part::Deployment;
-use crate::deployment::policies::POLICIES_SCHEMA;
-use crate::inbox::inboxes::Inboxes;
-use crate::inbox::registry::InboxRegistry;
-use crate::inbox::sender_sessions::SENDERS_SCHEMA;
 use crate::kit::batch::{BatchInFlight, arrived, bytes_of, refusal};
 use crate::kit::outbox::Outbox;
 use crate::kit::sizes::Sizes;
 use crate::kit::store::Store;
 use addressed::{is_of_all, is_of_root};
+use features::{FeatureSet, Features, PartitionParts};
 use health::{ailment, write_proof};
 use tables::PartitionTables;
 use tally_core::cluster::push::PushAnswer;
@@ -49,31 +43,27 @@ use tally_host::object::{IncomingCall, Object, Reply};
 use tally_wire::audit::CallOutcome;
 use tally_wire::fleet::FleetPart;
 use tally_wire::messages::{
-    AmountOf, AnnounceSizes, BatchedCall, BeginRun, Call, CallAudited, CallPartition, CallRoot,
-    CheckStorage, Claim, CloseSession, Fault, FindClaims, FindKey, FleetOf, ForgetBoard, GiveRoot,
-    KeyFound, LeadLocation, LetInboxesGo, List, ListBoards, ListDatacenters, ListNames,
-    ListPastStates, ListRows, ListRuns, LocateLead, LookUp, OpenSession, Operate, PartitionAnswer,
-    PlaceLead, PushView, ReadOwnPastStates, ReadPastStates, Reconcile, Register, RegisterBoard,
-    RegisterInbox, RepairRoot, ReportSizes, RootTaken, SizesOf, StoreAnswer, TopOf, ViewAnswer,
-    ViewOf, WriteProof, batch,
+    AmountOf, AnnounceSizes, BatchedCall, Call, CallAudited, CallPartition, CallRoot, CheckStorage,
+    Claim, Fault, FindClaims, FindKey, FleetOf, GiveRoot, KeyFound, LeadLocation, List,
+    ListDatacenters, ListNames, ListRows, LocateLead, LookUp, Operate, PartitionAnswer, PlaceLead,
+    PushView, Reconcile, Register, RepairRoot, ReportSizes, RootTaken, SizesOf, StoreAnswer, TopOf,
+    ViewAnswer, ViewOf, WriteProof, batch,
 };
 
 mod addressed;
+pub(crate) mod features;
 mod health;
 mod tables;
 
-/// All tables of a partition.
+/// The tables of a partition, without those of features.
 const SCHEMA: &[&str] = &[
     ROOTS_SCHEMA[0],
     ROOTS_SCHEMA[1],
     DUTIES_SCHEMA,
     CLAIMS_SCHEMA,
     OPERATIONS_SCHEMA,
-    POLICIES_SCHEMA,
     VIEWS_SCHEMA,
     DEPLOYMENT_SCHEMA,
-    SENDERS_SCHEMA,
-    BOARDS_SCHEMA,
 ];
 
 /// The shortest time between two alarms, so that work that stays due does not spin.
@@ -103,33 +93,26 @@ pub(super) struct Partition {
     roots: Rc<Roots>,
     operations: Operations,
     claims: Claims,
-    registry: InboxRegistry,
     inboxes: Rc<Inboxes>,
     views: Rc<Views>,
     listings: Listings,
-    boards: BoardRegistry,
     living: LivingCounters,
-    snapshots: Rc<Snapshots>,
     sizes: Sizes,
     places: Rc<RootPlaces>,
     moves: Rc<RootMoves>,
-    deployment: Deployment,
+    features: Rc<dyn Features>,
 }
 
 impl Partition {
     /// Starts the object from what is stored, and sets the alarm where something is due.
-    pub(super) fn start(object: Object, host: Host) -> Self {
-        let tables = PartitionTables::open(SCHEMA, &object, &host);
+    pub(super) fn start(object: Object, host: Host, features: &FeatureSet) -> Self {
+        let tables = PartitionTables::open([SCHEMA, features.schema], &object, &host);
         let (store, places) = (tables.store.clone(), tables.places.clone());
         let (spreads, sweep) = (tables.spreads.clone(), Rc::new(RootSweep::default()));
-        let alert_store = AlertStore::new(&store);
-        let snapshots = Rc::new(Snapshots::new(&host, &store, places.clone()));
         let alarm = Rc::new(Alarm::new(
             &host,
             &store,
-            &alert_store,
             spreads.clone(),
-            snapshots.clone(),
             (places.clone(), sweep.clone()),
         ));
         let totals = Rc::new(DirectoryTotals::new(&store));
@@ -163,13 +146,18 @@ impl Partition {
             tables,
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
-            registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
             listings: Listings::new(&host, roots.clone(), views.clone(), totals),
-            boards: BoardRegistry::new(&store),
             living: LivingCounters::new(&host, &store),
-            snapshots,
             sizes: Sizes::new(&host, &store),
-            deployment: Deployment::new(&host, &object, &store, &alert_store, &alarm),
+            features: (features.begin)(&PartitionParts {
+                host: &host,
+                object: &object,
+                store: &store,
+                alarm: &alarm,
+                roots: &roots,
+                inboxes: &inboxes,
+                places: &places,
+            }),
             host,
             object,
             store,
@@ -191,10 +179,6 @@ impl Partition {
         if self.spreads.next_due_ms().is_some() || has_moves {
             let (alarm, now_ms) = (self.alarm.clone(), self.host.now_ms());
             (self.object).wait_until(async move { drop(alarm.arm(now_ms).await) });
-        }
-        if let Ok(Some(due_ms)) = self.snapshots.next_due_ms() {
-            let store = self.store.clone();
-            (self.object).wait_until(async move { drop(store.set_alarm_by(due_ms).await) });
         }
     }
 
@@ -263,10 +247,6 @@ impl Partition {
             PlaceLead => self.ready(message).and_then(|message| self.place_lead(&message)),
             FindClaims => self.when_ready(message, |message| self.claims.find(message)).await,
             Claim => self.when_ready(message, |message| self.claims.claim(message)).await,
-            RegisterInbox => self.when_ready(message, |message| self.registry.register(message)).await,
-            OpenSession => self.when_ready(message, |message| self.registry.open_session(message)).await,
-            CloseSession => self.ready(message).and_then(|message| self.registry.close_session(&message)),
-            LetInboxesGo => self.when_ready(message, |message| self.registry.let_go(message)).await,
             LookUp => self.ready(message).and_then(|message| self.roots.listed(&message.counter)),
             Operate => self.when_ready(message, |message| self.operations.operate(message)).await,
             StoreAnswer => self.ready(message).and_then(|message| self.operations.keep(&message)),
@@ -289,7 +269,7 @@ impl Partition {
         if let Err(fault) = self.readable() {
             return refusal(&fault);
         }
-        match self.deployment.answer(arrived).await {
+        match self.features.answer(arrived).await {
             Reply::Unknown => self.answer_of_partition(arrived).await,
             reply => reply,
         }
@@ -298,18 +278,7 @@ impl Partition {
     /// Answers a call about the partition itself.
     async fn answer_of_partition(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         dispatch!(arrived, message, {
-            #[cfg(feature = "boards")]
-            RegisterBoard => message.and_then(|message| self.boards.register(&message)),
-            #[cfg(feature = "boards")]
-            ForgetBoard => message.and_then(|message| self.boards.forget(&message)),
-            #[cfg(feature = "boards")]
-            ListBoards => message.and_then(|message| self.boards.list(&message)),
             FindKey => message.and_then(|message| self.find_key(&message)),
-            BeginRun => async { message.map(drop)?; self.begin_run().await }.await,
-            ListRuns => async { self.snapshots.list(message?).await }.await,
-            ReadPastStates => async { self.snapshots.on_any(message?).await }.await,
-            ReadOwnPastStates => async { self.snapshots.on(message?.query).await }.await,
-            ListPastStates => async { self.snapshots.rows(message?).await }.await,
             ReportSizes => message.and_then(|message| self.sizes.take(&message)),
             FleetOf => message.and_then(|_| self.fleet_part()),
             GiveRoot => async { self.moves.on_give_root(message?).await }.await,
@@ -415,7 +384,7 @@ impl Partition {
             account,
         } = audited;
         self.readable()?;
-        self.deployment.record(&entry, &account)?;
+        self.features.record(&entry, &account)?;
         let call = arrived(BatchedCall { path, message });
         let Reply::Answer(bytes) = self.answer_here(&call).await else {
             return Err(Fault::Broken("an act that is no call".to_owned()));
@@ -423,7 +392,7 @@ impl Partition {
         // The encoding of a successful result begins with a zero.
         if bytes.first() != Some(&0) {
             entry.outcome = CallOutcome::Refused(FAILED);
-            self.deployment.record(&entry, &account)?;
+            self.features.record(&entry, &account)?;
         }
         Ok(bytes)
     }
@@ -431,13 +400,8 @@ impl Partition {
     fn find_key(&self, message: &FindKey) -> Result<KeyFound, Fault> {
         Ok(KeyFound {
             is_counter: self.roots.listed(&message.key)?.is_some(),
-            is_board: self.boards.has(&message.key)?,
+            is_board: self.features.has_board(&message.key)?,
         })
-    }
-
-    async fn begin_run(&self) -> Result<(), Fault> {
-        self.snapshots.begin().await?;
-        self.store.set_alarm_by(self.host.now_ms()).await
     }
 
     /// Handles the alarm.
@@ -448,13 +412,9 @@ impl Partition {
         if let Err(fault) = self.spreads.sweep(&self.host, &self.store).await {
             self.host.fail(&format!("leads that move: {fault}"));
         }
-        if let Err(fault) = self.readable().and_then(|()| self.deployment.ring()) {
-            self.host.fail(&format!("alerts: {fault}"));
-        }
-        if self.readable().is_ok()
-            && let Err(fault) = self.snapshots.step().await
-        {
-            self.host.fail(&format!("a snapshot: {fault}"));
+        match self.readable() {
+            Ok(()) => self.features.ring().await,
+            Err(fault) => self.host.fail(&format!("alerts and snapshots: {fault}")),
         }
         if let Err(fault) = self.see_to_moves().await {
             self.host.fail(&format!("roots that move: {fault}"));
@@ -530,7 +490,7 @@ impl Partition {
             stored: self.sizes.sum()?,
             ..FleetPart::default()
         };
-        self.deployment.add_to(&mut part)?;
+        self.features.add_to(&mut part)?;
         Ok(part)
     }
 
@@ -565,7 +525,7 @@ impl Partition {
     async fn run_due_work(&self) -> Result<(), Fault> {
         self.readable()?;
         self.operations.delete_old(self.host.now_ms())?;
-        self.deployment.delete_old()?;
+        self.features.delete_old()?;
         self.roots.run_due_work().await
     }
 }

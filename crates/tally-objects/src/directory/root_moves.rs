@@ -14,13 +14,13 @@ use futures_channel::oneshot;
 use serde::{Deserialize, Serialize};
 
 use super::alarm::Alarm;
+use super::inboxes::Inboxes;
 use super::push_receiver::Views;
 use super::root_places::{RootLocation, RootPlaces};
 use super::root_sweep::progress::RootSweep;
 use super::roots::Roots;
 use super::tablets::LeadSpreads;
 use super::totals::DirectoryTotals;
-use crate::inbox::inboxes::Inboxes;
 use crate::kit::batch::refusal;
 use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;

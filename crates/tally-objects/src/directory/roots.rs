@@ -3,6 +3,7 @@
 //! Invariants: a change of a root holds the lock of its counter. Each notice to a lead is stored as a duty in the same
 //! commit as its cause, and repeated until it is done.
 
+pub(crate) mod lead_calls;
 mod lead_notifications;
 mod root_rebuild;
 mod root_repair;
@@ -16,11 +17,11 @@ use futures_util::lock::Mutex;
 
 use super::alarm::Alarm;
 use super::duty_store::{Duty, DutyStore, LeadNotice};
+use super::inboxes::Inboxes;
 use super::operation_store::{Operation, OperationStore};
 use super::push_receiver::Views;
 use super::root_places::RootPlaces;
 use super::root_store::RootStore;
-use crate::inbox::inboxes::Inboxes;
 use crate::kit::outbox::Outbox;
 use crate::kit::store::Store;
 use tally_core::cluster::root::{DATACENTERS_MAX, Root, RootEntry};

@@ -8,10 +8,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::lead_calls::take_over;
 use super::lead_sweep::progress::{SWEEP, Sweep};
 use super::root_places::SIZES;
 use super::root_store::RootStore;
+use super::roots::lead_calls::take_over;
 use super::values::DeploymentValues;
 use crate::kit::store::Store;
 use tally_core::cluster::apart::{LeadsApart, is_apart, placed};

@@ -9,13 +9,14 @@ use std::rc::Rc;
 
 use super::object::InboxCore;
 use tally_api::metrics::Metric;
-use tally_core::counter::deferred_writes::DeferredWrites;
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::counter::inbox::{InboxBatch, begin};
 use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::queue::deferred_writes::DeferredWrites;
+use tally_core::counter::queue::inbox::{InboxBatch, begin};
+use tally_core::counter::queue::write_outcome::{DeadLetterReason, WriteOutcome, verdict};
 use tally_core::counter::queue::{
-    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DEFERRED_ROWS_MAX,
-    DeadLetterReason, InboxId, QueuedDelivery, RETRY_MS, WriteOutcome, verdict,
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DEFERRED_ROWS_MAX, InboxId,
+    QueuedDelivery, RETRY_MS,
 };
 use tally_core::order::set_of;
 use tally_shared::concurrency::all_settled;

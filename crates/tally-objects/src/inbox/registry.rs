@@ -7,9 +7,9 @@
 
 use std::rc::Rc;
 
-use super::inboxes::Inboxes;
 use super::sender_sessions::Senders;
 use crate::directory::duty_store::LeadNotice;
+use crate::directory::inboxes::Inboxes;
 use crate::directory::roots::Roots;
 use crate::kit::store::Store;
 use tally_core::cluster::root::{Root, RootEntry};

@@ -6,14 +6,14 @@
 
 use std::cell::Cell;
 
-use crate::directory::lead_calls::LEADS_AT_ONCE;
+use crate::directory::roots::lead_calls::LEADS_AT_ONCE;
 use crate::kit::store::{Store, blob, integer};
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::numbers::Numbers;
+use tally_core::counter::queue::sessions::SenderLane;
 use tally_core::counter::queue::{InboxId, QUEUE_HOLDS_MS};
-use tally_core::counter::sessions::SenderLane;
 use tally_host::Host;
 use tally_host::object::SqlValue;
 use tally_shared::concurrency::all_settled;

@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 
 use crate::kit::store::{Store, blob, integer};
 use tally_core::counter::id::CounterId;
-use tally_core::counter::inbox::{DrainWait, InboxBatch, InboxState, NewBatch, last_within};
 use tally_core::counter::nonces::Nonces;
+use tally_core::counter::queue::inbox::{DrainWait, InboxBatch, InboxState, NewBatch, last_within};
+use tally_core::counter::queue::write_outcome::DeadLetter;
 use tally_core::counter::queue::{
-    BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, LogRow,
-    LogRowHead, RETRY_MS,
+    BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, InboxId, LOGGED_HEAD_BYTES, LogRow, LogRowHead, RETRY_MS,
 };
 use tally_host::object::SqlValue;
 use tally_wire::messages::{DeadLetters, Fault, decode, encode};

@@ -4,9 +4,10 @@
 use super::requests::CommandRequest;
 use std::collections::BTreeSet;
 
+use super::core::{COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, busy, reply_of};
 use super::counters::UpdateOutcome;
 use super::locks::Guard;
-use super::object::{COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, busy, keys_of, reply_of};
+use super::requests::keys_of;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_redis::reply_error::ReplyError;
 use tally_redis::{error, kept_replies, strings};

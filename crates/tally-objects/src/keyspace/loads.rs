@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::boards::BoardRead;
+use super::core::{COUNTERS_AT_ONCE, KeyspaceCore};
 use super::counters::CounterRead;
-use super::object::{COUNTERS_AT_ONCE, KeyspaceCore};
 use super::store::{ExpiryTarget, Row};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_redis::command::Command;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::object::KeyspaceCore;
+use super::core::KeyspaceCore;
 use super::store::{KeyName, NAMES_PAGE, Row};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::put_in_order;

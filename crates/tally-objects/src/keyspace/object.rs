@@ -7,9 +7,8 @@
 //!
 //! A command: lock its keys, load them, decide, write, answer. If others have counted meanwhile, it is decided again.
 
-pub(super) use super::requests::keys_of;
 use super::requests::{
-    CommandRequest, adds, adds_elements, is_blind, is_reset, limit_key, script_of_sets,
+    CommandRequest, adds, adds_elements, is_blind, is_reset, keys_of, limit_key, script_of_sets,
     sorted_together,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,15 +17,17 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::boards::Boards;
+use super::core::{
+    COUNTERS_AT_ONCE, ElementLine, KeyspaceCore, ROUNDS_MAX, busy, reply_of, unavailable,
+};
 use super::counters::{Counters, UpdateOutcome, kept_end};
-use super::ends::PostponedEnds;
 use super::lanes::AddLanes;
 use super::listeners::Listeners;
 use super::loads::KeysRead;
 use super::locks::Locks;
-use super::sketches::ElementLine;
+use super::postponed_ends::PostponedEnds;
 use super::store::{ExpiryTarget, KeyspaceStore, Row, Try};
-use crate::cell::keyed_writes::kept_ms;
+use crate::cell::ledger::kept_ms;
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -41,32 +42,12 @@ use tally_redis::space::{KeyspaceEntry, Space, StoredValue};
 use tally_redis::{account_room, error, kept_replies, notifications};
 use tally_shared::concurrency::all_settled;
 use tally_wire::messages::{Call, Fault, KeptSize, RunCommands, Subscribe, decode};
-use tally_wire::redis::{Reply, UNAVAILABLE};
+use tally_wire::redis::Reply;
 use tally_wire::rights::Scope;
-
-/// The most times that a command is decided, because others may count meanwhile.
-pub(super) const ROUNDS_MAX: usize = 8;
-
-/// How many counters are read or added to at once.
-pub(super) const COUNTERS_AT_ONCE: usize = 64;
 
 /// The keyspace, as the platform sees it.
 pub struct Keyspace {
     core: Rc<KeyspaceCore>,
-}
-
-/// The keyspace.
-pub(super) struct KeyspaceCore {
-    pub(super) host: Host,
-    pub(super) rows: KeyspaceStore,
-    pub(super) counters: Rc<Counters>,
-    pub(super) lanes: Rc<AddLanes>,
-    pub(super) boards: Boards,
-    pub(super) elements: ElementLine,
-    pub(super) locks: Locks,
-    pub(super) listeners: Rc<Listeners>,
-    pub(super) ends: PostponedEnds,
-    storage: StorageGuard,
 }
 
 impl Keyspace {
@@ -539,31 +520,6 @@ impl KeyspaceCore {
             caller: request.caller,
             slot: self.slot(),
         })
-    }
-}
-
-/// The refusal of a command whose keys do not stay as they were read.
-pub(super) fn busy() -> ReplyError {
-    let text = "others count this key all the time; nothing was done, try again";
-    ReplyError::Reply(Reply::err(text))
-}
-
-/// The reply to a command of unknown outcome.
-pub(super) fn unavailable(fault: &Fault) -> Reply {
-    let sentence = "the command may or may not have been carried out";
-    Reply::Error(match fault {
-        Fault::Unavailable(what) => format!("{UNAVAILABLE} {what}; {sentence}"),
-        Fault::TooMany(limit) => {
-            format!("ERR there are more than {limit} keys; give a longer prefix")
-        }
-        other => format!("{UNAVAILABLE} {other}; {sentence}"),
-    })
-}
-
-pub(super) fn reply_of(done: Result<Reply, ReplyError>) -> Reply {
-    match done {
-        Ok(reply) | Err(ReplyError::Reply(reply)) => reply,
-        Err(ReplyError::Fault(fault)) => unavailable(&fault),
     }
 }
 

@@ -6,7 +6,8 @@
 use super::requests::CommandRequest;
 use std::collections::BTreeSet;
 
-use super::object::{KeyspaceCore, row_of, unavailable};
+use super::core::{KeyspaceCore, unavailable};
+use super::object::row_of;
 use tally_core::order::set_of;
 use tally_redis::command::{Act, run};
 use tally_redis::notifications::KeyEvent;

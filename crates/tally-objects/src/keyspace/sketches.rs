@@ -5,17 +5,15 @@
 //! grew now. A key is locked exclusively from the read until its elements are durable.
 
 use super::requests::CommandRequest;
-use std::cell::Cell;
 
+use super::core::{COUNTERS_AT_ONCE, KeyspaceCore};
 use super::counters::{Counters, needs_home};
-use super::object::{COUNTERS_AT_ONCE, KeyspaceCore};
 use tally_core::counter::flush::{Element, Load, Refusal};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::settings::UniqueHash;
 use tally_core::order::set_of;
 use tally_core::sketch::{HashId, Hll, Uniques, redis_hash, redis_token_of};
-use tally_host::Host;
 use tally_redis::error;
 use tally_redis::reply_error::ReplyError;
 use tally_shared::call_within;
@@ -29,21 +27,6 @@ const ELEMENTS_SENT_MAX: usize = 10_000;
 
 /// The most attempts of a message: a home or a datacenter may have to be looked up first, and an attempt may be lost.
 const ROUNDS_MAX: usize = 4;
-
-/// The lane by which elements reach cells.
-pub(super) struct ElementLine {
-    lane: u64,
-    next: Cell<u64>,
-}
-
-impl ElementLine {
-    pub(super) fn new(host: &Host) -> Self {
-        Self {
-            lane: host.random(),
-            next: Cell::new(1),
-        }
-    }
-}
 
 /// The value of a key.
 enum Sketch {

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::sizes::{differs, sampled};
-use crate::archive::object_repair;
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, Socket};
 use tally_shared::fleet;
@@ -20,6 +19,9 @@ const LOOK_EVERY: u32 = 256;
 /// A hash is below 2^52, which a JavaScript number holds exactly.
 const OBJECT_BITS: u32 = 52;
 
+/// Answers a [`RepairObject`]; the flag says whether storage has changed.
+type RepairAnswer = fn(&str, &Object, &IncomingCall) -> (Reply, bool);
+
 /// An object, as the platform sees it.
 pub struct MeasuredObject {
     /// Its name in metrics.
@@ -27,18 +29,26 @@ pub struct MeasuredObject {
     shell: Box<dyn Shell>,
     object: Object,
     host: Host,
+    repair: RepairAnswer,
     calls: Cell<u32>,
     reported_bytes: Cell<u64>,
 }
 
 impl MeasuredObject {
     /// An object that has started.
-    pub fn new(kind: &'static str, shell: Box<dyn Shell>, object: Object, host: Host) -> Self {
+    pub fn new(
+        kind: &'static str,
+        shell: Box<dyn Shell>,
+        object: Object,
+        host: Host,
+        repair: RepairAnswer,
+    ) -> Self {
         Self {
             kind,
             shell,
             object,
             host,
+            repair,
             calls: Cell::default(),
             reported_bytes: Cell::default(),
         }
@@ -98,7 +108,7 @@ impl Shell for MeasuredObject {
             // A repair is answered even while the storage of the object cannot be read.
             if arrived.path == RepairObject::PATH {
                 let kind = self.kind;
-                let (reply, has_changed) = object_repair::answer(kind, &self.object, &arrived);
+                let (reply, has_changed) = (self.repair)(kind, &self.object, &arrived);
                 if has_changed {
                     self.shell.reload();
                 }

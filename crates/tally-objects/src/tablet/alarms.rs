@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{ALARM, TabletRows, row_key};
+use super::row_names::{ALARM, row_key};
+use super::rows::TabletRows;
 use crate::kit::store::{integer, text};
 use tally_core::counter::id::CounterId;
 use tally_core::order::in_order;

@@ -3,8 +3,7 @@
 //! Invariant: a row has the same name in a bundle as in a tablet, wherever it comes from. The row with the lead's place
 //! is not part of it.
 
-use super::hosted_rows::{PRESENCE, start_of};
-use super::rows::{LEDGER, NamedRows, row_key};
+use super::row_names::{BundlePage, LEDGER, NamedRows, PRESENCE, row_key, start_of};
 use crate::cell::rows::{CellRows, OwnRows};
 use crate::kit::store::{WHOLE_MAX, integer};
 use tally_core::counter::ledger::WriteKey;
@@ -19,9 +18,6 @@ const RECORDS_AT_ONCE: i64 = 4_096;
 
 /// Bytes of a page, a quarter of what the log of a tablet holds before it is folded. Each page has at least one row.
 const PAGE_BYTES_MAX: usize = 256 << 10;
-
-/// A page of a bundle, and the name after which there are more rows.
-pub(super) type BundlePage = (NamedRows, Option<Vec<u8>>);
 
 impl CellRows {
     /// The rows after a name (empty for the first), as many as a page holds.

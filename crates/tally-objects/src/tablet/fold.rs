@@ -3,7 +3,8 @@
 //! Invariant: the changes of the log are written and the log is emptied in one transaction, so a restart finds each
 //! change in one of them.
 
-use super::rows::{ALARM, LOG_SCHEMA, Name, TabletRows, no_rows};
+use super::row_names::{ALARM, Name};
+use super::rows::{LOG_SCHEMA, TabletRows, no_rows};
 use crate::kit::store::{framed, statement_sizes};
 use tally_host::object::SqlValue;
 use tally_wire::messages::{Fault, decode};

@@ -5,18 +5,16 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::bundle::BundlePage;
-use super::rows::{ALARM, LEDGER, NamedRows, TabletRows, row_key};
+use super::row_names::{
+    ALARM, BundlePage, LEDGER, NamedRows, kind_of, record_key, row_key, start_of,
+};
+use super::rows::TabletRows;
 use super::wakes::WakeRows;
-use crate::cell::repair::damaged_row;
-use crate::cell::rows::DamagedRow;
+use crate::cell::damage::{DamagedRow, damaged_row};
 use tally_core::cluster::push::TOGETHER;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::WriteKey;
 use tally_wire::messages::Fault;
-
-/// Name of the row with the lead's place: kind 0, start 1.
-pub(super) const PRESENCE: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
 
 /// The alarm of a tenant.
 #[derive(Default)]
@@ -259,20 +257,4 @@ impl HostedRows {
     fn change(&self, key: Vec<u8>, body: Option<Vec<u8>>) -> Result<(), Fault> {
         self.tablet.change((self.counter.clone(), key), body)
     }
-}
-
-/// The bytes of the name of a row of the ledger.
-fn record_key(slot: i64, key: WriteKey) -> Vec<u8> {
-    let mut name = row_key(LEDGER, slot);
-    name.extend_from_slice(&key.0);
-    name
-}
-
-pub(crate) fn start_of(key: &[u8]) -> Option<i64> {
-    let bytes = key.get(1..9)?.try_into().ok()?;
-    Some(i64::from_be_bytes(bytes) ^ i64::MIN)
-}
-
-fn kind_of(kind: i32) -> u8 {
-    u8::try_from(kind).unwrap_or(LEDGER)
 }

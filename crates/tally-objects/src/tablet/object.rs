@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::Poll;
 
 use futures_channel::oneshot;
@@ -19,7 +19,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::hosted_rows::{HostedRows, TenantAlarm};
 use super::rows::TabletRows;
-use crate::cell::object::Core as Tenant;
+use super::tenancy::{Tenancy, Tenants};
+use crate::cell::core::CellCore as Tenant;
 use crate::cell::store::CellStore;
 use crate::kit::alarm_turns;
 use crate::kit::batch::{ANSWER_MS_MAX, Answers, arrived, bytes_of, check_size, refusal};
@@ -51,32 +52,12 @@ const ALARM_SOONEST_MS: i64 = 1_000;
 /// The longest time that rows stay in the log before it is folded, milliseconds.
 const FOLDED_WITHIN_MS: i64 = 60_000;
 
-/// The tablet that hosts a cell.
-pub(crate) struct Tenancy {
-    tablet: Weak<Core>,
-    counter: CounterId,
-    /// Its messages to the directory.
-    pub(crate) outbox: Rc<Outbox>,
-    alarm: Rc<TenantAlarm>,
-    /// The tablet's number, once it is known.
-    pub(crate) number: Rc<Cell<Option<u32>>>,
-}
-
-impl Tenancy {
-    /// The cell leaves memory.
-    pub(crate) fn leave(&self) {
-        if let Some(tablet) = self.tablet.upgrade() {
-            tablet.tenants.borrow_mut().remove(&self.counter);
-        }
-    }
-}
-
 /// A tablet, as the platform sees it.
 pub struct Tablet {
-    core: Rc<Core>,
+    core: Rc<TabletCore>,
 }
 
-struct Core {
+struct TabletCore {
     host: Host,
     object: Object,
     rows: Rc<TabletRows>,
@@ -104,7 +85,7 @@ impl Tablet {
     /// Starts the object from what is stored.
     pub fn start(object: Object, host: Host) -> Self {
         let (rows, read) = TabletRows::open(Store::new(object.clone()));
-        let core = Core {
+        let core = TabletCore {
             outbox: Outbox::new(object.clone(), host.clone(), usize::MAX),
             host,
             object,
@@ -196,7 +177,13 @@ fn counts_before_it_sends(path: &str) -> bool {
     [Flush::PATH, CountKeyed::PATH].contains(&path)
 }
 
-impl Core {
+impl Tenants for TabletCore {
+    fn leave(&self, counter: &CounterId) {
+        self.tenants.borrow_mut().remove(counter);
+    }
+}
+
+impl TabletCore {
     /// Refuses while storage cannot be read.
     fn readable(&self) -> Result<(), Fault> {
         self.storage
@@ -215,8 +202,9 @@ impl Core {
         }
         let alarm: Rc<TenantAlarm> = Rc::default();
         let rows = HostedRows::new(self.rows.clone(), counter.clone(), alarm.clone());
+        let tablet = Rc::downgrade(self);
         let tenancy = Tenancy {
-            tablet: Rc::downgrade(self),
+            tablet,
             counter: counter.clone(),
             outbox: self.outbox.clone(),
             alarm,

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::bundle::BundlePage;
+use super::row_names::{ALARM, BundlePage, Name, NamedRows};
 use super::wakes::WakeRows;
-use crate::cell::repair::{damaged_in, named};
+use crate::cell::damage::{damaged_in, named};
 use crate::kit::store::{Store, finished, in_room, integer};
 use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
@@ -40,18 +40,6 @@ const LOG_BYTES_MAX: usize = 256 << 10;
 
 /// The most bytes of one row of the log: a row of storage holds 2 MB.
 const LOG_ROW_BYTES_MAX: usize = 1 << 20;
-
-/// Kind of a row of the ledger, after those of cells.
-pub(crate) const LEDGER: u8 = 200;
-
-/// Kind of a cell's alarm.
-pub(super) const ALARM: u8 = 201;
-
-/// Rows that were found, in order: the bytes of their names, and their bodies.
-pub(super) type NamedRows = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// A row: its tenant, and its name.
-pub(super) type Name = (CounterId, Vec<u8>);
 
 /// The state of a row in memory before a change: none, or a body, or deleted.
 type Before = Option<Option<Vec<u8>>>;
@@ -81,15 +69,6 @@ pub(crate) struct TabletRows {
 struct Turn {
     depth: u32,
     changed: Vec<(Name, Before)>,
-}
-
-/// The name of a row, as bytes: its kind and its start. The start is big endian with the sign bit inverted, so that
-/// names sort like numbers.
-pub(super) fn row_key(kind: u8, start: i64) -> Vec<u8> {
-    let mut key = Vec::with_capacity(9);
-    key.push(kind);
-    key.extend_from_slice(&(start ^ i64::MIN).to_be_bytes());
-    key
 }
 
 pub(super) fn no_rows(result: Result<Vec<Vec<SqlValue>>, Fault>) -> Result<(), Fault> {

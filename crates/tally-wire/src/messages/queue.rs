@@ -9,7 +9,8 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::numbers::Numbers;
-use tally_core::counter::queue::{DeadLetter, Event, InboxId, QueuedDelivery};
+use tally_core::counter::queue::write_outcome::DeadLetter;
+use tally_core::counter::queue::{Event, InboxId, QueuedDelivery};
 
 calls! {
     Append => AppendResult, "/append", |it| Address::Inbox(&it.to);

@@ -14,7 +14,7 @@ use tally_wire::messages::Fault;
 
 /// The tables of a partition.
 pub(super) struct PartitionTables {
-    schema: &'static [&'static str],
+    schema: [&'static [&'static str]; 2],
     pub(super) store: Store,
     storage: StorageGuard,
     pub(super) spreads: Rc<LeadSpreads>,
@@ -23,7 +23,7 @@ pub(super) struct PartitionTables {
 
 impl PartitionTables {
     /// Opens the tables, which `schema` creates where there are none.
-    pub(super) fn open(schema: &'static [&'static str], object: &Object, host: &Host) -> Self {
+    pub(super) fn open(schema: [&'static [&'static str]; 2], object: &Object, host: &Host) -> Self {
         let store = Store::new(object.clone());
         let bundles = RootBundles::new(host, &store, DirectoryTotals::wide_columns());
         let tables = Self {
@@ -59,7 +59,7 @@ impl PartitionTables {
         if is_new {
             let totals = totals_schema();
             self.store
-                .create_schema(&[self.schema, &[totals.as_str()]].concat())?;
+                .create_schema(&[self.schema[0], self.schema[1], &[totals.as_str()]].concat())?;
         }
         // First, because a new partition has no counts yet.
         self.spreads.open(is_new)?;

@@ -5,8 +5,8 @@
 
 use super::Roots;
 use crate::directory::duty_store::{Duty, LeadNotice, duties};
-use crate::directory::lead_calls::{LEADS_AT_ONCE, silent, sums, suspend};
 use crate::directory::operation_store::Operation;
+use crate::directory::roots::lead_calls::{LEADS_AT_ONCE, silent, sums, suspend};
 use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::in_order;

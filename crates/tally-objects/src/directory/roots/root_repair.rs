@@ -5,7 +5,7 @@
 //! is restored from the last snapshot: no other source knows whether there is a counter.
 
 use super::Roots;
-use crate::directory::lead_calls::sums;
+use crate::directory::roots::lead_calls::sums;
 use tally_core::cluster::operation::Cells;
 use tally_core::cluster::root::{DATACENTERS_MAX, Root, RootEntry};
 use tally_core::cluster::view::View;

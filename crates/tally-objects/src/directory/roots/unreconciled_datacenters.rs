@@ -4,7 +4,7 @@
 //! Invariant: a datacenter is reconciled once for each operation, in one commit of the root.
 
 use super::Roots;
-use crate::directory::lead_calls::{silent, sums};
+use crate::directory::roots::lead_calls::{silent, sums};
 use tally_core::cluster::operation::ReconciliationReport;
 use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::counter::id::CounterId;

@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use super::id::CounterId;
-use super::ledger::{KeySource, WriteKey};
-use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
-use super::queue::{
-    DeadLetter, InboxId, LogRow, LogRowHead, QueuedDelivery, WriteOutcome, gather, retry_after_ms,
-};
+use crate::counter::id::CounterId;
+use crate::counter::ledger::{KeySource, WriteKey};
+use crate::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
+use crate::counter::queue::write_outcome::{DeadLetter, WriteOutcome, retry_after_ms};
+use crate::counter::queue::{InboxId, LogRow, LogRowHead, QueuedDelivery, gather};
 
 /// How many rows of the log are written before the nonces are stored again: one more row in 256. A batch that begins
 /// stores them too. At a start the heads of that many rows are read, of 30 bytes each.

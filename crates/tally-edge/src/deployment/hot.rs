@@ -1,6 +1,6 @@
 //! The counters that are written most now.
 
-use crate::deployment::metrics::ask_fleet;
+use super::metrics::ask_fleet;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use tally_api::public::hot_json;

@@ -109,7 +109,7 @@ impl Inboxes {
     ///
     /// # Errors
     /// `Unavailable` where one fails, or takes too long.
-    pub(super) async fn drain(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
+    pub(crate) async fn drain(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         let drain = |inbox: &InboxId| {
             let (to, counter) = (inbox.clone(), counter.clone());
             async move {

@@ -3,19 +3,19 @@
 //! Invariants: an event is in one message of one batch. For a queue, each message has a separate key before it is sent.
 //! So each key counts once, also if its batch is sent twice, delivered twice or out of order.
 //!
-//! Life of an event: it joins the lane of its inbox or queue, see [`super::lane`]. There it joins a message of the
-//! batch, or becomes a message. Batches of one lane are sent one after the other, so that their nonces rise. A batch
-//! that is larger than one send is sent in parts, at the same time. Each event has the outcome of its part.
+//! Life of an event: it joins the lane of its inbox or queue, see [`crate::counter::lane`]. There it joins a message of
+//! the batch, or becomes a message. Batches of one lane are sent one after the other, so that their nonces rise. A
+//! batch that is larger than one send is sent in parts, at the same time. Each event has the outcome of its part.
 
 use std::fmt;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use super::batchable::Batchable;
-use super::id::{CounterId, Datacenter};
-use super::ledger::{KeySource, KeyedWrite, WriteKey};
-use super::queue::{APPEND_ENTRIES_MAX, Event, QueuedDelivery, SUMMED_MAX, keys_of};
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::lane::batchable::Batchable;
+use crate::counter::ledger::{KeySource, KeyedWrite, WriteKey};
+use crate::counter::queue::{APPEND_ENTRIES_MAX, Event, QueuedDelivery, SUMMED_MAX, keys_of};
 
 /// The most messages that a queue of the platform takes at once. Source: Cloudflare Queues, "Limits".
 pub const BATCH_MESSAGES_MAX: usize = 100;

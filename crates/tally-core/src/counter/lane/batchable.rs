@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use super::flush::{Load, newest_at};
+use crate::counter::flush::{Load, newest_at};
 
 /// The entries that imported registers count as, for any number of imports: 16,384 registers of 6 bits, in entries of
 /// 16 bytes.
@@ -30,7 +30,7 @@ pub trait Batchable {
     /// The meaning of the batch's outcome for an item, by the item's position and that of the last item.
     fn seen_from(item: Self::Position, last: Self::Position) -> Self::Position;
 
-    /// The number of its entries: at most [`super::lane::BATCH_ENTRIES_MAX`].
+    /// The number of its entries: at most [`crate::counter::lane::BATCH_ENTRIES_MAX`].
     fn entries(&self) -> usize;
 
     /// Makes the batch ready to be sent now, unix milliseconds, with this many items. `generation` is the last one that

@@ -24,7 +24,7 @@ const ROOM_MS_MAX: i64 = 2_000;
 const TAKE_MS_MAX: u64 = 2_000;
 
 /// Stops leads. Returns those that did not answer.
-pub(super) async fn suspend(
+pub(crate) async fn suspend(
     outbox: &Rc<Outbox>,
     counter: &CounterId,
     root: &Root,
@@ -44,7 +44,7 @@ pub(super) async fn suspend(
 }
 
 /// Sums datacenters; `None` for one that does not answer with all of its shards.
-pub(super) async fn sums(
+pub(crate) async fn sums(
     outbox: &Rc<Outbox>,
     counter: &CounterId,
     root: &Root,
@@ -64,14 +64,14 @@ pub(super) async fn sums(
 }
 
 /// The fault where a needed lead does not answer.
-pub(super) fn silent(datacenter: &Datacenter) -> Fault {
+pub(crate) fn silent(datacenter: &Datacenter) -> Fault {
     Fault::Unavailable(format!(
         "datacenter {datacenter} does not answer, and this needs it; nothing was changed"
     ))
 }
 
 /// Has a lead taken over at its place.
-pub(super) async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
+pub(crate) async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
     if at.place == LeadPlace::Own {
         let lead = CellAddress::lead(&at.counter, &at.datacenter);
         open_objects::room_of_own(host, &lead, host.now_ms() + ROOM_MS_MAX).await?;

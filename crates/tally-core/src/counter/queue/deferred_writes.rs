@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::id::CounterId;
-use super::inbox::InboxBatch;
-use super::ledger::{KeySource, WriteKey};
-use super::queue::{DISTINCT_KEYS_MAX, QueuedDelivery, wait_with};
+use crate::counter::id::CounterId;
+use crate::counter::ledger::{KeySource, WriteKey};
+use crate::counter::queue::inbox::InboxBatch;
+use crate::counter::queue::{DISTINCT_KEYS_MAX, QueuedDelivery, wait_with};
 use crate::order::set_of;
 
 /// Counters whose writes could not be counted when they were sent. Later writes of such a counter wait in a separate

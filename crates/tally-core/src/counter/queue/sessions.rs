@@ -8,16 +8,16 @@
 //!
 //! Messages may be lost, repeated and late. A sender repeats the close of a session until the root has answered.
 //! Sessions of a lane are numbered, so the root recognizes a late copy of the message that opened a closed session. A
-//! sender that ends without closing its session leaves it open: [`super::queue`] says for how long it counts.
+//! sender that ends without closing its session leaves it open: [`crate::counter::queue`] says for how long it counts.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::id::CounterId;
-use super::lane::IN_FLIGHT_MS_MAX;
-use super::ledger::WriteKey;
-use super::numbers::{Decision, Numbers, lane_and_number};
+use crate::counter::id::CounterId;
+use crate::counter::lane::IN_FLIGHT_MS_MAX;
+use crate::counter::ledger::WriteKey;
+use crate::counter::numbers::{Decision, Numbers, lane_and_number};
 
 /// How long after its last write a session is closed, milliseconds. Twice the time that a batch may be in flight is
 /// longer than any request waits for one. 2 s are added, because a write may join a message of the second before, which
