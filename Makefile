@@ -12,7 +12,7 @@ help:
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
 	@echo "make package the npm package edgetally: server, command and client, for machines without Rust, as build/edgetally-<version>.tgz; and the one with the native server for this platform, which needs musl-gcc"
 	@echo "make test    every test, about 20 minutes on two cores: native, of the scripts, with real servers and proxies, the commands of the documents, with kills of the server, end to end, then in a real browser"
-	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n prints the events of one; FAULTS=n; UPGRADE=1: two builds; HOLDS=1: holds"
+	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n prints the events of one; FAULTS=n; UPGRADE=1: two builds; HOLDS=1: holds; HISTORY=folder: histories"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make fixture writes the data folder of this version that later builds must open, tests/fixtures/data/<version>-<host>; see docs/internals/storage.md"
 	@echo "make openapi writes crates/tally-api/openapi.json, which is served, from src/openapi.json, the Rust types and the table of codes"
@@ -66,20 +66,29 @@ test: build
 	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs && $(NODE) scripts/prometheus.mjs && $(NODE) scripts/servers.mjs && $(NODE) scripts/python-clients.mjs && $(NODE) scripts/kubernetes.mjs
 	cargo test --locked
 	cargo build --locked --package tally-simulation --bin deployments && cargo build --locked --package tally-server
-	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'package/test/*.test.mjs'
+	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'tests/histories/*.test.mjs' 'simulation/ledger/*.test.mjs' 'package/test/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/servers/*.test.mjs' 'tests/kubernetes/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
-	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs
+	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs && $(NODE) tests/histories/served.mjs
 	cargo test --locked --package tally-server
 	$(NODE) --test --test-concurrency=2 --test-reporter=spec 'tests/server/*.test.mjs'
-	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs
+	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs && NATIVE=1 $(NODE) tests/histories/served.mjs
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e --project 'virtual*' --project tablets --project platform --project server
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
 
-# FROM is the first seed. Seeds of a run that is not named are those of its second.
-soak:
+# FROM is the first seed. Seeds of a run that is not named are those of its second. HISTORY is a folder for the histories.
+SOAK_REPORT := $(CURDIR)/target/soak.json
+soak: setup
+	@rm -f "$(SOAK_REPORT)"; mkdir -p target
 	@SEED="$(SEED)" SEEDS="$${SEEDS:-10000}" FROM="$${FROM:-$$(date +%s)000000}" \
-		cargo test --locked --quiet --profile simulation --package tally-simulation --test worlds -- --ignored --exact soak::soak --nocapture
+		HISTORY="$(abspath $(HISTORY))" REPORT="$(SOAK_REPORT)" \
+		cargo test --locked --quiet --profile simulation --package tally-simulation --test worlds -- --ignored --exact soak::soak --nocapture; \
+		status=$$?; $(NODE) simulation/ledger/ledger.mjs worlds "$(SOAK_REPORT)"; exit $$status
+	@if [ -n "$(HISTORY)" ]; then $(NODE) tests/histories/check.mjs --ledger "$(abspath $(HISTORY))"; fi
+	@if [ -e build/index.js ]; then LEDGER=1 $(NODE) tests/histories/served.mjs KILLS=50 SECONDS=20; \
+		else echo "soak: workerd was SKIPPED: make build makes its program"; fi
+	@if [ -e target/debug/tally-server ]; then LEDGER=1 NATIVE=1 $(NODE) tests/histories/served.mjs KILLS=50 SECONDS=20; \
+		else echo "soak: the native server was SKIPPED: cargo build -p tally-server makes it"; fi
 	@SEED="$(or $(SEED),$(shell date +%s))" CASES="$${CASES:-20000000}" \
 		cargo test --locked --quiet --profile simulation --test native access_fuzz
 	@cargo test --locked --quiet --profile simulation --package tally-core --test laws -- --ignored --nocapture
@@ -106,7 +115,8 @@ script: setup
 	@$(NODE) scripts/dashboard.mjs --script
 
 mutants: setup
-	@exec $(NODE) simulation/mutants/mutations.mjs
+	@REPORT="$(CURDIR)/target/mutants.json" $(NODE) simulation/mutants/mutations.mjs; \
+		status=$$?; $(NODE) simulation/ledger/ledger.mjs mutants target/mutants.json; exit $$status
 
 check: setup-check
 	@$(NODE) scripts/check.mjs

@@ -67,7 +67,7 @@ function judge(by) {
   return why === undefined ? [false, `does not run:\n${output}`] : [true, `caught by ${by}: ${why}${seedOf()}`];
 }
 
-let survivors = 0;
+const survivors = [];
 try {
   fresh();
   for (const by of new Set(chosen.map(([, , , , by]) => by))) {
@@ -83,11 +83,15 @@ try {
       [isCaught, verdict] = judge(by);
       writeFileSync(path, source);
     }
-    if (!isCaught) survivors += 1;
+    if (!isCaught) survivors.push(what);
     console.log(`${what}: ${verdict}`);
   }
 } finally {
   rmSync(copy, { recursive: true, force: true });
 }
-console.log(`${chosen.length - survivors} of ${chosen.length} mutations caught`);
-process.exitCode = survivors === 0 ? 0 : 1;
+const caught = chosen.length - survivors.length;
+console.log(`${caught} of ${chosen.length} mutations caught`);
+// What simulation/ledger/ledger.mjs adds to the ledger.
+const report = { run: chosen.length, all: MUTATIONS.length, caught, survivors };
+if (process.env.REPORT) writeFileSync(process.env.REPORT, JSON.stringify(report));
+process.exitCode = survivors.length === 0 ? 0 : 1;

@@ -9,6 +9,7 @@ use std::task::Poll;
 use tally_host::http::{Body, Response};
 
 use crate::core::Core;
+use crate::history::Call;
 use crate::isolate::{Isolate, Role};
 use crate::network::Site;
 use crate::one_shot::OneShot;
@@ -238,6 +239,7 @@ impl Client {
         assert!(!edges.is_empty(), "the site has no edge: give it one");
         let chosen = ask.edge.unwrap_or_else(|| core.chance.pick(edges.len()));
         let edge = edges[chosen % edges.len()].clone();
+        let call = Call::begin(core, &ask, &core.network.name(self.site));
         let slot = OneShot::new();
         let hangs_up = HangsUp {
             core: core.clone(),
@@ -275,6 +277,9 @@ impl Client {
             }
         };
         drop(hangs_up);
+        if let Some(call) = call {
+            call.end(&outcome);
+        }
         outcome
     }
 }

@@ -19,6 +19,7 @@ use crate::clocks::Clocks;
 use crate::executor::{Executor, Owner, Step};
 use crate::faults::{Faults, Housing, Options};
 use crate::guest::{Backing, Guest};
+use crate::history::History;
 use crate::intervention::Intervention;
 use crate::isolate::{Isolate, Role};
 use crate::journal::Journal;
@@ -48,6 +49,7 @@ pub struct Core {
     pub(crate) executor: Rc<Executor>,
     pub(crate) chance: Chance,
     pub(crate) journal: Journal,
+    pub(crate) history: History,
     pub(crate) faults: Cell<Faults>,
     pub(crate) options: Options,
     pub(crate) network: Network,
@@ -81,6 +83,7 @@ impl Core {
             executor: Rc::default(),
             chance: Chance::new(seed),
             journal: Journal::default(),
+            history: History::default(),
             faults: Cell::new(Faults::NONE),
             network: Network::new(&options),
             clocks: Clocks::default(),

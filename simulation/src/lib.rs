@@ -35,6 +35,7 @@
 //! | `outside` | receivers outside of the deployment |
 //! | `guest`, `request`, `files` | `tally_host`'s traits |
 //! | `journal` | the log and the figures |
+//! | `history` | the calls of clients, for a checker that knows the contract alone |
 //!
 //! # What is modelled
 //!
@@ -81,6 +82,7 @@ mod executor;
 mod faults;
 mod files;
 mod guest;
+mod history;
 mod intervention;
 mod isolate;
 mod journal;

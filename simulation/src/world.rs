@@ -1,10 +1,13 @@
 //! A world: what tests build, run and look into.
 
 use std::future::Future;
+use std::io;
+use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use serde_json::Value;
 use tally_host::http::{self, Request, Response};
 use tally_host::object::{IncomingCall, Object, Reply, Rows, Shell};
 use tally_host::{Delivered, Host, Later, MessageOutcome, Point};
@@ -42,6 +45,20 @@ impl World {
     /// Keeps a log from now on; `is_shown` prints it too.
     pub fn keep_log(&self, is_shown: bool) {
         self.core.journal.keep(is_shown);
+    }
+
+    /// Keeps a history of the calls of clients in a file, from now on.
+    ///
+    /// # Errors
+    /// Where the file cannot be made.
+    pub fn keep_history(&self, path: &Path) -> io::Result<()> {
+        self.core.history.keep(path)
+    }
+
+    /// Notes in the history what is no call, as Jepsen's nemesis does.
+    pub fn note_history(&self, what: &str, value: &Value) {
+        let now_us = self.core.executor.now_us();
+        self.core.history.note(now_us, what, value);
     }
 
     /// The log so far.

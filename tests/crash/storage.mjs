@@ -5,11 +5,11 @@
 //
 // Three ways, each skipped and said where the machine has no means for it: a limit of file sizes (SQLite's
 // writes fail with EFBIG), a file system that is full (ENOSPC), a data folder that is read-only (EACCES).
-import { spawnSync } from "node:child_process";
-import { chmodSync, closeSync, mkdtempSync, openSync, readdirSync, rmSync, unlinkSync, writeSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { send } from "./client.mjs";
+import { WAYS, mountOn, runWithMounts, works } from "./disk.mjs";
 import { Load } from "./load.mjs";
 import { randomFrom, settings } from "./random.mjs";
 import { compare } from "./run.mjs";
@@ -22,71 +22,6 @@ const WITHIN_MS_MAX = 20_000;
 // Refusals that are waited for while nothing can be written, and acknowledgements before and after.
 const REFUSED_MIN = 60;
 const ACKNOWLEDGED_MIN = 100;
-// Room for a few hundred writes before it is filled up.
-const TMPFS = "size=24m";
-const FILL_BYTES = 64 * 1024;
-
-const works = (program, ...args) => spawnSync(program, args, { stdio: "ignore" }).status === 0;
-
-// Writes a file until nothing more fits.
-function fill(path) {
-  const file = openSync(path, "w");
-  try {
-    for (let bytes = FILL_BYTES; bytes >= 1; ) {
-      try {
-        writeSync(file, Buffer.alloc(bytes));
-      } catch (error) {
-        if (error.code !== "ENOSPC") throw error;
-        bytes = Math.floor(bytes / 2);
-      }
-    }
-  } finally {
-    closeSync(file);
-  }
-}
-
-// Root may write what is read-only, unless it gives that right up.
-const CAPABILITIES = "-dac_override,-dac_read_search";
-const isRoot = process.getuid?.() === 0;
-
-// Starts the server again on a folder whose rights have been changed: files that are open keep theirs.
-async function restartWith({ server, folder }, file, directory) {
-  await server.kill();
-  const objects = join(folder, "objects");
-  for (const entry of readdirSync(objects, { recursive: true, withFileTypes: true })) {
-    chmodSync(join(entry.parentPath, entry.name), entry.isDirectory() ? directory : file);
-  }
-  chmodSync(objects, directory);
-  server.spawn();
-  await until(() => server.urls.length > 0, "workerd does not listen", WITHIN_MS_MAX);
-}
-
-// Ways to take the disk away: missing() says why it cannot be done here, take() does it and give() undoes it.
-const WAYS = {
-  "a limit of file sizes": {
-    missing: () => (works("prlimit", "--version") ? undefined : "prlimit is missing (util-linux)"),
-    take: ({ server }) => limit(server, "0:"),
-    give: ({ server }) => limit(server, "unlimited:"),
-  },
-  "a full file system": {
-    // A name space of mounts of its own: what is mounted there goes with this process.
-    missing: () => (process.env.CRASH_MOUNTS ? undefined : "a file system cannot be mounted here (unshare --user --mount)"),
-    mounts: true,
-    take: ({ folder }) => fill(join(folder, "ballast")),
-    give: ({ folder }) => unlinkSync(join(folder, "ballast")),
-  },
-  "a read-only data folder": {
-    missing: () => (isRoot && !works("setpriv", "--version") ? "setpriv is missing (util-linux), and root may write everything" : undefined),
-    before: isRoot ? ["setpriv", `--bounding-set=${CAPABILITIES}`, `--inh-caps=${CAPABILITIES}`] : [],
-    take: (place) => restartWith(place, 0o444, 0o555),
-    give: (place) => restartWith(place, 0o644, 0o755),
-  },
-};
-
-function limit({ pid }, fsize) {
-  const { status, stderr } = spawnSync("prlimit", ["--pid", String(pid), `--fsize=${fsize}`], { encoding: "utf8" });
-  if (status !== 0) throw new Error(`prlimit: ${stderr}`);
-}
 
 const healthOf = async (server) => (await send(server.urls[0], "GET", "/healthz")).status;
 
@@ -97,7 +32,7 @@ async function quiet(load) {
 
 async function goThrough(name, way, seed) {
   const folder = mkdtempSync(join(tmpdir(), "tally-storage-"));
-  if (way.mounts && !works("mount", "-t", "tmpfs", "-o", TMPFS, "tmpfs", folder)) throw new Error("mount failed");
+  if (way.mounts) mountOn(folder);
   // A limit of open objects says that one process has all of them, as under `make serve`.
   const variables = { TALLY_OPEN_OBJECTS_MAX: "10000" };
   const server = serverOf({ folder, edges: EDGES, before: way.before, variables });
@@ -146,13 +81,8 @@ async function goThrough(name, way, seed) {
 }
 
 async function main() {
-  if (
-    !process.env.CRASH_MOUNTS &&
-    works("unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", tmpdir())
-  ) {
-    const inside = ["--user", "--map-root-user", "--mount", process.execPath, ...process.argv.slice(1)];
-    return spawnSync("unshare", inside, { stdio: "inherit", env: { ...process.env, CRASH_MOUNTS: "1" } }).status ?? 1;
-  }
+  const inside = runWithMounts();
+  if (inside !== undefined) return inside;
   const { SEED: seed } = settings({ SEED: Math.floor(Date.now() % 2 ** 32) }, process.argv.slice(2), process.env);
   let wrong = 0;
   for (const [name, way] of Object.entries(WAYS)) {

@@ -53,11 +53,15 @@ mod soak;
 mod watchers;
 mod writes;
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use futures_util::future::{join, join_all, join5};
+use serde_json::{Value, json};
 
 use plan::{Action, Plan};
 use service::{Reader, Service};
-use tally_simulation::{ClientRequest, Role};
+use tally_simulation::{ClientRequest, Figures, Role};
 use tally_wire::names;
 
 /// How long a datacenter is cut off, milliseconds.
@@ -207,12 +211,43 @@ impl Service {
     }
 }
 
-/// Lives the world of a seed.
-fn live(seed: u64, plan: Plan, is_logged: bool) -> tally_simulation::Figures {
+/// What a world was.
+struct Lived {
+    figures: Figures,
+    /// How long it took by its clock, milliseconds.
+    virtual_ms: u64,
+}
+
+/// What a checker of the history must know of a world before it reads any call.
+fn head_of(seed: u64, service: &Service) -> Value {
+    let plan = &service.plan;
+    let datacenters: BTreeMap<&str, &str> = (0..plan.sites.len())
+        .map(|site| (plan.sites[site], plan.datacenter(site)))
+        .collect();
+    json!({
+        "form": 1,
+        "source": "simulation",
+        "seed": seed,
+        "began_ms": service.world.now_ms(),
+        // Two clocks may be so far apart, and moments are whole milliseconds.
+        "clocks_ms": 2 * plan.options.skew_ms_max + 2,
+        "datacenters": datacenters,
+        "faults": format!("{:?}", plan.faults),
+    })
+}
+
+/// Lives the world of a seed. Its history goes to a file, if one is named.
+fn live(seed: u64, plan: Plan, is_logged: bool, history: Option<&Path>) -> Lived {
     if is_logged {
         eprintln!("{plan:#?}");
     }
     let service = Service::new(seed, plan, is_logged);
+    if let Some(path) = history {
+        service.world.keep_history(path).expect("a file");
+        let head = head_of(seed, &service);
+        service.world.note_history("begin", &head);
+    }
+    let began_ms = service.world.now_ms();
     if service.plan.holds.is_some() {
         service.place_limiters();
     }
@@ -245,5 +280,8 @@ fn live(seed: u64, plan: Plan, is_logged: bool) -> tally_simulation::Figures {
     service.heal();
     service.world.run(service.check_rest());
     assert_eq!(service.world.crossed(), 0, "requests woke each other");
-    service.world.figures()
+    Lived {
+        figures: service.world.figures(),
+        virtual_ms: service.world.now_ms().abs_diff(began_ms),
+    }
 }

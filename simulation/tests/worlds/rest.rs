@@ -79,6 +79,7 @@ impl Service {
         self.watchers.borrow_mut().truncate(1);
         self.world.sleep_ms(REST_MS).await;
         self.wake_senders().await;
+        self.world.note_history("rest", &serde_json::Value::Null);
         let mut values = Vec::new();
         for counter in 0..self.counters.len() {
             let seen = self.exact_value(counter).await;
