@@ -774,9 +774,23 @@ export const MUTATIONS = [
   [
     "a shard forgets the keys of a board that was not spread yet",
     "crates/tally-objects/src/board/writes.rs",
-    "        true => once.claim(),\n        false => *once,",
-    "        _ => once.claim(),",
+    "        true => once.claim(),",
+    "        true => *once,",
     "board_keys::a_key_that_was_used_before_the_board_was_spread_is_known_after",
+  ],
+  [
+    "a shard whose layout has ended answers writes to it as new",
+    "crates/tally-objects/src/board/writes.rs",
+    "if matches!(misplaced, Misplaced::Stale) {",
+    "if matches!(misplaced, Misplaced::Stale) && false {",
+    "board_keys::a_retry_to_a_board_that_has_ended_makes_no_board",
+  ],
+  [
+    "the answer to a write is exact while expired members are counted",
+    "crates/tally-objects/src/board/writes.rs",
+    "match loaded.is_exact && !members.is_empty() {",
+    "match !members.is_empty() {",
+    "board_promises::the_answer_to_a_write_is_not_called_exact_while_expired_members_are_counted",
   ],
   [
     "a script that writes runs where none may",

@@ -125,6 +125,13 @@ describe("counters", () => {
     isOk(sent().read(20));
     breaks(sent().read(16), /no choice|missing/);
   });
+  test("a number above 2^53 in a line is read exactly", () => {
+    const large = "9007199254740993";
+    const text = `{"id":"a","delta":${large}}`;
+    const sent = () => new Story().call("POST", "/events", { text }, 200, { errors: [] });
+    isOk(sent().read(large));
+    breaks(sent().read("9007199254740992"), /missing/);
+  });
   test("a queued event counts once", () => {
     const queued = ["POST", "/api/event", { body: { key: "a", increment: 4 } }, 202, { status: "queued" }];
     isOk(new Story().call(...queued).read(0, { exact: false }).read(4));
@@ -219,6 +226,10 @@ describe("limits", () => {
     const there = ["POST", "/limits/calls/bob", { body: { cost: 3 }, at: "SYD" }, 200, {}];
     isOk(new Story().call(...own).call(...check(3)).call(...there));
     breaks(new Story().call(...policy()).call(...check(3)).call(...there), /admitted/);
+  });
+  test("clocks that may be farther apart than a window leave nothing to judge", () => {
+    const far = new Story({ clocks_ms: 120_000 }).call(...policy()).call(...check(3)).call(...check(3));
+    assert.deepEqual(judge(far.text).violations, []);
   });
   test("several checks together each count", () => {
     const both = ["POST", "/limits", { body: { checks: [{ policy: "calls", key: "bob", cost: 2 }] } }, 200, {}];

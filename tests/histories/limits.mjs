@@ -47,6 +47,7 @@ class Policy {
     // Two limiters, one after the other, may have clocks that are so far apart.
     if (isFixed && from % windowMs < clocksMs) return undefined;
     const upto = (isFixed ? (Math.floor(from / windowMs) + 1) * windowMs : from + windowMs) - clocksMs;
+    if (upto <= from) return undefined;
     const within = uses.filter(({ begun, ended }) => begun.ms >= from && ended.ms < upto);
     const used = within.reduce((sum, { cost }) => sum + cost, 0);
     const back = returned.filter(({ begun, ended }) => begun.ms < upto && ended.ms >= from);

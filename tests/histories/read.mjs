@@ -8,10 +8,15 @@ const LINE_MAX = 1_000_000;
 /** A history that breaks the form, so that nothing can be said of it. */
 export class Malformed extends Error {}
 
-function parsed(text) {
+// A whole number above 2^53 stays exact, as its decimal string.
+const exact = (_, value, { source }) =>
+  typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? source : value;
+
+/** A text of JSON, else undefined. */
+export function parsed(text) {
   if (typeof text !== "string" || text === "") return undefined;
   try {
-    return JSON.parse(text);
+    return JSON.parse(text, exact);
   } catch {
     return undefined;
   }

@@ -1,5 +1,5 @@
 // Counters, members of boards whose scores are sums, and numbers of Redis's dialect: what a history's calls do to them.
-import { wholeOf } from "./read.mjs";
+import { parsed, wholeOf } from "./read.mjs";
 import { Clearing, Register, Write } from "./register.mjs";
 
 const lastOf = (call) => call.path.at(-1);
@@ -163,7 +163,7 @@ export class Values {
     if (typeof call.text !== "string") return false;
     const errors = call.answer?.errors ?? [];
     const isListed = call.type !== "ok" || (call.answer?.rejected ?? errors.length) === errors.length;
-    const lines = call.text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
+    const lines = call.text.split("\n").filter((line) => line !== "").map(parsed);
     for (const [place, { id, delta = 1 }] of lines.entries()) {
       if (id === undefined) continue;
       const register = this.register("counter", id);
