@@ -793,6 +793,13 @@ export const MUTATIONS = [
     "board_promises::the_answer_to_a_write_is_not_called_exact_while_expired_members_are_counted",
   ],
   [
+    "the scores of a spread board are said to be as new as their ranks",
+    "crates/tally-shared/src/board_shards.rs",
+    "as_of_ms: first.as_of_ms,",
+    "as_of_ms: seen.as_of_ms,",
+    "board_promises::a_score_is_as_old_as_its_answer_says",
+  ],
+  [
     "a script that writes runs where none may",
     "crates/tally-redis/src/scripts/known.rs",
     'name.ends_with("_RO") && script.writes()',

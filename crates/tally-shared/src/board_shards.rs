@@ -347,7 +347,7 @@ impl<'a> Shards<'a> {
         Err(Fault::Unavailable("the page was not found".to_owned()))
     }
 
-    /// These members, with their ranks.
+    /// These members, with their ranks. The answer is as old as the scores: a member may move before its rank is asked.
     async fn members(&self, names: &[Vec<u8>]) -> Result<BoardResult, Fault> {
         let of_shard = |at: ShardAt| {
             let names = names.iter().cloned();
@@ -358,8 +358,9 @@ impl<'a> Shards<'a> {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
         };
-        let is_exact = parts.iter().all(|part| part.is_exact);
-        let ties = parts.first().map(|part| part.settings.ties);
+        let Some(first) = self.joined(&parts) else {
+            return Ok(Err(BoardAnswer::Stale));
+        };
         let mut found: BTreeMap<Vec<u8>, Ranked> = BTreeMap::new();
         for row in parts
             .iter_mut()
@@ -368,10 +369,13 @@ impl<'a> Shards<'a> {
             found.insert(row.member.clone(), row);
         }
         let is_shown = |row: &&mut Ranked| row.rank.is_some();
-        let positions = found.values_mut().filter(is_shown).map(|row| match ties {
-            Some(Ties::Shared) => BoardPosition::Score(row.score),
-            _ => BoardPosition::Key(key_of(row)),
-        });
+        let positions = found
+            .values_mut()
+            .filter(is_shown)
+            .map(|row| match first.settings.ties {
+                Ties::Shared => BoardPosition::Score(row.score),
+                _ => BoardPosition::Key(key_of(row)),
+            });
         let positions = positions.collect();
         let (seen, counts) = match self.better(positions).await? {
             Ok(counted) => counted,
@@ -384,7 +388,9 @@ impl<'a> Shards<'a> {
         let rows = names.iter().filter_map(|name| found.get(name).cloned());
         Ok(Ok(BoardSeen {
             rows: rows.collect(),
-            is_exact: is_exact && seen.is_exact,
+            is_exact: first.is_exact && seen.is_exact,
+            as_of_ms: first.as_of_ms,
+            sequences: first.sequences,
             ..seen
         }))
     }

@@ -344,3 +344,33 @@ fn an_export_says_how_true_it_is() {
         assert!(as_of.is_some_and(|as_of| (0..1_000).contains(&(scene.world.now_ms() - as_of))));
     }
 }
+
+#[test]
+fn a_score_is_as_old_as_its_answer_says() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    scene.done("POST", "/boards/b/members/m0", r#"{"score":1}"#);
+    let before = scene.get("/boards/b/members?id=m0");
+    scene.rule("/board-ask", "/b", 300, Verdict::Answered);
+    // Between the questions for the score and for the rank.
+    let client = scene.client(0);
+    let reads = ClientRequest::new("GET", "/boards/b/members?id=m0");
+    let writes = ClientRequest::new("POST", "/boards/b/members/m0").at(1);
+    let writes = writes.json(r#"{"score":9}"#);
+    let (read, written_ms) = scene.world.run(join(client.ask(reads), async {
+        scene.world.sleep_ms(750).await;
+        let now_ms = scene.world.now_ms();
+        let written = client.ask(writes).await.expect("an answer");
+        assert_eq!(written.status, 200, "{}", written.text());
+        now_ms
+    }));
+    let answer = read.expect("an answer").json();
+    assert_eq!(answer["entries"][0]["score"], 1, "{answer}");
+    let as_of_ms = answer["as_of"].as_i64().expect("a time");
+    assert!(
+        as_of_ms < written_ms,
+        "{answer} was written at {written_ms}"
+    );
+    assert_eq!(answer["version"], before["version"], "{answer}");
+}
