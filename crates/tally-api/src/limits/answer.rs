@@ -5,10 +5,11 @@
 
 use serde::Serialize;
 
+use super::body::{ALGORITHMS, DURABILITIES, SCOPES, on_errors, word_of};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::{NEVER_MS, Verdict};
 use tally_core::limit::policy::overrides::OverrideEffect;
-use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
+use tally_core::limit::policy::{Algorithm, OnError, Policy};
 use tally_wire::names::override_pattern::OverridePattern;
 use tally_wire::names::policy::PolicyName;
 use tally_wire::problem::{Code, Problem};
@@ -345,27 +346,13 @@ fn view_of<'a>(name: &'a PolicyName, policy: &Policy) -> PolicyView<'a> {
         limit: policy.limit,
         window_seconds: (!is_concurrency).then_some(seconds),
         ttl_seconds: is_concurrency.then_some(seconds),
-        algorithm: match policy.algorithm {
-            Algorithm::SlidingWindow => "sliding-window",
-            Algorithm::FixedWindow => "fixed-window",
-            Algorithm::TokenBucket => "token-bucket",
-            Algorithm::Concurrency => "concurrency",
-        },
+        algorithm: word_of(policy.algorithm, ALGORITHMS),
         burst: (policy.algorithm == Algorithm::TokenBucket).then_some(policy.burst),
-        scope: match policy.scope {
-            Scope::Datacenter => "datacenter",
-            Scope::Global => "global",
-        },
-        on_error: match policy.on_error {
-            OnError::Open => "open",
-            OnError::Closed => "closed",
-        },
+        scope: word_of(policy.scope, SCOPES),
+        on_error: word_of(policy.on_error, on_errors(policy.scope)),
         shadow: policy.is_shadow,
         precise: policy.is_precise,
-        durability: match policy.durability {
-            Durability::Memory => "memory",
-            Durability::Commit => "commit",
-        },
+        durability: word_of(policy.durability, DURABILITIES),
     }
 }
 

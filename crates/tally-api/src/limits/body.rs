@@ -191,9 +191,9 @@ fn problem_of(fault: PolicyFault) -> Problem {
 }
 
 /// The words of a field and their values; the first is the default.
-type Words<T> = &'static [(&'static str, T)];
+pub(super) type Words<T> = &'static [(&'static str, T)];
 
-const ALGORITHMS: Words<Algorithm> = &[
+pub(super) const ALGORITHMS: Words<Algorithm> = &[
     ("sliding-window", Algorithm::SlidingWindow),
     ("fixed-window", Algorithm::FixedWindow),
     ("token-bucket", Algorithm::TokenBucket),
@@ -208,19 +208,26 @@ const EXPIRIES: Words<bool> = &[("settle", false), ("release", true)];
 /// The time of a hold that names none, unless the policy does.
 const HOLD_SECONDS: u64 = 60;
 
-const SCOPES: Words<Scope> = &[("datacenter", Scope::Datacenter), ("global", Scope::Global)];
+pub(super) const SCOPES: Words<Scope> =
+    &[("datacenter", Scope::Datacenter), ("global", Scope::Global)];
 
-const DURABILITIES: Words<Durability> = &[
+pub(super) const DURABILITIES: Words<Durability> = &[
     ("memory", Durability::Memory),
     ("commit", Durability::Commit),
 ];
 
 /// A global limit is closed on errors unless the policy says otherwise.
-const fn on_errors(scope: Scope) -> Words<OnError> {
+pub(super) const fn on_errors(scope: Scope) -> Words<OnError> {
     match scope {
         Scope::Datacenter => &[("open", OnError::Open), ("closed", OnError::Closed)],
         Scope::Global => &[("closed", OnError::Closed), ("open", OnError::Open)],
     }
+}
+
+/// The word of a value.
+pub(super) fn word_of<T: Copy + PartialEq>(value: T, known: Words<T>) -> &'static str {
+    let found = known.iter().find(|(_, known)| *known == value);
+    found.map_or("", |(word, _)| word)
 }
 
 /// The value of a field that knows some words; the first where it is missing.

@@ -132,12 +132,6 @@ impl View {
         &self.uniques
     }
 
-    /// Whether another view has the same counts, regardless of the times of reports.
-    pub fn counts_as(&self, other: &Self) -> bool {
-        (self.generation, &self.cells, &self.uniques)
-            == (other.generation, &other.cells, &other.uniques)
-    }
-
     /// The sum of all cells, without operations.
     pub fn value(&self) -> Value {
         self.cells.value()

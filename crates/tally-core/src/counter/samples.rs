@@ -76,15 +76,6 @@ pub fn insert_sample(samples: &mut Samples, second: i64, sample: Sample) -> usiz
     histogram.bytes().saturating_sub(before)
 }
 
-/// A histogram at rest. An empty one has no bytes, so that answers without samples have none.
-pub fn samples_at_rest(histogram: &Histogram) -> Vec<u8> {
-    if histogram.is_empty() {
-        Vec::new()
-    } else {
-        histogram.to_bytes()
-    }
-}
-
 /// Reads a histogram at rest. Invalid bytes are read as an empty one: the sender is our own build.
 pub fn samples_from_rest(bytes: &[u8]) -> Histogram {
     Histogram::from_bytes(bytes).unwrap_or_default()

@@ -88,7 +88,7 @@ async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<HeldKey>, 
     let requested_ms = host.now_ms();
     let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
     with(host, |keys| match &found {
-        Ok(key) => keys.known.put(id, key.clone(), requested_ms),
+        Ok(key) => keys.known.put(id, key.clone(), requested_ms, host.now_ms()),
         Err(_) => {
             keys.failed_ms = Some(host.now_ms());
             keys.known.fail(&id);
@@ -124,7 +124,6 @@ async fn look_up(
             return Ok(key.clone());
         }
     }
-    let stale = known.filter(|known| known.age_ms <= KEY_STALE_MS_MAX);
     let is_paused = with(host, |keys| keys.is_paused(now_ms));
     let answer = match is_paused {
         true => Err(Fault::Unavailable(
@@ -132,11 +131,13 @@ async fn look_up(
         )),
         false => ask(host, id, secret).await,
     };
-    match (answer, stale) {
-        (Ok(key), _) => Ok(key),
-        (Err(_), Some(known)) => Ok(known.value),
-        (Err(fault), None) => Err(unread(&fault)),
-    }
+    answer.or_else(|fault| {
+        let now_ms = host.now_ms();
+        let stale = with(host, |keys| {
+            keys.known.within(&id, now_ms, KEY_STALE_MS_MAX)
+        });
+        stale.ok_or_else(|| unread(&fault))
+    })
 }
 
 impl KeyCache {
@@ -484,9 +485,10 @@ fn forget(host: &Host, id: KeyId) {
         held.as_ref()
             .is_some_and(|held| held.inheritance.above.contains(&id))
     };
+    let now_ms = host.now_ms();
     with(host, |keys| {
-        keys.known.remove(&id);
-        keys.known.remove_where(is_of);
+        keys.known.forget(&id, now_ms);
+        keys.known.forget_where(is_of, now_ms);
     });
     shares::forget_below(host, id);
 }

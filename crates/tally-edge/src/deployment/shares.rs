@@ -50,19 +50,19 @@ impl State for KnownShares {
 
 async fn look_up(host: &Host, id: ShareId) -> Result<Option<HeldShare>, Problem> {
     let shares = host.state::<KnownShares>();
-    let find = || (shares.0.borrow_mut()).find(&id, host.now_ms(), FRESH_MS_MAX);
-    if let Some(known) = find().filter(|known| known.age_ms <= FRESH_MS_MAX) {
-        return Ok(known.value);
+    let fresh = (shares.0.borrow()).within(&id, host.now_ms(), FRESH_MS_MAX);
+    if let Some(share) = fresh {
+        return Ok(share);
     }
     let requested_ms = host.now_ms();
     match call_within(host, &GetShare { id }, ASK_MS_MAX).await {
         Ok(share) => {
-            (shares.0.borrow_mut()).put(id, share.clone(), requested_ms);
+            (shares.0.borrow_mut()).put(id, share.clone(), requested_ms, host.now_ms());
             Ok(share)
         }
         Err(fault) => {
-            let stale = find().filter(|known| known.age_ms <= SHARE_MS_MAX);
-            stale.map(|known| known.value).ok_or_else(|| {
+            let stale = (shares.0.borrow()).within(&id, host.now_ms(), SHARE_MS_MAX);
+            stale.ok_or_else(|| {
                 let detail = format!("the share cannot be looked up ({fault}); try again");
                 Problem::new(Code::Unavailable, detail)
             })
@@ -236,7 +236,8 @@ pub async fn revoke(
 
 /// Removes a share from the cache of this isolate, so that it ends here at once.
 pub(super) fn host_forgets(host: &Host, id: ShareId) {
-    host.state::<KnownShares>().0.borrow_mut().remove(&id);
+    let shares = host.state::<KnownShares>();
+    shares.0.borrow_mut().forget(&id, host.now_ms());
 }
 
 /// This isolate reads the shares below a changed key at once.
@@ -246,5 +247,6 @@ pub(super) fn forget_below(host: &Host, id: KeyId) {
             .is_some_and(|held| held.inheritance.above.contains(&id))
     };
     let shares = host.state::<KnownShares>();
-    shares.0.borrow_mut().remove_where(is_below);
+    let now_ms = host.now_ms();
+    shares.0.borrow_mut().forget_where(is_below, now_ms);
 }

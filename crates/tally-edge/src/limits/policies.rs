@@ -130,7 +130,7 @@ impl PolicyMemory {
     }
 
     /// Caches what was asked for at this time, unless something newer is cached.
-    fn store(&mut self, name: &PolicyName, stored: Stored, asked_ms: i64) {
+    fn store(&mut self, name: &PolicyName, stored: Stored, asked_ms: i64, now_ms: i64) {
         self.changes += 1;
         match stored.forgotten {
             Forgotten::Nothing => {}
@@ -139,7 +139,8 @@ impl PolicyMemory {
             }),
             Forgotten::All => self.forget_keys(name, |_| true),
         }
-        self.policies.put(name.clone(), stored.cached, asked_ms);
+        self.policies
+            .put(name.clone(), stored.cached, asked_ms, now_ms);
     }
 
     fn forget_keys(&mut self, name: &PolicyName, is_changed: impl Fn(&str) -> bool) {
@@ -235,10 +236,13 @@ pub async fn policy_of(
     match read_policy(&context.host, name).await {
         Ok(Some(policy)) => Ok(policy),
         Ok(None) => Err(not_found(name)),
-        Err(fault) => match known {
-            Some(known) if known.age_ms <= STALE_MS_MAX => Ok(known.value),
-            _ => Err(unread(&fault)),
-        },
+        Err(fault) => {
+            let now_ms = context.host.now_ms();
+            let stale = with(&context.host, |memory| {
+                memory.policies.within(name, now_ms, STALE_MS_MAX)
+            });
+            stale.ok_or_else(|| unread(&fault))
+        }
     }
 }
 
@@ -335,7 +339,7 @@ pub async fn read_policy(
         Ok(Some(stored)) => {
             let stored = joined(known.as_deref(), stored);
             let cached = stored.cached.clone();
-            memory.store(name, stored, asked_ms);
+            memory.store(name, stored, asked_ms, host.now_ms());
             memory.failed_ms = None;
             Ok(Some(cached))
         }
@@ -363,7 +367,8 @@ pub fn made(host: &Host, name: &PolicyName, policy: Policy, asked_ms: i64) {
         cached: Rc::new(cached),
         forgotten: Forgotten::All,
     };
-    with(host, |memory| memory.store(name, stored, asked_ms));
+    let now_ms = host.now_ms();
+    with(host, |memory| memory.store(name, stored, asked_ms, now_ms));
 }
 
 /// Has a policy read anew before its next use, because this isolate has changed it, or an override of it.
@@ -378,9 +383,10 @@ pub fn changed(host: &Host, name: &PolicyName) {
 
 /// Drops a policy that this isolate has deleted.
 pub fn forget(host: &Host, name: &PolicyName) {
+    let now_ms = host.now_ms();
     with(host, |memory| {
         memory.changes += 1;
-        memory.policies.remove(name);
+        memory.policies.forget(name, now_ms);
         memory.forget_keys(name, |_| true);
     });
 }
