@@ -1,5 +1,7 @@
 // Facts that several pages quote have one source each: a constant, a manifest, or the page that works them out.
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { constants } from "../../scripts/constants.mjs";
 import { ROOT, documents, parse, read } from "./pages.mjs";
@@ -113,13 +115,34 @@ test("make help and the README say how long a first run and the tests take, and 
   assert.ok(first <= most, `${first} minutes`);
 });
 
-test("a field of a counter's answer goes from the cell to the client in at most 4 structs and 8 files", () => {
-  const [, behind] = read("CONTRIBUTING.md").split("**How do I add a field to a counter's answer?**");
-  const [section] = behind.split("**Dashboard.**");
+// A walk of CONTRIBUTING.md: its text, and the files of its table, which exist.
+function walk(question) {
+  const [, behind] = read("CONTRIBUTING.md").split(`**${question}**`);
+  const [section] = behind.split("\n**");
   const named = parse(section).rows.flatMap(({ cells: [first] }) => [...first.matchAll(/`([^`]+)`/g)]);
   const files = named.map(([, file]) => file);
-  assert.ok(files.length >= 4 && files.length <= 8, files.join());
   for (const file of files) read(file);
+  return { section, files };
+}
+
+test("a parameter of a top, and an algorithm of limits, take few files, and the name of an algorithm stands once", () => {
+  const top = walk("How do I add a parameter to `GET /top`?").files;
+  assert.ok(top.length >= 4 && top.length <= 8, top.join());
+  const limit = walk("How do I add an algorithm of rate limits?").files;
+  assert.ok(limit.length >= 4 && limit.length <= 10, limit.join());
+  const folders = readdirSync(join(ROOT, "crates")).map((crate) => `crates/${crate}/src`);
+  const sources = folders.flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true }).map((file) => `${folder}/${file}`),
+  );
+  for (const name of ["sliding-window", "fixed-window", "token-bucket", "concurrency"]) {
+    const naming = sources.filter((file) => file.endsWith(".rs") && read(file).includes(`"${name}"`));
+    assert.deepEqual(naming, ["crates/tally-api/src/limits/body.rs"], name);
+  }
+});
+
+test("a field of a counter's answer goes from the cell to the client in at most 4 structs and 8 files", () => {
+  const { section, files } = walk("How do I add a field to a counter's answer?");
+  assert.ok(files.length >= 4 && files.length <= 8, files.join());
   const structs = ["CellFacts", "CounterView"];
   for (const name of structs) assert.ok(section.includes(`\`${name}\``), name);
   // What carries a cell's facts has all of them, and no field of its own for one.
