@@ -4,9 +4,9 @@
 //! the background (`stale-while-revalidate` of RFC 5861). A still older one is used only if the directory does not
 //! answer (`stale-if-error`).
 //!
-//! Invariants: a value that was read earlier never replaces one that was read later, although its answer comes later. A
-//! read that began before a change of this isolate is not cached, since it may lack the change. If the clock steps back,
-//! what was read before looks old, and is replaced.
+//! Invariants: a value that was read earlier never replaces one that was read later, although its answer comes later.
+//! A read that began before a change of this isolate is not cached, since it may lack the change. If the clock steps
+//! back, what was read before looks old, and is replaced.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -83,8 +83,8 @@ impl<K: Eq + Hash, V: Clone, const MAX: usize> AgedCache<K, V, MAX> {
         entry.map(|entry| entry.value.clone())
     }
 
-    /// Caches a value whose read began at `read_ms`, unless a later one is cached, or this isolate has changed it since.
-    /// Times are unix milliseconds.
+    /// Caches a value whose read began at `read_ms`, unless a later one is cached, or this isolate has changed it
+    /// since. Times are unix milliseconds.
     pub fn put(&mut self, key: K, value: V, read_ms: i64, now_ms: i64) {
         // A time that is still to come was read before the clock stepped back.
         let is_later = |other_ms: i64| other_ms > read_ms && other_ms <= now_ms;
