@@ -370,6 +370,48 @@ fn a_clock_that_steps_back_ten_minutes_delays_no_push() {
     assert!(!lead.pusher.is_watched(lead.now_ms));
 }
 
+/// The loop of a watched lead awaits nothing between two pushes, so it would never end.
+#[test]
+fn after_a_clock_steps_back_no_push_is_due_at_the_moment_of_the_one_before() {
+    for stepped_ms in [1, 50, 60_000] {
+        let mut lead = Lead::new();
+        lead.pusher.watch(lead.now_ms, 10_000);
+        drop(lent(&mut lead));
+        lead.now_ms -= stepped_ms;
+        let pushes = (0..10).filter(|_| lead.take().is_some()).count();
+        assert_eq!(pushes, 1, "the clock stepped back by {stepped_ms} ms");
+    }
+}
+
+proptest! {
+    #![proptest_config(config(54, 64))]
+
+    #[test]
+    fn no_push_is_due_at_the_moment_of_the_one_before(
+        steps in vec((0_u8..5, -90_000_i64..90_000), 1..60),
+    ) {
+        let mut lead = Lead::new();
+        for (what, clock_ms) in steps {
+            match what {
+                0 => lead.write(),
+                1 => drop(lent(&mut lead)),
+                2 => lead.pusher.watch(lead.now_ms, 5_000),
+                3 => lead.now_ms += clock_ms,
+                _ => {
+                    if let Some(push) = lead.take() {
+                        let answer = lead.answer(&push, 3_000);
+                        lead.pusher.confirmed(lead.now_ms, &answer);
+                    }
+                }
+            }
+            if lead.take().is_some() {
+                let due_ms = lead.pusher.due_ms(lead.now_ms);
+                prop_assert!(due_ms.is_none_or(|at_ms| at_ms > lead.now_ms), "{:?}", due_ms);
+            }
+        }
+    }
+}
+
 /// A lead that has written once, and the push of it that an edge sends.
 fn lent(lead: &mut Lead) -> Push {
     lead.write();

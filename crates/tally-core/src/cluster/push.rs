@@ -201,12 +201,19 @@ impl Pusher {
                 false if self.is_asked => 0,
                 false => CHECKPOINT_MS,
             };
-            after(self.sent_ms.max(self.lent_ms), repeat_ms, now_ms)
+            after(self.left_ms(now_ms), repeat_ms, now_ms)
         });
         match (gather_ms, repeat_ms) {
             (Some(gather_ms), Some(repeat_ms)) => Some(gather_ms.min(repeat_ms)),
             (either, None) | (None, either) => either,
         }
+    }
+
+    /// When a push last left, by the lead or by another sender. A time later than now is of a clock that has stepped
+    /// back: a push that leaves now is the last, so that the next one is not due at the same moment.
+    fn left_ms(&self, now_ms: i64) -> Option<i64> {
+        let times = [self.sent_ms, self.lent_ms].into_iter().flatten();
+        times.filter(|at_ms| *at_ms <= now_ms).max()
     }
 
     /// How long an alarm that found nothing to send waits, milliseconds: until the counter has been quiet for the
