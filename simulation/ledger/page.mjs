@@ -102,7 +102,8 @@ This page lists what was run to find faults in Tally, what it found, and what it
 ${worldsOf(worlds)}
 ## Seeds that failed
 
-Each of these worlds once broke a law. Every test run repeats them.
+Each of these worlds once broke a law. Every test run repeats the world, or the law that it broke. A failing seed of the
+table above that is not here is still open.
 
 ${table(["seed", "mended in", "what was wrong", "what it taught"], seeds.map((one) => [
     one.seed, `\`${one.commit}\``, one.wrong, one.taught,
