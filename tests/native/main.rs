@@ -28,6 +28,7 @@ mod batch_keyed;
 mod batch_lines;
 mod batch_ndjson;
 mod batch_plan;
+mod batch_reports;
 mod batch_samples;
 mod batch_sections;
 mod batch_shares;

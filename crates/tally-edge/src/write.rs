@@ -5,6 +5,7 @@
 //! | [`counter`] | increments and decrements |
 //! | [`increment`] | one write of a client |
 //! | [`flush_sender`] | the lanes of writes to cells |
+//! | [`lead_reports`] | reports of what bulk bodies have counted |
 //! | [`keyed`] | writes that count once for any number of repeats |
 //! | [`unique_elements`] | the unique element of one write |
 //! | [`administration`] | settings, endings |
@@ -14,4 +15,5 @@ pub(crate) mod counter;
 pub(crate) mod flush_sender;
 pub(crate) mod increment;
 pub(crate) mod keyed;
+pub(crate) mod lead_reports;
 pub(crate) mod unique_elements;

@@ -3,7 +3,7 @@
 use super::{client, get, service};
 use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tally_simulation::{
     Client, ClientRequest, Faults, OneShot, Options, PendingCall, Role, Verdict, World,
@@ -204,8 +204,8 @@ fn a_body_is_reported_by_one_message_a_partition() {
             paths.map(|path| messages_of(&world, path, || send(&world, &client, body_of(MANY))));
         let most = match tablets {
             None => [MANY, 0, 0, partitions],
-            // A tablet has leads of one partition: it gets its flushes and its question, and sends its pushes.
-            Some(_) => [0, 0, 0, 3 * partitions],
+            // A tablet has leads of one partition, and answers its flushes with their pushes.
+            Some(_) => [0, 0, 0, 2 * partitions],
         };
         assert_eq!(sent, most, "{tablets:?} tablets, {paths:?}");
     }
@@ -299,6 +299,7 @@ fn what_an_edge_has_not_reported_when_it_ends_its_leads_report_once() {
     const MANY: u64 = 64;
     for (seed, arrives) in (80..88).zip([false, true].into_iter().cycle()) {
         let world = tally_simulation::deployed(seed, Options::default());
+        world.set(TABLET_COUNT, TABLETS[usize::from(seed >= 84)]);
         let site = world.site("FRA", 1);
         let client = client(&world, site);
         send(&world, &client, body_of(MANY));
@@ -335,5 +336,197 @@ fn what_an_edge_has_not_reported_when_it_ends_its_leads_report_once() {
         for entry in top["entries"].as_array().expect("entries") {
             assert_eq!(entry["value"], 2, "seed {seed}: {top}");
         }
+    }
+}
+
+/// The value of a prefix's sum in a top.
+async fn total_of(client: &Client) -> u64 {
+    let top = client.get("/top?prefix=docs%2F").await;
+    let top = top.expect("no fault").json();
+    top["total"].as_u64().expect("a number")
+}
+
+#[test]
+fn after_the_last_of_bodies_at_once_other_isolates_have_all() {
+    for (seed, tablets) in (100..106).zip(TABLETS.into_iter().cycle()) {
+        let (world, sites) = service(seed, Options::default());
+        world.set(TABLET_COUNT, tablets);
+        let [client, far] = sites.map(|site| client(&world, site));
+        let mut bodies = 0;
+        for round in 0..4 {
+            // A top is shared for a second.
+            world.run_for_ms(1_100);
+            let sender = |number: u64| {
+                let (world, client) = (&world, &client);
+                async move {
+                    world.sleep_ms(number * round).await;
+                    let answer = client.ask(body_of_thousands()).await.expect("no fault");
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                }
+            };
+            world.run(join_all((0..6).map(sender)));
+            bodies += 6;
+            let total = world.run(total_of(&far));
+            let expected = bodies * 1_000 * u64::try_from(COUNTERS).expect("it is small");
+            assert_eq!(total, expected, "seed {seed}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn bodies_at_once_share_their_reports() {
+    const MANY: u64 = 160;
+    const AT_ONCE: u64 = 8;
+    let tablets = DIRECTORY_PARTITIONS.to_string();
+    let (world, client) = one_edge(110, Some(tablets.as_str()));
+    send(&world, &client, body_of(MANY));
+    world.run_for_ms(20_000);
+    let alone = messages_of(&world, "/batch", || {
+        send(&world, &client, body_of(MANY));
+    });
+    let together = messages_of(&world, "/batch", || {
+        let bodies = (0..AT_ONCE).map(|_| client.ask(body_of(MANY)));
+        for answer in world.run(join_all(bodies)) {
+            assert_eq!(answer.expect("no fault").status, 200);
+        }
+    });
+    assert!(together <= 3 * alone, "{together} messages, {alone} of one");
+    let top = get(&world, &client, "/top?prefix=docs%2F");
+    assert_eq!(top["total"], (2 + AT_ONCE) * MANY, "{top}");
+}
+
+#[test]
+fn while_a_body_is_counted_others_are_in_lists_and_tops_and_soon_elsewhere() {
+    for (seed, tablets) in (120..124).zip(TABLETS.into_iter().cycle()) {
+        let world = tally_simulation::deployed(seed, Options::default());
+        world.set(TABLET_COUNT, tablets);
+        let sites = [world.site("FRA", 1), world.site("SYD", 1)];
+        let [client, far] = sites.map(|site| client(&world, site));
+        send(&world, &client, body_of_thousands());
+        let one = || ClientRequest::new("POST", "/events").body("{\"id\":\"slow\"}\n");
+        send(&world, &client, one());
+        world.run_for_ms(20_000);
+        // The next flush is lost, and is sent again 2.5 s later.
+        let is_lost = Rc::new(Cell::new(false));
+        let lost = is_lost.clone();
+        world.set_judge(move |judged: PendingCall| {
+            let is_first = judged.path.ends_with("/flush") && !lost.replace(true);
+            Box::pin(async move {
+                match is_first {
+                    true => Verdict::Unanswered,
+                    false => Verdict::Answered,
+                }
+            })
+        });
+        let slow = async {
+            let answer = client.ask(one()).await.expect("no fault");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            world.now_ms()
+        };
+        let others = async {
+            let one = 1_000 * u64::try_from(COUNTERS).expect("it is small");
+            while !is_lost.get() {
+                world.sleep_ms(1).await;
+            }
+            for number in 2..5 {
+                let began_ms = world.now_ms();
+                let answer = client.ask(body_of_thousands()).await.expect("no fault");
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                let took_ms = world.now_ms() - began_ms;
+                assert!(took_ms < 300, "seed {seed}: {took_ms} ms");
+                let total = match number {
+                    3 => {
+                        let list = client.get("/counters?prefix=docs%2F&values=1").await;
+                        let list = list.expect("no fault").json();
+                        let rows = list["entries"].as_array().expect("rows").iter();
+                        rows.filter_map(|row| row["value"].as_u64()).sum()
+                    }
+                    _ => total_of(&client).await,
+                };
+                assert_eq!(total, number * one, "seed {seed}, body {number}");
+            }
+            let answer = client.ask(body_of_thousands()).await.expect("no fault");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            world.sleep_ms(1_200).await;
+            assert_eq!(total_of(&far).await, 5 * one, "seed {seed}, elsewhere");
+            world.now_ms()
+        };
+        let (slow_ms, others_ms) = world.run(join(slow, others));
+        assert!(others_ms < slow_ms, "seed {seed}: {others_ms}, {slow_ms}");
+    }
+}
+
+#[test]
+fn a_body_that_ends_while_a_report_is_in_flight_is_in_the_next_one() {
+    for (seed, tablets) in (130..134).zip(TABLETS.into_iter().cycle()) {
+        let (world, client) = one_edge(seed, tablets);
+        send(&world, &client, body_of_thousands());
+        world.run_for_ms(20_000);
+        // The first report to a partition is late.
+        let (has_come, verdict) = (Rc::new(Cell::new(false)), OneShot::new());
+        let (seen, waits) = (has_come.clone(), verdict.clone());
+        world.set_judge(move |judged: PendingCall| {
+            let is_report =
+                judged.binding == DIRECTORY && ["/batch", "/push"].contains(&&*judged.path);
+            let is_first = is_report && !seen.replace(seen.get() || is_report);
+            let waits = waits.clone();
+            Box::pin(async move {
+                match is_first {
+                    true => waits.wait().await,
+                    false => Verdict::Answered,
+                }
+            })
+        });
+        let second = async {
+            while !has_come.get() {
+                world.sleep_ms(1).await;
+            }
+            let late = async {
+                world.sleep_ms(300).await;
+                verdict.fill(Verdict::Answered);
+            };
+            let (answer, ()) = join(client.ask(body_of_thousands()), late).await;
+            assert_eq!(answer.expect("no fault").status, 200);
+            total_of(&client).await
+        };
+        let (answer, total) = world.run(join(client.ask(body_of_thousands()), second));
+        assert_eq!(answer.expect("no fault").status, 200);
+        let expected = 3_000 * u64::try_from(COUNTERS).expect("it is small");
+        assert_eq!(total, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_silent_partition_holds_bodies_up_for_the_time_of_one_report() {
+    for (seed, tablets) in (140..142).zip(TABLETS) {
+        let (world, client) = one_edge(seed, tablets);
+        send(&world, &client, body_of(64));
+        world.run_for_ms(20_000);
+        let silent = Rc::new(RefCell::new(None));
+        world.set_judge(move |judged: PendingCall| {
+            let is_report =
+                judged.binding == DIRECTORY && ["/batch", "/push"].contains(&&*judged.path);
+            let mut silent = silent.borrow_mut();
+            let is_silent = is_report && *silent.get_or_insert(judged.name.clone()) == judged.name;
+            Box::pin(async move {
+                match is_silent {
+                    true => Verdict::Unanswered,
+                    false => Verdict::Answered,
+                }
+            })
+        });
+        let sender = |number: u64| {
+            let (world, client) = (&world, &client);
+            async move {
+                world.sleep_ms(number * 1_000).await;
+                let began_ms = world.now_ms();
+                let answer = client.ask(body_of(64)).await.expect("no fault");
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                world.now_ms() - began_ms
+            }
+        };
+        let took_ms = world.run(join_all((0..3).map(sender)));
+        let most = took_ms.iter().max().expect("there are some");
+        assert!(*most < 5_500, "{tablets:?} tablets: {took_ms:?} ms");
     }
 }

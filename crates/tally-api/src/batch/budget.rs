@@ -47,6 +47,12 @@ impl CallBudget {
         )
     }
 
+    /// Takes all that are left, for work that goes on after this request.
+    #[must_use]
+    pub fn take_rest(&self) -> Self {
+        Self::new(self.0.take())
+    }
+
     /// Gives back what was taken and not used.
     pub fn give_back(&self, calls: usize) {
         self.0.set(self.0.get().saturating_add(calls));

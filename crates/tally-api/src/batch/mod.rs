@@ -21,6 +21,7 @@
 //! | [`keyed`] | the lines that have keys, and the elements of those that count |
 //! | [`lines`] | sets of line numbers |
 //! | [`report`] | what was accepted, what was rejected and why |
+//! | [`report_queue`] | when the counters of bodies are reported to their roots, and which together |
 //! | [`sections`] | where a body is cut, so that memory holds the sums of a part |
 //! | [`addressed`] | loads and the cells they go to |
 //! | [`budget`] | the calls of a body |
@@ -52,6 +53,7 @@ pub mod ndjson;
 mod plain_event;
 pub mod plan;
 pub mod report;
+pub mod report_queue;
 pub mod sections;
 pub mod split;
 pub mod wave;

@@ -72,7 +72,7 @@ pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer,
         is_replay: None,
         checksum: Checksum::default(),
         counter_lines: 0,
-        reports: BulkReports::default(),
+        reports: BulkReports::begin(&context.host),
     };
     let piece_ms = context.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
     let mut body = BulkBody::open(context, piece_ms)?;
@@ -155,7 +155,7 @@ impl<'a> Import<'a> {
             is_replay: None,
             checksum: Checksum::default(),
             counter_lines: 0,
-            reports: BulkReports::default(),
+            reports: BulkReports::apart(&context.host),
         }
     }
 }
@@ -198,7 +198,7 @@ impl Import<'_> {
     /// Lets the leads of imported counters report to their roots.
     async fn report(&self) {
         let calls = CallBudget::new(body_calls_max(self.context.host.number(SUBREQUESTS)));
-        self.reports.send(&self.context.host, &calls).await;
+        self.reports.send(self.context, &calls).await;
     }
 
     /// Compares the last line with those before it.

@@ -76,7 +76,7 @@ async fn bulk(
         room: context.key_room(),
         calls: CallBudget::new(body_calls_max(context.host.number(SUBREQUESTS))),
         begun_ms: Cell::default(),
-        reports: BulkReports::default(),
+        reports: BulkReports::begin(&context.host),
     };
     let piece_ms = context.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
     let body = BulkBody::open(context, piece_ms)?;
@@ -85,7 +85,7 @@ async fn bulk(
     let counting = Rc::new(counting);
     let read = reader.read(body, counting.clone()).await;
     // Also of a body that could not be read to its end.
-    counting.reports.send(&context.host, &counting.calls).await;
+    counting.reports.send(context, &counting.calls).await;
     let (report, is_replay) = read?;
     let done = match is_replay {
         true => Metric::Replayed,

@@ -235,7 +235,6 @@ async fn count_part(
     let reports = Some(&counting.reports);
     let shards = |counter: &CounterId| known_of(host, counter).shards_in(datacenter);
     let own = |shards| own_shard(host, shards);
-    let counters: Vec<CounterId> = part.iter().map(|(counter, _)| counter.clone()).collect();
     let mut plan = Plan::new(part, *manner, datacenter, shards, own, key);
     // Elements of plain lines first: they may be sent twice without harm. So if one of their cells fails, its lines
     // fail with nothing counted, and a repeat counts nothing twice.
@@ -254,7 +253,7 @@ async fn count_part(
         for (number, ((lead, outcome), counted)) in
             outcomes.into_iter().zip(&mut counted).enumerate()
         {
-            counting.reports.add_changed(&some.counter, &lead);
+            counting.reports.add(&some.counter, &lead);
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
                 Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
@@ -270,11 +269,7 @@ async fn count_part(
     for (number, problem) in sender::count_many(host, elements.loads(), reports, false).await {
         elements.fail(number, &problem, report);
     }
-    for counter in counters {
-        let known = known_of(host, &counter);
-        let lead = known.home.as_ref().unwrap_or(datacenter);
-        counting.reports.add(&counter, lead);
-    }
+    counting.reports.make_room(host, &counting.calls).await;
     is_replay
 }
 

@@ -14,6 +14,7 @@ use super::reports::BulkReports;
 use crate::kit::isolate::known_of;
 use crate::kit::lanes;
 use crate::write::flush_sender::{CellLane, FlushProgress, FlushWatch, send_batch};
+use crate::write::lead_reports::LeadReports;
 use tally_api::batch::addressed::Addressed;
 use tally_api::batch::wave;
 use tally_core::counter::flush::Refusal;
@@ -49,8 +50,11 @@ struct BulkSender {
     own: VecDeque<(CellAddress, Ticket)>,
     /// Writes that found no room in their lanes yet, and why.
     late: VecDeque<(usize, Problem)>,
-    /// Whether leads with objects of their own give their pushes to this body.
-    wants_reports: bool,
+    /// Where the leads that count are reported, if they are.
+    reports: Option<Rc<LeadReports>>,
+    /// Whether leads give their pushes with their answers. While bodies come at once, tablets are asked for them when
+    /// they report, because one push then has what many flushes counted.
+    wants_pushes: bool,
     failed: Vec<(usize, Problem)>,
 }
 
@@ -68,7 +72,10 @@ pub async fn count_many(
         progress: Rc::default(),
         own: VecDeque::new(),
         late: VecDeque::new(),
-        wants_reports: reports.is_some() && !has_tablets(host),
+        reports: reports.map(|reports| reports.all().clone()),
+        wants_pushes: reports.is_some_and(|reports| {
+            !has_tablets(host) || reports.all().with(|queue| queue.is_alone())
+        }),
         failed: Vec::new(),
     };
     bulk.progress.borrow_mut().finished = vec![false; bulk.loads.len()];
@@ -83,9 +90,6 @@ pub async fn count_many(
     }
     let batcher = Batcher::new(host);
     batcher.run(send_all(host, &batcher, &mut bulk)).await;
-    if let Some(reports) = reports {
-        reports.extend(std::mem::take(&mut bulk.progress.borrow_mut().reports));
-    }
     bulk.failed
 }
 
@@ -116,15 +120,13 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
             };
             match lanes::take::<CellLane>(host, &to, &ticket) {
                 Some((nonce, load)) => {
-                    let progress = bulk.wants_reports.then(|| bulk.progress.clone());
+                    let (reports, wants_push) = (bulk.reports.clone(), bulk.wants_pushes);
                     let batch = async move {
-                        let wants_report = progress.is_some();
                         let batcher = Some(batcher);
-                        let report =
-                            send_batch(host, batcher, wants_report, &to, nonce, load).await;
-                        // In one stretch with the outcome: it has every write of this body that has one now.
-                        if let (Some(progress), Some(report)) = (progress, report) {
-                            progress.borrow_mut().reports.insert(to, Some(report));
+                        let push = send_batch(host, batcher, wants_push, &to, nonce, load).await;
+                        // In one stretch with the outcome: it has every write that has one now.
+                        if let (Some(reports), Some(push)) = (reports, push) {
+                            reports.with(|queue| queue.add(to, Some(push)));
                         }
                         drop(turn);
                     };
@@ -158,7 +160,7 @@ impl BulkSender {
         let watcher = FlushWatch {
             progress: self.progress.clone(),
             number,
-            lead: self.wants_reports.then(|| to.sibling(0)),
+            lead: self.reports.clone().map(|all| (to.sibling(0), all)),
         };
         match lanes::join::<CellLane>(host, to, load.clone(), Some(watcher)) {
             Ok(ticket) => {

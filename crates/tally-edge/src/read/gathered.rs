@@ -10,6 +10,7 @@ use futures_channel::oneshot;
 
 use super::counter::unread;
 use crate::kit::request_context::RequestContext;
+use crate::write::lead_reports::settle_all;
 use tally_api::metrics::Metric;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_host::{Host, State};
@@ -208,6 +209,7 @@ async fn fetch(
     let (done, doing) = oneshot::channel();
     // Others wait for it too, so it continues if this client hangs up.
     context.wait_until(async move {
+        settle_all(&host).await;
         let fetched = question.fetch(&host, begun_ms).await.map(Rc::new);
         if shared_ms.is_some() {
             end(&host, &key, begun_ms, &fetched);

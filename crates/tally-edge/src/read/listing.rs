@@ -3,6 +3,7 @@
 use super::counter::unread;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use crate::write::lead_reports::settle_for;
 use tally_api::access::Caller;
 use tally_api::public::list_json;
 use tally_api::query::Query;
@@ -31,6 +32,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         .visitor()
         .read(partitions::count(&context.host).into())?;
     let _waiting = context.waiting();
+    settle_for(context).await;
     // One name more than asked for shows whether there is another page.
     let list = ListAll {
         prefix,

@@ -3,12 +3,12 @@
 //! Invariant: a write is acknowledged only if the flush that holds it is durable.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::kit::isolate::{cache_has_floor, cache_home, cache_shards, cache_unique_hash};
 use crate::kit::lanes::{LaneKind, Lanes, complete, linger};
 use crate::read::last_seen;
+use crate::write::lead_reports::LeadReports;
 use tally_api::metrics::Metric;
 use tally_core::counter::flush::{Load, Refusal, newest_at};
 use tally_core::counter::nonces::Nonce;
@@ -31,9 +31,6 @@ const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 /// The outcome of a flush.
 pub type FlushOutcome = Result<Flushed, Fault>;
 
-/// Leads, each with the push of all that a body has counted there, if the edge has it.
-pub type LentPushes = BTreeMap<CellAddress, Option<PushView>>;
-
 /// The outcomes of a bulk body's writes: the request that completes a batch writes them here. A write to this
 /// memory by another request wakes nobody.
 #[derive(Debug, Default)]
@@ -44,8 +41,6 @@ pub struct FlushProgress {
     pub failed: Vec<(usize, Fault)>,
     /// Which writes have an outcome, by the body's own index.
     pub finished: Vec<bool>,
-    /// The leads of cells that have counted writes, each with the push that has all of them, if there is one.
-    pub reports: LentPushes,
 }
 
 /// One write of a bulk body.
@@ -55,8 +50,8 @@ pub struct FlushWatch {
     pub progress: Rc<RefCell<FlushProgress>>,
     /// The body's index of the write.
     pub number: usize,
-    /// The lead of its cell, if the body reports what it counts.
-    pub lead: Option<CellAddress>,
+    /// The lead of its cell, if the body reports what it counts, and where it reports.
+    pub lead: Option<(CellAddress, Rc<LeadReports>)>,
 }
 
 /// The kind of lanes to cells.
@@ -84,7 +79,9 @@ impl LaneKind for CellLane {
         }
         match (outcome, watcher.lead) {
             // Another request may have sent it, so a push from before lacks it.
-            (Ok(_), Some(lead)) => drop(progress.reports.insert(lead, None)),
+            (Ok(_), Some((lead, reports))) => {
+                reports.with(|queue| queue.add(lead, None));
+            }
             (Ok(_), None) => {}
             (Err(fault), _) => progress.failed.push((watcher.number, fault.clone())),
         }
