@@ -27,7 +27,7 @@ const REST_TIMES: i64 = 7;
 /// The shortest time from one report to the next while bodies come at once, milliseconds.
 const PACE_MS_MIN: i64 = 1_000;
 
-/// The longest, milliseconds.
+/// The longest time from one report to the next while bodies come at once, milliseconds.
 pub const PACE_MS_MAX: i64 = 10_000;
 
 /// How long the last one of several bodies waits for another one to leave its leads to, milliseconds: a client that was
