@@ -37,7 +37,7 @@ pub const CALM_MS: u64 = 20;
 /// How often a request looks at a report that another one sends, milliseconds.
 pub const LOOK_EVERY_MS: u64 = 2;
 
-/// The most leads that wait. A body that finds them reports them before it counts more. Each has a push of 2 KB at most.
+/// The most leads that wait. A body that finds them reports them before it counts more. Each push has 2 KB at most.
 pub const LEADS_MAX: usize = 8_192;
 
 /// Leads, each with the push of all that it has counted for bodies, if the edge has it.
