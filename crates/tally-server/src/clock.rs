@@ -9,21 +9,31 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The time of the turn that runs.
+/// The time of the turn that runs, and its number.
 #[derive(Default)]
-pub(crate) struct TurnClock(Cell<i64>);
+pub(crate) struct TurnClock {
+    now_ms: Cell<i64>,
+    turn: Cell<u64>,
+}
 
 impl TurnClock {
     /// The time of this turn, unix milliseconds.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.0.get()
+        self.now_ms.get()
+    }
+
+    /// The number of this turn.
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn.get()
     }
 
     /// Begins a turn: reads the machine's clock.
     pub(crate) fn begin(&self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let milliseconds = since.map_or(0, |since| since.as_millis());
-        self.0.set(i64::try_from(milliseconds).unwrap_or(i64::MAX));
+        self.now_ms
+            .set(i64::try_from(milliseconds).unwrap_or(i64::MAX));
+        self.turn.set(self.turn.get().wrapping_add(1));
     }
 }
 

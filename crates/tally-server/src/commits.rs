@@ -1,7 +1,15 @@
 //! The commits of a tick: all that the tasks of one tick wrote to an object is one transaction.
+//!
+//! Invariants: what waits for a commit is let out once the object's log is synced. An object commits again only
+//! after that, so a power failure finds at most one commit of a log that is not complete.
+//!
+//! Life: planned → committed → synced → known to the registry → let out. While threads that may wait sync logs, this one
+//! answers others, whose writes are in the next commit.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::clock::Turns;
@@ -9,11 +17,20 @@ use super::ground::Ground;
 use super::place::Place;
 use super::store::registry::Registry;
 
+/// The most threads that sync the commits of one tick: each waits for the disk at most of the time.
+const SYNCED_AT_ONCE: usize = 4;
+
+/// Up to so many turns after a sync, the next one is done at once: nobody else has used the time, and handing it to
+/// another thread would make a lone client wait for that too.
+const TURNS_MIN: u64 = 24;
+
 /// The places that have something to commit.
 #[derive(Default)]
 pub(crate) struct Commits {
     planned: RefCell<Vec<Rc<Place>>>,
     waker: RefCell<Option<Waker>>,
+    /// The number of the turn of the last sync.
+    synced_turn: Cell<u64>,
 }
 
 impl Commits {
@@ -25,39 +42,111 @@ impl Commits {
         }
     }
 
-    /// Commits what is planned, and what these commits plan. The registry notes all new ones of a tick together.
-    pub(crate) fn run_now(&self, registry: &Registry) {
+    /// Commits what is planned. Returns the places that have to be synced.
+    fn commit(&self) -> Vec<Rc<Place>> {
+        let mut committed = self.planned.take();
+        committed.retain(Place::commit);
+        committed
+    }
+
+    /// Commits what is planned, and what these commits plan.
+    fn run(&self, ground: &Rc<Ground>) {
         loop {
-            let mut committed = self.planned.take();
+            let committed = self.commit();
             if committed.is_empty() {
                 return;
             }
-            committed.retain(Place::commit);
-            let (unregistered, registered): (Vec<_>, Vec<_>) = committed
-                .into_iter()
-                .partition(|place| place.database.is_unregistered());
-            registered.iter().for_each(|place| place.let_out());
-            if unregistered.is_empty() {
-                continue;
+            let turn = ground.clock.turn();
+            let is_quiet = turn.wrapping_sub(self.synced_turn.replace(turn)) <= TURNS_MIN;
+            if is_quiet {
+                sync(&logs_of(&committed), ground);
+                settle(&committed, &ground.registry);
+            } else {
+                let known = ground.clone();
+                ground.spawn(async move {
+                    sync_elsewhere(&committed, &known).await;
+                    settle(&committed, &known.registry);
+                });
             }
-            let entries = unregistered.iter();
-            let entries = entries.map(|place| (&*place.id, place.key.class.folder()));
-            match registry.note(entries, true) {
-                Ok(()) => unregistered.iter().for_each(|place| {
-                    place.database.registered();
-                    place.let_out();
-                }),
-                Err(why) => unregistered.iter().for_each(|place| place.refuse(&why)),
+        }
+    }
+
+    /// Commits all that is planned, and returns once nothing of `places` is under way.
+    pub(crate) fn end(&self, ground: &Ground, places: &[Rc<Place>]) {
+        let under_way = places.iter().filter(|place| place.is_syncing());
+        let mut committed: Vec<_> = under_way.cloned().collect();
+        loop {
+            sync(&logs_of(&committed), ground);
+            settle(&committed, &ground.registry);
+            committed = self.commit();
+            if committed.is_empty() {
+                return;
             }
         }
     }
 }
 
+fn logs_of(places: &[Rc<Place>]) -> Vec<Arc<File>> {
+    places
+        .iter()
+        .filter_map(|place| place.database.log())
+        .collect()
+}
+
+/// Writes the logs to the disk. If that fails, nobody knows what the disk has.
+fn write_out(logs: &[Arc<File>]) -> Result<(), String> {
+    let mut synced = logs.iter().map(|log| log.sync_data());
+    synced.try_for_each(|synced| synced.map_err(|error| error.to_string()))
+}
+
+fn sync(logs: &[Arc<File>], ground: &Ground) {
+    if let Err(why) = write_out(logs) {
+        ground.disk_failed(&why);
+    }
+}
+
+/// Syncs the logs in other threads, so that this one goes on.
+async fn sync_elsewhere(places: &[Rc<Place>], ground: &Ground) {
+    let logs = logs_of(places);
+    let parts = logs.chunks(logs.len().div_ceil(SYNCED_AT_ONCE).max(1));
+    let begun = parts.map(|part| {
+        let part = part.to_vec();
+        tokio::task::spawn_blocking(move || write_out(&part))
+    });
+    for part in begun.collect::<Vec<_>>() {
+        match part.await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => ground.disk_failed(&why),
+            Err(error) => ground.disk_failed(&error.to_string()),
+        }
+    }
+}
+
+/// Lets out what waited for commits that are synced now. The registry notes all new ones of a tick together.
+fn settle(synced: &[Rc<Place>], registry: &Registry) {
+    let synced = synced.iter().filter(|place| place.is_syncing());
+    let (unregistered, registered): (Vec<_>, Vec<_>) =
+        synced.partition(|place| place.database.is_unregistered());
+    registered.iter().for_each(|place| place.let_out());
+    if unregistered.is_empty() {
+        return;
+    }
+    let entries = unregistered.iter();
+    let entries = entries.map(|place| (&*place.id, place.key.class.folder()));
+    match registry.note(entries, true) {
+        Ok(()) => unregistered.iter().for_each(|place| {
+            place.database.registered();
+            place.let_out();
+        }),
+        Err(why) => unregistered.iter().for_each(|place| place.refuse(&why)),
+    }
+}
+
 /// Commits, as long as the node lives.
-pub(crate) fn run(ground: &Ground, commits: &Rc<Commits>) {
-    let (commits, registry) = (commits.clone(), ground.registry.clone());
+pub(crate) fn run(ground: &Rc<Ground>, commits: &Rc<Commits>) {
+    let (commits, known) = (commits.clone(), ground.clone());
     let work = std::future::poll_fn(move |context| {
-        commits.run_now(&registry);
+        commits.run(&known);
         *commits.waker.borrow_mut() = Some(context.waker().clone());
         Poll::<()>::Pending
     });

@@ -114,6 +114,13 @@ impl Ground {
         std::process::exit(EXIT_FAILED)
     }
 
+    /// Ends the process, because nobody knows what the disk has.
+    pub(crate) fn disk_failed(&self, why: &str) -> ! {
+        self.end_at_once(&format!(
+            "the disk has failed to write what was sent to it ({why}). What was acknowledged is safe. Look at the log of the system, and start again"
+        ))
+    }
+
     /// Runs work that goes on after its request was answered.
     pub(crate) fn spawn(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
         let held = Work::begin(&self.background);

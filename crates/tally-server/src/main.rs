@@ -70,14 +70,17 @@ use store::loss;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Descriptors of an open object: its database and its log.
-const DESCRIPTORS_PER_OBJECT: u64 = 2;
+/// Descriptors of an open object: its database, and its log twice, for SQLite and to be synced.
+const DESCRIPTORS_PER_OBJECT: u64 = 3;
 
 /// The fewest descriptors: for [`OPEN_OBJECTS_MIN`], and as many again for clients and the rest.
-const DESCRIPTORS_MIN: u64 = 256;
+const DESCRIPTORS_MIN: u64 = 320;
 
 /// Descriptors of neither clients nor objects: listeners, timers, files of snapshots, webhooks.
 const DESCRIPTORS_OF_REST: u64 = 64;
+
+/// The most further threads of a thread: they wait for the disk, and end when they have nothing to do.
+const WAITING_THREADS_MAX: usize = 16;
 
 /// Bytes of an open object.
 const BYTES_PER_OBJECT: u64 = 280_000;
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
 /// Runs work to its end on this thread.
 fn run(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(WAITING_THREADS_MAX)
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -402,7 +406,7 @@ mod tests {
             }
         }
         assert_eq!(shares_of(DESCRIPTORS_MIN, 1 << 36), (64, 64));
-        assert_eq!(shares_of(20_000, 1 << 36), (2_500, 10_000));
+        assert_eq!(shares_of(20_000, 1 << 36), (1_666, 10_000));
         assert_eq!(shares_of(1 << 20, 1 << 30), (958, 8_192));
     }
 }

@@ -264,10 +264,10 @@ impl Node {
 
     /// Ends the node: commits what is written, and closes all objects.
     pub(crate) fn close_all(&self) {
-        self.commits.run_now(&self.ground.registry);
-        let places = self.places.take();
+        let places: Vec<_> = self.places.borrow().values().cloned().collect();
+        self.commits.end(&self.ground, &places);
+        self.places.take();
         self.open.take();
-        let places: Vec<_> = places.into_values().collect();
         self.close(&places);
     }
 }

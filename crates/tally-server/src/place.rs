@@ -1,8 +1,8 @@
 //! An object's place: its database and its sockets outlive its memory.
 //!
 //! Invariant: nothing leaves an object before all that it has written is durable: messages, answers and texts wait in
-//! its outbox for the commit of the tick. A commit that fails takes the object's memory, its tasks and its outbox with
-//! it, so no task goes on with what is not stored.
+//! its outbox for the commit of the tick, and after it for the sync. A commit that fails takes the object's memory, its
+//! tasks and its outbox with it, so no task goes on with what is not stored.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -83,8 +83,13 @@ pub(crate) struct Place {
     pub(crate) was_used: Cell<bool>,
     incarnation: RefCell<Option<Rc<Incarnation>>>,
     incarnations: Cell<u64>,
+    /// What waits for the next commit.
     outbox: RefCell<Vec<Held>>,
+    /// What waits for the sync of the last one.
+    committed: RefCell<Vec<Held>>,
     is_planned: Cell<bool>,
+    /// Whether the last commit is not synced yet.
+    is_syncing: Cell<bool>,
     commits: Cell<u64>,
     syncing: RefCell<Vec<Waker>>,
 }
@@ -144,7 +149,9 @@ impl Place {
             incarnation: RefCell::default(),
             incarnations: Cell::default(),
             outbox: RefCell::default(),
+            committed: RefCell::default(),
             is_planned: Cell::default(),
+            is_syncing: Cell::default(),
             commits: Cell::default(),
             syncing: RefCell::default(),
             ground,
@@ -224,19 +231,28 @@ impl Place {
         }
         if self.database.is_dirty() {
             self.outbox.borrow_mut().push(Box::new(action));
+        } else if self.is_syncing() {
+            self.committed.borrow_mut().push(Box::new(action));
         } else {
             action();
         }
     }
 
-    /// Plans the commit of what was written in this tick, where there is something.
+    /// Plans the commit of what was written in this tick, where there is something. While the commit before is synced,
+    /// it waits for that.
     pub(crate) fn plan_commit(self: &Rc<Self>) {
-        if self.database.is_dirty() && !self.is_planned.replace(true) {
+        let may_commit = self.database.is_dirty() && !self.is_syncing();
+        if may_commit && !self.is_planned.replace(true) {
             self.home.plan_commit(self);
         }
     }
 
-    /// Commits what was written. Returns whether something was: then it is let out next.
+    /// Whether a commit is not synced yet.
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.is_syncing.get()
+    }
+
+    /// Commits what was written. Returns whether something was: then it has to be synced, and is let out after that.
     pub(crate) fn commit(self: &Rc<Self>) -> bool {
         self.is_planned.set(false);
         if !self.database.is_dirty() {
@@ -245,28 +261,33 @@ impl Place {
         match self.database.commit(self.alarm.changed()) {
             Ok(()) => {
                 self.alarm.committed();
+                self.is_syncing.set(true);
+                self.committed.replace(self.outbox.take());
                 return true;
             }
             Err(CommitError::Undone(why)) => {
-                error!("a commit of {} failed, so its turn is refused: {why}", self.label());
+                error!(
+                    "a commit of {} failed, so its turn is refused: {why}",
+                    self.label()
+                );
                 self.fail();
             }
-            Err(CommitError::Unknown(why)) => self.ground.end_at_once(&format!(
-                "the disk has failed to write what was sent to it ({why}). What was acknowledged is safe. Look at the log of the system, and start again"
-            )),
+            Err(CommitError::Unknown(why)) => self.ground.disk_failed(&why),
         }
         false
     }
 
-    /// Lets out what waited for a commit, which the registry knows of.
-    pub(crate) fn let_out(&self) {
+    /// Lets out what waited for a commit that is synced, and which the registry knows of.
+    pub(crate) fn let_out(self: &Rc<Self>) {
+        self.is_syncing.set(false);
         self.commits.set(self.commits.get() + 1);
-        for action in self.outbox.take() {
+        for action in self.committed.take() {
             action();
         }
         for waker in self.syncing.take() {
             waker.wake();
         }
+        self.plan_commit();
     }
 
     /// The registry cannot know of what was committed, so nothing rests on it: the turn is refused.
@@ -289,7 +310,8 @@ impl Place {
         number: u64,
     ) -> impl Future<Output = Result<(), String>> + use<> {
         let place = self.clone();
-        let wanted = self.commits.get() + u64::from(self.database.is_dirty());
+        let outstanding = u64::from(self.is_syncing()) + u64::from(self.database.is_dirty());
+        let wanted = self.commits.get() + outstanding;
         std::future::poll_fn(move |context| {
             if place.commits.get() >= wanted {
                 return Poll::Ready(Ok(()));
@@ -306,7 +328,8 @@ impl Place {
     fn fail(self: &Rc<Self>) {
         let incarnation = self.incarnation.take();
         self.database.roll_back();
-        let held = self.outbox.take();
+        let held = (self.outbox.take(), self.committed.take());
+        self.is_syncing.set(false);
         for stream in self.streams.take() {
             stream.end();
         }
@@ -333,7 +356,8 @@ impl Place {
             .borrow()
             .as_ref()
             .is_some_and(|incarnation| !incarnation.tasks.borrow().is_empty());
-        let is_quiet = !self.database.is_dirty() && !self.alarm.is_busy();
+        let is_stored = !self.database.is_dirty() && !self.is_syncing();
+        let is_quiet = is_stored && !self.alarm.is_busy();
         !is_busy && is_quiet && self.streams.borrow().is_empty()
     }
 
@@ -355,7 +379,7 @@ impl Place {
     /// Releases what refers to this place.
     pub(crate) fn clear(&self) {
         let incarnation = self.incarnation.take();
-        let held = self.outbox.take();
+        let held = (self.outbox.take(), self.committed.take());
         drop((incarnation, held, self.sockets.take(), self.streams.take()));
         self.database.close();
     }

@@ -1,13 +1,17 @@
 //! What an object stores: one SQLite database, whose file is made at its first write.
 //!
-//! Invariant: a transaction is open from the first write of a turn until its commit. A commit is on the disk when it
-//! returns: `synchronous=FULL` in a write-ahead log. The object's alarm and its name are rows of the same database, so
+//! Invariant: a transaction is open from the first write of a turn until its commit. A commit is on the disk once the
+//! write-ahead log is [synced](Database::log): what SQLite does by itself with `synchronous=FULL`, and here whoever
+//! commits, in a thread that may wait. SQLite syncs a new log's name and beginning, and what a checkpoint needs
+//! (`synchronous=NORMAL`). The object's alarm and its name are rows of the same database, so
 //! a commit has both or neither. A file that the registry names is opened only if it is there, has a header, and has
 //! the log that it needs. The log stays when the file is closed, unless the registry knows that it is needed no more.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::{Null, ValueRef};
@@ -29,7 +33,7 @@ const INTEGER_MAX: u64 = 1 << 53;
 
 /// How a database is used: one connection, so no shared memory beside it; a page cache of 256 KB at the most, because
 /// it is most of what an open object costs.
-const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \
     PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
 
 /// The object's own rows: its name, and when its alarm rings. Objects leave names that begin with `_cf` alone.
@@ -109,6 +113,8 @@ pub(crate) struct Database {
     file: PathBuf,
     name: String,
     connection: RefCell<Option<Connection>>,
+    /// The write-ahead log, to be synced, once something was committed.
+    log: RefCell<Option<Arc<File>>>,
     /// Whether a transaction is open.
     is_begun: Cell<bool>,
     is_dirty: Cell<bool>,
@@ -136,6 +142,7 @@ impl Database {
             file,
             name: name.to_owned(),
             connection: RefCell::new(known),
+            log: RefCell::default(),
             is_begun: Cell::default(),
             is_dirty: Cell::default(),
             is_named: Cell::default(),
@@ -342,7 +349,12 @@ impl Database {
         Ok(())
     }
 
-    /// What was written becomes durable; `alarm`, if it has changed, with it.
+    /// The log that has the commits. They are durable once it is synced. `None` before the first one.
+    pub(crate) fn log(&self) -> Option<Arc<File>> {
+        self.log.borrow().clone()
+    }
+
+    /// What was written is committed; `alarm`, if it has changed, with it. It is durable once the log is synced.
     pub(crate) fn commit(&self, alarm: Option<Option<i64>>) -> Result<(), CommitError> {
         self.is_dirty.set(false);
         if let Some(why) = self.undone.borrow().clone() {
@@ -380,6 +392,11 @@ impl Database {
             let mut update = connection.prepare_cached("UPDATE _cf_host SET alarm_ms = ?")?;
             update.execute([at_ms])?;
         }
+        // Before the commit, which nothing undoes.
+        let mut log = self.log.borrow_mut();
+        if log.is_none() {
+            *log = Some(Arc::new(log_file(&self.file)?));
+        }
         execute(connection, "COMMIT")
     }
 
@@ -399,6 +416,7 @@ impl Database {
     /// Closes the file. What is not durable is gone.
     pub(crate) fn close(&self) {
         self.roll_back();
+        self.log.take();
         if let Some(connection) = self.connection.take() {
             close(&connection, self.entry.get());
         }
@@ -418,6 +436,14 @@ impl Database {
             let _ = execute(connection, "ROLLBACK");
         }
     }
+}
+
+/// Opens the log of a database that has a transaction.
+fn log_file(file: &Path) -> Result<File, rusqlite::Error> {
+    File::open(log_of(file)).map_err(|error| {
+        let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
+        rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
+    })
 }
 
 /// Whether it is unknown what the disk has: after a failed sync, the system may have dropped what it could not write.
