@@ -72,6 +72,14 @@ class Line {
   }
 }
 
+/** Resolves once a condition holds, which nothing reports. */
+async function reaches(condition, until, what) {
+  while (!condition()) {
+    assert.ok(performance.now() < until, what);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+}
+
 const begin = async (options) => {
   const begun = await place.begin(options);
   // Health is known once this is answered.
@@ -85,7 +93,7 @@ const descriptorsMax = (pid) =>
 const descriptors = (pid) => readdirSync(`/proc/${pid}/fd`).length;
 
 describe("with few descriptors, the native server", () => {
-  const FEW = ["prlimit", "--nofile=256:256"];
+  const FEW = ["prlimit", "--nofile=320:320"];
 
   test("refuses connections that are too many, and loses nothing", WITHIN, async () => {
     const { server, url } = await begin({ before: FEW });
@@ -100,7 +108,7 @@ describe("with few descriptors, the native server", () => {
     assert.ok(served.length >= 32 && served.length <= 64, `${served.length} are served`);
     assert.ok(refused.length > 0, "some are refused");
     for (const line of refused) assert.match(line.received, /retry-after: 1/);
-    assert.ok(descriptors(server.pid) < 256);
+    assert.ok(descriptors(server.pid) < 320);
     lines.forEach(({ socket }) => socket.destroy());
     assert.equal((await add(url, "a")).status, 200);
     assert.equal(await strong(url, "a"), acknowledged + 1);
@@ -131,7 +139,7 @@ describe("with few descriptors, the native server", () => {
     const server = place.server({ before: ["prlimit", "--nofile=64:64"] });
     const { code } = await server.ended();
     assert.equal(code, 1);
-    assert.match(server.errors, /64 descriptors are too few: .*at least 256 with ulimit -n/);
+    assert.match(server.errors, /64 descriptors are too few: .*at least 320 with ulimit -n/);
   });
 });
 
@@ -216,6 +224,25 @@ describe("with clients that are slow or hostile, the native server", () => {
     await Promise.all(lines.map((line) => line.end()));
     assert.deepEqual(new Set(lines.flatMap((line) => line.statuses())), new Set([200]));
     await server.end();
+  });
+
+  test("closes connections of clients that take no answers", WITHIN, async () => {
+    const { server, url } = await begin({ options: ["--head-seconds", "2"] });
+    assert.equal((await fetch(`${url}/healthz`, { headers: { connection: "close" } })).status, 200);
+    const before = descriptors(server.pid);
+    const lines = await Promise.all(Array.from({ length: 20 }, () => Line.to(url)));
+    for (const line of lines) {
+      line.socket.pause();
+      // More than the buffers of the machine hold.
+      line.send(`GET /openapi.json HTTP/1.1\r\n${HOST}\r\n`.repeat(100));
+    }
+    const until = performance.now() + CLOSE_MS_MAX;
+    const connected = () => descriptors(server.pid) - before;
+    await reaches(() => connected() >= 20, until, "20 are connected");
+    await reaches(() => connected() <= 0, until, "none is connected");
+    assert.equal((await add(url, "a")).status, 200);
+    lines.forEach(({ socket }) => socket.destroy());
+    assert.deepEqual(await server.end(), { code: 0, signal: null });
   });
 
   test("reads a request in one way, and closes where two ways are possible", WITHIN, async () => {

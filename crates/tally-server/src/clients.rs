@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -35,11 +36,12 @@ const REFUSALS_SHARE: usize = 4;
 pub(crate) struct ClientBounds {
     /// The most connections.
     connections_max: usize,
-    /// How long a client may take to send the head of a request, and may be idle between two requests.
+    /// How long a client may take to send the head of a request, may be idle between two requests, and may take nothing
+    /// of an answer.
     pub(crate) head_time_max: Duration,
     connections: Arc<AtomicUsize>,
     /// Requests that are being answered.
-    requests: Arc<AtomicUsize>,
+    requests: AtomicUsize,
     /// Connections that are being refused.
     refusals: Arc<AtomicUsize>,
     /// The number of the last connection of Redis's protocol.
@@ -64,13 +66,22 @@ impl Drop for Held {
     }
 }
 
+/// A request that is being answered.
+pub(crate) struct HeldRequest<'a>(&'a AtomicUsize);
+
+impl Drop for HeldRequest<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 impl ClientBounds {
     pub(crate) fn new(connections_max: usize, head_time_max: Duration) -> Self {
         Self {
             connections_max,
             head_time_max,
             connections: Arc::default(),
-            requests: Arc::default(),
+            requests: AtomicUsize::default(),
             refusals: Arc::default(),
             last_id: AtomicI64::default(),
             times: RequestTimes::default(),
@@ -99,8 +110,11 @@ impl ClientBounds {
     }
 
     /// Counts a request; `None` for one too many.
-    pub(crate) fn begin_request(&self) -> Option<Held> {
-        (self.requests.load(Relaxed) < REQUESTS_MAX).then(|| Held::begin(&self.requests))
+    pub(crate) fn begin_request(&self) -> Option<HeldRequest<'_>> {
+        (self.requests.load(Relaxed) < REQUESTS_MAX).then(|| {
+            self.requests.fetch_add(1, Relaxed);
+            HeldRequest(&self.requests)
+        })
     }
 
     /// Sends an error to a client beyond the bound. If too many are being refused already, it gets none.
@@ -122,9 +136,10 @@ impl ClientBounds {
     }
 }
 
-/// Accepts clients until the end begins.
+/// Accepts clients until the end begins. `unread_time_max`: how long a client may take nothing of what it was sent.
 pub(crate) async fn accept(
     listener: &TcpListener,
+    unread_time_max: Duration,
     mut ends: watch::Receiver<bool>,
     admit: impl Fn(TcpStream, SocketAddr),
 ) {
@@ -141,6 +156,7 @@ pub(crate) async fn accept(
             Ok((stream, peer)) => {
                 // Without it each answer waits for the acknowledgement of the one before.
                 let _ = stream.set_nodelay(true);
+                let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(unread_time_max));
                 admit(stream, peer);
             }
             Err(error) => {

@@ -4,6 +4,7 @@
 //! a head, its size. Beyond a bound the answer is 503 with `Retry-After`, as long as there is a descriptor to say it
 //! on.
 
+pub(crate) mod head_timer;
 mod incoming;
 pub(crate) mod tls;
 
@@ -11,8 +12,8 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
-use futures_util::future::{Either, select};
 use hyper::body::Incoming;
 use hyper::header::{
     CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
@@ -21,7 +22,7 @@ use hyper::header::{
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tally_api::routes::{RouteName, name_of};
 use tally_host::http::Body;
 use tally_host::{Host, Memory, Stream};
@@ -39,6 +40,7 @@ use super::guest::Guest;
 use super::live_socket::SocketCarrier;
 use super::outgoing::{AnswerBody, answer_of};
 use super::place::Home;
+use head_timer::HeadTimer;
 use incoming::ClientCall;
 use tls::Tls;
 
@@ -86,10 +88,8 @@ impl EdgeDoor {
     /// Accepts clients until the end begins.
     pub(crate) async fn listen(self: Rc<Self>, listener: TcpListener) {
         let ends = self.ends.clone();
-        clients::accept(&listener, ends, |stream, peer| {
-            self.clone().admit(stream, peer)
-        })
-        .await;
+        let admit = |stream, peer| self.clone().admit(stream, peer);
+        clients::accept(&listener, self.bounds.head_time_max, ends, admit).await;
     }
 
     fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr) {
@@ -117,13 +117,13 @@ impl EdgeDoor {
         peer: IpAddr,
     ) {
         let head_time_max = self.bounds.head_time_max;
-        let mut ends = self.ends.clone();
+        let (mut ends, seen) = (self.ends.clone(), self.ends.clone());
         let service = service_fn(move |request| {
             let door = self.clone();
             async move { Ok::<_, Infallible>(door.answer(request, peer).await) }
         });
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
+            .timer(HeadTimer)
             .header_read_timeout(head_time_max)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
@@ -133,8 +133,18 @@ impl EdgeDoor {
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
-        let ended = std::pin::pin!(ends.changed());
-        if let Either::Right(_) = select(connection.as_mut(), ended).await {
+        let mut ended = std::pin::pin!(ends.changed());
+        let mut is_watched = false;
+        let has_ended = std::future::poll_fn(|context| {
+            // To watch takes a lock in each turn, to look takes none.
+            let is_first = !std::mem::replace(&mut is_watched, true);
+            let may_end = is_first || seen.has_changed().unwrap_or(true);
+            if may_end && ended.as_mut().poll(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            connection.as_mut().poll(context).map(|_| false)
+        });
+        if has_ended.await {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }

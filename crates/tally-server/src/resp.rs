@@ -106,7 +106,7 @@ impl RespDoor {
     pub(crate) async fn listen(self: Rc<Self>, listener: TcpListener) {
         let ends = self.ends.clone();
         let admit = |stream, peer| self.clone().admit(stream, peer);
-        clients::accept(&listener, ends, admit).await;
+        clients::accept(&listener, self.bounds.head_time_max, ends, admit).await;
     }
 
     fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr) {

@@ -13,8 +13,8 @@ use tokio::sync::{Barrier, mpsc, watch};
 use super::clients::ClientBounds;
 use super::far::{FarCall, Threads};
 use super::ground::{Ground, ServerMetrics};
-use super::http::EdgeDoor;
 use super::http::tls::Tls;
+use super::http::{EdgeDoor, head_timer};
 use super::node::Node;
 use super::options::ServerSettings;
 use super::resp::RespDoor;
@@ -63,6 +63,7 @@ impl Seat {
             self.open_max,
         );
         node.run(self.calls);
+        tokio::task::spawn_local(head_timer::run());
         for listener in self.listeners {
             let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
             let door = EdgeDoor::new(

@@ -1,11 +1,12 @@
 //! Requests of clients, as hyper has them.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::{Buf, Bytes};
+use hyper::Method;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
@@ -16,7 +17,6 @@ use tally_host::http::{Pieces, Request, headers_taken_along};
 const WHOLE_BYTES_MAX: usize = 1_024 * 1_024;
 
 /// What a proxy of the deployment's owner says of a request, in the header of `--cf-blob-header`.
-#[derive(Default)]
 struct Facts {
     colo: Option<String>,
     country: Option<String>,
@@ -25,11 +25,14 @@ struct Facts {
 
 /// A request.
 pub(crate) struct ClientCall {
-    text: String,
-    method: String,
+    /// Made for those few who ask.
+    text: OnceCell<String>,
+    method: Method,
     url: String,
     headers: HeaderMap,
-    facts: Facts,
+    peer: IpAddr,
+    /// `None` where no proxy says anything.
+    facts: Option<Box<Facts>>,
     has_body: bool,
     body: RefCell<Option<Incoming>>,
 }
@@ -59,32 +62,30 @@ fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
 impl ClientCall {
     /// Takes a request apart. `blob`: the header that says where it entered.
     pub(crate) fn new(parts: Parts, body: Incoming, peer: IpAddr, blob: Option<&str>) -> Self {
-        let method = parts.method.as_str().to_owned();
-        let url = match parts.uri.authority() {
-            Some(_) => parts.uri.to_string(),
-            None => {
+        let url = match (parts.uri.authority(), parts.uri.path_and_query()) {
+            (None, Some(path)) => {
                 let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-                ["http://", host.unwrap_or_default(), &parts.uri.to_string()].concat()
+                ["http://", host.unwrap_or_default(), path.as_str()].concat()
             }
+            _ => parts.uri.to_string(),
         };
-        let is_read = matches!(method.as_str(), "GET" | "HEAD");
+        let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         let is_empty = parts
             .headers
             .get(CONTENT_LENGTH)
             .is_some_and(|length| length == "0");
         let is_announced = parts.headers.contains_key(CONTENT_LENGTH)
             || parts.headers.contains_key(TRANSFER_ENCODING);
-        let mut call = Self {
-            text: String::new(),
-            facts: facts_of(&parts.headers, peer, blob),
+        Self {
+            text: OnceCell::new(),
+            facts: facts_of(&parts.headers, blob),
+            peer,
             has_body: !is_read && is_announced && !is_empty,
-            method,
+            method: parts.method,
             url,
             headers: parts.headers,
             body: RefCell::new(Some(body)),
-        };
-        call.text = call.lines();
-        call
+        }
     }
 
     fn lines(&self) -> String {
@@ -92,11 +93,11 @@ impl ClientCall {
         if self.has_body {
             text.push('+');
         }
-        for line in [&self.method, &self.url] {
+        for line in [self.method.as_str(), &self.url] {
             text.push('\n');
             text.push_str(line);
         }
-        for name in headers_taken_along(&self.method, &self.url) {
+        for name in headers_taken_along(self.method.as_str(), &self.url) {
             text.push('\n');
             if let Some(value) = joined(&self.headers, name) {
                 text.push(':');
@@ -107,14 +108,8 @@ impl ClientCall {
     }
 }
 
-fn facts_of(headers: &HeaderMap, peer: IpAddr, blob: Option<&str>) -> Facts {
-    let blob = blob.and_then(|name| headers.get(name));
-    let Some(blob) = blob else {
-        return Facts {
-            address: Some(peer.to_canonical().to_string()),
-            ..Facts::default()
-        };
-    };
+fn facts_of(headers: &HeaderMap, blob: Option<&str>) -> Option<Box<Facts>> {
+    let blob = headers.get(blob?)?;
     let facts: serde_json::Value = serde_json::from_slice(blob.as_bytes()).unwrap_or_default();
     let text = |name: &str| {
         facts
@@ -122,20 +117,20 @@ fn facts_of(headers: &HeaderMap, peer: IpAddr, blob: Option<&str>) -> Facts {
             .and_then(|fact| fact.as_str())
             .map(str::to_owned)
     };
-    Facts {
+    Some(Box::new(Facts {
         colo: text("colo"),
         country: text("country"),
         address: text("clientIp"),
-    }
+    }))
 }
 
 impl Request for ClientCall {
     fn text(&self) -> &str {
-        &self.text
+        self.text.get_or_init(|| self.lines())
     }
 
     fn method(&self) -> &str {
-        &self.method
+        self.method.as_str()
     }
 
     fn url(&self) -> &str {
@@ -147,15 +142,18 @@ impl Request for ClientCall {
     }
 
     fn colo(&self) -> Option<String> {
-        self.facts.colo.clone()
+        self.facts.as_ref()?.colo.clone()
     }
 
     fn country(&self) -> Option<String> {
-        self.facts.country.clone()
+        self.facts.as_ref()?.country.clone()
     }
 
     fn client_address(&self) -> Option<String> {
-        self.facts.address.clone()
+        match &self.facts {
+            Some(facts) => facts.address.clone(),
+            None => Some(self.peer.to_canonical().to_string()),
+        }
     }
 
     fn has_body(&self) -> bool {
