@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tally_host::http::{self, Pieces};
 use tally_host::{Later, Stream};
@@ -124,19 +125,34 @@ impl Body for AnswerBody {
     }
 }
 
-/// Status and headers of an answer.
-fn head_of(response: &http::Response) -> Response<AnswerBody> {
-    let mut made = Response::new(AnswerBody::from(Vec::new()));
-    *made.status_mut() =
-        StatusCode::from_u16(response.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+/// Adds a header. A value with a line's end is none, and is left out: it would be a header that nobody gave.
+fn append(headers: &mut HeaderMap, name: &str, value: Bytes) {
+    let name = HeaderName::from_bytes(name.as_bytes());
+    let value = HeaderValue::from_maybe_shared(value);
+    if let (Ok(name), Ok(value)) = (name, value) {
+        headers.append(name, value);
+    }
+}
+
+/// Status and headers of an answer with that body.
+fn answer_with(response: http::Response, body: AnswerBody) -> Response<AnswerBody> {
+    let status = StatusCode::from_u16(response.head.status);
+    let mut made = Response::new(body);
+    *made.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = made.headers_mut();
-    for (name, value) in response.headers() {
-        // A value with a line's end is none, and is left out: it would be a header that nobody gave.
-        if let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(name.as_bytes()),
-            HeaderValue::from_str(value),
-        ) {
-            headers.append(name, value);
+    match Rc::try_unwrap(response.head) {
+        // Most have a head of their own, whose values need no copy.
+        Ok(own) if response.changed.is_empty() => {
+            for (name, value) in own.headers {
+                append(headers, name, value.into());
+            }
+        }
+        head => {
+            let head = head.map_or_else(|shared| shared, Rc::new);
+            let response = http::Response { head, ..response };
+            for (name, value) in response.headers() {
+                append(headers, name, Bytes::copy_from_slice(value.as_bytes()));
+            }
         }
     }
     made
@@ -167,7 +183,5 @@ pub(crate) fn answer_of(
             )
         }
     };
-    let mut made = head_of(&response);
-    *made.body_mut() = body;
-    Ok(made)
+    Ok(answer_with(response, body))
 }

@@ -222,9 +222,8 @@ const fn index_of_code(code: Code) -> usize {
     code as usize
 }
 
-#[expect(clippy::as_conversions, reason = "the number of a variant")]
 const fn index_of_route(route: RouteName) -> usize {
-    LATENCY + route as usize * PER_ROUTE
+    LATENCY + route.index() * PER_ROUTE
 }
 
 /// The series at an index of the array.

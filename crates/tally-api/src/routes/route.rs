@@ -55,6 +55,12 @@ macro_rules! types {
             pub const ALL: &'static [RouteName] =
                 &[$(RouteName::$variant,)* RouteName::Options, RouteName::Other];
 
+            /// Its index in [`RouteName::ALL`].
+            #[expect(clippy::as_conversions, reason = "the number of a variant")]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+
             /// The method and the template of the call.
             pub const fn call(self) -> &'static str {
                 match self {

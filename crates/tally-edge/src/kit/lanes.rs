@@ -3,7 +3,7 @@
 //!
 //! Invariant: an item is acknowledged only if the message that holds it was.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -29,7 +29,7 @@ const SWEEP_EVERY_MS: i64 = 20;
 /// The interval at which a waiting write checks for its outcome, milliseconds.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// How long a write that is woken by its outcome waits before it looks by itself, milliseconds.
+/// How often writes that are woken by their outcome look by themselves, milliseconds.
 const UNWOKEN_MS_MAX: u64 = 200;
 
 /// The most further batches that a sender sends after its own. Its client has its answer by then, but the platform lets
@@ -199,12 +199,53 @@ pub fn waiting_items<L: LaneKind>(host: &Host, to: &L::Target) -> u32 {
 
 /// Who waits for which batch of which lane, where one request may wake another.
 #[derive(Default)]
-struct LaneWaiters(RefCell<HashMap<(u64, u64), Vec<Waker>>>);
+struct LaneWaiters {
+    waiting: RefCell<HashMap<(u64, u64), Vec<Waker>>>,
+    /// Whether a task looks after those that nobody wakes.
+    is_swept: Cell<bool>,
+}
 
 impl State for LaneWaiters {
     fn begin(_host: &Host) -> Self {
         Self::default()
     }
+}
+
+impl LaneWaiters {
+    /// Waits until a batch completes, or its task is polled for whatever other reason: then it looks, and waits again.
+    async fn woken(&self, batch: (u64, u64)) {
+        let mut has_begun = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut has_begun, true) {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.waiting.borrow_mut();
+            let known = waiting.entry(batch).or_default();
+            known.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn wake(&self, batch: (u64, u64)) {
+        let woken = self.waiting.borrow_mut().remove(&batch);
+        woken.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+/// Wakes all that wait, again and again until nobody does: a batch that was given up wakes nobody. One task instead of
+/// a timer for each write: a timer took 1.5 µs.
+async fn sweep(host: Host) {
+    let waiters = host.state::<LaneWaiters>();
+    loop {
+        host.sleep_ms(UNWOKEN_MS_MAX).await;
+        let unwoken = waiters.waiting.take();
+        if unwoken.is_empty() {
+            break;
+        }
+        unwoken.into_values().flatten().for_each(Waker::wake);
+    }
+    waiters.is_swept.set(false);
 }
 
 /// Waits until a batch completes or a time is over; where no request may wake another, until the time is over.
@@ -213,22 +254,14 @@ async fn wait_for(host: &Host, lane: u64, batch: u64, milliseconds: u64) {
         return host.sleep_ms(milliseconds).await;
     }
     let waiters = host.state::<LaneWaiters>();
-    let mut has_begun = false;
-    let woken = poll_fn(|context| {
-        let mut waiters = waiters.0.borrow_mut();
-        if !std::mem::replace(&mut has_begun, true) {
-            let known = waiters.entry((lane, batch)).or_default();
-            known.push(context.waker().clone());
-            return Poll::Pending;
-        }
-        match waiters.contains_key(&(lane, batch)) {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
-        }
-    });
-    if host.within_ms(UNWOKEN_MS_MAX, woken).await.is_none() {
-        // A batch that was given up wakes nobody.
-        waiters.0.borrow_mut().remove(&(lane, batch));
+    waiters.woken((lane, batch)).await;
+}
+
+/// Sees to it that whoever waits for a batch is woken some time.
+fn begin_sweep(context: &RequestContext) {
+    let host = &context.host;
+    if host.platform().wakes_requests() && !host.state::<LaneWaiters>().is_swept.replace(true) {
+        context.wait_until(sweep(host.clone()));
     }
 }
 
@@ -236,8 +269,7 @@ async fn wait_for(host: &Host, lane: u64, batch: u64, milliseconds: u64) {
 pub fn complete<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
     if host.platform().wakes_requests() {
         let waiters = host.state::<LaneWaiters>();
-        let waiting = waiters.0.borrow_mut().remove(&(nonce.lane, nonce.number));
-        waiting.into_iter().flatten().for_each(Waker::wake);
+        waiters.wake((nonce.lane, nonce.number));
     }
     for watcher in lane.complete(nonce.number, outcome.clone(), host.now_ms()) {
         L::notify(watcher, &outcome);
@@ -257,6 +289,7 @@ pub async fn carry<L: LaneKind>(
 ) -> Result<Arrival<L::Outcome, PositionOf<L>>, Problem> {
     L::admit(&context.host, to)?;
     let ticket = join::<L>(&context.host, to, load, None)?;
+    begin_sweep(context);
     if ticket.sends {
         let (done_sender, done_receiver) = oneshot::channel();
         let (host, to) = (context.host.clone(), to.clone());

@@ -4,9 +4,9 @@
 //! Invariant: a time is from the head of a request to the head of its answer, so it has the commit of a write, and not
 //! the network.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tally_api::routes::RouteName;
@@ -15,7 +15,7 @@ use tally_api::routes::RouteName;
 const NAME: &str = "tally_server_request_duration_seconds";
 
 /// Upper bounds of the buckets, microseconds, and as the text writes them, in seconds.
-const BOUNDS: [(u128, &str); 12] = [
+const BOUNDS: [(u64, &str); 12] = [
     (50, "0.00005"),
     (100, "0.0001"),
     (250, "0.00025"),
@@ -33,52 +33,65 @@ const BOUNDS: [(u128, &str); 12] = [
 /// The times of one call.
 #[derive(Default)]
 struct Times {
-    /// Requests up to each bound, and all of them.
-    up_to: [u64; BOUNDS.len()],
-    all: u64,
-    sum_us: u128,
+    /// Requests in each bucket and in no lower one; the last are beyond all bounds.
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    sum_us: AtomicU64,
 }
 
-/// The times of all calls of this process, of all its threads.
-#[derive(Default)]
-pub(crate) struct RequestTimes(Mutex<BTreeMap<&'static str, Times>>);
+/// The times of all calls of this process, of all its threads. No thread waits for another.
+pub(crate) struct RequestTimes(Vec<Times>);
+
+impl Default for RequestTimes {
+    fn default() -> Self {
+        Self(RouteName::ALL.iter().map(|_| Times::default()).collect())
+    }
+}
 
 impl RequestTimes {
     /// Adds the time of a request.
     pub(crate) fn observe(&self, route: RouteName, took: Duration) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let times = known.entry(route.as_str()).or_default();
-        let microseconds = took.as_micros();
-        for (count, (bound, _)) in times.up_to.iter_mut().zip(BOUNDS) {
-            *count += u64::from(microseconds <= bound);
+        let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS
+            .iter()
+            .take_while(|(bound, _)| *bound < microseconds)
+            .count();
+        if let Some(times) = self.0.get(route.index()) {
+            if let Some(count) = times.counts.get(bucket) {
+                count.fetch_add(1, Relaxed);
+            }
+            times.sum_us.fetch_add(microseconds, Relaxed);
         }
-        times.all += 1;
-        times.sum_us += microseconds;
     }
 
     /// The family in Prometheus's format; nothing before the first request.
     pub(crate) fn text(&self) -> String {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = String::new();
-        if known.is_empty() {
-            return text;
-        }
-        let help = "How long the native server took from the head of a request to the head of its answer, by the machine's clock.";
-        let _ = write!(text, "# HELP {NAME} {help}\n# TYPE {NAME} histogram\n");
-        for (route, times) in known.iter() {
-            let bounds = times.up_to.iter().zip(BOUNDS);
-            let bounds = bounds.map(|(count, (_, bound))| (*count, bound));
-            for (count, bound) in bounds.chain([(times.all, "+Inf")]) {
+        let mut lines = String::new();
+        for (times, route) in self.0.iter().zip(RouteName::ALL) {
+            let route = route.as_str();
+            let bounds = BOUNDS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
+            let mut all = 0;
+            let mut buckets = String::new();
+            for (count, bound) in times.counts.iter().zip(bounds) {
+                all += count.load(Relaxed);
                 let _ = writeln!(
-                    text,
-                    "{NAME}_bucket{{route=\"{route}\",le=\"{bound}\"}} {count}"
+                    buckets,
+                    "{NAME}_bucket{{route=\"{route}\",le=\"{bound}\"}} {all}"
                 );
             }
-            let (seconds, rest) = (times.sum_us / 1_000_000, times.sum_us % 1_000_000);
-            let _ = writeln!(text, "{NAME}_sum{{route=\"{route}\"}} {seconds}.{rest:06}");
-            let _ = writeln!(text, "{NAME}_count{{route=\"{route}\"}} {}", times.all);
+            if all == 0 {
+                continue;
+            }
+            let sum_us = times.sum_us.load(Relaxed);
+            let (seconds, rest) = (sum_us / 1_000_000, sum_us % 1_000_000);
+            lines.push_str(&buckets);
+            let _ = writeln!(lines, "{NAME}_sum{{route=\"{route}\"}} {seconds}.{rest:06}");
+            let _ = writeln!(lines, "{NAME}_count{{route=\"{route}\"}} {all}");
         }
-        text
+        if lines.is_empty() {
+            return lines;
+        }
+        let help = "How long the native server took from the head of a request to the head of its answer, by the machine's clock.";
+        format!("# HELP {NAME} {help}\n# TYPE {NAME} histogram\n{lines}")
     }
 }
 
