@@ -108,9 +108,9 @@ fn opened(ground: &Ground, key: &PlaceKey, id: &str) -> Result<(Database, Stored
             "it is of the object {known:?}: restore its file from a backup"
         ));
     }
-    if entry == DatabaseEntry::None && database.is_made() {
+    if entry == DatabaseEntry::None && stored.is_some() {
         // The process ended between a commit and its entry, or the registry was lost. What the object answers from now
-        // on may rest on it.
+        // on may rest on it. A file without an object has no commit.
         let needs_log = database.is_unregistered();
         ground
             .registry

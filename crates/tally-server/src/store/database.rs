@@ -10,6 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -137,12 +138,16 @@ impl Database {
             true => Some(open(&file)?),
             false => None,
         };
+        let log = match &known {
+            Some(_) => sync_known_log(&file).map_err(|error| error.to_string())?,
+            None => None,
+        };
         Ok(Self {
             entry: Cell::new(entry),
             file,
             name: name.to_owned(),
             connection: RefCell::new(known),
-            log: RefCell::default(),
+            log: RefCell::new(log.map(Arc::new)),
             is_begun: Cell::default(),
             is_dirty: Cell::default(),
             is_named: Cell::default(),
@@ -435,6 +440,16 @@ impl Database {
             // Where even that fails, the next statement opens no transaction and says so.
             let _ = execute(connection, "ROLLBACK");
         }
+    }
+}
+
+/// Syncs the log of a database that is opened: a process may have ended between a commit and its sync, and what is read
+/// now rests on that commit. `None` where there is no log.
+fn sync_known_log(file: &Path) -> std::io::Result<Option<File>> {
+    match File::open(log_of(file)) {
+        Ok(log) => log.sync_data().map(|()| Some(log)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
