@@ -3,8 +3,8 @@
 //! Invariants: what waits for a commit is let out once the object's log is synced. An object commits again only
 //! after that, so a power failure finds at most one commit of a log that is not complete.
 //!
-//! Life: planned → committed → synced → known to the registry → let out. While threads that may wait sync logs, this one
-//! answers others, whose writes are in the next commit.
+//! Life: planned → committed → synced → known to the registry → let out. While threads that may wait sync logs, this
+//! one answers others, whose writes are in the next commit.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
