@@ -8,11 +8,12 @@ import { Clients } from "./clients.mjs";
 import { History } from "./written.mjs";
 
 const SEED = 4;
-const KILLS = 4;
+const KILLS = 8;
 const CLIENTS = 8;
 // So many writes between two kills hold some of every kind, whatever the machine's speed.
-const BETWEEN = 120;
-const WITHIN = { timeout: 60_000 };
+const BETWEEN = 80;
+const WITHIN = { timeout: 240_000 };
+const ROUNDS_MAX = 6;
 const UNTIL_MS_MAX = 30_000;
 
 async function judged(fault) {
@@ -46,12 +47,14 @@ test("the history of a sound server breaks nothing", WITHIN, async () => {
 
 for (const [fault, what, why] of [
   ["lazy", "answers before it has written", /missing|no choice/],
-  ["forgetful", "forgets keys when it is killed", /twice|no choice|in two ways/],
+  ["forgetful", "forgets keys when it is killed", /twice|no choice|in two ways|missing/],
   ["loses", "loses a write now and then", /missing|no choice/],
   ["doubles", "counts a write twice now and then", /twice|no choice/],
 ]) {
   test(`the history of a server that ${what} is found out`, WITHIN, async () => {
-    const { violations } = await judged(fault);
+    // Whether a kill meets such a call is left to the machine.
+    let violations = [];
+    for (let round = 0; round < ROUNDS_MAX && violations.length === 0; round += 1) ({ violations } = await judged(fault));
     assert.ok(violations.some((found) => why.test(found.why)), JSON.stringify(violations.slice(0, 3)));
   });
 }
