@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build native openapi script fixture dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-rpc bench-tail bench-tops bench-export bench-setup clean
+.PHONY: help setup setup-check build native openapi script fixture dev serve package test redis-suites soak converge docs mutants check bench bench-boards bench-clients bench-rpc bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -135,6 +135,11 @@ bench-boards: setup
 # What a top costs in a partition of the directory with 62,500 counters, a sixteenth of a million: about 2 minutes.
 bench-tops: setup
 	cargo run --locked --quiet --release --package tally-simulation --bin top_figures -- "$${COUNTERS:-62500}"
+
+# Redis's own tests against the native server: the folder of Redis's source, as apt-get source redis makes one.
+redis-suites: setup
+	cargo build --locked --package tally-server
+	@exec $(NODE) scripts/redis-suites.mjs "$(REDIS_SOURCE)"
 
 bench-clients: build
 	@exec $(NODE) benches/clients.mjs

@@ -21,7 +21,8 @@ test("what shows each mutation is there", () => {
     const modules = name.split("::");
     const law = modules.length > 1 ? modules.pop() : undefined;
     const tests = CRATES[program] === undefined ? TESTS : join(ROOT, "crates", CRATES[program], "tests");
-    const file = join(tests, program === "services" ? "" : program, `${modules.join("/")}.rs`);
+    const folder = CRATES[program] === undefined ? program : "laws";
+    const file = join(tests, folder === "services" ? "" : folder, `${modules.join("/")}.rs`);
     return existsSync(file) && (law === undefined || readFileSync(file, "utf8").includes(`fn ${law}()`));
   };
   assert.deepEqual(MUTATIONS.filter((mutation) => !isThere(mutation)).map(([what]) => what), []);

@@ -4,15 +4,16 @@
 
 const CUT_OFF = "services/totals::away::a_write_waits_for_no_datacenter_that_is_cut_off";
 
-/** The crates whose test programs show mutations, besides the simulation. */
-export const CRATES = { laws: "tally-core" };
+/** The crates whose program `laws` shows mutations, by a word for it, besides the simulation. */
+export const CRATES = { laws: "tally-core", resp: "tally-resp" };
 
 /** Returns the test program and the test that show a mutation. */
 export const programOf = (by) => (by.includes("/") ? by.split("/") : ["scenarios", by]);
 
 /**
  * [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, or `program/test`,
- * or `program/module` for all its tests. The program `laws` is of `tally-core`.
+ * or `program/module` for all its tests. The program `laws` is of `tally-core`, and `resp` that of
+ * `tally-resp`.
  */
 export const MUTATIONS = [
   [
@@ -732,8 +733,8 @@ export const MUTATIONS = [
   [
     "a script of a limit begins a second value beside a counter",
     "crates/tally-objects/src/keyspace/scripts.rs",
-    "if self.is_elsewhere(&key) {",
-    "if self.is_elsewhere(&key) && false {",
+    "request.adds_within() || self.is_elsewhere(&key)",
+    "request.adds_within()",
     "key_values::a_script_of_a_limit_counts_on_from_a_counter_and_refuses_a_board",
   ],
   [
@@ -1071,5 +1072,33 @@ export const MUTATIONS = [
     "sealed.version.is_none_or(|sealed| sealed < version)",
     "sealed.version.is_some_and(|sealed| sealed > version)",
     "laws/handover",
+  ],
+  [
+    "a window is added to whatever was counted since it was read",
+    "crates/tally-objects/src/keyspace/counters.rs",
+    "condition: Some(seen.version.at_home(&known.home)),",
+    "condition: None,",
+    "commands::a_bound_holds_while_other_calls_count_and_what_is_added_within_it_counts_once",
+  ],
+  [
+    "a transaction runs although a command of it was refused",
+    "crates/tally-resp/src/transaction.rs",
+    "self.is_spoiled = true;",
+    "self.is_spoiled = false;",
+    "resp/connection::a_transaction_runs_at_once_or_not_at_all",
+  ],
+  [
+    "a client is known after it has reset its connection",
+    "crates/tally-resp/src/connection.rs",
+    "self.is_known = false;\n        self.name.clear();",
+    "self.name.clear();",
+    "resp/connection::commands_after_a_login_wait_for_it_and_those_after_a_wrong_one_run_nothing",
+  ],
+  [
+    "a stranger may send as much as a client that is known",
+    "crates/tally-resp/src/framing.rs",
+    "false => Self {\n                words_max: WORDS_UNKNOWN_MAX,",
+    "false => Self {\n                words_max: WORDS_MAX,",
+    "resp/framing::a_command_beyond_its_bounds_is_an_error_before_it_is_complete",
   ],
 ];

@@ -45,7 +45,8 @@ function run(options, ...args) {
 /** Runs what is to show a mutation: a test by its name, or all of a module. */
 function show(by) {
   const [program, test] = programOf(by);
-  const options = [CRATES[program] ?? "tally-simulation", "--test", program];
+  const crate = CRATES[program];
+  const options = [crate ?? "tally-simulation", "--test", crate === undefined ? program : "laws"];
   return run(options, ...(by.includes("::") ? ["--exact", test] : [test]));
 }
 

@@ -435,7 +435,7 @@ test("scripts of rate limits are known by their names, and no others", () =>
     expect((await run(world, "EVALSHA", "0".repeat(40), 1, "k")).error).toBe(
       "NOSCRIPT No matching script. Please use EVAL.",
     );
-    expect((await run(world, "EVAL", FIXED, 1, "k", 1, 1)).error).toMatch(/^ERR Tally runs the scripts of/);
+    expect((await run(world, "EVAL", FIXED, 1, "k", 1, 1)).error).toMatch(/^ERR Tally runs only the scripts of/);
     expect(await result(world, "SCRIPT", "LOAD", "return 1")).toBe("e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     expect(await result(world, "SCRIPT", "EXISTS", fixed, "0".repeat(40))).toEqual([1, 0]);
     await result(world, "EVALSHA", "54bd274ddc59fb3be0f42deee2f64322a10e2b50", 1, "rl:*");

@@ -6,6 +6,7 @@
 //! | [`requests`] | a command as it arrived |
 //! | [`names`] | names of keys, listed and matched |
 //! | [`loads`] | what a command loads before it is decided |
+//! | [`writes`] | the changes of a command |
 //! | [`locks`] | keys that a command holds while it waits |
 //! | [`lanes`], [`adds`] | additions to counters that are sent together |
 //! | [`counters`], [`sketches`], [`boards`], [`sorted_sets`] | keys that are counters, sketches and boards |
@@ -30,3 +31,4 @@ mod scripts;
 mod sketches;
 mod sorted_sets;
 mod store;
+mod writes;

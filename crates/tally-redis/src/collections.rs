@@ -9,7 +9,7 @@ use crate::space::{Space, StoredValue};
 use tally_core::order::set_of;
 use tally_wire::redis::{CommandResult, Reply};
 
-/// Sets fields of a hash, and returns how many are new.
+/// Sets fields of a hash, and returns how many are new. They do not expire any more.
 ///
 /// # Errors
 /// `WRONGTYPE`, too large.
@@ -17,6 +17,20 @@ pub fn put_fields(
     space: &mut Space,
     key: &str,
     pairs: &[(String, String)],
+) -> Result<usize, Reply> {
+    let mut ends = space.field_ends(key);
+    for (name, _) in pairs {
+        ends.remove(name);
+    }
+    put_fields_until(space, key, pairs, ends)
+}
+
+/// As [`put_fields`], with the expiries that fields have afterwards.
+fn put_fields_until(
+    space: &mut Space,
+    key: &str,
+    pairs: &[(String, String)],
+    ends: BTreeMap<String, i64>,
 ) -> Result<usize, Reply> {
     let mut fields = space.hash(key)?.to_vec();
     let before = fields.len();
@@ -36,7 +50,7 @@ pub fn put_fields(
         }
     }
     let added = fields.len() - before;
-    space.put_value(key, StoredValue::Hash(fields))?;
+    space.put_hash(key, fields, ends)?;
     Ok(added)
 }
 
@@ -103,10 +117,9 @@ pub fn hdel(space: &mut Space, args: &[String]) -> CommandResult {
     let named = set_of(&args[2..]);
     fields.retain(|(name, _)| !named.contains(name));
     let removed = before - fields.len();
-    if fields.is_empty() {
-        space.remove(&args[1]);
-    } else if removed > 0 {
-        space.put_value(&args[1], StoredValue::Hash(fields))?;
+    if removed > 0 {
+        let ends = space.field_ends(&args[1]);
+        space.put_hash(&args[1], fields, ends)?;
     }
     Ok(Reply::count(removed))
 }
@@ -120,7 +133,9 @@ pub fn hincrby(space: &mut Space, args: &[String]) -> CommandResult {
         None => 0,
     };
     let value = before.checked_add(delta).ok_or_else(error::overflow)?;
-    put_fields(space, &args[1], &[(args[2].clone(), value.to_string())])?;
+    let ends = space.field_ends(&args[1]);
+    let pair = (args[2].clone(), value.to_string());
+    put_fields_until(space, &args[1], &[pair], ends)?;
     Ok(Reply::Integer(value))
 }
 

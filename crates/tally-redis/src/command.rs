@@ -3,7 +3,7 @@
 use crate::scripts::known as scripts;
 use crate::space::Space;
 use crate::words::{counted_words, script_words};
-use crate::{collections, error, keys, strings};
+use crate::{collections, error, field_ends, keys, strings, window};
 use tally_wire::messages::Arguments;
 use tally_wire::redis::{CommandResult, Reply};
 use tally_wire::rights::Scope;
@@ -121,6 +121,7 @@ commands! {
     "INCRBY" 3 ONE, Write => Act::Add;
     "DECRBY" 3 ONE, Write => Act::Add;
     "INCRBYFLOAT" 3 ONE, Write => Act::Add;
+    "INCREX" -2 ONE, Write => Act::Keys(window::increx);
     "DEL" -2 MANY, Admin => Act::Keys(keys::del);
     "UNLINK" -1 MANY, Admin => Act::Keys(keys::del);
     "EXISTS" -2 MANY, Read => Act::Keys(keys::exists);
@@ -142,6 +143,16 @@ commands! {
     "HGETALL" 2 ONE, Read => Act::Keys(collections::hgetall);
     "HDEL" -3 ONE, Admin => Act::Keys(collections::hdel);
     "HINCRBY" 4 ONE, Write => Act::Keys(collections::hincrby);
+    "HEXPIRE" -6 ONE, Admin => Act::Keys(field_ends::hexpire);
+    "HPEXPIRE" -6 ONE, Admin => Act::Keys(field_ends::hexpire);
+    "HEXPIREAT" -6 ONE, Admin => Act::Keys(field_ends::hexpire);
+    "HPEXPIREAT" -6 ONE, Admin => Act::Keys(field_ends::hexpire);
+    "HTTL" -5 ONE, Read => Act::Keys(field_ends::httl);
+    "HPTTL" -5 ONE, Read => Act::Keys(field_ends::httl);
+    "HEXPIRETIME" -5 ONE, Read => Act::Keys(field_ends::httl);
+    "HPEXPIRETIME" -5 ONE, Read => Act::Keys(field_ends::httl);
+    "HPERSIST" -5 ONE, Admin => Act::Keys(field_ends::hpersist);
+    "HGETEX" -5 ONE, Admin => Act::Keys(field_ends::hgetex);
     "SADD" -3 ONE, Admin => Act::Keys(collections::sadd);
     "SREM" -3 ONE, Admin => Act::Keys(collections::srem);
     "SMEMBERS" 2 ONE, Read => Act::Keys(collections::smembers);
@@ -276,9 +287,17 @@ impl Command {
     pub fn returns_stored(&self, args: &[String]) -> bool {
         let gets = |word: &String| word.eq_ignore_ascii_case("GET");
         match self.name {
-            "GETSET" | "GETDEL" | "GETEX" | "ZPOPMIN" | "ZPOPMAX" => true,
+            "GETSET" | "GETDEL" | "GETEX" | "HGETEX" | "ZPOPMIN" | "ZPOPMAX" => true,
             "SET" => args.iter().skip(3).any(gets),
             _ => self.scope == Scope::Read || matches!(self.act, Act::Script),
+        }
+    }
+
+    /// The right that these words need on each of their keys. To let a key expire is to remove it.
+    pub fn scope_of(&self, args: &[String]) -> Scope {
+        match self.name == "INCREX" && window::changes_end(args) {
+            true => Scope::Admin,
+            false => self.scope,
         }
     }
 

@@ -5,7 +5,7 @@
 //! | [`request`] | the forms of a request |
 //! | [`command`] | the table of commands |
 //! | [`space`] | the values that a command works on |
-//! | [`strings`], [`keys`], [`collections`] | the commands |
+//! | [`strings`], [`keys`], [`collections`], [`window`], [`field_ends`] | the commands |
 //! | [`sorted`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`] | known scripts of rate-limit clients |
 //! | [`words`] | words that say how many others follow |
@@ -26,6 +26,7 @@ pub mod account_room;
 pub mod collections;
 pub mod command;
 pub mod error;
+pub mod field_ends;
 pub mod float;
 pub mod glob;
 pub mod kept_replies;
@@ -41,6 +42,7 @@ pub mod sorted;
 pub mod sorted_sets;
 pub mod space;
 pub mod strings;
+pub mod window;
 pub mod words;
 
 /// The largest key that is no counter with its value, in bytes: the sum of keys, fields and members.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::command::{Act, Command};
 use crate::space::{KeyspaceEntry, Space, StoredValue, whole};
-use crate::{glob, sorted};
+use crate::{glob, sorted, window};
 use tally_core::order::set_of;
 use tally_wire::messages::{Channels, SetChange};
 use tally_wire::redis::Reply;
@@ -288,14 +288,20 @@ fn frame(words: &[&str]) -> String {
 fn name_of(command: &str) -> String {
     let name = match command {
         "SETEX" | "PSETEX" | "SETNX" | "MSET" | "MSETNX" | "GETSET" => "set",
-        "INCR" | "DECR" | "DECRBY" => "incrby",
+        "INCR" | "DECR" | "DECRBY" | "INCREX" => "incrby",
         "HMSET" => "hset",
+        "HPEXPIRE" | "HEXPIREAT" | "HPEXPIREAT" | "HGETEX" => "hexpire",
         "PEXPIRE" | "EXPIREAT" | "PEXPIREAT" | "GETEX" => "expire",
         "ZINCRBY" => "zincr",
         "PFMERGE" => "pfadd",
         other => return other.to_ascii_lowercase(),
     };
     name.to_owned()
+}
+
+/// Whether a command sets the expiries of fields, and so may delete them.
+fn ends_fields(name: &str) -> bool {
+    name == "HGETEX" || name_of(name) == "hexpire"
 }
 
 /// The effect of a command on the first of its keys.
@@ -334,8 +340,11 @@ pub fn of_keys(command: &Command, args: &[String], before: &Space, after: &Space
                 ["set", "expire", "expired"].map(str::to_owned).into()
             }
             (_, None) if gone.insert(key) => {
-                let is_part = matches!(command.name, "HDEL" | "SREM");
-                let part = is_part.then(|| name_of(command.name));
+                let part = match command.name {
+                    "HDEL" | "SREM" => Some(name_of(command.name)),
+                    name if ends_fields(name) => Some("hdel".to_owned()),
+                    _ => None,
+                };
                 part.into_iter().chain(["del".to_owned()]).collect()
             }
             _ => Vec::new(),
@@ -365,6 +374,26 @@ fn names_of(
             names.extend(end_before.map(|_| "persist".to_owned()));
             false
         }
+        (_, "INCREX") => {
+            names.push(match window::is_float(args) {
+                true => "incrbyfloat".to_owned(),
+                false => name_of(command.name),
+            });
+            let persists = end_before.is_some() && after.expires_ms.is_none();
+            names.extend(persists.then(|| "persist".to_owned()));
+            ends_otherwise
+        }
+        (_, name) if ends_fields(name) => {
+            let fields = |entry: &KeyspaceEntry| entry.value.fields().len();
+            let has_fewer = before.is_some_and(|before| fields(before) > fields(after));
+            let persists = args[2].eq_ignore_ascii_case("PERSIST");
+            names.push(match (has_fewer, persists) {
+                (true, _) => "hdel".to_owned(),
+                (false, true) => "hpersist".to_owned(),
+                (false, false) => name_of(name),
+            });
+            false
+        }
         (_, "SADD") if !is_other => false,
         (_, "SET" | "SETEX" | "PSETEX") => {
             names.push(name_of(command.name));
@@ -388,7 +417,7 @@ fn of_script(value: &StoredValue) -> &'static str {
     match value {
         StoredValue::Text(text) if whole(text).is_some() => "incrby",
         StoredValue::Text(_) => "set",
-        StoredValue::Hash(_) => "hset",
+        StoredValue::Hash(_) | StoredValue::Timed(_) => "hset",
         StoredValue::Set(_) | StoredValue::Sorted => "sadd",
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::random::drawn;
 use crate::{VALUE_BYTES_MAX, error};
 use tally_core::counter::id::CounterId;
+use tally_core::order::set_of;
 use tally_wire::redis::Reply;
 
 /// A value. The fields of a hash keep the order in which they were added.
@@ -24,6 +25,35 @@ pub enum StoredValue {
     /// A sorted set. Its members are in a board. This value stands for it while commands of all types run, and is never
     /// stored.
     Sorted,
+    /// A hash with fields that expire.
+    Timed(TimedHash),
+}
+
+/// A hash with fields that expire. At least one does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedHash {
+    fields: Vec<(String, String)>,
+    /// When fields expire, unix milliseconds.
+    ends: BTreeMap<String, i64>,
+    /// The expiry of the key, unix milliseconds. In its row, the expiry is at most that of the last field.
+    pub key_end_ms: Option<i64>,
+}
+
+impl TimedHash {
+    /// When nothing is left of it, unix milliseconds: at the end of the key, or of the last field.
+    pub fn last_end_ms(&self) -> Option<i64> {
+        let lasts = self.ends.len() < self.fields.len();
+        let last_ms = self.ends.values().max().filter(|_| !lasts).copied();
+        last_ms.into_iter().chain(self.key_end_ms).min()
+    }
+
+    /// The hash without the fields that have expired; `None` if none is left.
+    fn at(mut self, now_ms: i64) -> Option<StoredValue> {
+        let ends = &self.ends;
+        let lasts = |(name, _): &(String, String)| ends.get(name).is_none_or(|at| *at > now_ms);
+        self.fields.retain(lasts);
+        hash_of(self.fields, self.ends, self.key_end_ms)
+    }
 }
 
 impl StoredValue {
@@ -31,9 +61,18 @@ impl StoredValue {
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
-            Self::Hash(_) => "hash",
+            Self::Hash(_) | Self::Timed(_) => "hash",
             Self::Set(_) => "set",
             Self::Sorted => "zset",
+        }
+    }
+
+    /// The fields of a hash; none of other values.
+    pub fn fields(&self) -> &[(String, String)] {
+        match self {
+            Self::Hash(fields) => fields,
+            Self::Timed(hash) => &hash.fields,
+            _ => &[],
         }
     }
 
@@ -41,14 +80,44 @@ impl StoredValue {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::Hash(fields) => fields
-                .iter()
-                .map(|(name, value)| name.len() + value.len())
-                .sum(),
+            Self::Hash(fields) => bytes_of(fields),
+            Self::Timed(hash) => {
+                let names = hash.ends.keys().map(String::len);
+                bytes_of(&hash.fields) + names.map(|name| name + END_BYTES).sum::<usize>()
+            }
             Self::Set(members) => members.iter().map(String::len).sum(),
             Self::Sorted => 0,
         }
     }
+}
+
+/// A hash with these fields, and the expiries of those that are among them; `None` without fields.
+fn hash_of(
+    fields: Vec<(String, String)>,
+    mut ends: BTreeMap<String, i64>,
+    key_end_ms: Option<i64>,
+) -> Option<StoredValue> {
+    if !ends.is_empty() {
+        let names = set_of(fields.iter().map(|(name, _)| name));
+        ends.retain(|name, _| names.contains(name));
+    }
+    match (fields.is_empty(), ends.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(StoredValue::Hash(fields)),
+        (false, false) => Some(StoredValue::Timed(TimedHash {
+            fields,
+            ends,
+            key_end_ms,
+        })),
+    }
+}
+
+/// What the expiry of a field uses besides the name, bytes.
+const END_BYTES: usize = 8;
+
+fn bytes_of(fields: &[(String, String)]) -> usize {
+    let sizes = fields.iter().map(|(name, value)| name.len() + value.len());
+    sizes.sum()
 }
 
 /// A key that exists.
@@ -100,7 +169,14 @@ impl Space {
     }
 
     /// Adds a key in its present state; one that has expired is skipped.
-    pub fn load(&mut self, key: String, entry: KeyspaceEntry) {
+    pub fn load(&mut self, key: String, mut entry: KeyspaceEntry) {
+        if let StoredValue::Timed(hash) = entry.value {
+            entry.expires_ms = hash.key_end_ms;
+            let Some(value) = hash.at(self.now_ms) else {
+                return;
+            };
+            entry.value = value;
+        }
         if entry.expires_ms.is_none_or(|at_ms| at_ms > self.now_ms) {
             self.entries.insert(key, entry);
         }
@@ -140,9 +216,37 @@ impl Space {
     pub fn hash(&self, key: &str) -> Result<&[(String, String)], CommandRefused> {
         match self.get(key).map(|entry| &entry.value) {
             None => Ok(&[]),
-            Some(StoredValue::Hash(fields)) => Ok(fields),
+            Some(hash @ (StoredValue::Hash(_) | StoredValue::Timed(_))) => Ok(hash.fields()),
             Some(_) => Err(error::wrong_type()),
         }
+    }
+
+    /// When fields of a hash expire, unix milliseconds; those that do not are not among them.
+    pub fn field_ends(&self, key: &str) -> BTreeMap<String, i64> {
+        match self.get(key).map(|entry| &entry.value) {
+            Some(StoredValue::Timed(hash)) => hash.ends.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// Stores a hash with the key's present expiry, or removes it where no field is left.
+    ///
+    /// # Errors
+    /// If it is too large.
+    pub fn put_hash(
+        &mut self,
+        key: &str,
+        fields: Vec<(String, String)>,
+        ends: BTreeMap<String, i64>,
+    ) -> Result<(), CommandRefused> {
+        let key_end_ms = self.get(key).and_then(|entry| entry.expires_ms);
+        match hash_of(fields, ends, key_end_ms) {
+            Some(hash) => self.put_value(key, hash)?,
+            None => {
+                self.remove(key);
+            }
+        }
+        Ok(())
     }
 
     /// A set's members; empty where there is no such key.

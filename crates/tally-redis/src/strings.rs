@@ -174,7 +174,7 @@ pub fn delta_of(args: &[String]) -> Result<Option<i64>, Reply> {
 }
 
 /// A whole number in any form of a float.
-fn whole_float(text: &str) -> Result<i64, Reply> {
+pub(crate) fn whole_float(text: &str) -> Result<i64, Reply> {
     if let Some(number) = whole(text) {
         return Ok(number);
     }

@@ -384,7 +384,7 @@ impl Connection {
             }
             Own::Watch if is_inside => self.out.error("ERR WATCH inside MULTI is not allowed"),
             Own::Watch => self.refuse(
-                "ERR WATCH is not offered here: a transaction runs without others between, so send GETDEL, SET … NX, or another command that reads and writes",
+                "ERR WATCH is not offered here, because other calls change keys without passing this port: send one command that reads and writes, such as INCREX with UBOUND, SET with NX, or GETDEL",
             ),
             _ if is_inside => self.refuse("ERR Command not allowed inside a transaction"),
             Own::Unwatch => self.out.status("OK"),

@@ -3,7 +3,7 @@
 
 use crate::encoder::{Encoder, Protocol};
 use tally_redis::command::{Command, KeyPositions};
-use tally_redis::sorted;
+use tally_redis::{sorted, window};
 use tally_wire::redis::Reply;
 
 /// The form of a reply.
@@ -54,6 +54,7 @@ pub fn shape_of(args: &[String]) -> Shape {
         "ZSCORE" | "ZINCRBY" => Shape::Score,
         "ZADD" if sorted::increases(args) => Shape::Score,
         "ZMSCORE" => Shape::Scores,
+        "INCREX" if window::is_float(args) => Shape::Scores,
         "ZRANK" | "ZREVRANK" if args.len() > 3 => Shape::RankAndScore,
         "ZPOPMIN" | "ZPOPMAX" if args.len() == 2 => Shape::MemberAndScore,
         "ZPOPMIN" | "ZPOPMAX" => Shape::MembersAndScores,

@@ -7,7 +7,7 @@ use serde_json::json;
 use tally_simulation::ClientRequest;
 use tally_wire::names::{KEYSPACES, Placement};
 
-use super::scene::Scene;
+use super::scene::{COUNTER, Scene, add};
 
 /// A script of a fixed window, by the name that clients send.
 const FIXED: &str = "EVALSHA b2efc02798c8e9b471a10f9b1d5745db89923ff3 1";
@@ -226,4 +226,39 @@ fn scripts_on_one_key_in_one_request_are_written_in_their_order() {
     assert_eq!(numbers(&scene.done(0, pipeline(&checks))), [6, 7, 3]);
     let ends = numbers(&scene.done(0, pipeline(&ends(users))));
     assert!(ends.iter().all(|end| (1..60_000).contains(end)), "{ends:?}");
+}
+
+#[test]
+fn a_bound_holds_while_other_calls_count_and_what_is_added_within_it_counts_once() {
+    let scene = Scene::new(&["FRA"]);
+    let window = || pipeline(&["INCREX hits BYINT 5 UBOUND 20".to_owned()]);
+    let result = |replies: serde_json::Value| replies[0]["result"].clone();
+    assert_eq!(result(scene.done(0, window())), json!([5, 5]));
+    // Another call counts after the value was read, and before it is added to.
+    let held = scene.hold("/count", "");
+    let pending = scene.begin(0, window());
+    scene.wait_for(&held);
+    scene.done(0, add(13));
+    held.let_go();
+    assert_eq!(result(scene.end(pending).json()), json!([18, 0]));
+    assert_eq!(scene.value(), 18);
+    // Its answer is lost, and it is sent again.
+    let lost = scene.hold_answer("/count", "");
+    let one = pipeline(&["INCREX hits BYINT 2 UBOUND 20".to_owned()]);
+    let pending = scene.begin(0, one);
+    scene.wait_for(&lost);
+    lost.lose();
+    let reply = scene.end(pending).json();
+    let known = [json!([20, 2]), json!([20, 0])];
+    assert!(
+        known.contains(&result(reply.clone())) || !reply[0]["error"].is_null(),
+        "{reply}"
+    );
+    assert_eq!(scene.value(), 20);
+    // It is an increment: the history has it.
+    let path = format!("{COUNTER}/history?step=1h");
+    let history = scene.done(0, ClientRequest::new("GET", path).at(0));
+    let points = history["points"].as_array().cloned().unwrap_or_default();
+    let counts = points.iter().filter_map(|point| point[1].as_u64());
+    assert_eq!(counts.sum::<u64>(), 20, "{history}");
 }

@@ -209,7 +209,7 @@ impl CommandWork<'_> {
                 // The limit of this script is in no key.
                 _ if is_script && index > 0 && key.is_empty() => {}
                 Some(script) if !script.writes() => may(Scope::Read, key)?,
-                _ => may(command.scope, key)?,
+                _ => may(command.scope_of(args), key)?,
             }
         }
         Ok((command, cost))

@@ -218,6 +218,50 @@ impl Counters {
         self.count(id, here, write, room).await.map(|_| ())
     }
 
+    /// Adds to a counter that was read, if nothing was counted since.
+    ///
+    /// # Errors
+    /// As [`Counters::add`].
+    pub(super) async fn add_seen(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        delta: i64,
+        seen: &CounterRead,
+    ) -> Result<UpdateOutcome, ReplyError> {
+        let known = match seen.has_home {
+            true => self.known(id, here).await?,
+            // From now on its version shows that.
+            false => self.assign_home(id, here).await?.and(None),
+        };
+        let Some(known) = known else {
+            return Ok(UpdateOutcome::Conflict);
+        };
+        let write = KeyedWrite {
+            generation: seen.generation,
+            within_64_bits: true,
+            condition: Some(seen.version.at_home(&known.home)),
+            ..self.write_of(delta, None)
+        };
+        let only = std::slice::from_ref(&write);
+        let counted = count_unclaimed(&self.host, id, &known.home, only, KeySource::Drawn).await;
+        let outcome = counted.into_iter().next();
+        let (_, outcome) =
+            outcome.ok_or_else(|| Fault::Broken("a write was not answered".to_owned()))?;
+        match outcome? {
+            KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Ok(UpdateOutcome::Done),
+            KeyedOutcome::Changed
+            | KeyedOutcome::Ended
+            | KeyedOutcome::NeedsView
+            | KeyedOutcome::NeedsHome
+            | KeyedOutcome::NotWhole => {
+                self.forget(id);
+                Ok(UpdateOutcome::Conflict)
+            }
+            other => Err(refusal_of(other)),
+        }
+    }
+
     fn write_of(&self, delta: i64, named: Option<(WriteKey, u64)>) -> KeyedWrite {
         let second = self.host.now_ms().div_euclid(1_000);
         let amount = u128::from(delta.unsigned_abs());

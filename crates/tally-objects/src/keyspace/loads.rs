@@ -223,8 +223,14 @@ impl KeyspaceCore {
         let has_ended = row.value.is_some() || self.end_target(key, &row, here).await?;
         self.rows.write(&[(key.to_owned(), None)], None)?;
         if has_ended {
-            self.listeners
-                .notify(|| vec![KeyEvent::new("expired", key)]);
+            let names: &[&str] = match &row.value {
+                Some(StoredValue::Timed(hash)) if hash.key_end_ms.is_none_or(|at| at > now_ms) => {
+                    &["hexpired", "del"]
+                }
+                _ => &["expired"],
+            };
+            let events = names.iter().map(|name| KeyEvent::new(name, key));
+            self.listeners.notify(|| events.collect());
         }
         Ok(None)
     }

@@ -20,13 +20,14 @@ use super::boards::Boards;
 use super::core::{
     COUNTERS_AT_ONCE, ElementLine, KeyspaceCore, ROUNDS_MAX, busy, reply_of, unavailable,
 };
-use super::counters::{Counters, UpdateOutcome, kept_end};
+use super::counters::{Counters, UpdateOutcome};
 use super::lanes::AddLanes;
 use super::listeners::Listeners;
 use super::loads::KeysRead;
 use super::locks::Locks;
 use super::postponed_ends::PostponedEnds;
-use super::store::{ExpiryTarget, KeyspaceStore, Row, Try};
+use super::store::{KeyspaceStore, Try};
+use super::writes::{Writes, number_of, row_of};
 use crate::cell::ledger::kept_ms;
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
@@ -412,8 +413,14 @@ impl KeyspaceCore {
             {
                 let value = is.as_ref().and_then(number_of);
                 let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
-                let changed = match (before, value) {
-                    (None, Some(value)) => self.create(&id, here, value).await?,
+                let changed = match (before, value, seen) {
+                    (None, Some(value), _) => self.create(&id, here, value).await?,
+                    // What it adds counts as an increment, in the history too.
+                    (Some(before), Some(value), Some(seen)) if request.adds_within() => {
+                        let delta = number_of(before).and_then(|was| value.checked_sub(was));
+                        let delta = delta.ok_or_else(|| ReplyError::Reply(error::overflow()))?;
+                        self.counters.add_seen(&id, here, delta, seen).await?
+                    }
                     _ => self.counters.replace(&id, here, value, seen).await?,
                 };
                 if changed == UpdateOutcome::Conflict {
@@ -520,35 +527,5 @@ impl KeyspaceCore {
             caller: request.caller,
             slot: self.slot(),
         })
-    }
-}
-
-/// The changes of a command.
-pub(super) struct Writes<'a> {
-    pub(super) before: &'a Space,
-    pub(super) after: &'a Space,
-    pub(super) read: &'a KeysRead,
-    /// Whether they are stored whatever the former state of the keys is.
-    pub(super) is_blind: bool,
-}
-
-/// The stored row of a key; `None` for a counter or a board without expiry. A row with an expiry has the target that
-/// expires.
-pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Option<Row> {
-    let expires_ms = kept_end(entry.expires_ms);
-    let is_elsewhere = entry.is_counter || matches!(entry.value, StoredValue::Sorted);
-    let value = (!is_elsewhere).then(|| entry.value.clone());
-    (value.is_some() || expires_ms.is_some()).then_some(Row {
-        value,
-        target: target.filter(|_| is_elsewhere),
-        expires_ms,
-        part: None,
-    })
-}
-
-fn number_of(entry: &KeyspaceEntry) -> Option<i64> {
-    match &entry.value {
-        StoredValue::Text(text) => text.parse().ok(),
-        _ => None,
     }
 }

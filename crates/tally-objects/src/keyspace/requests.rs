@@ -26,6 +26,11 @@ impl CommandRequest<'_> {
     pub(super) fn returns_stored(&self) -> bool {
         self.command.returns_stored(self.args)
     }
+
+    /// Whether it adds within bounds: how much depends on the value.
+    pub(super) fn adds_within(&self) -> bool {
+        self.command.name == "INCREX"
+    }
 }
 
 /// The keys that a command locks.

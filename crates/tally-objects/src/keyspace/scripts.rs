@@ -1,13 +1,13 @@
-//! Runs the scripts of rate limits for a keyspace. Scripts of one request whose keys are free are decided one after the
-//! other in one turn, and their changes are written together.
+//! Runs the scripts of rate limits for a keyspace, and `INCREX` of windows. Those of one request whose keys are free are
+//! decided one after the other in one turn, and their changes are written together.
 //!
 //! Invariant: there is no await, so no other command runs in between, and each change is written before its reply.
 
-use super::requests::CommandRequest;
+use super::requests::{CommandRequest, keys_of};
+use super::writes::row_of;
 use std::collections::BTreeSet;
 
 use super::core::{KeyspaceCore, unavailable};
-use super::object::row_of;
 use tally_core::order::set_of;
 use tally_redis::command::{Act, run};
 use tally_redis::notifications::KeyEvent;
@@ -67,7 +67,8 @@ impl KeyspaceCore {
         let mut space = Space::new(self.host.now_ms());
         for key in keys {
             let Some(row) = self.rows.row(&key)? else {
-                if self.is_elsewhere(&key) {
+                // A key of `INCREX` may be a counter that is not known yet.
+                if request.adds_within() || self.is_elsewhere(&key) {
                     return Ok(None);
                 }
                 continue;
@@ -111,10 +112,16 @@ impl KeyspaceCore {
     }
 }
 
-/// The keys of a script that is about small values only; `None` for other commands, and if the limit is stored in a
-/// key.
+/// The keys of a script, or an `INCREX`, that may be about small values only; `None` for other commands, and if the
+/// limit is stored in a key.
 fn keys_of_own(request: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
-    if !matches!(request.command.act, Act::Script) || request.named.is_some() {
+    if request.named.is_some() {
+        return None;
+    }
+    if request.adds_within() {
+        return Some(keys_of(request));
+    }
+    if !matches!(request.command.act, Act::Script) {
         return None;
     }
     let script = scripts::named(request.args).ok()?;

@@ -535,7 +535,7 @@ fn type_of(head: &[u8]) -> Option<Option<&'static str>> {
     match body? {
         [0, ..] => Some(None),
         [1, 0, ..] => Some(Some("string")),
-        [1, 1, ..] => Some(Some("hash")),
+        [1, 1 | 4, ..] => Some(Some("hash")),
         [1, 2, ..] => Some(Some("set")),
         _ => None,
     }

@@ -9,6 +9,7 @@ use sha1::{Digest, Sha1};
 use super::call::{
     ScriptCall, end_in, float, increase, lua_number, lua_text, pair, reply_of, used,
 };
+use super::hits::{hit, hits, points};
 use super::regions::{
     deny_list, fixed_fields, fixed_members, sliding_fields, sliding_fields_left, sliding_members,
 };
@@ -66,7 +67,7 @@ pub fn named(args: &[String]) -> Result<Script, Reply> {
         find(&args[1]).ok_or_else(error::no_script)?
     } else {
         find(&sha1_of(&args[1])).ok_or_else(|| {
-            Reply::err("Tally runs the scripts of @upstash/ratelimit and upstash-ratelimit alone; this one is not of a version that it knows")
+            Reply::err("Tally runs only the scripts of @upstash/ratelimit, upstash-ratelimit, rate-limit-redis and rate-limiter-flexible, and this one is of no version that it knows; for a window of your own send INCREX key EX seconds ENX")
         })?
     };
     if name.ends_with("_RO") && script.writes() {
@@ -109,6 +110,9 @@ pub fn run(space: &mut Space, args: &[String]) -> CommandResult {
         Script::SlidingFieldsLeft => sliding_fields_left(space, &call),
         Script::FixedMembers => fixed_members(space, &call),
         Script::SlidingMembers { says_whether } => sliding_members(space, &call, says_whether),
+        Script::Hit(form) => hit(space, &call, form),
+        Script::Hits => hits(space, &call),
+        Script::Points => points(space, &call),
         Script::DenyList => deny_list(space, &call),
         // These run over all keys, or over boards: the owner runs them.
         Script::Reset | Script::FieldSums | Script::Union | Script::Tops => Ok(Reply::Nil),

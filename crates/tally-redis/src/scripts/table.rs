@@ -55,6 +55,15 @@ pub struct FirstBucket {
     pub counts_refills: bool,
 }
 
+/// The variant of a window of `rate-limit-redis`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hits {
+    /// Whether the first argument says that each request starts the window anew.
+    pub may_restart: bool,
+    /// Whether a window begins at 1, whatever a key without expiry holds.
+    pub sets: bool,
+}
+
 /// The effect of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Script {
@@ -103,6 +112,12 @@ pub enum Script {
         /// Whether it replies whether the request was admitted.
         says_whether: bool,
     },
+    /// Adds a request to a window of `rate-limit-redis`.
+    Hit(Hits),
+    /// Reads such a window.
+    Hits,
+    /// Adds points to a window of `rate-limiter-flexible`.
+    Points,
     /// Reads which members are denied.
     DenyList,
     /// Deletes all keys of a pattern.
@@ -132,6 +147,7 @@ impl Script {
                 | Self::SlidingLeft { .. }
                 | Self::BucketLeft { .. }
                 | Self::Fields
+                | Self::Hits
                 | Self::SlidingFieldsLeft
                 | Self::FieldSums
                 | Self::Union
@@ -503,4 +519,31 @@ pub const KNOWN: &[(&str, Script)] = &[
             ..FIRST_BUCKET
         }),
     ),
+    // rate-limit-redis, 6.0.0
+    (
+        "895b92e1712734e1b464999be23953485475357b",
+        Script::Hit(Hits {
+            may_restart: false,
+            sets: true,
+        }),
+    ),
+    // rate-limit-redis, 4.3.0
+    (
+        "81dbecea94d2d10514719b20ed51faf711529d9d",
+        Script::Hit(Hits {
+            may_restart: true,
+            sets: true,
+        }),
+    ),
+    // rate-limit-redis, 4.0.0
+    (
+        "3f424a504987d231baa2e19159bb5def8ad32f87",
+        Script::Hit(Hits {
+            may_restart: true,
+            sets: false,
+        }),
+    ),
+    ("6aeb97ed6086dcdeafdc6fda3999a0d0e38ec96a", Script::Hits),
+    // rate-limiter-flexible, 2.4.0
+    ("a1de965f42e177aa339706bd580f049065eca79a", Script::Points),
 ];

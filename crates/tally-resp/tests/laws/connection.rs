@@ -394,3 +394,37 @@ fn a_word_of_a_client_becomes_no_reply() {
     let said = client.say_bytes(b"*2\r\n$6\r\nCLIENT\r\n$9\r\nx\r\n+OK\r\ny\r\n");
     assert_eq!(said.matches('|').count(), 1, "{said}");
 }
+
+#[test]
+fn a_transaction_that_is_cut_anywhere_runs_nothing() {
+    let bytes = bytes_of(&["MULTI", "INCR a", "SET a b", "EXEC"]);
+    for cut in 0..bytes.len() {
+        let mut client = Client::new(None);
+        let said = client.say_bytes(&bytes[..cut]);
+        assert!(client.ran.is_empty(), "{cut} bytes ran {:?}", client.ran);
+        // Another connection has no part of it.
+        let mut other = Client::new(None);
+        assert_eq!(other.say(&["EXEC"]), "-ERR EXEC without MULTI|");
+        // The rest, in a piece of its own, completes it.
+        let rest = client.say_bytes(&bytes[cut..]);
+        assert_eq!(
+            format!("{said}{rest}"),
+            "+OK|+QUEUED|+QUEUED|*2|$6|INCR_a|+SET_a_b|"
+        );
+    }
+}
+
+#[test]
+fn commands_after_a_login_wait_for_it_and_those_after_a_wrong_one_run_nothing() {
+    let mut client = Client::new(Some("secret"));
+    let said = client.say(&["AUTH wrong", "INCR a", "MULTI", "INCR a", "EXEC"]);
+    assert!(said.starts_with("-WRONGPASS"), "{said}");
+    assert_eq!(said.matches("-NOAUTH").count(), 4, "{said}");
+    assert!(client.ran.is_empty());
+    let said = client.say(&["AUTH secret", "INCR a"]);
+    assert_eq!(said, "+OK|$6|INCR_a|");
+    // After RESET the client is a stranger again.
+    let said = client.say(&["RESET", "INCR a"]);
+    assert!(said.starts_with("+RESET|-NOAUTH"), "{said}");
+    assert_eq!(client.ran, [["INCR a"]]);
+}

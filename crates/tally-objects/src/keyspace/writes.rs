@@ -1,0 +1,43 @@
+//! The changes of a command, and the rows that are stored of them.
+
+use super::counters::kept_end;
+use super::loads::KeysRead;
+use super::store::{ExpiryTarget, Row};
+use tally_redis::space::{KeyspaceEntry, Space, StoredValue};
+
+/// The changes of a command.
+pub(super) struct Writes<'a> {
+    pub(super) before: &'a Space,
+    pub(super) after: &'a Space,
+    pub(super) read: &'a KeysRead,
+    /// Whether they are stored whatever the former state of the keys is.
+    pub(super) is_blind: bool,
+}
+
+/// The stored row of a key; `None` for a counter or a board without expiry. A row with an expiry has the target that
+/// expires.
+pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Option<Row> {
+    let is_elsewhere = entry.is_counter || matches!(entry.value, StoredValue::Sorted);
+    let mut value = (!is_elsewhere).then(|| entry.value.clone());
+    let expires_ms = match &mut value {
+        Some(StoredValue::Timed(hash)) => {
+            hash.key_end_ms = entry.expires_ms;
+            kept_end(hash.last_end_ms())
+        }
+        _ => kept_end(entry.expires_ms),
+    };
+    (value.is_some() || expires_ms.is_some()).then_some(Row {
+        value,
+        target: target.filter(|_| is_elsewhere),
+        expires_ms,
+        part: None,
+    })
+}
+
+/// The number in a string.
+pub(super) fn number_of(entry: &KeyspaceEntry) -> Option<i64> {
+    match &entry.value {
+        StoredValue::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+}
