@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build native openapi script fixture dev serve package test redis-suites soak converge docs mutants check bench bench-boards bench-clients bench-rpc bench-tail bench-tops bench-export bench-setup clean
+.PHONY: help setup setup-check build native openapi script fixture dev serve package test redis-suites soak converge docs mutants check bench bench-boards bench-clients bench-resp bench-rpc bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -22,6 +22,7 @@ help:
 	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 20 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
+	@echo "make bench-resp  Redis's protocol on the native server, beside Redis: about a minute, also at the end of make bench; ROUNDS, REQUESTS"
 	@echo "make bench-rpc  a call of another Worker by a method, beside fetch: about 20 s; ROUNDS, CALLS"
 	@echo "make bench-tail  many cold counters, in 64 tablets, on workerd and natively, and each with an object of its own; COUNTERS=1000000 for all of it, SECONDS, SEED"
 	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
@@ -125,7 +126,8 @@ bench: build native
 	@$(NODE) benches/slowness.mjs
 	cargo bench --locked --bench native
 	@$(NODE) benches/sketch-wasm.mjs && $(NODE) benches/slowness.mjs
-	@exec $(NODE) benches/run.mjs
+	@$(NODE) benches/run.mjs
+	@exec $(NODE) benches/resp.mjs
 
 # What a board of ten million members costs in its object, beside plain SQLite: about 3 minutes, and 1 GB in the folder for temporary files.
 MEMBERS ?= 10000000
@@ -146,6 +148,10 @@ bench-clients: build
 
 bench-rpc: build
 	@exec $(NODE) benches/rpc.mjs
+
+# Redis's protocol on the native server, beside Redis.
+bench-resp: native
+	@exec $(NODE) benches/resp.mjs
 
 bench-tail: build native
 	@exec $(NODE) benches/tail.mjs

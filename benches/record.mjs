@@ -1,8 +1,8 @@
-// BENCHMARKS.md: what the last recorded run found, above what people wrote about it; and among that a section of what
-// many cold counters cost.
+// BENCHMARKS.md: what the last recorded run found, above what people wrote about it; and among that sections that
+// other programs record.
 //
-// Invariant: recording a run replaces what is above the marker and keeps every byte below it; recording many cold
-// counters replaces their section and keeps every other byte.
+// Invariant: recording a run replaces what is above the marker and keeps every byte below it; recording a section
+// replaces that section and keeps every other byte.
 // `node benches/record.mjs bench-out/<run>.json…` records runs whose results were stored, the newest last.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -25,20 +25,33 @@ export function recordText(before, tables) {
   return `${HEAD}\n${tables.trimEnd()}\n\n${kept}`;
 }
 
-const TAIL = ["<!-- Many cold counters: recorded from here on, -->", "<!-- and up to here. -->"];
-
-const TAIL_HEAD = `## Many cold counters
+/** Sections that programs of their own record: what is between two marks. */
+const SECTIONS = {
+  tail: {
+    marks: ["<!-- Many cold counters: recorded from here on, -->", "<!-- and up to here. -->"],
+    head: `## Many cold counters
 
 Written by \`BENCH_RECORD=1 make bench-tail\` on an otherwise idle machine. Counters with objects of their own are fewer: each takes 10 ms. What limits these figures
 is told in [Tablets](docs/internals/tablets.md#what-a-new-counter-costs).
-`;
+`,
+  },
+  resp: {
+    marks: ["<!-- Redis's protocol: recorded from here on, -->", "<!-- and up to here: Redis's protocol. -->"],
+    head: `## Redis's protocol on the native server
 
-/** Returns the new text of BENCHMARKS.md. before: the old text. tables: the report of \`make bench-tail\`. */
-export function recordTail(before, tables) {
-  const section = `${TAIL[0]}\n${TAIL_HEAD}\n${tables.trimEnd()}\n${TAIL[1]}`;
-  const [from, to] = TAIL.map((marker) => before.indexOf(marker));
+Written by \`BENCH_RECORD=1 make bench-resp\` on an otherwise idle machine: requests a second by \`redis-benchmark\`, medians of rounds in which the servers take turns. The share
+is of the Redis that syncs each write, as Tally does. What the port does and does not do is in [Redis's protocol](docs/guide/redis-protocol.md).
+`,
+  },
+};
+
+/** Returns the new text of BENCHMARKS.md. name: of a section. before: the old text. tables: what its program found. */
+export function recordSection(name, before, tables) {
+  const { marks, head } = SECTIONS[name];
+  const section = `${marks[0]}\n${head}\n${tables.trimEnd()}\n${marks[1]}`;
+  const [from, to] = marks.map((mark) => before.indexOf(mark));
   if (from < 0 || to < from) return `${before.trimEnd()}\n\n${section}\n`;
-  return `${before.slice(0, from)}${section}${before.slice(to + TAIL[1].length)}`;
+  return `${before.slice(0, from)}${section}${before.slice(to + marks[1].length)}`;
 }
 
 /** Records runs in BENCHMARKS.md. runs: their results, as run.mjs stores them, the newest last. */

@@ -9,7 +9,7 @@ import { runGroup } from "./group.mjs";
 import { BenchError } from "./load.mjs";
 import { GROUPS } from "./measures.mjs";
 import { cellsOf } from "./prepare.mjs";
-import { MARKER, recordTail, recordText } from "./record.mjs";
+import { MARKER, recordSection, recordText } from "./record.mjs";
 import {
   faults, figureTable, groupOutcome, lineOutcome, loadOutcome, loadTable, median, per1000, reaches, reconcile,
   reportText, slownessSentence, totalsTable, wasmSentence,
@@ -141,10 +141,10 @@ test("recording a run keeps what people wrote, and replaces the rest", () => {
 
 test("recording many cold counters replaces their section alone, and another run keeps it", () => {
   const written = `${recordText(undefined, "table")}\n## What limits what\n\nThe disk.\n`;
-  const first = recordTail(written, "tail one\n");
+  const first = recordSection("tail", written, "tail one\n");
   assert.ok(first.startsWith(written.trimEnd()));
-  const second = recordTail(`${first}By hand.\n`, "tail two\n");
-  assert.match(second, /tail two[^]*By hand/);
+  const second = recordSection("tail", recordSection("resp", `${first}By hand.\n`, "door\n"), "tail two\n");
+  assert.match(second, /tail two[^]*By hand[^]*door/);
   assert.doesNotMatch(second, /tail one/);
   assert.match(recordText(second, "newer\n"), /newer[^]*The disk[^]*tail two/);
 });

@@ -10,7 +10,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { Agent, request } from "node:http";
 import { join } from "node:path";
 import { loadavg } from "node:os";
-import { recordTail } from "./record.mjs";
+import { recordSection } from "./record.mjs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { missing, startTally } from "./servers.mjs";
@@ -472,7 +472,7 @@ async function main() {
   writeFileSync(file, text);
   if (process.env.BENCH_RECORD) {
     const page = join(ROOT, "BENCHMARKS.md");
-    writeFileSync(page, recordTail(readFileSync(page, "utf8"), text));
+    writeFileSync(page, recordSection("tail", readFileSync(page, "utf8"), text));
   }
   console.log(`\n${text}\ntail: written to ${file}`);
 }
