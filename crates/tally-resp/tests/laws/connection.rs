@@ -22,6 +22,8 @@ struct Client {
     /// The commands that ran, each batch by itself.
     ran: Vec<Vec<String>>,
     is_closed: bool,
+    /// Bytes that have arrived and are not taken yet.
+    inbox: Vec<u8>,
 }
 
 impl Client {
@@ -31,6 +33,7 @@ impl Client {
             key,
             ran: Vec::new(),
             is_closed: false,
+            inbox: Vec::new(),
         }
     }
 
@@ -77,10 +80,10 @@ impl Client {
 
     /// The replies to these bytes, with `|` for the end of a line.
     fn say_bytes(&mut self, bytes: &[u8]) -> String {
-        let mut rest = bytes.to_vec();
+        self.inbox.extend_from_slice(bytes);
         loop {
-            let taken = self.connection.receive(&rest);
-            rest.drain(..taken);
+            let taken = self.connection.receive(&self.inbox);
+            self.inbox.drain(..taken);
             match self.connection.step() {
                 Some(step) => self.step(step),
                 None if taken == 0 => break,
