@@ -51,7 +51,8 @@ async function measured(command) {
   const ended = once(server, "exit");
   try {
     for (const until = performance.now() + READY_MS_MAX; cli("PING") !== "PONG"; ) {
-      if (server.exitCode !== null || performance.now() > until) throw new Error(`${program} does not answer on ${PORT}`);
+      const isLate = server.exitCode !== null || performance.now() > until;
+      if (isLate) throw new Error(`${program} does not answer on ${PORT}`);
       await new Promise((done) => setTimeout(done, 50));
     }
     const rates = LINES.map(([, options, words]) => {
@@ -83,8 +84,8 @@ const lines = LINES.map(([name, , , least], index) => {
   const share = median(rounds.map((rates) => rates.Tally[index] / rates[names[0]][index]));
   return row([name, ...figures, share.toFixed(2), `≥ ${least}${share < least ? ", **missed**" : ""}`]);
 });
-const head = [["requests a second", ...names, "share", "target"], ["---", "---:", "---:", "---:", "---:", "---"]].map(row);
-const text = [...head, ...lines].join("\n");
+const head = ["requests a second", ...names, "share", "target"];
+const text = [row(head), row(["---", "---:", "---:", "---:", "---:", "---"]), ...lines].join("\n");
 console.log(text);
 if (process.env.BENCH_RECORD) {
   const page = join(ROOT, "BENCHMARKS.md");

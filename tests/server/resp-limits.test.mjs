@@ -25,7 +25,8 @@ const outcome = (asked) => asked.then(points, (refused) => {
 
 /** What rate-limiter-flexible answers to these calls, and the times that must lie within its window. */
 async function flexible(client, useRedisPackage = false) {
-  const limiterOf = (options) => new RateLimiterRedis({ storeClient: client, useRedisPackage, duration: 100, ...options });
+  const limiterOf = (options) =>
+    new RateLimiterRedis({ storeClient: client, useRedisPackage, duration: 100, ...options });
   const limiter = limiterOf({ points: 3, keyPrefix: "flex" });
   const answers = [];
   for (const cost of [1, 1, 1, 1]) answers.push(await outcome(limiter.consume("ann", cost)));
@@ -38,7 +39,9 @@ async function flexible(client, useRedisPackage = false) {
   answers.push(points(await limiter.set("dan", 2, 0)), points(await limiter.get("dan")));
   const burst = limiterOf({ points: 2, keyPrefix: "burst" });
   const both = new BurstyRateLimiter(limiter, burst);
-  for (let index = 0; index < 6; index += 1) answers.push((await both.consume("eve").catch(() => REJECTED)) === REJECTED);
+  for (let left = 6; left > 0; left -= 1) {
+    answers.push((await both.consume("eve").catch(() => REJECTED)) === REJECTED);
+  }
   const queue = new RateLimiterQueue(limiterOf({ points: 5 }));
   answers.push(await Promise.all([queue.removeTokens(2), queue.removeTokens(1)]));
   return answers;
@@ -67,7 +70,7 @@ async function limited(sendCommand, prefix) {
       if (path === "/fails") while ((await store.get("one")).totalHits !== 1) await new Promise(setImmediate);
     }
     await store.resetKey("one");
-    answers.push((await store.increment("one")).totalHits, await store.get("nobody").then(({ totalHits }) => totalHits));
+    answers.push((await store.increment("one")).totalHits, (await store.get("nobody")).totalHits);
   } finally {
     server.close();
     server.closeAllConnections();
@@ -146,7 +149,8 @@ describe("limiters of other people", WITHIN, () => {
     assert.deepEqual(await client.hExpire("hash", "one", 100), [1]);
     assert.deepEqual(await client.hTTL("hash", ["one", "two", "none"]), [100, -1, -2]);
     assert.deepEqual(await client.hPersist("hash", "one"), [1]);
-    assert.deepEqual(await client.hGetEx("hash", ["one", "none"], { expiration: { type: "EX", value: 9 } }), ["1", null]);
+    const expiration = { type: "EX", value: 9 };
+    assert.deepEqual(await client.hGetEx("hash", ["one", "none"], { expiration }), ["1", null]);
     assert.ok((await client.hpTTL("hash", "one"))[0] > 0);
     await client.close();
     await server.end();

@@ -1,5 +1,5 @@
-//! Runs the scripts of rate limits for a keyspace, and `INCREX` of windows. Those of one request whose keys are free are
-//! decided one after the other in one turn, and their changes are written together.
+//! Runs the scripts of rate limits for a keyspace, and `INCREX` of windows. Those of one request whose keys are free
+//! are decided one after the other in one turn, and their changes are written together.
 //!
 //! Invariant: there is no await, so no other command runs in between, and each change is written before its reply.
 
