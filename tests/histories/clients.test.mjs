@@ -54,7 +54,9 @@ for (const [fault, what, why] of [
   test(`the history of a server that ${what} is found out`, WITHIN, async () => {
     // Whether a kill meets such a call is left to the machine.
     let violations = [];
-    for (let round = 0; round < ROUNDS_MAX && violations.length === 0; round += 1) ({ violations } = await judged(fault));
+    for (let round = 0; round < ROUNDS_MAX && violations.length === 0; round += 1) {
+      ({ violations } = await judged(fault));
+    }
     assert.ok(violations.some((found) => why.test(found.why)), JSON.stringify(violations.slice(0, 3)));
   });
 }
