@@ -899,13 +899,6 @@ export const MUTATIONS = [
     "services/totals::bodies::a_silent_partition_holds_bodies_up_for_the_time_of_one_report",
   ],
   [
-    "a push that the root does not take is left to nobody",
-    "crates/tally-edge/src/write/lead_reports.rs",
-    "self.ask(refused, false).await;",
-    "let _: Vec<CellAddress> = refused;",
-    "services/totals::bodies::lists_sums_and_tops_contain_what_a_body_has_counted_before_them",
-  ],
-  [
     "a top from before a bulk body is shared after it",
     "crates/tally-edge/src/read/gathered.rs",
     "retain(|_| false);",
